@@ -1,0 +1,42 @@
+"""What this package raises on purpose.
+
+HloLintError
+├── HloSyntaxError   text that is no HLO, where the caller asked to be told (`strict=True`)
+├── DumpError        a path that cannot be read, or not as what it should be
+├── UsageError       an unknown rule or pass; says which ones there are
+└── RuleError        a rule that is wrong about itself
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hlo_lint.source import Position, shown
+
+
+class HloLintError(Exception):
+    """Everything this package raises on purpose."""
+
+
+class HloSyntaxError(HloLintError):
+    """Text that is no HLO: where, and what was expected."""
+
+    def __init__(self, message: str, at: Position, *, text: str, path: Path | None = None) -> None:
+        self.message = message
+        self.line, self.column = at
+        self.path = path
+        place = f"{path or '<text>'}:{self.line}:{self.column}"
+        line = shown(text.split("\n")[self.line - 1])[:200]
+        super().__init__(f"{place}: {message}\n{line}\n{' ' * min(self.column - 1, 200)}^")
+
+
+class DumpError(HloLintError):
+    """A path that cannot be read, or not as what it should be; says what to do."""
+
+
+class UsageError(HloLintError):
+    """A name that nothing has: a rule, a pass. Says which there are."""
+
+
+class RuleError(HloLintError):
+    """A rule that is wrong about itself: two of one name, no example."""

@@ -1,0 +1,539 @@
+"""A module of HLO: shared immutable rows below, views on demand above.
+
+The pass dumps of one module repeat nearly all of their lines, so what is stored is shared: a *row*
+is the text of one instruction taken apart, a `Computation` is a tuple of rows with its text, and
+both are the same object in every dump that repeats them. `Module` and `Instruction` are views.
+Nobody changes any of them: a fix is an edit of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlo_lint.shape import Shape, ShapeSyntaxError, TupleShape, parse_shape
+from hlo_lint.source import Position, Span, position
+
+if TYPE_CHECKING:
+    import networkx
+
+    from hlo_lint.syntax.attributes import AttributeValue
+    from hlo_lint.syntax.stack_frames import StackFrames
+
+Row = tuple[bool, str, str, str, str, str, tuple[str, ...]]
+"""One instruction as text: root, name, type, opcode, operands, tail (attributes), references.
+
+Names and references carry no `%`. A reference is a name, with `#1` behind it for an element of a
+tuple (`%call#1` is how releases from jax 0.11 on print a get-tuple-element); an operand that is an
+instruction of its own has the reference "". A missing type is "".
+"""
+ROOT, NAME, TYPE, OPCODE, OPERANDS, TAIL, REFERENCES = range(7)
+
+_FUSED = re.compile(r"\bcalls=%?([\w.\-]+)")
+_THREAD = re.compile(r'execution_thread="([^"]*)"')
+_CALLED = re.compile(
+    r"\b(?:calls|to_apply|body|condition|select|scatter|comparator|called_computations"
+    r"|branch_computations|true_computation|false_computation)=(\{[^{}=]*\}|%?[\w.\-]+)"
+)
+
+
+class Trouble(NamedTuple):
+    """A stretch of text that could not be read, in characters of the text it was found in."""
+
+    message: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A stretch of a file that could not be read; it stays text."""
+
+    message: str
+    span: Span
+    """In characters of the file."""
+    start: Position
+    end: Position
+
+
+class Operand(NamedTuple):
+    """What an instruction reads: an instruction, or one element of its tuple."""
+
+    name: str
+    """The name without `%`; empty for an operand that is an instruction of its own."""
+    index: tuple[int, ...]
+    """Which element of the tuple: `(1, 0)` for `%x#1#0`, empty for the whole value."""
+    instruction: Instruction | None
+    """None where the computation defines no such name."""
+
+    @property
+    def shape(self) -> Shape | None:
+        """The shape of what is read, or None where it cannot be known."""
+        if self.instruction is None:
+            return None
+        shape = self.instruction.shape
+        for element in self.index:
+            if not isinstance(shape, TupleShape) or element >= len(shape.elements):
+                return None
+            shape = shape.elements[element]
+        return shape
+
+
+class Computation:
+    """The instructions of one computation, shared by every module that repeats its text."""
+
+    __slots__ = (
+        "_by_opcode",
+        "_index",
+        "_spans",
+        "_users",
+        "_views",
+        "is_entry",
+        "name",
+        "rows",
+        "signature",
+        "tail",
+        "text",
+        "troubles",
+    )
+
+    def __init__(
+        self,
+        text: str,
+        name: str,
+        is_entry: bool,
+        signature: str,
+        rows: tuple[Row, ...],
+        tail: str = "",
+        spans: tuple[Span, ...] | None = None,
+        troubles: tuple[Trouble, ...] = (),
+    ) -> None:
+        self.text = text
+        """From the first character of the head to the closing brace and what belongs to it."""
+        self.name = name
+        self.is_entry = is_entry
+        self.signature = signature
+        """`(a: f32[8]) -> f32[8]`, or empty where the text prints none."""
+        self.rows = rows
+        self.tail = tail
+        """What follows the closing brace: `, execution_thread="parallel"`."""
+        self.troubles = troubles
+        """What could not be read, in characters of `text`."""
+        self._spans = spans
+        self._index: dict[str, int] | None = None
+        self._users: dict[str, list[int]] | None = None
+        self._by_opcode: dict[str, list[int]] | None = None
+        self._views: dict[int, Instruction] = {}
+
+    def __repr__(self) -> str:
+        return f"<Computation {self.name}: {len(self.rows)} instructions>"
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """Where each instruction stands, in characters of `text`."""
+        if self._spans is None:  # the dump's shape: a head, then one instruction a line
+            lines = self.text.split("\n")
+            starts = accumulate((len(line) + 1 for line in lines), initial=0)
+            self._spans = tuple(
+                Span(start + 2, start + len(line))
+                for start, line in zip(starts, lines, strict=False)
+            )[1 : len(self.rows) + 1]
+        return self._spans
+
+    @property
+    def index(self) -> Mapping[str, int]:
+        """Position by name; of a doubled name the first."""
+        if self._index is None:
+            names = [row[NAME] for row in self.rows]
+            self._index = dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))
+        return self._index
+
+    @property
+    def users(self) -> Mapping[str, list[int]]:
+        """Positions of the instructions that read a name, each once, in the order of the text."""
+        if self._users is None:
+            users: dict[str, list[int]] = {}
+            for at, row in enumerate(self.rows):
+                for reference in row[REFERENCES]:
+                    name = reference.partition("#")[0]
+                    readers = users.setdefault(name, [])
+                    if not readers or readers[-1] != at:
+                        readers.append(at)
+            self._users = users
+        return self._users
+
+    @property
+    def thread(self) -> str:
+        """The execution thread: `main` unless the text says otherwise."""
+        named = _THREAD.search(self.tail)
+        return named[1] if named else "main"
+
+    @property
+    def instructions(self) -> tuple[Instruction, ...]:
+        """A view of each instruction, in the order of the text."""
+        return tuple(self.at(number) for number in range(len(self.rows)))
+
+    @property
+    def root(self) -> Instruction | None:
+        """The instruction marked ROOT, else the last one; None where there is none."""
+        for number in range(len(self.rows) - 1, -1, -1):
+            if self.rows[number][ROOT]:
+                return self.at(number)
+        return self.at(len(self.rows) - 1) if self.rows else None
+
+    @property
+    def parameters(self) -> tuple[Instruction, ...]:
+        """The parameters in the order of their numbers."""
+        found = self.with_opcode("parameter")
+        return tuple(sorted(found, key=lambda parameter: parameter.row[OPERANDS].strip().zfill(9)))
+
+    def at(self, number: int) -> Instruction:
+        """The instruction at a position: the same view each time."""
+        view = self._views.get(number)
+        if view is None:
+            view = self._views[number] = Instruction(self, number)
+        return view
+
+    def instruction(self, name: str) -> Instruction | None:
+        """The instruction of that name, `%` or not; None where there is none."""
+        number = self.index.get(name.removeprefix("%"))
+        return None if number is None else self.at(number)
+
+    def with_opcode(self, opcode: str) -> tuple[Instruction, ...]:
+        """The instructions of one opcode, in the order of the text."""
+        if self._by_opcode is None:
+            positions: dict[str, list[int]] = {}
+            for number, row in enumerate(self.rows):
+                positions.setdefault(row[OPCODE], []).append(number)
+            self._by_opcode = positions
+        return tuple(self.at(number) for number in self._by_opcode.get(opcode, ()))
+
+    def to_networkx(self) -> networkx.DiGraph[str]:
+        """A graph of names, an edge from each operand to its reader; `opcode` and `shape` on nodes.
+
+        Raises:
+            ImportError: where networkx is not installed.
+        """
+        import networkx
+
+        graph: networkx.DiGraph[str] = networkx.DiGraph(name=self.name)
+        for row in self.rows:
+            graph.add_node(row[NAME], opcode=row[OPCODE], shape=row[TYPE], root=row[ROOT])
+        for row in self.rows:
+            for place, reference in enumerate(row[REFERENCES]):
+                name = reference.partition("#")[0]
+                if name in self.index:
+                    graph.add_edge(name, row[NAME], operand=place)
+        return graph
+
+
+class Instruction:
+    """A view of one row. It equals only itself; `Computation.at` makes each one once."""
+
+    __slots__ = ("computation", "number")
+
+    def __init__(self, computation: Computation, number: int) -> None:
+        self.computation = computation
+        self.number = number
+        """Its position in the computation."""
+
+    def __repr__(self) -> str:
+        return f"<Instruction {self.name}: {self.type_text} {self.opcode}>"
+
+    @property
+    def row(self) -> Row:
+        """The text taken apart."""
+        return self.computation.rows[self.number]
+
+    @property
+    def name(self) -> str:
+        """The name without `%`."""
+        return self.row[NAME]
+
+    @property
+    def opcode(self) -> str:
+        """The opcode as spelled: `get-tuple-element`."""
+        return self.row[OPCODE]
+
+    @property
+    def is_root(self) -> bool:
+        """Whether the text says ROOT."""
+        return self.row[ROOT]
+
+    @property
+    def type_text(self) -> str:
+        """The shape as spelled; empty where it is left out."""
+        return self.row[TYPE]
+
+    @property
+    def shape(self) -> Shape:
+        """The shape.
+
+        Raises:
+            ShapeSyntaxError: where the text spells none.
+        """
+        return parse_shape(self.row[TYPE])
+
+    @property
+    def shape_or_none(self) -> Shape | None:
+        """The shape, or None where the text spells none that can be read."""
+        try:
+            return parse_shape(self.row[TYPE])
+        except ShapeSyntaxError:
+            return None
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """What it reads, in order."""
+        return tuple(self._operand(reference) for reference in self.row[REFERENCES])
+
+    def _operand(self, reference: str) -> Operand:
+        name, *index = reference.split("#")
+        found = self.computation.instruction(name) if name else None
+        return Operand(name, tuple(map(int, index)), found)
+
+    @property
+    def users(self) -> tuple[Instruction, ...]:
+        """Who reads it, each once, in the order of the text."""
+        return tuple(
+            self.computation.at(number) for number in self.computation.users.get(self.name, ())
+        )
+
+    @property
+    def span(self) -> Span:
+        """Where it stands, in characters of the computation's text."""
+        return self.computation.spans[self.number]
+
+    @property
+    def text(self) -> str:
+        """The instruction as it stands in the file."""
+        start, end = self.span
+        return self.computation.text[start:end]
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """Attributes as text, by name, in order."""
+        from hlo_lint.syntax.attributes import split_attributes
+
+        tail = self.row[TAIL]
+        return {name: tail[start:end] for name, (start, end) in split_attributes(tail).items()}
+
+    def attribute(self, name: str) -> AttributeValue | None:
+        """One attribute's value: integers, names, text …; None where it is not there.
+
+        Raises:
+            AttributeSyntaxError: where it cannot be read.
+        """
+        from hlo_lint.syntax.attributes import read_attribute
+
+        text = self.attributes.get(name) if f"{name}=" in self.row[TAIL] else None
+        return None if text is None else read_attribute(name, text)
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """Names of the computations it calls, in order."""
+        names: list[str] = []
+        for found in _CALLED.finditer(self.row[TAIL]):
+            names += [name.strip(" %\n") for name in found[1].strip("{}").split(",")]
+        return tuple(names)
+
+
+class Module:
+    """One HLO module as a file holds it: its text in pieces, and what the pieces say."""
+
+    __slots__ = (
+        "_offsets",
+        "computations",
+        "file",
+        "header",
+        "name",
+        "pieces",
+        "places",
+        "start",
+        "tables",
+        "troubles",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        header: str,
+        tables: tuple[str, ...],
+        pieces: tuple[str, ...],
+        computations: tuple[Computation, ...],
+        places: tuple[int, ...],
+        troubles: tuple[Trouble, ...] = (),
+    ) -> None:
+        self.name = name
+        self.header = header
+        """`HloModule name, attribute=…` as spelled; empty where the text leaves it out."""
+        self.tables = tables
+        """The texts of FileNames, FunctionNames, FileLocations and StackFrames, where printed."""
+        self.pieces = pieces
+        """The whole text: joined, they give back every character."""
+        self.computations = computations
+        self.places = places
+        """Which piece each computation is."""
+        self.troubles = troubles
+        """What could not be read outside computations, in characters of this module's text."""
+        self.file = HloFile((self,), None)
+        self.start = 0
+        """Where its text begins, in characters of the file."""
+        self._offsets: tuple[int, ...] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Module {self.name}: {len(self.computations)} computations>"
+
+    @property
+    def path(self) -> Path | None:
+        """The file it was read from."""
+        return self.file.path
+
+    @property
+    def text(self) -> str:
+        """Its text, every character of it."""
+        return "".join(self.pieces)
+
+    @property
+    def entry(self) -> Computation | None:
+        """The computation marked ENTRY, else the last one; None where there is none."""
+        for computation in self.computations:
+            if computation.is_entry:
+                return computation
+        return self.computations[-1] if self.computations else None
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """The header's attributes as text, by name, in order."""
+        from hlo_lint.syntax.attributes import split_attributes
+
+        comma = self.header.find(",")
+        if comma < 0:
+            return {}
+        tail = self.header[comma:]
+        return {name: tail[start:end] for name, (start, end) in split_attributes(tail).items()}
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether the order of the text is the order of execution."""
+        return "is_scheduled=true" in self.header
+
+    @property
+    def stack_frames(self) -> StackFrames:
+        """Where in Python instructions come from, by `stack_frame_id`."""
+        from hlo_lint.syntax.stack_frames import read_stack_frames
+
+        return read_stack_frames(self.tables)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What could not be read, in the order of the file."""
+        found = list(self.troubles)
+        for number, computation in enumerate(self.computations):
+            begin = self.offset(number)
+            found += [
+                Trouble(message, begin + start, begin + end)
+                for message, start, end in computation.troubles
+            ]
+        if not found:
+            return ()
+        text = self.file.text
+        return tuple(
+            Problem(
+                message,
+                Span(self.start + start, self.start + end),
+                position(text, self.start + start),
+                position(text, self.start + end),
+            )
+            for message, start, end in sorted(found, key=lambda trouble: trouble.start)
+        )
+
+    def computation(self, name: str) -> Computation | None:
+        """The computation of that name, `%` or not; None where there is none."""
+        name = name.removeprefix("%")
+        for computation in self.computations:
+            if computation.name == name:
+                return computation
+        return None
+
+    def offset(self, number: int) -> int:
+        """Where the text of a computation begins, in characters of this module's text."""
+        if self._offsets is None:
+            starts = tuple(accumulate(map(len, self.pieces), initial=0))
+            self._offsets = tuple(starts[place] for place in self.places)
+        return self._offsets[number]
+
+    def span(self, instruction: Instruction) -> Span:
+        """Where an instruction stands, in characters of the file."""
+        begin = self.start + self.offset(self.computations.index(instruction.computation))
+        start, end = instruction.span
+        return Span(begin + start, begin + end)
+
+    def walk(self) -> Iterator[Instruction]:
+        """Every instruction, in the order of the text."""
+        for computation in self.computations:
+            yield from computation.instructions
+
+    @property
+    def fused(self) -> frozenset[str]:
+        """Names of the computations that are bodies of fusions."""
+        names: set[str] = set()
+        for computation in self.computations:
+            for fusion in computation.with_opcode("fusion"):
+                names.update(_FUSED.findall(fusion.row[TAIL]))
+        return frozenset(names)
+
+    @property
+    def unfused(self) -> tuple[Computation, ...]:
+        """What passes over non-fusion computations visit: no fusion's body, the main thread only."""
+        fused = self.fused
+        return tuple(
+            computation
+            for computation in self.computations
+            if computation.name not in fused and computation.thread == "main"
+        )
+
+    def to_networkx(self) -> networkx.DiGraph[str]:
+        """A graph of `computation/instruction` names: data edges, and `calls` edges to roots.
+
+        Raises:
+            ImportError: where networkx is not installed.
+        """
+        import networkx
+
+        graph: networkx.DiGraph[str] = networkx.DiGraph(name=self.name)
+        for computation in self.computations:
+            inner = computation.to_networkx()
+            graph.update(
+                networkx.relabel_nodes(inner, {n: f"{computation.name}/{n}" for n in inner})
+            )
+        for computation in self.computations:
+            for instruction in computation.instructions:
+                for name in instruction.called:
+                    callee = self.computation(name)
+                    if callee is not None and callee.root is not None:
+                        graph.add_edge(
+                            f"{name}/{callee.root.name}",
+                            f"{computation.name}/{instruction.name}",
+                            calls=True,
+                        )
+        return graph
+
+
+class HloFile:
+    """A file of HLO: one module, or several one after the other."""
+
+    __slots__ = ("modules", "path")
+
+    def __init__(self, modules: tuple[Module, ...], path: Path | None) -> None:
+        self.modules = modules
+        self.path = path
+
+    @property
+    def text(self) -> str:
+        """The whole file, every character of it."""
+        return "".join(module.text for module in self.modules)

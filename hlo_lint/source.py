@@ -1,0 +1,65 @@
+"""Text as it came: any bytes in, the same bytes out, and where in them something stands."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Position(NamedTuple):
+    """A place in a text, as editors count: lines and columns from 1, columns in characters."""
+
+    line: int
+    column: int
+
+
+class Span(NamedTuple):
+    """A half-open range of characters in one file."""
+
+    start: int
+    end: int
+
+
+def decode(data: bytes) -> str:
+    """The text of a file; bytes that are no UTF-8 become surrogate escapes and survive.
+
+    >>> encode(decode(b"caf\\xe9"))
+    b'caf\\xe9'
+    """
+    return data.decode("utf-8", "surrogateescape")
+
+
+def encode(text: str) -> bytes:
+    """The bytes of a text that `decode` made, or of any other text."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a surrogate that stands for no byte: a str from elsewhere
+        return text.encode("utf-8", "surrogatepass")
+
+
+def position(text: str, offset: int) -> Position:
+    """Line and column of an offset.
+
+    >>> position("ab\\ncd", 4)
+    Position(line=2, column=2)
+    """
+    return Position(text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset))
+
+
+def shown(text: str) -> str:
+    """Text made safe for a terminal: control characters and surrogates are spelled out.
+
+    >>> shown("a\\x1b[31m\\udce9\\tb")
+    'a\\\\x1b[31m\\\\udce9 b'
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        character
+        if character.isprintable()
+        else " "
+        if character == "\t"
+        else character.encode("ascii", "backslashreplace").decode()
+        if ord(character) > 0x7F
+        else f"\\x{ord(character):02x}"
+        for character in text
+    )

@@ -1,0 +1,391 @@
+"""The faithful gear: HLO as people write it, character by character.
+
+It knows no lines: comments, line breaks and white space may stand anywhere. What it cannot read it
+leaves as text, says so, and goes on at the next line. No text makes it raise or recurse.
+
+A statement may look as far as the next line that begins one. Only where a bracket or string is
+still open there (a string of several lines, say) may it look to the end of the text, and once that
+was in vain no later statement may: so the time stays linear.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from hlo_lint.ir import Computation, Row, Span, Trouble
+from hlo_lint.syntax.dump_gear import WITHOUT_OPERANDS
+
+_white = re.compile(r"(?:[ \t\r\n\f\v\ufeff]+|//[^\n]*)*").match
+_blank = re.compile(r"(?:[ \t\f\v]+|/\*[^\n*]*\*/)*").match
+_name = re.compile(r"%?([A-Za-z_][\w.\-]*)", re.A).match
+_word = re.compile(r"[A-Za-z_][\w\-]*", re.A).match
+_string = re.compile(r'"(?:[^"\\]|\\.)*"', re.S).match
+_quoted = re.compile(r"'(?:[^'\\\n]|\\.)*'").match
+_bracket = re.compile(r"[(){}\[\]\"']|/\*|//").search
+_atom = re.compile(r"[^\s,(){}\[\]\"'/]+|/(?![/*])").match
+_attribute = re.compile(r"([A-Za-z_][\w.\-]*)\s*=", re.A).match
+_array = re.compile(r"[a-z][a-z0-9]*[ \t]*\[[^\[\]\n]*\]").match
+_layout_start = re.compile(r"\{\s*(?:[-\d:?]|\})").match
+_operand = re.compile(r"%?([A-Za-z_][\w.\-]*)((?:#\d+)*)", re.A).match
+_computation_line = re.compile(
+    r"(?!HloModule\b)(?:ENTRY[ \t]+)?%?[A-Za-z_][\w.\-]*:?[ \t]*(?:\([^\n]*)?\{[ \t]*\r?$", re.M | re.A
+).match
+_statement_line = re.compile(
+    r"^[ \t]*(?:ROOT[ \t]+)?%?[A-Za-z_][\w.\-]*:?[ \t]*=(?!=)|^[ \t]*\}|^(?:ENTRY|HloModule)\b"
+    r"|^%?[A-Za-z_][\w.\-]*:?[ \t]*(?:\([^\n]*)?\{[ \t]*\r?$",
+    re.M | re.A,
+).search
+
+_Match = Callable[[str, int, int], re.Match[str] | None]
+
+_CLOSES = {"(": ")", "{": "}", "[": "]"}
+
+
+class _Unreadable(Exception):
+    """A place where the text is no HLO; the statement around it stays text."""
+
+    def __init__(self, message: str, at: int, *, ran_out: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        self.at = at
+        self.ran_out = ran_out
+        """Whether the text ended before a bracket, string or comment did."""
+
+
+class Scanner:
+    """Reads the computations of one text; `troubles` collects what it could not read."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.end = len(text)
+        """How far the statement at hand may look."""
+        self.may_look_on = True
+        """Whether a statement may look beyond the next line that begins one."""
+        self.next_statement = -1
+        self.last_comment_end = text.rfind("*/")
+        self.troubles: list[Trouble] = []
+
+    # Statements
+
+    def computations(self, start: int) -> list[tuple[int, int, Computation]]:
+        """Every computation from `start` on, with where each begins and ends."""
+        found: list[tuple[int, int, Computation]] = []
+        at = self.skip(start)
+        while at < len(self.text):
+            try:
+                begin, (end, computation) = at, self._computation(at)
+            except _Unreadable as unreadable:
+                at = self._pass_over(at, unreadable, self.troubles)
+                continue
+            found.append((begin, end, computation))
+            at = self.skip(end)
+        return found
+
+    def header(self, start: int) -> int:
+        """The end of `HloModule name, attribute=…`, as far as it can be read."""
+        at = self.skip(start) + len("HloModule")
+        self._bound(start)
+        try:
+            named = self._expect(_name, self.skip(at), "a module needs a name")
+            at = named.end() + self.text.startswith(":", named.end())
+            return self._attributes(at)
+        except _Unreadable as unreadable:
+            return self._pass_over(start, unreadable, self.troubles)
+
+    def _computation(self, start: int) -> tuple[int, Computation]:
+        self._bound(start)
+        text = self.text
+        named = self._expect(_name, start, "expected a computation")
+        is_entry = named[0] == "ENTRY"
+        at = named.end()
+        if is_entry:
+            named = self._expect(_name, self.skip(at), "a computation needs a name")
+            at = named.end()
+        at += text.startswith(":", at)
+        signature = ""
+        at = self.skip(at)
+        if text.startswith("(", at):
+            begin = at
+            at = self.skip(self._balanced(at))
+            if not text.startswith("->", at):
+                raise _Unreadable("expected `->` and the shape of the result", at)
+            at = self._shape(self.skip(at + 2))
+            signature = text[begin:at]
+            at = self.skip(at)
+        if not text.startswith("{", at):
+            raise _Unreadable("expected a computation: a name, a signature and `{`", at)
+        rows, spans, troubles, at = self._body(self.skip(at + 1), named[1])
+        tail_start = at
+        try:
+            at = self._attributes(at)
+        except _Unreadable:
+            at = tail_start
+        return at, Computation(
+            text[start:at],
+            named[1],
+            is_entry,
+            signature,
+            tuple(rows),
+            text[tail_start:at].strip(),
+            tuple(Span(begin - start, end - start) for begin, end in spans),
+            tuple(Trouble(message, begin - start, end - start) for message, begin, end in troubles),
+        )
+
+    def _body(
+        self, at: int, name: str
+    ) -> tuple[list[Row], list[tuple[int, int]], list[Trouble], int]:
+        rows: list[Row] = []
+        spans: list[tuple[int, int]] = []
+        troubles: list[Trouble] = []
+        text = self.text
+        while True:
+            if text.startswith("}", at):
+                return rows, spans, troubles, at + 1
+            if at >= len(text) or self._begins_computation(at):
+                at = self._back(at)
+                troubles.append(Trouble(f"the braces of %{name} never close", at, at))
+                return rows, spans, troubles, at
+            try:
+                row, end = self._statement(at, troubles)
+            except _Unreadable as unreadable:
+                at = self._pass_over(at, unreadable, troubles)
+                continue
+            rows.append(row)
+            spans.append((at, end))
+            at = self.skip(end)
+
+    def _statement(self, at: int, troubles: list[Trouble]) -> tuple[Row, int]:
+        self._bound(at)
+        try:
+            return self._instruction(at, troubles)
+        except _Unreadable as unreadable:
+            if not unreadable.ran_out or not self.may_look_on:
+                raise
+            first = unreadable
+        self.end = len(self.text)
+        try:
+            return self._instruction(at, troubles)
+        except _Unreadable:
+            self.may_look_on = False
+            raise first from None
+
+    def _instruction(self, start: int, troubles: list[Trouble]) -> tuple[Row, int]:
+        text = self.text
+        named = self._expect(_name, start, "expected an instruction")
+        at = named.end()
+        root = named[0] == "ROOT"
+        if root:
+            named = self._expect(_name, self.skip(at), "ROOT needs an instruction")
+            at = named.end()
+        at = self.skip(at + text.startswith(":", at))
+        if not text.startswith("=", at):
+            raise _Unreadable("expected `=` behind the name of an instruction", at)
+        at = self.skip(at + 1)
+        end = self._shape_end(at)
+        type_text = text[at:end]
+        at = self.skip(end)
+        opcode = self._expect(_word, at, "expected an opcode")
+        at = self.skip(opcode.end())
+        if not text.startswith("(", at):
+            raise _Unreadable("expected `(` behind the opcode", at)
+        close = self._balanced(at)
+        operands = text[at + 1 : close - 1]
+        references: tuple[str, ...] = ()
+        if opcode[0] not in WITHOUT_OPERANDS:
+            references = self._references(at + 1, close - 1, troubles)
+        end = self._attributes(close)
+        tail = text[close:end].lstrip()
+        return (root, named[1], type_text, opcode[0], operands, tail, references), end
+
+    def _references(self, at: int, end: int, troubles: list[Trouble]) -> tuple[str, ...]:
+        names = []
+        for begin, stop in self._parts(at, end):
+            begin = self.skip(begin)
+            if begin >= stop:
+                raise _Unreadable("an operand is missing", begin)
+            named_at = self.skip(self._shape_end(begin))
+            found = _operand(self.text, named_at, stop)
+            if found is None:
+                raise _Unreadable("expected the name of an operand", named_at)
+            if self.skip(found.end()) < stop:
+                message = "an operand that is an instruction of its own is not looked into"
+                troubles.append(Trouble(message, begin, stop))
+                names.append("")
+                continue
+            names.append(found[1] + found[2])
+        return tuple(names)
+
+    def _parts(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Where the parts between top-level commas stand."""
+        parts = []
+        at = begin = start
+        while at < end:
+            character = self.text[at]
+            if character in _CLOSES:
+                at = self._balanced(at)
+            elif character == '"':
+                at = self._quoted(at)
+            elif character == ",":
+                parts.append((begin, at))
+                at = begin = at + 1
+            else:
+                after = self.skip(at)
+                at = after if after > at else at + 1
+        if parts or self.skip(begin) < end:
+            parts.append((begin, end))
+        return parts
+
+    def _attributes(self, at: int) -> int:
+        """The end of `, name=value, name=value`."""
+        while True:
+            comma = self.skip(at)
+            if not self.text.startswith(",", comma):
+                return at
+            begin = self.skip(comma + 1)
+            found = _attribute(self.text, begin)
+            if found is None:
+                raise _Unreadable("expected an attribute: a name and `=`", begin)
+            at = self._value(self.skip(found.end()))
+
+    def _value(self, at: int) -> int:
+        begin = at
+        text = self.text
+        while at < self.end:
+            character = text[at]
+            if character in _CLOSES:
+                at = self._balanced(at)
+            elif character in "\"'":
+                at = self._quoted(at)
+            else:
+                atom = _atom(text, at, self.end)
+                if atom is None:
+                    break
+                at = atom.end()
+            # A value may hold spaces (`mesh['x'=2] {'x'}`) but goes on to no other line.
+            after = _end(_blank(text, at))
+            if text[after : after + 1] in ("", ",", "\n", "\r", "}", ")") or text.startswith(
+                "//", after
+            ):
+                break
+            at = after
+        if at == begin:
+            raise _Unreadable("an attribute needs a value", at)
+        return at
+
+    # Pieces
+
+    def _shape(self, at: int) -> int:
+        end = self._shape_end(at)
+        if end == at:
+            raise _Unreadable("expected a shape", at)
+        return end
+
+    def _shape_end(self, at: int) -> int:
+        """The end of the shape at `at`, or `at` where there is none."""
+        text = self.text
+        if text.startswith("(", at):
+            return self._balanced(at)
+        if text.startswith("b(", at):
+            return self._balanced(at + 1)
+        found = _array(text, at, self.end)
+        if found is None:
+            return at
+        end = found.end()
+        brace = self.skip(end)
+        if _layout_start(text, brace, self.end):
+            return self._balanced(brace)
+        return end
+
+    def _balanced(self, start: int) -> int:
+        """The end of the bracket that opens at `start`."""
+        text = self.text
+        open_brackets: list[str] = []
+        at = start
+        while True:
+            found = _bracket(text, at, self.end)
+            if found is None:
+                raise _Unreadable(f"`{text[start]}` is never closed", start, ran_out=True)
+            at = found.start()
+            mark = found[0]
+            if mark in _CLOSES:
+                open_brackets.append(_CLOSES[mark])
+                at += 1
+            elif mark in ")}]":
+                if open_brackets.pop() != mark:
+                    raise _Unreadable(f"`{mark}` closes nothing that is open", at)
+                at += 1
+                if not open_brackets:
+                    return at
+            elif mark in "\"'":
+                at = self._quoted(at)
+            else:
+                after = self.skip(at)
+                if after == at:
+                    raise _Unreadable("the comment never ends", at, ran_out=True)
+                at = after
+
+    def _quoted(self, at: int) -> int:
+        if self.text[at] == "'":  # mesh['x'=2]; elsewhere an apostrophe is only a character
+            found = _quoted(self.text, at, self.end)
+            return found.end() if found else at + 1
+        found = _string(self.text, at, self.end)
+        if found is None:
+            raise _Unreadable("the string never ends", at, ran_out=True)
+        return found.end()
+
+    def skip(self, at: int) -> int:
+        """The end of the white space and comments at `at`."""
+        while True:
+            at = _end(_white(self.text, at))
+            if not self.text.startswith("/*", at) or at + 2 > self.last_comment_end:
+                return at
+            at = self.text.index("*/", at + 2) + 2
+
+    def _expect(self, match: _Match, at: int, message: str) -> re.Match[str]:
+        found = match(self.text, at, self.end)
+        if found is None:
+            raise _Unreadable(message, at)
+        return found
+
+    # Going on after what could not be read
+
+    def _begins_computation(self, at: int) -> bool:
+        """Whether a computation begins here, at the first column, although one is open."""
+        first_column = at == 0 or self.text[at - 1] == "\n"
+        return first_column and _computation_line(self.text, at) is not None
+
+    def _back(self, at: int) -> int:
+        """Where the white space before `at` begins."""
+        while at and self.text[at - 1].isspace():
+            at -= 1
+        return at
+
+    def _bound(self, at: int) -> None:
+        """Let the statement at `at` look as far as the next line that begins one."""
+        line_end = self.text.find("\n", at)
+        if line_end < 0:
+            self.end = len(self.text)
+            return
+        if self.next_statement <= line_end:
+            following = _statement_line(self.text, line_end + 1)
+            self.next_statement = following.start() if following else len(self.text)
+        self.end = self.next_statement
+
+    def _pass_over(self, at: int, unreadable: _Unreadable, troubles: list[Trouble]) -> int:
+        """Note the unreadable line at `at` and go to the next one."""
+        text = self.text
+        line_end = text.find("\n", at)
+        line_end = len(text) if line_end < 0 else line_end
+        stop = max(at, self._back(line_end))
+        before = troubles[-1] if troubles else None
+        if before is not None and before.end <= at and not text[before.end : at].strip():
+            troubles[-1] = Trouble(before.message, before.start, stop)
+        else:
+            troubles.append(Trouble(unreadable.message, min(max(unreadable.at, at), stop), stop))
+        return self.skip(line_end)
+
+
+def _end(found: re.Match[str] | None) -> int:
+    assert found is not None  # the patterns match the empty text
+    return found.end()
