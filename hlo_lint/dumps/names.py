@@ -24,7 +24,9 @@ _metadata = re.compile(r"metadata\.textproto").fullmatch
 _named = re.compile(
     r"(?P<module>.+?)\.(?P<rest>(?:before_optimizations|after_spmd_partitioner"
     r"|before_config_assignment|after_optimizations|cpu_after_optimizations"
-    r"|[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)??_gpu_after_optimizations)(?:[-.].*)?)",
+    r"|[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)??_gpu_after_optimizations)(?:[-.].*)?"
+    r"|priority_fusion_dump\.txt|thunk_\w+\.txt|debug_options|config\.pbtxt"
+    r"|autotune_results\.pbtxt|gpu_target_config\.pbtxt)",
     re.A,
 ).fullmatch
 _other = re.compile(r"(?P<module>[^.]+)(?:\.(?P<rest>.+))?", re.A).fullmatch

@@ -1,0 +1,133 @@
+"""Which passes a release runs, in order, and where in that order a dump stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+from hlo_lint.dumps.names import DumpName
+from hlo_lint.dumps.phases import RELEASE_MARKS
+
+Pass = tuple[str, str]
+"""Pipeline and pass, as dump file names spell them."""
+
+
+@dataclass(frozen=True)
+class PassList:
+    """The passes of one backend and release, in the order of the run.
+
+    >>> gpu = pass_list("gpu-jax0.10.0")
+    >>> at = gpu.places("post-layout_assignment", "autotuner", "")
+    >>> [name for _, name in gpu.passes[at[0] + 1 : at[0] + 3]]
+    ['cublas-gemm-broadcast-folding-rewriter', 'layout_normalization']
+    """
+
+    name: str
+    """`gpu-jax0.10.0`"""
+    passes: tuple[Pass, ...]
+
+    @property
+    def title(self) -> str:
+        """`XLA:GPU of jax 0.10.0`"""
+        backend, _, release = self.name.partition("-jax")
+        return f"XLA:{backend.upper()} of jax {release}"
+
+    @cached_property
+    def layouts_from(self) -> int:
+        """The place of layout-assignment."""
+        return next(
+            place for place, (_, name) in enumerate(self.passes) if name == "layout-assignment"
+        )
+
+    @cached_property
+    def _places(self) -> dict[Pass, list[int]]:
+        places: dict[Pass, list[int]] = {}
+        for place, entry in enumerate(self.passes):
+            places.setdefault(entry, []).append(place)
+        return places
+
+    def places(self, pipeline: str, after: str, before: str) -> list[int]:
+        """Where a dump with these parts of a name may stand: behind which passes.
+
+        Names repeat, so there may be several; what is next in the list tells them apart as far as
+        it can. Empty where the release has no such pass.
+        """
+        behind = self._places.get((pipeline, after), [])
+        ahead = self._places.get((pipeline, before), [])
+        if not behind:  # a pass this release does not have, before one that it has
+            return [place - 1 for place in ahead]
+        fitting = [place for place in behind if self._next(place, pipeline) == before]
+        return fitting or behind
+
+    def _next(self, place: int, pipeline: str) -> str:
+        """The pass of the same pipeline that follows."""
+        for other, name in self.passes[place + 1 :]:
+            if other == pipeline:
+                return name
+        return ""
+
+    def remaining(self, place: int, pipeline: str, before: str) -> list[Pass]:
+        """What runs behind a place. Passes that `before` shows to be left out are left out."""
+        rest = self.passes[place + 1 :]
+        try:
+            stop = rest.index((pipeline, before))
+        except ValueError:
+            return list(rest)
+        return [
+            entry for number, entry in enumerate(rest) if number >= stop or entry[0] != pipeline
+        ]
+
+    def knows(self, name: DumpName) -> bool:
+        """Whether this release writes a dump of that name."""
+        behind = self._places.get((name.pipeline, name.after), [])
+        return any(self._next(place, name.pipeline) == name.before for place in behind)
+
+
+@cache
+def pass_lists() -> tuple[PassList, ...]:
+    """Every list there is, by name."""
+    folder = Path(__file__).parent / "pipelines"
+    return tuple(pass_list(path.stem) for path in sorted(folder.glob("*.txt")))
+
+
+@cache
+def pass_list(name: str) -> PassList:
+    """The list of one backend and release.
+
+    Raises:
+        FileNotFoundError: where there is none of that name.
+    """
+    path = Path(__file__).parent / "pipelines" / f"{name}.txt"
+    passes = []
+    for line in path.read_text("utf-8").splitlines():
+        if line and not line.startswith("#"):
+            pipeline, _, entry = line.partition(" ")
+            passes.append((pipeline, entry))
+    return PassList(name, tuple(passes))
+
+
+def recognise(names: Sequence[DumpName]) -> tuple[PassList, ...]:
+    """The releases that may have written these dumps; several where they cannot be told apart.
+
+    A mark that only one release has decides; else those that know most of the names. Empty where
+    no release knows any.
+    """
+    marked = _marked(names)
+    if marked is not None:
+        return (marked,)
+    steps = [name for name in names if name.step is not None]
+    known = {entry: sum(map(entry.knows, steps)) for entry in pass_lists()}
+    most = max(known.values(), default=0)
+    if not most:
+        return ()
+    return tuple(entry for entry, count in known.items() if count == most)
+
+
+def _marked(names: Iterable[DumpName]) -> PassList | None:
+    seen = {(name.pipeline, entry) for name in names for entry in (name.after, name.before)}
+    for title, pipeline, entry in RELEASE_MARKS:
+        if (pipeline, entry) in seen or (pipeline == entry and any(p == entry for p, _ in seen)):
+            return pass_list(title)
+    return None

@@ -1,0 +1,53 @@
+"""What passes demand of the module they meet, and which passes see to it. Facts, no code.
+
+A rule names a `Precondition`; where in a run it binds follows from the pass lists of the releases
+(`pipelines/*.txt`), never from a rule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LAYOUT_ASSIGNMENT = "layout-assignment"
+"""The pass that gives every array its layout; layouts printed earlier bind nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Precondition:
+    """What one pass demands of the module it meets."""
+
+    demanded_by: str
+    """The pass that dies, or goes wrong, where the fact does not hold."""
+    fact: str
+    established_by: tuple[str, ...]
+    """Passes after which the fact holds, whatever came before."""
+    failure: str
+    """What XLA says when the fact does not hold."""
+
+
+RESHAPES_ARE_BITCASTS = Precondition(
+    demanded_by="layout_normalization",
+    fact="no reshape outside a fusion moves a byte",
+    established_by=("reshape-decomposer",),
+    failure="RET_CHECK failure (layout_normalization.cc) "
+    "ShapeUtil::ReshapeIsBitcast(s, operand->shape())",
+)
+
+PRECONDITIONS = (RESHAPES_ARE_BITCASTS,)
+
+BEFORE_LAYOUTS = ("before_optimizations", "after_spmd_partitioner")
+"""Named dumps that are written before layout-assignment."""
+
+AFTER_NORMALIZATION = ("before_config_assignment", "after_optimizations")
+"""Named dumps that are written when no layout_normalization is left to run, by their endings."""
+
+HELPER_PIPELINES = ("cublaslt_rewriter_pipeline", "hipblaslt_rewriter_pipeline")
+"""Pipelines the autotuner runs on a fusion it took out, to try a backend: a module of its own,
+which is never normalized and never gets a final dump."""
+
+RELEASE_MARKS = (
+    ("gpu-jax0.11.2", "config-assigner", "config-assigner"),
+    ("gpu-jax0.10.2", "autotuner", "autotuner"),
+    ("gpu-jax0.10.0", "post-layout_assignment", "autotuner"),
+)
+"""What tells releases apart for sure: pass list, pipeline, a pass that runs or is next in it."""

@@ -1,0 +1,327 @@
+"""The dumps of one module in the order of the run, and what the run still holds for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+
+from hlo_lint.dumps.names import DumpName
+from hlo_lint.dumps.options import DebugOptions, PassRun, read_debug_options, read_pass_runs
+from hlo_lint.dumps.pass_lists import Pass, PassList, recognise
+from hlo_lint.dumps.phases import (
+    AFTER_NORMALIZATION,
+    BEFORE_LAYOUTS,
+    HELPER_PIPELINES,
+    LAYOUT_ASSIGNMENT,
+    Precondition,
+)
+from hlo_lint.ir import HloFile, Module
+from hlo_lint.source import decode
+from hlo_lint.syntax.parse import Memo, parse_file
+
+EVERY_CHANGE = (".*", ".+")
+"""Values of `xla_dump_hlo_pass_re` with which each change of the module is on disk."""
+
+
+@dataclass(eq=False)
+class PassDump:
+    """One file of HLO; its text is read when asked for."""
+
+    path: Path
+    name: DumpName | None
+    """The parts of its name, or None for a file that no compiler named."""
+    memo: Memo = field(default_factory=Memo, repr=False)
+    _file: HloFile | None = field(default=None, repr=False)
+
+    @property
+    def file(self) -> HloFile:
+        """What it holds, read once.
+
+        Raises:
+            OSError: where the file cannot be read.
+            DumpError: for a protocol buffer that cannot be turned into text.
+        """
+        if self._file is None:
+            if is_proto(self.path.name):
+                from hlo_lint.syntax.proto import read_proto
+
+                self._file = parse_file(read_proto(self.path), self.path, self.memo)
+            else:
+                self._file = parse_file(self.path.read_bytes(), self.path, self.memo)
+        return self._file
+
+    @property
+    def module(self) -> Module:
+        """The module it holds; of several, the first."""
+        return self.file.modules[0]
+
+    def release(self) -> None:
+        """Forget what was read."""
+        self._file = None
+
+
+def is_proto(name: str) -> bool:
+    """Whether a file of that name holds HLO as a protocol buffer."""
+    return name.endswith((".hlo.pb", ".hlo.pb.gz", ".hlo.pbtxt", ".hlo.pbtxt.gz")) or (
+        name.endswith((".pb", ".pb.gz"))
+    )
+
+
+@dataclass(frozen=True)
+class Transition:
+    """One pass that reported a change: the module it met and the module it left."""
+
+    before: PassDump
+    after: PassDump
+
+
+class Outcome(Enum):
+    """What becomes of a module that breaks a precondition."""
+
+    BREAKS = "the pass that demands it comes next"
+    REPAIRED = "a pass that establishes it comes first"
+    NEVER = "no pass that demands it comes any more"
+    UNSURE = "what comes next is not known"
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """An outcome, and the sentence that says how it is known."""
+
+    outcome: Outcome
+    why: str
+
+
+class Pipeline:
+    """All files of one compilation of one module."""
+
+    def __init__(self, dumps: list[PassDump], artefacts: list[Path], *, lone: bool = False) -> None:
+        self.dumps = sorted(dumps, key=_in_order)
+        """Every HLO text, in the order of the run."""
+        self.artefacts = sorted(artefacts)
+        """Every other file of this module."""
+        self.lone = lone
+        """Whether files were picked out by name: what is absent then proves nothing."""
+
+    def __repr__(self) -> str:
+        return f"<Pipeline {self.title}: {len(self.dumps)} dumps>"
+
+    @property
+    def title(self) -> str:
+        """`module_0001.jit_f`, or the path of a file that no compiler named."""
+        name = self.dumps[0].name
+        if name is None:
+            return str(self.dumps[0].path)
+        return f"module_{name.module_id:04d}.{name.module}"
+
+    @cached_property
+    def steps(self) -> tuple[PassDump, ...]:
+        """The numbered dumps."""
+        return tuple(dump for dump in self.dumps if dump.name and dump.name.step is not None)
+
+    @property
+    def final(self) -> PassDump | None:
+        """What the compiler ended with, if it did."""
+        return next((dump for dump in self.dumps if dump.name and dump.name.is_final), None)
+
+    @property
+    def is_helper(self) -> bool:
+        """Whether the autotuner made this module to try a backend."""
+        return any(dump.name and dump.name.pipeline in HELPER_PIPELINES for dump in self.steps)
+
+    @property
+    def crashed(self) -> bool:
+        """Whether compilation began and never ended."""
+        begun = any(dump.name and dump.name.rest.startswith(BEFORE_LAYOUTS) for dump in self.dumps)
+        return begun and self.final is None and not self.is_helper and not self.lone
+
+    @cached_property
+    def options(self) -> DebugOptions | None:
+        """The flags of the run, where `*.debug_options` is there."""
+        text = self._artefact(".debug_options")
+        return None if text is None else read_debug_options(text)
+
+    @cached_property
+    def pass_runs(self) -> tuple[PassRun, ...] | None:
+        """The passes that ran, where `*.metadata.textproto` is there."""
+        text = self._artefact(".metadata.textproto")
+        return None if text is None else read_pass_runs(text)
+
+    def _artefact(self, ending: str) -> str | None:
+        for path in self.artefacts:
+            if path.name.endswith(ending):
+                try:
+                    return decode(path.read_bytes())
+                except OSError:
+                    return None
+        return None
+
+    @cached_property
+    def releases(self) -> tuple[PassList, ...]:
+        """The releases whose pass lists fit; several where nothing tells them apart."""
+        return recognise([dump.name for dump in self.dumps if dump.name])
+
+    @property
+    def records_every_change(self) -> bool:
+        """Whether each change of the module left a dump."""
+        return self.options is not None and self.options.pass_pattern in EVERY_CHANGE
+
+    def transitions(self) -> Iterator[Transition]:
+        """The passes whose input and output are both on disk for certain.
+
+        Where every change was dumped, a pass met what the dump before it holds; else only what a
+        dump holds that names it as the next pass of its pipeline.
+        """
+        before: PassDump | None = None
+        for dump in self.steps:
+            name = dump.name
+            assert name is not None
+            if not name.before:
+                continue  # written in the midst of a pass
+            if before is not None and name.after != "pipeline-start" and before.name:
+                named = before.name.before == name.after and before.name.pipeline == name.pipeline
+                if self.records_every_change or named:
+                    yield Transition(before, dump)
+            before = dump
+
+    # What is still to come
+
+    def has_layouts(self, dump: PassDump) -> bool:
+        """Whether the layouts in a dump bind: whether layout-assignment has run."""
+        name = dump.name
+        if name is None:
+            return not _loose_name_is(dump.path.name, BEFORE_LAYOUTS)
+        if name.step is None:
+            return not name.rest.startswith(BEFORE_LAYOUTS)
+        for other in self.steps:
+            if other.name and other.name.after == LAYOUT_ASSIGNMENT:
+                assert other.name.step is not None
+                return name.step >= other.name.step
+        places = [
+            place >= release.layouts_from
+            for release in self.releases
+            for place in release.places(name.pipeline, name.after, name.before)
+        ]
+        return all(places)
+
+    def meeting(self, dump: PassDump, precondition: Precondition) -> Meeting:
+        """What becomes of the module in a dump if it breaks a precondition."""
+        demanded = precondition.demanded_by
+        name = dump.name
+        if self.final is not None:
+            return Meeting(Outcome.NEVER, "the module was compiled to the end")
+        if name is None:
+            return self._meeting_of_loose(dump)
+        if name.rest.partition(".txt")[0].endswith(AFTER_NORMALIZATION):
+            return Meeting(Outcome.NEVER, f"no {demanded} is left to run")
+        if self.is_helper:
+            return Meeting(Outcome.NEVER, "the autotuner's helper modules are not normalized")
+        if self.options is not None and self.options.disabled(demanded):
+            return Meeting(Outcome.NEVER, f"{demanded} is disabled")
+        if name.before == demanded:
+            return Meeting(Outcome.BREAKS, f"{demanded} is named as the next pass")
+        meetings = {
+            self._first(passes, precondition): release for release, passes in self._futures(dump)
+        }
+        if len(meetings) == 1:
+            ((outcome, release),) = meetings.items()
+            return self._judged(outcome, release, dump, precondition)
+        if self.crashed:
+            return Meeting(Outcome.BREAKS, "compilation ended with this dump")
+        return Meeting(Outcome.UNSURE, "which passes come next cannot be told from the dump's name")
+
+    def _judged(
+        self, outcome: Outcome, release: str, dump: PassDump, precondition: Precondition
+    ) -> Meeting:
+        demanded = precondition.demanded_by
+        assert dump.name is not None
+        match outcome:
+            case Outcome.BREAKS:
+                guards = " or ".join(precondition.established_by)
+                return Meeting(outcome, f"{release} runs no {guards} before the next {demanded}")
+            case Outcome.REPAIRED:
+                guard = dump.name.before
+                if self.crashed and self.options is None and guard in precondition.established_by:
+                    return Meeting(
+                        Outcome.UNSURE,
+                        f"compilation ended with this dump, and no debug_options file says "
+                        f"whether {guard} was disabled",
+                    )
+                return Meeting(outcome, f"{release} repairs it first")
+            case _:
+                return Meeting(outcome, f"{release} runs no {demanded} any more")
+
+    def _meeting_of_loose(self, dump: PassDump) -> Meeting:
+        if _loose_name_is(dump.path.name, AFTER_NORMALIZATION):
+            return Meeting(Outcome.NEVER, "its name says that optimization is over")
+        if dump.module.is_scheduled:
+            return Meeting(Outcome.NEVER, "the module is scheduled, so layouts are settled")
+        return Meeting(Outcome.UNSURE, "nothing says which passes come next")
+
+    def _first(self, passes: list[Pass], precondition: Precondition) -> Outcome:
+        """Which comes first: the pass that demands, or one that establishes."""
+        for _, name in passes:
+            if self.options is not None and self.options.disabled(name):
+                continue
+            if name == precondition.demanded_by:
+                return Outcome.BREAKS
+            if name in precondition.established_by:
+                return Outcome.REPAIRED
+        return Outcome.NEVER
+
+    def _futures(self, dump: PassDump) -> Iterator[tuple[str, list[Pass]]]:
+        """What may run after a dump: for each release that fits, and each place it may have."""
+        name = dump.name
+        assert name is not None
+        if self.pass_runs:
+            for number, run in enumerate(self.pass_runs):
+                if dump.path.name in run.dumps:
+                    ran = [(r.pipeline, r.name) for r in self.pass_runs[number + 1 :]]
+                    last = self.pass_runs[-1]
+                    for release in self.releases:
+                        for place in release.places(last.pipeline, last.name, "")[-1:]:
+                            ran = [*ran, *release.remaining(place, last.pipeline, "")]
+                            break
+                    yield "the module's metadata: this run", ran
+                    return
+        for release in self.releases:
+            for place in self._places(release, dump):
+                yield release.title, release.remaining(place, name.pipeline, name.before)
+
+    def _places(self, release: PassList, dump: PassDump) -> list[int]:
+        """Where a dump may stand in a release's list, its predecessors considered."""
+        lowest = 0
+        for step in self.steps:
+            assert step.name is not None
+            places = release.places(step.name.pipeline, step.name.after, step.name.before)
+            later = [place for place in places if place >= lowest] or places
+            if step is dump:
+                return later[:1] if len(self.steps) > 1 else later
+            if later and step.name.after != "pipeline-end":
+                lowest = later[0]
+        return []
+
+    def release_text(self) -> None:
+        """Forget what was read of every dump."""
+        for dump in self.dumps:
+            dump.release()
+
+
+def _in_order(dump: PassDump) -> tuple[int, int, str]:
+    name = dump.name
+    if name is None:
+        return 1, 0, str(dump.path)
+    if name.step is not None:
+        return 1, name.step, dump.path.name
+    if name.rest.startswith(BEFORE_LAYOUTS):
+        return 0, BEFORE_LAYOUTS.index(name.rest.partition(".")[0]), dump.path.name
+    return (3 if name.is_final else 2), 0, dump.path.name
+
+
+def _loose_name_is(name: str, endings: tuple[str, ...]) -> bool:
+    return name.rpartition(".")[0].endswith(endings)
+
+

@@ -1,0 +1,138 @@
+"""What a rule says, and what the reader of a report gets to see of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from hlo_lint.ir import Instruction
+from hlo_lint.source import Position, Span
+
+
+class Severity(Enum):
+    """How bad it is."""
+
+    ERROR = "error"
+    """XLA dies, or the numbers are wrong."""
+    WARNING = "warning"
+    """It may be an error, or it costs."""
+    INFO = "info"
+    """Something to know; it does not count as a finding for the exit status."""
+
+
+class Safety(Enum):
+    """What a fix may change besides what it mends."""
+
+    SAFE = "safe"
+    """The values stay the same bit for bit, and the cost is the one that was there anyway."""
+    UNSAFE = "unsafe"
+    """A value or the cost may change."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Edit:
+    """Text in place of a stretch of a file."""
+
+    span: Span
+    """In characters of the file."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A change of the text that mends a finding."""
+
+    title: str
+    """A verb first: "spell the move out as copy and bitcast"."""
+    edits: tuple[Edit, ...]
+    safety: Safety
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a rule yields."""
+
+    at: Instruction | Span
+    """An instruction, or a stretch of the file."""
+    message: str
+    """The fact with its numbers; no full stop at the end."""
+    notes: tuple[str, ...] = ()
+    operand: int | None = None
+    """Which operand the caret stands under; None for the whole instruction."""
+    severity: Severity | None = None
+    """Where it differs from the rule's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The line of Python an instruction comes from."""
+
+    file: str
+    line: int
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """The pass after which a finding is there for the first time."""
+
+    pass_name: str
+    pipeline: str
+    step: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """A finding with its place: the fields of the JSON report, as attributes."""
+
+    rule: str
+    severity: Severity
+    message: str
+    path: str
+    start: Position
+    end: Position
+    """Exclusive."""
+    module: str
+    computation: str | None
+    instruction: str | None
+    pipeline: str | None
+    step: int | None
+    introduced_by: Introduction | None
+    origin: Origin | None
+    notes: tuple[str, ...]
+    fix: Fix | None
+    excerpt: str = field(default="", compare=False)
+    """The line it stands on."""
+
+    @property
+    def line(self) -> int:
+        """Counted from 1."""
+        return self.start.line
+
+    @property
+    def column(self) -> int:
+        """Counted from 1, in characters."""
+        return self.start.column
+
+    @property
+    def end_line(self) -> int:
+        """Counted from 1."""
+        return self.end.line
+
+    @property
+    def end_column(self) -> int:
+        """Counted from 1, in characters, exclusive."""
+        return self.end.column
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """One file that a fix changes."""
+
+    path: Path | None
+    before: str
+    after: str
+    edits: tuple[Edit, ...]
+    """All edits, in characters of `before` where one round was enough."""
