@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hlo_lint.shape import Shape, ShapeSyntaxError, TupleShape, parse_shape
-from hlo_lint.source import Position, Span, position
+from hlo_lint.source import Lines, Position, Span
 
 if TYPE_CHECKING:
     import networkx
@@ -31,7 +31,13 @@ Names and references carry no `%`. A reference is a name, with `#1` behind it fo
 tuple (`%call#1` is how releases from jax 0.11 on print a get-tuple-element); an operand that is an
 instruction of its own has the reference "". A missing type is "".
 """
-ROOT, NAME, TYPE, OPCODE, OPERANDS, TAIL, REFERENCES = range(7)
+ROOT: Final = 0
+NAME: Final = 1
+TYPE: Final = 2
+OPCODE: Final = 3
+OPERANDS: Final = 4
+TAIL: Final = 5
+REFERENCES: Final = 6
 
 _FUSED = re.compile(r"\bcalls=%?([\w.\-]+)")
 _THREAD = re.compile(r'execution_thread="([^"]*)"')
@@ -60,7 +66,8 @@ class Problem:
     end: Position
 
 
-class Operand(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Operand:
     """What an instruction reads: an instruction, or one element of its tuple."""
 
     name: str
@@ -441,13 +448,13 @@ class Module:
             ]
         if not found:
             return ()
-        text = self.file.text
+        lines = self.file.lines
         return tuple(
             Problem(
                 message,
                 Span(self.start + start, self.start + end),
-                position(text, self.start + start),
-                position(text, self.start + end),
+                lines.position(self.start + start),
+                lines.position(self.start + end),
             )
             for message, start, end in sorted(found, key=lambda trouble: trouble.start)
         )
@@ -527,13 +534,21 @@ class Module:
 class HloFile:
     """A file of HLO: one module, or several one after the other."""
 
-    __slots__ = ("modules", "path")
+    __slots__ = ("_lines", "modules", "path")
 
     def __init__(self, modules: tuple[Module, ...], path: Path | None) -> None:
         self.modules = modules
         self.path = path
+        self._lines: Lines | None = None
 
     @property
     def text(self) -> str:
         """The whole file, every character of it."""
-        return "".join(module.text for module in self.modules)
+        return self.lines.text if self._lines else "".join(module.text for module in self.modules)
+
+    @property
+    def lines(self) -> Lines:
+        """The whole file by its lines; kept once it was asked for."""
+        if self._lines is None:
+            self._lines = Lines(self.text)
+        return self._lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import NamedTuple
 
 
@@ -36,13 +37,32 @@ def encode(text: str) -> bytes:
         return text.encode("utf-8", "surrogatepass")
 
 
-def position(text: str, offset: int) -> Position:
-    """Line and column of an offset.
+class Lines:
+    """A text by its lines: where an offset is, and what stands on a line.
 
-    >>> position("ab\\ncd", 4)
-    Position(line=2, column=2)
+    >>> lines = Lines("ab\ncd")
+    >>> lines.position(4), lines.line(2)
+    (Position(line=2, column=2), 'cd')
     """
-    return Position(text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset))
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._starts = [0]
+        at = text.find("\n")
+        while at >= 0:
+            self._starts.append(at + 1)
+            at = text.find("\n", at + 1)
+
+    def position(self, offset: int) -> Position:
+        """Line and column of an offset."""
+        line = bisect_right(self._starts, offset)
+        return Position(line, offset - self._starts[line - 1] + 1)
+
+    def line(self, number: int) -> str:
+        """The line of that number, without its end."""
+        start = self._starts[number - 1]
+        end = self._starts[number] if number < len(self._starts) else len(self.text) + 1
+        return self.text[start : end - 1].removesuffix("\r")
 
 
 def shown(text: str) -> str:

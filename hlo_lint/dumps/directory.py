@@ -110,8 +110,14 @@ def _add_folder(dump: Dump, folder: Path, names: list[str]) -> None:
         if not name.endswith((".debug_options", ".metadata.textproto")):
             unread.append(name)
     for key, dumps in texts.items():
-        beside = artefacts.get(key, []) + artefacts.get((key[0], key[1], ""), [])
-        dump.pipelines.append(Pipeline(dumps, beside))
+        # Metadata names no module, and some artefacts bear no timestamp though the texts do.
+        beside = {
+            path
+            for timestamp in (key[0], "")
+            for module in (key[2], "")
+            for path in artefacts.get((timestamp, key[1], module), ())
+        }
+        dump.pipelines.append(Pipeline(dumps, list(beside)))
     dump.pipelines += [Pipeline([found], []) for found in loose]
     if unread:
         kinds = sorted({name.rpartition(".")[2] if "." in name else "no ending" for name in unread})

@@ -54,6 +54,7 @@ class PassList:
         Names repeat, so there may be several; what is next in the list tells them apart as far as
         it can. Empty where the release has no such pass.
         """
+        after, before = unnumbered(after), unnumbered(before)
         behind = self._places.get((pipeline, after), [])
         ahead = self._places.get((pipeline, before), [])
         if not behind:  # a pass this release does not have, before one that it has
@@ -72,7 +73,7 @@ class PassList:
         """What runs behind a place. Passes that `before` shows to be left out are left out."""
         rest = self.passes[place + 1 :]
         try:
-            stop = rest.index((pipeline, before))
+            stop = rest.index((pipeline, unnumbered(before)))
         except ValueError:
             return list(rest)
         return [
@@ -81,8 +82,21 @@ class PassList:
 
     def knows(self, name: DumpName) -> bool:
         """Whether this release writes a dump of that name."""
-        behind = self._places.get((name.pipeline, name.after), [])
-        return any(self._next(place, name.pipeline) == name.before for place in behind)
+        behind = self._places.get((name.pipeline, unnumbered(name.after)), [])
+        before = unnumbered(name.before)
+        return any(self._next(place, name.pipeline) == before for place in behind)
+
+
+def unnumbered(name: str) -> str:
+    """A pass's name without the number that a run gives it.
+
+    >>> unnumbered("apply-xla-transforms-4")
+    'apply-xla-transforms'
+    """
+    return _NUMBERED if name.startswith(_NUMBERED) else name
+
+
+_NUMBERED = "apply-xla-transforms"
 
 
 @cache
@@ -104,7 +118,7 @@ def pass_list(name: str) -> PassList:
     for line in path.read_text("utf-8").splitlines():
         if line and not line.startswith("#"):
             pipeline, _, entry = line.partition(" ")
-            passes.append((pipeline, entry))
+            passes.append((pipeline, unnumbered(entry)))
     return PassList(name, tuple(passes))
 
 

@@ -58,9 +58,19 @@ class PassDump:
         """The module it holds; of several, the first."""
         return self.file.modules[0]
 
+    @classmethod
+    def of(cls, file: HloFile, path: Path) -> PassDump:
+        """A dump of what has been read already."""
+        return cls(path, None, _file=file)
+
+    def replace_text(self, text: str) -> None:
+        """Go on with another text in place of what the file holds."""
+        self._file = parse_file(text, self.file.path, self.memo)
+
     def release(self) -> None:
-        """Forget what was read."""
-        self._file = None
+        """Forget what was read; a text that came from no file stays."""
+        if self.path.exists():
+            self._file = None
 
 
 def is_proto(name: str) -> bool:

@@ -1,0 +1,1 @@
+"""Questions about a module that more than one rule asks."""

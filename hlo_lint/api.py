@@ -1,0 +1,333 @@
+"""The whole tool as functions: parse, emit, lint, fix, open_dump."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hlo_lint.dumps.directory import Dump, Skipped, open_dump
+from hlo_lint.dumps.phases import PRECONDITIONS
+from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.engine.fixes import ROUNDS, apply, write_atomically
+from hlo_lint.engine.run import Checker, Result, planned_by_file
+from hlo_lint.errors import DumpError, UsageError
+from hlo_lint.findings import Applied, Diagnostic, Edit, Severity
+from hlo_lint.ir import HloFile, Module
+from hlo_lint.registry import select_rules
+from hlo_lint.rule import Form
+from hlo_lint.syntax.parse import check_strict, parse_file
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Progress = Callable[[int], None]
+
+
+def parse(text: str | bytes, path: str | Path | None = None, *, strict: bool = False) -> Module:
+    """The module that a text spells; of several, the first.
+
+    Bad HLO is no reason to raise: what could not be read is in `module.problems`.
+
+    >>> module = parse("HloModule m\\n\\nENTRY e {\\n  ROOT p = f32[8]{0} parameter(0)\\n}\\n")
+    >>> module.entry.root.shape.dims
+    (8,)
+
+    Raises:
+        HloSyntaxError: at the first such place, if `strict`.
+    """
+    return parse_all(text, path, strict=strict)[0]
+
+
+def parse_all(
+    text: str | bytes, path: str | Path | None = None, *, strict: bool = False
+) -> tuple[Module, ...]:
+    """Every module of a text.
+
+    Raises:
+        HloSyntaxError: at the first place that could not be read, if `strict`.
+    """
+    file = parse_file(text, None if path is None else Path(path))
+    if strict:
+        check_strict(file)
+    return file.modules
+
+
+def emit(module: Module) -> str:
+    """The text of the file a module came from, every character of it.
+
+    Bytes that are no UTF-8 are surrogate escapes: `encode("utf-8", "surrogateescape")` gives back
+    the bytes.
+    """
+    return module.file.text
+
+
+@dataclass
+class Report:
+    """What `lint` found. It prints as the command line prints."""
+
+    findings: tuple[Diagnostic, ...]
+    skipped: tuple[Skipped, ...]
+    """What was not looked at, and why."""
+    stats: dict[str, int]
+    """`files` and `modules` that were read, `errors`, `warnings`, `infos`."""
+
+    @property
+    def clean(self) -> bool:
+        """Whether there is neither an error nor a warning."""
+        return not any(f.severity is not Severity.INFO for f in self.findings)
+
+    @property
+    def exit_status(self) -> int:
+        """0 where it is clean, else 1."""
+        return 0 if self.clean else 1
+
+    def to_json(self) -> str:
+        """The report as one JSON object."""
+        from hlo_lint.report.json import render_json
+
+        return render_json(self.findings, self.skipped, self.stats)
+
+    def print(self, console: Console) -> None:
+        """Prints it for people."""
+        from hlo_lint.report.text import print_summary, print_text
+
+        print_text(console, self.findings)
+        print_summary(console, self.findings, self.skipped, self.stats)
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        out = StringIO()
+        self.print(Console(file=out, no_color=True, width=160, highlight=False))
+        return out.getvalue()
+
+
+@dataclass
+class FixResult:
+    """What `fix` did."""
+
+    files: tuple[Applied, ...]
+    """The files that change, with their text before and after."""
+    remaining: Report
+    """What is still found in the fixed texts."""
+    skipped: tuple[Skipped, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The fixed text of the only file.
+
+        Raises:
+            ValueError: where several files were looked at, so that it is not clear which is meant.
+        """
+        if len(self.files) != 1:
+            raise ValueError(f"{len(self.files)} files: see .files")
+        return self.files[0].after
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """All edits, in characters of the texts before; file after file."""
+        return tuple(edit for file in self.files for edit in file.edits)
+
+    @property
+    def findings(self) -> tuple[Diagnostic, ...]:
+        """What is still found."""
+        return self.remaining.findings
+
+
+Target = Any
+"""A path, a text, a Module, a Dump, or what jax compiled or lowered."""
+
+
+def lint(
+    target: Target,
+    select: Sequence[str] | None = None,
+    ignore: Sequence[str] | None = None,
+    before: str | None = None,
+    *,
+    progress: Progress = lambda _: None,
+) -> Report:
+    """Checks a file, a dump directory, a text, a Module, or a `jax.stages.Compiled` or `Lowered`.
+
+    A str is a text if it holds a newline or starts with `HloModule`, else a path. `before` says
+    which pass comes next, where nothing in the dump does.
+
+    Raises:
+        DumpError: for a path that is not there.
+        UsageError: for a rule or a pass that nothing knows.
+    """
+    checker = Checker(select_rules(select, ignore), before=_known_pass(before))
+    return _report(checker.check_dump(_as_dump(target), progress))
+
+
+def fix(
+    target: Target,
+    select: Sequence[str] | None = None,
+    ignore: Sequence[str] | None = None,
+    before: str | None = None,
+    *,
+    form: Form | str | None = None,
+    progress: Progress = lambda _: None,
+) -> FixResult:
+    """The texts with every finding mended that has a fix; nothing is written.
+
+    Takes what `lint` takes. `form` says how a move of bytes is spelled: "copy" or "transpose"; where
+    it is None, as copy where LayoutNormalization is sure to come next, else as transpose.
+
+    Raises:
+        DumpError: for a path that is not there.
+        UsageError: for a rule, a pass or a form that nothing knows.
+    """
+    rules = select_rules(select, ignore)
+    before, form = _known_pass(before), _known_form(form)
+    dump = _as_dump(target)
+    texts: dict[PassDump, Applied] = {}
+    single = len(dump.pipelines) == 1 and len(dump.pipelines[0].dumps) == 1
+    result = Result()
+    for pipeline in dump:
+        checker = Checker(rules, before=before, form=form)
+        checker.check_pipeline(pipeline, progress)
+        for _ in range(ROUNDS):
+            planned = planned_by_file(checker.result.fixes)
+            if not planned:
+                break
+            for file, fixes in planned.items():
+                old = file.file.text
+                new, edits = apply(old, fixes)
+                first = texts.get(file)
+                texts[file] = Applied(
+                    file.file.path,
+                    first.before if first else old,
+                    new,
+                    (first.edits if first else ()) + edits,
+                )
+                file.replace_text(new)
+            checker = Checker(rules, before=before, form=form)
+            checker.check_pipeline(pipeline)
+        _merge(result, checker.result)
+        if single and not texts:
+            file = pipeline.dumps[0]
+            texts[file] = Applied(file.file.path, file.file.text, file.file.text, ())
+        pipeline.release_text()
+    return FixResult(tuple(texts.values()), _report(result), tuple(dump.skipped))
+
+
+def write_fixed(
+    result: FixResult, inputs: Sequence[Path], out: Path | None
+) -> Iterator[Path]:
+    """Writes the fixed files: in place, or to `out`, and yields what was written.
+
+    For one input file `out` is a file, else a folder that mirrors the inputs.
+
+    Raises:
+        DumpError: where something cannot be written.
+    """
+    changed = {file.path: file for file in result.files if file.path is not None}
+    if out is None:
+        for path, file in changed.items():
+            if file.before != file.after:
+                write_atomically(path, file.after)
+                yield path
+        return
+    if len(inputs) == 1 and inputs[0].is_file():
+        only = next(iter(changed.values()), None)
+        if only is None:
+            raise DumpError(f"{inputs[0]}: nothing was read, so nothing is written")
+        write_atomically(out, only.after)
+        yield out
+        return
+    for root in inputs:
+        for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
+            target = out / (path.relative_to(root) if root.is_dir() else path.name)
+            if path.is_dir() or out in path.parents:
+                continue
+            file = changed.get(path)
+            if file is None:
+                try:
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(path, target)
+                except OSError as error:
+                    raise DumpError(f"{target}: cannot be written: {error}") from error
+            else:
+                write_atomically(target, file.after)
+                yield target
+
+
+def _report(result: Result) -> Report:
+    found = tuple(result.diagnostics)
+    stats = {"files": result.files, "modules": result.modules}
+    for severity in Severity:
+        stats[f"{severity.value}s"] = sum(f.severity is severity for f in found)
+    return Report(found, tuple(result.skipped), stats)
+
+
+def _merge(whole: Result, part: Result) -> None:
+    whole.diagnostics += part.diagnostics
+    whole.skipped += part.skipped
+    whole.files += part.files
+    whole.modules += part.modules
+
+
+def _known_pass(name: str | None) -> str | None:
+    known = [demand.demanded_by for demand in PRECONDITIONS]
+    if name is not None and name not in known:
+        raise UsageError(f"no rule binds before a pass named {name}; there is {', '.join(known)}")
+    return name
+
+
+def _known_form(form: Form | str | None) -> Form | None:
+    try:
+        return None if form is None else Form(form)
+    except ValueError:
+        known = ", ".join(known.value for known in Form)
+        raise UsageError(f"no form is named {form}; there are {known}") from None
+
+
+def _as_dump(target: Target) -> Dump:
+    match target:
+        case Dump():
+            return target
+        case Module():
+            return _text_dump(target.file)
+        case HloFile():
+            return _text_dump(target)
+        case Path():
+            return open_dump(target)
+        case bytes():
+            return _text_dump(parse_file(target))
+        case str() if "\n" in target or target.lstrip().startswith("HloModule"):
+            return _text_dump(parse_file(target))
+        case str():
+            return open_dump(target)
+        case list() | tuple():
+            return open_dump(target)
+        case _ if hasattr(target, "as_text"):
+            return _jax_dump(target)
+        case _:
+            kind = type(target).__name__
+            raise UsageError(
+                f"cannot lint a {kind}: give a path, HLO text, a Module, or what jax lowered or "
+                "compiled"
+            )
+
+
+def _text_dump(file: HloFile) -> Dump:
+    path = Path("<text>") if file.path is None else file.path
+    return Dump([Pipeline([PassDump.of(file, path)], [], lone=True)])
+
+
+def _jax_dump(stage: Any) -> Dump:
+    """What `jax.jit(f).lower(…)` or `.compile()` gave, named for where in a run it stands."""
+    if hasattr(stage, "compile"):
+        path, text = Path("<lowered>.before_optimizations.txt"), stage.as_text(dialect="hlo")
+    else:
+        path, text = Path("<compiled>.after_optimizations.txt"), stage.as_text()
+    return Dump([Pipeline([PassDump.of(parse_file(text, path), path)], [], lone=True)])
+
+
+def piped_dump(data: bytes) -> Dump:
+    """A text that came through a pipe."""
+    return _text_dump(parse_file(data, Path("<stdin>")))

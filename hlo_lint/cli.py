@@ -1,0 +1,291 @@
+"""The command line: each command calls one function of `hlo_lint.api`, imported when it runs."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from hlo_lint.api import FixResult, Report
+    from hlo_lint.dumps.directory import Dump
+    from hlo_lint.findings import Applied
+
+PROGRESS_AFTER = 1.0
+"""Seconds of work before a terminal sees a progress bar."""
+
+_paths = click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+_select = click.option(
+    "--select", multiple=True, metavar="RULE", help="Only these rules or families (repeatable)."
+)
+_ignore = click.option(
+    "--ignore", multiple=True, metavar="RULE", help="Not these rules or families (repeatable)."
+)
+_before = click.option(
+    "--before",
+    metavar="PASS",
+    help="The pass that comes next, where the dump does not say: layout_normalization.",
+)
+
+
+class _Commands(click.Group):
+    """Turns what the package raises on purpose into one line and exit status 2."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from hlo_lint.errors import HloLintError
+
+        try:
+            return super().invoke(ctx)
+        except HloLintError as error:
+            raise _Stop(str(error)) from error
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except Exception as error:
+            if os.environ.get("HLO_LINT_TRACEBACK"):
+                raise
+            raise _Stop(
+                f"internal error: {type(error).__name__}: {error}\n"
+                "This is a defect of hlo-lint. HLO_LINT_TRACEBACK=1 shows where; please report it "
+                "with the file."
+            ) from error
+
+
+class _Stop(click.ClickException):
+    exit_code = 2
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="hlo-lint")
+def cli() -> None:
+    """Finds what one XLA pass broke for another, in dumped HLO, and fixes it.
+
+    Exit status: 0 clean, 1 at least one error or warning, 2 wrong use or internal error.
+    """
+
+
+@cli.command()
+@_paths
+@_select
+@_ignore
+@_before
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "concise", "json"]),
+    default="text",
+    show_default=True,
+    envvar="HLO_LINT_OUTPUT_FORMAT",
+)
+@click.pass_context
+def check(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    before: str | None,
+    output_format: str,
+) -> None:
+    """Check dump directories and files of HLO; `-` is standard input."""
+    from hlo_lint.api import lint
+
+    dump = _dump(paths)
+    with _progress(dump) as progress:
+        report = lint(dump, _names(select), _names(ignore), before, progress=progress)
+    _print_report(report, output_format)
+    ctx.exit(report.exit_status)
+
+
+@cli.command()
+@_paths
+@_select
+@_ignore
+@_before
+@click.option("--diff", is_flag=True, help="Print what would change; write nothing.")
+@click.option(
+    "--form",
+    type=click.Choice(["copy", "transpose"]),
+    help="How a move of bytes is spelled; by default as copy where layout_normalization comes "
+    "next, else as transpose.",
+)
+@click.option(
+    "-o",
+    "--output",
+    "out",
+    type=click.Path(path_type=Path),
+    metavar="OUT",
+    help="Write here instead of in place: a file for one file, else a folder.",
+)
+@click.pass_context
+def fix(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    before: str | None,
+    diff: bool,
+    form: str | None,
+    out: Path | None,
+) -> None:
+    """Mend what has a fix, in place unless told otherwise; the rest of each file stays as it is.
+
+    Exit status: 0 when nothing is left, 1 otherwise.
+    """
+    from hlo_lint.api import fix as fix_all
+    from hlo_lint.api import write_fixed
+
+    dump = _dump(paths)
+    with _progress(dump) as progress:
+        result = fix_all(dump, _names(select), _names(ignore), before, form=form, progress=progress)
+    errors = _console(stderr=True)
+    if diff:
+        for file in result.files:
+            _print_diff(file)
+    elif "-" in paths:
+        _write_piped(result, out)
+    else:
+        written = list(write_fixed(result, [Path(path) for path in paths], out))
+        errors.print(_fixed(result, written), highlight=False, markup=False, soft_wrap=True)
+    result.remaining.print(errors)
+    ctx.exit(result.remaining.exit_status)
+
+
+@cli.command()
+def rules() -> None:
+    """List every rule: family, name, what it says."""
+    from rich.table import Table
+
+    from hlo_lint.registry import all_rules
+
+    table = Table(box=None, pad_edge=False)
+    for title in ("family", "rule", "severity", "fix", "finds"):
+        table.add_column(title, header_style="bold")
+    for rule in all_rules():
+        severity, fixable = rule.severity.value, "yes" if rule.fixable() else "no"
+        table.add_row(rule.family(), rule.name(), severity, fixable, rule.summary())
+    _console().print(table)
+
+
+@cli.command()
+@click.argument("rule")
+def explain(rule: str) -> None:
+    """Say why RULE matters, with a bad and a good example."""
+    from hlo_lint.registry import find_rule
+    from hlo_lint.report.page import render_page
+
+    click.echo(render_page(find_rule(rule)), nl=False)
+
+
+def main() -> None:
+    """The `hlo-lint` program."""
+    gc.disable()  # one short run: what is read lives until the report, and nothing makes cycles
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        cli(prog_name="hlo-lint")
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(2)
+
+
+def _names(given: Iterable[str]) -> list[str] | None:
+    names = [name.strip() for entry in given for name in entry.split(",") if name.strip()]
+    return names or None
+
+
+def _dump(paths: Sequence[str]) -> Dump:
+    from hlo_lint.api import piped_dump
+    from hlo_lint.dumps.directory import open_dump
+    from hlo_lint.errors import UsageError
+
+    if "-" not in paths:
+        return open_dump(paths)
+    if len(paths) > 1:
+        raise UsageError("`-` reads standard input and goes with no other path")
+    return piped_dump(sys.stdin.buffer.read())
+
+
+def _console(*, stderr: bool = False) -> Console:
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False)
+
+
+def _print_report(report: Report, output_format: str) -> None:
+    match output_format:
+        case "json":
+            click.echo(report.to_json(), nl=False)
+        case "concise":
+            from hlo_lint.report.text import render_concise
+
+            for finding in report.findings:
+                click.echo(render_concise(finding))
+        case _:
+            report.print(_console())
+
+
+def _fixed(result: FixResult, written: Sequence[Path]) -> str:
+    edits = len(result.edits)
+    if not edits:
+        return "nothing to fix"
+    where = str(written[0]) if len(written) == 1 else f"{len(written)} files"
+    return f"fixed {edits} instruction{'' if edits == 1 else 's'} in {where}"
+
+
+def _write_piped(result: FixResult, out: Path | None) -> None:
+    from hlo_lint.engine.fixes import write_atomically
+    from hlo_lint.source import encode
+
+    if out is not None:
+        write_atomically(out, result.text)
+        return
+    sys.stdout.buffer.write(encode(result.text))
+    sys.stdout.buffer.flush()
+
+
+def _print_diff(file: Applied) -> None:
+    from difflib import unified_diff
+
+    from hlo_lint.source import encode
+
+    name = str(file.path)
+    before, after = file.before.splitlines(keepends=True), file.after.splitlines(keepends=True)
+    for line in unified_diff(before, after, name, name, n=2):
+        sys.stdout.buffer.write(encode(line if line.endswith("\n") else f"{line}\n"))
+    sys.stdout.buffer.flush()
+
+
+@contextmanager
+def _progress(dump: Dump) -> Iterator[Any]:
+    """A function to call with numbers of files; on a terminal a bar appears when it takes long."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.progress import Progress
+
+    total = sum(len(pipeline.dumps) for pipeline in dump)
+    begun = time.monotonic()
+    bar = Progress(console=_console(stderr=True), transient=True)
+    task = bar.add_task("checking", total=total)
+    started = False
+
+    def advance(files: int) -> None:
+        nonlocal started
+        bar.advance(task, files)
+        if not started and time.monotonic() - begun > PROGRESS_AFTER:
+            started = True
+            bar.start()
+
+    try:
+        yield advance
+    finally:
+        if started:
+            bar.stop()

@@ -1,0 +1,1 @@
+"""Runs rules over files and pipelines, and applies their fixes."""

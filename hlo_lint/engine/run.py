@@ -1,0 +1,380 @@
+"""Runs rules: what is shared is checked once, and one defect through many dumps is one finding.
+
+A rule with a precondition binds where a pass that demands it comes next. In a run that is only ever
+the last dump of a module: had the pass met the defect earlier, there would be no later dump. From
+there the defect is followed back, to the first dump that has it while it binds, and to the pass
+after which it is there for the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+from hlo_lint.dumps.directory import Dump, Skipped
+from hlo_lint.dumps.phases import Precondition
+from hlo_lint.dumps.pipeline import Meeting, Outcome, PassDump, Pipeline
+from hlo_lint.errors import DumpError
+from hlo_lint.findings import (
+    Diagnostic,
+    Finding,
+    Fix,
+    Introduction,
+    Origin,
+    Severity,
+)
+from hlo_lint.ir import REFERENCES, TYPE, Computation, HloFile, Instruction, Module
+from hlo_lint.rule import Form, Rule
+from hlo_lint.source import Span
+from hlo_lint.syntax.attributes import OpMetadata, AttributeSyntaxError
+
+Progress = Callable[[int], None]
+"""Called with how many files have been read since the last call."""
+
+LifeKey = tuple[str, str, str, str]
+"""A defect through the dumps of a run: computation, instruction, its type, its operand's type."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A finding in one file, with all that is known of it there."""
+
+    rule: Rule
+    finding: Finding
+    dump: PassDump
+    module: Module | None
+
+
+@dataclass
+class Result:
+    """What a run over a dump gives."""
+
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    files: int = 0
+    modules: int = 0
+    fixes: list[PlannedFix] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class PlannedFix:
+    """A fix for one file; a defect that several dumps repeat has one for each."""
+
+    dump: PassDump
+    fix: Fix
+    diagnostic: Diagnostic
+
+
+class Checker:
+    """Rules and what they said so far, for the files of one call."""
+
+    def __init__(
+        self,
+        rules: Sequence[Rule],
+        *,
+        before: str | None = None,
+        form: Form | None = None,
+    ) -> None:
+        self.rules = rules
+        self.before = before
+        """The pass that the caller says comes next."""
+        self.form = form
+        self.result = Result()
+        self._found: dict[tuple[Rule, Computation], tuple[Finding, ...]] = {}
+
+    def check_dump(self, dump: Dump, progress: Progress = lambda _: None) -> Result:
+        """Checks every pipeline, forgetting the text of each when it is done."""
+        self.result.skipped += dump.skipped
+        for pipeline in dump:
+            self.check_pipeline(pipeline, progress)
+            pipeline.release_text()
+        self.result.diagnostics.sort(key=lambda found: (found.path, found.start, found.rule))
+        return self.result
+
+    def check_pipeline(self, pipeline: Pipeline, progress: Progress = lambda _: None) -> None:
+        """Checks the dumps of one module."""
+        dumps = []
+        for dump in pipeline.dumps:
+            progress(1)
+            try:
+                self.result.modules += len(dump.file.modules)
+            except (OSError, DumpError) as error:
+                self.result.skipped.append(Skipped(str(dump.path), str(error)))
+                continue
+            self.result.files += 1
+            dumps.append(dump)
+        for rule in self.rules:
+            self._check_texts(rule, dumps)
+            if rule.precondition is not None:
+                self._check_precondition(rule, rule.precondition, pipeline, dumps)
+
+    # Rules that need nothing but the text
+
+    def _check_texts(self, rule: Rule, dumps: list[PassDump]) -> None:
+        seen: set[tuple[str, str]] = set()
+        for dump in dumps:
+            placed = [Placed(rule, finding, dump, None) for finding in rule.check_file(dump.file)]
+            if rule.precondition is None:
+                placed += [
+                    Placed(rule, finding, dump, module)
+                    for module in dump.file.modules
+                    for finding in self._in_module(rule, module)
+                ]
+            for place in placed:
+                key = (place.finding.message, _excerpt_of(place))
+                if key not in seen:
+                    seen.add(key)
+                    self.result.diagnostics.append(self._diagnostic(place))
+
+    # Rules that bind where a pass comes next
+
+    def _check_precondition(
+        self, rule: Rule, demand: Precondition, pipeline: Pipeline, dumps: list[PassDump]
+    ) -> None:
+        bound = [dump for dump in dumps if pipeline.has_layouts(dump)]
+        if not bound:
+            return
+        lives = [self._lives(rule, dump) for dump in bound]
+        if self.before is not None:
+            if self.before == demand.demanded_by:
+                told = Meeting(Outcome.BREAKS, f"{self.before} comes next, as the caller says")
+                for at, found in enumerate(lives):
+                    for key in found:
+                        if at == 0 or key not in lives[at - 1]:
+                            end = _last_with(lives, at, key)
+                            self._add_life(pipeline, demand, told, bound, lives, at, end, key)
+            return
+        last = len(bound) - 1
+        if not lives[last]:
+            return
+        meeting = pipeline.meeting(bound[last], demand)
+        if meeting.outcome in (Outcome.BREAKS, Outcome.UNSURE):
+            for key in lives[last]:
+                first = self._first_binding(pipeline, demand, bound, lives, key)
+                self._add_life(pipeline, demand, meeting, bound, lives, first, last, key)
+        elif meeting.outcome is Outcome.NEVER and bound[last].name is None:
+            reason = f"{rule.name()} does not apply: {meeting.why}"
+            self.result.skipped.append(Skipped(str(bound[last].path), reason))
+
+    def _lives(self, rule: Rule, dump: PassDump) -> dict[LifeKey, Placed]:
+        return {
+            _life_key(finding): Placed(rule, finding, dump, module)
+            for module in dump.file.modules
+            for finding in self._in_module(rule, module)
+        }
+
+    def _first_binding(
+        self,
+        pipeline: Pipeline,
+        demand: Precondition,
+        dumps: list[PassDump],
+        lives: list[dict[LifeKey, Placed]],
+        key: LifeKey,
+    ) -> int:
+        """The first dump of the defect's last unbroken stretch from which on nothing mends it."""
+        first = len(lives) - 1
+        while first and key in lives[first - 1]:
+            meeting = pipeline.meeting(dumps[first - 1], demand)
+            if meeting.outcome not in (Outcome.BREAKS, Outcome.UNSURE):
+                break
+            first -= 1
+        return first
+
+    def _add_life(
+        self,
+        pipeline: Pipeline,
+        demand: Precondition,
+        meeting: Meeting,
+        dumps: list[PassDump],
+        lives: list[dict[LifeKey, Placed]],
+        first: int,
+        last: int,
+        key: LifeKey,
+    ) -> None:
+        born = first
+        while born and key in lives[born - 1]:
+            born -= 1
+        place = lives[first][key]
+        before = dumps[born - 1] if born else None
+        introduced = _introduction(dumps[born], before)
+        notes = list(place.finding.notes)
+        if introduced is not None and before is not None and born == first:
+            instruction = place.finding.at
+            if isinstance(instruction, Instruction) and place.module is not None:
+                notes += place.rule.context(instruction, before.module, place.module)
+        certain = meeting.outcome is Outcome.BREAKS
+        notes += _verdict(demand, meeting, introduced, pipeline, certain=certain)
+        finding = replace(
+            place.finding,
+            notes=tuple(notes),
+            severity=Severity.ERROR if certain else Severity.WARNING,
+        )
+        form = self.form or (Form.COPY if certain else Form.TRANSPOSE)
+        diagnostic = self._diagnostic(replace(place, finding=finding), introduced, form)
+        self.result.diagnostics.append(diagnostic)
+        for number in range(first, last + 1):
+            again = lives[number][key]
+            fix = _fix(again, form)
+            if fix is not None:
+                self.result.fixes.append(PlannedFix(again.dump, fix, diagnostic))
+
+    # Findings with their places
+
+    def _in_module(self, rule: Rule, module: Module) -> Iterator[Finding]:
+        computations = module.unfused if rule.unfused else module.computations
+        return chain.from_iterable(self._in_computation(rule, c) for c in computations)
+
+    def _in_computation(self, rule: Rule, computation: Computation) -> tuple[Finding, ...]:
+        key = (rule, computation)
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = tuple(rule.check(computation))
+        return found
+
+    def _diagnostic(
+        self, place: Placed, introduced: Introduction | None = None, form: Form = Form.TRANSPOSE
+    ) -> Diagnostic:
+        finding, name = place.finding, place.dump.name
+        file = place.dump.file
+        lines = file.lines
+        at = finding.at
+        instruction = at if isinstance(at, Instruction) else None
+        module = place.module or _module_at(file, at)
+        span = module.span(at) if isinstance(at, Instruction) else at
+        caret = _caret(span, finding, lines.text)
+        start, end = lines.position(caret.start), lines.position(caret.end)
+        return Diagnostic(
+            rule=place.rule.name(),
+            severity=finding.severity or place.rule.severity,
+            message=finding.message,
+            path=str(place.dump.path),
+            start=start,
+            end=end,
+            module=module.name,
+            computation=instruction.computation.name if instruction else None,
+            instruction=instruction.name if instruction else None,
+            pipeline=name.pipeline or None if name else None,
+            step=name.step if name else None,
+            introduced_by=introduced,
+            origin=_origin(instruction, module),
+            notes=finding.notes,
+            fix=_fix(place, form),
+            excerpt=lines.line(start.line),
+        )
+
+
+def _fix(place: Placed, form: Form) -> Fix | None:
+    if not isinstance(place.finding.at, Instruction) or place.module is None:
+        return None
+    return place.rule.fix(place.finding.at, place.module, form)
+
+
+def _life_key(finding: Finding) -> LifeKey:
+    at = finding.at
+    assert isinstance(at, Instruction)
+    operand = at.operands[0].shape if at.row[REFERENCES] else None
+    return at.computation.name, at.name, at.row[TYPE], str(operand)
+
+
+def _last_with(lives: list[dict[LifeKey, Placed]], at: int, key: LifeKey) -> int:
+    while at + 1 < len(lives) and key in lives[at + 1]:
+        at += 1
+    return at
+
+
+def _introduction(dump: PassDump, before: PassDump | None) -> Introduction | None:
+    """The pass that made a dump what it is; None where its name does not tell."""
+    name = dump.name
+    if name is None or name.step is None:
+        return None
+    if name.after == "pipeline-start":
+        return None  # a pass outside the dumps at hand
+    return Introduction(name.after, name.pipeline, name.step, str(dump.path))
+
+
+def _verdict(
+    demand: Precondition,
+    meeting: Meeting,
+    introduced: Introduction | None,
+    pipeline: Pipeline,
+    *,
+    certain: bool,
+) -> Iterator[str]:
+    """Notes on what XLA does about it, and which pass is missing."""
+    guards = " or ".join(demand.established_by)
+    disabled = [
+        name for name in demand.established_by if pipeline.options and pipeline.options.disabled(name)
+    ]
+    if certain:
+        yield f"XLA stops at {demand.demanded_by} with {demand.failure}"
+        if disabled:
+            yield f"{', '.join(disabled)} would repair it and is disabled (xla_disable_hlo_passes)"
+        else:
+            behind = f"behind {introduced.pass_name} " if introduced else ""
+            yield f"{guards} is missing {behind}before {demand.demanded_by}: {meeting.why}"
+    else:
+        yield (
+            f"fatal if {demand.demanded_by} comes before the next {guards}: XLA would stop with "
+            f"{demand.failure}"
+        )
+        yield f"{meeting.why}; say --before {demand.demanded_by} if that pass comes next"
+
+
+def _caret(span: Span, finding: Finding, text: str) -> Span:
+    """The stretch to underline: an operand where the finding names one."""
+    at = finding.at
+    if finding.operand is None or not isinstance(at, Instruction):
+        return span
+    references = at.row[REFERENCES]
+    if finding.operand >= len(references):
+        return span
+    reference = references[finding.operand]
+    begin = text.find("(", text.find(f" {at.opcode}(", span.start, span.end))
+    found = text.find(reference, begin, span.end) if begin >= 0 and reference else -1
+    if found < 0:
+        return span
+    found -= text[found - 1] == "%"
+    return Span(found, found + len(reference) + (text[found] == "%"))
+
+
+def _module_at(file: HloFile, at: Instruction | Span) -> Module:
+    if isinstance(at, Instruction):
+        return file.modules[0]
+    return max(
+        (module for module in file.modules if module.start <= at.start),
+        key=lambda module: module.start,
+    )
+
+
+def _excerpt_of(place: Placed) -> str:
+    at = place.finding.at
+    if isinstance(at, Instruction):
+        return f"{at.computation.name} {at.text}"
+    return place.dump.file.text[at.start : at.end]
+
+
+def _origin(instruction: Instruction | None, module: Module) -> Origin | None:
+    """The line of Python, by stack frame or by the fields older releases print."""
+    if instruction is None:
+        return None
+    try:
+        metadata = instruction.attribute("metadata")
+    except AttributeSyntaxError:
+        return None
+    if not isinstance(metadata, OpMetadata):
+        return None
+    if metadata.stack_frame_id:
+        for frame in module.stack_frames.stack(metadata.stack_frame_id)[:1]:
+            return Origin(frame.file, frame.line, frame.function)
+    if metadata.source_file:
+        return Origin(metadata.source_file, metadata.source_line or 0, "")
+    return None
+
+
+def planned_by_file(planned: Iterable[PlannedFix]) -> dict[PassDump, list[Fix]]:
+    """The fixes of each file, in no order."""
+    by_file: dict[PassDump, list[Fix]] = {}
+    for plan in planned:
+        by_file.setdefault(plan.dump, []).append(plan.fix)
+    return by_file

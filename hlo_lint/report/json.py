@@ -1,0 +1,64 @@
+"""The report as one JSON object, for programs. `VERSION` changes when a field does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from hlo_lint.dumps.directory import Skipped
+from hlo_lint.findings import Diagnostic
+
+VERSION = 1
+
+
+def render_json(
+    findings: Iterable[Diagnostic], skipped: Sequence[Skipped], stats: Mapping[str, int]
+) -> str:
+    """Two blanks of indent, a newline at the end; surrogates as `\\udcXX` escapes."""
+    report = {
+        "version": VERSION,
+        "findings": [as_dict(finding) for finding in findings],
+        "skipped": [{"path": entry.path, "reason": entry.reason} for entry in skipped],
+        "stats": dict(stats),
+    }
+    return json.dumps(report, indent=2) + "\n"
+
+
+def as_dict(finding: Diagnostic) -> dict[str, Any]:
+    """One finding; lines and columns count from 1, in characters, ends are exclusive."""
+    introduced, origin, fix = finding.introduced_by, finding.origin, finding.fix
+    return {
+        "rule": finding.rule,
+        "severity": finding.severity.value,
+        "message": finding.message,
+        "path": finding.path,
+        "line": finding.line,
+        "column": finding.column,
+        "end_line": finding.end_line,
+        "end_column": finding.end_column,
+        "module": finding.module,
+        "computation": finding.computation,
+        "instruction": finding.instruction,
+        "pipeline": finding.pipeline,
+        "step": finding.step,
+        "introduced_by": introduced
+        and {
+            "pass": introduced.pass_name,
+            "pipeline": introduced.pipeline,
+            "step": introduced.step,
+            "path": introduced.path,
+        },
+        "origin": origin
+        and {"file": origin.file, "line": origin.line, "function": origin.function},
+        "notes": list(finding.notes),
+        "fix": fix
+        and {
+            "title": fix.title,
+            "safety": fix.safety.value,
+            "edits": [
+                {"start": edit.span.start, "end": edit.span.end, "text": edit.text}
+                for edit in fix.edits
+            ],
+        },
+    }

@@ -1,0 +1,26 @@
+"""A rule's page: its docstring and its examples, for `explain` and for the docs."""
+
+from __future__ import annotations
+
+from inspect import cleandoc
+
+from hlo_lint.rule import Bad, Rule
+
+
+def render_page(rule: Rule) -> str:
+    """Markdown: what it says, why, and what is bad and good."""
+    parts = [f"# {rule.name()}", rule.page()]
+    if rule.precondition is not None:
+        demand = rule.precondition
+        guards = ", ".join(f"`{name}`" for name in demand.established_by)
+        parts.append(
+            f"## Where it binds\n\nWhere `{demand.demanded_by}` comes next and none of {guards} "
+            "before it: there it is an error. Where the dump does not say what comes next it is a "
+            f"warning; `--before {demand.demanded_by}` says it."
+        )
+    for example in rule.examples:
+        title = "## Bad" if isinstance(example, Bad) else "## Good"
+        parts.append(f"{title}\n\n```\n{cleandoc(example.text)}\n```")
+        if isinstance(example, Bad) and example.fixed:
+            parts.append(f"Fixed, as {example.form.value}:\n\n```\n{cleandoc(example.fixed)}\n```")
+    return "\n\n".join(parts) + "\n"

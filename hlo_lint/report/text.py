@@ -1,0 +1,117 @@
+"""The report as people read it: the line, a caret, the Python line, the pass at fault."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from hlo_lint.dumps.directory import Skipped
+from hlo_lint.findings import Diagnostic, Severity
+from hlo_lint.source import shown
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
+WIDTH = 160
+"""How much of a line of HLO is shown, in characters; lines of dumps run to 100 kB."""
+
+
+def render_concise(finding: Diagnostic) -> str:
+    """`path:line:column: severity[rule]: message`"""
+    place = f"{finding.path}:{finding.line}:{finding.column}"
+    message = f"{finding.severity.value}[{finding.rule}]: {finding.message}"
+    blame = f" (since {finding.introduced_by.pass_name})" if finding.introduced_by else ""
+    return shown(f"{place}: {message}{blame}")
+
+
+def print_text(console: Console, findings: Sequence[Diagnostic]) -> None:
+    """Prints each finding with its excerpt, an empty line behind each."""
+    for finding in findings:
+        for line in _finding(finding):
+            console.print(line, soft_wrap=True)
+        console.print()
+
+
+def print_summary(
+    console: Console,
+    findings: Sequence[Diagnostic],
+    skipped: Sequence[Skipped],
+    stats: Mapping[str, int],
+) -> None:
+    """Prints what was not looked at, and one line that counts."""
+    for entry in skipped:
+        console.print(f"skipped: {shown(entry.path)}: {shown(entry.reason)}", style="dim",
+                      soft_wrap=True, highlight=False, markup=False)
+    console.print(summary(findings, stats), highlight=False, markup=False, soft_wrap=True)
+
+
+def summary(findings: Sequence[Diagnostic], stats: Mapping[str, int]) -> str:
+    """`1 error, 2 warnings in 31 files`, or `no findings in 31 files`."""
+    counts = [
+        _counted(sum(finding.severity is severity for finding in findings), name)
+        for severity, name in (
+            (Severity.ERROR, "error"),
+            (Severity.WARNING, "warning"),
+            (Severity.INFO, "note"),
+        )
+    ]
+    said = ", ".join(count for count in counts if count) or "no findings"
+    return f"{said} in {_counted(stats['files'], 'file') or 'no files'} of HLO"
+
+
+def _counted(number: int, name: str) -> str:
+    return f"{number} {name}{'' if number == 1 else 's'}" if number else ""
+
+
+def _finding(finding: Diagnostic) -> Iterator[Text]:
+    from rich.text import Text
+
+    style = STYLES[finding.severity]
+    yield Text.assemble(
+        (f"{finding.severity.value}[{finding.rule}]", style),
+        (f": {shown(finding.message)}", "bold"),
+    )
+    yield Text.assemble(
+        ("  --> ", "blue"), shown(f"{finding.path}:{finding.line}:{finding.column}")
+    )
+    yield from _excerpt(finding, style)
+    for label, note in _notes(finding):
+        yield Text.assemble(("   = ", "blue"), (f"{label}: ", "bold"), shown(note))
+    if finding.fix is not None:
+        yield Text.assemble(
+            ("help: ", "bold green"),
+            f"{finding.fix.title} ({finding.fix.safety.value}; hlo-lint fix)",
+        )
+
+
+def _excerpt(finding: Diagnostic, style: str) -> Iterator[Text]:
+    from rich.text import Text
+
+    number = str(finding.line)
+    bar = " " * len(number) + " | "
+    start = finding.column - 1
+    end = finding.end_column - 1 if finding.end_line == finding.line else len(finding.excerpt)
+    first = max(0, min(start - WIDTH // 2, len(finding.excerpt) - WIDTH))
+    first = first if len(finding.excerpt) > WIDTH else 0
+    lead, tail = ("…" if first else ""), ("…" if len(finding.excerpt) > first + WIDTH else "")
+    line = shown(finding.excerpt[first : first + WIDTH])
+    before = len(shown(finding.excerpt[first:start])) + len(lead)
+    marked = max(1, len(shown(finding.excerpt[start : min(end, first + WIDTH)])))
+    yield Text.assemble((f"{number} | ", "blue"), f"{lead}{line}{tail}")
+    yield Text.assemble((bar, "blue"), " " * before, ("^" * marked, style))
+
+
+def _notes(finding: Diagnostic) -> Iterator[tuple[str, str]]:
+    if finding.origin is not None:
+        origin = finding.origin
+        where = f" in {origin.function}" if origin.function else ""
+        yield "from", f"{origin.file}:{origin.line}{where}"
+    if finding.introduced_by is not None:
+        since = finding.introduced_by
+        yield "since", f"pass {since.pass_name} of {since.pipeline}, step {since.step:04d}"
+    if finding.instruction is not None:
+        yield "in", f"%{finding.computation} of {finding.module}"
+    for note in finding.notes:
+        yield "note", note

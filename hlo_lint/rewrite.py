@@ -1,0 +1,99 @@
+"""New instructions for an old one, as an edit of the text in the text's own dialect."""
+
+from __future__ import annotations
+
+import re
+
+from hlo_lint.findings import Edit, Fix, Safety
+from hlo_lint.ir import NAME, OPERANDS, TAIL, Instruction, Module, Operand
+from hlo_lint.shape import Shape
+from hlo_lint.source import Span
+
+_op_name = re.compile(r'op_name="[^"]')
+
+
+class Rewrite:
+    """Collects the instructions that take the place of one.
+
+    They go where it stood, so a schedule stays one. The last takes its name and what stands around
+    it, so nobody who reads it needs an edit; the names of the others are fresh in the module.
+
+    What XLA carries, they carry (`hlo_instruction.cc:288-303`, `hlo_computation.cc:1768-1864`):
+    each gets the metadata of the value it starts from; the last keeps the old instruction's other
+    attributes, and its metadata where it would have none that names an operation.
+    """
+
+    def __init__(self, replaced: Instruction, module: Module) -> None:
+        self._old = replaced
+        self._module = module
+        self._text = replaced.text
+        self._percent = "%" if re.match(r"(?:ROOT\s+)?%", self._text) else ""
+        self._taken = {row[NAME] for computation in module.computations for row in computation.rows}
+        self._taken.update(computation.name for computation in module.computations)
+        self._lines: list[tuple[str, Shape, str, str, str]] = []
+        source = replaced.operands[0]
+        self._value = replaced.row[OPERANDS].strip()
+        self._metadata = _metadata(source)
+
+    def add(self, opcode: str, shape: Shape, attributes: str = "") -> None:
+        """Appends an instruction that reads the one before it, or the old one's only operand."""
+        name = self._fresh(opcode)
+        self._lines.append((name, shape, opcode, self._value, attributes))
+        typed = f"{shape} " if self._is_typed() else ""
+        self._value = f"{typed}{self._percent}{name}"
+
+    def fix(self, title: str, safety: Safety = Safety.SAFE) -> Fix:
+        """The edit that puts the new instructions in the old one's place."""
+        place = self._module.span(self._old)
+        text = self._module.file.text
+        indent = _indent(text, place.start)
+        newline = "\r\n" if "\r\n" in text[place.end : place.end + 2] else "\n"
+        lines = []
+        for number, (name, shape, opcode, value, attributes) in enumerate(self._lines, 1):
+            last = number == len(self._lines)
+            root = "ROOT " if last and self._old.is_root else ""
+            name = self._old.name if last else name
+            tail = self._last_tail(attributes) if last else attributes + self._metadata
+            lines.append(f"{root}{self._percent}{name} = {shape} {opcode}({value}){tail}")
+        edit = Edit(Span(*place), (newline + indent).join(lines))
+        return Fix(title, (edit,), safety)
+
+    def _fresh(self, opcode: str) -> str:
+        name = base = f"{self._old.name}.{opcode}"
+        number = 1
+        while name in self._taken:
+            number += 1
+            name = f"{base}.{number}"
+        self._taken.add(name)
+        return name
+
+    def _is_typed(self) -> bool:
+        """Whether the text prints the shapes of operands."""
+        return bool(re.search(r"[\])}]\s+%?[\w.\-]+(?:#\d+)*\s*$", self._old.row[OPERANDS]))
+
+    def _last_tail(self, attributes: str) -> str:
+        kept = self._old.attributes
+        metadata = self._metadata
+        if not _op_name.search(metadata) and "metadata" in kept:
+            metadata = f", metadata={kept['metadata']}"
+        others = "".join(
+            f", {name}={value}"
+            for name, value in kept.items()
+            if name not in ("metadata", "inferred_dimension")
+        )
+        return attributes + others + metadata
+
+
+def _metadata(operand: Operand) -> str:
+    """`, metadata={…}` of what is read, or nothing."""
+    source = operand.instruction
+    if source is None or "metadata=" not in source.row[TAIL]:
+        return ""
+    text = source.attributes.get("metadata")
+    return f", metadata={text}" if text else ""
+
+
+def _indent(text: str, start: int) -> str:
+    """The white space before an instruction, or two blanks where something else is there."""
+    line = text[text.rfind("\n", 0, start) + 1 : start]
+    return line if not line.strip() else "  "

@@ -1,0 +1,130 @@
+"""What a rule is: one class that says what it finds, why it matters, and shows it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from inspect import cleandoc
+from typing import ClassVar
+
+from hlo_lint.dumps.phases import Precondition
+from hlo_lint.errors import RuleError
+from hlo_lint.findings import Finding, Fix, Severity
+from hlo_lint.ir import Computation, HloFile, Instruction, Module
+
+Findings = Iterator[Finding]
+
+MARK = "// error"
+"""At the end of a line of an example: here, and nowhere else."""
+
+
+class Form(Enum):
+    """How a fix that moves bytes spells the move."""
+
+    COPY = "copy"
+    """`copy` and `bitcast`, as XLA's passes write it before LayoutNormalization."""
+    TRANSPOSE = "transpose"
+    """`transpose` and `bitcast` on descending layouts, as a normalized module has it."""
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A text in which a rule finds something: at the marked lines, and nowhere else."""
+
+    text: str
+    fixed: str = ""
+    """What the fix makes of it; empty where there is none."""
+    form: Form = Form.TRANSPOSE
+
+    @property
+    def source(self) -> str:
+        """The text without its marks."""
+        lines = cleandoc(self.text).split("\n")
+        return "\n".join(line.removesuffix(MARK).rstrip() for line in lines) + "\n"
+
+    @property
+    def marked(self) -> list[int]:
+        """The numbers of the marked lines, from 1."""
+        lines = cleandoc(self.text).split("\n")
+        return [number for number, line in enumerate(lines, 1) if line.endswith(MARK)]
+
+    @property
+    def fixed_source(self) -> str:
+        """What the fix makes of the source."""
+        return cleandoc(self.fixed) + "\n"
+
+
+@dataclass(frozen=True)
+class Good:
+    """A text that is right: the nearest thing to a bad one."""
+
+    text: str
+
+    @property
+    def source(self) -> str:
+        """The text."""
+        return cleandoc(self.text) + "\n"
+
+
+class Rule:
+    """One thing that can be wrong. A subclass is a rule; its docstring is its page.
+
+    The class name in kebab-case is the rule's name, the folder of its file its family. `check` is
+    pure: it yields the same for the same computation, so what many dumps share is checked once.
+    """
+
+    severity: ClassVar[Severity] = Severity.ERROR
+    precondition: ClassVar[Precondition | None] = None
+    """What a pass demands; the rule then binds only where that pass comes next."""
+    unfused: ClassVar[bool] = True
+    """Whether bodies of fusions and computations of other threads are left out."""
+    examples: ClassVar[tuple[Bad | Good, ...]] = ()
+
+    def check(self, computation: Computation) -> Findings:
+        """What is wrong in one computation."""
+        raise NotImplementedError
+
+    def check_file(self, file: HloFile) -> Findings:
+        """What is wrong in a file as a text; places are spans of the file."""
+        return iter(())
+
+    def context(self, instruction: Instruction, before: Module, after: Module) -> tuple[str, ...]:
+        """Notes on how a pass introduced the finding: its input and its output are at hand."""
+        return ()
+
+    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
+        """The edits that mend the finding at an instruction; None where there is no sound way."""
+        return None
+
+    @classmethod
+    def name(cls) -> str:
+        """`ReshapeMovesData` is `reshape-moves-data`."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower()
+
+    @classmethod
+    def family(cls) -> str:
+        """The folder of the rule's file: `layout`."""
+        return cls.__module__.split(".")[-2]
+
+    @classmethod
+    def summary(cls) -> str:
+        """The first sentence of the docstring."""
+        return cls.page().partition("\n")[0]
+
+    @classmethod
+    def page(cls) -> str:
+        """The docstring.
+
+        Raises:
+            RuleError: where a rule has none.
+        """
+        if cls.__doc__ is None:
+            raise RuleError(f"{cls.__name__} has no docstring, which is its page")
+        return cleandoc(cls.__doc__)
+
+    @classmethod
+    def fixable(cls) -> bool:
+        """Whether an example shows a fix."""
+        return any(isinstance(example, Bad) and example.fixed for example in cls.examples)

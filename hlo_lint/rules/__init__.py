@@ -1,0 +1,1 @@
+"""One file a rule, one folder a family; nothing else lists them."""

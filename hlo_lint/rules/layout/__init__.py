@@ -1,0 +1,1 @@
+"""Where bytes lie: promises that layouts make to the passes behind layout assignment."""

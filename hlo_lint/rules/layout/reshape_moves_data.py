@@ -1,0 +1,312 @@
+"""The precondition of LayoutNormalization on reshapes, and how to spell out a move."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hlo_lint.dumps.phases import RESHAPES_ARE_BITCASTS
+from hlo_lint.findings import Finding, Fix
+from hlo_lint.ir import TAIL, Computation, Instruction, Module, Operand
+from hlo_lint.layouts import (
+    align_layouts,
+    carry_layout_facts,
+    compose,
+    inverse,
+    normalize,
+    packs_alike,
+    reshape_is_bitcast,
+)
+from hlo_lint.rewrite import Rewrite
+from hlo_lint.rule import Bad, Findings, Form, Good, Rule
+from hlo_lint.shape import UNBOUNDED, ArrayShape, Layout, Shape, ShapeSyntaxError
+
+GEMM_TARGET = "__cublas$"
+TRITON_GEMM = "__triton_gemm"
+
+
+class ReshapeMovesData(Rule):
+    """A reshape whose layouts force bytes to move.
+
+    ## Why
+    LayoutNormalization rewrites a `reshape` outside a fusion on the promise that no byte moves:
+    that its operand and its result, counted in row-major order, visit memory in the same order.
+    ReshapeDecomposer sees to that, but a pass that pins a layout behind it (a GEMM rewritten into
+    a cuBLASLt call, a fusion taken apart because the autotuner chose another backend) breaks it
+    again. XLA then stops with `RET_CHECK … ShapeUtil::ReshapeIsBitcast(s, operand->shape())`, which
+    names neither the instruction nor the pass; it does so on the runs in which that backend won.
+
+    ## Fix
+    Spells the move out. Before LayoutNormalization as ReshapeDecomposer would: a `copy` to the
+    layout from which, or into which, the reshape is free, and a `bitcast`. In a normalized module
+    as a `transpose` between descending layouts, and `bitcast`s around it. One side is moved where
+    one side is enough.
+    """
+
+    precondition = RESHAPES_ARE_BITCASTS
+    examples = (
+        Bad(
+            """
+            HloModule splits_what_lies_apart
+
+            ENTRY e {
+              p = f32[8,3]{1,0} parameter(0)
+              ROOT r = f32[4,2,3]{0,1,2} reshape(p)  // error
+            }
+            """,
+            fixed="""
+            HloModule splits_what_lies_apart
+
+            ENTRY e {
+              p = f32[8,3]{1,0} parameter(0)
+              r.bitcast = f32[4,2,3]{2,1,0} bitcast(p)
+              r.transpose = f32[3,2,4]{2,1,0} transpose(r.bitcast), dimensions={2,1,0}
+              ROOT r = f32[4,2,3]{0,1,2} bitcast(r.transpose)
+            }
+            """,
+        ),
+        Bad(
+            """
+            HloModule gemm_pins_a_layout, entry_computation_layout={(f16[16,64,128]{2,1,0}, f16[16,32,64]{2,1,0})->f32[2,8,128,32]{2,3,1,0}}
+
+            ENTRY %main (a: f16[16,64,128], b: f16[16,32,64]) -> f32[2,8,128,32] {
+              %a = f16[16,64,128]{2,1,0} parameter(0)
+              %b = f16[16,32,64]{2,1,0} parameter(1)
+              %gemm = (f32[16,128,32]{2,1,0}, s8[0]{0}) custom-call(%a, %b), custom_call_target="__cublas$lt$matmul", metadata={op_name="dot"}
+              %value = f32[16,128,32]{2,1,0} get-tuple-element(%gemm), index=0, metadata={op_name="dot"}
+              ROOT %split = f32[2,8,128,32]{2,3,1,0} reshape(%value), metadata={op_name="reshape"}  // error
+            }
+            """,  # noqa: E501
+            fixed="""
+            HloModule gemm_pins_a_layout, entry_computation_layout={(f16[16,64,128]{2,1,0}, f16[16,32,64]{2,1,0})->f32[2,8,128,32]{2,3,1,0}}
+
+            ENTRY %main (a: f16[16,64,128], b: f16[16,32,64]) -> f32[2,8,128,32] {
+              %a = f16[16,64,128]{2,1,0} parameter(0)
+              %b = f16[16,32,64]{2,1,0} parameter(1)
+              %gemm = (f32[16,128,32]{2,1,0}, s8[0]{0}) custom-call(%a, %b), custom_call_target="__cublas$lt$matmul", metadata={op_name="dot"}
+              %value = f32[16,128,32]{2,1,0} get-tuple-element(%gemm), index=0, metadata={op_name="dot"}
+              %split.copy = f32[16,128,32]{1,2,0} copy(%value), metadata={op_name="dot"}
+              ROOT %split = f32[2,8,128,32]{2,3,1,0} bitcast(%split.copy), metadata={op_name="dot"}
+            }
+            """,  # noqa: E501
+            form=Form.COPY,
+        ),
+        Good(
+            """
+            HloModule stays
+
+            ENTRY e {
+              p = f32[16,128,32]{1,2,0} parameter(0)
+              ROOT r = f32[2,8,128,32]{2,3,1,0} reshape(p)
+            }
+            """
+        ),
+        Good(
+            """
+            HloModule moves_inside_a_fusion
+
+            body {
+              q = f32[8,3]{1,0} parameter(0)
+              ROOT s = f32[4,2,3]{0,1,2} reshape(q)
+            }
+
+            ENTRY e {
+              p = f32[8,3]{1,0} parameter(0)
+              ROOT r = f32[4,2,3]{0,1,2} fusion(p), kind=kLoop, calls=body
+            }
+            """
+        ),
+    )
+
+    def check(self, computation: Computation) -> Findings:
+        """Each reshape that `ShapeUtil::ReshapeIsBitcast` would refuse."""
+        for reshape in computation.with_opcode("reshape"):
+            shapes = _shapes(reshape)
+            if shapes is None or shapes[0].elements != shapes[1].elements:
+                continue  # no reshape at all: another rule's business
+            operand, result = shapes
+            if reshape_is_bitcast(operand, result, ignore_element_type=True):
+                continue
+            yield Finding(
+                reshape,
+                f"this reshape moves bytes: {operand} and {result} "
+                "read memory in different orders",
+                notes=_feeder(reshape.operands[0]),
+                operand=0,
+            )
+
+    def context(self, instruction: Instruction, before: Module, after: Module) -> tuple[str, ...]:
+        """Which Triton GEMM fusions the pass took apart to make the GEMM call that feeds it."""
+        producer = _producer(instruction.operands[0])
+        if producer is None or GEMM_TARGET not in producer.row[TAIL]:
+            return ()
+        left = {fusion.name for fusion in _triton_gemms(after)}
+        gone = [fusion.name for fusion in _triton_gemms(before) if fusion.name not in left]
+        if not gone:
+            return ()
+        names = ", ".join(f"%{name}" for name in gone)
+        return (f"the pass took apart {names} ({TRITON_GEMM}): another backend won (fission)",)
+
+    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
+        """Spells the move out as copy and bitcast, or as transpose and bitcast."""
+        shapes = _shapes(instruction)
+        if shapes is None or not _can_be_moved(*shapes):
+            return None
+        steps = spell_out(*shapes)
+        if form is Form.TRANSPOSE:
+            steps = transposed(shapes[0], steps)
+        rewrite = Rewrite(instruction, module)
+        for opcode, shape, dimensions in steps:
+            order = ",".join(map(str, dimensions))
+            rewrite.add(opcode, shape, f", dimensions={{{order}}}" if dimensions else "")
+        return rewrite.fix(f"spell the move out as {form.value} and bitcast")
+
+
+Step = tuple[str, ArrayShape, tuple[int, ...]]
+"""An opcode, the shape it makes of what is before it, and a transpose's dimensions."""
+
+
+def spell_out(operand: ArrayShape, result: ArrayShape) -> list[Step]:
+    """`copy` and `bitcast` steps from operand to result, as ReshapeDecomposer chooses them.
+
+    Unlike XLA's (`reshape_decomposer.cc:32-77`), the shapes in between keep element size, memory
+    space and dynamic bounds. A tiled array is copied out of its tiles and into the other's, because
+    a bitcast between two tilings moves bytes.
+
+    >>> from hlo_lint.shape import parse_array
+    >>> def steps(operand: str, result: str) -> str:
+    ...     made = spell_out(parse_array(operand), parse_array(result))
+    ...     return " ".join(f"{opcode} {shape}" for opcode, shape, _ in made)
+    >>> steps("f32[4,2,3]{0,1,2}", "f32[8,3]{1,0}")
+    'copy f32[4,2,3]{2,1,0} bitcast f32[8,3]{1,0}'
+    >>> steps("f32[8,3]{1,0}", "f32[4,2,3]{0,1,2}")
+    'bitcast f32[4,2,3]{2,1,0} copy f32[4,2,3]{0,1,2}'
+    >>> steps("f32[4,2,3,8]{0,2,1,3}", "f32[8,3,2,4]{0,2,1,3}")
+    'copy f32[4,2,3,8]{3,2,1,0} bitcast f32[8,3,2,4]{3,2,1,0} copy f32[8,3,2,4]{0,2,1,3}'
+    """
+    if not _is_tiled(operand) and not _is_tiled(result):
+        aligned = align_layouts(result, operand.dims)
+        if aligned is not None:
+            moved = _like(operand, aligned.minor_to_major)
+            return [("copy", moved, ()), ("bitcast", result, ())]
+        aligned = align_layouts(operand, result.dims)
+        if aligned is not None:
+            free = _like(result, aligned.minor_to_major)
+            return [("bitcast", free, ()), ("copy", result, ())]
+    # Neither side can be aligned: both are moved, to and from the descending order.
+    straight, reshaped = (
+        _like(shape, tuple(range(shape.rank - 1, -1, -1))) for shape in (operand, result)
+    )
+    steps: list[Step] = [("copy", straight, ()), ("bitcast", reshaped, ()), ("copy", result, ())]
+    return [
+        step
+        for step, before in zip(steps, (operand, straight, reshaped), strict=True)
+        if step[0] == "bitcast" or step[1] != before
+    ]
+
+
+def transposed(operand: ArrayShape, steps: list[Step]) -> list[Step]:
+    """The same steps with each copy as a transpose between arrays that lie as in C.
+
+    A copy is what LayoutNormalization's `HandleCopy` makes of it (`layout_normalization.cc:621`):
+    a bitcast to the order in which the bytes lie, a transpose, a bitcast to the shape asked for.
+    Bitcasts in a row are one.
+
+    >>> from hlo_lint.shape import parse_array
+    >>> before = parse_array("f32[16,128,32]{2,1,0}")
+    >>> for opcode, shape, dimensions in transposed(
+    ...     before, spell_out(before, parse_array("f32[2,8,128,32]{2,3,1,0}"))):
+    ...     print(opcode, shape, dimensions)
+    transpose f32[16,32,128]{2,1,0} (0, 2, 1)
+    bitcast f32[2,8,128,32]{2,3,1,0} ()
+    """
+    spelled: list[Step] = []
+    before = operand
+    for opcode, shape, _ in steps:
+        if opcode == "copy":
+            dimensions = compose(inverse(before.minor_to_major[::-1]), shape.minor_to_major[::-1])
+            spelled.append(("bitcast", normalize(before), ()))
+            spelled.append(("transpose", normalize(shape), dimensions))
+        spelled.append(("bitcast", shape, ()))
+        before = shape
+    made: list[Step] = []
+    at = operand
+    for number, step in enumerate(spelled):
+        bitcast_next = number + 1 < len(spelled) and spelled[number + 1][0] == "bitcast"
+        if step[0] == "bitcast" and (bitcast_next or step[1] == at):
+            continue
+        made.append(step)
+        at = step[1]
+    return made
+
+
+def _like(shape: ArrayShape, order: tuple[int, ...]) -> ArrayShape:
+    """The same array in another order, without tiles."""
+    bare = ArrayShape(shape.dtype, shape.dims, Layout(order), shape.dynamic)
+    untiled = shape.with_layout(replace(shape.layout or Layout(order), tiles=(), rest=()))
+    return carry_layout_facts(untiled, bare)
+
+
+def _is_tiled(shape: ArrayShape) -> bool:
+    return shape.layout is not None and bool(shape.layout.tiles or shape.layout.rest)
+
+
+def _can_be_moved(operand: ArrayShape, result: ArrayShape) -> bool:
+    """Whether the two hold the same kind of element in the same memory."""
+    if operand.dtype != result.dtype or operand.elements != result.elements:
+        return False
+    return packs_alike(_flat(operand), _flat(result))
+
+
+def _flat(shape: ArrayShape) -> ArrayShape:
+    """All elements in one row: what is left of a shape when tiles and order are taken away."""
+    layout = shape.layout or Layout(())
+    return ArrayShape(
+        shape.dtype,
+        (shape.elements,),
+        Layout((0,), (), layout.element_size_in_bits, layout.memory_space),
+    )
+
+
+def _shapes(reshape: Instruction) -> tuple[ArrayShape, ArrayShape] | None:
+    """Operand and result where both are arrays that lie somewhere."""
+    if len(reshape.operands) != 1:
+        return None
+    try:
+        shapes: tuple[Shape | None, Shape] = reshape.operands[0].shape, reshape.shape
+    except ShapeSyntaxError:
+        return None
+    match shapes:
+        case ArrayShape() as operand, ArrayShape() as result:
+            for shape in (operand, result):
+                if not shape.has_valid_layout or UNBOUNDED in shape.dims:
+                    return None
+            return operand, result
+        case _:
+            return None
+
+
+def _producer(operand: Operand) -> Instruction | None:
+    """The instruction that computes an operand: not one that only renames or takes apart."""
+    at = operand.instruction
+    for _ in range(64):
+        if at is None or at.opcode not in ("get-tuple-element", "bitcast") or not at.operands:
+            break
+        at = at.operands[0].instruction
+    return at
+
+
+def _feeder(operand: Operand) -> tuple[str, ...]:
+    producer = _producer(operand)
+    if producer is None or GEMM_TARGET not in producer.row[TAIL]:
+        return ()
+    target = producer.attribute("custom_call_target")
+    return (f"%{producer.name}, which feeds it, is a GEMM call ({target}) with a pinned layout",)
+
+
+def _triton_gemms(module: Module) -> list[Instruction]:
+    return [
+        fusion
+        for computation in module.computations
+        for fusion in computation.with_opcode("fusion")
+        if TRITON_GEMM in fusion.row[TAIL]
+    ]
