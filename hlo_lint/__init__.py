@@ -1,14 +1,14 @@
 """Finds what one XLA pass broke for another, in dumped HLO, and fixes it.
 
-    import hlo_lint
+import hlo_lint
 
-    report = hlo_lint.lint("xla_dump/")          # every module, every rule
-    print(report)                                # as the command line prints
-    for finding in report.findings:
-        print(finding.path, finding.line, finding.rule, finding.introduced_by)
+report = hlo_lint.lint("xla_dump/")          # every module, every rule
+print(report)                                # as the command line prints
+for finding in report.findings:
+    print(finding.path, finding.line, finding.rule, finding.introduced_by)
 
-    fixed = hlo_lint.fix(text, before="layout_normalization")
-    module = hlo_lint.parse(fixed.text)          # a graph; hlo_lint.emit(module) == fixed.text
+fixed = hlo_lint.fix(text, before="layout_normalization")
+module = hlo_lint.parse(fixed.text)          # a graph; hlo_lint.emit(module) == fixed.text
 """
 
 from hlo_lint.api import FixResult, Report, emit, fix, lint, parse, parse_all

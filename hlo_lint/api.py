@@ -174,8 +174,8 @@ def fix(
 ) -> FixResult:
     """The texts with every finding mended that has a fix; nothing is written.
 
-    Takes what `lint` takes. `form` says how a move of bytes is spelled: "copy" or "transpose"; where
-    it is None, as copy where LayoutNormalization is sure to come next, else as transpose.
+    Takes what `lint` takes. `form` says how a move of bytes is spelled: "copy" or "transpose". By
+    default it is copy where LayoutNormalization is sure to come next, else transpose.
 
     Raises:
         DumpError: for a path that is not there.
@@ -215,9 +215,7 @@ def fix(
     return FixResult(tuple(texts.values()), _report(result), tuple(dump.skipped))
 
 
-def write_fixed(
-    result: FixResult, inputs: Sequence[Path], out: Path | None
-) -> Iterator[Path]:
+def write_fixed(result: FixResult, inputs: Sequence[Path], out: Path | None) -> Iterator[Path]:
     """Writes the fixed files: in place, or to `out`, and yields what was written.
 
     For one input file `out` is a file, else a folder that mirrors the inputs.
@@ -244,15 +242,15 @@ def write_fixed(
             target = out / (path.relative_to(root) if root.is_dir() else path.name)
             if path.is_dir() or out in path.parents:
                 continue
-            file = changed.get(path)
-            if file is None:
+            fixed = changed.get(path)
+            if fixed is None:
                 try:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(path, target)
                 except OSError as error:
                     raise DumpError(f"{target}: cannot be written: {error}") from error
             else:
-                write_atomically(target, file.after)
+                write_atomically(target, fixed.after)
                 yield target
 
 

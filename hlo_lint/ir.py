@@ -95,6 +95,7 @@ class Computation:
 
     __slots__ = (
         "_by_opcode",
+        "_fused",
         "_index",
         "_spans",
         "_users",
@@ -134,6 +135,7 @@ class Computation:
         self._index: dict[str, int] | None = None
         self._users: dict[str, list[int]] | None = None
         self._by_opcode: dict[str, list[int]] | None = None
+        self._fused: frozenset[str] | None = None
         self._views: dict[int, Instruction] = {}
 
     def __repr__(self) -> str:
@@ -218,6 +220,16 @@ class Computation:
                 positions.setdefault(row[OPCODE], []).append(number)
             self._by_opcode = positions
         return tuple(self.at(number) for number in self._by_opcode.get(opcode, ()))
+
+    @property
+    def fused(self) -> frozenset[str]:
+        """Names of the computations that are bodies of its fusions."""
+        if self._fused is None:
+            names: set[str] = set()
+            for fusion in self.with_opcode("fusion"):
+                names.update(_FUSED.findall(fusion.row[TAIL]))
+            self._fused = frozenset(names)
+        return self._fused
 
     def to_networkx(self) -> networkx.DiGraph[str]:
         """A graph of names, an edge from each operand to its reader; `opcode` and `shape` on nodes.
@@ -441,6 +453,8 @@ class Module:
         """What could not be read, in the order of the file."""
         found = list(self.troubles)
         for number, computation in enumerate(self.computations):
+            if not computation.troubles:
+                continue
             begin = self.offset(number)
             found += [
                 Trouble(message, begin + start, begin + end)
@@ -488,15 +502,11 @@ class Module:
     @property
     def fused(self) -> frozenset[str]:
         """Names of the computations that are bodies of fusions."""
-        names: set[str] = set()
-        for computation in self.computations:
-            for fusion in computation.with_opcode("fusion"):
-                names.update(_FUSED.findall(fusion.row[TAIL]))
-        return frozenset(names)
+        return frozenset().union(*(computation.fused for computation in self.computations))
 
     @property
     def unfused(self) -> tuple[Computation, ...]:
-        """What passes over non-fusion computations visit: no fusion's body, the main thread only."""
+        """What passes over non-fusion computations visit: no fusion's body, only the main thread."""
         fused = self.fused
         return tuple(
             computation

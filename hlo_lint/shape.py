@@ -15,20 +15,20 @@ UNBOUNDED = -1
 """The size of a dimension that is printed as `?`."""
 
 Tile = tuple[int | None, ...]
-"""One tile, major to minor, in elements; `None` stands for `*`, "combine with the next dimension"."""
+"""One tile, major to minor, in elements; None stands for `*`: combine with the next dimension."""
 
-BITS = {
-    "pred": 8,
-    **{f"{sign}{bits}": bits for sign in "su" for bits in (1, 2, 4, 8, 16, 32, 64)},
-    **{"f16": 16, "bf16": 16, "f32": 32, "f64": 64, "c64": 64, "c128": 128},
-    **{"f4e2m1fn": 4, "f8e8m0fnu": 8, "f8e3m4": 8, "f8e4m3": 8, "f8e4m3b11fnuz": 8},
-    **{"f8e4m3fn": 8, "f8e4m3fnuz": 8, "f8e5m2": 8, "f8e5m2fnuz": 8},
+_BY_BITS = {
+    1: "s1 u1",
+    2: "s2 u2",
+    4: "s4 u4 f4e2m1fn",
+    8: "pred s8 u8 f8e3m4 f8e4m3 f8e4m3b11fnuz f8e4m3fn f8e4m3fnuz f8e5m2 f8e5m2fnuz f8e8m0fnu",
+    16: "s16 u16 f16 bf16",
+    32: "s32 u32 f32",
+    64: "s64 u64 f64 c64",
+    128: "c128",
 }
-"""Width of one element in bits where no layout packs it (`primitive_util.h`): `pred` takes a byte."""
-
-PACKABLE = frozenset({"s1", "u1", "s2", "u2", "s4", "u4", "f4e2m1fn"})
-"""Types narrower than a byte: a whole byte each, unless the layout's element size packs them."""
-
+BITS = {dtype: bits for bits, dtypes in _BY_BITS.items() for dtype in dtypes.split()}
+"""Width of one element in bits where no layout packs it (`primitive_util.h`)."""
 
 _PRINT_ORDER = ("D", "T", "L", "#", "*", "E", "S", "SC", "P", "M")
 """The order in which `Layout::ToString` (`layout.cc`) prints the parts behind the colon."""

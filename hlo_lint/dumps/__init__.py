@@ -1,1 +1,1 @@
-"""What `XLA_FLAGS=--xla_dump_to=DIR` leaves behind: file names, pipelines, what ran and what will."""
+"""What `XLA_FLAGS=--xla_dump_to=DIR` leaves: file names, pipelines, what ran and what will run."""

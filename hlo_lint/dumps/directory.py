@@ -136,7 +136,7 @@ def _add_picked(dump: Dump, folder: Path, files: list[Path]) -> None:
             dump.pipelines.append(Pipeline([found], [], lone=True))
         else:
             texts.setdefault(parts.key, []).append(found)
-    for key, dumps in texts.items():
+    for dumps in texts.values():
         beside = list(_records(folder, dumps[0].name))
         dump.pipelines.append(Pipeline(dumps, beside, lone=True))
 

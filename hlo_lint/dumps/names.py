@@ -1,9 +1,9 @@
 """File names of a dump directory, as `dump.cc` makes them.
 
-    [timestamp.]module_0001.jit_f.0023.hlo_normalization.after_algsimp.before_cse.txt
-    module_0001.jit_f.0319.copy-insertion.after_removing_unnecessary_copies.txt   (during a pass)
-    module_0001.jit_f.sm_9.0a_gpu_after_optimizations.txt                         (a named dump)
-    module_0001.metadata.textproto
+[timestamp.]module_0001.jit_f.0023.hlo_normalization.after_algsimp.before_cse.txt
+module_0001.jit_f.0319.copy-insertion.after_removing_unnecessary_copies.txt   (during a pass)
+module_0001.jit_f.sm_9.0a_gpu_after_optimizations.txt                         (a named dump)
+module_0001.metadata.textproto
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_name = re.compile(
-    r"(?:(?P<timestamp>\d{6,})\.)?module_(?P<id>\d+)\.(?P<rest>.+)", re.A
-).fullmatch
+_name = re.compile(r"(?:(?P<timestamp>\d{6,})\.)?module_(?P<id>\d+)\.(?P<rest>.+)", re.A).fullmatch
 _step = re.compile(
     r"(?P<module>.+?)\.(?P<step>\d{4,})\.(?P<pipeline>.+?)"
     r"\.after_(?P<after>.+?)(?:\.before_(?P<before>.+?))?(?P<rest>\.(?:txt|hlo|pb|pb\.gz|hlo\.pb"
@@ -53,7 +51,7 @@ class DumpName:
     after: str
     """The pass that has just run, `pipeline-start` at the beginning."""
     before: str
-    """The pass that is next in the list, `pipeline-end` at the end; empty in the midst of a pass."""
+    """The next pass in the list, `pipeline-end` at the end; empty in the midst of a pass."""
     rest: str
     """What else stands there: a named dump, an artefact, the extension."""
 
@@ -73,7 +71,9 @@ class DumpName:
         return f"after {self.after}" if self.step is not None else self.rest.rpartition(".")[0]
 
 
-_final = re.compile(r"(?:.*_)?after_optimizations\.(?:txt|hlo|hlo\.pb|hlo\.pb\.gz|hlo\.pbtxt)").fullmatch
+_final = re.compile(
+    r"(?:.*_)?after_optimizations\.(?:txt|hlo|hlo\.pb|hlo\.pb\.gz|hlo\.pbtxt)"
+).fullmatch
 
 
 def parse_name(name: str) -> DumpName | None:

@@ -75,9 +75,7 @@ class PassDump:
 
 def is_proto(name: str) -> bool:
     """Whether a file of that name holds HLO as a protocol buffer."""
-    return name.endswith((".hlo.pb", ".hlo.pb.gz", ".hlo.pbtxt", ".hlo.pbtxt.gz")) or (
-        name.endswith((".pb", ".pb.gz"))
-    )
+    return name.endswith((".pb", ".pb.gz", ".hlo.pbtxt", ".hlo.pbtxt.gz"))
 
 
 @dataclass(frozen=True)
@@ -333,5 +331,3 @@ def _in_order(dump: PassDump) -> tuple[int, int, str]:
 
 def _loose_name_is(name: str, endings: tuple[str, ...]) -> bool:
     return name.rpartition(".")[0].endswith(endings)
-
-

@@ -27,7 +27,7 @@ from hlo_lint.findings import (
 from hlo_lint.ir import REFERENCES, TYPE, Computation, HloFile, Instruction, Module
 from hlo_lint.rule import Form, Rule
 from hlo_lint.source import Span
-from hlo_lint.syntax.attributes import OpMetadata, AttributeSyntaxError
+from hlo_lint.syntax.attributes import AttributeSyntaxError, OpMetadata
 
 Progress = Callable[[int], None]
 """Called with how many files have been read since the last call."""
@@ -304,7 +304,9 @@ def _verdict(
     """Notes on what XLA does about it, and which pass is missing."""
     guards = " or ".join(demand.established_by)
     disabled = [
-        name for name in demand.established_by if pipeline.options and pipeline.options.disabled(name)
+        name
+        for name in demand.established_by
+        if pipeline.options and pipeline.options.disabled(name)
     ]
     if certain:
         yield f"XLA stops at {demand.demanded_by} with {demand.failure}"

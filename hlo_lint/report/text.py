@@ -42,8 +42,13 @@ def print_summary(
 ) -> None:
     """Prints what was not looked at, and one line that counts."""
     for entry in skipped:
-        console.print(f"skipped: {shown(entry.path)}: {shown(entry.reason)}", style="dim",
-                      soft_wrap=True, highlight=False, markup=False)
+        console.print(
+            f"skipped: {shown(entry.path)}: {shown(entry.reason)}",
+            style="dim",
+            soft_wrap=True,
+            highlight=False,
+            markup=False,
+        )
     console.print(summary(findings, stats), highlight=False, markup=False, soft_wrap=True)
 
 

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from hlo_lint.syntax.grammar import load, offset_of, tokens, trees
+
 if TYPE_CHECKING:
     from lark import Token, Tree
 
-Json: TypeAlias = "None | bool | int | float | str | Sequence[Json] | Mapping[str, Json]"
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 """What JSON can say. Values are shared by all who ask: read them only."""
 
 
@@ -106,9 +108,7 @@ def _match_attribute() -> Callable[[str, int], re.Match[str] | None]:
 
 
 _BLANK = r"(?:\s++|/\*.*?\*/|//[^\n]*+)*+"
-_match_head = re.compile(
-    rf"{_BLANK},{_BLANK}([A-Za-z_][A-Za-z0-9_.\-]*+)\s*+={_BLANK}", re.S
-).match
+_match_head = re.compile(rf"{_BLANK},{_BLANK}([A-Za-z_][A-Za-z0-9_.\-]*+)\s*+={_BLANK}", re.S).match
 _match_blank = re.compile(_BLANK, re.S).match
 _find_structure = re.compile(
     rf"{_STRING}|'(?:[^'\\]++|\\.)*+'|/\*(?:.*?\*/)?|//[^\n]*+|[\"'(){{}}\[\],]", re.S
@@ -160,13 +160,32 @@ def _split(tail: str) -> tuple[dict[str, tuple[int, int]], _Malformed | None]:
     while at < end:
         found = match(tail, at)
         if found is None:
-            try:
-                at = _scan_attribute(tail, at, spans)
-            except _Malformed as trouble:
-                return spans, trouble
-        else:
-            spans.setdefault(found[1], found.span(2))
-            at = found.end()
+            return _scan(tail, at, spans)
+        spans.setdefault(found[1], found.span(2))
+        at = found.end()
+    return spans, None
+
+
+def split_by_scanning(tail: str) -> dict[str, tuple[int, int]]:
+    """The same as `split_attributes_strictly`, without its fast path.
+
+    Raises:
+        AttributeSyntaxError: where attributes cannot be told apart.
+    """
+    spans, trouble = _scan(tail, 0, {})
+    if trouble is not None:
+        raise AttributeSyntaxError(trouble.message, tail, trouble.offset)
+    return spans
+
+
+def _scan(
+    tail: str, at: int, spans: dict[str, tuple[int, int]]
+) -> tuple[dict[str, tuple[int, int]], _Malformed | None]:
+    try:
+        while at < len(tail):
+            at = _scan_attribute(tail, at, spans)
+    except _Malformed as trouble:
+        return spans, trouble
     return spans, None
 
 
@@ -507,11 +526,13 @@ _declare(
     "custom_call_target execution_thread async_execution_thread infeed_config outfeed_config",
 )
 _declare(_read_aliasing, "output_to_operand_aliasing input_output_alias")
-_declare(
-    _read_text,
-    "sharding window dim_labels operand_layout_constraints statistics original_value "
-    "entry_computation_layout",
+KEPT_AS_TEXT = frozenset(
+    {"sharding", "window", "dim_labels", "operand_layout_constraints", "statistics"}
+    | {"original_value", "entry_computation_layout"}
 )
+"""Known attributes whose value stays as it is spelled."""
+
+_READERS.update(dict.fromkeys(KEPT_AS_TEXT, _read_text))
 
 # ---- the grammar
 
@@ -537,43 +558,38 @@ def read_by_grammar(name: str, text: str) -> AttributeValue:
     """
     from lark import UnexpectedInput
 
-    from hlo_lint.syntax.grammar import load
-
     try:
-        (tree,) = load("attribute").parse(f"{name}={text}").children
-        return _value(tree)
+        return _value(trees(load("attribute").parse(f"{name}={text}"))[0])
     except UnexpectedInput as error:
         expected = EXPECTED.get(_READERS.get(name, _read_any), "expected a value")
-        at = error.pos_in_stream
-        offset = len(text) if at is None or at < 0 else max(0, at - len(name) - 1)
-        raise AttributeSyntaxError(expected, text, min(offset, len(text))) from None
+        whole = f"{name}={text}"
+        offset = max(0, offset_of(error, whole) - len(name) - 1)
+        raise AttributeSyntaxError(expected, text, offset) from None
     except OverflowError:
         raise AttributeSyntaxError("a number does not fit", text, 0) from None
 
 
 def _value(tree: Tree[Token]) -> AttributeValue:
-    values = tree.children[1:]
+
+    leaves = tokens(tree)[1:]  # the first is the attribute's name
     match str(tree.data):
         case "integers":
-            return tuple(_integer(token) for token in values)
+            return _integers(leaves)
         case "slices":
-            return tuple(Slice(*map(_integer, found.children)) for found in values)
+            return tuple(Slice(*_integers(tokens(found))) for found in trees(tree))
         case "paddings":
-            return tuple(
-                Padding(*map(_integer, found.split("_"))) for found in values[0].split("x")
-            )
-        case "instructions":
-            return _value_list(values[0])
+            return tuple(Padding(*_integers(part.split("_"))) for part in leaves[0].split("x"))
         case "aliasing":
-            return tuple(_alias(found) for found in values)
+            return tuple(_alias(found) for found in trees(tree))
         case "metadata":
-            fields = {str(field.children[0])[:-1]: _scalar(field.children[1]) for field in values}
-            return OpMetadata(**{k: v for k, v in fields.items() if k in _METADATA_FIELDS})  # type: ignore[arg-type]
+            fields = (tokens(field) for field in trees(tree))
+            known = {name[:-1]: _scalar(value) for name, value in fields}
+            return OpMetadata(**{k: v for k, v in known.items() if k in _METADATA_FIELDS})  # type: ignore[arg-type]
         case "frontend_attributes":
-            return {str(pair.children[0])[:-1]: str(_scalar(pair.children[1])) for pair in values}
+            pairs = (tokens(pair) for pair in trees(tree))
+            return {str(name[:-1]): str(_scalar(value)) for name, value in pairs}
         case _:
-            (value,) = values
-            return _scalar(value) if isinstance(value, str) else _value_list(value)
+            return _scalar(leaves[0]) if leaves else _value_list(trees(tree)[0])
 
 
 def _scalar(token: Token) -> bool | int | str:
@@ -590,27 +606,29 @@ def _scalar(token: Token) -> bool | int | str:
             return str(token)
 
 
-def _value_list(tree: Tree[Token]) -> tuple[int, ...] | tuple[str, ...] | tuple[tuple[int, ...], ...]:
+def _value_list(tree: Tree[Token]) -> AttributeValue:
+
     match str(tree.data):
         case "integer_list":
-            return tuple(_integer(token) for token in tree.children)
+            return _integers(tokens(tree))
         case "integer_lists":
-            return tuple(tuple(map(_integer, found.children)) for found in tree.children)
+            return tuple(_integers(tokens(found)) for found in trees(tree))
         case _:
-            return tuple(token.removeprefix("%") for token in tree.children)
+            return tuple(token.removeprefix("%") for token in tokens(tree))
 
 
 def _alias(tree: Tree[Token]) -> Alias:
-    output, operand, index, *kind = tree.children
-    return Alias(
-        tuple(map(_integer, output.children)),
-        _integer(operand),
-        tuple(map(_integer, index.children)),
-        *map(str, kind),
-    )
+
+    output, index = (_integers(tokens(found)) for found in trees(tree))
+    operand, *kind = tokens(tree)
+    return Alias(output, _integer(operand), index, *map(str, kind))
 
 
-def _integer(token: str) -> int:
-    if len(token.lstrip("-0")) > 18:  # XLA's integers have 64 bits: 18 digits always fit
+def _integers(texts: Sequence[str]) -> tuple[int, ...]:
+    return tuple(map(_integer, texts))
+
+
+def _integer(text: str) -> int:
+    if len(text.lstrip("-0")) > 18:  # XLA's integers have 64 bits: 18 digits always fit
         raise OverflowError
-    return int(token)
+    return int(text)

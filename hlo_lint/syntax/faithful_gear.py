@@ -13,7 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from hlo_lint.ir import Computation, Row, Span, Trouble
+from hlo_lint.ir import Computation, Row, Trouble
+from hlo_lint.source import Span
 from hlo_lint.syntax.dump_gear import WITHOUT_OPERANDS
 
 _white = re.compile(r"(?:[ \t\r\n\f\v\ufeff]+|//[^\n]*)*").match
@@ -29,7 +30,8 @@ _array = re.compile(r"[a-z][a-z0-9]*[ \t]*\[[^\[\]\n]*\]").match
 _layout_start = re.compile(r"\{\s*(?:[-\d:?]|\})").match
 _operand = re.compile(r"%?([A-Za-z_][\w.\-]*)((?:#\d+)*)", re.A).match
 _computation_line = re.compile(
-    r"(?!HloModule\b)(?:ENTRY[ \t]+)?%?[A-Za-z_][\w.\-]*:?[ \t]*(?:\([^\n]*)?\{[ \t]*\r?$", re.M | re.A
+    r"(?!HloModule\b)(?:ENTRY[ \t]+)?%?[A-Za-z_][\w.\-]*:?[ \t]*(?:\([^\n]*)?\{[ \t]*\r?$",
+    re.M | re.A,
 ).match
 _statement_line = re.compile(
     r"^[ \t]*(?:ROOT[ \t]+)?%?[A-Za-z_][\w.\-]*:?[ \t]*=(?!=)|^[ \t]*\}|^(?:ENTRY|HloModule)\b"

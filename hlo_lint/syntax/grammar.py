@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lark import Lark
+    from lark import Lark, Token, Tree, UnexpectedInput
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -53,3 +53,21 @@ def load(name: str) -> Lark:
         propagate_positions=True,
         maybe_placeholders=False,
     )
+
+
+def trees(tree: Tree[Token]) -> list[Tree[Token]]:
+    """The children that are rules."""
+    return [child for child in tree.children if not isinstance(child, str)]
+
+
+def tokens(tree: Tree[Token]) -> list[Token]:
+    """The children that are terminals."""
+    return [child for child in tree.children if isinstance(child, str)]
+
+
+def offset_of(error: UnexpectedInput, text: str) -> int:
+    """Where in `text` the parser gave up: its length where it wanted more."""
+    token: Token | None = getattr(error, "token", None)
+    offset: int | None = getattr(error, "pos_in_stream", None)
+    ended = token is not None and token.type == "$END"
+    return len(text) if offset is None or ended else offset

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from itertools import pairwise
 from pathlib import Path
 
 from hlo_lint.errors import HloSyntaxError
@@ -16,7 +17,7 @@ _module_start = re.compile(r"^(?:// -----|[ \t]*HloModule\b)", re.M)
 _separator = re.compile(r"^// -----", re.M)
 _module_name = re.compile(r"\s*HloModule\s+%?([^\s,:]+)")
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
-_table = re.compile(r"(?:FileNames|FunctionNames|FileLocations|StackFrames)[ \t]*\r?\n(?:\d+ [^\n]*(?:\n|$))*")
+_table = re.compile(rf"(?:{'|'.join(_TABLES)})[ \t]*\r?\n(?:\d+ [^\n]*(?:\n|$))*")
 
 
 class Memo(LineMemo):
@@ -74,13 +75,11 @@ def _split(text: str) -> list[str]:
                 cuts.append(found.start())
             seen_module = True
     bounds = [0, *(cut for cut in cuts if cut), len(text)]
-    parts = [text[begin:end] for begin, end in zip(bounds, bounds[1:], strict=False)]
+    parts = [text[begin:end] for begin, end in pairwise(bounds)]
     # A part of nothing but comments and white space is no module: it goes with the one before.
     merged: list[str] = []
     for part in parts:
-        if merged and _is_void(part):
-            merged[-1] += part
-        elif merged and _is_void(merged[-1]):
+        if merged and (_is_void(part) or _is_void(merged[-1])):
             merged[-1] += part
         else:
             merged.append(part)

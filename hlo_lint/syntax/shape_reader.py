@@ -24,7 +24,7 @@ from hlo_lint.shape import (
     TupleShape,
     parse_shape,
 )
-from hlo_lint.syntax.grammar import load
+from hlo_lint.syntax.grammar import load, offset_of, tokens, trees
 
 if TYPE_CHECKING:
     from lark import Token, Tree, UnexpectedInput
@@ -195,7 +195,7 @@ def read_by_grammar(text: str) -> Shape:
         tree = load("shape").parse(text)
     except UnexpectedInput as error:
         raise ShapeSyntaxError(*_explain(error, text)) from None
-    return _Values(text).shape(tree.children[0])
+    return _Values(text).shape(trees(tree)[0])
 
 
 def _explain(error: UnexpectedInput, text: str) -> tuple[str, str, int]:
@@ -206,8 +206,7 @@ def _explain(error: UnexpectedInput, text: str) -> tuple[str, str, int]:
             return "a shape's brackets never close", text, len(text)
         return "expected a shape", text, len(text)
     message = error.match_examples(load("shape").parse, EXAMPLES, use_accepts=False)
-    offset = error.pos_in_stream
-    return message or "expected a shape", text, 0 if offset is None else offset
+    return message or "expected a shape", text, offset_of(error, text)
 
 
 def _brackets_left_open(text: str) -> bool:
@@ -224,11 +223,11 @@ class _Values:
     def shape(self, tree: Tree[Token]) -> Shape:
         match str(tree.data):
             case "tuple":
-                return TupleShape(tuple(self.shape(child) for child in _trees(tree)))
+                return TupleShape(tuple(self.shape(child) for child in trees(tree)))
             case "buffer":
-                return BufferShape(self.array(_trees(tree)[0]))
+                return BufferShape(self.array(trees(tree)[0]))
             case "opaque":
-                return OpaqueShape(_tokens(tree)[0].value)
+                return OpaqueShape(tokens(tree)[0].value)
             case _:
                 return self.array(tree)
 
@@ -236,7 +235,7 @@ class _Values:
         sizes: list[int] = []
         dynamic: list[bool] = []
         layout = None
-        for child in _trees(tree):
+        for child in trees(tree):
             match str(child.data):
                 case "unbounded":
                     sizes.append(UNBOUNDED)
@@ -244,33 +243,33 @@ class _Values:
                 case "layout":
                     layout = self.layout(child)
                 case kind:
-                    sizes.append(self.number(_tokens(child)[0]))
+                    sizes.append(self.number(tokens(child)[0]))
                     dynamic.append(kind == "bound")
         flags = tuple(dynamic) if any(dynamic) else ()
-        shape = ArrayShape(_tokens(tree)[0].value, tuple(sizes), layout, flags)
+        shape = ArrayShape(tokens(tree)[0].value, tuple(sizes), layout, flags)
         _check_rank(shape, self.text, tree.meta.start_pos)
         return shape
 
     def layout(self, tree: Tree[Token]) -> Layout:
-        order, *parts = _trees(tree)
+        order, *parts = trees(tree)
         tiles: tuple[Tile, ...] = ()
         element_size = memory_space = 0
         rest: list[str] = []
         for part in parts:
             match str(part.data):
                 case "tiles":
-                    tiles = tuple(self.tile(tile) for tile in _trees(part))
+                    tiles = tuple(self.tile(tile) for tile in trees(part))
                 case "element_size":
-                    element_size = self.number(_tokens(part)[0])
+                    element_size = self.number(tokens(part)[0])
                 case "memory_space":
-                    memory_space = self.number(_tokens(part)[0])
+                    memory_space = self.number(tokens(part)[0])
                 case _:
                     rest.append(_without_blanks(self.text[part.meta.start_pos : part.meta.end_pos]))
-        numbers = tuple(self.number(token) for token in _tokens(order))
+        numbers = tuple(self.number(token) for token in tokens(order))
         return Layout(numbers, tiles, element_size, memory_space, tuple(rest))
 
     def tile(self, tree: Tree[Token]) -> Tile:
-        sizes = [_tokens(size)[0] for size in _trees(tree)]
+        sizes = [tokens(size)[0] for size in trees(tree)]
         return tuple(None if size.type == "COMBINE" else self.number(size) for size in sizes)
 
     def number(self, token: Token) -> int:
@@ -282,11 +281,3 @@ class _Values:
 @cache
 def _without_blanks(text: str) -> str:
     return re.sub(r"\s+|/\*.*?\*/|//[^\n]*", "", text, flags=re.S)
-
-
-def _trees(tree: Tree[Token]) -> list[Tree[Token]]:
-    return [child for child in tree.children if not isinstance(child, str)]
-
-
-def _tokens(tree: Tree[Token]) -> list[Token]:
-    return [child for child in tree.children if isinstance(child, str)]

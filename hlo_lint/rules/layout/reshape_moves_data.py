@@ -128,8 +128,7 @@ class ReshapeMovesData(Rule):
                 continue
             yield Finding(
                 reshape,
-                f"this reshape moves bytes: {operand} and {result} "
-                "read memory in different orders",
+                f"this reshape moves bytes: {operand} and {result} read memory in different orders",
                 notes=_feeder(reshape.operands[0]),
                 operand=0,
             )

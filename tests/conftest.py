@@ -1,0 +1,35 @@
+"""Where the texts are, and what many tests need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FIXTURES = ROOT / "fixtures"
+DUMPS = FIXTURES / "dumps"
+ROUNDTRIP = FIXTURES / "roundtrip"
+CRASH = DUMPS / "gpu-jax0.10.0" / "cublaslt_fission_crash"
+
+
+def hlo_files(folder: Path) -> list[Path]:
+    """Every HLO text below a folder."""
+    return [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in (".txt", ".hlo") and (path.suffix == ".hlo" or _is_hlo(path))
+    ]
+
+
+def _is_hlo(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(9) == b"HloModule"
+
+
+@pytest.fixture
+def crash(tmp_path: Path) -> Path:
+    """A copy of the dump of the RET_CHECK crash of jax 0.10.0, to write in."""
+    import shutil
+
+    return Path(shutil.copytree(CRASH, tmp_path / "crash"))
