@@ -436,6 +436,17 @@ class Module:
         tail = self.header[comma:]
         return {name: tail[start:end] for name, (start, end) in split_attributes(tail).items()}
 
+    def attribute(self, name: str) -> AttributeValue | None:
+        """One of the header's attributes as a value; None where it is not there.
+
+        Raises:
+            AttributeSyntaxError: where it cannot be read.
+        """
+        from hlo_lint.syntax.attributes import read_attribute
+
+        text = self.attributes.get(name)
+        return None if text is None else read_attribute(name, text)
+
     @property
     def is_scheduled(self) -> bool:
         """Whether the order of the text is the order of execution."""
@@ -506,7 +517,7 @@ class Module:
 
     @property
     def unfused(self) -> tuple[Computation, ...]:
-        """What passes over non-fusion computations visit: no fusion's body, only the main thread."""
+        """What passes over non-fusion computations visit: no fusion's body, no other thread."""
         fused = self.fused
         return tuple(
             computation

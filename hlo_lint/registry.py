@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from functools import cache
 
-import hlo_lint.rules
 from hlo_lint.errors import RuleError, UsageError
 from hlo_lint.rule import Rule
 
@@ -20,7 +19,8 @@ def all_rules() -> tuple[Rule, ...]:
     Raises:
         RuleError: where two have one name.
     """
-    for found in pkgutil.walk_packages(hlo_lint.rules.__path__, "hlo_lint.rules."):
+    package = importlib.import_module("hlo_lint.rules")  # by name: rules stand above this module
+    for found in pkgutil.walk_packages(package.__path__, "hlo_lint.rules."):
         if not found.ispkg:
             importlib.import_module(found.name)
     rules: dict[str, Rule] = {}

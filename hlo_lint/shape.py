@@ -192,8 +192,7 @@ Shape = ArrayShape | TupleShape | BufferShape | OpaqueShape
 
 # The spelling nearly every array has. `grammars/shape.lark` specifies the whole language; a test
 # holds the two against each other.
-_PLAIN = re.compile(r"([a-z][a-z0-9]*)\[([\d,]*)\](?:\{([\d,]*)\})?")
-_COMMENT = re.compile(r"/\*.*?\*/", re.S)
+_match_plain = re.compile(r"([a-z][a-z0-9]*)\[([0-9,]*)\](?:\{([0-9,]*)\})?").fullmatch
 
 
 @lru_cache(maxsize=1 << 16)
@@ -207,14 +206,16 @@ OpaqueShape(kind='token')))
     Raises:
         ShapeSyntaxError: where it is no shape.
     """
-    plain = _PLAIN.fullmatch(text)
+    plain = _match_plain(text)
     if plain is not None:
         dtype, dims, order = plain.groups()
-        if dtype not in ("token", "opaque") and ",," not in text and "[," not in text:
+        if dtype not in ("token", "opaque") and dims.count(",") < 64:
             try:
-                return _plain_array(dtype, dims, order)
+                shape = _plain_array(dtype, dims, order)
             except ValueError:
-                pass  # a stray comma: the grammar says where
+                shape = None  # a stray comma: the grammar says where
+            if shape is not None and _is_sound(shape):
+                return shape
     from hlo_lint.syntax.shape_reader import read_shape
 
     return read_shape(text)
@@ -224,6 +225,12 @@ def _plain_array(dtype: str, dims: str, order: str | None) -> ArrayShape:
     sizes = tuple(map(int, dims.split(","))) if dims else ()
     layout = None if order is None else _plain_layout(order)
     return ArrayShape(dtype, sizes, layout)
+
+
+def _is_sound(shape: ArrayShape) -> bool:
+    """Whether the grammar would have no word to say: ranks agree, sizes fit into 64 bits."""
+    fits = all(size < 1 << 63 for size in shape.dims)
+    return fits and (shape.layout is None or len(shape.layout.minor_to_major) == shape.rank)
 
 
 @lru_cache(maxsize=1 << 12)

@@ -38,7 +38,7 @@ def encode(text: str) -> bytes:
 
 
 class Lines:
-    """A text by its lines: where an offset is, and what stands on a line.
+    r"""A text by its lines: where an offset is, and what stands on a line.
 
     >>> lines = Lines("ab\ncd")
     >>> lines.position(4), lines.line(2)

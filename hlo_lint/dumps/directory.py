@@ -122,7 +122,7 @@ def _add_folder(dump: Dump, folder: Path, names: list[str]) -> None:
     if unread:
         kinds = sorted({name.rpartition(".")[2] if "." in name else "no ending" for name in unread})
         dump.skipped.append(
-            Skipped(str(folder), f"{len(unread)} files are no HLO text ({', '.join(kinds)})")
+            Skipped(str(folder), f"no HLO text in {len(unread)} of its files ({', '.join(kinds)})")
         )
 
 

@@ -22,7 +22,7 @@ _metadata = re.compile(r"metadata\.textproto").fullmatch
 _named = re.compile(
     r"(?P<module>.+?)\.(?P<rest>(?:before_optimizations|after_spmd_partitioner"
     r"|before_config_assignment|after_optimizations|cpu_after_optimizations"
-    r"|[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)??_gpu_after_optimizations)(?:[-.].*)?"
+    r"|(?:sm_[0-9]+(?:\.[0-9]+[a-z]?)?|[A-Za-z]\w*)_gpu_after_optimizations)(?:[-.].*)?"
     r"|priority_fusion_dump\.txt|thunk_\w+\.txt|debug_options|config\.pbtxt"
     r"|autotune_results\.pbtxt|gpu_target_config\.pbtxt)",
     re.A,

@@ -249,7 +249,7 @@ class Pipeline:
         match outcome:
             case Outcome.BREAKS:
                 guards = " or ".join(precondition.established_by)
-                return Meeting(outcome, f"{release} runs no {guards} before the next {demanded}")
+                return Meeting(outcome, f"{release} runs no {guards} until the next {demanded}")
             case Outcome.REPAIRED:
                 guard = dump.name.before
                 if self.crashed and self.options is None and guard in precondition.established_by:

@@ -313,8 +313,8 @@ def _verdict(
         if disabled:
             yield f"{', '.join(disabled)} would repair it and is disabled (xla_disable_hlo_passes)"
         else:
-            behind = f"behind {introduced.pass_name} " if introduced else ""
-            yield f"{guards} is missing {behind}before {demand.demanded_by}: {meeting.why}"
+            behind = f" behind {introduced.pass_name}" if introduced else ""
+            yield f"missing: {guards}{behind}; {meeting.why}"
     else:
         yield (
             f"fatal if {demand.demanded_by} comes before the next {guards}: XLA would stop with "

@@ -77,13 +77,16 @@ def _split(text: str) -> list[str]:
     bounds = [0, *(cut for cut in cuts if cut), len(text)]
     parts = [text[begin:end] for begin, end in pairwise(bounds)]
     # A part of nothing but comments and white space is no module: it goes with the one before.
-    merged: list[str] = []
+    merged: list[list[str]] = []
+    is_void = False
     for part in parts:
-        if merged and (_is_void(part) or _is_void(merged[-1])):
-            merged[-1] += part
+        was_void, is_void = is_void, _is_void(part)
+        if merged and (is_void or was_void):
+            merged[-1].append(part)
+            is_void = is_void and was_void
         else:
-            merged.append(part)
-    return merged
+            merged.append([part])
+    return ["".join(group) for group in merged]
 
 
 def _is_void(part: str) -> bool:

@@ -148,7 +148,7 @@ class ReshapeMovesData(Rule):
     def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
         """Spells the move out as copy and bitcast, or as transpose and bitcast."""
         shapes = _shapes(instruction)
-        if shapes is None or not _can_be_moved(*shapes):
+        if shapes is None or not _can_be_moved(*shapes) or "" in instruction.attributes:
             return None
         steps = spell_out(*shapes)
         if form is Form.TRANSPOSE:
@@ -167,9 +167,10 @@ Step = tuple[str, ArrayShape, tuple[int, ...]]
 def spell_out(operand: ArrayShape, result: ArrayShape) -> list[Step]:
     """`copy` and `bitcast` steps from operand to result, as ReshapeDecomposer chooses them.
 
-    Unlike XLA's (`reshape_decomposer.cc:32-77`), the shapes in between keep element size, memory
-    space and dynamic bounds. A tiled array is copied out of its tiles and into the other's, because
-    a bitcast between two tilings moves bytes.
+    Both sides hold the same bytes, so where either can be moved it is the operand. Unlike XLA's
+    (`reshape_decomposer.cc:32-77`), the shapes in between keep element size, memory space and
+    dynamic bounds, and a tiled side is always the one that is copied, out of its tiles or into
+    them: a bitcast between two tilings moves bytes.
 
     >>> from hlo_lint.shape import parse_array
     >>> def steps(operand: str, result: str) -> str:
@@ -181,12 +182,15 @@ def spell_out(operand: ArrayShape, result: ArrayShape) -> list[Step]:
     'bitcast f32[4,2,3]{2,1,0} copy f32[4,2,3]{0,1,2}'
     >>> steps("f32[4,2,3,8]{0,2,1,3}", "f32[8,3,2,4]{0,2,1,3}")
     'copy f32[4,2,3,8]{3,2,1,0} bitcast f32[8,3,2,4]{3,2,1,0} copy f32[8,3,2,4]{0,2,1,3}'
+    >>> steps("f32[16,128]{0,1:T(8,128)}", "f32[2048]{0}")
+    'copy f32[16,128]{1,0} bitcast f32[2048]{0}'
     """
-    if not _is_tiled(operand) and not _is_tiled(result):
+    if not _is_tiled(result):
         aligned = align_layouts(result, operand.dims)
         if aligned is not None:
             moved = _like(operand, aligned.minor_to_major)
             return [("copy", moved, ()), ("bitcast", result, ())]
+    if not _is_tiled(operand):
         aligned = align_layouts(operand, result.dims)
         if aligned is not None:
             free = _like(result, aligned.minor_to_major)

@@ -1,0 +1,51 @@
+# `make help` lists the tasks. PYTHON is any Python from 3.11 to 3.13.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CRASH := fixtures/dumps/gpu-jax0.10.0/cublaslt_fission_crash
+# Texts of jax 0.11 are also held against jaxlib 0.11.2, which needs Python 3.12 or later.
+PYTHON_OF_XLA ?= $(shell for p in python3.12 python3.13; do $$p -c '' 2>/dev/null && echo $$p && break; done)
+ORACLE := .venv-xla0.11
+
+.PHONY: help demo test check corpus bench docs clean
+
+help:  ## list the tasks
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+$(BIN)/hlo-lint: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+$(ORACLE)/installed: Makefile
+ifneq ($(PYTHON_OF_XLA),)
+	$(PYTHON_OF_XLA) -m venv $(ORACLE)
+	$(ORACLE)/bin/python -m pip install --quiet --disable-pip-version-check jaxlib==0.11.2 click rich lark networkx
+else
+	@echo 'no Python 3.12: texts of jax 0.11 are not held against jaxlib 0.11.2'
+	mkdir -p $(ORACLE)
+endif
+	@touch $@
+
+demo: $(BIN)/hlo-lint  ## lint, fix and lint again the dump of a real XLA crash
+	@sh fixtures/programs/demo.sh $(BIN)/hlo-lint $(CRASH)
+
+test: $(BIN)/hlo-lint $(ORACLE)/installed  ## everything a change must pass: ruff, mypy --strict, pytest
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	HLO_LINT_ORACLES=$(wildcard $(ORACLE)/bin/python) $(BIN)/python -m pytest -q
+
+check: test
+
+docs: $(BIN)/hlo-lint  ## write what is generated: docs/rules.md
+	$(BIN)/python -m tests.docs
+
+corpus: $(BIN)/hlo-lint  ## check every dump of the archives in ARCHIVES; writes benchmarks/CORPUS.md
+	$(BIN)/python -m benchmarks.corpus $(ARCHIVES)
+
+bench: $(BIN)/hlo-lint $(ORACLE)/installed  ## speed and memory beside XLA's parser; writes benchmarks/RESULTS.md
+	$(or $(wildcard $(ORACLE)/bin/python),$(BIN)/python) -m benchmarks.bench $(DUMP)
+
+clean:  ## remove the environments
+	rm -rf $(VENV) $(ORACLE)

@@ -1,0 +1,86 @@
+"""Speed and memory beside XLA's own parser, in one run on the same files: `make bench DUMP=…`.
+
+Every figure is the median of rounds in which all kinds take turns, each in a process of its own, so
+that neither drift of the machine nor memory of the other is in it.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+
+from benchmarks.measure import KINDS, hlo_texts
+
+ROOT = Path(__file__).parent.parent
+RESULTS = Path(__file__).parent / "RESULTS.md"
+ROUNDS = 5
+TITLES = {
+    "xla": "XLA: `hlo_module_from_text`, every module held",
+    "parse": "`hlo_lint.parse`, file by file, every module held",
+    "open": "`hlo_lint.open_dump`, every module held",
+    "check": "`hlo_lint.lint` of the directory (parse, pipeline, rules, report)",
+    "command": "`hlo-lint check` of the directory",
+}
+
+
+def measure(kind: str, folder: Path) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.measure", kind, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    figures: dict[str, float] = json.loads(done.stdout)
+    return figures
+
+
+def compare(folder: Path) -> list[str]:
+    texts = hlo_texts(folder)
+    megabytes = sum(path.stat().st_size for path in texts) / 1e6
+    rounds = [{kind: measure(kind, folder) for kind in KINDS} for _ in range(ROUNDS)]
+
+    def figure(kind: str, name: str) -> float:
+        return median(round_[kind][name] for round_ in rounds)
+
+    def ratio(kind: str, name: str) -> float:
+        return median(round_[kind][name] / round_["xla"][name] for round_ in rounds)
+
+    lines = [
+        f"## {folder.parent.name}/{folder.name}: {len(texts)} texts, {megabytes:.1f} MB",
+        "",
+        "| | work, s CPU | MB/s | of XLA | whole process, s CPU | of XLA | held, MB | of XLA | peak, MB |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for kind, title in TITLES.items():
+        work, process = figure(kind, "work"), figure(kind, "process")
+        held, peak = figure(kind, "held"), figure(kind, "peak")
+        lines.append(
+            f"| {title} | {work:.3f} | {megabytes / work:.0f} | {ratio(kind, 'work'):.2f} "
+            f"| {process:.3f} | {ratio(kind, 'process'):.2f} | {held:.1f} "
+            f"| {ratio(kind, 'held'):.2f} | {peak:.0f} |"
+        )
+    return [*lines, ""]
+
+
+def main() -> None:
+    folders = [Path(argument).resolve() for argument in sys.argv[1:]] or [
+        ROOT / "fixtures/dumps/gpu-jax0.11.2/attention"
+    ]
+    lines = [
+        "# Results",
+        "",
+        f"`make bench`: medians of {ROUNDS} rounds, each measurement in a process of its own. Python "
+        f"{platform.python_version()}, jaxlib {version('jaxlib')}, {platform.machine()}. “Whole "
+        "process” counts start-up and imports on both sides. XLA's figures are of its parser alone.",
+        "",
+    ]
+    for folder in folders:
+        lines += compare(folder)
+    text = "\n".join(lines)
+    print(text)
+    RESULTS.write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""The real dumps, with what XLA did to each, where the archives lie beside the checkout."""
+
+from __future__ import annotations
+
+import json
+import random
+import tarfile
+from pathlib import Path
+
+import pytest
+
+import hlo_lint
+from hlo_lint.analysis.physical_memory import compare
+from tests.conftest import ROOT
+from tests.mutations import mutate
+
+ARCHIVES = ROOT.parent / "shared" / "dumps"
+NEXT = "layout_normalization"
+
+pytestmark = pytest.mark.skipif(not ARCHIVES.is_dir(), reason="the archives of dumps are not here")
+
+CRASHES = {
+    "jax0.10.0_forced_cublaslt_CRASH": "autotuner",
+    "jax0.10.0_no_reshape_decomposer_CRASH": "layout-assignment",
+    "jax0.10.2_no_reshape_decomposer_CRASH": "layout-assignment",
+    "jax0.11.2_no_reshape_decomposer_CRASH": "layout-assignment",
+    "h200_crash/gemm_layouts": "layout-assignment",
+    "h200_truth/003_retcheck": "layout-assignment",
+}
+
+
+@pytest.fixture(scope="module")
+def dumps(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dumps")
+    for archive in sorted(ARCHIVES.glob("*.tar.xz")):
+        with tarfile.open(archive) as tar:
+            tar.extractall(folder, filter="data")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def texts(dumps: Path) -> list[bytes]:
+    contents = (path.read_bytes() for path in sorted(dumps.rglob("*")) if path.is_file())
+    return [data for data in contents if data.startswith(b"HloModule")]
+
+
+def test_the_bytes_of_every_text_survive(texts: list[bytes]) -> None:
+    assert len(texts) == 4113
+    for data in texts:
+        module = hlo_lint.parse(data)
+        assert hlo_lint.emit(module).encode("utf-8", "surrogateescape") == data
+        assert not module.problems
+
+
+def test_the_bytes_of_ten_thousand_damaged_texts_survive(texts: list[bytes]) -> None:
+    short = [data for data in texts if len(data) < 120_000]
+    chance = random.Random(0)
+    for _ in range(10_000):
+        data = mutate(chance.choice(short), short, chance)
+        module = hlo_lint.parse(data)
+        assert hlo_lint.emit(module).encode("utf-8", "surrogateescape") == data
+        assert isinstance(module.problems, tuple)
+
+
+def test_an_error_in_exactly_the_modules_that_died(dumps: Path) -> None:
+    lines = (dumps / "h200/reshape_cases.jsonl").read_text().splitlines()
+    cases = [json.loads(line) for line in lines]
+    died = {f"jit_case_{case['seed']}" for case in cases if case["error"] is not None}
+    report = hlo_lint.lint(dumps / "h200/reshape_cases", ["reshape-moves-data"], before=NEXT)
+    assert (len(died), len(cases)) == (90, 150)
+    errors = [f for f in report.findings if f.severity is hlo_lint.Severity.ERROR]
+    assert {finding.module for finding in errors} == died
+    assert len(errors) == len(report.findings)
+
+
+@pytest.mark.parametrize("form", ["copy", "transpose"])
+def test_every_one_of_them_is_fixed_and_keeps_its_values(dumps: Path, form: str) -> None:
+    fixed = hlo_lint.fix(dumps / "h200/reshape_cases", before=NEXT, form=form)
+    assert fixed.remaining.clean
+    changed = [file for file in fixed.files if file.edits]
+    assert len(changed) == 90
+    for file in changed:
+        compared = compare(hlo_lint.parse(file.before), hlo_lint.parse(file.after))
+        assert compared
+        assert all(c.equal for c in compared), file.path
+        assert hlo_lint.fix(file.after, before=NEXT, form=form).text == file.after
+
+
+@pytest.mark.parametrize(("folder", "guilty"), CRASHES.items())
+def test_a_crash_has_one_root_cause(dumps: Path, folder: str, guilty: str) -> None:
+    (finding,) = hlo_lint.lint(dumps / folder).findings
+    assert finding.severity is hlo_lint.Severity.ERROR
+    assert finding.instruction is not None
+    assert finding.introduced_by is not None
+    assert finding.introduced_by.pass_name == guilty
+
+
+def test_each_module_that_died_behind_the_autotuner_is_found_by_its_file(dumps: Path) -> None:
+    files = sorted((dumps / "deviceless_examples/003_corpus").glob("module_*.txt"))
+    assert len(files) == 23
+    for file in files:
+        (finding,) = hlo_lint.lint(file).findings
+        assert finding.severity is hlo_lint.Severity.ERROR
+
+
+def test_healthy_dumps_are_clean(dumps: Path) -> None:
+    healthy = [
+        *(
+            path
+            for path in (dumps / "h200").iterdir()
+            if path.is_dir() and path.name != "reshape_cases"
+        ),
+        *(dumps / name for name in ("h200_x2", "h200_offload", "h200_fission")),
+        *(path for path in dumps.glob("jax*") if not path.name.endswith("CRASH")),
+        *(
+            path
+            for path in (dumps / "h200_truth").iterdir()
+            if path.is_dir() and path.name != "003_retcheck"
+        ),
+        *(dumps / name for name in ("large_language_models", "multimodal", "science")),
+        dumps / "vision_diffusion",
+    ]
+    for folder in healthy:
+        assert hlo_lint.lint(folder).findings == (), folder

@@ -1,0 +1,79 @@
+"""Every example of every rule; every rule says what it is."""
+
+from __future__ import annotations
+
+import pytest
+
+import hlo_lint
+from hlo_lint.registry import all_rules, find_rule, select_rules
+from hlo_lint.rule import Bad, Good, Rule
+
+BAD = [(r, e) for r in all_rules() for e in r.examples if isinstance(e, Bad)]
+GOOD = [(r, e) for r in all_rules() for e in r.examples if isinstance(e, Good)]
+FIXED = [(rule, example) for rule, example in BAD if example.fixed]
+
+
+def _name(value: object) -> str:
+    return value.name() if isinstance(value, Rule) else ""
+
+
+def _lines(rule: Rule, text: str) -> list[int]:
+    return [
+        finding.line for finding in hlo_lint.lint(text, [rule.name()], None, _before(rule)).findings
+    ]
+
+
+def _before(rule: Rule) -> str | None:
+    return rule.precondition.demanded_by if rule.precondition else None
+
+
+@pytest.mark.parametrize(("rule", "example"), BAD, ids=_name)
+def test_a_bad_example_is_found_at_its_marks_and_nowhere_else(rule: Rule, example: Bad) -> None:
+    assert example.marked
+    assert _lines(rule, example.source) == example.marked
+
+
+@pytest.mark.parametrize(("rule", "example"), GOOD, ids=_name)
+def test_a_good_example_is_clean(rule: Rule, example: Good) -> None:
+    assert _lines(rule, example.source) == []
+
+
+@pytest.mark.parametrize(("rule", "example"), FIXED, ids=_name)
+def test_a_fix_gives_the_text_it_promises(rule: Rule, example: Bad) -> None:
+    fixed = hlo_lint.fix(example.source, [rule.name()], form=example.form)
+    assert fixed.text == example.fixed_source
+    assert fixed.remaining.clean
+
+
+@pytest.mark.parametrize(("rule", "example"), BAD, ids=_name)
+def test_checking_twice_says_the_same(rule: Rule, example: Bad) -> None:
+    first, second = (hlo_lint.lint(example.source, [rule.name()]).findings for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize("rule", all_rules(), ids=_name)
+def test_a_rule_says_what_it_is(rule: Rule) -> None:
+    assert rule.summary().endswith(".")
+    assert rule.summary().count(". ") == 0
+    assert "## Why" in rule.page()
+    assert any(isinstance(example, Bad) for example in rule.examples)
+    assert any(isinstance(example, Good) for example in rule.examples)
+    assert rule.fixable() == ("## Fix" in rule.page())
+
+
+@pytest.mark.parametrize(("rule", "example"), BAD, ids=_name)
+def test_a_message_has_no_full_stop(rule: Rule, example: Bad) -> None:
+    for finding in hlo_lint.lint(example.source, [rule.name()]).findings:
+        assert not finding.message.endswith(".")
+        assert finding.message
+
+
+def test_rules_are_chosen_by_name_and_by_family() -> None:
+    assert [r.name() for r in select_rules(["layout"])] == ["reshape-moves-data"]
+    assert [r.name() for r in select_rules(["unreadable-text"])] == ["unreadable-text"]
+    assert find_rule("reshape-moves-data") not in select_rules(None, ["layout"])
+
+
+def test_an_unknown_rule_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(hlo_lint.UsageError, match="did you mean reshape-moves-data"):
+        select_rules(["reshape-move-data"])
