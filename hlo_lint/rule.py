@@ -12,7 +12,7 @@ from typing import ClassVar
 from hlo_lint.dumps.phases import Precondition
 from hlo_lint.errors import RuleError
 from hlo_lint.findings import Finding, Fix, Severity
-from hlo_lint.ir import Computation, HloFile, Instruction, Module
+from hlo_lint.ir import Instruction, Module
 
 Findings = Iterator[Finding]
 
@@ -71,8 +71,9 @@ class Good:
 class Rule:
     """One thing that can be wrong. A subclass is a rule; its docstring is its page.
 
-    The class name in kebab-case is the rule's name, the folder of its file its family. `check` is
-    pure: it yields the same for the same computation, so what many dumps share is checked once.
+    The class name in kebab-case is the rule's name, the folder of its file its family. Its method
+    `check` yields findings, and its signature says what it looks at (`engine/plan.py`): a
+    `Computation`, an `HloFile`, … It is pure, so what many dumps share is checked once.
     """
 
     severity: ClassVar[Severity] = Severity.ERROR
@@ -81,14 +82,6 @@ class Rule:
     unfused: ClassVar[bool] = True
     """Whether bodies of fusions and computations of other threads are left out."""
     examples: ClassVar[tuple[Bad | Good, ...]] = ()
-
-    def check(self, computation: Computation) -> Findings:
-        """What is wrong in one computation."""
-        raise NotImplementedError
-
-    def check_file(self, file: HloFile) -> Findings:
-        """What is wrong in a file as a text; places are spans of the file."""
-        return iter(())
 
     def context(self, instruction: Instruction, before: Module, after: Module) -> tuple[str, ...]:
         """Notes on how a pass introduced the finding: its input and its output are at hand."""

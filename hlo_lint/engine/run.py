@@ -15,6 +15,7 @@ from itertools import chain
 from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.phases import Precondition
 from hlo_lint.dumps.pipeline import Meeting, Outcome, PassDump, Pipeline
+from hlo_lint.engine.plan import run_check, view_of
 from hlo_lint.errors import DumpError
 from hlo_lint.findings import (
     Diagnostic,
@@ -105,8 +106,9 @@ class Checker:
             self.result.files += 1
             dumps.append(dump)
         for rule in self.rules:
-            self._check_texts(rule, dumps)
-            if rule.precondition is not None:
+            if rule.precondition is None:
+                self._check_texts(rule, dumps)
+            else:
                 self._check_precondition(rule, rule.precondition, pipeline, dumps)
 
     # Rules that need nothing but the text
@@ -114,9 +116,11 @@ class Checker:
     def _check_texts(self, rule: Rule, dumps: list[PassDump]) -> None:
         seen: set[tuple[str, str]] = set()
         for dump in dumps:
-            placed = [Placed(rule, finding, dump, None) for finding in rule.check_file(dump.file)]
-            if rule.precondition is None:
-                placed += [
+            if view_of(rule) is HloFile:
+                found = run_check(rule, dump.file)
+                placed = [Placed(rule, finding, dump, None) for finding in found]
+            else:
+                placed = [
                     Placed(rule, finding, dump, module)
                     for module in dump.file.modules
                     for finding in self._in_module(rule, module)
@@ -229,7 +233,7 @@ class Checker:
         key = (rule, computation)
         found = self._found.get(key)
         if found is None:
-            found = self._found[key] = tuple(rule.check(computation))
+            found = self._found[key] = run_check(rule, computation)
         return found
 
     def _diagnostic(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hlo_lint.findings import Finding, Severity
-from hlo_lint.ir import Computation, HloFile
+from hlo_lint.ir import HloFile
 from hlo_lint.rule import Bad, Findings, Good, Rule
 
 
@@ -42,11 +42,7 @@ class UnreadableText(Rule):
         ),
     )
 
-    def check(self, computation: Computation) -> Findings:
-        """Nothing: what is wrong is wrong with the file."""
-        return iter(())
-
-    def check_file(self, file: HloFile) -> Findings:
+    def check(self, file: HloFile) -> Findings:
         """One finding for each stretch that could not be read."""
         for module in file.modules:
             for problem in module.problems:
