@@ -25,7 +25,9 @@ _match_tail = re.compile(r"\}(, execution_thread=\"[^\"\n]*\")?(?: //[^\n]*)?").
 _are_names = re.compile(r"[\w.\-\n]+", re.A).fullmatch
 _is_reference_list = re.compile(r"[\w.\-#,\n]*", re.A).fullmatch
 _remove_comments = re.compile(r"/\*[^*\n]*\*/").sub
-_typed_operand = re.compile(r"%?([A-Za-z_][\w.\-]*(?:#\d+)*)$", re.A).search
+_match_typed_operand = re.compile(
+    r" ?(?:[a-z0-9]*\[\] )?%?([A-Za-z_][\w.\-]*(?:#\d+)*)", re.A
+).fullmatch
 _balanced_type = re.compile(r"\([^()]*\)")
 
 WITHOUT_OPERANDS = frozenset({"constant", "parameter"})
@@ -107,9 +109,21 @@ def _make_rows(groups: Iterable[tuple[str, ...]]) -> list[Row] | None:
     references = _references(opcodes, operands)
     if references is None:
         return None
+    if any(" = " in tail and not _is_one_tail(tail) for tail in tails):
+        return None
     return list(
         zip(map(bool, roots), names, types, opcodes, operands, tails, references, strict=True)
     )
+
+
+def _is_one_tail(tail: str) -> bool:
+    """Whether it is nothing but attributes: two instructions may stand on one line."""
+    from hlo_lint.syntax.faithful_gear import Scanner, Unreadable
+
+    try:
+        return Scanner(tail).attributes(0) == len(tail)
+    except Unreadable:
+        return False
 
 
 def _references(
@@ -126,7 +140,7 @@ def _references(
     if " " in joined:
         return _typed_references(joined)
     joined = joined.replace("%", "")
-    if _is_reference_list(joined) is None:
+    if _is_reference_list(joined) is None or _has_a_gap(joined):
         return None
     return [tuple(line.split(",")) if line else () for line in joined.split("\n")]
 
@@ -135,20 +149,26 @@ def _typed_references(joined: str) -> list[tuple[str, ...]] | None:
     """References out of `f32[8]{0} %x,(f32[], s32[]) %y`, as older releases print operands."""
     result: list[tuple[str, ...]] = []
     for line in joined.split("\n"):
-        plain = _LAYOUT.sub("", line)
+        plain = _BOUNDS.sub("[]", _LAYOUT.sub("", line))
         while "(" in plain:
-            shorter = _balanced_type.sub("", plain)
+            shorter = _balanced_type.sub("[]", plain)
             if shorter == plain:
                 return None
             plain = shorter
         names = []
-        for operand in _BOUNDS.sub("", plain).split(",") if plain else ():
-            found = _typed_operand(operand.strip())
-            if found is None or operand.count(" ") > 1:
+        for operand in plain.split(",") if plain else ():
+            found = _match_typed_operand(operand)
+            if found is None:
                 return None
             names.append(found[1])
         result.append(tuple(names))
     return result
+
+
+def _has_a_gap(joined: str) -> bool:
+    """Whether an operand is missing between two commas, or before or behind one."""
+    edges = joined[:1] == "," or joined[-1:] == ","
+    return edges or any(gap in joined for gap in (",,", "\n,", ",\n"))
 
 
 _LAYOUT = re.compile(r"\{[^{}]*\}")

@@ -26,9 +26,10 @@ _quoted = re.compile(r"'(?:[^'\\\n]|\\.)*'").match
 _bracket = re.compile(r"[(){}\[\]\"']|/\*|//").search
 _atom = re.compile(r"[^\s,(){}\[\]\"'/]+|/(?![/*])").match
 _attribute = re.compile(r"([A-Za-z_][\w.\-]*)\s*=", re.A).match
-_array = re.compile(r"[a-z][a-z0-9]*[ \t]*\[[^\[\]\n]*\]").match
+_array = re.compile(r"[a-z][a-z0-9]*[ \t]*\[[^\[\]=]*\]").match
 _layout_start = re.compile(r"\{\s*(?:[-\d:?]|\})").match
-_operand = re.compile(r"%?([A-Za-z_][\w.\-]*)((?:#\d+)*)", re.A).match
+_operand = re.compile(r"%?([A-Za-z_][\w.\-]*)((?:#\d+)*):?", re.A).match
+_another_statement = re.compile(r"ROOT\b|%?[A-Za-z_][\w.\-]*\s*=(?!=)", re.A).match
 _computation_line = re.compile(
     r"(?!HloModule\b)(?:ENTRY[ \t]+)?%?[A-Za-z_][\w.\-]*:?[ \t]*(?:\([^\n]*)?\{[ \t]*\r?$",
     re.M | re.A,
@@ -44,7 +45,7 @@ _Match = Callable[[str, int, int], re.Match[str] | None]
 _CLOSES = {"(": ")", "{": "}", "[": "]"}
 
 
-class _Unreadable(Exception):
+class Unreadable(Exception):
     """A place where the text is no HLO; the statement around it stays text."""
 
     def __init__(self, message: str, at: int, *, ran_out: bool = False) -> None:
@@ -77,7 +78,7 @@ class Scanner:
         while at < len(self.text):
             try:
                 begin, (end, computation) = at, self._computation(at)
-            except _Unreadable as unreadable:
+            except Unreadable as unreadable:
                 at = self._pass_over(at, unreadable, self.troubles)
                 continue
             found.append((begin, end, computation))
@@ -91,8 +92,8 @@ class Scanner:
         try:
             named = self._expect(_name, self.skip(at), "a module needs a name")
             at = named.end() + self.text.startswith(":", named.end())
-            return self._attributes(at)
-        except _Unreadable as unreadable:
+            return self.attributes(at)
+        except Unreadable as unreadable:
             return self._pass_over(start, unreadable, self.troubles)
 
     def _computation(self, start: int) -> tuple[int, Computation]:
@@ -111,17 +112,18 @@ class Scanner:
             begin = at
             at = self.skip(self._balanced(at))
             if not text.startswith("->", at):
-                raise _Unreadable("expected `->` and the shape of the result", at)
+                raise Unreadable("expected `->` and the shape of the result", at)
             at = self._shape(self.skip(at + 2))
             signature = text[begin:at]
             at = self.skip(at)
         if not text.startswith("{", at):
-            raise _Unreadable("expected a computation: a name, a signature and `{`", at)
+            raise Unreadable("expected a computation: a name, a signature and `{`", at)
         rows, spans, troubles, at = self._body(self.skip(at + 1), named[1])
         tail_start = at
+        self._bound(at)
         try:
-            at = self._attributes(at)
-        except _Unreadable:
+            at = self.attributes(at)
+        except Unreadable:
             at = tail_start
         return at, Computation(
             text[start:at],
@@ -150,7 +152,7 @@ class Scanner:
                 return rows, spans, troubles, at
             try:
                 row, end = self._statement(at, troubles)
-            except _Unreadable as unreadable:
+            except Unreadable as unreadable:
                 at = self._pass_over(at, unreadable, troubles)
                 continue
             rows.append(row)
@@ -161,14 +163,14 @@ class Scanner:
         self._bound(at)
         try:
             return self._instruction(at, troubles)
-        except _Unreadable as unreadable:
+        except Unreadable as unreadable:
             if not unreadable.ran_out or not self.may_look_on:
                 raise
             first = unreadable
         self.end = len(self.text)
         try:
             return self._instruction(at, troubles)
-        except _Unreadable:
+        except Unreadable:
             self.may_look_on = False
             raise first from None
 
@@ -182,7 +184,7 @@ class Scanner:
             at = named.end()
         at = self.skip(at + text.startswith(":", at))
         if not text.startswith("=", at):
-            raise _Unreadable("expected `=` behind the name of an instruction", at)
+            raise Unreadable("expected `=` behind the name of an instruction", at)
         at = self.skip(at + 1)
         end = self._shape_end(at)
         type_text = text[at:end]
@@ -190,13 +192,13 @@ class Scanner:
         opcode = self._expect(_word, at, "expected an opcode")
         at = self.skip(opcode.end())
         if not text.startswith("(", at):
-            raise _Unreadable("expected `(` behind the opcode", at)
+            raise Unreadable("expected `(` behind the opcode", at)
         close = self._balanced(at)
         operands = text[at + 1 : close - 1]
         references: tuple[str, ...] = ()
         if opcode[0] not in WITHOUT_OPERANDS:
             references = self._references(at + 1, close - 1, troubles)
-        end = self._attributes(close)
+        end = self.attributes(close)
         tail = text[close:end].lstrip()
         return (root, named[1], type_text, opcode[0], operands, tail, references), end
 
@@ -205,11 +207,11 @@ class Scanner:
         for begin, stop in self._parts(at, end):
             begin = self.skip(begin)
             if begin >= stop:
-                raise _Unreadable("an operand is missing", begin)
+                raise Unreadable("an operand is missing", begin)
             named_at = self.skip(self._shape_end(begin))
             found = _operand(self.text, named_at, stop)
             if found is None:
-                raise _Unreadable("expected the name of an operand", named_at)
+                raise Unreadable("expected the name of an operand", named_at)
             if self.skip(found.end()) < stop:
                 message = "an operand that is an instruction of its own is not looked into"
                 troubles.append(Trouble(message, begin, stop))
@@ -238,8 +240,12 @@ class Scanner:
             parts.append((begin, end))
         return parts
 
-    def _attributes(self, at: int) -> int:
-        """The end of `, name=value, name=value`."""
+    def attributes(self, at: int) -> int:
+        """The end of `, name=value, name=value`.
+
+        Raises:
+            Unreadable: where it is something else.
+        """
         while True:
             comma = self.skip(at)
             if not self.text.startswith(",", comma):
@@ -247,7 +253,7 @@ class Scanner:
             begin = self.skip(comma + 1)
             found = _attribute(self.text, begin)
             if found is None:
-                raise _Unreadable("expected an attribute: a name and `=`", begin)
+                raise Unreadable("expected an attribute: a name and `=`", begin)
             at = self._value(self.skip(found.end()))
 
     def _value(self, at: int) -> int:
@@ -266,13 +272,12 @@ class Scanner:
                 at = atom.end()
             # A value may hold spaces (`mesh['x'=2] {'x'}`) but goes on to no other line.
             after = _end(_blank(text, at))
-            if text[after : after + 1] in ("", ",", "\n", "\r", "}", ")") or text.startswith(
-                "//", after
-            ):
+            ends = text[after : after + 1] in ("", ",", "\n", "\r", "}", ")")
+            if ends or text.startswith("//", after) or _another_statement(text, after):
                 break
             at = after
         if at == begin:
-            raise _Unreadable("an attribute needs a value", at)
+            raise Unreadable("an attribute needs a value", at)
         return at
 
     # Pieces
@@ -280,7 +285,7 @@ class Scanner:
     def _shape(self, at: int) -> int:
         end = self._shape_end(at)
         if end == at:
-            raise _Unreadable("expected a shape", at)
+            raise Unreadable("expected a shape", at)
         return end
 
     def _shape_end(self, at: int) -> int:
@@ -307,7 +312,7 @@ class Scanner:
         while True:
             found = _bracket(text, at, self.end)
             if found is None:
-                raise _Unreadable(f"`{text[start]}` is never closed", start, ran_out=True)
+                raise Unreadable(f"`{text[start]}` is never closed", start, ran_out=True)
             at = found.start()
             mark = found[0]
             if mark in _CLOSES:
@@ -315,7 +320,7 @@ class Scanner:
                 at += 1
             elif mark in ")}]":
                 if open_brackets.pop() != mark:
-                    raise _Unreadable(f"`{mark}` closes nothing that is open", at)
+                    raise Unreadable(f"`{mark}` closes nothing that is open", at)
                 at += 1
                 if not open_brackets:
                     return at
@@ -324,7 +329,7 @@ class Scanner:
             else:
                 after = self.skip(at)
                 if after == at:
-                    raise _Unreadable("the comment never ends", at, ran_out=True)
+                    raise Unreadable("the comment never ends", at, ran_out=True)
                 at = after
 
     def _quoted(self, at: int) -> int:
@@ -333,7 +338,7 @@ class Scanner:
             return found.end() if found else at + 1
         found = _string(self.text, at, self.end)
         if found is None:
-            raise _Unreadable("the string never ends", at, ran_out=True)
+            raise Unreadable("the string never ends", at, ran_out=True)
         return found.end()
 
     def skip(self, at: int) -> int:
@@ -347,7 +352,7 @@ class Scanner:
     def _expect(self, match: _Match, at: int, message: str) -> re.Match[str]:
         found = match(self.text, at, self.end)
         if found is None:
-            raise _Unreadable(message, at)
+            raise Unreadable(message, at)
         return found
 
     # Going on after what could not be read
@@ -369,12 +374,15 @@ class Scanner:
         if line_end < 0:
             self.end = len(self.text)
             return
-        if self.next_statement <= line_end:
+        while self.next_statement <= line_end:
             following = _statement_line(self.text, line_end + 1)
             self.next_statement = following.start() if following else len(self.text)
+            # `metadata={…}` on a line of its own, behind a comma, is no statement.
+            if following and self.text[self._back(following.start()) - 1] == ",":
+                line_end = following.end()
         self.end = self.next_statement
 
-    def _pass_over(self, at: int, unreadable: _Unreadable, troubles: list[Trouble]) -> int:
+    def _pass_over(self, at: int, unreadable: Unreadable, troubles: list[Trouble]) -> int:
         """Note the unreadable line at `at` and go to the next one."""
         text = self.text
         line_end = text.find("\n", at)

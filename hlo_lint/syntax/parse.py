@@ -147,7 +147,8 @@ def _rough_module(text: str) -> Module:
     builder.text(text[end:at])
     builder.rough(text[at:])
     if not builder.computations and not header:
-        builder.troubles.append(Trouble("this is no HLO: no HloModule and no computation", 0, 0))
+        message = "this is no HLO: there is neither HloModule nor a computation"
+        builder.troubles = [Trouble(message, begin, max(begin, text.find("\n", begin)))]
     return builder.module(name, header, tuple(tables))
 
 

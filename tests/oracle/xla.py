@@ -1,0 +1,175 @@
+"""The releases of XLA's parser that are at hand, and what each reads out of a text.
+
+An oracle is an interpreter with a jaxlib: the one that runs the tests, and those that
+`HLO_LINT_ORACLES` names, paths separated as in PATH. Each reads in a child process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hlo_lint.source import encode
+
+_CHILD = Path(__file__).with_name("read_hlo.py")
+_VERSION = "from importlib.metadata import version; print(version('jaxlib'))"
+_PATIENCE_IN_SECONDS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class XlaInstruction:
+    """An instruction as XLA read it."""
+
+    name: str
+    opcode: str
+    shape: str
+    """With its layout, in XLA's own spelling."""
+    operands: tuple[str, ...]
+    called: tuple[str, ...]
+    parameter: int
+    """The number of a parameter; of other opcodes 0."""
+    index: int
+    """Which element a get-tuple-element takes; of other opcodes 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class XlaComputation:
+    """A computation as XLA read it, in the order of the text."""
+
+    name: str
+    root: str
+    instructions: tuple[XlaInstruction, ...]
+
+
+@dataclass(frozen=True)
+class XlaModule:
+    """A module as XLA read it."""
+
+    name: str
+    entry: str
+    is_scheduled: bool
+    computations: tuple[XlaComputation, ...]
+    shapes: dict[str, Any]
+    """Each spelling in it with the numbers of its `ShapeProto`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """XLA did not read the text."""
+
+    message: str
+    """`line:column: first complaint`, or `died` where the text ended the process."""
+
+
+Answer = XlaModule | Refusal
+DIED = Refusal("died")
+
+
+@dataclass(frozen=True, slots=True)
+class Oracle:
+    """XLA's parser in one release."""
+
+    version: str
+    """Of jaxlib: 0.11.2."""
+    python: str
+    """The interpreter that has it."""
+
+    def read(self, texts: Sequence[str]) -> list[Answer]:
+        """What XLA says of each text; a text that ends the child costs the others nothing."""
+        found: list[Answer] = []
+        while len(found) < len(texts):
+            lines, status, complaint = self._ask(texts[len(found) :])
+            found += [_answer(json.loads(line)) for line in lines]
+            if len(found) == len(texts):
+                break
+            if status >= 0:  # no signal: the child is broken, not the text
+                raise RuntimeError(f"{self.python}: {complaint}")
+            found.append(DIED)
+        return found
+
+    def _ask(self, texts: Sequence[str]) -> tuple[list[str], int, str]:
+        child = subprocess.run(
+            [self.python, "-P", str(_CHILD)],
+            input=json.dumps([_as_utf8(text) for text in texts]).encode(),
+            capture_output=True,
+            timeout=_PATIENCE_IN_SECONDS,
+            check=False,
+        )
+        whole, _, _ = child.stdout.decode().rpartition("\n")
+        return whole.splitlines(), child.returncode, child.stderr.decode(errors="replace")
+
+
+def _as_utf8(text: str) -> str:
+    """The bindings want UTF-8: bytes that are none arrive as Latin-1, so that XLA meets them."""
+    return text if _is_utf8(text) else encode(text).decode("latin-1")
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _answer(found: dict[str, Any]) -> Answer:
+    if "error" in found:
+        return Refusal(found["error"])
+    return XlaModule(
+        found["name"],
+        found["entry"],
+        found["is_scheduled"],
+        tuple(
+            XlaComputation(
+                each["name"], each["root"], tuple(map(_instruction, each["instructions"]))
+            )
+            for each in found["computations"]
+        ),
+        found["shapes"],
+    )
+
+
+def _instruction(found: dict[str, Any]) -> XlaInstruction:
+    return XlaInstruction(
+        found["name"],
+        found["opcode"],
+        found["shape"],
+        tuple(found["operands"]),
+        tuple(found["called"]),
+        found["parameter"],
+        found["index"],
+    )
+
+
+@cache
+def oracles() -> tuple[Oracle, ...]:
+    """Every release at hand, this interpreter's first.
+
+    Raises:
+        RuntimeError: where `HLO_LINT_ORACLES` names an interpreter without jaxlib.
+    """
+    found = []
+    own = _jaxlib_version(sys.executable)
+    if own is not None:
+        found.append(Oracle(own, sys.executable))
+    for python in filter(None, os.environ.get("HLO_LINT_ORACLES", "").split(os.pathsep)):
+        version = _jaxlib_version(python)
+        if version is None:
+            raise RuntimeError(f"HLO_LINT_ORACLES: {python} has no jaxlib")
+        if version not in {oracle.version for oracle in found}:
+            found.append(Oracle(version, python))
+    return tuple(found)
+
+
+def _jaxlib_version(python: str) -> str | None:
+    child = subprocess.run(
+        [python, "-c", _VERSION], capture_output=True, text=True, timeout=60, check=False
+    )
+    return child.stdout.strip() if child.returncode == 0 else None
