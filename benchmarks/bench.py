@@ -49,7 +49,8 @@ def compare(folder: Path) -> list[str]:
     lines = [
         f"## {folder.parent.name}/{folder.name}: {len(texts)} texts, {megabytes:.1f} MB",
         "",
-        "| | work, s CPU | MB/s | of XLA | whole process, s CPU | of XLA | held, MB | of XLA | peak, MB |",
+        "| | work, s CPU | MB/s | of XLA | whole process, s CPU | of XLA | held, MB | of XLA "
+        "| peak, MB |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for kind, title in TITLES.items():
@@ -70,9 +71,10 @@ def main() -> None:
     lines = [
         "# Results",
         "",
-        f"`make bench`: medians of {ROUNDS} rounds, each measurement in a process of its own. Python "
-        f"{platform.python_version()}, jaxlib {version('jaxlib')}, {platform.machine()}. “Whole "
-        "process” counts start-up and imports on both sides. XLA's figures are of its parser alone.",
+        f"`make bench`: medians of {ROUNDS} rounds, each measurement in a process of its own. "
+        f"Python {platform.python_version()}, jaxlib {version('jaxlib')}, {platform.machine()}. "
+        "“Whole process” counts start-up and imports on both sides. XLA's figures are of its "
+        "parser alone.",
         "",
     ]
     for folder in folders:

@@ -34,7 +34,7 @@ def resident() -> float:
 
 
 def read_with_xla(folder: Path) -> object:
-    from jaxlib import _hlo
+    from jaxlib import _hlo  # type: ignore[attr-defined]  # private, and without stubs
 
     held = []
     for path in hlo_texts(folder):
@@ -84,7 +84,7 @@ KINDS: dict[str, Callable[[Path], object]] = {
 def imports(kind: str) -> None:
     """What the work needs, so that work and start-up can be told apart."""
     if kind == "xla":
-        from jaxlib import _hlo
+        from jaxlib import _hlo  # type: ignore[attr-defined]  # private, and without stubs
 
         assert _hlo
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hlo_lint.dumps.directory import Dump, Skipped, open_dump
 from hlo_lint.dumps.phases import PRECONDITIONS
-from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.dumps.pipeline import PassDump, Pipeline, is_proto
 from hlo_lint.engine.fixes import ROUNDS, apply, write_atomically
 from hlo_lint.engine.run import Checker, Result, planned_by_file
 from hlo_lint.errors import DumpError, UsageError
@@ -218,40 +218,58 @@ def fix(
 def write_fixed(result: FixResult, inputs: Sequence[Path], out: Path | None) -> Iterator[Path]:
     """Writes the fixed files: in place, or to `out`, and yields what was written.
 
-    For one input file `out` is a file, else a folder that mirrors the inputs.
+    For one input file `out` is a file, else a folder that mirrors the inputs; a fixed protocol
+    buffer is written there as text.
 
     Raises:
-        DumpError: where something cannot be written.
+        DumpError: where something cannot be written; what cannot be right is not begun.
     """
     changed = {file.path: file for file in result.files if file.path is not None}
     if out is None:
         for path, file in changed.items():
-            if file.before != file.after:
-                write_atomically(path, file.after)
-                yield path
-        return
-    if len(inputs) == 1 and inputs[0].is_file():
-        only = next(iter(changed.values()), None)
-        if only is None:
-            raise DumpError(f"{inputs[0]}: nothing was read, so nothing is written")
-        write_atomically(out, only.after)
-        yield out
-        return
+            if file.edits and is_proto(path.name):
+                raise DumpError(f"{path}: a protocol buffer cannot be fixed in place; give -o OUT")
+        targets = {path: path for path, file in changed.items() if file.edits}
+    elif len(inputs) == 1 and inputs[0].is_file():
+        targets = dict.fromkeys(changed, out)
+    else:
+        targets = _mirrored(inputs, changed, out)
+    if len(set(targets.values())) < len(targets):
+        raise DumpError(f"{out}: two of the inputs would be the same file there")
+    for path, target in targets.items():
+        if path in changed:
+            write_atomically(target, changed[path].after)
+            yield target
+        else:
+            _copy(path, target)
+
+
+def _mirrored(
+    inputs: Sequence[Path], changed: Mapping[Path, Applied], out: Path
+) -> dict[Path, Path]:
+    """Where each file below the inputs goes; what lies in `out` already is not an input."""
+    inside = out.resolve()
+    targets = {}
     for root in inputs:
+        nested = inside != root.resolve() and root.resolve() in inside.parents
         for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
-            target = out / (path.relative_to(root) if root.is_dir() else path.name)
-            if path.is_dir() or out in path.parents:
+            if path.is_dir() or (nested and inside in path.resolve().parents):
                 continue
-            fixed = changed.get(path)
-            if fixed is None:
-                try:
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copyfile(path, target)
-                except OSError as error:
-                    raise DumpError(f"{target}: cannot be written: {error}") from error
-            else:
-                write_atomically(target, fixed.after)
-                yield target
+            target = out / (path.relative_to(root) if root.is_dir() else path.name)
+            if path in changed and is_proto(path.name):
+                target = target.with_name(target.name.partition(".hlo.pb")[0] + ".txt")
+            targets[path] = target
+    return targets
+
+
+def _copy(path: Path, target: Path) -> None:
+    try:
+        if target.exists() and target.samefile(path):
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target, follow_symlinks=False)
+    except (OSError, shutil.Error) as error:
+        raise DumpError(f"{target}: cannot be written: {error}") from error
 
 
 def _report(result: Result) -> Report:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from hlo_lint import __version__
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,7 +67,7 @@ class _Stop(click.ClickException):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="hlo-lint")
+@click.version_option(__version__, prog_name="hlo-lint")
 def cli() -> None:
     """Finds what one XLA pass broke for another, in dumped HLO, and fixes it.
 
@@ -148,8 +151,8 @@ def fix(
     if diff:
         for file in result.files:
             _print_diff(file)
-    elif "-" in paths:
-        _write_piped(result, out)
+    elif "-" in paths or str(out) == "-":
+        _write_piped(result, None if str(out) == "-" else out)
     else:
         written = list(write_fixed(result, [Path(path) for path in paths], out))
         errors.print(_fixed(result, written), highlight=False, markup=False, soft_wrap=True)
@@ -160,17 +163,16 @@ def fix(
 @cli.command()
 def rules() -> None:
     """List every rule: family, name, what it says."""
-    from rich.table import Table
-
     from hlo_lint.registry import all_rules
 
-    table = Table(box=None, pad_edge=False)
-    for title in ("family", "rule", "severity", "fix", "finds"):
-        table.add_column(title, header_style="bold")
+    rows = [("family", "rule", "severity", "fix", "finds")]
     for rule in all_rules():
         severity, fixable = rule.severity.value, "yes" if rule.fixable() else "no"
-        table.add_row(rule.family(), rule.name(), severity, fixable, rule.summary())
-    _console().print(table)
+        rows.append((rule.family(), rule.name(), severity, fixable, rule.summary()))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
 
 
 @cli.command()
@@ -257,10 +259,16 @@ def _print_diff(file: Applied) -> None:
     from hlo_lint.source import encode
 
     name = str(file.path)
-    before, after = file.before.splitlines(keepends=True), file.after.splitlines(keepends=True)
+    before, after = (_lines(text) for text in (file.before, file.after))
     for line in unified_diff(before, after, name, name, n=2):
-        sys.stdout.buffer.write(encode(line if line.endswith("\n") else f"{line}\n"))
+        end = "" if line.endswith("\n") else "\n\\ No newline at end of file\n"
+        sys.stdout.buffer.write(encode(line + end))
     sys.stdout.buffer.flush()
+
+
+def _lines(text: str) -> list[str]:
+    """The lines with their ends; only a line feed ends one, as for `diff` and `patch`."""
+    return [line for line in re.split(r"(?<=\n)", text) if line]
 
 
 @contextmanager

@@ -549,6 +549,7 @@ class Module:
                             f"{computation.name}/{instruction.name}",
                             calls=True,
                         )
+        graph.graph["name"] = self.name  # `update` took that of a computation
         return graph
 
 

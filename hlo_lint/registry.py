@@ -42,6 +42,9 @@ def find_rule(name: str) -> Rule:
     for rule in all_rules():
         if rule.name() == name:
             return rule
+    family = [rule.name() for rule in all_rules() if rule.family() == name]
+    if family:
+        raise UsageError(f"{name} is a family of rules: {', '.join(family)}")
     raise _unknown(name)
 
 

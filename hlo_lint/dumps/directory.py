@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,8 @@ from hlo_lint.errors import DumpError
 from hlo_lint.syntax.parse import Memo
 
 TEXT_ENDINGS = (".txt", ".hlo")
+RECORDS = (".debug_options", ".metadata.textproto")
+"""Endings of what is read of a run besides its HLO."""
 _KNOWN_ARTEFACTS = (
     "-buffer-assignment.txt",
     "-buffer-assignment-values.txt",
@@ -67,33 +70,61 @@ class Dump:
 def open_dump(paths: str | Path | Iterable[str | Path]) -> Dump:
     """The dumps under a path, or under several: directories, files, or both. Nothing is read yet.
 
-    A file given by name is judged by its name and by the debug options and metadata beside it.
+    A file given by name is judged by its name and by the debug options and metadata beside it. What
+    is given twice counts once.
 
     Raises:
         DumpError: for a path that is not there.
     """
     dump = Dump()
     given = [paths] if isinstance(paths, str | Path) else list(paths)
+    seen: set[Path] = set()
     picked: dict[Path, list[Path]] = {}
-    for path in map(Path, given):
+    folders: list[Path] = []
+    for each in given:
+        path = _existing(each)
         if path.is_dir():
-            _add_directory(dump, path)
-        elif path.exists():
-            picked.setdefault(path.parent, []).append(path)
+            folders.append(path)
         else:
-            raise DumpError(f"{path}: no such file or directory")
+            picked.setdefault(path.parent, []).append(path)
+    for path in folders:
+        _add_directory(dump, path, seen)
     for folder, files in picked.items():
-        _add_picked(dump, folder, files)
+        _add_picked(dump, folder, [path for path in files if _is_new(path, seen)])
     return dump
 
 
-def _add_directory(dump: Dump, root: Path) -> None:
+def _existing(given: str | Path) -> Path:
+    if not str(given):
+        raise DumpError("the path is empty; `.` is the current folder")
+    path = Path(given)
+    try:
+        path.stat()
+    except FileNotFoundError as error:
+        raise DumpError(f"{path}: no such file or directory") from error
+    except (OSError, ValueError) as error:  # too long, a NUL character, not allowed …
+        raise DumpError(f"{given!r}: {error}") from error
+    return path
+
+
+def _is_new(path: Path, seen: set[Path]) -> bool:
+    """Whether a file is met for the first time."""
+    real = Path(os.path.realpath(path))
+    new = real not in seen
+    seen.add(real)
+    return new
+
+
+def _add_directory(dump: Dump, root: Path, seen: set[Path]) -> None:
+    before = len(dump.pipelines), len(dump.skipped)
     for folder, folders, names in os.walk(root):
         folders.sort()
-        _add_folder(dump, Path(folder), sorted(names))
+        _add_folder(dump, Path(folder), sorted(names), seen)
+    if (len(dump.pipelines), len(dump.skipped)) == before:
+        dump.skipped.append(Skipped(str(root), "there is no HLO in it"))
 
 
-def _add_folder(dump: Dump, folder: Path, names: list[str]) -> None:
+def _add_folder(dump: Dump, folder: Path, names: list[str], seen: set[Path]) -> None:
     memo = Memo()
     texts: dict[tuple[str, int, str], list[PassDump]] = {}
     artefacts: dict[tuple[str, int, str], list[Path]] = {}
@@ -101,13 +132,19 @@ def _add_folder(dump: Dump, folder: Path, names: list[str]) -> None:
     unread: list[str] = []
     for name in names:
         path, parts = folder / name, parse_name(name)
-        if _holds_hlo(path, names):
-            found = PassDump(path, parts, memo)
-            (loose if parts is None else texts.setdefault(parts.key, [])).append(found)
+        try:
+            holds_hlo = _holds_hlo(path, names)
+        except OSError as error:
+            dump.skipped.append(Skipped(str(path), f"cannot be read: {error.strerror or error}"))
+            continue
+        if holds_hlo:
+            if _is_new(path, seen):
+                found = PassDump(path, parts, memo)
+                (loose if parts is None else texts.setdefault(parts.key, [])).append(found)
             continue
         if parts is not None:
             artefacts.setdefault(parts.key, []).append(path)
-        if not name.endswith((".debug_options", ".metadata.textproto")):
+        if not name.endswith(RECORDS):
             unread.append(name)
     for key, dumps in texts.items():
         # Metadata names no module, and some artefacts bear no timestamp though the texts do.
@@ -120,33 +157,39 @@ def _add_folder(dump: Dump, folder: Path, names: list[str]) -> None:
         dump.pipelines.append(Pipeline(dumps, list(beside)))
     dump.pipelines += [Pipeline([found], []) for found in loose]
     if unread:
-        kinds = sorted({name.rpartition(".")[2] if "." in name else "no ending" for name in unread})
-        dump.skipped.append(
-            Skipped(str(folder), f"no HLO text in {len(unread)} of its files ({', '.join(kinds)})")
-        )
+        dump.skipped.append(Skipped(str(folder), _unread(unread)))
+
+
+def _unread(names: list[str]) -> str:
+    kinds = sorted({name.rpartition(".")[2] if "." in name else "no ending" for name in names})
+    return f"no HLO text in {len(names)} of its files ({', '.join(kinds)})"
 
 
 def _add_picked(dump: Dump, folder: Path, files: list[Path]) -> None:
     memo = Memo()
     texts: dict[tuple[str, int, str], list[PassDump]] = {}
+    unread: list[str] = []
     for path in files:
         parts = parse_name(path.name)
         found = PassDump(path, parts, memo)
         if parts is None:
             dump.pipelines.append(Pipeline([found], [], lone=True))
-        else:
+        elif is_proto(path.name) or (path.name.endswith(TEXT_ENDINGS) and _is_text(path)):
             texts.setdefault(parts.key, []).append(found)
+        elif not path.name.endswith(RECORDS):
+            unread.append(path.name)
     for dumps in texts.values():
         beside = list(_records(folder, dumps[0].name))
         dump.pipelines.append(Pipeline(dumps, beside, lone=True))
+    if unread:
+        dump.skipped.append(Skipped(str(folder), _unread(unread)))
 
 
 def _records(folder: Path, name: DumpName | None) -> Iterator[Path]:
     """The debug options and the metadata that lie beside a dump."""
     assert name is not None
-    prefix = f"{name.timestamp}." if name.timestamp else ""
-    for width in (4, 1):
-        module = f"{prefix}module_{name.module_id:0{width}d}"
+    for prefix in {f"{name.timestamp}." if name.timestamp else "", ""}:
+        module = f"{prefix}module_{name.module_id:04d}"
         for path in (
             folder / f"{module}.{name.module}.debug_options",
             folder / f"{module}.metadata.textproto",
@@ -155,17 +198,25 @@ def _records(folder: Path, name: DumpName | None) -> Iterator[Path]:
                 yield path
 
 
+def _is_text(path: Path) -> bool:
+    return not path.name.endswith(_KNOWN_ARTEFACTS)
+
+
 def _holds_hlo(path: Path, names: list[str]) -> bool:
+    """Whether a file of a directory is HLO: by its first word, or by what it is called.
+
+    Raises:
+        OSError: where it cannot be read, or is no file at all.
+    """
     name = path.name
-    if name.endswith(TEXT_ENDINGS) and not name.endswith(_KNOWN_ARTEFACTS):
+    if name.endswith(TEXT_ENDINGS) and _is_text(path):
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise OSError("it is no regular file")
         if name.endswith(".hlo"):
             return True
-        try:
-            with path.open("rb") as file:
-                return file.read(64).lstrip().startswith(b"HloModule")
-        except OSError:
-            return False
-    if is_proto(name):  # the text says the same, and says where
-        stem = name.removesuffix(".gz").removesuffix(".pb").removesuffix(".hlo")
-        return f"{stem}.txt" not in names
+        with path.open("rb") as file:
+            return file.read(64).lstrip().startswith(b"HloModule")
+    if name.endswith((".hlo.pb", ".hlo.pb.gz", ".hlo.pbtxt", ".hlo.pbtxt.gz")):
+        stem = name.partition(".hlo.pb")[0]
+        return f"{stem}.txt" not in names  # the text says the same, and says where
     return False

@@ -80,11 +80,14 @@ class PassList:
             entry for number, entry in enumerate(rest) if number >= stop or entry[0] != pipeline
         ]
 
-    def knows(self, name: DumpName) -> bool:
-        """Whether this release writes a dump of that name."""
+    def knows(self, name: DumpName) -> float:
+        """How well a dump's name fits: 1 where the passes follow each other, less where one has
+        been left out between them, 0 where the release has none of them."""
         behind = self._places.get((name.pipeline, unnumbered(name.after)), [])
         before = unnumbered(name.before)
-        return any(self._next(place, name.pipeline) == before for place in behind)
+        if any(self._next(place, name.pipeline) == before for place in behind):
+            return 1
+        return 0.5 if behind and (name.pipeline, before) in self._places else 0
 
 
 def unnumbered(name: str) -> str:

@@ -75,7 +75,7 @@ class PassDump:
 
 def is_proto(name: str) -> bool:
     """Whether a file of that name holds HLO as a protocol buffer."""
-    return name.endswith((".pb", ".pb.gz", ".hlo.pbtxt", ".hlo.pbtxt.gz"))
+    return name.removesuffix(".gz").endswith((".pb", ".pbtxt"))
 
 
 @dataclass(frozen=True)
@@ -180,20 +180,21 @@ class Pipeline:
     def transitions(self) -> Iterator[Transition]:
         """The passes whose input and output are both on disk for certain.
 
-        Where every change was dumped, a pass met what the dump before it holds; else only what a
-        dump holds that names it as the next pass of its pipeline.
+        Where every change was dumped, a pass met what the last dump of its own pipeline holds (a
+        pipeline within it is a pass of it); else only a dump that names it as the next pass does.
         """
-        before: PassDump | None = None
+        last: dict[str, PassDump] = {}
         for dump in self.steps:
             name = dump.name
             assert name is not None
             if not name.before:
                 continue  # written in the midst of a pass
-            if before is not None and name.after != "pipeline-start" and before.name:
-                named = before.name.before == name.after and before.name.pipeline == name.pipeline
-                if self.records_every_change or named:
+            before = last.get(name.pipeline)
+            if before is not None and before.name and name.after != "pipeline-start":
+                certain = self.records_every_change or before.name.before == name.after
+                if certain:
                     yield Transition(before, dump)
-            before = dump
+            last[name.pipeline] = dump
 
     # What is still to come
 

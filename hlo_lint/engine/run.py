@@ -8,6 +8,7 @@ after which it is there for the first time.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -30,11 +31,14 @@ from hlo_lint.rule import Form, Rule
 from hlo_lint.source import Span
 from hlo_lint.syntax.attributes import AttributeSyntaxError, OpMetadata
 
+_comment = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+
 Progress = Callable[[int], None]
 """Called with how many files have been read since the last call."""
 
-LifeKey = tuple[str, str, str, str]
-"""A defect through the dumps of a run: computation, instruction, its type, its operand's type."""
+LifeKey = tuple[int, str, str, str, str]
+"""A defect through the dumps of a run: which module of its file, computation, instruction, its type
+and its operand's type."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,8 @@ class Checker:
             try:
                 self.result.modules += len(dump.file.modules)
             except (OSError, DumpError) as error:
-                self.result.skipped.append(Skipped(str(dump.path), str(error)))
+                reason = str(error).removeprefix(f"{dump.path}: ")
+                self.result.skipped.append(Skipped(str(dump.path), reason))
                 continue
             self.result.files += 1
             dumps.append(dump)
@@ -163,8 +168,8 @@ class Checker:
 
     def _lives(self, rule: Rule, dump: PassDump) -> dict[LifeKey, Placed]:
         return {
-            _life_key(finding): Placed(rule, finding, dump, module)
-            for module in dump.file.modules
+            _life_key(number, finding): Placed(rule, finding, dump, module)
+            for number, module in enumerate(dump.file.modules)
             for finding in self._in_module(rule, module)
         }
 
@@ -274,11 +279,11 @@ def _fix(place: Placed, form: Form) -> Fix | None:
     return place.rule.fix(place.finding.at, place.module, form)
 
 
-def _life_key(finding: Finding) -> LifeKey:
+def _life_key(module: int, finding: Finding) -> LifeKey:
     at = finding.at
     assert isinstance(at, Instruction)
     operand = at.operands[0].shape if at.row[REFERENCES] else None
-    return at.computation.name, at.name, at.row[TYPE], str(operand)
+    return module, at.computation.name, at.name, at.row[TYPE], str(operand)
 
 
 def _last_with(lives: list[dict[LifeKey, Placed]], at: int, key: LifeKey) -> int:
@@ -335,13 +340,14 @@ def _caret(span: Span, finding: Finding, text: str) -> Span:
     references = at.row[REFERENCES]
     if finding.operand >= len(references):
         return span
-    reference = references[finding.operand]
-    begin = text.find("(", text.find(f" {at.opcode}(", span.start, span.end))
-    found = text.find(reference, begin, span.end) if begin >= 0 and reference else -1
-    if found < 0:
+    written = text[span.start : span.end]
+    bare = _comment.sub(lambda comment: " " * len(comment[0]), written)
+    begin = bare.find("(", bare.find(at.opcode, bare.find("=")))
+    name = re.compile(rf"(?<![\w.\-#])%?{re.escape(references[finding.operand])}(?![\w.\-#])")
+    found = name.search(bare, max(begin, 0))
+    if found is None or not references[finding.operand]:
         return span
-    found -= text[found - 1] == "%"
-    return Span(found, found + len(reference) + (text[found] == "%"))
+    return Span(span.start + found.start(), span.start + found.end())
 
 
 def _module_at(file: HloFile, at: Instruction | Span) -> Module:

@@ -1,0 +1,674 @@
+"""Dump directories: what their files are, what a run still holds for each, and what that binds."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+import hlo_lint
+from hlo_lint import Severity
+from hlo_lint.dumps.directory import Dump, open_dump
+from hlo_lint.dumps.names import DumpName, parse_name
+from hlo_lint.dumps.options import read_debug_options, read_pass_runs
+from hlo_lint.dumps.phases import RESHAPES_ARE_BITCASTS
+from hlo_lint.dumps.pipeline import Outcome, PassDump, Pipeline
+from tests.conftest import CRASH, DUMPS
+
+CASES = sorted(DUMPS.glob("*/*"))
+NO_DECOMPOSER = [
+    DUMPS / f"gpu-jax{release}" / "no_reshape_decomposer_crash"
+    for release in ("0.10.0", "0.10.2", "0.11.2")
+]
+ONLY_ONE_PASS = DUMPS / "gpu-jax0.11.2" / "layout_normalization_only"
+HELPERS = DUMPS / "gpu-jax0.10.2" / "cublaslt_fission"
+BAD = """\
+HloModule m
+
+ENTRY %e (p: f32[8,3]) -> f32[4,2,3] {
+  %p = f32[8,3]{1,0} parameter(0)
+  ROOT %r = f32[4,2,3]{0,1,2} reshape(%p)
+}
+"""
+GOOD = BAD.replace("{0,1,2} reshape", "{2,1,0} reshape")
+
+
+def title(case: Path) -> str:
+    return "/".join(case.parts[-2:])
+
+
+def name_of(text: str) -> DumpName:
+    name = parse_name(text)
+    assert name is not None, text
+    return name
+
+
+def main_pipeline(case: Path) -> Pipeline:
+    """The pipeline of the program, not of what the autotuner tried."""
+    return open_dump(case).pipelines[0]
+
+
+def last_bound(pipeline: Pipeline) -> PassDump:
+    """The last dump whose layouts bind."""
+    return [dump for dump in pipeline.dumps if pipeline.has_layouts(dump)][-1]
+
+
+def outcome_of(pipeline: Pipeline) -> Outcome:
+    return pipeline.meeting(last_bound(pipeline), RESHAPES_ARE_BITCASTS).outcome
+
+
+def step_of(dump: PassDump) -> int | None:
+    return dump.name.step if dump.name else None
+
+
+def releases(target: Path | Iterable[Path]) -> list[list[str]]:
+    return [
+        [release.name for release in pipeline.releases] for pipeline in open_dump(_paths(target))
+    ]
+
+
+def _paths(target: Path | Iterable[Path]) -> list[Path]:
+    return [target] if isinstance(target, Path) else list(target)
+
+
+def errors_in(target: Path) -> list[hlo_lint.Diagnostic]:
+    return [f for f in hlo_lint.lint(target).findings if f.severity is Severity.ERROR]
+
+
+def copy_of(case: Path, folder: Path) -> Path:
+    return Path(shutil.copytree(case, folder))
+
+
+def rewrite(folder: Path, is_bad: Callable[[DumpName], bool]) -> Path:
+    """Puts a small module in every dump of a folder: a bad one where asked for."""
+    for path in sorted(folder.glob("*.txt")):
+        path.write_text(BAD if is_bad(name_of(path.name)) else GOOD)
+    return folder
+
+
+def with_steps(folder: Path, bad: Iterable[int]) -> Path:
+    """The same where the bad ones are given by step."""
+    steps = frozenset(bad)
+    return rewrite(folder, lambda name: name.step in steps)
+
+
+# Names
+
+
+def test_a_step_is_taken_apart() -> None:
+    assert parse_name(
+        "module_0012.jit_f.0003.hlo_normalization.after_algsimp.before_cse.txt"
+    ) == DumpName("", 12, "jit_f", 3, "hlo_normalization", "algsimp", "cse", ".txt")
+
+
+def test_a_timestamp_may_stand_in_front() -> None:
+    name = name_of("1795266497058651.module_0000.jit_f.0001.cse.after_dce.before_dce.txt")
+    assert (name.timestamp, name.module_id, name.step) == ("1795266497058651", 0, 1)
+    assert name.key != name_of("module_0000.jit_f.0001.cse.after_dce.before_dce.txt").key
+
+
+def test_a_dump_from_within_a_pass_names_no_next_pass() -> None:
+    name = name_of("module_0001.jit_f.0319.copy-insertion.after_removing_unnecessary_copies.txt")
+    assert (name.after, name.before, name.step) == ("removing_unnecessary_copies", "", 319)
+
+
+def test_a_module_may_have_dots_in_its_name() -> None:
+    name = name_of(
+        "module_0005.gemm_fusion_dot.2_computation.0001.cublaslt_rewriter_pipeline"
+        ".after_cublas-gemm-rewriter.before_cublas-gemm-rewriter.txt"
+    )
+    assert (name.module, name.step) == ("gemm_fusion_dot.2_computation", 1)
+
+
+@pytest.mark.parametrize(
+    ("rest", "is_final"),
+    [
+        ("before_optimizations.txt", False),
+        ("after_spmd_partitioner.txt", False),
+        ("before_config_assignment.txt", False),
+        ("cpu_after_optimizations.txt", True),
+        ("sm_9.0a_gpu_after_optimizations.txt", True),
+        ("sm_8.0_gpu_after_optimizations.hlo.pb", True),
+        ("gfx942_gpu_after_optimizations.txt", True),
+        ("sm_9.0a_gpu_after_optimizations-buffer-assignment.txt", False),
+        ("cpu_after_optimizations-memory-usage-report.txt", False),
+        ("thunk_sequence.txt", False),
+        ("debug_options", False),
+    ],
+)
+def test_named_dumps_and_artefacts_have_no_step(rest: str, is_final: bool) -> None:
+    name = name_of(f"module_0001.jit_f.{rest}")
+    assert (name.module, name.step, name.rest, name.is_final) == ("jit_f", None, rest, is_final)
+
+
+def test_metadata_belongs_to_no_module_by_name() -> None:
+    name = name_of("module_0001.metadata.textproto")
+    assert (name.module_id, name.module, name.rest) == (1, "", "metadata.textproto")
+
+
+@pytest.mark.parametrize("text", ["MANIFEST.json", "x.hlo", "module_.txt", "module_1", "", "m.txt"])
+def test_what_no_compiler_named_has_no_name(text: str) -> None:
+    assert parse_name(text) is None
+
+
+@pytest.mark.parametrize("case", CASES, ids=title)
+def test_every_file_of_a_dump_has_a_name(case: Path) -> None:
+    names = [parse_name(path.name) for path in case.iterdir() if path.is_file()]
+    assert names.count(None) == 1  # the manifest
+
+
+# Grouping
+
+
+def test_files_are_grouped_by_module() -> None:
+    assert {pipeline.title: len(pipeline.dumps) for pipeline in open_dump(HELPERS)} == {
+        "module_0001.jit_batched_dot": 73,
+        "module_0003.wrapped_transpose_computation": 1,
+        "module_0004.fused_reduce": 1,
+        "module_0005.gemm_fusion_dot.2_computation": 3,
+        "module_0006.gemm_fusion_dot.2_computation": 3,
+    }
+
+
+def test_dumps_stand_in_the_order_of_the_run() -> None:
+    pipeline = main_pipeline(HELPERS)
+    numbers = [step_of(dump) for dump in pipeline.dumps]
+    assert numbers[:2] == [None, None]
+    assert numbers[-1] is None
+    assert numbers[2:-1] == list(range(70))
+    assert [dump.name.rest for dump in pipeline.dumps if dump.name and dump.name.step is None] == [
+        "before_optimizations.txt",
+        "after_spmd_partitioner.txt",
+        "sm_9.0a_gpu_after_optimizations.txt",
+    ]
+
+
+def test_two_compilations_of_one_module_are_told_apart_by_their_time(tmp_path: Path) -> None:
+    for path in (DUMPS / "cpu-jax0.11.2" / "with_timestamp").glob("1*"):
+        shutil.copy(path, tmp_path / path.name)
+        shutil.copy(path, tmp_path / path.name.replace("1795266497058651", "1795266499999999"))
+    dump = open_dump(tmp_path)
+    assert [len(pipeline.dumps) for pipeline in dump] == [22, 22]
+    assert {pipeline.dumps[0].name.timestamp for pipeline in dump if pipeline.dumps[0].name} == {
+        "1795266497058651",
+        "1795266499999999",
+    }
+
+
+def test_debug_options_without_a_time_belong_to_dumps_that_have_one() -> None:
+    pipeline = main_pipeline(DUMPS / "cpu-jax0.11.2" / "with_timestamp")
+    assert pipeline.records_every_change
+
+
+def test_a_proto_beside_its_text_is_not_read_twice() -> None:
+    case = DUMPS / "cpu-jax0.11.2" / "as_proto"
+    assert [dump.path.suffix for dump in main_pipeline(case).dumps] == [".txt", ".txt"]
+
+
+@pytest.mark.parametrize("case", ["as_proto", "as_compressed_proto"])
+def test_compile_options_are_no_hlo(case: str) -> None:
+    report = hlo_lint.lint(DUMPS / "cpu-jax0.11.2" / case)
+    assert (report.stats["files"], report.findings) == (2, ())
+    assert not any(entry.reason.startswith(entry.path) for entry in report.skipped)
+
+
+# Records beside the dumps
+
+
+def test_debug_options_give_every_value_of_a_flag() -> None:
+    options = read_debug_options(
+        'xla_disable_hlo_passes: "a"\nxla_disable_hlo_passes: "b"\nxla_dump_to: "d\\"x"\n'
+        "xla_flag: 7\n# xla_no: 1\n"
+    )
+    assert options.values["xla_disable_hlo_passes"] == ("a", "b")
+    assert options.values["xla_flag"] == ("7",)
+    assert "xla_no" not in options.values
+    assert (options.disabled("b"), options.disabled("c")) == (True, False)
+
+
+def test_a_list_of_the_only_passes_disables_all_others() -> None:
+    options = read_debug_options('xla_enable_hlo_passes_only: "cse"\n')
+    assert (options.disabled("cse"), options.disabled("reshape-decomposer")) == (False, True)
+
+
+@pytest.mark.parametrize("case", NO_DECOMPOSER, ids=title)
+def test_the_pass_that_a_run_disabled_is_known(case: Path) -> None:
+    options = main_pipeline(case).options
+    assert options is not None
+    assert options.disabled("reshape-decomposer")
+    assert options.pass_pattern == ".*"
+
+
+def test_metadata_lists_the_passes_that_ran_with_and_without_a_change() -> None:
+    pipeline = main_pipeline(DUMPS / "gpu-jax0.11.2" / "attention")
+    runs = pipeline.pass_runs
+    assert runs is not None
+    assert len(runs) > 300
+    written = {name for run in runs for name in run.dumps}
+    assert {dump.path.name for dump in pipeline.steps} >= written
+    assert any(run.changed and run.dumps for run in runs)
+    assert any(run.name == "layout_normalization" and not run.changed for run in runs)
+
+
+def test_without_metadata_nothing_is_said_of_passes() -> None:
+    assert main_pipeline(CRASH).pass_runs is None
+
+
+@pytest.mark.parametrize("text", ["", "pass_metadata {", "pass_metadata {\n}\n", "\x00"])
+def test_metadata_that_was_cut_lists_nothing(text: str) -> None:
+    assert read_pass_runs(text) == ()
+
+
+# Releases
+
+
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        ("gpu-jax0.10.0/cublaslt_fission_crash", ["gpu-jax0.10.0"]),
+        ("gpu-jax0.10.0/no_reshape_decomposer_crash", ["gpu-jax0.10.0"]),
+        ("gpu-jax0.10.2/cublaslt_fission", ["gpu-jax0.10.2"]),
+        ("gpu-jax0.10.2/no_reshape_decomposer_crash", ["gpu-jax0.10.2"]),
+        ("gpu-jax0.11.2/attention", ["gpu-jax0.11.2"]),
+        ("gpu-jax0.11.2/cublaslt_fission", ["gpu-jax0.11.2"]),
+        ("gpu-jax0.11.2/no_reshape_decomposer_crash", ["gpu-jax0.11.2"]),
+        ("cpu-jax0.10.2/mlp_train", ["cpu-jax0.10.2"]),
+        ("cpu-jax0.11.2/mlp_train", ["cpu-jax0.11.2"]),
+        ("cpu-jax0.11.2/with_timestamp", ["cpu-jax0.11.2"]),
+        ("cpu-jax0.11.2/as_proto", []),
+    ],
+)
+def test_the_release_is_recognised_from_the_names_of_passes(
+    case: str, expected: list[str], tmp_path: Path
+) -> None:
+    assert releases(DUMPS / case)[0] == expected
+    elsewhere = copy_of(DUMPS / case, tmp_path / "gpu-jax0.10.2" / "cublaslt_fission")
+    assert releases(elsewhere)[0] == expected
+
+
+@pytest.mark.parametrize("case", ["layout_normalization_only", "short_text"])
+def test_a_run_of_one_pass_fits_several_releases_its_own_among_them(case: str) -> None:
+    (found,) = releases(DUMPS / "gpu-jax0.11.2" / case)
+    assert "gpu-jax0.11.2" in found
+    assert "gpu-jax0.10.0" not in found
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("post-layout_assignment.after_autotuner.before_x", ["gpu-jax0.10.0"]),
+        ("post-layout_assignment.after_x.before_autotuner", ["gpu-jax0.10.0"]),
+        ("autotuner.after_pipeline-start.before_x", ["gpu-jax0.10.2"]),
+        ("config-assigner.after_pipeline-start.before_x", ["gpu-jax0.11.2"]),
+        ("nonsense.after_pipeline-start.before_y", []),
+    ],
+)
+def test_one_file_is_recognised_by_the_pass_it_names(
+    name: str, expected: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / f"module_0001.jit_f.0100.{name}.txt"
+    path.write_text(BAD)
+    assert releases(path) == [expected]
+    assert releases(tmp_path) == [expected]
+
+
+# Layouts and what comes next
+
+
+@pytest.mark.parametrize("case", [CRASH, *NO_DECOMPOSER], ids=title)
+def test_layouts_bind_from_layout_assignment_on(case: Path) -> None:
+    pipeline = main_pipeline(case)
+    assigned = next(
+        step_of(dump)
+        for dump in pipeline.steps
+        if dump.name and dump.name.after == "layout-assignment"
+    )
+    assert assigned is not None
+    for dump in pipeline.dumps:
+        step = step_of(dump)
+        assert pipeline.has_layouts(dump) == (step is not None and step >= assigned)
+
+
+def test_layouts_bind_in_the_final_dump_and_not_in_the_first() -> None:
+    pipeline = main_pipeline(ONLY_ONE_PASS)
+    bound = [dump.path.name for dump in pipeline.dumps if pipeline.has_layouts(dump)]
+    assert len(bound) == len(pipeline.dumps) - 2
+    assert not any("before_optimizations" in name or "spmd" in name for name in bound)
+
+
+@pytest.mark.parametrize("case", CASES, ids=title)
+def test_what_becomes_of_each_module_is_what_its_manifest_says(case: Path) -> None:
+    outcome = json.loads((case / "MANIFEST.json").read_text())["outcome"]
+    compiled = outcome == "compiled"
+    pipeline = main_pipeline(case)
+    assert outcome_of(pipeline) is (Outcome.NEVER if compiled else Outcome.BREAKS)
+    assert (pipeline.final is not None, pipeline.crashed) == (compiled, not compiled)
+    assert len(errors_in(case)) == (not compiled)
+
+
+def test_a_pass_that_was_disabled_does_not_die(crash: Path) -> None:
+    with next(crash.glob("*.debug_options")).open("a") as options:
+        options.write('xla_disable_hlo_passes: "layout_normalization"\n')
+    assert outcome_of(main_pipeline(crash)) is Outcome.NEVER
+
+
+def test_before_a_reshape_decomposer_the_reshape_is_repaired() -> None:
+    pipeline = main_pipeline(CRASH)
+    outcomes = {
+        step_of(dump): pipeline.meeting(dump, RESHAPES_ARE_BITCASTS).outcome
+        for dump in pipeline.steps
+        if pipeline.has_layouts(dump)
+    }
+    repaired = [step for step, outcome in outcomes.items() if outcome is Outcome.REPAIRED]
+    assert repaired[:2] == [17, 18]
+    assert outcomes[30] is outcomes[29] is outcomes[28] is Outcome.BREAKS
+
+
+@pytest.mark.parametrize("case", NO_DECOMPOSER[:2], ids=title)
+def test_the_next_pass_in_a_name_shows_that_the_decomposer_was_left_out(
+    case: Path, tmp_path: Path
+) -> None:
+    """These releases name the next pass that runs, so no debug options are needed."""
+    copy = copy_of(case, tmp_path / "copy")
+    next(copy.glob("*.debug_options")).unlink()
+    (found,) = hlo_lint.lint(copy).findings
+    assert found.severity is Severity.ERROR
+    assert found.introduced_by is not None
+    assert found.introduced_by.pass_name == "layout-assignment"
+
+
+def test_where_the_name_shows_no_disabled_pass_a_crash_without_options_is_a_warning(
+    tmp_path: Path,
+) -> None:
+    """Release 0.11.2 names the next pass of the list, whether or not it is disabled."""
+    copy = copy_of(NO_DECOMPOSER[2], tmp_path / "copy")
+    next(copy.glob("*.debug_options")).unlink()
+    (found,) = hlo_lint.lint(copy).findings
+    assert found.severity is Severity.WARNING
+    assert "debug_options" in " ".join(found.notes)
+
+
+@pytest.mark.parametrize("case", [CRASH, *NO_DECOMPOSER], ids=title)
+@pytest.mark.parametrize("options", [True, False])
+def test_the_last_dump_by_name_is_never_clean(case: Path, options: bool, tmp_path: Path) -> None:
+    last = main_pipeline(case).steps[-1].path
+    shutil.copy(last, tmp_path)
+    if options:
+        shutil.copy(next(case.glob("*.debug_options")), tmp_path)
+    found = hlo_lint.lint(tmp_path / last.name).findings
+    if "before_reshape-decomposer" in last.name and not options:
+        assert found == ()  # the pass that repairs it is named as the next
+    elif options or case == CRASH:
+        assert [f.severity for f in found] == [Severity.ERROR]
+    else:
+        assert len(found) == 1
+
+
+@pytest.mark.parametrize("case", [CRASH, NO_DECOMPOSER[2]], ids=title)
+def test_what_ran_is_cut_short_and_the_last_file_still_tells(case: Path, tmp_path: Path) -> None:
+    last = main_pipeline(case).steps[-1].path
+    shutil.copy(last, tmp_path)
+    shutil.copy(next(case.glob("*.debug_options")), tmp_path)
+    (found,) = hlo_lint.lint(tmp_path).findings
+    assert (found.severity, Path(found.path).name) == (Severity.ERROR, last.name)
+
+
+def test_a_crash_before_layout_assignment_binds_nothing(crash: Path) -> None:
+    for path in crash.glob("*.txt"):
+        step = name_of(path.name).step
+        if step is not None and step > 16:
+            path.unlink()
+    assert hlo_lint.lint(rewrite(crash, lambda _: True)).findings == ()
+
+
+def test_a_healthy_run_is_not_fatal_when_its_final_dump_is_lost(tmp_path: Path) -> None:
+    for release in ("0.10.2", "0.11.2"):
+        copy = copy_of(DUMPS / f"gpu-jax{release}" / "cublaslt_fission", tmp_path / release)
+        for path in copy.glob("*after_optimizations*"):
+            path.unlink()
+        assert errors_in(copy) == []
+
+
+@pytest.mark.parametrize("case", ["cpu-jax0.10.2/mlp_train", "cpu-jax0.11.2/mlp_train"])
+@pytest.mark.parametrize("final", [True, False])
+def test_dumps_of_the_cpu_never_bind(case: str, final: bool, tmp_path: Path) -> None:
+    copy = rewrite(copy_of(DUMPS / case, tmp_path / "copy"), lambda _: True)
+    if not final:
+        for path in copy.glob("*cpu_after_optimizations*"):
+            path.unlink()
+    assert hlo_lint.lint(copy).findings == ()
+
+
+def test_helper_modules_of_the_autotuner_never_bind(tmp_path: Path) -> None:
+    for path in HELPERS.glob("module_000[3-6]*.txt"):
+        shutil.copy(path, tmp_path)
+    dump = open_dump(rewrite(tmp_path, lambda _: True))
+    assert all(pipeline.is_helper and not pipeline.crashed for pipeline in dump)
+    assert hlo_lint.lint(dump).findings == ()
+
+
+def test_helper_modules_beside_a_crash_change_nothing(crash: Path) -> None:
+    for path in HELPERS.glob("module_000[3-6]*.txt"):
+        shutil.copy(path, crash)
+    assert [found.module for found in errors_in(crash)] == ["jit_batched_dot"]
+
+
+def test_the_caller_may_say_what_comes_next_for_a_helper_too(tmp_path: Path) -> None:
+    for path in HELPERS.glob("module_0003*0000*.txt"):
+        shutil.copy(path, tmp_path)
+    rewrite(tmp_path, lambda _: True)
+    (found,) = hlo_lint.lint(tmp_path, before="layout_normalization").findings
+    assert found.severity is Severity.ERROR
+
+
+# Who is at fault
+
+
+@pytest.mark.parametrize(
+    ("bad", "since", "step"),
+    [
+        (range(30, 31), "autotuner", 30),
+        (range(24, 31), "splitk-rewriter", 24),
+        (range(17, 31), "layout-assignment", 17),
+        (range(31), "layout-assignment", 17),
+        ((17, 18, 30), "autotuner", 30),
+        ((20, 21, 22, 27, 28, 29, 30), "gemm-fusion-swap-operands", 27),
+    ],
+)
+def test_one_reshape_through_many_dumps_is_one_finding_with_its_pass(
+    bad: Iterable[int], since: str, step: int, crash: Path
+) -> None:
+    (found,) = hlo_lint.lint(with_steps(crash, bad)).findings
+    assert found.introduced_by is not None
+    assert (found.introduced_by.pass_name, found.introduced_by.step) == (since, step)
+    assert f".{step:04d}." in found.introduced_by.path
+    assert found.step is not None
+    assert found.step >= step
+
+
+def test_the_finding_stands_at_the_first_dump_in_which_it_binds(crash: Path) -> None:
+    (found,) = hlo_lint.lint(with_steps(crash, range(31))).findings
+    pipeline = main_pipeline(crash)
+    steps = [dump for dump in pipeline.steps if pipeline.has_layouts(dump)]
+    binding = [
+        step_of(dump)
+        for dump in steps
+        if pipeline.meeting(dump, RESHAPES_ARE_BITCASTS).outcome is Outcome.BREAKS
+    ]
+    assert found.step == min(
+        step for step in binding if step is not None and set(range(step, 31)) <= set(binding)
+    )
+
+
+@pytest.mark.parametrize("bad", [range(17, 30), range(17), (25,)])
+def test_a_reshape_that_is_gone_from_the_last_dump_killed_nobody(
+    bad: Iterable[int], crash: Path
+) -> None:
+    assert hlo_lint.lint(with_steps(crash, bad)).findings == ()
+
+
+def test_a_pass_between_two_pipelines_has_no_name(crash: Path) -> None:
+    (found,) = hlo_lint.lint(with_steps(crash, range(28, 31))).findings
+    assert (found.introduced_by, found.step) == (None, 28)
+
+
+@pytest.mark.parametrize("case", NO_DECOMPOSER, ids=title)
+def test_layout_assignment_is_at_fault_where_nothing_repairs_what_it_chose(case: Path) -> None:
+    (found,) = errors_in(case)
+    assert found.introduced_by is not None
+    assert (found.introduced_by.pass_name, found.introduced_by.step) == ("layout-assignment", 12)
+    assert any("reshape-decomposer" in note and "disabled" in note for note in found.notes)
+
+
+def test_two_crashes_in_folders_of_one_directory_are_two_findings(tmp_path: Path) -> None:
+    copy_of(CRASH, tmp_path / "a" / "deep")
+    copy_of(NO_DECOMPOSER[1], tmp_path / "b")
+    first, second = hlo_lint.lint(tmp_path).findings
+    assert [found.instruction for found in (first, second)] == ["reshape.15", "reshape.1"]
+    for found, folder in ((first, "a/deep"), (second, "b")):
+        assert found.introduced_by is not None
+        assert Path(found.path).parent == Path(found.introduced_by.path).parent == tmp_path / folder
+
+
+def test_two_crashes_in_one_folder_are_two_findings(crash: Path) -> None:
+    for path in sorted(crash.glob("module_0001*")):
+        shutil.copy(path, crash / path.name.replace("module_0001", "module_0002"))
+    paths = [Path(found.path).name[:11] for found in errors_in(crash)]
+    assert paths == ["module_0001", "module_0002"]
+
+
+# Transitions
+
+
+def pairs(pipeline: Pipeline) -> list[tuple[int | None, int | None]]:
+    return [(step_of(t.before), step_of(t.after)) for t in pipeline.transitions()]
+
+
+def test_where_every_change_was_dumped_a_pass_met_the_last_dump_of_its_pipeline() -> None:
+    assert {
+        (18, 19), (19, 20), (20, 21), (23, 24), (24, 25), (25, 26), (26, 27), (28, 30),
+    } <= set(pairs(main_pipeline(CRASH)))  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=title)
+def test_a_transition_ends_behind_a_pass_and_starts_at_an_earlier_dump(case: Path) -> None:
+    for pipeline in open_dump(case):
+        for transition in pipeline.transitions():
+            before, after = transition.before.name, transition.after.name
+            assert before is not None
+            assert after is not None
+            assert before.step is not None
+            assert after.step is not None
+            assert before.step < after.step
+            assert after.after != "pipeline-start"
+            assert before.before
+            assert after.before
+
+
+@pytest.mark.parametrize("case", CASES, ids=title)
+def test_the_input_of_an_inner_pipeline_is_no_dump_from_inside_it(case: Path) -> None:
+    for pipeline in open_dump(case):
+        for transition in pipeline.transitions():
+            before, after = transition.before.name, transition.after.name
+            assert before is not None
+            assert after is not None
+            inside = before.pipeline == after.after != after.pipeline
+            assert not inside, (transition.before.path.name, transition.after.path.name)
+
+
+def test_where_one_pass_was_dumped_only_a_name_makes_a_transition() -> None:
+    pipeline = main_pipeline(ONLY_ONE_PASS)
+    assert not pipeline.records_every_change
+    assert pairs(pipeline) == [(0, 1), (2, 3), (4, 5)]
+
+
+def test_without_debug_options_only_a_name_makes_a_transition(crash: Path) -> None:
+    next(crash.glob("*.debug_options")).unlink()
+    assert pairs(main_pipeline(crash)) == [(18, 19), (20, 21), (24, 25), (25, 26), (26, 27)]
+    for transition in main_pipeline(crash).transitions():
+        before, after = transition.before.name, transition.after.name
+        assert before is not None
+        assert after is not None
+        assert (before.pipeline, before.before) == (after.pipeline, after.after)
+
+
+# What cannot be read
+
+
+def reasons(dump: Dump | Path) -> dict[str, str]:
+    return {Path(e.path).name: e.reason for e in hlo_lint.lint(dump).skipped}
+
+
+@pytest.mark.parametrize("name", ["x.hlo", "x.txt", "module_0001.jit_f.before_optimizations.txt"])
+@pytest.mark.parametrize("target", ["nothing", "itself"])
+def test_a_link_that_leads_nowhere_is_skipped_by_name(
+    name: str, target: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).symlink_to(name if target == "itself" else target)
+    assert name in reasons(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+@pytest.mark.parametrize("name", ["x.hlo", "x.txt"])
+def test_a_file_without_permission_is_skipped_by_name(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(BAD)
+    path.chmod(0)
+    assert name in reasons(tmp_path)
+
+
+def test_a_pipe_in_a_directory_does_not_stop_the_run(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    from tests.conftest import ROOT
+
+    os.mkfifo(tmp_path / "x.txt")
+    os.mkfifo(tmp_path / "module_0001.jit_f.debug_options")
+    (tmp_path / "module_0001.jit_f.before_optimizations.txt").write_text(GOOD)
+    program = f"import hlo_lint; print(hlo_lint.lint({str(tmp_path)!r}).stats['files'])"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=5,
+    )
+    assert done.stdout == "1\n"
+
+
+@pytest.mark.parametrize("name", ["x.hlo", "module_0001.jit_f.before_optimizations.txt"])
+def test_an_empty_file_by_name_is_no_hlo_and_no_reason_to_raise(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).touch()
+    (found,) = hlo_lint.lint(tmp_path / name).findings
+    assert found.rule == "unreadable-text"
+
+
+def test_an_empty_text_in_a_directory_is_skipped(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").touch()
+    report = hlo_lint.lint(tmp_path)
+    assert (report.findings, report.stats["files"], len(report.skipped)) == ((), 0, 1)
+
+
+def test_an_empty_directory_holds_nothing(tmp_path: Path) -> None:
+    report = hlo_lint.lint(tmp_path)
+    assert (report.findings, report.stats["files"]) == ((), 0)
+    assert [entry.reason for entry in report.skipped] == ["there is no HLO in it"]
+
+
+def test_a_dump_that_was_cut_in_the_middle_is_read_as_far_as_it_goes(crash: Path) -> None:
+    last = main_pipeline(crash).steps[-1].path
+    text = last.read_text()
+    last.write_text(text[: text.index("%constant = ")])
+    rules = {found.rule for found in hlo_lint.lint(crash).findings}
+    assert rules == {"reshape-moves-data", "unreadable-text"}
+
+
+def test_records_that_are_no_text_are_no_reason_to_raise(crash: Path) -> None:
+    next(crash.glob("*.debug_options")).write_bytes(bytes(range(256)))
+    (crash / "module_0001.metadata.textproto").write_bytes(bytes(range(256)))
+    assert len(errors_in(crash)) == 1
