@@ -215,6 +215,42 @@ def fix(
     return FixResult(tuple(texts.values()), _report(result), tuple(dump.skipped))
 
 
+def payload_text(path: Path, instruction: str) -> str:
+    """What an instruction of a file carries, readably: the first of that name, `%` or not.
+
+    Raises:
+        DumpError: where the file or the payload cannot be read.
+        UsageError: for an instruction that is not there or carries nothing.
+    """
+    from hlo_lint.payloads import PayloadError, decode, render
+
+    name = instruction.removeprefix("%")
+    carriers = []
+    for pipeline in open_dump(path):
+        for dump in pipeline.dumps:
+            for found in (each for module in _modules(dump) for each in module.walk()):
+                try:
+                    read = decode(found)
+                except PayloadError as error:
+                    if found.name == name:
+                        raise DumpError(f"{dump.path}: %{name}: {error}") from error
+                    continue
+                if read is None:
+                    continue
+                if found.name == name:
+                    return render(read).rstrip("\n") + "\n"
+                carriers.append(f"%{found.name}")
+    known = ", ".join(dict.fromkeys(carriers)) or "none of its instructions carries one"
+    raise UsageError(f"{path}: %{name} carries no payload; {known}")
+
+
+def _modules(dump: PassDump) -> tuple[Module, ...]:
+    try:
+        return dump.file.modules
+    except OSError as error:
+        raise DumpError(f"{dump.path}: {error.strerror or error}") from error
+
+
 def write_fixed(result: FixResult, inputs: Sequence[Path], out: Path | None) -> Iterator[Path]:
     """Writes the fixed files: in place, or to `out`, and yields what was written.
 

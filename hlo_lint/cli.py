@@ -161,6 +161,16 @@ def fix(
 
 
 @cli.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("instruction")
+def payload(path: Path, instruction: str) -> None:
+    """Print what INSTRUCTION of the HLO in PATH carries: a kernel, its launch, its tuning."""
+    from hlo_lint.api import payload_text
+
+    click.echo(payload_text(path, instruction), nl=False)
+
+
+@cli.command()
 def rules() -> None:
     """List every rule: family, name, what it says."""
     from hlo_lint.registry import all_rules

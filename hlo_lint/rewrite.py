@@ -84,6 +84,18 @@ class Rewrite:
         return attributes + others + metadata
 
 
+def attribute_edit(instruction: Instruction, module: Module, name: str, value: str) -> Edit | None:
+    """The edit that gives an attribute another value; None where it has no such attribute."""
+    from hlo_lint.syntax.attributes import split_attributes
+
+    tail = instruction.row[TAIL]
+    place = split_attributes(tail).get(name)
+    if place is None:
+        return None
+    begin = module.span(instruction).end - len(tail)  # the tail ends where the instruction ends
+    return Edit(Span(begin + place[0], begin + place[1]), value)
+
+
 def _metadata(operand: Operand) -> str:
     """`, metadata={…}` of what is read, or nothing."""
     source = operand.instruction

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from inspect import cleandoc
 from typing import ClassVar
@@ -18,6 +18,15 @@ Findings = Iterator[Finding]
 
 MARK = "// error"
 """At the end of a line of an example: here, and nowhere else."""
+
+
+@dataclass(frozen=True)
+class FinalModule:
+    """The module that a compiler ended with, else the last dump of it: what was going to run."""
+
+    module: Module
+    is_final: bool
+    """Whether compilation came to its end."""
 
 
 class Form(Enum):
@@ -37,6 +46,8 @@ class Bad:
     fixed: str = ""
     """What the fix makes of it; empty where there is none."""
     form: Form = Form.TRANSPOSE
+    artefacts: Mapping[str, str] = field(default_factory=dict)
+    """What lies beside the text in its dump directory, by the ending of its name."""
 
     @property
     def source(self) -> str:
@@ -44,9 +55,14 @@ class Bad:
         lines = cleandoc(self.text).split("\n")
         return "\n".join(line.removesuffix(MARK).rstrip() for line in lines) + "\n"
 
+    marks: tuple[int, ...] = ()
+    """The numbers of the wrong lines, where the text can bear no mark."""
+
     @property
     def marked(self) -> list[int]:
         """The numbers of the marked lines, from 1."""
+        if self.marks:
+            return list(self.marks)
         lines = cleandoc(self.text).split("\n")
         return [number for number, line in enumerate(lines, 1) if line.endswith(MARK)]
 
@@ -61,6 +77,8 @@ class Good:
     """A text that is right: the nearest thing to a bad one."""
 
     text: str
+    artefacts: Mapping[str, str] = field(default_factory=dict)
+    """What lies beside the text in its dump directory, by the ending of its name."""
 
     @property
     def source(self) -> str:
@@ -82,6 +100,13 @@ class Rule:
     unfused: ClassVar[bool] = True
     """Whether bodies of fusions and computations of other threads are left out."""
     examples: ClassVar[tuple[Bad | Good, ...]] = ()
+
+    def applies(self, module: Module) -> bool:
+        """Whether a module holds anything for the rule to judge.
+
+        Where it does, an artefact that the rule needs and that is not there is said to be missing.
+        """
+        return True
 
     def context(self, instruction: Instruction, before: Module, after: Module) -> tuple[str, ...]:
         """Notes on how a pass introduced the finding: its input and its output are at hand."""

@@ -11,6 +11,8 @@ import pytest
 
 import hlo_lint
 from hlo_lint.analysis.physical_memory import compare
+from hlo_lint.payloads import TritonCall, decode
+from hlo_lint.payloads.triton import AutotunedKernelCall, TensorDescriptor
 from tests.conftest import ROOT
 from tests.mutations import mutate
 
@@ -112,13 +114,79 @@ def test_healthy_dumps_are_clean(dumps: Path) -> None:
         ),
         *(dumps / name for name in ("h200_x2", "h200_offload", "h200_fission")),
         *(path for path in dumps.glob("jax*") if not path.name.endswith("CRASH")),
-        *(
-            path
-            for path in (dumps / "h200_truth").iterdir()
-            if path.is_dir() and path.name != "003_retcheck"
-        ),
         *(dumps / name for name in ("large_language_models", "multimodal", "science")),
         dumps / "vision_diffusion",
     ]
     for folder in healthy:
         assert hlo_lint.lint(folder).findings == (), folder
+
+
+WRONG_ON_THE_FIRST_RUN = """
+000_accum_none_legacy 000_accum_wrong_legacy 000_accumparam_none_ffi 000_accumparam_none_legacy
+000_accumparam_wrong_ffi 000_accumparam_wrong_legacy 000_donate_ffi 001_alias10_legacy 001_partial
+003_retcheck 004_bad
+""".split()
+RIGHT_BY_LUCK = ["000_accum_none_ffi", "000_accum_wrong_ffi"]
+RIGHT = """
+000_accum_right_ffi 000_accum_right_legacy 000_accumparam_right_ffi 000_accumparam_right_legacy
+000_donate_legacy 000_live_accum_wrong 000_live_accumparam_wrong 000_noalias_ffi 000_noalias_legacy
+000_prealloc_empty_ffi 000_prealloc_empty_legacy 000_prealloc_ffi 000_prealloc_legacy
+001_alias10_fixed 002_d2d 002_offload 002_stream 004_fixed 004_good
+""".split()
+
+
+def errors(folder: Path) -> list[str]:
+    found = hlo_lint.lint(folder).findings
+    return [f.message for f in found if f.severity is hlo_lint.Severity.ERROR]
+
+
+@pytest.mark.parametrize("case", WRONG_ON_THE_FIRST_RUN)
+def test_what_an_h200_computed_wrong_or_refused_is_an_error(dumps: Path, case: str) -> None:
+    found = errors(dumps / "h200_truth" / case)
+    assert any("(latent)" not in message for message in found)
+
+
+@pytest.mark.parametrize("case", RIGHT_BY_LUCK)
+def test_what_an_h200_computed_right_by_luck_is_a_latent_error(dumps: Path, case: str) -> None:
+    (message,) = errors(dumps / "h200_truth" / case)
+    assert message.endswith("(latent)")
+
+
+@pytest.mark.parametrize("case", RIGHT)
+def test_what_an_h200_computed_right_has_no_error(dumps: Path, case: str) -> None:
+    assert errors(dumps / "h200_truth" / case) == []
+
+
+@pytest.mark.parametrize(
+    ("case", "saved", "strides"),
+    [
+        ("000_accum_none_ffi", [(1, 2, 2097152)], []),
+        ("000_accum_none_legacy", [(1, 2, 2097152)], []),
+        ("000_accum_wrong_ffi", [(1, 2, 2097152)], []),
+        ("000_accum_wrong_legacy", [(1, 2, 2097152)], []),
+        ("000_accumparam_wrong_ffi", [(1, 2, 2097152)], []),
+        ("001_alias10_legacy", [(1, 2, 4096)], []),
+        ("004_bad", [], [(128, 128, 1)]),
+    ],
+)
+def test_a_mended_payload_says_what_ran_right(
+    dumps: Path, case: str, saved: list[tuple[int, ...]], strides: list[tuple[int, ...]]
+) -> None:
+    fixed = hlo_lint.fix(dumps / "h200_truth" / case)
+    assert not [f for f in fixed.findings if f.severity is hlo_lint.Severity.ERROR]
+    (file,) = (file for file in fixed.files if file.edits)
+    (payload,) = (
+        payload
+        for instruction in hlo_lint.parse(file.after).walk()
+        if isinstance(payload := decode(instruction), TritonCall)
+    )
+    pairs = (
+        payload.call.input_output_aliases if isinstance(payload.call, AutotunedKernelCall) else ()
+    )
+    assert [tuple(pair) for pair in pairs] == saved
+    assert [
+        parameter.strides
+        for call in payload.kernel_calls
+        for parameter in call.parameters
+        if isinstance(parameter, TensorDescriptor)
+    ] == strides

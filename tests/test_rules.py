@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from inspect import cleandoc
+from pathlib import Path
+
 import pytest
 
 import hlo_lint
@@ -17,7 +21,24 @@ def _name(value: object) -> str:
     return value.name() if isinstance(value, Rule) else ""
 
 
-def _lines(rule: Rule, text: str) -> list[int]:
+@pytest.fixture
+def dump(tmp_path: Path) -> Callable[[Bad | Good], Path]:
+    """An example as a dump directory holds it, where artefacts go with it."""
+
+    def write(example: Bad | Good) -> Path:
+        if not example.artefacts:
+            (tmp_path / "example.hlo").write_text(example.source)
+            return tmp_path / "example.hlo"
+        stem = "module_0001.example.sm_9.0_gpu_after_optimizations"
+        (tmp_path / f"{stem}.txt").write_text(example.source)
+        for ending, text in example.artefacts.items():
+            (tmp_path / f"{stem}{ending}").write_text(cleandoc(text) + "\n")
+        return tmp_path
+
+    return write
+
+
+def _lines(rule: Rule, text: Path) -> list[int]:
     return [
         finding.line for finding in hlo_lint.lint(text, [rule.name()], None, _before(rule)).findings
     ]
@@ -28,14 +49,18 @@ def _before(rule: Rule) -> str | None:
 
 
 @pytest.mark.parametrize(("rule", "example"), BAD, ids=_name)
-def test_a_bad_example_is_found_at_its_marks_and_nowhere_else(rule: Rule, example: Bad) -> None:
+def test_a_bad_example_is_found_at_its_marks_and_nowhere_else(
+    rule: Rule, example: Bad, dump: Callable[[Bad | Good], Path]
+) -> None:
     assert example.marked
-    assert _lines(rule, example.source) == example.marked
+    assert _lines(rule, dump(example)) == example.marked
 
 
 @pytest.mark.parametrize(("rule", "example"), GOOD, ids=_name)
-def test_a_good_example_is_clean(rule: Rule, example: Good) -> None:
-    assert _lines(rule, example.source) == []
+def test_a_good_example_is_clean(
+    rule: Rule, example: Good, dump: Callable[[Bad | Good], Path]
+) -> None:
+    assert _lines(rule, dump(example)) == []
 
 
 @pytest.mark.parametrize(("rule", "example"), FIXED, ids=_name)

@@ -117,14 +117,18 @@ def _is_new(path: Path, seen: set[Path]) -> bool:
 
 def _add_directory(dump: Dump, root: Path, seen: set[Path]) -> None:
     before = len(dump.pipelines), len(dump.skipped)
+    unread: list[str] = []
     for folder, folders, names in os.walk(root):
         folders.sort()
-        _add_folder(dump, Path(folder), sorted(names), seen)
+        unread += _add_folder(dump, Path(folder), sorted(names), seen)
+    if unread:
+        dump.skipped.append(Skipped(str(root), _unread(unread)))
     if (len(dump.pipelines), len(dump.skipped)) == before:
         dump.skipped.append(Skipped(str(root), "there is no HLO in it"))
 
 
-def _add_folder(dump: Dump, folder: Path, names: list[str], seen: set[Path]) -> None:
+def _add_folder(dump: Dump, folder: Path, names: list[str], seen: set[Path]) -> list[str]:
+    """Adds what a folder holds itself; gives the names of the files that are no HLO."""
     memo = Memo()
     texts: dict[tuple[str, int, str], list[PassDump]] = {}
     artefacts: dict[tuple[str, int, str], list[Path]] = {}
@@ -156,8 +160,7 @@ def _add_folder(dump: Dump, folder: Path, names: list[str], seen: set[Path]) -> 
         }
         dump.pipelines.append(Pipeline(dumps, list(beside)))
     dump.pipelines += [Pipeline([found], []) for found in loose]
-    if unread:
-        dump.skipped.append(Skipped(str(folder), _unread(unread)))
+    return unread
 
 
 def _unread(names: list[str]) -> str:

@@ -149,16 +149,17 @@ class Pipeline:
     @cached_property
     def options(self) -> DebugOptions | None:
         """The flags of the run, where `*.debug_options` is there."""
-        text = self._artefact(".debug_options")
+        text = self.artefact(".debug_options")
         return None if text is None else read_debug_options(text)
 
     @cached_property
     def pass_runs(self) -> tuple[PassRun, ...] | None:
         """The passes that ran, where `*.metadata.textproto` is there."""
-        text = self._artefact(".metadata.textproto")
+        text = self.artefact(".metadata.textproto")
         return None if text is None else read_pass_runs(text)
 
-    def _artefact(self, ending: str) -> str | None:
+    def artefact(self, ending: str) -> str | None:
+        """The text of the first artefact whose name ends so; None where there is none to read."""
         for path in self.artefacts:
             if path.name.endswith(ending):
                 try:

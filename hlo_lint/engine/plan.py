@@ -1,48 +1,92 @@
-"""What a rule looks at: the types of its `check`'s parameters."""
+"""What a rule looks at: the types of the parameters of its methods `check` and `check_…`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
+from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.errors import RuleError
 from hlo_lint.findings import Finding
-from hlo_lint.ir import Computation, HloFile
+from hlo_lint.ir import HloFile
 from hlo_lint.rule import Rule
 
+if TYPE_CHECKING:
+    from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment
+    from hlo_lint.tma.cutlass_log import Log
+
 VIEWS = {
-    Computation: "each computation of every dump, bodies of fusions left out unless asked for",
-    HloFile: "every file as a text",
+    "Computation": "each computation of every dump, bodies of fusions left out unless asked for",
+    "HloFile": "every file as a text",
+    "FinalModule": "what a compiler ended with, else its last dump; artefacts may go with it",
+    "Log": "a text that prints tensor descriptors, as CUTLASS does",
 }
-"""What there is to look at."""
+"""What there is to look at, by the name of its type: reading types would load all readers."""
+
+
+def _buffers(pipeline: Pipeline) -> BufferAssignment | None:
+    """The buffer assignment, with the positions of its values where they are in a file as well."""
+    text = pipeline.artefact("-buffer-assignment.txt")
+    if text is None:
+        return None
+    from hlo_lint.dumps.artefacts.buffer_assignment import read_buffer_assignment
+    from hlo_lint.dumps.artefacts.buffer_values import read_buffer_values
+
+    buffers = read_buffer_assignment(text)
+    values = pipeline.artefact("-buffer-assignment-values.txt")
+    return buffers if values is None else buffers.with_values(read_buffer_values(values))
+
+
+ARTEFACTS: dict[str, tuple[str, Callable[[Pipeline], object | None]]] = {
+    "BufferAssignment": ("buffer assignment", _buffers),
+}
+"""What may go with a final module: what it is called, and who reads it."""
+
+
+def tma_log(file: HloFile) -> Log | None:
+    """The log that a file is, where it is no HLO and prints tensor descriptors."""
+    if any(module.header or module.computations for module in file.modules):
+        return None
+    from hlo_lint.tma.cutlass_log import looks_like_tma_log, read_log
+
+    return read_log(file.text) if looks_like_tma_log(file.text) else None
 
 
 @cache
-def view_of(rule: Rule) -> type:
-    """The type that a rule's `check` asks for.
+def checks_of(rule: Rule) -> Mapping[str, Mapping[str, str]]:
+    """What each check of a rule asks for: names of types by parameter, by name of the method.
 
     Raises:
         RuleError: where it asks for nothing, or for what the engine does not have.
     """
-    check = getattr(rule, "check", None)
-    if check is None:
+    found = {}
+    for method in sorted(dir(rule)):
+        if method != "check" and not method.startswith("check_"):
+            continue
+        annotations = getattr(getattr(rule, method), "__annotations__", {})
+        asked = {name: kind for name, kind in annotations.items() if name != "return"}
+        kinds = set(asked.values())
+        plain = len(kinds) == 1 and kinds <= VIEWS.keys()
+        final = "FinalModule" in kinds and kinds - {"FinalModule"} <= ARTEFACTS.keys()
+        if not plain and not final:
+            known = ", ".join((*VIEWS, *ARTEFACTS))
+            raise RuleError(f"{method} of {rule.name()} has to ask for some of {known}")
+        found[method] = asked
+    if not found:
         raise RuleError(f"{rule.name()} has no check")
-    asked = [hint for name, hint in get_type_hints(check).items() if name != "return"]
-    if len(asked) != 1 or asked[0] not in VIEWS:
-        known = ", ".join(view.__name__ for view in VIEWS)
-        raise RuleError(f"the check of {rule.name()} has to ask for one of {known}")
-    view: type = asked[0]
-    return view
+    return found
 
 
-def run_check(rule: Rule, view: object) -> tuple[Finding, ...]:
+def run_check(rule: Rule, method: str, views: Mapping[str, object]) -> tuple[Finding, ...]:
     """What a rule finds in what it looks at.
 
     Raises:
         RuleError: where the rule crashes, naming both.
     """
-    check: Any = getattr(rule, "check")  # noqa: B009  # each rule has its own signature
+    check: Any = getattr(rule, method)
     try:
-        return tuple(check(view))
+        return tuple(check(**views))
     except Exception as error:
-        raise RuleError(f"{rule.name()} crashed on {view!r}: {error!r}") from error
+        shown = ", ".join(map(repr, views.values()))
+        raise RuleError(f"{rule.name()} crashed on {shown}: {error!r}") from error

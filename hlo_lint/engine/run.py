@@ -12,11 +12,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.phases import Precondition
 from hlo_lint.dumps.pipeline import Meeting, Outcome, PassDump, Pipeline
-from hlo_lint.engine.plan import run_check, view_of
+from hlo_lint.engine.plan import ARTEFACTS, checks_of, run_check, tma_log
 from hlo_lint.errors import DumpError
 from hlo_lint.findings import (
     Diagnostic,
@@ -27,9 +28,12 @@ from hlo_lint.findings import (
     Severity,
 )
 from hlo_lint.ir import REFERENCES, TYPE, Computation, HloFile, Instruction, Module
-from hlo_lint.rule import Form, Rule
+from hlo_lint.rule import FinalModule, Form, Rule
 from hlo_lint.source import Span
 from hlo_lint.syntax.attributes import AttributeSyntaxError, OpMetadata
+
+if TYPE_CHECKING:
+    from hlo_lint.tma.cutlass_log import Log
 
 _comment = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 
@@ -87,6 +91,7 @@ class Checker:
         self.form = form
         self.result = Result()
         self._found: dict[tuple[Rule, Computation], tuple[Finding, ...]] = {}
+        self._logs: dict[PassDump, Log | None] = {}
 
     def check_dump(self, dump: Dump, progress: Progress = lambda _: None) -> Result:
         """Checks every pipeline, forgetting the text of each when it is done."""
@@ -111,30 +116,80 @@ class Checker:
             self.result.files += 1
             dumps.append(dump)
         for rule in self.rules:
-            if rule.precondition is None:
-                self._check_texts(rule, dumps)
-            else:
-                self._check_precondition(rule, rule.precondition, pipeline, dumps)
+            for method, asked in checks_of(rule).items():
+                kinds = set(asked.values())
+                if "FinalModule" in kinds:
+                    self._check_final(rule, method, pipeline, dumps)
+                elif "Computation" in kinds and rule.precondition is not None:
+                    self._check_precondition(rule, rule.precondition, pipeline, dumps)
+                else:
+                    self._check_texts(rule, method, dumps)
 
     # Rules that need nothing but the text
 
-    def _check_texts(self, rule: Rule, dumps: list[PassDump]) -> None:
-        seen: set[tuple[str, str]] = set()
+    def _check_texts(self, rule: Rule, method: str, dumps: list[PassDump]) -> None:
+        seen: dict[tuple[str, str], PassDump] = {}  # what an earlier dump has said already
         for dump in dumps:
-            if view_of(rule) is HloFile:
-                found = run_check(rule, dump.file)
-                placed = [Placed(rule, finding, dump, None) for finding in found]
-            else:
-                placed = [
-                    Placed(rule, finding, dump, module)
-                    for module in dump.file.modules
-                    for finding in self._in_module(rule, module)
-                ]
-            for place in placed:
+            for place in self._in_text(rule, method, dump):
                 key = (place.finding.message, _excerpt_of(place))
-                if key not in seen:
-                    seen.add(key)
+                if seen.setdefault(key, dump) is dump:
                     self.result.diagnostics.append(self._diagnostic(place))
+
+    def _in_text(self, rule: Rule, method: str, dump: PassDump) -> Iterator[Placed]:
+        ((name, kind),) = checks_of(rule)[method].items()
+        log = self._log(dump)
+        if kind == "Computation":
+            for module in dump.file.modules:
+                for finding in self._in_module(rule, module):
+                    yield Placed(rule, finding, dump, module)
+        elif kind == "HloFile" and log is None:
+            for finding in run_check(rule, method, {name: dump.file}):
+                yield Placed(rule, finding, dump, None)
+        elif kind == "Log" and log is not None:
+            for finding in run_check(rule, method, {name: log}):
+                yield Placed(rule, finding, dump, None)
+
+    def _log(self, dump: PassDump) -> Log | None:
+        """The log that a file given by name is; only files that no compiler named are asked."""
+        if dump.name is not None:
+            return None
+        if dump not in self._logs:
+            self._logs[dump] = tma_log(dump.file)
+        return self._logs[dump]
+
+    # Rules about what was going to run
+
+    def _check_final(
+        self, rule: Rule, method: str, pipeline: Pipeline, dumps: list[PassDump]
+    ) -> None:
+        if not dumps:
+            return
+        last = pipeline.final if pipeline.final in dumps else dumps[-1]
+        assert last is not None
+        for module in last.file.modules:
+            if not rule.applies(module):
+                continue
+            views: dict[str, object] = {}
+            missing = []
+            for name, kind in checks_of(rule)[method].items():
+                if kind == "FinalModule":
+                    views[name] = FinalModule(module, last is pipeline.final)
+                    continue
+                title, read = ARTEFACTS[kind]
+                views[name] = read(pipeline)
+                if views[name] is None:
+                    missing.append(title)
+            if missing and last is not pipeline.final:
+                continue  # nothing was assigned to a module that was not compiled to the end
+            if missing:
+                reason = f"{rule.name()} needs the {' and '.join(missing)}, which is not there"
+                self.result.skipped.append(Skipped(str(last.path), reason))
+                continue
+            for finding in run_check(rule, method, views):
+                diagnostic = self._diagnostic(Placed(rule, finding, last, module))
+                self.result.diagnostics.append(diagnostic)
+                if diagnostic.fix is not None:
+                    self.result.fixes.append(PlannedFix(last, diagnostic.fix, diagnostic))
 
     # Rules that bind where a pass comes next
 
@@ -238,7 +293,8 @@ class Checker:
         key = (rule, computation)
         found = self._found.get(key)
         if found is None:
-            found = self._found[key] = run_check(rule, computation)
+            (name,) = checks_of(rule)["check"]
+            found = self._found[key] = run_check(rule, "check", {name: computation})
         return found
 
     def _diagnostic(

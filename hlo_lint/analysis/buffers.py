@@ -1,0 +1,120 @@
+"""The memory of values, and what a custom call declares of the memory it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hlo_lint.ir import Instruction
+from hlo_lint.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape
+from hlo_lint.syntax.attributes import Alias, AttributeSyntaxError
+
+if TYPE_CHECKING:
+    from hlo_lint.dumps.artefacts.buffer_assignment import AssignedValue, BufferAssignment
+
+Index = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One array that an instruction gives."""
+
+    number: int
+    """Counted over all arrays of the result, in order."""
+    index: Index
+    """Where in the tuple: `{1}`."""
+    shape: ArrayShape
+
+    def __str__(self) -> str:
+        return "{" + ",".join(map(str, self.index)) + "}"
+
+
+def results(instruction: Instruction) -> tuple[Result, ...]:
+    """The arrays of an instruction's result, tuples taken apart."""
+    try:
+        shape = instruction.shape
+    except ShapeSyntaxError:
+        return ()
+    leaves = (leaf for leaf in _leaves(shape, ()) if isinstance(leaf[1], ArrayShape))
+    return tuple(
+        Result(number, index, leaf)
+        for number, (index, leaf) in enumerate(leaves)
+        if isinstance(leaf, ArrayShape)
+    )
+
+
+def _leaves(shape: Shape, index: Index) -> Iterator[tuple[Index, Shape]]:
+    if not isinstance(shape, TupleShape):
+        yield index, shape
+        return
+    for number, element in enumerate(shape.elements):
+        yield from _leaves(element, (*index, number))
+
+
+def declared_aliases(instruction: Instruction) -> dict[Index, int]:
+    """Which operand each result takes the memory of: `output_to_operand_aliasing`.
+
+    Parts of tuple operands are left out: no kernel call is handed a tuple.
+    """
+    try:
+        declared = instruction.attribute("output_to_operand_aliasing")
+    except AttributeSyntaxError:
+        return {}
+    if not isinstance(declared, tuple):
+        return {}
+    return {
+        alias.output_index: alias.operand
+        for alias in declared
+        if isinstance(alias, Alias) and not alias.operand_index
+    }
+
+
+def memory_of(
+    buffers: BufferAssignment, instruction: Instruction | None, index: Index = ()
+) -> tuple[AssignedValue, ...]:
+    """The values, each with its memory, that a part of an instruction's result may be.
+
+    Looks through what only renames: get-tuple-element, bitcast, tuple. Empty where the buffer
+    assignment does not say.
+    """
+    for _ in range(256):
+        if instruction is None:
+            return ()
+        found = buffers.values_of(instruction.name, index)
+        if found or not instruction.operands:
+            return found
+        operand = instruction.operands[0]
+        match instruction.opcode:
+            case "get-tuple-element":
+                number = instruction.attribute("index")
+                if not isinstance(number, int):
+                    return ()
+                index = (*operand.index, number, *index)
+            case "bitcast":
+                index = operand.index
+            case "tuple" if index and index[0] < len(instruction.operands):
+                operand = instruction.operands[index[0]]
+                index = (*operand.index, *index[1:])
+            case _:
+                return ()
+        instruction = operand.instruction
+    return ()
+
+
+def operand_memory(
+    buffers: BufferAssignment, instruction: Instruction, number: int
+) -> tuple[AssignedValue, ...]:
+    """The values, each with its memory, that an operand may be."""
+    operand = instruction.operands[number]
+    return memory_of(buffers, operand.instruction, operand.index)
+
+
+def source_of(instruction: Instruction, number: int) -> Instruction | None:
+    """The instruction that computes an operand: not one that only renames it."""
+    at = instruction.operands[number].instruction
+    for _ in range(256):
+        if at is None or at.opcode not in ("get-tuple-element", "bitcast") or not at.operands:
+            break
+        at = at.operands[0].instruction
+    return at

@@ -1,0 +1,309 @@
+"""Which memory each value lies in: `*-buffer-assignment.txt`.
+
+    BufferAssignment:
+    allocation 6: size 589840, page 0, preallocated-temp:
+     value: <22 custom-call.1{0} @0> (size=262144,offset=262144): f32[16,128,32]{2,1,0}
+
+From `BufferAllocation::ToString` and `BufferAssignment::ToString`
+(`xla/service/buffer_assignment.cc`). Old releases wrote the values with their positions and uses,
+and the live ranges, into the same file.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from hlo_lint.dumps.artefacts.buffer_values import (
+    SHORT,
+    BufferValues,
+    HloPosition,
+    read_values_from,
+)
+from hlo_lint.dumps.artefacts.live_range import LiveRange, read_live_range_from
+from hlo_lint.dumps.artefacts.records import (
+    COUNT,
+    INDEX,
+    Artefact,
+    Index,
+    Trouble,
+    index_from,
+    lines_of,
+    trouble,
+)
+from hlo_lint.source import Span
+
+_allocation = re.compile(
+    rf"allocation {COUNT}: size {COUNT}(?:, color {COUNT})?(?:, page {COUNT})?"
+    rf"(?:, parameter {COUNT}, shape \|([^|]*)\| at ShapeIndex {INDEX})?"
+    rf"(?:, output shape is \|([^|]*)\|)?((?:, [a-z][a-z-]*)*):"
+).fullmatch
+_value = re.compile(rf" value: {SHORT} \(size={COUNT},offset={COUNT}\): (.+)").fullmatch
+_reused = re.compile(rf"  value: {SHORT} \(color={COUNT}\)").fullmatch
+_REUSED = " reused by buffers of a different color:"
+_values_begin = re.compile(r"^(?:\r?\n)*Total bytes used: |^Used values:", re.M).search
+_live_ranges_begin = re.compile(r"^HloLiveRange ", re.M).search
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A range of bytes in one allocation.
+
+    >>> Slice(6, 0, 64).overlaps(Slice(6, 32, 64)), Slice(6, 0, 64).overlaps(Slice(6, 64, 64))
+    (True, False)
+    """
+
+    allocation: int
+    offset: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        """The first byte behind it."""
+        return self.offset + self.size
+
+    def overlaps(self, other: Slice) -> bool:
+        """Whether a byte lies in both."""
+        return (
+            self.allocation == other.allocation
+            and self.offset < other.end
+            and other.offset < self.end
+            and min(self.size, other.size) > 0
+        )
+
+    def __str__(self) -> str:
+        return f"allocation {self.allocation}, bytes {self.offset} to {self.end}"
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedValue:
+    """A value in its allocation."""
+
+    id: int
+    instruction: str
+    """The instruction that defines it."""
+    index: Index
+    """Which part of that instruction's result."""
+    is_phi: bool
+    color: int
+    """The memory space, as a number: 0 is the device's own memory."""
+    slice: Slice
+    shape: str
+    """As it is printed, with its layout; `parse_shape` reads it."""
+    span: Span
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return self.slice.size
+
+    @property
+    def offset(self) -> int:
+        """Where in the allocation it begins."""
+        return self.slice.offset
+
+
+@dataclass(frozen=True, slots=True)
+class ReusingValue:
+    """A value of another memory space that lies in the same allocation."""
+
+    id: int
+    instruction: str
+    index: Index
+    color: int
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """A piece of memory that the program asks for, with the values that take turns in it."""
+
+    index: int
+    size: int
+    color: int
+    """The memory space, as a number."""
+    page: int | None
+    """None in releases that print none."""
+    parameter: int | None
+    """The parameter of the entry computation that it holds, if it holds one."""
+    parameter_index: Index
+    """Which part of that parameter."""
+    parameter_shape: str
+    """Without a layout, as it is printed."""
+    output_shape: str
+    """The shape of the program's result where the allocation holds it, without a layout."""
+    flags: tuple[str, ...]
+    """`constant`, `thread-local`, `maybe-live-out`, `preallocated-temp`, and others to come."""
+    values: tuple[AssignedValue, ...]
+    reused_by: tuple[ReusingValue, ...]
+    """Values of other memory spaces that lie in it too."""
+    span: Span
+    """Its own line."""
+
+    @property
+    def is_entry_computation_parameter(self) -> bool:
+        """Whether the caller passes it in."""
+        return self.parameter is not None
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it holds a literal."""
+        return "constant" in self.flags
+
+    @property
+    def is_thread_local(self) -> bool:
+        """Whether it belongs to a computation that kernels apply element by element."""
+        return "thread-local" in self.flags
+
+    @property
+    def maybe_live_out(self) -> bool:
+        """Whether the caller may read it when the program is done."""
+        return "maybe-live-out" in self.flags
+
+    @property
+    def is_preallocated_temp(self) -> bool:
+        """Whether it is scratch memory of the whole program."""
+        return "preallocated-temp" in self.flags
+
+
+@dataclass(frozen=True, kw_only=True)
+class BufferAssignment(Artefact):
+    """All memory of a module."""
+
+    allocations: tuple[Allocation, ...]
+    buffer_values: BufferValues | None
+    """Positions and uses: in the same file in old releases, else after `with_values`."""
+    live_range: LiveRange | None
+    """Where the same file holds it: in old releases."""
+
+    def with_values(self, values: BufferValues) -> BufferAssignment:
+        """The same memory, and where else its values stand: what `slices_of` also answers from."""
+        return replace(self, buffer_values=values)
+
+    @cached_property
+    def values(self) -> dict[int, AssignedValue]:
+        """Each value by its number."""
+        return {value.id: value for each in self.allocations for value in each.values}
+
+    @cached_property
+    def by_index(self) -> dict[int, Allocation]:
+        """Each allocation by its number."""
+        return {allocation.index: allocation for allocation in self.allocations}
+
+    @cached_property
+    def _by_definition(self) -> dict[HloPosition, tuple[AssignedValue, ...]]:
+        found: dict[HloPosition, tuple[AssignedValue, ...]] = {}
+        for value in self.values.values():
+            position = HloPosition(value.instruction, value.index)
+            found[position] = (*found.get(position, ()), value)
+        return found
+
+    def values_of(self, instruction: str, index: Index = ()) -> tuple[AssignedValue, ...]:
+        """The values in a part of an instruction's result, each with its memory.
+
+        Without positions only the instructions that define a value are known: no
+        get-tuple-element, no bitcast, no tuple's elements.
+        """
+        found = self._by_definition.get(HloPosition(instruction, index), ())
+        if self.buffer_values is None:
+            return found
+        others = (self.values.get(value.id) for value in self.buffer_values.at(instruction, index))
+        known = {value.id for value in found}
+        return (*found, *(value for value in others if value and value.id not in known))
+
+    def slices_of(self, instruction: str, index: Index = ()) -> tuple[Slice, ...]:
+        """The memory in which a part of an instruction's result may lie; see `values_of`."""
+        return tuple(dict.fromkeys(value.slice for value in self.values_of(instruction, index)))
+
+
+class _Open:
+    """An allocation whose values are still coming."""
+
+    def __init__(self, found: re.Match[str], start: int) -> None:
+        self.found = found
+        self.index = int(found[1])
+        self.span = Span(start, start + len(found[0]))
+        self.values: list[AssignedValue] = []
+        self.reused_by: list[ReusingValue] = []
+
+    def closed(self) -> Allocation:
+        _, size, color, page, parameter, shape, index, output, flags = self.found.groups()
+        return Allocation(
+            self.index,
+            int(size),
+            int(color or 0),
+            None if page is None else int(page),
+            None if parameter is None else int(parameter),
+            index_from(index or ""),
+            shape or "",
+            output or "",
+            tuple(flags.split(", ")[1:]),
+            tuple(self.values),
+            tuple(self.reused_by),
+            self.span,
+        )
+
+
+def read_buffer_assignment(text: str, path: Path | None = None) -> BufferAssignment:
+    """Reads the file, of new releases and of old ones; a line that is none of it is a trouble."""
+    end = len(text)
+    live_range, values = None, None
+    if (found := _live_ranges_begin(text)) is not None:
+        live_range = read_live_range_from(text, found.start(), None, path)
+        end = found.start()
+    if (found := _values_begin(text, 0, end)) is not None:
+        values = read_values_from(text, found.start(), end, path)
+        end = found.start()
+    allocations, troubles = _allocations(text, end)
+    for part in (values, live_range):
+        troubles += part.troubles if part is not None else ()
+    return BufferAssignment(
+        path=path,
+        text=text,
+        troubles=tuple(troubles),
+        allocations=allocations,
+        buffer_values=values,
+        live_range=live_range,
+    )
+
+
+def _allocations(text: str, end: int) -> tuple[tuple[Allocation, ...], list[Trouble]]:
+    allocations: list[Allocation] = []
+    troubles: list[Trouble] = []
+    current: _Open | None = None
+    reusing = False
+    for start, line in lines_of(text, 0, end):
+        if (found := _value(line)) is not None and current is not None and not reusing:
+            number, name, index, phi, color, size, offset, shape = found.groups()
+            current.values.append(
+                AssignedValue(
+                    int(number),
+                    name,
+                    index_from(index or ""),
+                    phi is not None,
+                    int(color or 0),
+                    Slice(current.index, int(offset), int(size)),
+                    shape,
+                    Span(start + 1, start + len(line)),
+                )
+            )
+        elif (found := _allocation(line)) is not None:
+            if current is not None:
+                allocations.append(current.closed())
+            current, reusing = _Open(found, start), False
+        elif line == _REUSED and current is not None:
+            reusing = True
+        elif reusing and current is not None and (found := _reused(line)) is not None:
+            number, name, index, _, _, color = found.groups()
+            place = Span(start + 2, start + len(line))
+            current.reused_by.append(
+                ReusingValue(int(number), name, index_from(index or ""), int(color), place)
+            )
+        elif line and line != "BufferAssignment:":
+            wanted = "an allocation" if current is None else "an allocation or a value"
+            troubles.append(trouble(wanted, line, start))
+    if current is not None:
+        allocations.append(current.closed())
+    return tuple(allocations), troubles

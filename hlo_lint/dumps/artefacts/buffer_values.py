@@ -1,0 +1,209 @@
+"""Where each value of a module stands and who reads it: `*-buffer-assignment-values.txt`.
+
+    <1 fusion.2{0} (phi) @0>
+     positions:
+      fusion.2 {0}
+      get-tuple-element.4
+     uses:
+      copy.1, operand 0
+     from instruction: %fusion.2 = (f32[8]{0}, s32[]) fusion(%p.1), kind=kLoop, calls=%body
+
+From `HloValue::ToString` (`xla/service/hlo_value.cc`). It names the get-tuple-elements that compact
+HLO text leaves out. Old releases wrote the same text at the end of `*-buffer-assignment.txt`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from hlo_lint.dumps.artefacts.records import (
+    COUNT,
+    INDEX,
+    NAME,
+    Artefact,
+    Index,
+    Trouble,
+    index_from,
+    lines_of,
+    trouble,
+)
+from hlo_lint.source import Span
+
+SHORT = rf"<{COUNT} {NAME}(?:{INDEX})?( \(phi\))?(?: @{COUNT})?>"
+"""`HloValue::ToShortString`: the index is printed where the defining instruction is a tuple."""
+
+_head = re.compile(SHORT).fullmatch
+_total = re.compile(rf"Total bytes used: {COUNT} \(([^()]*)\)").fullmatch
+_position = re.compile(rf"  {NAME}(?: {INDEX})?").fullmatch
+_use = re.compile(rf"  {NAME}, operand {COUNT}(?: {INDEX})?").fullmatch
+_FROM = " from instruction: "
+
+
+@dataclass(frozen=True, slots=True)
+class HloPosition:
+    """A part of an instruction's result."""
+
+    instruction: str
+    index: Index
+
+
+@dataclass(frozen=True, slots=True)
+class HloUse:
+    """An operand through which a value is read."""
+
+    instruction: str
+    operand: int
+    index: Index
+    """Which part of the operand."""
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class HloValue:
+    """One value: where it comes from, where else it stands, who reads it."""
+
+    id: int
+    defined_at: HloPosition
+    is_phi: bool
+    """Whether it merges values: what a loop carries, what a conditional yields."""
+    color: int
+    positions: tuple[HloPosition, ...]
+    """Everywhere it stands, the place where it is defined included."""
+    uses: tuple[HloUse, ...]
+    instruction_text: str
+    """The defining instruction as HLO, with every shape and name."""
+    span: Span
+
+
+@dataclass(frozen=True, kw_only=True)
+class BufferValues(Artefact):
+    """Every value that has memory."""
+
+    total_bytes: int | None
+    """The bytes of all allocations; None where the line is missing."""
+    values: tuple[HloValue, ...]
+
+    @cached_property
+    def by_id(self) -> dict[int, HloValue]:
+        """Each value by its number."""
+        return {value.id: value for value in self.values}
+
+    @cached_property
+    def by_position(self) -> dict[HloPosition, tuple[HloValue, ...]]:
+        """The values that may stand at a position; several where XLA could not tell."""
+        found: dict[HloPosition, tuple[HloValue, ...]] = {}
+        for value in self.values:
+            for position in dict.fromkeys((value.defined_at, *value.positions)):
+                found[position] = (*found.get(position, ()), value)
+        return found
+
+    def at(self, instruction: str, index: Index = ()) -> tuple[HloValue, ...]:
+        """The values in a part of an instruction's result."""
+        return self.by_position.get(HloPosition(instruction, index), ())
+
+
+def read_buffer_values(text: str, path: Path | None = None) -> BufferValues:
+    """Reads the file; a line that is none of it is a trouble."""
+    return read_values_from(text, 0, None, path)
+
+
+class _Open:
+    """A value whose lines are still coming."""
+
+    def __init__(self, found: re.Match[str], start: int) -> None:
+        self.head = found.groups()
+        self.start = start
+        self.end = start + len(found[0])
+        self.positions: list[HloPosition] = []
+        self.uses: list[HloUse] = []
+        self.instruction_text = ""
+
+    def closed(self) -> HloValue:
+        number, name, index, phi, color = self.head
+        return HloValue(
+            int(number),
+            HloPosition(name, index_from(index or "")),
+            phi is not None,
+            int(color or 0),
+            tuple(self.positions),
+            tuple(self.uses),
+            self.instruction_text,
+            Span(self.start, self.end),
+        )
+
+
+def read_values_from(text: str, start: int, end: int | None, path: Path | None) -> BufferValues:
+    """Reads a part of a text: old releases have other things before and behind."""
+    values: list[HloValue] = []
+    troubles: list[Trouble] = []
+    total: int | None = None
+    value: _Open | None = None
+    section = ""
+    for at, line in lines_of(text, start, end):
+        if line.startswith(_FROM):
+            if value is None:
+                troubles.append(trouble("a value before its instruction", line, at))
+                continue
+            value.end = at + len(line)
+            head = _glued_head(line)
+            cut = len(line) if head is None else len(line) - len(head[0])
+            value.instruction_text = line[len(_FROM) : cut]
+            value.end = at + cut
+            values.append(value.closed())
+            value = None if head is None else _Open(head, at + cut)
+            section = ""
+        elif line.startswith("  "):
+            wanted = _take_place(value, section, line, at)
+            if wanted:
+                troubles.append(trouble(wanted, line, at))
+        elif line in (" positions:", " uses:") and value is not None:
+            section = line
+            value.end = at + len(line)
+        elif (head := _head(line)) is not None:
+            if value is not None:
+                values.append(value.closed())  # its instruction is missing: written before it was
+            value = _Open(head, at)
+            section = ""
+        elif (found := _total(line)) is not None:
+            total = int(found[1])
+        elif line not in ("", "Used values:"):
+            troubles.append(trouble("a value, its positions or its uses", line, at))
+    if value is not None:
+        values.append(value.closed())
+    return BufferValues(
+        path=path,
+        text=text,
+        troubles=tuple(troubles),
+        total_bytes=total,
+        values=tuple(values),
+    )
+
+
+def _take_place(value: _Open | None, section: str, line: str, at: int) -> str:
+    """Reads a position or a use into its value; says what was expected where it is none."""
+    if value is None or not section:
+        return "a value, its positions or its uses"
+    if section == " positions:":
+        found = _position(line)
+        if found is None:
+            return "a position"
+        value.positions.append(HloPosition(found[1], index_from(found[2] or "")))
+    elif line != "  (none)":
+        found = _use(line)
+        if found is None:
+            return "a use"
+        place = Span(at + 2, at + len(line))
+        value.uses.append(HloUse(found[1], int(found[2]), index_from(found[3] or ""), place))
+    value.end = at + len(line)
+    return ""
+
+
+def _glued_head(line: str) -> re.Match[str] | None:
+    """The next value, which old releases print on the line of the last one's instruction."""
+    if not line.endswith(">"):
+        return None
+    at = line.rfind("<")
+    return _head(line[at:]) if at > len(_FROM) else None

@@ -1,0 +1,243 @@
+"""When each value is alive: `*-live-range.txt`.
+
+    HloLiveRange (max 3):
+      InstructionSequence:
+        0:y.1
+        1:x.1
+        2:triton_cc.1
+      BufferLiveRange:
+        triton_cc.1{}:2-3
+      Live ranges at 2 (peak):
+        triton_cc.1{}: 2097152 bytes (cumulative: 2097152 bytes)
+      Stack trace breakdown for peak usage: 2 097 152 bytes
+        main.1 (100.0%, total: 2 097 152 bytes, current: 0 bytes, remaining: 2 097 152 bytes)
+          └── jit(f)/triton_cc (100.0%, total: 2 097 152 bytes, current: …)
+
+From `HloLiveRange::ToString` (`xla/hlo/utils/hlo_live_range.cc`). The sequence runs through called
+computations and names the get-tuple-elements that compact HLO text leaves out.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from hlo_lint.dumps.artefacts.records import (
+    COUNT,
+    INDEX,
+    NAME,
+    Artefact,
+    Index,
+    Trouble,
+    index_from,
+    lines_of,
+    trouble,
+)
+from hlo_lint.source import Span
+
+_BYTES = r"([0-9][0-9 ]{0,30}) bytes"
+_head = re.compile(rf"HloLiveRange \(max {COUNT}\):").fullmatch
+_instruction = re.compile(rf"    {COUNT}:{NAME}").fullmatch
+_range = re.compile(rf"    {NAME}{INDEX}:{COUNT}-{COUNT}").fullmatch
+_peak = re.compile(rf"  Live ranges at {COUNT} \(peak\):").fullmatch
+_alive = re.compile(
+    rf"    {NAME}(?:{INDEX})?: {COUNT} bytes(?: \(cumulative: {COUNT} bytes\))?"
+).fullmatch
+_breakdown = re.compile(rf"  Stack trace breakdown for peak usage: {_BYTES}").fullmatch
+_frame = re.compile(
+    rf"    ((?:  (?:│   |    )*[├└]── )?)(.*) \(([0-9]{{1,3}}(?:\.[0-9]{{1,3}})?)%, "
+    rf"total: {_BYTES}, current: {_BYTES}, remaining: {_BYTES}\)"
+).fullmatch
+_NOT_AVAILABLE = "HloLiveRange not available (finalized or constructed from proto)"
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledInstruction:
+    """An instruction and its turn."""
+
+    time: int
+    name: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRange:
+    """From the turn in which a value is defined to the last in which it is needed, inclusive."""
+
+    instruction: str
+    index: Index
+    start: int
+    end: int
+    span: Span
+
+    def overlaps(self, other: ValueRange) -> bool:
+        """Whether both are alive in some turn."""
+        return self.start <= other.end and other.start <= self.end
+
+
+@dataclass(frozen=True, slots=True)
+class AliveAtPeak:
+    """A value that is alive when the most memory is."""
+
+    instruction: str
+    index: Index
+    size: int
+    cumulative: int | None
+    """Its bytes and those of all values above it; old releases do not print it."""
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class PeakFrame:
+    """A place in the program, and its share of the memory that is alive at the peak."""
+
+    depth: int
+    name: str
+    """A computation, or a part of an `op_name`."""
+    percent: float
+    total: int
+    current: int
+    """Its own bytes, without those below it."""
+    remaining: int
+    span: Span
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveRange(Artefact):
+    """The schedule, and how long each value lives in it."""
+
+    is_available: bool
+    """False where XLA says that it has none: the assignment came out of a cache."""
+    length: int | None
+    """The turn after the last instruction."""
+    sequence: tuple[ScheduledInstruction, ...]
+    ranges: tuple[ValueRange, ...]
+    peak_time: int | None
+    peak: tuple[AliveAtPeak, ...]
+    """What is alive then, the largest first."""
+    peak_bytes: int | None
+    """None in old releases."""
+    peak_frames: tuple[PeakFrame, ...]
+    """The same memory by place in the program: a tree, outermost first."""
+
+    @cached_property
+    def times(self) -> dict[str, int]:
+        """The turn of each instruction."""
+        return {instruction.name: instruction.time for instruction in self.sequence}
+
+    @cached_property
+    def _by_position(self) -> dict[tuple[str, Index], ValueRange]:
+        return {(each.instruction, each.index): each for each in self.ranges}
+
+    def range_of(self, instruction: str, index: Index = ()) -> ValueRange | None:
+        """The life of the value that an instruction defines, or None where it defines none."""
+        return self._by_position.get((instruction, index))
+
+
+def read_live_range(text: str, path: Path | None = None) -> LiveRange:
+    """Reads the file; a line that is none of it is a trouble."""
+    return read_live_range_from(text, 0, None, path)
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.section = self.sequence_line
+        self.is_available = True
+        self.length: int | None = None
+        self.sequence: list[ScheduledInstruction] = []
+        self.ranges: list[ValueRange] = []
+        self.peak_time: int | None = None
+        self.peak: list[AliveAtPeak] = []
+        self.peak_bytes: int | None = None
+        self.frames: list[PeakFrame] = []
+
+    def heading(self, line: str) -> bool:
+        """Whether the line opens a section, which is then entered."""
+        if line == "  InstructionSequence:":
+            self.section = self.sequence_line
+        elif line == "  BufferLiveRange:":
+            self.section = self.range_line
+        elif (found := _peak(line)) is not None:
+            self.peak_time = int(found[1])
+            self.section = self.peak_line
+        elif (found := _breakdown(line)) is not None:
+            self.peak_bytes = _bytes(found[1])
+            self.section = self.frame_line
+        elif (found := _head(line)) is not None:
+            self.length = int(found[1])
+        elif line == _NOT_AVAILABLE:
+            self.is_available = False
+        else:
+            return False
+        return True
+
+    def sequence_line(self, line: str, start: int) -> str:
+        found = _instruction(line)
+        if found is None:
+            return "an instruction with its turn"
+        place = Span(start + 4, start + len(line))
+        self.sequence.append(ScheduledInstruction(int(found[1]), found[2], place))
+        return ""
+
+    def range_line(self, line: str, start: int) -> str:
+        found = _range(line)
+        if found is None:
+            return "a value with its live range"
+        name, index, first, last = found.groups()
+        place = Span(start + 4, start + len(line))
+        self.ranges.append(ValueRange(name, index_from(index), int(first), int(last), place))
+        return ""
+
+    def peak_line(self, line: str, start: int) -> str:
+        found = _alive(line)
+        if found is None:
+            return "a value with its bytes"
+        name, index, size, cumulative = found.groups()
+        place = Span(start + 4, start + len(line))
+        total = None if cumulative is None else int(cumulative)
+        self.peak.append(AliveAtPeak(name, index_from(index or ""), int(size), total, place))
+        return ""
+
+    def frame_line(self, line: str, start: int) -> str:
+        found = _frame(line)
+        if found is None:
+            return "a place with its bytes"
+        branch, name, percent, total, current, remaining = found.groups()
+        place = Span(start + 4 + len(branch), start + len(line))
+        depth = (len(branch) - 2) // 4 if branch else 0
+        sizes = (_bytes(total), _bytes(current), _bytes(remaining))
+        self.frames.append(PeakFrame(depth, name, float(percent), *sizes, place))
+        return ""
+
+
+def read_live_range_from(text: str, start: int, end: int | None, path: Path | None) -> LiveRange:
+    """Reads a part of a text: old releases have the buffer assignment before it."""
+    reader = _Reader()
+    troubles: list[Trouble] = []
+    for at, line in lines_of(text, start, end):
+        if line.startswith("    "):
+            wanted = reader.section(line, at)
+            if wanted:
+                troubles.append(trouble(wanted, line, at))
+        elif line and not reader.heading(line):
+            troubles.append(trouble("a section of live ranges", line, at))
+    return LiveRange(
+        path=path,
+        text=text,
+        troubles=tuple(troubles),
+        is_available=reader.is_available,
+        length=reader.length,
+        sequence=tuple(reader.sequence),
+        ranges=tuple(reader.ranges),
+        peak_time=reader.peak_time,
+        peak=tuple(reader.peak),
+        peak_bytes=reader.peak_bytes,
+        peak_frames=tuple(reader.frames),
+    )
+
+
+def _bytes(spelled: str) -> int:
+    """The number of a count with blanks between its thousands."""
+    return int(spelled.replace(" ", ""))

@@ -1,0 +1,156 @@
+"""The largest allocations with their largest values: `*-memory-usage-report.txt`.
+
+    Memory Space: default (color=0)
+    Total bytes: 868364 (848.0KiB)
+      cumulative_size;       size;       offset; used_by_n_values; shapes_list
+      ------------------------------------------------------------
+       256.0KiB( 50%);   256.0KiB;            0;                1; f16[1,2,4,128,128]
+
+From `BufferAssignment::MemoryUsageReport` (`xla/service/buffer_assignment.cc`). Its names of memory
+spaces are not those of the compiler (host memory, 5, is called `cmem`): trust the number.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from hlo_lint.dumps.artefacts.records import COUNT, Artefact, Trouble, lines_of, trouble
+from hlo_lint.source import Span
+
+_SIZE = r"([0-9]{1,18}(?:\.[0-9]{1,9})?(?:[KMGTPE]i)?B)"
+_space = re.compile(rf"Memory Space: (.*) \(color={COUNT}\)").fullmatch
+_total = re.compile(rf"Total bytes: {COUNT} \(([^()]*)\)").fullmatch
+_row = re.compile(rf" *{_SIZE}\( *([0-9]{{1,3}})%\); *{_SIZE}; *{COUNT}; *{COUNT}; (.*)").fullmatch
+_rest = re.compile(
+    rf"  The rest {COUNT} values are less than ([0-9]{{1,3}})% of the total size and not shown\."
+).fullmatch
+_COLUMNS = "  cumulative_size;       size;       offset; used_by_n_values; shapes_list"
+_rule = re.compile(r"  -{10,}").fullmatch
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def approximate_bytes(spelled: str) -> float:
+    """The bytes of `256.0KiB`, as exactly as it says.
+
+    >>> approximate_bytes("1.50MiB"), approximate_bytes("4B")
+    (1572864.0, 4.0)
+    """
+    digits = spelled.rstrip("BKMGTPEi")
+    return float(digits) * 1024.0 ** _UNITS.index(spelled[len(digits) :])
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedSlice:
+    """Values that share one place in an allocation."""
+
+    cumulative: str
+    """Its size and that of all slices above it, rounded: `256.0KiB`."""
+    percent: int
+    """The share that `cumulative` is of the allocation."""
+    size: str
+    """Rounded, as it is printed; `approximate_bytes` reads it."""
+    offset: int
+    used_by: int
+    """How many values lie there, one after the other."""
+    shapes: str
+    """Their shapes without layouts, with a count where several are alike: `5×bf16[6,1024,512]`."""
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedAllocation:
+    """One allocation: its slices, the largest first."""
+
+    slices: tuple[ReportedSlice, ...]
+    not_shown: int
+    """How many values are too small to be listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySpace:
+    """The allocations of one memory space, the largest first."""
+
+    name: str
+    color: int
+    total_bytes: int | None
+    allocations: tuple[ReportedAllocation, ...]
+    span: Span
+    """Its own line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryReport(Artefact):
+    """What the largest values are."""
+
+    spaces: tuple[MemorySpace, ...]
+
+    @cached_property
+    def total_bytes(self) -> int:
+        """The bytes of all memory spaces."""
+        return sum(space.total_bytes or 0 for space in self.spaces)
+
+
+class _Open:
+    """A memory space whose allocations are still coming."""
+
+    def __init__(self, name: str, color: int, span: Span) -> None:
+        self.name, self.color, self.span = name, color, span
+        self.total: int | None = None
+        self.allocations: list[ReportedAllocation] = []
+        self.slices: list[ReportedSlice] | None = None
+        self.not_shown = 0
+
+    def begin(self) -> None:
+        """Ends the last allocation and begins the next."""
+        if self.slices is not None:
+            self.allocations.append(ReportedAllocation(tuple(self.slices), self.not_shown))
+        self.slices, self.not_shown = [], 0
+
+    def closed(self) -> MemorySpace:
+        self.begin()
+        return MemorySpace(self.name, self.color, self.total, tuple(self.allocations), self.span)
+
+
+def read_memory_report(text: str, path: Path | None = None) -> MemoryReport:
+    """Reads the file; a line that is none of it is a trouble."""
+    spaces: list[MemorySpace] = []
+    troubles: list[Trouble] = []
+    current: _Open | None = None
+    for start, line in lines_of(text):
+        if (found := _space(line)) is not None:
+            if current is not None:
+                spaces.append(current.closed())
+            current = _Open(found[1], int(found[2]), Span(start, start + len(line)))
+        elif current is None:
+            if line:
+                troubles.append(trouble("a memory space", line, start))
+        elif not _take(current, line, start):
+            troubles.append(trouble("a row of the report", line, start))
+    if current is not None:
+        spaces.append(current.closed())
+    return MemoryReport(path=path, text=text, troubles=tuple(troubles), spaces=tuple(spaces))
+
+
+def _take(space: _Open, line: str, start: int) -> bool:
+    """Whether the line belongs to a memory space, into which it is read."""
+    if not line or _rule(line):
+        return True
+    if line == _COLUMNS:
+        space.begin()
+    elif (found := _row(line)) is not None and space.slices is not None:
+        cumulative, percent, size, offset, used_by, shapes = found.groups()
+        place = Span(start + len(line) - len(line.lstrip(" ")), start + len(line))
+        space.slices.append(
+            ReportedSlice(cumulative, int(percent), size, int(offset), int(used_by), shapes, place)
+        )
+    elif (found := _rest(line)) is not None:
+        space.not_shown = int(found[1])
+    elif (found := _total(line)) is not None:
+        space.total = int(found[1])
+    else:
+        return False
+    return True

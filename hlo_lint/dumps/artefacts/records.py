@@ -1,0 +1,74 @@
+"""What all artefacts have in common: the text they came from, and the lines that made no sense."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+from hlo_lint.source import Lines, shown
+
+Index = tuple[int, ...]
+"""XLA's ShapeIndex: `{1,0}` is the first element of the second element of a tuple, `{}` all."""
+
+# Patterns that the readers share. Digits are bounded: Python refuses to convert very long numbers.
+COUNT = r"([0-9]{1,18})"
+INDEX = r"\{((?:[0-9]{1,9}(?:,[0-9]{1,9})*)?)\}"
+NAME = r"([^\s{}<>,:]+)"
+
+_SHOWN = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Something in an artefact that could not be read, and where: offsets in its text."""
+
+    message: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artefact:
+    """A file that stands beside the HLO, read as far as it can be."""
+
+    path: Path | None
+    """Where it lay; None for a text that came from no file."""
+    text: str = field(repr=False)
+    troubles: tuple[Trouble, ...]
+    """What was left out, in the order of the text."""
+
+    @cached_property
+    def lines(self) -> Lines:
+        """Turns the offsets of spans and troubles into lines and columns."""
+        return Lines(self.text)
+
+
+def lines_of(text: str, start: int = 0, end: int | None = None) -> Iterator[tuple[int, str]]:
+    r"""Each line with its offset, its end cut off.
+
+    >>> list(lines_of("ab\r\ncd\n"))
+    [(0, 'ab'), (4, 'cd'), (7, '')]
+    """
+    for line in (text if end is None and not start else text[start:end]).split("\n"):
+        yield start, line[:-1] if line.endswith("\r") else line
+        start += len(line) + 1
+
+
+def trouble(wanted: str, line: str, start: int) -> Trouble:
+    """A line that is not what it should be."""
+    stands = line.strip()
+    stands = shown(stands[:_SHOWN]) + "…" * (len(stands) > _SHOWN)
+    found = f"`{stands}`" if stands else "an empty line"
+    return Trouble(f"expected {wanted}, found {found}", start, start + len(line))
+
+
+@lru_cache(maxsize=1 << 12)
+def index_from(spelled: str) -> Index:
+    """The index between the braces.
+
+    >>> index_from("1,0"), index_from("")
+    ((1, 0), ())
+    """
+    return tuple(map(int, spelled.split(","))) if spelled else ()

@@ -1,0 +1,286 @@
+r"""Protobuf's text format as a tree with places, without knowing what the names mean.
+
+    config_profiles { config { backend: TRITON } run_time { nanos: 3648 } }
+
+A log of the autotuner is appended to by many processes and cut off by the death of any of them:
+what cannot be read is left out and told, and the rest is read. `hlo_lint.syntax.text_proto` is the
+strict reader, for texts that are to become bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from hlo_lint.dumps.artefacts.records import Trouble
+from hlo_lint.source import Span, decode, encode, shown
+
+DEEPEST: Final = 100
+"""Protobuf's own limit for messages in messages; what lies deeper is left out."""
+
+# Everything is possessive, and whatever is looked at becomes a token: time is linear.
+_STRING = r""""(?:[^"\\\n]|\\[^\n])*+"|'(?:[^'\\\n]|\\[^\n])*+'"""
+_token = re.compile(
+    rf"""[\s,;]*+(?:
+    (?P<close>[}}>\]])
+  | (?P<name>[A-Za-z_]\w*+|\[[\w./%-]++\])\s*+(?:
+        (?P<open>:?\s*+[{{<])
+      | :\s*+(?:(?P<scalar>-?[\w.+-]++)|(?P<string>{_STRING})|(?P<list>\[))
+    )
+  | (?P<item_string>{_STRING})
+  | (?P<item>[\w.+-]++)
+  | (?P<element>[{{<])
+  | \#[^\n]*+
+  | (?P<junk>["'][^\n]*+|\S)
+  )""",
+    re.X | re.A,
+)
+_escape = re.compile(
+    rb"\\(?:([0-7]{1,3})|[xX]([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.S
+)
+_SIMPLE: Final = dict(zip(b"abfnrtv", b"\a\b\f\n\r\t\v", strict=True))
+_LARGEST: Final = 0x10FFFF
+_whole = re.compile(r"-?[0-9]{1,19}", re.A).fullmatch
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """The fields between two braces, in their order.
+
+    >>> message = read_text_proto('a: 3 b { c: "x" } b { c: "y" }')[0]
+    >>> message.number("a"), [b.text("c") for b in message.messages("b")], message.text("d")
+    (3, ['x', 'y'], '')
+    """
+
+    fields: tuple[Field, ...]
+
+    def __contains__(self, name: str) -> bool:
+        return any(field.name == name for field in self.fields)
+
+    def messages(self, name: str) -> tuple[Message, ...]:
+        """Every message of that name."""
+        return tuple(
+            field.value
+            for field in self.fields
+            if field.name == name and isinstance(field.value, Message)
+        )
+
+    def message(self, name: str) -> Message:
+        """The last message of that name, or an empty one."""
+        return (self.messages(name) or (_EMPTY,))[-1]
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Every scalar of that name, as text."""
+        return tuple(
+            field.value
+            for field in self.fields
+            if field.name == name and isinstance(field.value, str)
+        )
+
+    def text(self, name: str, default: str = "") -> str:
+        """The last scalar of that name: a string without its quotes, else as it is spelled."""
+        return (self.texts(name) or (default,))[-1]
+
+    def numbers(self, name: str) -> tuple[int, ...]:
+        """Every whole number of that name."""
+        return tuple(int(text) for text in self.texts(name) if _whole(text))
+
+    def number(self, name: str, default: int = 0) -> int:
+        """The last whole number of that name; protobuf leaves out what is 0."""
+        return (self.numbers(name) or (default,))[-1]
+
+    def flag(self, name: str) -> bool:
+        """Whether a bool of that name is set."""
+        return self.text(name) in ("true", "t", "1")
+
+    def __str__(self) -> str:
+        """On one line, as protobuf's short form has it.
+
+        >>> str(read_text_proto("triton {\\n  block_m: 64\\n}\\ngemm {}")[0])
+        'triton { block_m: 64 } gemm { }'
+        """
+        return " ".join(map(str, self.fields))
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field with its place in the text; a list of values is as many fields."""
+
+    name: str
+    """`[type.googleapis.com/xla.HloInstructionProto]` where a message of any type stands."""
+    value: str | Message
+    is_string: bool
+    start: int
+    end: int
+
+    @property
+    def span(self) -> Span:
+        """From its name to the end of its value."""
+        return Span(self.start, self.end)
+
+    def __str__(self) -> str:
+        if isinstance(self.value, Message):
+            return f"{self.name} {{ {self.value} }}" if self.value.fields else f"{self.name} {{ }}"
+        if not self.is_string:
+            return f"{self.name}: {self.value}"
+        escaped = self.value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        return f'{self.name}: "{escaped}"'
+
+
+_EMPTY = Message(())
+
+
+def read_text_proto(text: str) -> tuple[Message, tuple[Trouble, ...]]:
+    """The whole text as one message, and what of it could not be read."""
+    troubles: list[Trouble] = []
+    fields = tuple(outer_fields(text, troubles))
+    return Message(fields), tuple(troubles)
+
+
+class _Frame:
+    """A message or a list that has begun and not ended."""
+
+    __slots__ = ("closing", "fields", "name", "start")
+
+    def __init__(self, name: str, start: int, opening: str, fields: list[Field]) -> None:
+        self.name = name
+        self.start = start
+        self.closing = _CLOSING[opening]
+        self.fields = fields
+        """A list's own fields are those of the message it stands in."""
+
+
+_CLOSING: Final = {"{": "}", "<": ">", "[": "]", "": ""}
+
+
+def outer_fields(text: str, troubles: list[Trouble]) -> Iterator[Field]:
+    """The outermost fields one after the other: a long log need not be held as a whole."""
+    reader = _Reader(text, troubles)
+    for token in _token.finditer(text):
+        reader.take(token)
+        if len(reader.stack) == 1 and len(reader.root) > 1:
+            yield from reader.root[:-1]
+            del reader.root[:-1]  # the last may be a string that another continues
+    reader.finish()
+    yield from reader.root
+
+
+class _Reader:
+    def __init__(self, text: str, troubles: list[Trouble]) -> None:
+        self.text = text
+        self.troubles = troubles
+        self.root: list[Field] = []
+        self.stack = [_Frame("", 0, "", self.root)]
+        self.names: dict[str, str] = {}
+
+    def take(self, token: re.Match[str]) -> None:
+        kind = token.lastgroup
+        top = self.stack[-1]
+        if kind == "scalar":
+            start, end = token.start("name"), token.end()
+            top.fields.append(Field(self.name(token), token["scalar"], False, start, end))
+        elif kind == "open":
+            self.open(self.name(token), token.start("name"), token["open"][-1])
+        elif kind == "close":
+            self.close(token["close"], token.start("close"))
+        elif kind == "string":
+            value = _unescaped(token["string"][1:-1])
+            start, end = token.start("name"), token.end()
+            top.fields.append(Field(self.name(token), value, True, start, end))
+        elif kind == "list":
+            start = token.start("name")
+            self.stack.append(_Frame(self.name(token), start, "[", top.fields))
+        elif kind is not None:
+            self.take_unnamed(kind, token)
+
+    def take_unnamed(self, kind: str, token: re.Match[str]) -> None:
+        """What has no name before it: an item of a list, or the rest of a string."""
+        top = self.stack[-1]
+        start, end = token.span(kind)
+        last = top.fields[-1] if top.fields else None
+        if (
+            kind == "item_string"
+            and last is not None
+            and last.is_string
+            and isinstance(last.value, str)
+            and not self.text[last.end : start].strip()
+        ):
+            value = last.value + _unescaped(token[kind][1:-1])
+            top.fields[-1] = Field(last.name, value, True, last.start, end)
+        elif top.closing == "]" and kind == "element":
+            self.open(top.name, start, token[kind])
+        elif top.closing == "]" and kind == "item_string":
+            top.fields.append(Field(top.name, _unescaped(token[kind][1:-1]), True, start, end))
+        elif top.closing == "]" and kind == "item":
+            top.fields.append(Field(top.name, token[kind], False, start, end))
+        else:
+            self.left_out(start, end)
+
+    def name(self, token: re.Match[str]) -> str:
+        """One string for each name: a log says `run_time` a hundred thousand times."""
+        name = token["name"]
+        return self.names.setdefault(name, name)
+
+    def open(self, name: str, start: int, opening: str) -> None:
+        if len(self.stack) == DEEPEST + 1:
+            self.troubles.append(
+                Trouble(f"messages nest deeper than {DEEPEST}", start, start + len(name))
+            )
+        self.stack.append(_Frame(name, start, opening, []))
+
+    def close(self, closing: str, at: int) -> None:
+        if closing != "]" and len(self.stack) > 2 and self.stack[-1].closing == "]":
+            self.left_out(at, at)  # a list that never ended ends with its message
+            self.stack.pop()
+        top = self.stack[-1]
+        if top.closing != closing:
+            self.left_out(at, at + 1)
+            return
+        self.stack.pop()
+        if closing != "]":
+            self.add(top, at + 1)
+
+    def add(self, frame: _Frame, end: int) -> None:
+        if len(self.stack) <= DEEPEST:
+            value = Message(tuple(frame.fields))
+            self.stack[-1].fields.append(Field(frame.name, value, False, frame.start, end))
+
+    def left_out(self, start: int, end: int) -> None:
+        """Tells of text that is no field; neighbours on one line are told of together."""
+        last = self.troubles[-1] if self.troubles else None
+        if last is not None and last.message.startswith("expected a field"):
+            between = self.text[last.end : start] if start - last.end < 200 else "\n"
+            if "\n" not in between:
+                self.troubles[-1] = Trouble(last.message, last.start, end)
+                return
+        stands = shown(self.text[start : start + 20].partition("\n")[0])
+        self.troubles.append(Trouble(f"expected a field, found `{stands}`", start, end))
+
+    def finish(self) -> None:
+        """Ends what the text did not end."""
+        while len(self.stack) > 1:
+            frame = self.stack.pop()
+            end = frame.start + max(len(frame.name), 1)
+            self.troubles.append(Trouble(f"{frame.name} is never closed", frame.start, end))
+            if frame.closing != "]":
+                self.add(frame, len(self.text))
+
+
+def _unescaped(spelled: str) -> str:
+    if "\\" not in spelled:
+        return spelled
+    return decode(_escape.sub(_unescape, encode(spelled)))
+
+
+def _unescape(found: re.Match[bytes]) -> bytes:
+    octal, hexadecimal, short, long, simple = found.groups()
+    if octal:
+        return bytes([int(octal, 8) & 0xFF])
+    if hexadecimal:
+        return bytes([int(hexadecimal, 16)])
+    if short or long:
+        number = int(short or long, 16)
+        return chr(number).encode("utf-8", "surrogatepass") if number <= _LARGEST else found[0]
+    return bytes([_SIMPLE.get(simple[0], simple[0])])

@@ -1,0 +1,1 @@
+"""Kernels that tune themselves on the program's own memory."""

@@ -1,0 +1,1 @@
+"""Which memory values share: what buffer assignment decided, against what instructions declare."""

@@ -1,0 +1,81 @@
+"""What buffer assignment may give a custom call: no shared memory that it did not declare."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlo_lint.analysis.buffers import declared_aliases, memory_of, operand_memory, results
+from hlo_lint.findings import Finding
+from hlo_lint.ir import Module
+from hlo_lint.rule import Bad, FinalModule, Findings, Good, Rule
+
+if TYPE_CHECKING:  # loaded where a module has such a call
+    from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment
+
+_PROGRAM = """
+HloModule shared, is_scheduled=true
+
+ENTRY e {
+  p = f32[512]{0} parameter(0)
+  x = f32[512]{0} negate(p)
+  ROOT c = f32[512]{0} custom-call(x), custom_call_target="kernel"%s
+}
+"""
+_ASSIGNMENT = """
+BufferAssignment:
+allocation 0: size 2048, parameter 0, shape |f32[512]| at ShapeIndex {}:
+ value: <0 p @0> (size=2048,offset=0): f32[512]{0}
+allocation 1: size 4096, output shape is |f32[512]|, maybe-live-out:
+ value: <1 x @0> (size=2048,offset=0): f32[512]{0}
+ value: <2 c @0> (size=2048,offset=%d): f32[512]{0}
+"""
+
+
+class CustomCallOverlapsOperand(Rule):
+    """A custom call whose result shares memory with an operand, undeclared.
+
+    ## Why
+    Whoever wrote the kernel behind a custom call may read an operand after the first result is
+    written, unless `output_to_operand_aliasing` says that the two are one buffer. Buffer assignment
+    keeps everything else apart; where it did not, the kernel reads what it has just overwritten,
+    and the numbers are wrong in a way that depends on timing.
+    """
+
+    examples = (
+        Bad(
+            _PROGRAM % "  // error",
+            artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 1024},
+        ),
+        Good(_PROGRAM % "", artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 2048}),
+        Good(
+            _PROGRAM % ", output_to_operand_aliasing={{}: (0, {})}",
+            artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 0},
+        ),
+    )
+
+    def applies(self, module: Module) -> bool:
+        """Whether there is a custom call that the compiler hands memory to."""
+        return any(computation.with_opcode("custom-call") for computation in module.unfused)
+
+    def check(self, final: FinalModule, buffers: BufferAssignment) -> Findings:
+        """Each pair of result and operand that overlap without being declared."""
+        for computation in final.module.unfused:
+            for call in computation.with_opcode("custom-call"):
+                declared = declared_aliases(call)
+                for result in results(call):
+                    given = memory_of(buffers, call, result.index)
+                    for number in range(len(call.operands)):
+                        if declared.get(result.index) == number:
+                            continue
+                        for taken in operand_memory(buffers, call, number):
+                            if any(taken.slice.overlaps(value.slice) for value in given):
+                                yield Finding(
+                                    call,
+                                    f"result {result} of this call shares memory with operand "
+                                    f"{number}, and it does not declare so",
+                                    notes=(
+                                        f"operand %{call.operands[number].name}: {taken.slice}",
+                                        f"result {result}: {given[0].slice}",
+                                    ),
+                                    operand=number,
+                                )

@@ -1,0 +1,1 @@
+"""Tensor descriptors of the Tensor Memory Accelerator (NVIDIA Hopper and later)."""

@@ -1,0 +1,88 @@
+"""Rules on what custom calls carry, on dumps that our own program made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import hlo_lint
+from hlo_lint.payloads import decode
+from tests.conftest import FIXTURES
+
+PAYLOADS = FIXTURES / "payloads"
+LIST = "error autotuned-aliases-differ"
+EARLY = "error autotuning-runs-early"
+COMPUTED = "warning autotuning-runs-early"
+
+FOUND = {
+    "add_none_ffi": [LIST, COMPUTED],
+    "add_none_legacy": [LIST],
+    "add_parameter_wrong_ffi": [LIST, EARLY],
+    "add_right_ffi": [COMPUTED],
+    "add_right_legacy": [],
+    "add_wrong_ffi": [LIST, COMPUTED],
+    "add_wrong_legacy": [LIST],
+    "add_wrong_size_legacy": [LIST],
+    "descriptor_degenerate_ffi": ["error tma-descriptor-refused"],
+    "descriptor_degenerate_legacy": ["error tma-descriptor-refused"],
+    "descriptor_dense_ffi": [],
+    "donated_ffi": [EARLY, COMPUTED],
+    "donated_legacy": [],
+    "mosaic": [],
+    "pallas_triton": [],
+    "partial_ffi": ["error kernel-misses-result"],
+}
+
+
+def found_in(path: Path) -> list[str]:
+    return sorted(f"{f.severity.value} {f.rule}" for f in hlo_lint.lint(path).findings)
+
+
+@pytest.mark.parametrize(("case", "found"), FOUND.items())
+def test_each_payload_is_judged(case: str, found: list[str]) -> None:
+    assert found_in(PAYLOADS / case) == sorted(found)
+
+
+def test_every_payload_is_in_the_table() -> None:
+    assert {path.name for path in PAYLOADS.iterdir() if path.is_dir()} == FOUND.keys()
+
+
+FIXABLE = [case for case, found in FOUND.items() if LIST in found or "error tma" in str(found)]
+
+
+@pytest.mark.parametrize("case", FIXABLE)
+def test_a_mended_payload_is_clean_and_nothing_else_changes(case: str) -> None:
+    fixed = hlo_lint.fix(PAYLOADS / case)
+    (file,) = (file for file in fixed.files if file.edits)
+    assert not [f for f in fixed.findings if f.fix]
+    (edit,) = file.edits
+    start, end = edit.span
+    assert file.after == file.before[:start] + edit.text + file.before[end:]
+    (call,) = (i for i in hlo_lint.parse(file.after).walk() if decode(i) is not None)
+    assert call.attributes["backend_config"] == edit.text
+
+
+def test_a_mended_list_is_the_declared_one() -> None:
+    fixed = hlo_lint.fix(PAYLOADS / "add_wrong_legacy")
+    (after,) = (file.after for file in fixed.files if file.edits)
+    right = next((PAYLOADS / "add_right_legacy").glob("*_gpu_after_optimizations.txt"))
+    carried = [
+        [decode(i) for i in hlo_lint.parse(text).walk() if i.opcode == "custom-call"]
+        for text in (after, right.read_text())
+    ]
+    assert carried[0] == carried[1]
+
+
+def test_a_log_of_tensor_descriptors_is_read_as_one() -> None:
+    findings = hlo_lint.lint(FIXTURES / "tma" / "cutlass_size_1_stride.txt").findings
+    assert len(findings) == 3  # one for each descriptor that the log prints
+    for finding in findings:
+        assert finding.rule == "tma-descriptor-refused"
+        assert "global_strides[1] is 2, must be a multiple of 16" in finding.message
+        assert finding.excerpt[finding.column - 1 : finding.end_column - 1] == "2"
+
+
+def test_its_repaired_twin_is_clean() -> None:
+    repaired = FIXTURES / "tma" / "cutlass_size_1_stride_repaired.txt"
+    assert hlo_lint.lint(repaired).findings == ()
