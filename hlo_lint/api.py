@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hlo_lint.dumps.directory import Dump, Skipped, open_dump
+from hlo_lint.dumps.kinds import Kind, kind_of
 from hlo_lint.dumps.phases import PRECONDITIONS
 from hlo_lint.dumps.pipeline import PassDump, Pipeline, is_proto
 from hlo_lint.engine.fixes import ROUNDS, apply, write_atomically
@@ -368,7 +369,10 @@ def _as_dump(target: Target) -> Dump:
 
 def _text_dump(file: HloFile) -> Dump:
     path = Path("<text>") if file.path is None else file.path
-    return Dump([Pipeline([PassDump.of(file, path)], [], lone=True)])
+    kind = Kind.HLO
+    if not any(module.header or module.computations for module in file.modules):
+        kind = kind_of(path.name, file.text)
+    return Dump([Pipeline([PassDump.of(file, path, kind)], [], lone=True)])
 
 
 def _jax_dump(stage: Any) -> Dump:

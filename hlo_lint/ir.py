@@ -563,6 +563,13 @@ class HloFile:
         self.path = path
         self._lines: Lines | None = None
 
+    @classmethod
+    def of_text(cls, text: str, path: Path | None, module: str = "") -> HloFile:
+        """A file that is no HLO, to report places in it: its text as one piece, nothing read."""
+        file = cls((Module(module, "", (), (text,), (), ()),), path)
+        file.modules[0].file = file
+        return file
+
     @property
     def text(self) -> str:
         """The whole file, every character of it."""

@@ -27,8 +27,9 @@ def dump(tmp_path: Path) -> Callable[[Bad | Good], Path]:
 
     def write(example: Bad | Good) -> Path:
         if not example.artefacts:
-            (tmp_path / "example.hlo").write_text(example.source)
-            return tmp_path / "example.hlo"
+            path = tmp_path / ("example.hlo" if "HloModule" in example.source else "example.log")
+            path.write_text(example.source)
+            return path
         stem = "module_0001.example.sm_9.0_gpu_after_optimizations"
         (tmp_path / f"{stem}.txt").write_text(example.source)
         for ending, text in example.artefacts.items():

@@ -8,6 +8,7 @@ from enum import Enum
 from functools import cached_property
 from pathlib import Path
 
+from hlo_lint.dumps.kinds import Kind, kind_of
 from hlo_lint.dumps.names import DumpName
 from hlo_lint.dumps.options import DebugOptions, PassRun, read_debug_options, read_pass_runs
 from hlo_lint.dumps.pass_lists import Pass, PassList, recognise
@@ -35,6 +36,8 @@ class PassDump:
     """The parts of its name, or None for a file that no compiler named."""
     memo: Memo = field(default_factory=Memo, repr=False)
     _file: HloFile | None = field(default=None, repr=False)
+    kind: Kind = Kind.HLO
+    """What it holds; of a file that no compiler named it is known when it has been read."""
 
     @property
     def file(self) -> HloFile:
@@ -45,7 +48,9 @@ class PassDump:
             DumpError: for a protocol buffer that cannot be turned into text.
         """
         if self._file is None:
-            if is_proto(self.path.name):
+            if self.name is None and (text := self._other_text()) is not None:
+                self._file = HloFile.of_text(text, self.path)
+            elif is_proto(self.path.name):
                 from hlo_lint.syntax.proto import read_proto
 
                 self._file = parse_file(read_proto(self.path), self.path, self.memo)
@@ -53,15 +58,23 @@ class PassDump:
                 self._file = parse_file(self.path.read_bytes(), self.path, self.memo)
         return self._file
 
+    def _other_text(self) -> str | None:
+        """The text, where it is no HLO but something else that rules look at."""
+        if self.path.name.endswith((".gz", ".pb", ".hlo", ".hlo.pbtxt")):
+            return None
+        text = decode(self.path.read_bytes())
+        self.kind = kind_of(self.path.name, text)
+        return None if self.kind is Kind.HLO else text
+
     @property
     def module(self) -> Module:
         """The module it holds; of several, the first."""
         return self.file.modules[0]
 
     @classmethod
-    def of(cls, file: HloFile, path: Path) -> PassDump:
+    def of(cls, file: HloFile, path: Path, kind: Kind = Kind.HLO) -> PassDump:
         """A dump of what has been read already."""
-        return cls(path, None, _file=file)
+        return cls(path, None, _file=file, kind=kind)
 
     def replace_text(self, text: str) -> None:
         """Go on with another text in place of what the file holds."""
@@ -167,6 +180,19 @@ class Pipeline:
                 except OSError:
                     return None
         return None
+
+    def kernels(self) -> list[PassDump]:
+        """The PTX that lies beside the HLO, to look at as text."""
+        found = []
+        for path in self.artefacts:
+            if path.name.endswith(".ptx"):
+                try:
+                    text = decode(path.read_bytes())
+                except OSError:
+                    continue
+                module = self.dumps[0].name.module if self.dumps[0].name else ""
+                found.append(PassDump.of(HloFile.of_text(text, path, module), path, Kind.PTX))
+        return found
 
     @cached_property
     def releases(self) -> tuple[PassList, ...]:

@@ -6,15 +6,14 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from hlo_lint.dumps.kinds import Kind
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.errors import RuleError
 from hlo_lint.findings import Finding
-from hlo_lint.ir import HloFile
 from hlo_lint.rule import Rule
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment
-    from hlo_lint.tma.cutlass_log import Log
 
 VIEWS = {
     "Computation": "each computation of every dump, bodies of fusions left out unless asked for",
@@ -44,13 +43,30 @@ ARTEFACTS: dict[str, tuple[str, Callable[[Pipeline], object | None]]] = {
 """What may go with a final module: what it is called, and who reads it."""
 
 
-def tma_log(file: HloFile) -> Log | None:
-    """The log that a file is, where it is no HLO and prints tensor descriptors."""
-    if any(module.header or module.computations for module in file.modules):
-        return None
-    from hlo_lint.tma.cutlass_log import looks_like_tma_log, read_log
+def _tma_log(text: str) -> object:
+    from hlo_lint.tma.cutlass_log import read_log
 
-    return read_log(file.text) if looks_like_tma_log(file.text) else None
+    return read_log(text)
+
+
+def _ptx(text: str) -> object:
+    from hlo_lint.ptx import read_ptx
+
+    return read_ptx(text)
+
+
+def _autotuning(text: str) -> object:
+    from hlo_lint.dumps.artefacts.autotune import read_autotuning
+
+    return read_autotuning(text)
+
+
+TEXTS: dict[str, tuple[Kind, Callable[[str], object]]] = {
+    "Log": (Kind.TMA_LOG, _tma_log),
+    "Ptx": (Kind.PTX, _ptx),
+    "Autotuning": (Kind.AUTOTUNE_LOG, _autotuning),
+}
+"""What is no HLO: what a file has to hold, and who reads it."""
 
 
 @cache

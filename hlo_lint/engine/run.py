@@ -12,12 +12,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.directory import Dump, Skipped
+from hlo_lint.dumps.kinds import Kind
 from hlo_lint.dumps.phases import Precondition
 from hlo_lint.dumps.pipeline import Meeting, Outcome, PassDump, Pipeline
-from hlo_lint.engine.plan import ARTEFACTS, checks_of, run_check, tma_log
+from hlo_lint.engine.plan import ARTEFACTS, TEXTS, checks_of, run_check
 from hlo_lint.errors import DumpError
 from hlo_lint.findings import (
     Diagnostic,
@@ -31,9 +31,6 @@ from hlo_lint.ir import REFERENCES, TYPE, Computation, HloFile, Instruction, Mod
 from hlo_lint.rule import FinalModule, Form, Rule
 from hlo_lint.source import Span
 from hlo_lint.syntax.attributes import AttributeSyntaxError, OpMetadata
-
-if TYPE_CHECKING:
-    from hlo_lint.tma.cutlass_log import Log
 
 _comment = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 
@@ -91,7 +88,7 @@ class Checker:
         self.form = form
         self.result = Result()
         self._found: dict[tuple[Rule, Computation], tuple[Finding, ...]] = {}
-        self._logs: dict[PassDump, Log | None] = {}
+        self._texts: dict[tuple[PassDump, str], object] = {}
 
     def check_dump(self, dump: Dump, progress: Progress = lambda _: None) -> Result:
         """Checks every pipeline, forgetting the text of each when it is done."""
@@ -115,6 +112,7 @@ class Checker:
                 continue
             self.result.files += 1
             dumps.append(dump)
+        kernels = pipeline.kernels()
         for rule in self.rules:
             for method, asked in checks_of(rule).items():
                 kinds = set(asked.values())
@@ -123,7 +121,7 @@ class Checker:
                 elif "Computation" in kinds and rule.precondition is not None:
                     self._check_precondition(rule, rule.precondition, pipeline, dumps)
                 else:
-                    self._check_texts(rule, method, dumps)
+                    self._check_texts(rule, method, [*dumps, *kernels])
 
     # Rules that need nothing but the text
 
@@ -137,31 +135,29 @@ class Checker:
 
     def _in_text(self, rule: Rule, method: str, dump: PassDump) -> Iterator[Placed]:
         ((name, kind),) = checks_of(rule)[method].items()
-        log = self._log(dump)
-        if kind == "Computation":
+        if kind in TEXTS:
+            if dump.kind is TEXTS[kind][0]:
+                key = (dump, kind)
+                if key not in self._texts:
+                    self._texts[key] = TEXTS[kind][1](dump.file.text)
+                for finding in run_check(rule, method, {name: self._texts[key]}):
+                    yield Placed(rule, finding, dump, None)
+        elif dump.kind is not Kind.HLO:
+            return
+        elif kind == "Computation":
             for module in dump.file.modules:
                 for finding in self._in_module(rule, module):
                     yield Placed(rule, finding, dump, module)
-        elif kind == "HloFile" and log is None:
+        else:
             for finding in run_check(rule, method, {name: dump.file}):
                 yield Placed(rule, finding, dump, None)
-        elif kind == "Log" and log is not None:
-            for finding in run_check(rule, method, {name: log}):
-                yield Placed(rule, finding, dump, None)
-
-    def _log(self, dump: PassDump) -> Log | None:
-        """The log that a file given by name is; only files that no compiler named are asked."""
-        if dump.name is not None:
-            return None
-        if dump not in self._logs:
-            self._logs[dump] = tma_log(dump.file)
-        return self._logs[dump]
 
     # Rules about what was going to run
 
     def _check_final(
         self, rule: Rule, method: str, pipeline: Pipeline, dumps: list[PassDump]
     ) -> None:
+        dumps = [dump for dump in dumps if dump.kind is Kind.HLO]
         if not dumps:
             return
         last = pipeline.final if pipeline.final in dumps else dumps[-1]
@@ -196,7 +192,8 @@ class Checker:
     def _check_precondition(
         self, rule: Rule, demand: Precondition, pipeline: Pipeline, dumps: list[PassDump]
     ) -> None:
-        bound = [dump for dump in dumps if pipeline.has_layouts(dump)]
+        hlo = [dump for dump in dumps if dump.kind is Kind.HLO]
+        bound = [dump for dump in hlo if pipeline.has_layouts(dump)]
         if not bound:
             return
         lives = [self._lives(rule, dump) for dump in bound]

@@ -1,0 +1,38 @@
+"""What a text is that is no HLO: PTX, a log of tensor descriptors, a log of the autotuner."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Kind(Enum):
+    """What a file holds."""
+
+    HLO = "HLO"
+    PTX = "PTX"
+    TMA_LOG = "a log that prints tensor descriptors"
+    AUTOTUNE_LOG = "a log or results of the autotuner"
+
+
+PROTO_TEXT = (".textproto", ".pbtxt", ".prototxt", ".txtpb")
+
+
+def kind_of(name: str, text: str) -> Kind:
+    """What a file of that name and text holds; HLO where nothing says otherwise.
+
+    >>> kind_of("module_0001.jit_f.ptx", ".version 8.7")
+    <Kind.PTX: 'PTX'>
+    >>> kind_of("run.log", "TMA Desc Addr:   0x7ffc5a3f1240")
+    <Kind.TMA_LOG: 'a log that prints tensor descriptors'>
+    """
+    if name.endswith(".ptx"):
+        return Kind.PTX
+    if name.endswith(PROTO_TEXT):
+        from hlo_lint.dumps.artefacts.autotune import looks_like_autotuning
+
+        return Kind.AUTOTUNE_LOG if looks_like_autotuning(text) else Kind.HLO
+    if text.lstrip().startswith(("HloModule", "//", "%", "ENTRY")) or "TMA" not in text.upper():
+        return Kind.HLO
+    from hlo_lint.tma.cutlass_log import looks_like_tma_log
+
+    return Kind.TMA_LOG if looks_like_tma_log(text) else Kind.HLO
