@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from hlo_lint.findings import Edit, Fix, Safety
 from hlo_lint.ir import NAME, OPERANDS, TAIL, Instruction, Module, Operand
@@ -23,8 +24,15 @@ class Rewrite:
     attributes, and its metadata where it would have none that names an operation.
     """
 
-    def __init__(self, replaced: Instruction, module: Module) -> None:
+    def __init__(
+        self,
+        replaced: Instruction,
+        module: Module,
+        dropping: Sequence[str] = ("inferred_dimension",),
+    ) -> None:
+        """`dropping` names the attributes that only the old opcode has."""
         self._old = replaced
+        self._dropped = {"metadata", *dropping}
         self._module = module
         self._text = replaced.text
         self._percent = "%" if re.match(r"(?:ROOT\s+)?%", self._text) else ""
@@ -77,9 +85,7 @@ class Rewrite:
         if not _op_name.search(metadata) and "metadata" in kept:
             metadata = f", metadata={kept['metadata']}"
         others = "".join(
-            f", {name}={value}"
-            for name, value in kept.items()
-            if name not in ("metadata", "inferred_dimension")
+            f", {name}={value}" for name, value in kept.items() if name not in self._dropped
         )
         return attributes + others + metadata
 

@@ -95,7 +95,7 @@ def test_a_message_has_no_full_stop(rule: Rule, example: Bad) -> None:
 
 
 def test_rules_are_chosen_by_name_and_by_family() -> None:
-    assert [r.name() for r in select_rules(["layout"])] == ["reshape-moves-data"]
+    assert {r.family() for r in select_rules(["layout"])} == {"layout"}
     assert [r.name() for r in select_rules(["unreadable-text"])] == ["unreadable-text"]
     assert find_rule("reshape-moves-data") not in select_rules(None, ["layout"])
 

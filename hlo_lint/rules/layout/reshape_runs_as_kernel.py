@@ -1,0 +1,128 @@
+"""Reshapes that were left behind when fusion was over, and were wrapped into kernels."""
+
+from __future__ import annotations
+
+from hlo_lint.findings import Finding, Fix, Severity
+from hlo_lint.ir import Computation, Instruction, Module
+from hlo_lint.layouts import packs_alike, reshape_is_bitcast
+from hlo_lint.rewrite import Rewrite
+from hlo_lint.rule import Bad, FinalModule, Findings, Form, Good, Rule
+from hlo_lint.shape import UNBOUNDED, ArrayShape
+
+_PROGRAM = """
+HloModule left_behind, is_scheduled=true
+
+wrapped {
+  q = f16[2,8,64]{%s} parameter(0)
+  ROOT s = f16[16,64]{1,0} reshape(q)
+}
+
+ENTRY e {
+  p = f16[2,8,64]{%s} parameter(0)
+  ROOT r = f16[16,64]{1,0} fusion(p), kind=kLoop, calls=wrapped%s
+}
+"""
+_FIXED = """
+HloModule left_behind, is_scheduled=true
+
+wrapped {
+  q = f16[2,8,64]{2,1,0} parameter(0)
+  ROOT s = f16[16,64]{1,0} reshape(q)
+}
+
+ENTRY e {
+  p = f16[2,8,64]{2,1,0} parameter(0)
+  ROOT r = f16[16,64]{1,0} bitcast(p)
+}
+"""
+
+
+class ReshapeRunsAsKernel(Rule):
+    """A reshape that runs as a kernel of its own.
+
+    ## Why
+    From jax 0.10.2 on the autotuner runs behind fusion. Where it takes a Triton GEMM apart because
+    cuBLASLt was faster, the reshapes that the rewrite puts around the call stay at top level, and
+    no later pass removes them: each is wrapped into a kernel that reads and writes the whole array.
+    Some of these move nothing at all. No pass of XLA says so, and the autotuner did not count them.
+
+    ## Fix
+    Where no byte moves: a `bitcast`. Where bytes do move the kernel is a transpose, and only
+    another choice of layout or backend avoids it.
+    """
+
+    severity = Severity.WARNING
+    examples = (
+        Bad(_PROGRAM % ("2,1,0", "2,1,0", "  // error"), fixed=_FIXED),
+        Bad(_PROGRAM % ("2,0,1", "2,0,1", "  // error")),
+        Good(
+            """
+            HloModule nothing_left, is_scheduled=true
+
+            ENTRY e {
+              p = f16[2,8,64]{2,1,0} parameter(0)
+              ROOT r = f16[16,64]{1,0} bitcast(p)
+            }
+            """
+        ),
+    )
+
+    def check(self, final: FinalModule) -> Findings:
+        """Each fusion of nothing but a reshape."""
+        for fusion, operand, result in _wrapped(final.module):
+            size = result.byte_size
+            moved = f"{size} bytes" if size is not None else "an array"
+            if _is_free(operand, result):
+                yield Finding(
+                    fusion,
+                    f"this kernel copies {moved} for a reshape that moves nothing: "
+                    f"{operand} and {result} are the same bytes",
+                    operand=0,
+                )
+            else:
+                yield Finding(
+                    fusion,
+                    f"this reshape is a transpose kernel over {moved}: {operand} and {result} "
+                    "read memory in different orders",
+                    operand=0,
+                )
+
+    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
+        """A bitcast in place of a kernel that moves nothing."""
+        for fusion, operand, result in _wrapped(module):
+            if fusion is instruction and _is_free(operand, result):
+                rewrite = Rewrite(instruction, module, dropping=("kind", "calls", "backend_config"))
+                rewrite.add("bitcast", result)
+                return rewrite.fix("put a bitcast in place of the kernel")
+        return None
+
+
+def _wrapped(module: Module) -> list[tuple[Instruction, ArrayShape, ArrayShape]]:
+    """Loop fusions of one reshape, with the shapes it is between."""
+    found = []
+    for computation in module.unfused:
+        for fusion in computation.with_opcode("fusion"):
+            if fusion.attributes.get("kind") != "kLoop" or len(fusion.operands) != 1:
+                continue
+            body = module.computation(fusion.called[0]) if fusion.called else None
+            if body is None or not _is_one_reshape(body):
+                continue
+            shapes = fusion.operands[0].shape, fusion.shape_or_none
+            match shapes:
+                case ArrayShape() as operand, ArrayShape() as result:
+                    if _can_be_judged(operand) and _can_be_judged(result):
+                        found.append((fusion, operand, result))
+    return found
+
+
+def _is_one_reshape(body: Computation) -> bool:
+    opcodes = [instruction.opcode for instruction in body.instructions]
+    return opcodes == ["parameter", "reshape"]
+
+
+def _can_be_judged(shape: ArrayShape) -> bool:
+    return shape.has_valid_layout and UNBOUNDED not in shape.dims
+
+
+def _is_free(operand: ArrayShape, result: ArrayShape) -> bool:
+    return reshape_is_bitcast(operand, result) and packs_alike(operand, result)
