@@ -62,6 +62,8 @@ class Finding:
     """Which operand the caret stands under; None for the whole instruction."""
     severity: Severity | None = None
     """Where it differs from the rule's own."""
+    fixable: bool = True
+    """Whether the rule's fix mends this; a rule may find two things at one instruction."""
 
 
 @dataclass(frozen=True, slots=True)

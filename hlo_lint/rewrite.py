@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hlo_lint.findings import Edit, Fix, Safety
 from hlo_lint.ir import NAME, OPERANDS, TAIL, Instruction, Module, Operand
-from hlo_lint.shape import Shape
+from hlo_lint.shape import ArrayShape, Shape, TupleShape
 from hlo_lint.source import Span
 
 _op_name = re.compile(r'op_name="[^"]')
@@ -35,9 +35,8 @@ class Rewrite:
         self._dropped = {"metadata", *dropping}
         self._module = module
         self._text = replaced.text
-        self._percent = "%" if re.match(r"(?:ROOT\s+)?%", self._text) else ""
-        self._taken = {row[NAME] for computation in module.computations for row in computation.rows}
-        self._taken.update(computation.name for computation in module.computations)
+        self._percent = _percent(self._text)
+        self._taken = _names(module)
         self._lines: list[tuple[str, Shape, str, str, str]] = []
         source = replaced.operands[0]
         self._value = replaced.row[OPERANDS].strip()
@@ -45,7 +44,7 @@ class Rewrite:
 
     def add(self, opcode: str, shape: Shape, attributes: str = "") -> None:
         """Appends an instruction that reads the one before it, or the old one's only operand."""
-        name = self._fresh(opcode)
+        name = _fresh(f"{self._old.name}.{opcode}", self._taken)
         self._lines.append((name, shape, opcode, self._value, attributes))
         typed = f"{shape} " if self._is_typed() else ""
         self._value = f"{typed}{self._percent}{name}"
@@ -66,15 +65,6 @@ class Rewrite:
         edit = Edit(Span(*place), (newline + indent).join(lines))
         return Fix(title, (edit,), safety)
 
-    def _fresh(self, opcode: str) -> str:
-        name = base = f"{self._old.name}.{opcode}"
-        number = 1
-        while name in self._taken:
-            number += 1
-            name = f"{base}.{number}"
-        self._taken.add(name)
-        return name
-
     def _is_typed(self) -> bool:
         """Whether the text prints the shapes of operands."""
         return bool(re.search(r"[\])}]\s+%?[\w.\-]+(?:#\d+)*\s*$", self._old.row[OPERANDS]))
@@ -88,6 +78,107 @@ class Rewrite:
             f", {name}={value}" for name, value in kept.items() if name not in self._dropped
         )
         return attributes + others + metadata
+
+
+class Fills:
+    """Arrays of zeros that are made right before an instruction.
+
+    In a module that has fusions each is a fusion of its own, because behind FusionWrapper a plain
+    broadcast has no kernel; else it is a broadcast.
+    """
+
+    def __init__(self, reader: Instruction, module: Module) -> None:
+        self._reader = reader
+        self._module = module
+        self._percent = _percent(reader.text)
+        self._taken = _names(module)
+        self._fused = any(each.with_opcode("fusion") for each in module.computations)
+        self._lines: list[str] = []
+        self._computations: list[str] = []
+
+    def add(self, shape: ArrayShape) -> str:
+        """Adds one array; gives the name by which it is read, `%` included where there is one."""
+        zero, name = self._fresh("zero"), self._fresh("fill")
+        constant = f"{zero} = {shape.dtype}[] constant({_ZERO.get(shape.dtype, '0')})"
+        broadcast = f"= {shape} broadcast({zero}), dimensions={{}}"
+        if not self._fused:
+            self._lines += [constant, f"{name} {broadcast}"]
+            return name
+        inner, body = self._fresh("zeros"), self._fresh("filled")
+        signature = f" () -> {shape.with_layout(None)}" if self._percent else ""
+        lines = f"  {constant}\n  ROOT {inner} {broadcast}\n"
+        self._computations.append(f"{body}{signature} {{\n{lines}}}\n\n")
+        self._lines.append(f"{name} = {shape} fusion(), kind=kLoop, calls={body}")
+        return name
+
+    def edits(self) -> list[Edit]:
+        """What goes in before the reader, and before its computation."""
+        module = self._module
+        start = module.span(self._reader).start
+        indent = _indent(module.file.text, start)
+        lines = "".join(f"{line}\n{indent}" for line in self._lines)
+        edits = [Edit(Span(start, start), lines)]
+        if self._computations:
+            number = module.computations.index(self._reader.computation)
+            at = module.start + module.offset(number)
+            edits.append(Edit(Span(at, at), "".join(self._computations)))
+        return edits
+
+    def _fresh(self, part: str) -> str:
+        return self._percent + _fresh(f"{self._reader.name}.{part}", self._taken)
+
+
+_ZERO = {"pred": "false", "c64": "(0, 0)", "c128": "(0, 0)"}
+
+
+def with_more_operands(
+    call: Instruction, module: Module, names: Sequence[str], attribute: str
+) -> list[Edit]:
+    """The edits that append operands to a custom call, and put an attribute right behind them.
+
+    Layout constraints, where the call has them, are those of the results: what is appended is
+    meant to share their memory.
+    """
+    row, text, begin = call.row, call.text, module.span(call).start
+    close = text.rindex(")", 0, len(text) - len(row[TAIL]))  # the tail begins behind it
+    comma = ", " if row[OPERANDS].strip() else ""
+    place = Span(begin + close, begin + close + 1)
+    edits = [Edit(place, f"{comma}{', '.join(names)}), {attribute}")]
+    constraints = call.attributes.get("operand_layout_constraints")
+    if constraints is not None:
+        inner = constraints.removesuffix("}")
+        shapes = ", ".join(str(leaf) for leaf in _arrays(call.shape))
+        value = f"{inner}{', ' if inner != '{' else ''}{shapes}}}"
+        changed = attribute_edit(call, module, "operand_layout_constraints", value)
+        edits += [changed] if changed is not None else []
+    return edits
+
+
+def _arrays(shape: Shape) -> list[ArrayShape]:
+    if isinstance(shape, TupleShape):
+        return [leaf for element in shape.elements for leaf in _arrays(element)]
+    return [shape] if isinstance(shape, ArrayShape) else []
+
+
+def _percent(text: str) -> str:
+    """The sign before names in the dialect of an instruction."""
+    return "%" if re.match(r"(?:ROOT\s+)?%", text) else ""
+
+
+def _names(module: Module) -> set[str]:
+    """All names of a module: those of instructions and of computations are one space."""
+    taken = {row[NAME] for computation in module.computations for row in computation.rows}
+    taken.update(computation.name for computation in module.computations)
+    return taken
+
+
+def _fresh(base: str, taken: set[str]) -> str:
+    name, number = base, 1
+    while name in taken:
+        number += 1
+        name = f"{base}.{number}"
+    taken.add(name)
+    return name
 
 
 def attribute_edit(instruction: Instruction, module: Module, name: str, value: str) -> Edit | None:

@@ -8,6 +8,7 @@ import pytest
 
 import hlo_lint
 from hlo_lint.payloads import decode
+from hlo_lint.syntax.attributes import Alias
 from tests.conftest import FIXTURES
 
 PAYLOADS = FIXTURES / "payloads"
@@ -49,6 +50,20 @@ def test_every_payload_is_in_the_table() -> None:
 
 
 FIXABLE = [case for case, found in FOUND.items() if LIST in found or "error tma" in str(found)]
+
+
+def test_a_result_in_a_donated_parameter_gets_memory_of_its_own() -> None:
+    fixed = hlo_lint.fix(PAYLOADS / "donated_ffi")
+    (file,) = (file for file in fixed.files if file.edits)
+    (call,) = (i for i in hlo_lint.parse(file.after).walk() if decode(i) is not None)
+    last = len(call.operands) - 1
+    assert call.attribute("output_to_operand_aliasing") == (Alias((), last, ()),)
+    assert found_in_text(file.after) == []
+    assert any("only a new compilation makes" in entry.reason for entry in fixed.remaining.skipped)
+
+
+def found_in_text(text: str) -> list[str]:
+    return [f.rule for f in hlo_lint.lint(text).findings]
 
 
 @pytest.mark.parametrize("case", FIXABLE)

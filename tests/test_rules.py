@@ -65,15 +65,20 @@ def test_a_good_example_is_clean(
 
 
 @pytest.mark.parametrize(("rule", "example"), FIXED, ids=_name)
-def test_a_fix_gives_the_text_it_promises(rule: Rule, example: Bad) -> None:
-    fixed = hlo_lint.fix(example.source, [rule.name()], form=example.form)
+def test_a_fix_gives_the_text_it_promises(
+    rule: Rule, example: Bad, dump: Callable[[Bad | Good], Path]
+) -> None:
+    fixed = hlo_lint.fix(dump(example), [rule.name()], form=example.form)
     assert fixed.text == example.fixed_source
     assert fixed.remaining.clean
 
 
 @pytest.mark.parametrize(("rule", "example"), BAD, ids=_name)
-def test_checking_twice_says_the_same(rule: Rule, example: Bad) -> None:
-    first, second = (hlo_lint.lint(example.source, [rule.name()]).findings for _ in range(2))
+def test_checking_twice_says_the_same(
+    rule: Rule, example: Bad, dump: Callable[[Bad | Good], Path]
+) -> None:
+    path = dump(example)
+    first, second = (hlo_lint.lint(path, [rule.name()]).findings for _ in range(2))
     assert first == second
 
 
@@ -88,8 +93,10 @@ def test_a_rule_says_what_it_is(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize(("rule", "example"), BAD, ids=_name)
-def test_a_message_has_no_full_stop(rule: Rule, example: Bad) -> None:
-    for finding in hlo_lint.lint(example.source, [rule.name()]).findings:
+def test_a_message_has_no_full_stop(
+    rule: Rule, example: Bad, dump: Callable[[Bad | Good], Path]
+) -> None:
+    for finding in hlo_lint.lint(dump(example), [rule.name()]).findings:
         assert not finding.message.endswith(".")
         assert finding.message
 

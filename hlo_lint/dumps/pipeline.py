@@ -38,6 +38,8 @@ class PassDump:
     _file: HloFile | None = field(default=None, repr=False)
     kind: Kind = Kind.HLO
     """What it holds; of a file that no compiler named it is known when it has been read."""
+    edited: bool = False
+    """Whether a fix has changed the text, so that artefacts beside it are no longer its own."""
 
     @property
     def file(self) -> HloFile:
@@ -79,6 +81,7 @@ class PassDump:
     def replace_text(self, text: str) -> None:
         """Go on with another text in place of what the file holds."""
         self._file = parse_file(text, self.file.path, self.memo)
+        self.edited = True
 
     def release(self) -> None:
         """Forget what was read; a text that came from no file stays."""

@@ -172,13 +172,14 @@ class Checker:
                     views[name] = FinalModule(module, last is pipeline.final)
                     continue
                 title, read = ARTEFACTS[kind]
-                views[name] = read(pipeline)
+                views[name] = None if last.edited else read(pipeline)
                 if views[name] is None:
                     missing.append(title)
             if missing and last is not pipeline.final:
                 continue  # nothing was assigned to a module that was not compiled to the end
             if missing:
-                reason = f"{rule.name()} needs the {' and '.join(missing)}, which is not there"
+                state = "only a new compilation makes" if last.edited else "is not there"
+                reason = f"{rule.name()} needs the {' and '.join(missing)}, which {state}"
                 self.result.skipped.append(Skipped(str(last.path), reason))
                 continue
             for finding in run_check(rule, method, views):
@@ -327,9 +328,10 @@ class Checker:
 
 
 def _fix(place: Placed, form: Form) -> Fix | None:
-    if not isinstance(place.finding.at, Instruction) or place.module is None:
+    finding = place.finding
+    if not finding.fixable or not isinstance(finding.at, Instruction) or place.module is None:
         return None
-    return place.rule.fix(place.finding.at, place.module, form)
+    return place.rule.fix(finding.at, place.module, form)
 
 
 def _life_key(module: int, finding: Finding) -> LifeKey:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlo_lint.analysis.buffers import memory_of, operand_memory, results
+from hlo_lint.analysis.buffers import declared_aliases, memory_of, operand_memory, results
 from hlo_lint.analysis.kernels import autotuned_calls, is_entry_parameter, tunes_early
-from hlo_lint.findings import Finding, Severity
+from hlo_lint.findings import Finding, Fix, Safety, Severity
 from hlo_lint.ir import Instruction, Module
-from hlo_lint.rule import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rewrite import Fills, attribute_edit, with_more_operands
+from hlo_lint.rule import Bad, FinalModule, Findings, Form, Good, Rule
 
 if TYPE_CHECKING:  # loaded where a module has such a call
     from hlo_lint.dumps.artefacts.buffer_assignment import AssignedValue, BufferAssignment
-    from hlo_lint.payloads.triton import AutotunedKernelCall
+    from hlo_lint.payloads.triton import AutotunedKernelCall, TritonCall
 
 _PROGRAM = r"""
 HloModule doubles, is_scheduled=true
@@ -33,6 +34,17 @@ _RESULT = " value: <1 c @0> (size=2048,offset=0): f32[512]{0}\n"
 _DONATED = _ASSIGNMENT.replace("allocation 1", f"{_RESULT}allocation 1")
 _APART = _ASSIGNMENT + _RESULT
 
+_FIXED = r"""
+HloModule doubles, is_scheduled=true
+
+ENTRY e {
+  x = f32[512]{0} parameter(0)
+  c.zero = f32[] constant(0)
+  c.fill = f32[512]{0} broadcast(c.zero), dimensions={}
+  ROOT c = f32[512]{0} custom-call(x, c.fill), output_to_operand_aliasing={{}: (1, {})}, custom_call_target="triton_kernel_call_ffi", api_version=API_VERSION_TYPED_FFI, backend_config={opaque = "x\9C\13R\E5b\CC\16\12\E7\12\E6b\062\04\18%\18\15\18\B5\98\B8\18@X\88A\8A\9D\83Q\80I\A2A\00\00@\86\03$"}
+}
+"""  # noqa: E501
+
 
 class AutotuningRunsEarly(Rule):
     """An autotuned FFI call that tries its kernels on memory the program has not used yet.
@@ -43,11 +55,20 @@ class AutotuningRunsEarly(Rule):
     is then overwritten before the program has read the parameter. Operands that the program
     computes hold garbage at that moment; if they are indices, the kernel reads wild addresses. The
     legacy target `triton_kernel_call` tunes when its turn comes and has neither problem.
+
+    ## Fix
+    Gives the call one more operand for each result, filled with zeros, and declares that the result
+    takes its memory, in the payload's list too. The launcher hands buffers to pointers in order and
+    leaves out the rest, so the kernel sees what it saw. It costs a fill of each result on every
+    run, and must go in before buffers are assigned. A call that declares aliases already, or whose
+    kernel takes another number of pointers, is left alone.
     """
 
     examples = (
         Bad(
-            _PROGRAM.replace("<mark>", "  // error"), artefacts={"-buffer-assignment.txt": _DONATED}
+            _PROGRAM.replace("<mark>", "  // error"),
+            fixed=_FIXED,
+            artefacts={"-buffer-assignment.txt": _DONATED},
         ),
         Good(_PROGRAM.replace("<mark>", ""), artefacts={"-buffer-assignment.txt": _APART}),
     )
@@ -55,6 +76,13 @@ class AutotuningRunsEarly(Rule):
     def applies(self, module: Module) -> bool:
         """Whether a call tunes itself early."""
         return any(tunes_early(payload) for _, payload, _ in autotuned_calls(module))
+
+    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
+        """Allocates the results beforehand and aliases them."""
+        for call, payload, _ in autotuned_calls(module):
+            if call is instruction:
+                return _preallocated(call, payload, module)
+        return None
 
     def check(self, final: FinalModule, buffers: BufferAssignment) -> Findings:
         """Results in donated parameters, and operands that are not computed yet."""
@@ -93,6 +121,7 @@ class AutotuningRunsEarly(Rule):
                     notes=("what they read there is garbage: indices would be wild addresses",),
                     operand=computed[0],
                     severity=Severity.WARNING,
+                    fixable=False,
                 )
 
 
@@ -120,3 +149,33 @@ def _is_saved(
         if any(a.slice == b.slice for a in taken for b in given):
             return True
     return False
+
+
+def _preallocated(call: Instruction, payload: TritonCall, module: Module) -> Fix | None:
+    from hlo_lint.payloads import encode
+    from hlo_lint.payloads.triton import InputOutputAlias, with_aliases
+
+    given, made = len(call.operands), results(call)
+    sizes = [result.shape.byte_size for result in made]
+    if declared_aliases(call) or payload.pointer_count != given + len(made) or None in sizes:
+        return None
+    pairs = [
+        InputOutputAlias(given + result.number, given + len(made) + result.number, size)
+        for result, size in zip(made, sizes, strict=True)
+        if size is not None
+    ]
+    config = encode(call, with_aliases(payload, pairs))
+    changed = attribute_edit(call, module, "backend_config", config)
+    if changed is None:
+        return None
+    fills = Fills(call, module)
+    names = [fills.add(result.shape) for result in made]
+    aliases = ", ".join(f"{result}: ({given + result.number}, {{}})" for result in made)
+    edits = [
+        *fills.edits(),
+        *with_more_operands(call, module, names, f"output_to_operand_aliasing={{{aliases}}}"),
+        changed,
+    ]
+    cost = sum(size for size in sizes if size is not None)
+    title = f"allocate the result beforehand (costs a fill of {cost} bytes a run)"
+    return Fix(title, tuple(sorted(edits)), Safety.UNSAFE)
