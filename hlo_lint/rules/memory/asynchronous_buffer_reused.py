@@ -1,0 +1,211 @@
+"""What may happen to memory between the start and the done of an asynchronous operation."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from hlo_lint.analysis.asynchronous import Accesses, Flight, Race, Touch, flights, is_start
+from hlo_lint.findings import Edit, Finding, Fix, Safety
+from hlo_lint.ir import Instruction, Module
+from hlo_lint.rule import Bad, FinalModule, Findings, Form, Good, Rule
+from hlo_lint.source import Span
+from hlo_lint.syntax.attributes import AttributeSyntaxError
+
+if TYPE_CHECKING:  # loaded where a module has asynchronous operations
+    from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment
+
+_PROGRAM = """
+HloModule copied, is_scheduled=true
+
+ENTRY e {{
+  p = f32[512]{{0}} parameter(0)
+  x = f32[512]{{0}} negate(p)
+  s = (f32[512]{{0}}, f32[512]{{0}}, u32[]) copy-start(x)
+  {first}
+  {second}
+  ROOT t = (f32[512]{{0}}, f32[512]{{0}}) tuple(d, y)
+}}
+"""
+_DONE = "d = f32[512]{0} copy-done(s)"
+_COMPUTE = "y = f32[512]{0} sine(p)"
+_ASSIGNMENT = """
+BufferAssignment:
+allocation 0: size 2048, parameter 0, shape |f32[512]| at ShapeIndex {}:
+ value: <0 p @0> (size=2048,offset=0): f32[512]{0}
+allocation 1: size 16, output shape is |(f32[512], f32[512])|, maybe-live-out:
+ value: <1 t{} @0> (size=16,offset=0): (f32[512]{0}, f32[512]{0})
+allocation 2: size 8192, preallocated-temp:
+ value: <2 x @0> (size=2048,offset=0): f32[512]{0}
+ value: <3 s{0} @0> (size=2048,offset=%d): f32[512]{0}
+ value: <4 y @0> (size=2048,offset=%d): f32[512]{0}
+"""
+_APART = _ASSIGNMENT % (2048, 4096)
+_ON_SOURCE = _ASSIGNMENT % (6144, 1024)
+_ON_RESULT = _ASSIGNMENT % (2048, 3072)
+
+
+class AsynchronousBufferReused(Rule):
+    """An instruction uses memory that an asynchronous operation is still at work on.
+
+    ## Why
+    From its start to its done a copy, a collective or a computation on another stream runs beside
+    the schedule. Until the done, nothing may write what it reads, and nothing may read or write
+    what it writes. Buffer assignment keeps the values apart by their live ranges; nothing checks
+    again when the order changes afterwards. Where two share memory, the numbers depend on timing:
+    right on a slow run, under a profiler or a sanitizer, and wrong on a fast one.
+
+    What counts is the order of a scheduled module and the buffer assignment beside it, the bodies
+    of loops, calls and conditionals that run in between included, and other operations in flight.
+    Tables of pointers around tuples and the contexts of starts hold no data.
+
+    ## Fix
+    Where all that happens is that an operand is overwritten too early, the done moves before the
+    instruction that overwrites it; what stood in between no longer overlaps with the operation.
+    Where the result's own memory is in use, or several operations are in flight at once, there is
+    no fix in the text: the program has to be compiled again, with other memory or another schedule.
+    """
+
+    examples = (
+        Bad(
+            _PROGRAM.format(first=_COMPUTE + "  // error", second=_DONE),
+            fixed=_PROGRAM.format(first=_DONE, second=_COMPUTE),
+            artefacts={"-buffer-assignment.txt": _ON_SOURCE},
+        ),
+        Bad(
+            _PROGRAM.format(first=_COMPUTE + "  // error", second=_DONE),
+            artefacts={"-buffer-assignment.txt": _ON_RESULT},
+        ),
+        Good(
+            _PROGRAM.format(first=_COMPUTE, second=_DONE),
+            artefacts={"-buffer-assignment.txt": _APART},
+        ),
+        Good(
+            _PROGRAM.format(first=_DONE, second=_COMPUTE),
+            artefacts={"-buffer-assignment.txt": _ON_SOURCE},
+        ),
+    )
+
+    def applies(self, module: Module) -> bool:
+        """Whether there is an asynchronous operation in a module whose order means something."""
+        return module.is_scheduled and bool(flights(module))
+
+    def check(self, final: FinalModule, buffers: BufferAssignment) -> Findings:
+        """Each instruction that is in the way of an operation in flight."""
+        accesses = Accesses(final.module, buffers)
+        for flight in flights(final.module):
+            races = list(accesses.races(flight))
+            waiting_helps = flight.is_simple() and not any(race.ours.writes for race in races)
+            for at in dict.fromkeys(race.instruction for race in races):
+                worst = max(
+                    (race for race in races if race.instruction is at),
+                    key=lambda race: (race.theirs.writes, race.ours.writes),
+                )
+                notes = tuple(_notes(worst))
+                yield Finding(at, _message(worst), notes=notes, fixable=waiting_helps)
+            for loss in accesses.losses(flight):
+                yield Finding(
+                    flight.start,
+                    f"this writes over {_common(loss.read, loss.ours)} bytes of "
+                    f"%{loss.read.value.instruction}, which %{loss.reader.name} reads after "
+                    f"{flight.until}",
+                    notes=(str(loss.ours), str(loss.read)),
+                    fixable=False,
+                )
+
+    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
+        """The done before the instruction, where it is clear which one."""
+        above = [
+            flight
+            for flight in flights(module)
+            if any(
+                stretch.computation is instruction.computation
+                and stretch.begin <= instruction.number < stretch.end
+                for stretch in flight.stretches
+            )
+        ]
+        if len(above) != 1 or not above[0].is_simple():
+            return None  # of several the text does not say whose memory it is
+        return _await_before(instruction, above[0], module)
+
+
+def _message(race: Race) -> str:
+    theirs, ours = race.theirs, race.ours
+    size = _common(theirs, ours)
+    start = race.flight.start
+    until = race.flight.until
+    if not ours.writes:
+        what = f"writes {size} bytes that %{start.name} still reads, until {until}"
+    elif theirs.writes:
+        what = f"writes {size} bytes that %{start.name} writes as well, until {until}"
+    else:
+        what = f"reads {size} bytes that %{start.name} is still writing, until {until}"
+    return f"this {what}"
+
+
+def _common(one: Touch, other: Touch) -> int:
+    """How many bytes lie in both."""
+    a, b = one.value.slice, other.value.slice
+    return min(a.end, b.end) - max(a.offset, b.offset)
+
+
+def _notes(race: Race) -> list[str]:
+    theirs = str(race.theirs)
+    if race.theirs.instruction is not race.instruction:
+        inside = race.theirs.instruction.computation.name
+        theirs += f" (in %{inside}, which %{race.instruction.name} runs)"
+    ours = str(race.ours)
+    if race.ours.instruction is not race.flight.start:
+        ours += f" (in what %{race.flight.start.name} runs)"
+    notes = [ours, theirs]
+    if is_start(race.instruction):
+        notes.append("two operations are in flight on the same memory")
+    return notes
+
+
+def _await_before(instruction: Instruction, flight: Flight, module: Module) -> Fix | None:
+    """The done's line moved up."""
+    done = flight.dones[0]
+    computation = instruction.computation
+    predecessors = _predecessors(done)
+    if predecessors is None:
+        return None
+    for name in (*(operand.name for operand in done.operands), *predecessors):
+        number = computation.index.get(name)
+        if number is not None and number >= instruction.number:
+            return None
+    moved, target = _line(done, module), _line(instruction, module)
+    if moved is None or target is None:
+        return None
+    text = module.file.text[moved.start : moved.end]
+    overlapping = done.number - instruction.number
+    return Fix(
+        f"wait at %{done.name} before %{instruction.name}: "
+        f"{overlapping} instruction{'s' if overlapping > 1 else ''} less to overlap with "
+        f"%{flight.start.name}",
+        (Edit(Span(target.start, target.start), text), Edit(moved, "")),
+        Safety.UNSAFE,
+    )
+
+
+def _predecessors(instruction: Instruction) -> tuple[str, ...] | None:
+    """What it has to come after besides its operands; None where that cannot be read."""
+    text = instruction.attributes.get("control-predecessors")
+    if text is None:
+        return ()
+    try:
+        instruction.attribute("control-predecessors")
+    except AttributeSyntaxError:
+        return None
+    return tuple(re.findall(r"[\w.\-]+", text))
+
+
+def _line(instruction: Instruction, module: Module) -> Span | None:
+    """Its whole line, the end of the line included; None where something else stands there."""
+    text = module.file.text
+    start, end = module.span(instruction)
+    begin = text.rfind("\n", 0, start) + 1
+    stop = text.find("\n", end) + 1
+    if not stop or text[begin:start].strip() or text[end:stop].strip():
+        return None
+    return Span(begin, stop)

@@ -1,0 +1,174 @@
+"""What XLA's verifier asks of a start and its done: that they belong together, one to one."""
+
+from __future__ import annotations
+
+from hlo_lint.analysis.asynchronous import Calls, Flight, flights, is_done, is_start, operation
+from hlo_lint.findings import Finding, Severity
+from hlo_lint.ir import Instruction, Module
+from hlo_lint.rule import Bad, FinalModule, Findings, Good, Rule
+
+_THROUGH = ("get-tuple-element", "tuple", "bitcast", "copy", "opt-barrier")
+_UNKNOWN = ("parameter", "while", "call", "conditional", "custom-call")
+
+
+class StartWithoutDone(Rule):
+    """An asynchronous operation that nothing waits for, or a done that waits for nothing.
+
+    ## Why
+    The done is where the result of an asynchronous operation may be used and where its memory
+    becomes free. Without one, the program may end, or give the memory away, while a copy or a
+    collective is still running. XLA's verifier wants one done for each start and the start before
+    it, of the same kind (`xla/service/hlo_verifier.cc`); it does not run on texts that a tool
+    or a person wrote, nor after the last pass.
+    """
+
+    examples = (
+        Bad(
+            """
+            HloModule lost, is_scheduled=true
+
+            ENTRY e {
+              p = f32[8]{0} parameter(0)
+              s = (f32[8]{0}, f32[8]{0}, u32[]) copy-start(p)  // error
+              ROOT r = f32[8]{0} negate(p)
+            }
+            """
+        ),
+        Bad(
+            """
+            HloModule mixed, is_scheduled=true
+
+            ENTRY e {
+              p = f32[8]{0} parameter(0)
+              s = (f32[8]{0}, f32[8]{0}) collective-permute-start(p), source_target_pairs={{0,1}}
+              ROOT r = f32[8]{0} all-gather-done(s)  // error
+            }
+            """
+        ),
+        Bad(
+            """
+            HloModule twice
+
+            ENTRY e {
+              p = f32[8]{0} parameter(0)
+              s = (f32[8]{0}, f32[8]{0}, u32[]) copy-start(p)
+              d = f32[8]{0} copy-done(s)
+              d.1 = f32[8]{0} copy-done(s)  // error
+              ROOT r = f32[8]{0} add(d, d.1)
+            }
+            """
+        ),
+        Good(
+            """
+            HloModule carried, is_scheduled=true
+
+            body {
+              q = ((f32[8]{0}, f32[8]{0}, u32[]), s32[]) parameter(0)
+              s = (f32[8]{0}, f32[8]{0}, u32[]) get-tuple-element(q), index=0
+              d = f32[8]{0} copy-done(s)
+              s.1 = (f32[8]{0}, f32[8]{0}, u32[]) copy-start(d)
+              n = s32[] get-tuple-element(q), index=1
+              ROOT t = ((f32[8]{0}, f32[8]{0}, u32[]), s32[]) tuple(s.1, n)
+            }
+
+            condition {
+              q.1 = ((f32[8]{0}, f32[8]{0}, u32[]), s32[]) parameter(0)
+              n.1 = s32[] get-tuple-element(q.1), index=1
+              ROOT c = pred[] compare(n.1, n.1), direction=LT
+            }
+
+            ENTRY e {
+              p = f32[8]{0} parameter(0)
+              i = s32[] constant(0)
+              s.2 = (f32[8]{0}, f32[8]{0}, u32[]) copy-start(p)
+              t.1 = ((f32[8]{0}, f32[8]{0}, u32[]), s32[]) tuple(s.2, i)
+              w = ((f32[8]{0}, f32[8]{0}, u32[]), s32[]) while(t.1), condition=condition, body=body
+              s.3 = (f32[8]{0}, f32[8]{0}, u32[]) get-tuple-element(w), index=0
+              ROOT d.1 = f32[8]{0} copy-done(s.3)
+            }
+            """
+        ),
+    )
+
+    def applies(self, module: Module) -> bool:
+        """Whether there is a start or a done."""
+        return any(
+            is_start(instruction) or is_done(instruction)
+            for computation in module.computations
+            for instruction in computation.instructions
+        )
+
+    def check(self, final: FinalModule) -> Findings:
+        """Starts without a done, dones without a start, and pairs that do not fit."""
+        module = final.module
+        known = flights(module)
+        for flight in known:
+            yield from _starts(flight, module)
+        waited = {done for flight in known for done in flight.dones}
+        for computation in Calls(module).computations:
+            for done in computation.instructions:
+                if is_done(done) and done not in waited:
+                    yield from _lone(done)
+
+
+def _starts(flight: Flight, module: Module) -> Findings:
+    start = flight.start
+    if not flight.dones and not flight.escapes:
+        if flight.is_carried:
+            message = f"a loop carries this {start.opcode} along, and no done ever takes it"
+            yield Finding(start, message, severity=Severity.WARNING)
+        else:
+            users = ", ".join(f"%{user.name}" for user in start.users) or "nobody reads it"
+            yield Finding(
+                start, f"nothing waits for this {start.opcode}", notes=(f"users: {users}",)
+            )
+    for done in flight.dones:
+        if operation(done) != operation(start):
+            yield Finding(
+                done,
+                f"this {done.opcode} waits for %{start.name}, which is of another kind: "
+                f"{start.opcode}",
+                notes=(f"%{start.name} = {start.type_text} {start.opcode}",),
+                operand=0,
+            )
+    here = [
+        done
+        for done in flight.dones
+        if done.computation is start.computation and not flight.is_carried
+    ]
+    for done in here[1:]:
+        yield Finding(
+            done,
+            f"this {done.opcode} waits for %{start.name}, and %{here[0].name} has already done so",
+            operand=0,
+        )
+    for done in here[:1]:
+        if module.is_scheduled and done.number < start.number:
+            yield Finding(
+                done,
+                f"this {done.opcode} stands before its start, %{start.name}",
+                notes=(f"instruction {done.number} of the schedule, and {start.number}",),
+                operand=0,
+            )
+
+
+def _lone(done: Instruction) -> Findings:
+    at: Instruction | None = done
+    name = ""
+    for _ in range(64):
+        operand = at.operands[0] if at is not None and at.operands else None
+        if operand is None:
+            break
+        at, name = operand.instruction, operand.name
+        if at is None or at.opcode not in _THROUGH:
+            break
+    if at is None:
+        yield Finding(done, f"this {done.opcode} waits for %{name}, which is not there")
+    elif at is done:
+        yield Finding(done, f"this {done.opcode} waits for nothing: it has no operand")
+    elif at.opcode not in _UNKNOWN or (at.opcode == "parameter" and at.computation.is_entry):
+        yield Finding(
+            done,
+            f"this {done.opcode} waits for %{at.name}, which is no start but {at.opcode}",
+            operand=0,
+        )
