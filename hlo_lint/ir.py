@@ -82,7 +82,7 @@ class Operand:
         """The shape of what is read, or None where it cannot be known."""
         if self.instruction is None:
             return None
-        shape = self.instruction.shape
+        shape = self.instruction.shape_or_none
         for element in self.index:
             if not isinstance(shape, TupleShape) or element >= len(shape.elements):
                 return None
