@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hlo_lint.dumps.directory import Dump, Skipped, open_dump
 from hlo_lint.dumps.kinds import Kind, kind_of
-from hlo_lint.dumps.phases import PRECONDITIONS
+from hlo_lint.dumps.phases import AUTOTUNERS, PRECONDITIONS
 from hlo_lint.dumps.pipeline import PassDump, Pipeline, is_proto
 from hlo_lint.engine.fixes import ROUNDS, apply, write_atomically
 from hlo_lint.engine.run import Checker, Result, planned_by_file
@@ -325,7 +325,7 @@ def _merge(whole: Result, part: Result) -> None:
 
 
 def _known_pass(name: str | None) -> str | None:
-    known = [demand.demanded_by for demand in PRECONDITIONS]
+    known = [*(demand.demanded_by for demand in PRECONDITIONS), *AUTOTUNERS]
     if name is not None and name not in known:
         raise UsageError(f"no rule binds before a pass named {name}; there is {', '.join(known)}")
     return name

@@ -36,7 +36,7 @@ _ignore = click.option(
 _before = click.option(
     "--before",
     metavar="PASS",
-    help="The pass that comes next, where the dump does not say: layout_normalization.",
+    help="The pass that comes next, where the dump does not say: layout_normalization, autotuner.",
 )
 
 

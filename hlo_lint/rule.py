@@ -29,6 +29,26 @@ class FinalModule:
     """Whether compilation came to its end."""
 
 
+@dataclass(frozen=True)
+class BeforeAutotuner:
+    """The module that the autotuner meets, or the nearest dump before it."""
+
+    module: Module
+    release: str | None
+    """The pass list of the release, `gpu-jax0.10.0`; None where it is not known."""
+    told: bool
+    """Whether the caller says that the autotuner comes next."""
+    after: Module | None = None
+    """What the autotuner left, where that was dumped."""
+
+    def was_taken_apart(self, fusion: Instruction) -> bool:
+        """Whether the autotuner has put something else in a fusion's place already."""
+        if self.after is None:
+            return False
+        left = (computation.instruction(fusion.name) for computation in self.after.computations)
+        return not any(each is not None and each.opcode == "fusion" for each in left)
+
+
 class Form(Enum):
     """How a fix that moves bytes spells the move."""
 

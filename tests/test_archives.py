@@ -105,7 +105,15 @@ def test_each_module_that_died_behind_the_autotuner_is_found_by_its_file(dumps: 
         assert finding.severity is hlo_lint.Severity.ERROR
 
 
-def test_healthy_dumps_are_clean(dumps: Path) -> None:
+TRUE_OF_HEALTHY_DUMPS = {
+    "reshape-runs-as-kernel",
+    "gemm-breaks-on-backend-flip",
+    "gemm-slows-on-backend-flip",
+}
+"""What costs time, or might on another run; none of it is an error."""
+
+
+def test_healthy_dumps_have_no_errors(dumps: Path) -> None:
     healthy = [
         *(
             path
@@ -118,9 +126,10 @@ def test_healthy_dumps_are_clean(dumps: Path) -> None:
         dumps / "vision_diffusion",
     ]
     for folder in healthy:
-        found = {f.rule for f in hlo_lint.lint(folder).findings}
-        forced = "forced" in folder.name or folder.name == "h200_fission"
-        assert found <= ({"reshape-runs-as-kernel"} if forced else set()), folder
+        findings = hlo_lint.lint(folder).findings
+        found = {f.rule for f in findings}
+        assert not [f for f in findings if f.severity is hlo_lint.Severity.ERROR], folder
+        assert found <= TRUE_OF_HEALTHY_DUMPS, folder
 
 
 WRONG_ON_THE_FIRST_RUN = """

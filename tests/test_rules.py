@@ -27,7 +27,8 @@ def dump(tmp_path: Path) -> Callable[[Bad | Good], Path]:
 
     def write(example: Bad | Good) -> Path:
         if not example.artefacts:
-            path = tmp_path / ("example.hlo" if "HloModule" in example.source else "example.log")
+            ending = "hlo" if "HloModule" in example.source else "log"
+            path = tmp_path / f"example.{'ptx' if '.entry' in example.source else ending}"
             path.write_text(example.source)
             return path
         stem = "module_0001.example.sm_9.0_gpu_after_optimizations"

@@ -8,9 +8,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hlo_lint.dumps.kinds import PROTO_TEXT, Kind, kind_of
 from hlo_lint.dumps.names import DumpName, parse_name
 from hlo_lint.dumps.pipeline import PassDump, Pipeline, is_proto
 from hlo_lint.errors import DumpError
+from hlo_lint.source import decode
 from hlo_lint.syntax.parse import Memo
 
 TEXT_ENDINGS = (".txt", ".hlo")
@@ -27,6 +29,7 @@ _KNOWN_ARTEFACTS = (
     "priority_fusion_dump.txt",
     ".ttir.txt",
 )
+_SETTINGS = ("compile_options.textproto", "topology.textproto")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ def open_dump(paths: str | Path | Iterable[str | Path]) -> Dump:
     """
     dump = Dump()
     given = [paths] if isinstance(paths, str | Path) else list(paths)
-    seen: set[Path] = set()
+    seen: set[tuple[int, int]] = set()
     picked: dict[Path, list[Path]] = {}
     folders: list[Path] = []
     for each in given:
@@ -107,15 +110,16 @@ def _existing(given: str | Path) -> Path:
     return path
 
 
-def _is_new(path: Path, seen: set[Path]) -> bool:
-    """Whether a file is met for the first time."""
-    real = Path(os.path.realpath(path))
-    new = real not in seen
-    seen.add(real)
+def _is_new(path: Path, seen: set[tuple[int, int]]) -> bool:
+    """Whether a file is met for the first time, by whatever name."""
+    found = path.stat()
+    identity = found.st_dev, found.st_ino
+    new = identity not in seen
+    seen.add(identity)
     return new
 
 
-def _add_directory(dump: Dump, root: Path, seen: set[Path]) -> None:
+def _add_directory(dump: Dump, root: Path, seen: set[tuple[int, int]]) -> None:
     before = len(dump.pipelines), len(dump.skipped)
     unread: list[str] = []
     for folder, folders, names in os.walk(root):
@@ -127,7 +131,9 @@ def _add_directory(dump: Dump, root: Path, seen: set[Path]) -> None:
         dump.skipped.append(Skipped(str(root), "there is no HLO in it"))
 
 
-def _add_folder(dump: Dump, folder: Path, names: list[str], seen: set[Path]) -> list[str]:
+def _add_folder(
+    dump: Dump, folder: Path, names: list[str], seen: set[tuple[int, int]]
+) -> list[str]:
     """Adds what a folder holds itself; gives the names of the files that are no HLO."""
     memo = Memo()
     texts: dict[tuple[str, int, str], list[PassDump]] = {}
@@ -137,11 +143,11 @@ def _add_folder(dump: Dump, folder: Path, names: list[str], seen: set[Path]) -> 
     for name in names:
         path, parts = folder / name, parse_name(name)
         try:
-            holds_hlo = _holds_hlo(path, names)
+            is_read = _is_read(path, names)
         except OSError as error:
             dump.skipped.append(Skipped(str(path), f"cannot be read: {error.strerror or error}"))
             continue
-        if holds_hlo:
+        if is_read:
             if _is_new(path, seen):
                 found = PassDump(path, parts, memo)
                 (loose if parts is None else texts.setdefault(parts.key, [])).append(found)
@@ -205,8 +211,8 @@ def _is_text(path: Path) -> bool:
     return not path.name.endswith(_KNOWN_ARTEFACTS)
 
 
-def _holds_hlo(path: Path, names: list[str]) -> bool:
-    """Whether a file of a directory is HLO: by its first word, or by what it is called.
+def _is_read(path: Path, names: list[str]) -> bool:
+    """Whether a file of a directory is to be read, as HLO or as a log: by its first words.
 
     Raises:
         OSError: where it cannot be read, or is no file at all.
@@ -219,6 +225,9 @@ def _holds_hlo(path: Path, names: list[str]) -> bool:
             return True
         with path.open("rb") as file:
             return file.read(64).lstrip().startswith(b"HloModule")
+    if name.endswith(PROTO_TEXT) and name not in _SETTINGS and parse_name(name) is None:
+        with path.open("rb") as file:
+            return kind_of(name, decode(file.read(4096))) is Kind.AUTOTUNE_LOG
     if name.endswith((".hlo.pb", ".hlo.pb.gz", ".hlo.pbtxt", ".hlo.pbtxt.gz")):
         stem = name.partition(".hlo.pb")[0]
         return f"{stem}.txt" not in names  # the text says the same, and says where

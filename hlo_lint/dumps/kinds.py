@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 
 
@@ -16,6 +17,11 @@ class Kind(Enum):
 
 PROTO_TEXT = (".textproto", ".pbtxt", ".prototxt", ".txtpb")
 
+_begins_record = re.compile(
+    r"^(?:instruction_profiles|logs|entries|results)\s*:?\s*[{<]", re.M
+).search
+"""What stands in whatever the autotuner writes, at the beginning of a line."""
+
 
 def kind_of(name: str, text: str) -> Kind:
     """What a file of that name and text holds; HLO where nothing says otherwise.
@@ -28,6 +34,8 @@ def kind_of(name: str, text: str) -> Kind:
     if name.endswith(".ptx"):
         return Kind.PTX
     if name.endswith(PROTO_TEXT):
+        if _begins_record(text) is None:
+            return Kind.HLO
         from hlo_lint.dumps.artefacts.autotune import looks_like_autotuning
 
         return Kind.AUTOTUNE_LOG if looks_like_autotuning(text) else Kind.HLO

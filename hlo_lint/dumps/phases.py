@@ -33,6 +33,9 @@ RESHAPES_ARE_BITCASTS = Precondition(
     "ShapeUtil::ReshapeIsBitcast(s, operand->shape())",
 )
 
+AUTOTUNERS = ("autotuner", "config-assigner")
+"""The pass that chooses a backend for each kernel, by its names in the releases."""
+
 PRECONDITIONS = (RESHAPES_ARE_BITCASTS,)
 
 BEFORE_LAYOUTS = ("before_optimizations", "after_spmd_partitioner")

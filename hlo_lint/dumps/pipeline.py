@@ -14,6 +14,7 @@ from hlo_lint.dumps.options import DebugOptions, PassRun, read_debug_options, re
 from hlo_lint.dumps.pass_lists import Pass, PassList, recognise
 from hlo_lint.dumps.phases import (
     AFTER_NORMALIZATION,
+    AUTOTUNERS,
     BEFORE_LAYOUTS,
     HELPER_PIPELINES,
     LAYOUT_ASSIGNMENT,
@@ -80,12 +81,16 @@ class PassDump:
 
     def replace_text(self, text: str) -> None:
         """Go on with another text in place of what the file holds."""
-        self._file = parse_file(text, self.file.path, self.memo)
+        path = self.file.path
+        if self.kind is Kind.HLO:
+            self._file = parse_file(text, path, self.memo)
+        else:
+            self._file = HloFile.of_text(text, path, self.module.name)
         self.edited = True
 
     def release(self) -> None:
         """Forget what was read; a text that came from no file stays."""
-        if self.path.exists():
+        if self.path.exists() and self.kind is Kind.HLO:
             self._file = None
 
 
@@ -184,6 +189,7 @@ class Pipeline:
                     return None
         return None
 
+    @cached_property
     def kernels(self) -> list[PassDump]:
         """The PTX that lies beside the HLO, to look at as text."""
         found = []
@@ -225,6 +231,32 @@ class Pipeline:
                 if certain:
                     yield Transition(before, dump)
             last[name.pipeline] = dump
+
+    def before_autotuner(self) -> PassDump | None:
+        """What the autotuner met: the dump that names it as next, else the nearest one before it.
+
+        A file that no compiler named stands for itself. None where the autotuner has been there, or
+        is not known to be near.
+        """
+        nearest: PassDump | None = None
+        for dump in self.dumps:
+            name = dump.name
+            if name is None:
+                return dump
+            if name.after in AUTOTUNERS and name.step is not None:
+                return nearest
+            if name.before in AUTOTUNERS or name.rest.startswith("before_config_assignment"):
+                return dump
+            if self.has_layouts(dump) and not name.is_final:
+                nearest = dump
+        return nearest if self.final is None else None
+
+    def after_autotuner(self) -> PassDump | None:
+        """What the autotuner left: the first dump behind it, else the final one."""
+        for dump in self.steps:
+            if dump.name and dump.name.after in AUTOTUNERS:
+                return dump
+        return self.final
 
     # What is still to come
 

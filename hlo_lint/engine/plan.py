@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 VIEWS = {
     "Computation": "each computation of every dump, bodies of fusions left out unless asked for",
     "HloFile": "every file as a text",
+    "BeforeAutotuner": "the module that the autotuner meets, or the nearest dump before it",
     "FinalModule": "what a compiler ended with, else its last dump; artefacts may go with it",
     "Log": "a text that prints tensor descriptors, as CUTLASS does",
+    "Ptx": "the assembly of a kernel",
+    "Autotuning": "a log or the results of the autotuner",
 }
 """What there is to look at, by the name of its type: reading types would load all readers."""
 

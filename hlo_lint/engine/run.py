@@ -15,7 +15,7 @@ from itertools import chain
 
 from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.kinds import Kind
-from hlo_lint.dumps.phases import Precondition
+from hlo_lint.dumps.phases import AUTOTUNERS, Precondition
 from hlo_lint.dumps.pipeline import Meeting, Outcome, PassDump, Pipeline
 from hlo_lint.engine.plan import ARTEFACTS, TEXTS, checks_of, run_check
 from hlo_lint.errors import DumpError
@@ -28,7 +28,7 @@ from hlo_lint.findings import (
     Severity,
 )
 from hlo_lint.ir import REFERENCES, TYPE, Computation, HloFile, Instruction, Module
-from hlo_lint.rule import FinalModule, Form, Rule
+from hlo_lint.rule import BeforeAutotuner, FinalModule, Form, Rule
 from hlo_lint.source import Span
 from hlo_lint.syntax.attributes import AttributeSyntaxError, OpMetadata
 
@@ -112,12 +112,14 @@ class Checker:
                 continue
             self.result.files += 1
             dumps.append(dump)
-        kernels = pipeline.kernels()
+        kernels = pipeline.kernels
         for rule in self.rules:
             for method, asked in checks_of(rule).items():
                 kinds = set(asked.values())
                 if "FinalModule" in kinds:
                     self._check_final(rule, method, pipeline, dumps)
+                elif "BeforeAutotuner" in kinds:
+                    self._check_before_autotuner(rule, method, pipeline, dumps)
                 elif "Computation" in kinds and rule.precondition is not None:
                     self._check_precondition(rule, rule.precondition, pipeline, dumps)
                 else:
@@ -131,7 +133,7 @@ class Checker:
             for place in self._in_text(rule, method, dump):
                 key = (place.finding.message, _excerpt_of(place))
                 if seen.setdefault(key, dump) is dump:
-                    self.result.diagnostics.append(self._diagnostic(place))
+                    self._add(place)
 
     def _in_text(self, rule: Rule, method: str, dump: PassDump) -> Iterator[Placed]:
         ((name, kind),) = checks_of(rule)[method].items()
@@ -183,10 +185,24 @@ class Checker:
                 self.result.skipped.append(Skipped(str(last.path), reason))
                 continue
             for finding in run_check(rule, method, views):
-                diagnostic = self._diagnostic(Placed(rule, finding, last, module))
-                self.result.diagnostics.append(diagnostic)
-                if diagnostic.fix is not None:
-                    self.result.fixes.append(PlannedFix(last, diagnostic.fix, diagnostic))
+                self._add(Placed(rule, finding, last, module))
+
+    def _check_before_autotuner(
+        self, rule: Rule, method: str, pipeline: Pipeline, dumps: list[PassDump]
+    ) -> None:
+        dump = pipeline.before_autotuner()
+        if dump not in dumps or dump is None or dump.kind is not Kind.HLO:
+            return
+        release = pipeline.releases[0].name if len(pipeline.releases) == 1 else None
+        (name,) = checks_of(rule)[method]
+        for module in dump.file.modules:
+            if rule.applies(module):
+                told = self.before in AUTOTUNERS
+                after = pipeline.after_autotuner()
+                left = after.module if after in dumps and after is not None else None
+                view = BeforeAutotuner(module, release, told, left)
+                for finding in run_check(rule, method, {name: view}):
+                    self._add(Placed(rule, finding, dump, module))
 
     # Rules that bind where a pass comes next
 
@@ -283,6 +299,12 @@ class Checker:
 
     # Findings with their places
 
+    def _add(self, place: Placed) -> None:
+        diagnostic = self._diagnostic(place)
+        self.result.diagnostics.append(diagnostic)
+        if diagnostic.fix is not None:
+            self.result.fixes.append(PlannedFix(place.dump, diagnostic.fix, diagnostic))
+
     def _in_module(self, rule: Rule, module: Module) -> Iterator[Finding]:
         computations = module.unfused if rule.unfused else module.computations
         return chain.from_iterable(self._in_computation(rule, c) for c in computations)
@@ -329,6 +351,8 @@ class Checker:
 
 def _fix(place: Placed, form: Form) -> Fix | None:
     finding = place.finding
+    if finding.fix is not None:
+        return finding.fix
     if not finding.fixable or not isinstance(finding.at, Instruction) or place.module is None:
         return None
     return place.rule.fix(finding.at, place.module, form)
