@@ -64,6 +64,8 @@ class Finding:
     """Where it differs from the rule's own."""
     fixable: bool = True
     """Whether the rule's fix mends this; a rule may find two things at one instruction."""
+    file: int = 0
+    """Which file `at` is in, where the rule looks at several."""
     fix: Fix | None = None
     """The fix, where the finding is in a text that is no HLO; else the rule's method makes it."""
 

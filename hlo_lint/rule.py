@@ -7,12 +7,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from inspect import cleandoc
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from hlo_lint.dumps.phases import Precondition
 from hlo_lint.errors import RuleError
 from hlo_lint.findings import Finding, Fix, Severity
 from hlo_lint.ir import Instruction, Module
+
+if TYPE_CHECKING:
+    from hlo_lint.dumps.artefacts.autotune import Autotuning
 
 Findings = Iterator[Finding]
 
@@ -47,6 +50,15 @@ class BeforeAutotuner:
             return False
         left = (computation.instruction(fusion.name) for computation in self.after.computations)
         return not any(each is not None and each.opcode == "fusion" for each in left)
+
+
+@dataclass(frozen=True)
+class AutotuningRuns:
+    """All logs of the autotuner that were given, in the order of their paths: at least one."""
+
+    logs: tuple[Autotuning, ...]
+    names: tuple[str, ...]
+    """The name of each log's file."""
 
 
 class Form(Enum):

@@ -27,8 +27,9 @@ def dump(tmp_path: Path) -> Callable[[Bad | Good], Path]:
 
     def write(example: Bad | Good) -> Path:
         if not example.artefacts:
-            ending = "hlo" if "HloModule" in example.source else "log"
-            path = tmp_path / f"example.{'ptx' if '.entry' in example.source else ending}"
+            marks = {"HloModule": "hlo", ".entry": "ptx", "instruction_profiles": "textproto"}
+            endings = [ending for mark, ending in marks.items() if mark in example.source]
+            path = tmp_path / f"example.{endings[0] if endings else 'log'}"
             path.write_text(example.source)
             return path
         stem = "module_0001.example.sm_9.0_gpu_after_optimizations"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from hlo_lint.dumps.kinds import Kind
-from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.errors import RuleError
 from hlo_lint.findings import Finding
-from hlo_lint.rule import Rule
+from hlo_lint.rule import AutotuningRuns, Rule
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment
@@ -22,7 +22,7 @@ VIEWS = {
     "FinalModule": "what a compiler ended with, else its last dump; artefacts may go with it",
     "Log": "a text that prints tensor descriptors, as CUTLASS does",
     "Ptx": "the assembly of a kernel",
-    "Autotuning": "a log or the results of the autotuner",
+    "AutotuningRuns": "all logs of the autotuner that were given",
 }
 """What there is to look at, by the name of its type: reading types would load all readers."""
 
@@ -58,18 +58,21 @@ def _ptx(text: str) -> object:
     return read_ptx(text)
 
 
-def _autotuning(text: str) -> object:
-    from hlo_lint.dumps.artefacts.autotune import read_autotuning
-
-    return read_autotuning(text)
-
-
 TEXTS: dict[str, tuple[Kind, Callable[[str], object]]] = {
     "Log": (Kind.TMA_LOG, _tma_log),
     "Ptx": (Kind.PTX, _ptx),
-    "Autotuning": (Kind.AUTOTUNE_LOG, _autotuning),
 }
 """What is no HLO: what a file has to hold, and who reads it."""
+
+
+def autotuning_runs(dumps: Sequence[PassDump]) -> AutotuningRuns | None:
+    """The logs among the files that were read; None where none of them timed anything."""
+    if not dumps:
+        return None
+    from hlo_lint.dumps.artefacts.autotune import read_autotuning
+
+    logs = tuple(read_autotuning(dump.file.text) for dump in dumps)
+    return AutotuningRuns(logs, tuple(dump.path.name for dump in dumps))
 
 
 @cache

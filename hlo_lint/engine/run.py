@@ -17,7 +17,7 @@ from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.kinds import Kind
 from hlo_lint.dumps.phases import AUTOTUNERS, Precondition
 from hlo_lint.dumps.pipeline import Meeting, Outcome, PassDump, Pipeline
-from hlo_lint.engine.plan import ARTEFACTS, TEXTS, checks_of, run_check
+from hlo_lint.engine.plan import ARTEFACTS, TEXTS, autotuning_runs, checks_of, run_check
 from hlo_lint.errors import DumpError
 from hlo_lint.findings import (
     Diagnostic,
@@ -88,6 +88,7 @@ class Checker:
         self.form = form
         self.result = Result()
         self._found: dict[tuple[Rule, Computation], tuple[Finding, ...]] = {}
+        self._logs: list[PassDump] = []
         self._texts: dict[tuple[PassDump, str], object] = {}
 
     def check_dump(self, dump: Dump, progress: Progress = lambda _: None) -> Result:
@@ -96,6 +97,7 @@ class Checker:
         for pipeline in dump:
             self.check_pipeline(pipeline, progress)
             pipeline.release_text()
+        self._check_runs()
         self.result.diagnostics.sort(key=lambda found: (found.path, found.start, found.rule))
         return self.result
 
@@ -111,6 +113,8 @@ class Checker:
                 self.result.skipped.append(Skipped(str(dump.path), reason))
                 continue
             self.result.files += 1
+            if dump.kind is Kind.AUTOTUNE_LOG:
+                self._logs.append(dump)
             dumps.append(dump)
         kernels = pipeline.kernels
         for rule in self.rules:
@@ -118,12 +122,26 @@ class Checker:
                 kinds = set(asked.values())
                 if "FinalModule" in kinds:
                     self._check_final(rule, method, pipeline, dumps)
+                elif "AutotuningRuns" in kinds:
+                    continue  # when all files have been read
                 elif "BeforeAutotuner" in kinds:
                     self._check_before_autotuner(rule, method, pipeline, dumps)
                 elif "Computation" in kinds and rule.precondition is not None:
                     self._check_precondition(rule, rule.precondition, pipeline, dumps)
                 else:
                     self._check_texts(rule, method, [*dumps, *kernels])
+
+    def _check_runs(self) -> None:
+        """Rules about all logs of the autotuner together."""
+        runs = autotuning_runs(self._logs)
+        if runs is None:
+            return
+        for rule in self.rules:
+            for method, asked in checks_of(rule).items():
+                if set(asked.values()) == {"AutotuningRuns"}:
+                    (name,) = asked
+                    for finding in run_check(rule, method, {name: runs}):
+                        self._add(Placed(rule, finding, self._logs[finding.file], None))
 
     # Rules that need nothing but the text
 
