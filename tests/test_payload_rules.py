@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ FOUND = {
     "donated_legacy": [],
     "mosaic": [],
     "pallas_triton": [],
+    "shared_with_operand_legacy": ["error custom-call-overlaps-operand"],
     "partial_ffi": ["error kernel-misses-result"],
 }
 
@@ -101,3 +103,11 @@ def test_a_log_of_tensor_descriptors_is_read_as_one() -> None:
 def test_its_repaired_twin_is_clean() -> None:
     repaired = FIXTURES / "tma" / "cutlass_size_1_stride_repaired.txt"
     assert hlo_lint.lint(repaired).findings == ()
+
+
+def test_a_line_of_a_buffer_assignment_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    shutil.copytree(PAYLOADS / "donated_ffi", tmp_path / "dump")
+    (assignment,) = (tmp_path / "dump").glob("*-buffer-assignment.txt")
+    assignment.write_text(assignment.read_text() + "what is this\n")
+    (unread,) = (f for f in hlo_lint.lint(tmp_path).findings if f.rule == "unreadable-text")
+    assert (unread.path, unread.excerpt) == (str(assignment), "what is this")

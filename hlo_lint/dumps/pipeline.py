@@ -181,13 +181,15 @@ class Pipeline:
 
     def artefact(self, ending: str) -> str | None:
         """The text of the first artefact whose name ends so; None where there is none to read."""
-        for path in self.artefacts:
-            if path.name.endswith(ending):
-                try:
-                    return decode(path.read_bytes())
-                except OSError:
-                    return None
-        return None
+        path = self.artefact_path(ending)
+        try:
+            return None if path is None else decode(path.read_bytes())
+        except OSError:
+            return None
+
+    def artefact_path(self, ending: str) -> Path | None:
+        """The first artefact whose name ends so."""
+        return next((path for path in self.artefacts if path.name.endswith(ending)), None)
 
     @cached_property
     def kernels(self) -> list[PassDump]:

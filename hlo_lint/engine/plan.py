@@ -29,13 +29,14 @@ VIEWS = {
 
 def _buffers(pipeline: Pipeline) -> BufferAssignment | None:
     """The buffer assignment, with the positions of its values where they are in a file as well."""
+    found = pipeline.artefact_path("-buffer-assignment.txt")
     text = pipeline.artefact("-buffer-assignment.txt")
     if text is None:
         return None
     from hlo_lint.dumps.artefacts.buffer_assignment import read_buffer_assignment
     from hlo_lint.dumps.artefacts.buffer_values import read_buffer_values
 
-    buffers = read_buffer_assignment(text)
+    buffers = read_buffer_assignment(text, found)
     values = pipeline.artefact("-buffer-assignment-values.txt")
     return buffers if values is None else buffers.with_values(read_buffer_values(values))
 

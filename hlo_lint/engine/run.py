@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from pathlib import Path
 
 from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.kinds import Kind
@@ -89,6 +90,7 @@ class Checker:
         self.result = Result()
         self._found: dict[tuple[Rule, Computation], tuple[Finding, ...]] = {}
         self._logs: list[PassDump] = []
+        self._told: set[Path] = set()
         self._texts: dict[tuple[PassDump, str], object] = {}
 
     def check_dump(self, dump: Dump, progress: Progress = lambda _: None) -> Result:
@@ -195,6 +197,8 @@ class Checker:
                 views[name] = None if last.edited else read(pipeline)
                 if views[name] is None:
                     missing.append(title)
+                else:
+                    self._add_unread(pipeline, views[name])
             if missing and last is not pipeline.final:
                 continue  # nothing was assigned to a module that was not compiled to the end
             if missing:
@@ -316,6 +320,19 @@ class Checker:
                 self.result.fixes.append(PlannedFix(again.dump, fix, diagnostic))
 
     # Findings with their places
+
+    def _add_unread(self, pipeline: Pipeline, artefact: object) -> None:
+        """Says what could not be read of an artefact that a rule asked for, once."""
+        path, text = getattr(artefact, "path", None), getattr(artefact, "text", "")
+        rule = next((rule for rule in self.rules if rule.name() == "unreadable-text"), None)
+        if rule is None or path is None or path in self._told:
+            return
+        self._told.add(path)
+        module = pipeline.dumps[0].name.module if pipeline.dumps[0].name else ""
+        dump = PassDump.of(HloFile.of_text(text, path, module), path)
+        for trouble in getattr(artefact, "troubles", ()):
+            span = Span(trouble.start, trouble.end)
+            self._add(Placed(rule, Finding(span, trouble.message), dump, None))
 
     def _add(self, place: Placed) -> None:
         diagnostic = self._diagnostic(place)
