@@ -39,7 +39,11 @@ FOUND = {
 
 
 def found_in(path: Path) -> list[str]:
-    return sorted(f"{f.severity.value} {f.rule}" for f in hlo_lint.lint(path).findings)
+    """What counts; whether MLIR's bytecode can be read depends on the jax that is installed."""
+    findings = hlo_lint.lint(path).findings
+    return sorted(
+        f"{f.severity.value} {f.rule}" for f in findings if f.severity is not hlo_lint.Severity.INFO
+    )
 
 
 @pytest.mark.parametrize(("case", "found"), FOUND.items())

@@ -135,3 +135,18 @@ def test_several_modules_of_a_file_are_all_there() -> None:
 def test_a_text_decodes_and_encodes_to_itself_whatever_it_holds() -> None:
     data = bytes(range(256)) * 3
     assert encode(decode(data)) == data
+
+
+@pytest.mark.parametrize("reference", ["%a#", "%a#b", "%a#0x", "#0", "%a##0", "%a#١"])
+def test_an_index_that_is_no_number_is_said(reference: str) -> None:
+    text = (
+        "HloModule m\n\nENTRY %e (a: f32[8]) -> f32[8] {\n  %a = f32[8]{0} parameter(0)\n"
+        f"  ROOT %n = f32[8]{{0}} negate({reference})\n}}\n"
+    )
+    assert [problem.start.line for problem in hlo_lint.parse(text).problems][:1] == [5]
+    assert str(hlo_lint.lint(text, before="layout_normalization"))
+
+
+def test_a_log_is_one_problem_though_it_has_separators() -> None:
+    text = "// -----// IR Dump Before X //----- //\nmodule @m {\n}\n" * 20
+    assert len(hlo_lint.parse(text).problems) == 1

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hlo_lint.dumps.kinds import PROTO_TEXT, Kind, kind_of
+from hlo_lint.dumps.kinds import EMITTER_TEXT, PROTO_TEXT, Kind, kind_of
 from hlo_lint.dumps.names import DumpName, parse_name
 from hlo_lint.dumps.pipeline import PassDump, Pipeline, is_proto
 from hlo_lint.errors import DumpError
@@ -224,7 +224,8 @@ def _is_read(path: Path, names: list[str]) -> bool:
         if name.endswith(".hlo"):
             return True
         with path.open("rb") as file:
-            return file.read(64).lstrip().startswith(b"HloModule")
+            head = file.read(64).lstrip()
+        return head.startswith(b"HloModule") or name.endswith(EMITTER_TEXT)
     if name.endswith(PROTO_TEXT) and name not in _SETTINGS and parse_name(name) is None:
         with path.open("rb") as file:
             return kind_of(name, decode(file.read(4096))) is Kind.AUTOTUNE_LOG

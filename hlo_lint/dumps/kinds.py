@@ -22,6 +22,12 @@ _begins_record = re.compile(
 ).search
 """What stands in whatever the autotuner writes, at the beginning of a line."""
 
+EMITTER_TEXT = ".triton-to-llvm.txt"
+"""What XLA's Triton emitter did, pass by pass: it prints tensor descriptors."""
+
+_DESCRIPTORS = ("TMA", "tma", "TmaDescriptor")
+"""One of these stands in whatever prints a tensor descriptor."""
+
 
 def kind_of(name: str, text: str) -> Kind:
     """What a file of that name and text holds; HLO where nothing says otherwise.
@@ -39,8 +45,12 @@ def kind_of(name: str, text: str) -> Kind:
         from hlo_lint.dumps.artefacts.autotune import looks_like_autotuning
 
         return Kind.AUTOTUNE_LOG if looks_like_autotuning(text) else Kind.HLO
-    if text.lstrip().startswith(("HloModule", "//", "%", "ENTRY")) or "TMA" not in text.upper():
+    if name.endswith(EMITTER_TEXT):
+        return Kind.TMA_LOG
+    if not any(word in text for word in _DESCRIPTORS) or text.startswith("HloModule"):
         return Kind.HLO
     from hlo_lint.tma.cutlass_log import looks_like_tma_log
+    from hlo_lint.tma.xla_text import looks_like_tma_text
 
-    return Kind.TMA_LOG if looks_like_tma_log(text) else Kind.HLO
+    prints = looks_like_tma_log(text) or looks_like_tma_text(text)
+    return Kind.TMA_LOG if prints else Kind.HLO

@@ -48,9 +48,11 @@ ARTEFACTS: dict[str, tuple[str, Callable[[Pipeline], object | None]]] = {
 
 
 def _tma_log(text: str) -> object:
-    from hlo_lint.tma.cutlass_log import read_log
+    from hlo_lint.tma.cutlass_log import Log, read_log
+    from hlo_lint.tma.xla_text import read_descriptors
 
-    return read_log(text)
+    log = read_log(text)
+    return Log((*log.descriptors, *read_descriptors(text)), log.unreadable)
 
 
 def _ptx(text: str) -> object:

@@ -24,9 +24,10 @@ _match_head = re.compile(r"(ENTRY )?%?([A-Za-z_][\w.\-]*) (\(.*)?\{", re.A).full
 _match_tail = re.compile(r"\}(, execution_thread=\"[^\"\n]*\")?(?: //[^\n]*)?").fullmatch
 _are_names = re.compile(r"[\w.\-\n]+", re.A).fullmatch
 _is_reference_list = re.compile(r"[\w.\-#,\n]*", re.A).fullmatch
+_is_no_index = re.compile(r"#(?![0-9]+(?:[#,\n]|\Z))|(?:\A|[,\n])#").search
 _remove_comments = re.compile(r"/\*[^*\n]*\*/").sub
 _match_typed_operand = re.compile(
-    r" ?(?:[a-z0-9]*\[\] )?%?([A-Za-z_][\w.\-]*(?:#\d+)*)", re.A
+    r" ?(?:[a-z0-9]*\[\] )?%?([A-Za-z_][\w.\-]*(?:#[0-9]+)*)", re.A
 ).fullmatch
 _balanced_type = re.compile(r"\([^()]*\)")
 
@@ -140,7 +141,7 @@ def _references(
     if " " in joined:
         return _typed_references(joined)
     joined = joined.replace("%", "")
-    if _is_reference_list(joined) is None or _has_a_gap(joined):
+    if _is_reference_list(joined) is None or _has_a_gap(joined) or _is_no_index(joined):
         return None
     return [tuple(line.split(",")) if line else () for line in joined.split("\n")]
 

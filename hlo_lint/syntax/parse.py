@@ -37,6 +37,8 @@ def parse_file(data: bytes | str, path: Path | None = None, memo: Memo | None = 
     if known is None:
         text = decode(data) if isinstance(data, bytes) else data
         known = tuple(_module(part, memo) for part in _split(text))
+        if len(known) > 1 and not any(module.header or module.computations for module in known):
+            known = (_rough_module(text),)  # no HLO at all, though it has separators
         memo.files[data] = known
     start = 0
     modules = tuple(map(copy.copy, known))

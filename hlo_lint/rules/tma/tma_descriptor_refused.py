@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.kernels import triton_calls
 from hlo_lint.findings import Finding, Fix, Safety, Severity
-from hlo_lint.ir import Instruction, Module
+from hlo_lint.ir import TAIL, Instruction, Module
 from hlo_lint.rewrite import attribute_edit
 from hlo_lint.rule import Bad, FinalModule, Findings, Form, Good, Rule
 
@@ -55,7 +56,8 @@ class TmaDescriptorRefused(Rule):
     on; `cuTensorMapEncodeTiled` checks them when the kernel is launched and says no more than
     "invalid argument". A dimension of size 1 is no exception, although its stride moves nothing:
     frameworks print any number there, and it works on one machine and not on the next. Read are the
-    descriptors that Triton calls carry in their payload, and those that CUTLASS prints in a log.
+    descriptors that Triton calls carry in their payload, that Mosaic GPU kernels make, that XLA's
+    Triton emitter prints into `*.triton-to-llvm.txt`, and those that CUTLASS prints in a log.
 
     ## Fix
     Gives a dimension of size 1 the stride that dense memory would have, rounded up to 16 bytes, in
@@ -72,7 +74,9 @@ class TmaDescriptorRefused(Rule):
 
     def applies(self, module: Module) -> bool:
         """Whether a kernel is handed a descriptor."""
-        return any(True for _, payload in triton_calls(module) for _ in _descriptors(payload))
+        if any(True for _, payload in triton_calls(module) for _ in _descriptors(payload)):
+            return True
+        return any(True for _ in _mosaic_calls(module))
 
     def check(self, final: FinalModule) -> Findings:
         """Each condition that a descriptor in a payload breaks."""
@@ -87,6 +91,24 @@ class TmaDescriptorRefused(Rule):
                     if message not in said:
                         said.add(message)
                         yield Finding(call, message, notes=_notes(violation))
+
+    def check_mosaic(self, final: FinalModule) -> Findings:
+        """Each condition that a descriptor of a Mosaic GPU kernel breaks."""
+        from hlo_lint.payloads import PayloadError
+        from hlo_lint.tma.conditions import violations
+        from hlo_lint.tma.descriptor import Consumer
+
+        for call, data in _mosaic_calls(final.module):
+            try:
+                made = _mosaic_descriptors(data)
+            except PayloadError as error:
+                message = f"the tensor descriptors of this kernel were not looked at: {error}"
+                yield Finding(call, message, severity=Severity.INFO, fixable=False)
+                continue
+            for number, descriptor in enumerate(made):
+                for violation in violations(descriptor, Consumer.MOSAIC):
+                    message = f"tensor descriptor {number} of this kernel: {violation}"
+                    yield Finding(call, message, notes=_notes(violation), fixable=False)
 
     def check_log(self, log: Log) -> Findings:
         """Each condition that a printed descriptor breaks."""
@@ -152,6 +174,50 @@ def _as_cuda(parameter: TensorDescriptor) -> Descriptor:
         swizzle=parameter.swizzle,
         oob_fill=parameter.oob_fill,
     )
+
+
+def _mosaic_calls(module: Module) -> Iterator[tuple[Instruction, bytes]]:
+    """Calls of Mosaic GPU whose code makes a tensor descriptor, with the code."""
+    for computation in module.unfused:
+        for call in computation.with_opcode("custom-call"):
+            if '"mosaic_gpu' not in call.row[TAIL]:
+                continue
+            from hlo_lint.payloads import MosaicCall, PayloadError, decode
+
+            try:
+                payload = decode(call)
+            except PayloadError:
+                continue
+            if isinstance(payload, MosaicCall) and b"mosaic_gpu_init_tma_desc" in payload.module:
+                yield call, payload.module
+
+
+@lru_cache(maxsize=32)
+def _mosaic_descriptors(data: bytes) -> tuple[Descriptor, ...]:
+    """The descriptors in the code whose numbers are all constants, of whole bytes an element."""
+    from hlo_lint.payloads.mosaic import read_module
+    from hlo_lint.tma.descriptor import Descriptor, element_type
+
+    found = []
+    for each in read_module(data).descriptors:
+        known = _MOSAIC_TYPES.get(-1 if each.elem_type is None else each.elem_type)
+        shape, strides, block = (
+            [number for number in numbers if number is not None]
+            for numbers in (each.shape, each.strides, each.block_shape)
+        )
+        if known is None or not len(shape) == len(strides) == len(block) == each.rank:
+            continue
+        swizzle = _MOSAIC_SWIZZLES.get(each.swizzle_bytes or 16, 0)
+        made = Descriptor.from_row_major(
+            element_type(known), shape, strides, block, swizzle=swizzle
+        )
+        found.append(made)
+    return tuple(found)
+
+
+_MOSAIC_TYPES = {1: 0, 2: 1, 3: 2, 4: 4, 5: 6, 6: 7, 7: 9, 9: 3, 10: 5}
+"""Mosaic's numbers of element types as `CUtensorMapDataType` (`runtime.cc:48-89`)."""
+_MOSAIC_SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
 
 
 def _elements(descriptor: Descriptor) -> tuple[int, ...]:
