@@ -8,7 +8,6 @@ after which it is there for the first time.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -18,6 +17,7 @@ from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.kinds import Kind
 from hlo_lint.dumps.phases import AUTOTUNERS, Precondition
 from hlo_lint.dumps.pipeline import Meeting, Outcome, PassDump, Pipeline
+from hlo_lint.engine.diagnose import Placed, diagnose, fix_of, text_of
 from hlo_lint.engine.plan import ARTEFACTS, TEXTS, autotuning_runs, checks_of, run_check
 from hlo_lint.errors import DumpError
 from hlo_lint.findings import (
@@ -25,15 +25,11 @@ from hlo_lint.findings import (
     Finding,
     Fix,
     Introduction,
-    Origin,
     Severity,
 )
 from hlo_lint.ir import REFERENCES, TYPE, Computation, HloFile, Instruction, Module
 from hlo_lint.rule import BeforeAutotuner, FinalModule, Form, Rule
 from hlo_lint.source import Span
-from hlo_lint.syntax.attributes import AttributeSyntaxError, OpMetadata
-
-_comment = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 
 Progress = Callable[[int], None]
 """Called with how many files have been read since the last call."""
@@ -41,16 +37,6 @@ Progress = Callable[[int], None]
 LifeKey = tuple[int, str, str, str, str]
 """A defect through the dumps of a run: which module of its file, computation, instruction, its type
 and its operand's type."""
-
-
-@dataclass(frozen=True)
-class Placed:
-    """A finding in one file, with all that is known of it there."""
-
-    rule: Rule
-    finding: Finding
-    dump: PassDump
-    module: Module | None
 
 
 @dataclass
@@ -151,7 +137,7 @@ class Checker:
         seen: dict[tuple[str, str], PassDump] = {}  # what an earlier dump has said already
         for dump in dumps:
             for place in self._in_text(rule, method, dump):
-                key = (place.finding.message, _excerpt_of(place))
+                key = (place.finding.message, text_of(place))
                 if seen.setdefault(key, dump) is dump:
                     self._add(place)
 
@@ -311,11 +297,11 @@ class Checker:
             severity=Severity.ERROR if certain else Severity.WARNING,
         )
         form = self.form or (Form.COPY if certain else Form.TRANSPOSE)
-        diagnostic = self._diagnostic(replace(place, finding=finding), introduced, form)
+        diagnostic = diagnose(replace(place, finding=finding), introduced, form)
         self.result.diagnostics.append(diagnostic)
         for number in range(first, last + 1):
             again = lives[number][key]
-            fix = _fix(again, form)
+            fix = fix_of(again, form)
             if fix is not None:
                 self.result.fixes.append(PlannedFix(again.dump, fix, diagnostic))
 
@@ -335,7 +321,7 @@ class Checker:
             self._add(Placed(rule, Finding(span, trouble.message), dump, None))
 
     def _add(self, place: Placed) -> None:
-        diagnostic = self._diagnostic(place)
+        diagnostic = diagnose(place)
         self.result.diagnostics.append(diagnostic)
         if diagnostic.fix is not None:
             self.result.fixes.append(PlannedFix(place.dump, diagnostic.fix, diagnostic))
@@ -351,46 +337,6 @@ class Checker:
             (name,) = checks_of(rule)["check"]
             found = self._found[key] = run_check(rule, "check", {name: computation})
         return found
-
-    def _diagnostic(
-        self, place: Placed, introduced: Introduction | None = None, form: Form = Form.TRANSPOSE
-    ) -> Diagnostic:
-        finding, name = place.finding, place.dump.name
-        file = place.dump.file
-        lines = file.lines
-        at = finding.at
-        instruction = at if isinstance(at, Instruction) else None
-        module = place.module or _module_at(file, at)
-        span = module.span(at) if isinstance(at, Instruction) else at
-        caret = _caret(span, finding, lines.text)
-        start, end = lines.position(caret.start), lines.position(caret.end)
-        return Diagnostic(
-            rule=place.rule.name(),
-            severity=finding.severity or place.rule.severity,
-            message=finding.message,
-            path=str(place.dump.path),
-            start=start,
-            end=end,
-            module=module.name,
-            computation=instruction.computation.name if instruction else None,
-            instruction=instruction.name if instruction else None,
-            pipeline=name.pipeline or None if name else None,
-            step=name.step if name else None,
-            introduced_by=introduced,
-            origin=_origin(instruction, module),
-            notes=finding.notes,
-            fix=_fix(place, form),
-            excerpt=lines.line(start.line),
-        )
-
-
-def _fix(place: Placed, form: Form) -> Fix | None:
-    finding = place.finding
-    if finding.fix is not None:
-        return finding.fix
-    if not finding.fixable or not isinstance(finding.at, Instruction) or place.module is None:
-        return None
-    return place.rule.fix(finding.at, place.module, form)
 
 
 def _life_key(module: int, finding: Finding) -> LifeKey:
@@ -444,58 +390,6 @@ def _verdict(
             f"{demand.failure}"
         )
         yield f"{meeting.why}; say --before {demand.demanded_by} if that pass comes next"
-
-
-def _caret(span: Span, finding: Finding, text: str) -> Span:
-    """The stretch to underline: an operand where the finding names one."""
-    at = finding.at
-    if finding.operand is None or not isinstance(at, Instruction):
-        return span
-    references = at.row[REFERENCES]
-    if finding.operand >= len(references):
-        return span
-    written = text[span.start : span.end]
-    bare = _comment.sub(lambda comment: " " * len(comment[0]), written)
-    begin = bare.find("(", bare.find(at.opcode, bare.find("=")))
-    name = re.compile(rf"(?<![\w.\-#])%?{re.escape(references[finding.operand])}(?![\w.\-#])")
-    found = name.search(bare, max(begin, 0))
-    if found is None or not references[finding.operand]:
-        return span
-    return Span(span.start + found.start(), span.start + found.end())
-
-
-def _module_at(file: HloFile, at: Instruction | Span) -> Module:
-    if isinstance(at, Instruction):
-        return file.modules[0]
-    return max(
-        (module for module in file.modules if module.start <= at.start),
-        key=lambda module: module.start,
-    )
-
-
-def _excerpt_of(place: Placed) -> str:
-    at = place.finding.at
-    if isinstance(at, Instruction):
-        return f"{at.computation.name} {at.text}"
-    return place.dump.file.text[at.start : at.end]
-
-
-def _origin(instruction: Instruction | None, module: Module) -> Origin | None:
-    """The line of Python, by stack frame or by the fields older releases print."""
-    if instruction is None:
-        return None
-    try:
-        metadata = instruction.attribute("metadata")
-    except AttributeSyntaxError:
-        return None
-    if not isinstance(metadata, OpMetadata):
-        return None
-    if metadata.stack_frame_id:
-        for frame in module.stack_frames.stack(metadata.stack_frame_id)[:1]:
-            return Origin(frame.file, frame.line, frame.function)
-    if metadata.source_file:
-        return Origin(metadata.source_file, metadata.source_line or 0, "")
-    return None
 
 
 def planned_by_file(planned: Iterable[PlannedFix]) -> dict[PassDump, list[Fix]]:

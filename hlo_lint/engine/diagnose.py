@@ -1,0 +1,121 @@
+"""A finding with its place: what a report shows of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from hlo_lint.dumps.pipeline import PassDump
+from hlo_lint.findings import Diagnostic, Finding, Fix, Introduction, Origin
+from hlo_lint.ir import REFERENCES, HloFile, Instruction, Module
+from hlo_lint.rule import Form, Rule
+from hlo_lint.source import Span
+from hlo_lint.syntax.attributes import AttributeSyntaxError, OpMetadata
+
+_comment = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A finding in one file, with all that is known of it there."""
+
+    rule: Rule
+    finding: Finding
+    dump: PassDump
+    module: Module | None
+
+
+def diagnose(
+    place: Placed, introduced: Introduction | None = None, form: Form = Form.TRANSPOSE
+) -> Diagnostic:
+    """The finding as a report shows it: place, excerpt, Python line, fix."""
+    finding, name = place.finding, place.dump.name
+    file = place.dump.file
+    lines = file.lines
+    at = finding.at
+    instruction = at if isinstance(at, Instruction) else None
+    module = place.module or _module_at(file, at)
+    span = module.span(at) if isinstance(at, Instruction) else at
+    caret = _caret(span, finding, lines.text)
+    start, end = lines.position(caret.start), lines.position(caret.end)
+    return Diagnostic(
+        rule=place.rule.name(),
+        severity=finding.severity or place.rule.severity,
+        message=finding.message,
+        path=str(place.dump.path),
+        start=start,
+        end=end,
+        module=module.name,
+        computation=instruction.computation.name if instruction else None,
+        instruction=instruction.name if instruction else None,
+        pipeline=name.pipeline or None if name else None,
+        step=name.step if name else None,
+        introduced_by=introduced,
+        origin=_origin(instruction, module),
+        notes=finding.notes,
+        fix=fix_of(place, form),
+        excerpt=lines.line(start.line),
+    )
+
+
+def fix_of(place: Placed, form: Form) -> Fix | None:
+    """The fix of a finding, where it has one that is sound."""
+    finding = place.finding
+    if finding.fix is not None:
+        return finding.fix
+    if not finding.fixable or not isinstance(finding.at, Instruction) or place.module is None:
+        return None
+    return place.rule.fix(finding.at, place.module, form)
+
+
+def _caret(span: Span, finding: Finding, text: str) -> Span:
+    """The stretch to underline: an operand where the finding names one."""
+    at = finding.at
+    if finding.operand is None or not isinstance(at, Instruction):
+        return span
+    references = at.row[REFERENCES]
+    if finding.operand >= len(references):
+        return span
+    written = text[span.start : span.end]
+    bare = _comment.sub(lambda comment: " " * len(comment[0]), written)
+    begin = bare.find("(", bare.find(at.opcode, bare.find("=")))
+    name = re.compile(rf"(?<![\w.\-#])%?{re.escape(references[finding.operand])}(?![\w.\-#])")
+    found = name.search(bare, max(begin, 0))
+    if found is None or not references[finding.operand]:
+        return span
+    return Span(span.start + found.start(), span.start + found.end())
+
+
+def _module_at(file: HloFile, at: Instruction | Span) -> Module:
+    if isinstance(at, Instruction):
+        return file.modules[0]
+    return max(
+        (module for module in file.modules if module.start <= at.start),
+        key=lambda module: module.start,
+    )
+
+
+def text_of(place: Placed) -> str:
+    """What a finding is about, as text: the same in every dump that repeats it."""
+    at = place.finding.at
+    if isinstance(at, Instruction):
+        return f"{at.computation.name} {at.text}"
+    return place.dump.file.text[at.start : at.end]
+
+
+def _origin(instruction: Instruction | None, module: Module) -> Origin | None:
+    """The line of Python, by stack frame or by the fields older releases print."""
+    if instruction is None:
+        return None
+    try:
+        metadata = instruction.attribute("metadata")
+    except AttributeSyntaxError:
+        return None
+    if not isinstance(metadata, OpMetadata):
+        return None
+    if metadata.stack_frame_id:
+        for frame in module.stack_frames.stack(metadata.stack_frame_id)[:1]:
+            return Origin(frame.file, frame.line, frame.function)
+    if metadata.source_file:
+        return Origin(metadata.source_file, metadata.source_line or 0, "")
+    return None
