@@ -34,7 +34,7 @@ test: $(BIN)/hlo-lint $(ORACLE)/installed  ## everything a change must pass: ruf
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	HLO_LINT_ORACLES=$(wildcard $(ORACLE)/bin/python) $(BIN)/python -m pytest -q
+	HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) $(BIN)/python -m pytest -q
 
 check: test
 
@@ -45,7 +45,7 @@ corpus: $(BIN)/hlo-lint  ## check every dump of the archives in ARCHIVES; writes
 	$(BIN)/python -m benchmarks.corpus $(ARCHIVES)
 
 bench: $(BIN)/hlo-lint $(ORACLE)/installed  ## speed and memory beside XLA's parser; writes benchmarks/RESULTS.md
-	$(or $(wildcard $(ORACLE)/bin/python),$(BIN)/python) -m benchmarks.bench $(DUMP)
+	$$(ls $(ORACLE)/bin/python $(BIN)/python 2>/dev/null | head -n 1) -m benchmarks.bench $(DUMP)
 
 clean:  ## remove the environments
 	rm -rf $(VENV) $(ORACLE)

@@ -678,7 +678,7 @@ def test_bytes_of_another_length_are_no_memory() -> None:
         ("f32[8,4]{1,0:L(8)}", r"L\(8\)"),
         ("f32[?,4]{1,0}", "unbounded"),
         ("f32[8,4]{0,0}", "each dimension once"),
-        ("f32[8,4]{1}", "as many numbers"),
+        ("f32[8,4]{1}", "no array"),
         ("f77[8,4]{1,0}", "f77 is not known"),
         ("f32[8,4]{1,0:E(8)}", "elements of 8 bits"),
         ("f32[65536,65536]{1,0}", "too large"),
