@@ -4,7 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 CRASH := fixtures/dumps/gpu-jax0.10.0/cublaslt_fission_crash
 # Texts of jax 0.11 are also held against jaxlib 0.11.2, which needs Python 3.12 or later.
-PYTHON_OF_XLA ?= $(shell for p in python3.12 python3.13; do $$p -c '' 2>/dev/null && echo $$p && break; done)
+PYTHON_OF_XLA ?= $(shell for p in python3.12 python3.13 \
+	$$(ls -d $$(pyenv root 2>/dev/null)/versions/3.1[23].*/bin/python3 2>/dev/null); \
+	do $$p -c '' 2>/dev/null && echo $$p && break; done)
 ORACLE := .venv-xla0.11
 
 .PHONY: help demo test check corpus bench docs clean
