@@ -393,6 +393,20 @@ class Accesses:
                 ):
                     yield Loss(flight, ours, life.read, life.reader)
 
+    def folds(self, flight: Flight) -> Iterator[tuple[Touch, Touch]]:
+        """What a copy reads that lies, shifted, in what it writes: neither order of bytes is right.
+
+        The very same memory is no fold: there the copy changes nothing.
+        """
+        if flight.start.opcode != "copy-start":
+            return
+        touches = self.touches(flight.start)
+        for read in (touch for touch in touches if not touch.writes):
+            for written in (touch for touch in touches if touch.writes):
+                a, b = read.value.slice, written.value.slice
+                if a.overlaps(b) and a != b:
+                    yield read, written
+
     def _lives(self, computation: Computation) -> dict[int, list[_Life]]:
         """By allocation: from where to where each value of a computation is there and read."""
         known = self._spans.get(computation)

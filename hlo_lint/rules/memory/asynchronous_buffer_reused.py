@@ -43,6 +43,7 @@ allocation 2: size 8192, preallocated-temp:
 _APART = _ASSIGNMENT % (2048, 4096)
 _ON_SOURCE = _ASSIGNMENT % (6144, 1024)
 _ON_RESULT = _ASSIGNMENT % (2048, 3072)
+_ON_ITSELF = _ASSIGNMENT % (1024, 4096)
 
 
 class AsynchronousBufferReused(Rule):
@@ -76,6 +77,10 @@ class AsynchronousBufferReused(Rule):
             _PROGRAM.format(first=_COMPUTE + "  // error", second=_DONE),
             artefacts={"-buffer-assignment.txt": _ON_RESULT},
         ),
+        Bad(
+            _PROGRAM.format(first=_COMPUTE, second=_DONE).replace("(x)", "(x)  // error"),
+            artefacts={"-buffer-assignment.txt": _ON_ITSELF},
+        ),
         Good(
             _PROGRAM.format(first=_COMPUTE, second=_DONE),
             artefacts={"-buffer-assignment.txt": _APART},
@@ -103,6 +108,14 @@ class AsynchronousBufferReused(Rule):
                 )
                 notes = tuple(_notes(worst))
                 yield Finding(at, _message(worst), notes=notes, fixable=waiting_helps)
+            for read, written in accesses.folds(flight):
+                yield Finding(
+                    flight.start,
+                    f"this copies onto its own source: {_common(read, written)} bytes of it lie in "
+                    "the destination, shifted",
+                    notes=(str(read), str(written)),
+                    fixable=False,
+                )
             for loss in accesses.losses(flight):
                 yield Finding(
                     flight.start,
