@@ -27,7 +27,7 @@ def main() -> None:
 
 def _answer(kind: str, data: bytes) -> tuple[int, str]:
     try:
-        xla = _bindings()
+        xla = xla_bindings()
         release = import_module("jaxlib.version").__version__
     except ImportError as error:
         return NO_JAXLIB, f"{error}"
@@ -36,13 +36,13 @@ def _answer(kind: str, data: bytes) -> tuple[int, str]:
             from hlo_lint.syntax.text_proto import module_from_text
 
             data = module_from_text(data)
-        return 0, _printed(xla, data)
+        return 0, long_text(xla, data)
     except (ValueError, RuntimeError) as error:  # an absl::Status becomes a RuntimeError
         reason = f"{error}".partition("\n")[0]
         return REFUSED, f"jaxlib {release}: {reason}"
 
 
-def _bindings() -> ModuleType:
+def xla_bindings() -> ModuleType:
     """XLA's graph as Python sees it: in `_hlo`, before jaxlib 0.10.2 in `_jax`."""
     try:
         return import_module("jaxlib._hlo")
@@ -52,7 +52,7 @@ def _bindings() -> ModuleType:
         return import_module("jaxlib._jax")
 
 
-def _printed(xla: ModuleType, data: bytes) -> str:
+def long_text(xla: ModuleType, data: bytes) -> str:
     """The long text: the defaults are those of `--xla_dump_hlo_as_long_text` (dump.cc)."""
     options = xla.HloPrintOptions()
     options.print_large_constants = True

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import hlo_lint
 from hlo_lint.ptx import Hazard, Ptx, hazards, insert_wait, read_ptx, survey
 from hlo_lint.ptx.addresses import EXTERN, UNBOUNDED, Addresses, Bytes
 from hlo_lint.ptx.reader import DEEPEST, Instruction, address
@@ -667,3 +668,18 @@ def test_an_address_is_a_base_and_an_offset() -> None:
     assert address("[%r1+0x10]") == ("%r1", 16)
     assert address("[s]") == ("s", 0)
     assert address("[%r1+%r2]") is None
+
+
+def test_a_kernel_without_its_last_wait_is_found_and_mended() -> None:
+    broken = PTX / "last_wait_removed" / "triton_sm80_three_stages.ptx"
+    (finding,) = hlo_lint.lint(broken).findings
+    assert (finding.rule, finding.severity, finding.line) == (
+        "store-overtakes-copy",
+        hlo_lint.Severity.ERROR,
+        465,
+    )
+    result = hlo_lint.fix(broken)
+    assert not result.findings
+    lines = result.text.split("\n")
+    assert lines[441].split() == ["cp.async.wait_group", "0;"]
+    assert "bar.sync" in lines[442]
