@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+import hlo_lint
 from tests.conftest import CRASH, ROOT
 from tests.docs import RULES, rules_page
 
@@ -30,6 +34,37 @@ def test_the_session_in_the_readme_is_what_the_program_prints(tmp_path: Path) ->
         check=True,
     )
     assert shown[1].strip() == ran.stdout.strip()
+
+
+def reports() -> list[tuple[str, str]]:
+    """What the README's table of bug reports says that hlo_lint says, and the command."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    rows = re.findall(r"^\|.*\| `hlo-lint (.+)` \|$", text, re.M)
+    said = re.findall(r"^\|[^|]*\| (.+) \| `hlo-lint .+` \|$", text, re.M)
+    return list(zip(said, rows, strict=True))
+
+
+@pytest.mark.parametrize(("said", "command"), reports())
+def test_each_bug_report_in_the_readme_is_found(said: str, command: str, tmp_path: Path) -> None:
+    task, *options, path = command.split()
+    copy = tmp_path / Path(path).name
+    source = ROOT / "fixtures" / path
+    if source.is_dir():
+        shutil.copytree(source, copy)
+    else:
+        shutil.copy(source, copy)
+    found = str(hlo_lint.lint(copy, before=options[1] if options else None))
+    for words in re.findall("`([^`]+)`", said):
+        for part in words.split(" … "):
+            assert part in found
+    if task == "fix":
+        result = hlo_lint.fix(copy)
+        assert result.edits
+        assert not result.findings
+
+
+def test_there_are_five_bug_reports_and_three_more_faces_of_them() -> None:
+    assert len(reports()) == 8
 
 
 def test_every_link_of_the_readme_leads_somewhere() -> None:
