@@ -381,7 +381,7 @@ def _jax_dump(stage: Any) -> Dump:
         path, text = Path("<lowered>.before_optimizations.txt"), stage.as_text(dialect="hlo")
     else:
         path, text = Path("<compiled>.after_optimizations.txt"), stage.as_text()
-    return Dump([Pipeline([PassDump.of(parse_file(text, path), path)], [], lone=True)])
+    return _text_dump(parse_file(text, path))
 
 
 def piped_dump(data: bytes) -> Dump:

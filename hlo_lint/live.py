@@ -22,8 +22,6 @@ from pathlib import Path
 from types import TracebackType
 
 from hlo_lint.api import FixResult, Report, fix, lint
-from hlo_lint.dumps.directory import Dump
-from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.errors import HloLintError, UsageError
 from hlo_lint.findings import Severity
 from hlo_lint.registry import select_rules
@@ -76,8 +74,11 @@ class Live:
         """
         xla = xla_bindings()
         text = long_text(xla, proto)
-        name = parse_file(text).modules[0].name
-        report = lint(_dump(name, text), self.select, self.ignore)
+        file = parse_file(text)
+        name = file.modules[0].name
+        # Every pass that rewrites is done; the name says so, as XLA's own names do.
+        file.path = Path(f"<{name}>.after_optimizations.txt")
+        report = lint(file, self.select, self.ignore)
         self.reports.append((name, report))
         if self.action is Action.RAISE and any(
             found.severity is Severity.ERROR for found in report.findings
@@ -86,7 +87,7 @@ class Live:
         if self.action is not Action.FIX or not report.findings:
             _warn(name, report)
             return None
-        result = fix(_dump(name, text), self.select, self.ignore)
+        result = fix(file, self.select, self.ignore)
         _warn(name, result.remaining)
         if not result.edits:
             return None
@@ -136,12 +137,6 @@ def install(
     live = Live(known, select, ignore, platforms)
     register_hlo_module_transformation(live, name=live.name, platforms=platforms)
     return live
-
-
-def _dump(name: str, text: str) -> Dump:
-    """A module behind every pass that rewrites, named for that as XLA would."""
-    path = Path(f"<{name}>.after_optimizations.txt")
-    return Dump([Pipeline([PassDump.of(parse_file(text, path), path)], [], lone=True)])
 
 
 def _warn(name: str, report: Report) -> None:
