@@ -181,26 +181,23 @@ def _dims_packed(descriptor: Descriptor) -> _Breaches:
         yield _Breach("global_dims[0]", descriptor.global_dims[0], bound)
 
 
+def _of_stride(descriptor: Descriptor, dimension: int, bound: str) -> _Breach:
+    stride = descriptor.global_strides[dimension - 1]
+    return _Breach(
+        f"global_strides[{dimension}]", stride, bound, descriptor.is_degenerate(dimension)
+    )
+
+
 def _stride_alignment(descriptor: Descriptor) -> _Breaches:
     for dimension, stride in enumerate(descriptor.global_strides, 1):
         if stride % descriptor.alignment and descriptor.element.bits:
-            yield _Breach(
-                f"global_strides[{dimension}]",
-                stride,
-                f"a multiple of {descriptor.alignment}",
-                descriptor.is_degenerate(dimension),
-            )
+            yield _of_stride(descriptor, dimension, f"a multiple of {descriptor.alignment}")
 
 
 def _stride_range(descriptor: Descriptor) -> _Breaches:
     for dimension, stride in enumerate(descriptor.global_strides, 1):
         if not 0 <= stride < STRIDE_LIMIT:
-            yield _Breach(
-                f"global_strides[{dimension}]",
-                stride,
-                "0 or more, and less than 2^40",
-                descriptor.is_degenerate(dimension),
-            )
+            yield _of_stride(descriptor, dimension, "0 or more, and less than 2^40")
 
 
 def _box(descriptor: Descriptor) -> _Breaches:
@@ -338,11 +335,8 @@ def _stride_covers_dim(descriptor: Descriptor) -> _Breaches:
             return
         size = descriptor.global_dims[dimension - 1]
         if 0 <= stride < size:
-            yield _Breach(
-                f"global_strides[{dimension}]",
-                stride,
-                f"at least {size}, the size of dimension {dimension - 1}",
-                descriptor.is_degenerate(dimension),
+            yield _of_stride(
+                descriptor, dimension, f"at least {size}, the size of dimension {dimension - 1}"
             )
 
 
