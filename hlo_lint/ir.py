@@ -185,12 +185,17 @@ class Computation:
         """Positions of the instructions that read a name, each once, in the order of the text."""
         if self._users is None:
             users: dict[str, list[int]] = {}
+            known = users.get
             for at, row in enumerate(self.rows):
-                for reference in row[REFERENCES]:
-                    name = reference.partition("#")[0]
-                    readers = users.setdefault(name, [])
-                    if not readers or readers[-1] != at:
+                for name in row[REFERENCES]:
+                    readers = known(name)
+                    if readers is None:
+                        users[name] = [at]
+                    elif readers[-1] != at:
                         readers.append(at)
+            for element in [name for name in users if "#" in name]:
+                name = element.partition("#")[0]
+                users[name] = sorted({*users.get(name, ()), *users.pop(element)})
             self._users = users
         return self._users
 

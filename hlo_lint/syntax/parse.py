@@ -10,7 +10,7 @@ from pathlib import Path
 from hlo_lint.errors import HloSyntaxError
 from hlo_lint.ir import Computation, HloFile, Module, Trouble
 from hlo_lint.source import decode
-from hlo_lint.syntax.dump_gear import LineMemo, read_computation
+from hlo_lint.syntax.dump_gear import LineMemo, read_computations
 from hlo_lint.syntax.faithful_gear import SINGLE, Scanner
 
 _module_start = re.compile(r"^(?:// -----|[ \t]*HloModule\b)", re.M)
@@ -32,11 +32,12 @@ class Memo(LineMemo):
 
 def parse_file(data: bytes | str, path: Path | None = None, memo: Memo | None = None) -> HloFile:
     """All modules of a file; what cannot be read is in their `problems`."""
+    remember = memo is not None
     memo = Memo() if memo is None else memo
     known = memo.files.get(data)
     if known is None:
         text = decode(data) if isinstance(data, bytes) else data
-        known = tuple(_module(part, memo) for part in _split(text))
+        known = tuple(_module(part, memo, remember) for part in _split(text))
         if len(known) > 1 and not any(module.header or module.computations for module in known):
             known = (_rough_module(text),)  # no HLO at all, though it has separators
         memo.files[data] = known
@@ -96,7 +97,7 @@ def _is_void(part: str) -> bool:
     return scanner.skip(0) >= len(part)
 
 
-def _module(text: str, memo: Memo) -> Module:
+def _module(text: str, memo: Memo, remember: bool) -> Module:
     blocks = text.split("\n\n")
     header = blocks[0]
     if not header.startswith("HloModule ") or "\n" in header or "\r" in header or "//" in header:
@@ -104,23 +105,28 @@ def _module(text: str, memo: Memo) -> Module:
     builder = _Builder()
     builder.text(header)
     tables: list[str] = []
-    rough: list[str] = []
-    for block in blocks[1:]:
+    bodies: list[str] = []
+    for at, block in enumerate(blocks):
         body = block.strip("\n") if block[:1] == "\n" or block[-1:] == "\n" else block
-        if not rough and body.startswith(_TABLES):
+        if at == len(tables) + 1 and body.startswith(_TABLES):
             tables.append(body)
             builder.text("\n\n" + block)
-            continue
-        computation = read_computation(body, memo) if body else None
+        bodies.append(body)
+    first = len(tables) + 1
+    found = read_computations(bodies[first:], memo, remember=remember)
+    rough: list[str] = []
+    for block, body, computation in zip(blocks[first:], bodies[first:], found, strict=True):
         if computation is None:
             rough.append(block)
             continue
         if rough:
             builder.rough("\n\n" + "\n\n".join(rough))
             rough = []
+        if block is body:
+            builder.printed("\n\n", computation)
+            continue
         lead = len(block) - len(block.lstrip("\n"))
-        builder.text("\n\n" + block[:lead])
-        builder.computation(computation)
+        builder.printed("\n\n" + block[:lead], computation)
         builder.text(block[lead + len(body) :])
     if rough:
         builder.rough("\n\n" + "\n\n".join(rough))
@@ -168,12 +174,17 @@ class _Builder:
         self.places: list[int] = []
         self.troubles: list[Trouble] = []
         self.within: dict[int, int] = {}
-        self.length = 0
 
     def text(self, piece: str) -> None:
         if piece:
             self.pieces.append(piece)
-            self.length += len(piece)
+
+    def printed(self, before: str, computation: Computation) -> None:
+        """Add a computation into which no other is written, and what stands before it."""
+        pieces = self.pieces
+        self.places.append(len(pieces) + 1)
+        self.computations.append(computation)
+        pieces += (before, computation.text)
 
     def computation(self, computation: Computation) -> None:
         self._inner(computation, 0)
@@ -205,7 +216,7 @@ class _Builder:
     def rough(self, text: str) -> None:
         """Text that no printer wrote: read it faithfully."""
         scanner = Scanner(text)
-        base, end = self.length, 0
+        base, end = sum(map(len, self.pieces)), 0
         for begin, stop, computation in scanner.computations(0):
             self.text(text[end:begin])
             self.computation(computation)
