@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -24,13 +25,13 @@ if TYPE_CHECKING:
     from hlo_lint.syntax.attributes import AttributeValue
     from hlo_lint.syntax.stack_frames import StackFrames
 
-Row = tuple[bool, str, str, str, str, str, tuple[str, ...]]
+Row = tuple[str, str, str, str, str, str, tuple[str, ...]]
 """One instruction as text: root, name, type, opcode, operands, tail (attributes), references.
 
-Names and references carry no `%`. A reference is a name, with `#1` behind it for an element of a
-tuple (`%call#1` is how releases from jax 0.11 on print a get-tuple-element). An instruction that is
-written into the operands of another is a row before it, with XLA's name for it: `negate.anon`. A
-missing type is "".
+The root is `ROOT ` or "". Names and references carry no `%`. A reference is a name, with `#1`
+behind it for an element of a tuple (`%call#1` is how releases from jax 0.11 on print a
+get-tuple-element). An instruction that is written into the operands of another is a row before it,
+with XLA's name for it: `negate.anon`. A missing type is "".
 """
 ROOT: Final = 0
 NAME: Final = 1
@@ -40,6 +41,7 @@ OPERANDS: Final = 4
 TAIL: Final = 5
 REFERENCES: Final = 6
 
+_name_of = itemgetter(NAME)
 _FUSED = re.compile(r"\bcalls=%?([\w.\-]+)")
 _THREAD = re.compile(r'execution_thread="([^"]*)"')
 CALLING_ATTRIBUTES: Final = tuple(
@@ -176,8 +178,10 @@ class Computation:
     def index(self) -> Mapping[str, int]:
         """Position by name; of a doubled name the first."""
         if self._index is None:
-            names = [row[NAME] for row in self.rows]
-            self._index = dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))
+            names = list(map(_name_of, self.rows))
+            self._index = dict(zip(names, range(len(names)), strict=True))
+            if len(self._index) < len(names):
+                self._index = dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))
         return self._index
 
     @property
@@ -193,7 +197,8 @@ class Computation:
                         users[name] = [at]
                     elif readers[-1] != at:
                         readers.append(at)
-            for element in [name for name in users if "#" in name]:
+            elements = [name for name in users if "#" in name] if "#" in self.text else ()
+            for element in elements:
                 name = element.partition("#")[0]
                 users[name] = sorted({*users.get(name, ()), *users.pop(element)})
             self._users = users
@@ -265,7 +270,7 @@ class Computation:
 
         graph: networkx.DiGraph[str] = networkx.DiGraph(name=self.name)
         for row in self.rows:
-            graph.add_node(row[NAME], opcode=row[OPCODE], shape=row[TYPE], root=row[ROOT])
+            graph.add_node(row[NAME], opcode=row[OPCODE], shape=row[TYPE], root=bool(row[ROOT]))
         for row in self.rows:
             for place, reference in enumerate(row[REFERENCES]):
                 name = reference.partition("#")[0]
@@ -305,7 +310,7 @@ class Instruction:
     @property
     def is_root(self) -> bool:
         """Whether the text says ROOT."""
-        return self.row[ROOT]
+        return bool(self.row[ROOT])
 
     @property
     def type_text(self) -> str:
