@@ -9,7 +9,7 @@ Nobody changes any of them: a fix is an edit of the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import itemgetter
@@ -42,6 +42,7 @@ TAIL: Final = 5
 REFERENCES: Final = 6
 
 _name_of = itemgetter(NAME)
+_opcode_of = itemgetter(OPCODE)
 _FUSED = re.compile(r"\bcalls=%?([\w.\-]+)")
 _THREAD = re.compile(r'execution_thread="([^"]*)"')
 CALLING_ATTRIBUTES: Final = tuple(
@@ -110,6 +111,7 @@ class Computation:
         "_by_opcode",
         "_fused",
         "_index",
+        "_opcodes",
         "_spans",
         "_users",
         "_views",
@@ -155,7 +157,8 @@ class Computation:
         self._spans = spans
         self._index: dict[str, int] | None = None
         self._users: dict[str, list[int]] | None = None
-        self._by_opcode: dict[str, list[int]] | None = None
+        self._opcodes: frozenset[str] | None = None
+        self._by_opcode: dict[str, tuple[Instruction, ...]] = {}
         self._fused: frozenset[str] | None = None
         self._views: dict[int, Instruction] = {}
 
@@ -207,7 +210,7 @@ class Computation:
     @property
     def thread(self) -> str:
         """The execution thread: `main` unless the text says otherwise."""
-        named = _THREAD.search(self.tail)
+        named = _THREAD.search(self.tail) if self.tail else None
         return named[1] if named else "main"
 
     @property
@@ -243,21 +246,23 @@ class Computation:
 
     def with_opcode(self, opcode: str) -> tuple[Instruction, ...]:
         """The instructions of one opcode, in the order of the text."""
-        if self._by_opcode is None:
-            positions: dict[str, list[int]] = {}
-            for number, row in enumerate(self.rows):
-                positions.setdefault(row[OPCODE], []).append(number)
-            self._by_opcode = positions
-        return tuple(self.at(number) for number in self._by_opcode.get(opcode, ()))
+        if self._opcodes is None:
+            self._opcodes = frozenset(map(_opcode_of, self.rows))
+        if opcode not in self._opcodes:
+            return ()
+        found = self._by_opcode.get(opcode)
+        if found is None:
+            found = self._by_opcode[opcode] = tuple(
+                [self.at(number) for number, row in enumerate(self.rows) if row[OPCODE] == opcode]
+            )
+        return found
 
     @property
     def fused(self) -> frozenset[str]:
         """Names of the computations that are bodies of its fusions."""
         if self._fused is None:
-            names: set[str] = set()
-            for fusion in self.with_opcode("fusion"):
-                names.update(_FUSED.findall(fusion.row[TAIL]))
-            self._fused = frozenset(names)
+            tails = [row[TAIL] for row in self.rows if row[OPCODE] == "fusion"]
+            self._fused = frozenset(_FUSED.findall("\n".join(tails))) if tails else frozenset()
         return self._fused
 
     def to_networkx(self) -> networkx.DiGraph[str]:
@@ -416,6 +421,7 @@ class Module:
 
     __slots__ = (
         "_offsets",
+        "_unfused",
         "computations",
         "file",
         "header",
@@ -457,6 +463,14 @@ class Module:
         self.start = 0
         """Where its text begins, in characters of the file."""
         self._offsets: tuple[int, ...] | None = None
+        self._unfused: list[Computation] = []
+
+    def again(self) -> Module:
+        """The same module, for another file of the same text."""
+        other = Module.__new__(Module)
+        for slot in Module.__slots__:
+            setattr(other, slot, getattr(self, slot))
+        return other
 
     def __repr__(self) -> str:
         return f"<Module {self.name}: {len(self.computations)} computations>"
@@ -572,14 +586,16 @@ class Module:
         return frozenset().union(*(computation.fused for computation in self.computations))
 
     @property
-    def unfused(self) -> tuple[Computation, ...]:
+    def unfused(self) -> Sequence[Computation]:
         """What passes over non-fusion computations visit: no fusion's body, no other thread."""
-        fused = self.fused
-        return tuple(
-            computation
-            for computation in self.computations
-            if computation.name not in fused and computation.thread == "main"
-        )
+        if not self._unfused:  # the list is that of every file of this text
+            fused = self.fused
+            self._unfused += [
+                computation
+                for computation in self.computations
+                if computation.name not in fused and computation.thread == "main"
+            ]
+        return self._unfused
 
     def to_networkx(self) -> networkx.DiGraph[str]:
         """A graph of `computation/instruction` names: data edges, and `calls` edges to roots.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
@@ -42,7 +41,7 @@ def parse_file(data: bytes | str, path: Path | None = None, memo: Memo | None = 
         if memo is not None:
             memo.files[key] = known
     start = 0
-    modules = tuple(map(copy.copy, known))
+    modules = tuple([module.again() for module in known])
     file = HloFile(modules, path)
     for module in modules:
         module.file = file
