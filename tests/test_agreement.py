@@ -11,11 +11,12 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import pytest
 
 import hlo_lint
+from benchmarks import big_dump
 from benchmarks.agreement import REFUSED, Verdicts, read_source, round_trips
 from hlo_lint.ir import Row
 from hlo_lint.source import encode
@@ -73,30 +74,56 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def refusals_and_differences(folder: Path, sample: int) -> tuple[int, int, list[str], list[str]]:
-    """Numbers of texts and of answers, what jaxlibs refused, and what is not as it should be."""
+class Judged(NamedTuple):
+    """What came of a folder."""
+
+    files: int
+    wrong: list[str]
+    """What does not come back, and what XLA reads otherwise."""
+    answers: dict[str, int]
+    """How many distinct texts each release of jaxlib read."""
+    refused: dict[str, list[str]]
+    """What each release said of those that it did not read."""
+
+
+def judged(folder: Path, sample: int) -> Judged:
     source, texts = read_source(folder.name, folder, sample)
     verdicts = Verdicts(None)
+    found = Judged(source.files, source.broken, {}, {})
     for oracle in oracles():
         verdicts.add(oracle, texts)
-    said = [line for lines in verdicts.known.values() for line in lines]
-    refused = [line for line in said if line.startswith(REFUSED)]
-    different = [line for line in said if not line.startswith(REFUSED)]
-    return source.files, len(verdicts.known), refused, source.broken + different
+        said = [line for key in texts for line in verdicts.known[key, oracle.version]]
+        found.refused[oracle.version] = [line for line in said if line.startswith(REFUSED)]
+        found.answers[oracle.version] = len(texts) - len(found.refused[oracle.version])
+        found.wrong.extend(line for line in said if not line.startswith(REFUSED))
+    return found
 
 
 def test_random_programs_spell_the_graph_that_xla_reads(programs: Path) -> None:
-    files, answers, refused, wrong = refusals_and_differences(programs, 0)
-    assert wrong == []
-    assert files > 20 * PROGRAMS
-    assert answers > len(refused)
+    found = judged(programs, 0)
+    assert found.wrong == []
+    assert found.files > 20 * PROGRAMS
+    own = oracles()[0].version
+    assert found.answers[own] > 10 * PROGRAMS
 
 
 def test_a_sample_of_the_archives_spells_the_graph_that_xla_reads(archives: Path) -> None:
-    files, answers, refused, wrong = refusals_and_differences(archives, 60)
-    assert wrong == []
-    assert files == 60
-    assert answers > 3 * len(refused)
+    found = judged(archives, 60)
+    assert found.wrong == []
+    assert found.files == 60
+    assert all(number > 20 for number in found.answers.values())
+
+
+def test_the_made_up_dump_is_one_that_xla_reads(tmp_path: Path) -> None:
+    shares = big_dump.write(tmp_path, gigabytes=0.01, dumps=55, seed=3)
+    assert 0.4 < shares.new_files / shares.files < 0.7
+    found = judged(tmp_path, 12)
+    assert (found.files, found.wrong) == (12, [])
+    for release, refused in found.refused.items():
+        if release.startswith("0.10."):  # `%x#1` is new in jax 0.11
+            assert all("nested instruction" in said for said in refused)
+        else:
+            assert refused == []
 
 
 @pytest.mark.parametrize(
