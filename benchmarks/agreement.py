@@ -1,9 +1,9 @@
 """Whether every HLO text at hand comes back byte for byte and spells XLA's graph: `AGREEMENT.md`.
 
-    python -m benchmarks.agreement [--state FILE] [--sample N] FOLDER...
+    python -m benchmarks.agreement [--state FILE] [--sample N] [--archives FOLDER] [FOLDER...]
 
-A folder is one source; a folder of `.tar.xz` archives is one source for each of its dumps. Every
-text of it goes through `parse` and `emit`, and once more through `open_dump`, which shares what
+A folder is one source; of archives (`.tar.xz` files, or folders) each folder is one. Every text
+goes through `parse` and `emit`, and once more through `open_dump`, which shares what
 repeats; both must give the same rows, and the rows must spell the lines. Then XLA's parser reads
 each distinct text in every release at hand (this interpreter's, and those of HLO_LINT_ORACLES), in
 child processes, and what it read is held beside what we read: `tests/oracle/compare.py`.
@@ -57,6 +57,8 @@ class Source:
     bytes: int = 0
     broken: list[str] = field(default_factory=list)
     """Files that did not come back, and why."""
+    outcomes: list[str] = field(default_factory=list)
+    """Of a folder of random programs, how compiling each of them ended."""
 
     @property
     def files(self) -> int:
@@ -105,6 +107,10 @@ def contents(module: Module) -> tuple[object, ...]:
 def read_source(name: str, folder: Path, sample: int) -> tuple[Source, dict[str, str]]:
     """Our side of a folder, and its distinct texts by their digests."""
     source = Source(name)
+    outcomes = folder / "programs.jsonl"
+    if outcomes.is_file():
+        lines = outcomes.read_text("utf-8").splitlines()
+        source.outcomes = [json.loads(line)["outcome"] for line in lines]
     texts: dict[str, str] = {}
     paths = hlo_texts(folder)
     if sample and len(paths) > sample:
@@ -250,29 +256,33 @@ def report(sources: list[Source], verdicts: Verdicts, releases: list[str]) -> st
         lines += ["| files | its complaint |", "|---:|---|"]
         lines += [f"| {files} | `{said}` |" for said, files in refusals[release].most_common()]
         lines += [""]
-    lines += ["## Differences", ""]
+    lines += ["## Random programs", ""]
+    for source in sources:
+        if source.outcomes:
+            ended = Counter(map(reason, source.outcomes))
+            lines.append(f"- {source.name}: {len(source.outcomes)} programs")
+            lines += [f"  - {number} `{outcome}`" for outcome, number in ended.most_common()]
+    lines += ["", "## Differences", ""]
     found = [f"- jaxlib {release}: {said}" for release in releases for said in differences[release]]
     found += [f"- {source.name}: {said}" for source in sources for said in source.broken]
     return "\n".join([*lines, *(found or ["None."]), ""])
 
 
-def unpacked(folder: Path, scratch: Path) -> Iterator[tuple[str, Path]]:
-    """Sources of a folder, with their names: what its archives hold, else the folder itself."""
-    archives = sorted(folder.glob("*.tar.xz"))
-    for archive in archives:
+def unpacked(folder: Path, scratch: Path) -> list[Path]:
+    """The dumps in a folder, or in its archives."""
+    for archive in sorted(folder.glob("*.tar.xz")):
         with tarfile.open(archive) as tar:
             tar.extractall(scratch, filter="data")
-    if archives:
-        yield from ((each.name, each) for each in sorted(scratch.iterdir()) if each.is_dir())
-    else:
-        yield folder.name, folder
+        folder = scratch
+    return sorted(path for path in folder.iterdir() if path.is_dir())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
+    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
+    parser.add_argument("--archives", type=Path, metavar="FOLDER")
     parser.add_argument("--state", type=Path, help="what XLA said, kept from run to run")
     parser.add_argument("--sample", type=int, default=0, help="so many texts of each source")
     given = parser.parse_args()
@@ -280,13 +290,15 @@ def main() -> None:
     judges = sorted(oracles(), key=lambda oracle: oracle.version)
     sources = []
     with tempfile.TemporaryDirectory() as scratch:
-        for number, folder in enumerate(given.folders):
-            for name, each in unpacked(folder, Path(scratch) / str(number)):
-                source, texts = read_source(name, each, given.sample)
-                for oracle in judges:
-                    verdicts.add(oracle, texts)
-                sources.append(source)
-                print(f"{name}: {source.files} texts", file=sys.stderr, flush=True)
+        archived = unpacked(given.archives, Path(scratch)) if given.archives else []
+        for folder in (*archived, *given.folders):
+            source, texts = read_source(folder.name, folder, given.sample)
+            if not texts:
+                continue
+            for oracle in judges:
+                verdicts.add(oracle, texts)
+            sources.append(source)
+            print(f"{folder.name}: {source.files} texts", file=sys.stderr, flush=True)
     text = report(sources, verdicts, [oracle.version for oracle in judges])
     print(text)
     if not given.sample:
