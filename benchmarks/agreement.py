@@ -122,12 +122,16 @@ def read_source(name: str, folder: Path, sample: int) -> tuple[Source, dict[str,
             text = decode(data)
             source.bytes += len(data)
             key = digest(text)
-            module = hlo_lint.parse(data)
-            wrong = [] if key in texts else list(round_trips(data, module))
-            texts[key] = text
+            wrong: list[str] = []
+            if key not in texts:
+                texts[key] = text
+                module = hlo_lint.parse(data)
+                wrong += round_trips(data, module)
+                if not same(module, each.module):
+                    wrong.append("it reads otherwise among the files of its folder")
+            if encode(each.module.file.text) != data:
+                wrong.append("its bytes do not come back from `open_dump`")
             source.texts[key] = source.texts.get(key, 0) + 1
-            if not same(module, each.module):
-                wrong.append("it reads otherwise among the files of its folder")
             if wrong:
                 source.broken.append(f"{each.path.relative_to(folder)}: {wrong[0]}")
     assert source.files == len(paths), "open_dump left out a text"

@@ -43,6 +43,25 @@ ENTRY %main (a: f32[2,3], b: f32[2,3]) -> f32[2] {
 }
 
 """
+FUSION_START: Final = """\
+HloModule asynchronous
+
+%fused (x: f32[8]) -> f32[8] {
+  %x = f32[8]{0} parameter(0)
+  ROOT %negate = f32[8]{0} negate(%x)
+}
+
+%other (y: f32[8]) -> f32[8] {
+  ROOT %y = f32[8]{0} parameter(0)
+}
+
+ENTRY %main (a: f32[8]) -> f32[8] {
+  %a = f32[8]{0} parameter(0)
+  %start = ((f32[8]{0}), f32[8]{0}, u32[]) fusion-start(%a), kind=kLoop, calls=%fused
+  ROOT %done = f32[8]{0} fusion-done(%start)
+}
+
+"""
 SEED = 20
 PROGRAMS = 3
 
@@ -154,6 +173,15 @@ def test_every_kind_of_difference_is_said(written: str, instead: str) -> None:
         assert isinstance(answer, XlaModule)
         assert disagreements(TEXT, answer) == []
         assert disagreements(changed, answer) != []
+
+
+def test_what_an_asynchronous_fusion_calls_is_compared() -> None:
+    for oracle in oracles():
+        (answer,) = oracle.read([FUSION_START])
+        assert isinstance(answer, XlaModule)
+        assert disagreements(FUSION_START, answer) == []
+        (said,) = disagreements(FUSION_START.replace("calls=%fused", "calls=%other"), answer)
+        assert said == "main: %start: calls: ['other'] here, ['fused'] in XLA"
 
 
 def test_what_does_not_come_back_is_said() -> None:

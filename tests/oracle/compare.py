@@ -120,7 +120,7 @@ def xla_graph(module: Module, xla: XlaModule) -> dict[str, list[Node]]:
     attribute, and one around what `custom-call-start` starts: none of these is in the text.
     """
     written = {computation.name: computation for computation in module.computations}
-    roots = {each.name: root_opcode(each) for each in xla.computations}
+    roots = {each.name: root_of(each) for each in xla.computations}
     started: dict[str, str] = {}
     graph = {}
     for computation in xla.computations:
@@ -136,10 +136,14 @@ def xla_graph(module: Module, xla: XlaModule) -> dict[str, list[Node]]:
                 place[each.name] = (name, (*path, each.index))
                 continue
             place[each.name] = (names[each.name], ())
-            opcode = each.opcode
+            opcode, called = each.opcode, each.called
             if opcode.startswith("async-"):
                 names_wrapper = each.called and each.called[0] not in written
-                wrapped = roots[each.called[0]] if names_wrapper else started.get(each.operands[0])
+                if names_wrapper and opcode == "async-start":
+                    called = roots[each.called[0]].called
+                wrapped = (
+                    roots[each.called[0]].opcode if names_wrapper else started.get(each.operands[0])
+                )
                 if wrapped:
                     started[each.name] = wrapped
                     opcode = f"{wrapped}{opcode.removeprefix('async')}"
@@ -150,7 +154,7 @@ def xla_graph(module: Module, xla: XlaModule) -> dict[str, list[Node]]:
                     opcode,
                     [place[operand] for operand in each.operands],
                     sorted(readers(each, elements, names)),
-                    sorted(name for name in each.called if name in written),
+                    sorted(name for name in called if name in written),
                     each.parameter,
                 )
             )
@@ -171,8 +175,8 @@ def readers(
     return found
 
 
-def root_opcode(computation: XlaComputation) -> str:
-    return next(each.opcode for each in computation.instructions if each.name == computation.root)
+def root_of(computation: XlaComputation) -> XlaInstruction:
+    return next(each for each in computation.instructions if each.name == computation.root)
 
 
 def our_names(ours: Computation, theirs: XlaComputation) -> dict[str, str]:
