@@ -32,6 +32,7 @@ class XlaInstruction:
     shape: str
     """With its layout, in XLA's own spelling."""
     operands: tuple[str, ...]
+    users: tuple[str, ...]
     called: tuple[str, ...]
     parameter: int
     """The number of a parameter; of other opcodes 0."""
@@ -142,6 +143,7 @@ def _instruction(found: dict[str, Any]) -> XlaInstruction:
         found["opcode"],
         found["shape"],
         tuple(found["operands"]),
+        tuple(found["users"]),
         tuple(found["called"]),
         found["parameter"],
         found["index"],
