@@ -1,0 +1,30 @@
+"""Operands with their shapes, `add(f32[2]{0} %a, f32[2]{0} %b)`, as releases before 0.5 print them."""
+
+from __future__ import annotations
+
+from hlo_lint.dialects.draft import Draft, statements, type_of
+from hlo_lint.ir import REFERENCES, Module
+
+
+def typed_operands(module: Module, draft: Draft) -> None:
+    """Print the shape of each operand before it."""
+    for computation, instructions in statements(module):
+        for statement in instructions:
+            references = statement.row[REFERENCES]
+            for reference, place in zip(references, statement.operands(), strict=False):
+                if place.type_start < place.start:
+                    continue
+                shape = type_of(computation, reference)
+                if shape is None:
+                    draft.note("operands without a shape: the text does not say theirs")
+                    continue
+                draft.replace(place.start, place.start, f"{shape} ")
+
+
+def untyped_operands(module: Module, draft: Draft) -> None:
+    """Leave out the shapes of operands."""
+    for _, instructions in statements(module):
+        for statement in instructions:
+            for place in statement.operands():
+                if place.type_start < place.start:
+                    draft.replace(place.type_start, place.start, "")
