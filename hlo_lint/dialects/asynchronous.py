@@ -169,8 +169,8 @@ def _unwrap(statement: Statement, wrapped: Computation, draft: Draft) -> str:
         return ""
     own, inner = statement.attributes(), root.attributes
     text = draft.text
-    for name in _OF_BOTH & inner.keys():
-        if name not in own or text[slice(*own[name])] != inner[name]:
+    for name in _OF_BOTH & (own.keys() | inner.keys()):
+        if name not in own or text[slice(*own[name])] != inner.get(name):
             return ""  # one text would stand for both
     if not own.keys() <= _OF_THE_START | _OF_BOTH | {"calls"} or inner.keys() & {"sharding", ""}:
         return ""

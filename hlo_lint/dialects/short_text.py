@@ -10,11 +10,16 @@ and what it does not have the way back cannot restore.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import Final
 
-from hlo_lint.dialects.draft import Draft, blank_lines, drop_attributes, statements
+from hlo_lint.dialects.draft import Draft, Statement, blank_lines, drop_attributes, statements
 from hlo_lint.dialects.percent import with_percent, without_percent
-from hlo_lint.ir import TYPE, Computation, Module
+from hlo_lint.ir import OPERANDS, REFERENCES, TYPE, Computation, Module
 
+COUNTED: Final = 5
+"""A comment stands before each operand whose number this divides."""
+_index_comment = re.compile(r"/\*index=\d+\*/").search
 _LONG_ONLY = {"metadata", "control-predecessors"}
 _layout = re.compile(r"(?<=\])\{[^{}]*\}")
 _head = re.compile(r"(?:ENTRY\s+)?%?[\w.\-]+:?").match
@@ -32,6 +37,8 @@ def short(module: Module, draft: Draft) -> None:
             draft.replace(begin + head.end(), begin + end, "")
     for _, instructions in statements(module):
         for statement in instructions:
+            for comment in _index_comments(statement, draft.text):
+                draft.replace(*comment, "")
             if "metadata=" in statement.text or "control-predecessors=" in statement.text:
                 for name in _LONG_ONLY & statement.attributes().keys():
                     draft.note(f"{name}: short text has none")
@@ -43,8 +50,25 @@ def short(module: Module, draft: Draft) -> None:
         draft.note("stack frames: short text has none")
 
 
+def _index_comments(statement: Statement, text: str) -> Iterator[tuple[int, int]]:
+    """Where `/*index=5*/` stands before operands."""
+    if "/*index=" not in statement.row[OPERANDS]:
+        return
+    before = statement.close - len(statement.row[OPERANDS])
+    for place in statement.operands():
+        if found := _index_comment(text, before, place.type_start):
+            yield found.span()
+        before = place.end
+
+
 def long(module: Module, draft: Draft) -> None:
-    """Print `%` before names, and signatures."""
+    """Print `%` before names, signatures, and `/*index=5*/` before every fifth operand."""
+    for _, instructions in statements(module):
+        for statement in instructions:
+            if len(statement.row[REFERENCES]) > COUNTED and "/*" not in statement.row[OPERANDS]:
+                for number, place in enumerate(statement.operands()):
+                    if number and not number % COUNTED:
+                        draft.replace(place.type_start, place.type_start, f"/*index={number}*/")
     with_percent(module, draft)
     for number, computation in enumerate(module.computations):
         head = _head(computation.text)
