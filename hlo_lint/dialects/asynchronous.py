@@ -1,7 +1,7 @@
 """Asynchronous operations: `fusion-start(…)` for short, or `async-start` and what it runs.
 
-    %s = (…) fusion-start(%a), kind=kLoop, calls=%f      %s = (…) async-start(%a), calls=%async_wrapped
-    %d = f32[2]{0} fusion-done(%s)                       %d = f32[2]{0} async-done(%s)
+    %s = (…) fusion-start(%a), kind=kLoop, calls=%f   %s = (…) async-start(%a), calls=%async_wrapped
+    %d = f32[2]{0} fusion-done(%s)                    %d = f32[2]{0} async-done(%s)
 
 The computation is the one that XLA's parser makes: parameters, and one instruction that reads them.
 all-reduce-start and its like are opcodes of their own, and stay.
@@ -52,15 +52,14 @@ def _started(opcode: str, step: str) -> str:
 
 def generic(module: Module, draft: Draft) -> None:
     """Write `async-start`, and a computation for what runs."""
-    places = {id(each): module.offset(n) for n, each in enumerate(module.computations)}
-    for computation, instructions in statements(module):
+    for number, (computation, instructions) in enumerate(statements(module)):
+        before = module.offset(number) - module.within.get(number, 0)
         for statement in instructions:
             opcode = statement.row[OPCODE]
             if wrapped := _started(opcode, "-start"):
                 text = _wrapped(statement, wrapped, computation, draft)
                 if text is not None:
-                    at = places[id(computation)]
-                    draft.replace(at, at, text)
+                    draft.replace(before, before, text)
             for step in ("-update", "-done"):
                 if wrapped := _started(opcode, step):
                     _respell(draft, statement, f"async{step}")

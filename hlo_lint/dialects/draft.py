@@ -17,10 +17,10 @@ _COMMENT = r"/\*.*?\*/|//[^\n]*+"
 _find_tokens = re.compile(
     rf"{_STRING}|{_COMMENT}|[(){{}}\[\],]|%?[\w.\-]+(?:#\d+)*+:?|\S", re.S
 ).finditer
-_is_reference = re.compile(r"%?[A-Za-z_0-9][\w.\-]*(?:#\d+)*:?", re.A).fullmatch
+_is_reference = re.compile(r"%?[A-Za-z_][\w.\-]*(?:#\d+)*:?", re.A).fullmatch
 _name_at = re.compile(r"(?:ROOT\s+)?(%?)([\w.\-]+)", re.A).match
 _line_feeds = re.compile(r"\n*").match
-_blank = re.compile(r"(?:\s|/\*.*?\*/|//[^\n]*)*", re.S).match
+_head = re.compile(r"(?:ENTRY\s+)?(%?)([\w.\-]+):?(?!\s*=)").match
 
 
 class OperandPlace(NamedTuple):
@@ -80,7 +80,8 @@ class Draft:
     def result(self) -> str:
         """The text with all edits made."""
         text = self.text
-        pieces, at = [], 0
+        pieces: list[str] = []
+        at = 0
         for start, end, new in sorted(self._edits, key=lambda edit: edit[:2]):
             if start < at:
                 continue  # inside what is replaced already
@@ -97,6 +98,13 @@ class Statement(NamedTuple):
     start: int
     """Where its text begins, in characters of the module's text."""
     text: str
+    anchor: int
+    """Where the statement around it begins, if it is written into the operands of another."""
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether it is written into the operands of another, so that it has no name."""
+        return self.anchor != self.start
 
     @property
     def end(self) -> int:
@@ -116,7 +124,7 @@ class Statement(NamedTuple):
     @property
     def percent(self) -> str:
         """The sign before its name: `%` or nothing."""
-        found = _name_at(self.text)
+        found = None if self.is_nested else _name_at(self.text)
         return found[1] if found else ""
 
     @property
@@ -125,23 +133,16 @@ class Statement(NamedTuple):
         found = _name_at(self.text)
         return self.start + (found.start(1) if found else 0)
 
-    @property
-    def type_start(self) -> int:
-        """Where its shape begins, or its opcode where it has none."""
-        equals = self.text.index("=")
-        found = _blank(self.text, equals + 1)
-        return self.start + (found.end() if found else equals + 1)
-
-    def operands(self) -> list[OperandPlace]:
-        """Where its operands stand; empty where one of them is no plain name."""
+    def operands(self) -> Iterator[tuple[str, OperandPlace]]:
+        """The references that are written as a name, and where."""
         row = self.row
-        if not row[REFERENCES]:
-            return []
-        places = operand_places(row[OPERANDS])
-        if len(places) != len(row[REFERENCES]):
-            return []
+        places = operand_places(row[OPERANDS]) if row[REFERENCES] else ()
+        if not places or len(places) != len(row[REFERENCES]):
+            return
         begin = self.close - len(row[OPERANDS])
-        return [OperandPlace(*(begin + at for at in place)) for place in places]
+        for reference, place in zip(row[REFERENCES], places, strict=True):
+            if place is not None:
+                yield reference, OperandPlace(*(begin + at for at in place))
 
     def attributes(self) -> dict[str, tuple[int, int]]:
         """Where the values of its attributes stand."""
@@ -156,28 +157,32 @@ def statements(module: Module) -> Iterator[tuple[Computation, list[Statement]]]:
     """The instructions of each computation, in the order of the text."""
     for number, computation in enumerate(module.computations):
         begin, text = module.offset(number), computation.text
-        yield (
-            computation,
-            [
-                Statement(row, begin + start, text[start:end])
-                for row, (start, end) in zip(computation.rows, computation.spans, strict=True)
-            ],
-        )
+        found: list[Statement] = []
+        anchor = begin
+        for at in range(len(computation.rows) - 1, -1, -1):
+            start, end = computation.spans[at]
+            if at not in computation.nested:
+                anchor = begin + start
+            found.append(Statement(computation.rows[at], begin + start, text[start:end], anchor))
+        found.reverse()
+        yield computation, found
 
 
 @lru_cache(4096)
-def operand_places(operands: str) -> tuple[OperandPlace, ...]:
-    """Where the operands of a list stand, without those that are no plain name.
+def operand_places(operands: str) -> tuple[OperandPlace | None, ...]:
+    """Where the operands of a list stand; None for what is no name but an instruction.
 
     >>> operand_places("f32[2]{0} %a, b#1")
     (OperandPlace(type_start=0, start=10, end=12), OperandPlace(type_start=14, start=14, end=17))
     """
-    found = []
+    found: list[OperandPlace | None] = []
     for tokens in _parts(operands):
         start, end = tokens[-1] if tokens else (0, 0)
-        if tokens and _is_reference(operands, start, end):
+        if _is_reference(operands, start, end):
             end -= operands[end - 1] == ":"
             found.append(OperandPlace(tokens[0][0], start, end))
+        else:
+            found.append(None)
     return tuple(found)
 
 
@@ -238,6 +243,12 @@ def blank_lines(text: str, at: int) -> int:
     """The end of the line feeds at `at`."""
     found = _line_feeds(text, at)
     return found.end() if found else at
+
+
+def head_of(computation: Computation) -> re.Match[str] | None:
+    """`ENTRY %main`, with `%` and name as groups; None for a computation that has no head."""
+    found = _head(computation.text)
+    return found if found and found[2] == computation.name else None
 
 
 def indent_before(text: str, start: int) -> str:

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import re
 
-from hlo_lint.dialects.draft import Draft, statements
-from hlo_lint.ir import Module
+from hlo_lint.dialects.draft import Draft, head_of, statements
+from hlo_lint.ir import CALLING_ATTRIBUTES, Module
 
-_head = re.compile(r"(?:ENTRY\s+)?(%?)[\w.\-]+").match
 _find_signs = re.compile(
     r'"(?:[^"\\]|\\.)*+"|/\*.*?\*/|//[^\n]*|%(?=[A-Za-z_][\w.\-]*(=?))', re.S
 ).finditer
 _find_bare_names = re.compile(r"(?<![%\w.\-])(?=[A-Za-z_])[\w.\-]+").finditer
-HOLDS_NAMES = frozenset(
-    "calls to_apply body condition select scatter comparator called_computations"
-    " branch_computations true_computation false_computation control-predecessors".split()
-)
+HOLDS_NAMES = {*CALLING_ATTRIBUTES, "control-predecessors"}
 """Attributes whose values are names of computations or instructions."""
 
 
 def without_percent(module: Module, draft: Draft) -> None:
     """Take the `%` away from names."""
     for number, computation in enumerate(module.computations):
-        head = _head(computation.text)
+        head = head_of(computation)
         if head and head[1]:
             at = module.offset(number) + head.start(1)
             draft.replace(at, at + 1, "")
     for _, instructions in statements(module):
         for statement in instructions:
-            if "%" not in statement.text:
+            if statement.is_nested or "%" not in statement.text:
                 continue
             for found in _find_signs(statement.text):
                 if found[0] != "%":
@@ -44,16 +40,17 @@ def with_percent(module: Module, draft: Draft) -> None:
     """Put `%` before the names of instructions and computations."""
     text = draft.text
     for number, computation in enumerate(module.computations):
-        head = _head(computation.text)
+        head = head_of(computation)
         if head and not head[1]:
             at = module.offset(number) + head.start(1)
             draft.replace(at, at, "%")
     for _, instructions in statements(module):
         for statement in instructions:
-            bare = [] if statement.percent else [statement.name_start]
-            bare += [place.start for place in statement.operands() if text[place.start] != "%"]
+            has_bare_name = not statement.is_nested and not statement.percent
+            bare = [statement.name_start] if has_bare_name else []
+            bare += [place.start for _, place in statement.operands() if text[place.start] != "%"]
             for name, (start, end) in statement.attributes().items():
-                if name in HOLDS_NAMES:
+                if name in HOLDS_NAMES and "=" not in text[start:end]:
                     bare += [found.start() for found in _find_bare_names(text, start, end)]
             for at in bare:
                 draft.replace(at, at, "%")

@@ -57,7 +57,9 @@ def readable_by_0_10_0(module: Module, draft: Draft) -> None:
                 draft.note("metadata_payload: jaxlib 0.10.0 does not know it")
 
 
-def _note_unknown(statement: Statement, draft: Draft, opcodes: frozenset[str], release: str) -> None:
+def _note_unknown(
+    statement: Statement, draft: Draft, opcodes: frozenset[str], release: str
+) -> None:
     opcode = statement.row[OPCODE]
     if opcode in opcodes:
         draft.note(f"{opcode} stays: jaxlib {release} has no such opcode and refuses the text")

@@ -13,7 +13,14 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from hlo_lint.dialects.draft import Draft, Statement, blank_lines, drop_attributes, statements
+from hlo_lint.dialects.draft import (
+    Draft,
+    Statement,
+    blank_lines,
+    drop_attributes,
+    head_of,
+    statements,
+)
 from hlo_lint.dialects.percent import with_percent, without_percent
 from hlo_lint.ir import OPERANDS, REFERENCES, TYPE, Computation, Module
 
@@ -22,14 +29,13 @@ COUNTED: Final = 5
 _index_comment = re.compile(r"/\*index=\d+\*/").search
 _LONG_ONLY = {"metadata", "control-predecessors"}
 _layout = re.compile(r"(?<=\])\{[^{}]*\}")
-_head = re.compile(r"(?:ENTRY\s+)?%?[\w.\-]+:?").match
 
 
 def short(module: Module, draft: Draft) -> None:
     """Print what `as_hlo_text()` prints, and no more."""
     without_percent(module, draft)
     for number, computation in enumerate(module.computations):
-        head = _head(computation.text)
+        head = head_of(computation)
         if computation.signature and head:
             begin = module.offset(number)
             place = computation.text.index(computation.signature, head.end())
@@ -55,7 +61,7 @@ def _index_comments(statement: Statement, text: str) -> Iterator[tuple[int, int]
     if "/*index=" not in statement.row[OPERANDS]:
         return
     before = statement.close - len(statement.row[OPERANDS])
-    for place in statement.operands():
+    for _, place in statement.operands():
         if found := _index_comment(text, before, place.type_start):
             yield found.span()
         before = place.end
@@ -66,12 +72,12 @@ def long(module: Module, draft: Draft) -> None:
     for _, instructions in statements(module):
         for statement in instructions:
             if len(statement.row[REFERENCES]) > COUNTED and "/*" not in statement.row[OPERANDS]:
-                for number, place in enumerate(statement.operands()):
+                for number, (_, place) in enumerate(statement.operands()):
                     if number and not number % COUNTED:
                         draft.replace(place.type_start, place.type_start, f"/*index={number}*/")
     with_percent(module, draft)
     for number, computation in enumerate(module.computations):
-        head = _head(computation.text)
+        head = head_of(computation)
         signature = "" if computation.signature or not head else signature_of(computation)
         if signature and head:
             at = module.offset(number) + head.end()

@@ -3,8 +3,8 @@
     %y = f32[2]{0} negate(%x#1)          %x_1 = f32[2]{0} get-tuple-element(%x), index=1
                                          %y = f32[2]{0} negate(%x_1)
 
-The new names are those that XLA's parser makes: the tuple's name and the number of the element. Each
-new instruction stands right before its first reader, as XLA puts it into a schedule.
+The new names are those that XLA's parser makes: the tuple's name and the number of the element.
+Each new instruction stands right before its first reader, as XLA puts it into a schedule.
 """
 
 from __future__ import annotations
@@ -35,9 +35,8 @@ def explicit(module: Module, draft: Draft) -> None:
         elements = _Elements(computation, draft)
         for statement in instructions:
             elements.reader = statement
-            references = statement.row[REFERENCES]
-            if any("#" in reference for reference in references):
-                for reference, place in zip(references, statement.operands(), strict=False):
+            if any("#" in reference for reference in statement.row[REFERENCES]):
+                for reference, place in statement.operands():
                     if "#" in reference:
                         _rename(draft, place.start, place.end, elements.name(reference))
             if elided and "control-predecessors=" in statement.row[TAIL]:
@@ -71,13 +70,13 @@ class _Elements:
         if tuple_name is None:
             return None
         name = self._draft.fresh(f"{tuple_name}_{element}")
-        percent = self.reader.percent
+        start = self.reader.anchor
+        percent = "%" if self._draft.text.startswith(("%", "ROOT %"), start) else ""
         shape = type_of(self._computation, reference)
         operand = f"{percent}{tuple_name}"
         if _prints_operand_shapes(self.reader):
             operand = f"{type_of(self._computation, parent)} {operand}"
         text = f"{shape} " if shape else ""
-        start = self.reader.start
         indent = indent_before(self._draft.text, start)
         line = f"{percent}{name} = {text}get-tuple-element({operand}), index={element}"
         self._draft.replace(start, start, f"{line}\n{indent}")
@@ -85,7 +84,7 @@ class _Elements:
 
 
 def _prints_operand_shapes(statement: Statement) -> bool:
-    return any(place.type_start < place.start for place in statement.operands())
+    return any(place.type_start < place.start for _, place in statement.operands())
 
 
 def _rename(draft: Draft, start: int, end: int, name: str | None) -> None:
@@ -127,7 +126,7 @@ def elided_predecessors(computation: Computation) -> dict[str, str]:
     if len(undefined) != 1:
         return {}
     (lost,) = undefined
-    ((names, first), *_) = waiting.items()
+    names, first = next(iter(waiting.items()))
     elements = _left_by_the_first_half(computation, names, first, len(lost))
     in_order = [name for name in names if name in lost]
     return dict(zip(in_order, elements, strict=True)) if elements else {}
@@ -187,7 +186,8 @@ def compact(module: Module, draft: Draft) -> None:
         for number, statement in enumerate(instructions):
             row = statement.row
             is_root = root is not None and root.number == number
-            reference = None if is_root or row[NAME] in awaited else _element(statement, computation)
+            stays = is_root or row[NAME] in awaited or row[NAME] not in computation.users
+            reference = None if stays else _element(statement, computation)
             if reference is not None:
                 if "metadata" in statement.attributes():
                     draft.note("metadata of a get-tuple-element: compact text has no place for it")
@@ -197,7 +197,7 @@ def compact(module: Module, draft: Draft) -> None:
                 continue
             if not any(each.partition("#")[0] in elements for each in row[REFERENCES]):
                 continue
-            for each, place in zip(row[REFERENCES], statement.operands(), strict=False):
+            for each, place in statement.operands():
                 source, hash_, path = each.partition("#")
                 if source in elements:
                     _rename(draft, place.start, place.end, elements[source] + hash_ + path)
@@ -206,7 +206,7 @@ def compact(module: Module, draft: Draft) -> None:
 def _element(statement: Statement, computation: Computation) -> str | None:
     """`x#1` for an instruction that does nothing but take that element, else None."""
     row = statement.row
-    if row[OPCODE] != "get-tuple-element" or len(row[REFERENCES]) != 1 or not statement.operands():
+    if row[OPCODE] != "get-tuple-element" or len(list(statement.operands())) != 1:
         return None
     index = _index(row[TAIL])
     if index is None or not statement.attributes().keys() <= {"index", "metadata"}:
