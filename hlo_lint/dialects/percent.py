@@ -11,6 +11,7 @@ _find_signs = re.compile(
     r'"(?:[^"\\]|\\.)*+"|/\*.*?\*/|//[^\n]*|%(?=[A-Za-z_][\w.\-]*(=?))', re.S
 ).finditer
 _find_bare_names = re.compile(r"(?<![%\w.\-])(?=[A-Za-z_])[\w.\-]+").finditer
+_name = re.compile(r"[\w.\-]+(:?)").match
 HOLDS_NAMES = {*CALLING_ATTRIBUTES, "control-predecessors"}
 """Attributes whose values are names of computations or instructions."""
 
@@ -42,8 +43,7 @@ def with_percent(module: Module, draft: Draft) -> None:
     for number, computation in enumerate(module.computations):
         head = head_of(computation)
         if head and not head[1]:
-            at = module.offset(number) + head.start(1)
-            draft.replace(at, at, "%")
+            _add(draft, module.offset(number) + head.start(1))
     for _, instructions in statements(module):
         for statement in instructions:
             has_bare_name = not statement.is_nested and not statement.percent
@@ -53,4 +53,11 @@ def with_percent(module: Module, draft: Draft) -> None:
                 if name in HOLDS_NAMES and "=" not in text[start:end]:
                     bare += [found.start() for found in _find_bare_names(text, start, end)]
             for at in bare:
-                draft.replace(at, at, "%")
+                _add(draft, at)
+
+
+def _add(draft: Draft, at: int) -> None:
+    draft.replace(at, at, "%")
+    name = _name(draft.text, at)
+    if name and name[1]:  # `name:` is one token, `%name:` is two
+        draft.replace(name.start(1), name.end(1), "")

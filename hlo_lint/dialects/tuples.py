@@ -117,11 +117,11 @@ def elided_predecessors(computation: Computation) -> dict[str, str]:
         return {}
     waiting: dict[tuple[str, ...], int] = {}
     for number, row in enumerate(computation.rows):
-        names = predecessors(row)
-        if any(name not in computation.index for name in names):
-            waiting.setdefault(tuple(names), number)
+        awaited = predecessors(row)
+        if any(name not in computation.index for name in awaited):
+            waiting.setdefault(tuple(awaited), number)
     undefined = {
-        frozenset(name for name in names if name not in computation.index) for names in waiting
+        frozenset(name for name in awaited if name not in computation.index) for awaited in waiting
     }
     if len(undefined) != 1:
         return {}

@@ -77,14 +77,13 @@ def differences(one: Fields, other: Fields, without: Collection[str] = ()) -> It
 
 
 def _renamed(one: Fields, other: Fields) -> dict[str, str]:
-    names = {}
+    names: dict[str, str] = {}
     for name in one["computations"].keys() & other["computations"].keys():
         ours = one["computations"][name]["instructions"]
         theirs = other["computations"][name]["instructions"]
         if len(ours) == len(theirs):
-            for mine, yours in zip(ours, theirs, strict=True):
-                if mine != yours and _stem(mine) == _stem(yours):
-                    names[yours] = mine
+            pairs = zip(ours, theirs, strict=True)
+            names |= {yours: mine for mine, yours in pairs if _stem(mine) == _stem(yours)}
     return names
 
 

@@ -58,7 +58,7 @@ def module_fields(hlo: str) -> dict[str, Any]:
 
 
 def _name(instruction: Message, names: dict[int, str], root: int) -> str:
-    own = text(instruction, NAME)
+    own: str = text(instruction, NAME)
     if text(instruction, OPCODE) != "get-tuple-element" or integer(instruction, ID) == root:
         return own
     return f"{names[integers(instruction, OPERANDS)[0]]}#{integer(instruction, INDEX)}"
