@@ -6,7 +6,8 @@ is left out with a note.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -49,8 +50,8 @@ class Converted:
     """A text in another dialect."""
 
     text: str
-    notes: tuple[str, ...]
-    """What the text does not say any more, or still says although the dialect has no such."""
+    notes: Mapping[str, int]
+    """What the text does not say any more, or what stays as it is, each with how often."""
 
 
 def convert(file: HloFile, dialects: Iterable[str]) -> Converted:
@@ -59,7 +60,7 @@ def convert(file: HloFile, dialects: Iterable[str]) -> Converted:
     Raises:
         UsageError: for a dialect that nothing knows.
     """
-    notes: dict[str, int] = {}
+    notes: Counter[str] = Counter()
     text: str | None = None
     for conversion in conversions(tuple(dialects)):
         if text is not None:
@@ -69,11 +70,9 @@ def convert(file: HloFile, dialects: Iterable[str]) -> Converted:
             draft = Draft(module)
             conversion(module, draft)
             parts.append(draft.result())
-            for note, count in draft.notes.items():
-                notes[note] = notes.get(note, 0) + count
+            notes.update(draft.notes)
         text = "".join(parts)
-    said = (f"{note} ({count})" if count > 1 else note for note, count in notes.items())
-    return Converted(file.text if text is None else text, tuple(said))
+    return Converted(file.text if text is None else text, notes)
 
 
 def conversions(dialects: Sequence[str]) -> tuple[Conversion, ...]:
