@@ -17,7 +17,6 @@ from hlo_lint.analysis.shape_inference.types import (
     flags,
     higher,
     is_float,
-    is_integer,
     same_size,
 )
 from hlo_lint.shape import BITS, ArrayShape, Shape
@@ -86,7 +85,8 @@ def _product(operation: Operation, left: ArrayShape, right: ArrayShape) -> Array
 def demand_accumulator(operation: Operation, printed: Shape) -> None:
     """The printed type counts; an integer may not become narrower than what is multiplied."""
     result = operation.as_array(printed, "the result")
-    left, right = operation.array(0), operation.array(1)
+    left = operation.array(0)
+    right = operation.array(2 if operation.opcode == "scaled-dot" else 1)
     demand_known(result.dtype)
     dtype = higher(left.dtype, right.dtype)
     if not is_float(dtype) and BITS[result.dtype] < BITS[dtype]:
@@ -94,7 +94,13 @@ def demand_accumulator(operation: Operation, printed: Shape) -> None:
 
 
 def _scaled_dot(operation: Operation) -> Shape:
-    left, right, left_scale, right_scale = operation.arrays()
+    return _product(operation, operation.array(0), operation.array(2))
+
+
+def _scaled(operation: Operation, printed: Shape) -> None:
+    """Demands scales that repeat over their operand: each follows the operand that it scales."""
+    demand_accumulator(operation, printed)
+    left, left_scale, right, right_scale = operation.arrays()
     for side, shape, scale in (("lhs", left, left_scale), ("rhs", right, right_scale)):
         if not scale.rank:
             continue
@@ -109,7 +115,6 @@ def _scaled_dot(operation: Operation) -> Shape:
                 )
     if not left_scale.rank and not right_scale.rank:
         raise Impossible("both scales of scaled-dot are scalars")
-    return _product(operation, left, right)
 
 
 def _ragged_dot(operation: Operation) -> Shape:
@@ -125,8 +130,6 @@ def _ragged_dot(operation: Operation) -> Shape:
         raise Impossible(f"ragged-dot has one ragged dimension, and not {len(ragged)}")
     _demand_dims("lhs_ragged_dims", ragged, left)
     _demand_dims("rhs_group_dims", group_dims, right)
-    if not is_integer(groups.dtype):
-        raise Impossible(f"the sizes of groups of ragged-dot are {groups.dtype}, and no integers")
     if not groups.rank:
         raise Impossible("the sizes of groups of ragged-dot need a dimension")
     left_batch, left_contracting, right_batch, right_contracting = _sides(operation, left, right)

@@ -36,18 +36,17 @@ def _same(operation: Operation) -> Shape:
     return operation.shape(0)
 
 
-def _opt_barrier(operation: Operation) -> Shape:
-    shapes = operation.shapes()
-    return shapes[0] if len(shapes) == 1 else TupleShape(shapes)
-
-
 def _after_all(operation: Operation) -> Shape:
     return TOKEN
 
 
-def _add_dependency(operation: Operation) -> Shape:
+def _behind_token(operation: Operation, printed: Shape) -> None:
     operation.token(1)
-    return operation.shape(0)
+
+
+def _behind_tokens(operation: Operation, printed: Shape) -> None:
+    for number in range(len(operation.operands)):
+        operation.token(number)
 
 
 def _demand_arguments(operation: Operation, called: Signature, shapes: tuple[Shape, ...]) -> None:
@@ -149,10 +148,10 @@ def _outfeed(operation: Operation) -> Shape:
 RULES: Table = {
     "tuple": Rule(_tuple, keeps_layout=True),
     "get-tuple-element": Rule(_get_tuple_element, arity=1, attributes=True, keeps_layout=True),
-    "opt-barrier": Rule(_opt_barrier, keeps_layout=True),
+    "opt-barrier": Rule(_same, arity=1, keeps_layout=True),
     "domain": Rule(_same, arity=1),
-    "after-all": Rule(_after_all),
-    "add-dependency": Rule(_add_dependency, arity=2),
+    "after-all": Rule(_after_all, _behind_tokens),
+    "add-dependency": Rule(_same, _behind_token, arity=2),
     "call": Rule(_call, keeps_layout=True, calls=True),
     "fusion": Rule(_fusion, keeps_layout=True, calls=True),
     "while": Rule(_while, arity=1, attributes=True, keeps_layout=True, calls=True),

@@ -60,7 +60,7 @@ _UNARY: Final[dict[Kind, str]] = {
 """Which element types an opcode takes."""
 
 _BINARY: Final[dict[Kind, str]] = {
-    lambda _: True: "add maximum minimum multiply",
+    lambda _: True: "add maximum minimum mulhi multiply",
     _bits: "and or xor",
     _float_or_complex: "atan2",
     _number: "divide power remainder shift-left shift-right-arithmetic shift-right-logical "

@@ -52,7 +52,6 @@ def _demand_index_map(
 
 
 def _demand_batching(
-    operand: ArrayShape,
     indices: ArrayShape,
     vector: int,
     names: tuple[str, str],
@@ -64,17 +63,6 @@ def _demand_batching(
         raise Impossible(f"{names[1]} names index_vector_dim")
     if len(of_operand) != len(of_indices):
         raise Impossible(f"{names[0]} and {names[1]} differ in length")
-    for ours, theirs in zip(of_operand, of_indices, strict=True):
-        if not same_size(operand.dims[ours], indices.dims[theirs]):
-            raise Impossible(
-                f"batching dimensions differ: {operand.dims[ours]} and {indices.dims[theirs]}"
-            )
-
-
-def _demand_disjoint(what: str, *lists: Sequence[int]) -> None:
-    together = [dim for dims in lists for dim in dims]
-    if len(set(together)) != len(together):
-        raise Impossible(f"{what} name a dimension twice")
 
 
 def _gather(operation: Operation) -> Shape:
@@ -92,10 +80,8 @@ def _gather(operation: Operation) -> Shape:
     _demand_index_map("start_index_map", mapped, indices, vector, operand)
     _demand_dims("collapsed_slice_dims", collapsed, operand.rank)
     _demand_dims("operand_batching_dims", batching, operand.rank)
-    _demand_disjoint("collapsed_slice_dims and operand_batching_dims", collapsed, batching)
-    _demand_disjoint("start_index_map and operand_batching_dims", mapped, batching)
     names = ("operand_batching_dims", "start_indices_batching_dims")
-    _demand_batching(operand, indices, vector, names, (batching, index_batching))
+    _demand_batching(indices, vector, names, (batching, index_batching))
     if len(sizes) != operand.rank:
         raise Impossible(f"slice_sizes has {len(sizes)} numbers for {operand}")
     if len(offsets) + len(collapsed) + len(batching) != operand.rank:
@@ -178,16 +164,14 @@ def _demand_scatter_dims(
     _demand_dims("update_window_dims", windows, update.rank)
     _demand_dims("inserted_window_dims", inserted, operand.rank)
     _demand_dims("input_batching_dims", batching, operand.rank)
-    _demand_disjoint("inserted_window_dims and input_batching_dims", inserted, batching)
     if len(windows) + len(inserted) + len(batching) != operand.rank:
         raise Impossible(
             f"update_window_dims, inserted_window_dims and input_batching_dims have to be "
             f"{operand.rank} numbers together"
         )
     _demand_index_map("scatter_dims_to_operand_dims", mapped, indices, vector, operand)
-    _demand_disjoint("scatter_dims_to_operand_dims and input_batching_dims", mapped, batching)
     names = ("input_batching_dims", "scatter_indices_batching_dims")
-    _demand_batching(operand, indices, vector, names, (batching, index_batching))
+    _demand_batching(indices, vector, names, (batching, index_batching))
 
     into = [d for d in range(operand.rank) if d not in inserted and d not in batching]
     for ours, theirs in zip(windows, into, strict=True):

@@ -10,6 +10,7 @@ from hlo_lint.analysis.shape_inference.operation import (
     Operation,
     Rule,
     Table,
+    Unknowable,
     known,
 )
 from hlo_lint.analysis.shape_inference.types import (
@@ -68,7 +69,7 @@ def _reduce(operation: Operation) -> Shape:
     for number, each in enumerate(arrays):
         if not same_dims(each, first):
             raise Impossible(f"operands 0 and {number} of reduce differ in their sizes")
-    demand_reducer(operation, initial, arrays)
+    folded = demand_reducer(operation, initial, arrays)
     dims = operation.integers("dimensions")
     for dim in dims:
         if not 0 <= dim < first.rank:
@@ -77,7 +78,7 @@ def _reduce(operation: Operation) -> Shape:
         raise Impossible("dimensions of reduce names one twice")
     kept = [dim for dim in range(first.rank) if dim not in dims]
     sizes, dynamic = [first.dims[dim] for dim in kept], [flags(first)[dim] for dim in kept]
-    results = tuple(bare(each.dtype, sizes, dynamic) for each in initial)
+    results = tuple(bare(each.dtype, sizes, dynamic) for each in folded)
     return results[0] if count == 1 else TupleShape(results)
 
 
@@ -88,6 +89,15 @@ def _sort(operation: Operation) -> Shape:
     for number, each in enumerate(arrays):
         if not same_dims(each, arrays[0]):
             raise Impossible(f"operands 0 and {number} of sort differ in their sizes")
+    if len(operation.integers("dimensions")) != 1:
+        raise Impossible("sort goes along one dimension")
+    results = tuple(bare(each.dtype, each.dims, each.dynamic) for each in arrays)
+    return results[0] if len(results) == 1 else TupleShape(results)
+
+
+def _compared(operation: Operation, printed: Shape) -> None:
+    """Demands a comparator of two elements of each operand."""
+    arrays = operation.arrays()
     operation.dimension(arrays[0].rank)
     called = operation.callee()
     if len(called.parameters) != 2 * len(arrays):
@@ -101,8 +111,6 @@ def _sort(operation: Operation) -> Shape:
         wanted = bare(arrays[number // 2].dtype, ())
         if not compatible(known(text), wanted, any_precision=True):
             raise Impossible(f"sort compares {wanted} by a parameter {number} of {text}")
-    results = tuple(bare(each.dtype, each.dims, each.dynamic) for each in arrays)
-    return results[0] if len(results) == 1 else TupleShape(results)
 
 
 def _topk(operation: Operation) -> Shape:
@@ -122,61 +130,66 @@ def _scan(operation: Operation) -> Shape:
     `to_apply` takes a slice of each input and the carries, and gives a slice of each output and the
     carries.
     """
-    called = operation.callee()
-    carried = operation.integer("num_carries")
-    shapes = operation.shapes()
-    root = known(called.root)
-    results = root.elements if isinstance(root, TupleShape) else (root,)
-    most = min(len(shapes), len(results))
-    if len(called.parameters) != len(shapes) or not 0 <= carried <= most:
-        raise Impossible(
-            f"scan reads {len(shapes)} operands, {carried} of them carried; what it calls has "
-            f"{len(called.parameters)} parameters and {len(results)} results"
-        )
-    inputs = operation.arrays(0, len(shapes) - carried)
+    carried, results = _scan_results(operation)
+    inputs = operation.arrays(0, len(operation.operands) - carried)
     dimension = operation.integers("dimensions")
     if len(dimension) != 1:
         raise Impossible(f"scan goes along one dimension, and not {len(dimension)}")
-    lengths = set()
+    if not inputs:
+        raise Unknowable  # XLA then takes the printed length
     for number, each in enumerate(inputs):
         if not 0 <= dimension[0] < each.rank:
-            raise Impossible(
-                f"scan goes along dimension {dimension[0]} of operand {number}, {each}"
-            )
-        lengths.add(each.dims[dimension[0]])
-        taken = known(called.parameters[number])
-        if not compatible(taken, _without(each, dimension[0])):
-            raise Impossible(f"scan takes slices of operand {number}, {each}, as {taken}")
-    if len(lengths) > 1:
-        raise Impossible("the operands of scan differ in the length of what it goes along")
+            raise Impossible(f"operand {number} of scan has no dimension {dimension[0]}: {each}")
+        if each.dims[dimension[0]] != inputs[0].dims[dimension[0]]:
+            raise Impossible("the operands of scan differ in the length of what it goes along")
+    length = inputs[0].dims[dimension[0]]
     outputs = len(results) - carried
-    for number in range(carried):
-        carry = shapes[len(inputs) + number]
-        taken, given = known(called.parameters[len(inputs) + number]), results[outputs + number]
-        if not (compatible(carry, taken) and compatible(carry, given)):
-            raise Impossible(f"scan carries {carry} as {taken}, and gives it as {given}")
     stacked = [
-        _with(operation.as_array(each, "a result"), dimension[0], lengths)
+        _stacked(operation.as_array(each, "a result"), dimension[0], length)
         for each in results[:outputs]
     ]
     return TupleShape((*stacked, *results[outputs:]))
 
 
-def _without(shape: ArrayShape, dimension: int) -> ArrayShape:
-    sizes = shape.dims[:dimension] + shape.dims[dimension + 1 :]
-    return bare(shape.dtype, sizes)
+def _scan_results(operation: Operation) -> tuple[int, tuple[Shape, ...]]:
+    """How many of the last operands are carried, and what one step gives."""
+    called, carried = operation.callee(), operation.integer("num_carries")
+    root = known(called.root)
+    results = root.elements if isinstance(root, TupleShape) else (root,)
+    most = min(len(operation.operands), len(results))
+    if len(called.parameters) != len(operation.operands) or not 0 <= carried <= most:
+        raise Impossible(
+            f"scan reads {len(operation.operands)} operands, {carried} of them carried; what it "
+            f"calls has {len(called.parameters)} parameters and {len(results)} results"
+        )
+    return carried, results
 
 
-def _with(shape: ArrayShape, dimension: int, lengths: set[int]) -> ArrayShape:
-    if dimension > shape.rank or len(lengths) != 1:
+def _stacked(shape: ArrayShape, dimension: int, length: int) -> ArrayShape:
+    if dimension > shape.rank:
         raise Impossible(f"scan cannot stack {shape} along dimension {dimension}")
-    sizes = (*shape.dims[:dimension], *lengths, *shape.dims[dimension:])
-    return bare(shape.dtype, sizes)
+    return bare(shape.dtype, (*shape.dims[:dimension], length, *shape.dims[dimension:]))
+
+
+def _scan_step(operation: Operation, printed: Shape) -> None:
+    """Demands that a step take slices of the inputs, and give the carries that it takes."""
+    carried, results = _scan_results(operation)
+    dimension = operation.integers("dimensions")[0]
+    taken = tuple(map(known, operation.callee().parameters))
+    first = len(operation.operands) - carried
+    for number, each in enumerate(operation.arrays(0, first)):
+        sliced = bare(each.dtype, each.dims[:dimension] + each.dims[dimension + 1 :])
+        if not compatible(taken[number], sliced):
+            raise Impossible(f"scan takes slices of operand {number}, {each}, as {taken[number]}")
+    for number in range(first, len(operation.operands)):
+        carry, given = operation.shape(number), results[number - len(operation.operands)]
+        if not (compatible(carry, taken[number]) and compatible(carry, given)):
+            raise Impossible(f"scan carries {carry} as {taken[number]}, and gives it as {given}")
 
 
 RULES: Table = {
     "reduce": Rule(_reduce, attributes=True, calls=True),
-    "sort": Rule(_sort, attributes=True, calls=True),
+    "sort": Rule(_sort, _compared, attributes=True, calls=True),
     "topk": Rule(_topk, arity=1, attributes=True),
-    "scan": Rule(_scan, attributes=True, calls=True),
+    "scan": Rule(_scan, _scan_step, attributes=True, calls=True),
 }
