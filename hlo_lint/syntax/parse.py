@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 import re
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 from hlo_lint.errors import HloSyntaxError
 from hlo_lint.ir import Computation, HloFile, Module, Trouble
 from hlo_lint.source import decode
-from hlo_lint.syntax.dump_gear import LineMemo, read_computation
-from hlo_lint.syntax.faithful_gear import Scanner
+from hlo_lint.syntax.dump_gear import LineMemo, read_computations
+from hlo_lint.syntax.faithful_gear import SINGLE, Scanner
 
 _module_start = re.compile(r"^(?:// -----|[ \t]*HloModule\b)", re.M)
 _separator = re.compile(r"^// -----", re.M)
@@ -32,11 +32,12 @@ class Memo(LineMemo):
 
 def parse_file(data: bytes | str, path: Path | None = None, memo: Memo | None = None) -> HloFile:
     """All modules of a file; what cannot be read is in their `problems`."""
+    remember = memo is not None
     memo = Memo() if memo is None else memo
     known = memo.files.get(data)
     if known is None:
         text = decode(data) if isinstance(data, bytes) else data
-        known = tuple(_module(part, memo) for part in _split(text))
+        known = tuple(_module(part, memo, remember) for part in _split(text))
         if len(known) > 1 and not any(module.header or module.computations for module in known):
             known = (_rough_module(text),)  # no HLO at all, though it has separators
         memo.files[data] = known
@@ -96,7 +97,7 @@ def _is_void(part: str) -> bool:
     return scanner.skip(0) >= len(part)
 
 
-def _module(text: str, memo: Memo) -> Module:
+def _module(text: str, memo: Memo, remember: bool) -> Module:
     blocks = text.split("\n\n")
     header = blocks[0]
     if not header.startswith("HloModule ") or "\n" in header or "\r" in header or "//" in header:
@@ -104,23 +105,28 @@ def _module(text: str, memo: Memo) -> Module:
     builder = _Builder()
     builder.text(header)
     tables: list[str] = []
-    rough: list[str] = []
-    for block in blocks[1:]:
+    bodies: list[str] = []
+    for at, block in enumerate(blocks):
         body = block.strip("\n") if block[:1] == "\n" or block[-1:] == "\n" else block
-        if not rough and body.startswith(_TABLES):
+        if at == len(tables) + 1 and body.startswith(_TABLES):
             tables.append(body)
             builder.text("\n\n" + block)
-            continue
-        computation = read_computation(body, memo) if body else None
+        bodies.append(body)
+    first = len(tables) + 1
+    found = read_computations(bodies[first:], memo, remember=remember)
+    rough: list[str] = []
+    for block, body, computation in zip(blocks[first:], bodies[first:], found, strict=True):
         if computation is None:
             rough.append(block)
             continue
         if rough:
             builder.rough("\n\n" + "\n\n".join(rough))
             rough = []
+        if block is body:
+            builder.printed("\n\n", computation)
+            continue
         lead = len(block) - len(block.lstrip("\n"))
-        builder.text("\n\n" + block[:lead])
-        builder.computation(computation)
+        builder.printed("\n\n" + block[:lead], computation)
         builder.text(block[lead + len(body) :])
     if rough:
         builder.rough("\n\n" + "\n\n".join(rough))
@@ -147,6 +153,11 @@ def _rough_module(text: str) -> Module:
         tables.append(found[0])
         at = scanner.skip(found.end())
     builder.text(text[end:at])
+    bare = None if header else scanner.statements(at)
+    if bare is not None:
+        builder.text(text[at : scanner.skip(at)])
+        builder.computation(bare[1])
+        name, at = SINGLE, bare[0]
     builder.rough(text[at:])
     if not builder.computations and not header:
         message = "this is no HLO: there is neither HloModule nor a computation"
@@ -162,22 +173,50 @@ class _Builder:
         self.computations: list[Computation] = []
         self.places: list[int] = []
         self.troubles: list[Trouble] = []
-        self.length = 0
+        self.within: dict[int, int] = {}
 
     def text(self, piece: str) -> None:
         if piece:
             self.pieces.append(piece)
-            self.length += len(piece)
+
+    def printed(self, before: str, computation: Computation) -> None:
+        """Add a computation into which no other is written, and what stands before it."""
+        pieces = self.pieces
+        self.places.append(len(pieces) + 1)
+        self.computations.append(computation)
+        pieces += (before, computation.text)
 
     def computation(self, computation: Computation) -> None:
+        self._inner(computation, 0)
         self.places.append(len(self.pieces))
         self.computations.append(computation)
         self.text(computation.text)
 
+    def _inner(self, computation: Computation, start: int) -> None:
+        """Add what is written into its attributes, which stands before it, as in XLA's modules."""
+        for each in chain.from_iterable(computation.inline.values()):
+            self._inner(each.computation, start + each.start)
+            self.within[len(self.computations)] = start + each.start
+            self.places.append(len(self.pieces))
+            self.computations.append(each.computation)
+
+    def _name_inline(self) -> None:
+        """Give computations that the text leaves nameless XLA's names: `_`, `_.1` …"""
+        inner = [self.computations[number] for number in self.within]
+        taken = {each.name for at, each in enumerate(self.computations) if at not in self.within}
+        number = 0
+        for computation in inner:
+            name = "_" if not number else f"_.{number}"
+            while name in taken:
+                number += 1
+                name = f"_.{number}"
+            computation.name = name
+            number += 1
+
     def rough(self, text: str) -> None:
         """Text that no printer wrote: read it faithfully."""
         scanner = Scanner(text)
-        base, end = self.length, 0
+        base, end = sum(map(len, self.pieces)), 0
         for begin, stop, computation in scanner.computations(0):
             self.text(text[end:begin])
             self.computation(computation)
@@ -188,6 +227,8 @@ class _Builder:
         ]
 
     def module(self, name: str, header: str, tables: tuple[str, ...]) -> Module:
+        if self.within:
+            self._name_inline()
         return Module(
             name,
             header,
@@ -196,4 +237,5 @@ class _Builder:
             tuple(self.computations),
             tuple(self.places),
             tuple(self.troubles),
+            self.within,
         )
