@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 from hlo_lint.analysis.shape_inference.operation import (
     U32,
@@ -14,20 +15,26 @@ from hlo_lint.analysis.shape_inference.operation import (
 )
 from hlo_lint.analysis.shape_inference.types import bare, compatible, without_layout
 from hlo_lint.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
+from hlo_lint.syntax.attributes import IotaReplicaGroups, MeshReplicaGroups, ReplicaGroupList
 
 
 def _group_size(operation: Operation) -> int:
     """How many devices exchange data with each other, where the instruction alone says it."""
-    groups = operation.attribute("replica_groups")
     across = operation.text("channel_id") is not None and operation.opcode != "all-to-all"
     if across and operation.text("use_global_device_ids") != "true":
         raise Unknowable  # a group of replicas, and the module says how many partitions
-    if not isinstance(groups, tuple) or not groups:
-        raise Unknowable
-    sizes = {len(group) if isinstance(group, tuple) else 0 for group in groups}
-    if len(sizes) != 1 or sizes <= {0}:
-        raise Unknowable
-    return sizes.pop()
+    match operation.attribute("replica_groups"):
+        case IotaReplicaGroups(size=size):
+            return size
+        case ReplicaGroupList(groups=groups) if len(set(map(len, groups))) == 1:
+            return len(groups[0])
+        case MeshReplicaGroups(mesh=mesh, axes=axes):
+            try:
+                return prod(mesh.size(axis) for axis in axes)
+            except KeyError:
+                raise Unknowable from None
+        case _:
+            raise Unknowable
 
 
 def _each(operation: Operation, one: Callable[[ArrayShape], ArrayShape]) -> Shape:

@@ -146,12 +146,30 @@ def _ragged_dot(operation: Operation) -> Shape:
             f"ragged-dot has {right.dims[group_dims[0]]} right sides for {count} groups"
         )
     free = [d for d in range(left.rank) if d not in left_batch and d not in left_contracting]
+    before = _before_ragged(ragged[0], left_batch, free, left_contracting)
+    wanted = (*(left.dims[dim] for dim in before), count)
+    if groups.rank > 1 and groups.dims != wanted:
+        raise Impossible(f"the sizes of groups of ragged-dot are {groups.dims}, and not {wanted}")
     gone = {*right_batch, *right_contracting, *group_dims}
-    sizes = [left.dims[dim] for dim in (*left_batch, *free)]
-    sizes += [right.dims[dim] for dim in range(right.rank) if dim not in gone]
+    places = [(left, dim) for dim in (*left_batch, *free)]
+    places += [(right, dim) for dim in range(right.rank) if dim not in gone]
     if ragged[0] in left_contracting:
-        sizes.insert(0, count)
-    return bare(higher(left.dtype, right.dtype), sizes)
+        places.insert(0, (groups, groups.rank - 1))
+    return bare(
+        higher(left.dtype, right.dtype),
+        [shape.dims[dim] for shape, dim in places],
+        [flags(shape)[dim] for shape, dim in places],
+    )
+
+
+def _before_ragged(
+    ragged: int, batch: Sequence[int], free: Sequence[int], contracting: Sequence[int]
+) -> list[int]:
+    """The dimensions of the left side over which the sizes of groups may vary."""
+    if ragged in batch:
+        return list(batch[: batch.index(ragged)])
+    kind = free if ragged in free else contracting
+    return [*batch, *kind[: kind.index(ragged)]]
 
 
 RULES: Table = {

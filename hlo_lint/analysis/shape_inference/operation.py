@@ -151,9 +151,12 @@ class Operation:
         value = self.attribute(name)
         if value is None and absent is not None:
             return absent
-        if isinstance(value, tuple) and all(isinstance(number, int) for number in value):
-            return value
-        raise Unknowable
+        if not isinstance(value, tuple):
+            raise Unknowable
+        numbers = tuple(number for number in value if isinstance(number, int))
+        if len(numbers) != len(value):
+            raise Unknowable
+        return numbers
 
     def integer(self, name: str, absent: int | None = None) -> int:
         """An integer; without `absent` the attribute has to be there."""
@@ -167,7 +170,9 @@ class Operation:
     def dimension(self, rank: int, name: str = "dimensions") -> int:
         """The one number of an attribute, which has to be a dimension of an array of that rank."""
         value = self.attribute(name)
-        if isinstance(value, tuple) and len(value) == 1:
+        if isinstance(value, tuple):
+            if len(value) != 1:
+                raise Impossible(f"{name} of {self.opcode} is one number, and not {len(value)}")
             (value,) = value
         if not isinstance(value, int):
             raise Unknowable

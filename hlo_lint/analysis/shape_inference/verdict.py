@@ -19,6 +19,7 @@ from hlo_lint.analysis.shape_inference import (
     linear_algebra,
     randomness,
     reduction,
+    windows,
 )
 from hlo_lint.analysis.shape_inference.operation import (
     Impossible,
@@ -40,6 +41,7 @@ RULES: Final[Table] = {
         indexing,
         contraction,
         reduction,
+        windows,
         linear_algebra,
         randomness,
         control,
