@@ -28,8 +28,9 @@ Row = tuple[bool, str, str, str, str, str, tuple[str, ...]]
 """One instruction as text: root, name, type, opcode, operands, tail (attributes), references.
 
 Names and references carry no `%`. A reference is a name, with `#1` behind it for an element of a
-tuple (`%call#1` is how releases from jax 0.11 on print a get-tuple-element); an operand that is an
-instruction of its own has the reference "". A missing type is "".
+tuple (`%call#1` is how releases from jax 0.11 on print a get-tuple-element). An instruction that is
+written into the operands of another is a row before it, with XLA's name for it: `negate.anon`. A
+missing type is "".
 """
 ROOT: Final = 0
 NAME: Final = 1
@@ -41,10 +42,12 @@ REFERENCES: Final = 6
 
 _FUSED = re.compile(r"\bcalls=%?([\w.\-]+)")
 _THREAD = re.compile(r'execution_thread="([^"]*)"')
-_CALLED = re.compile(
-    r"\b(?:calls|to_apply|body|condition|select|scatter|comparator|called_computations"
-    r"|branch_computations|true_computation|false_computation)=(\{[^{}=]*\}|%?[\w.\-]+)"
+CALLING_ATTRIBUTES: Final = tuple(
+    "calls to_apply body condition select scatter comparator called_computations "
+    "branch_computations true_computation false_computation async_computation".split()
 )
+"""Attributes whose value is a computation, or several."""
+_CALLED = re.compile(rf"\b(?:{'|'.join(CALLING_ATTRIBUTES)})=(\{{[^{{}}=]*\}}|%?[\w.\-]+)")
 
 
 class Trouble(NamedTuple):
@@ -71,7 +74,7 @@ class Operand:
     """What an instruction reads: an instruction, or one element of its tuple."""
 
     name: str
-    """The name without `%`; empty for an operand that is an instruction of its own."""
+    """The name without `%`."""
     index: tuple[int, ...]
     """Which element of the tuple: `(1, 0)` for `%x#1#0`, empty for the whole value."""
     instruction: Instruction | None
@@ -90,6 +93,14 @@ class Operand:
         return shape
 
 
+class Inline(NamedTuple):
+    """A computation that is written into an attribute: `to_apply={ x = … ROOT y = … }`."""
+
+    start: int
+    """Where it begins, in characters of the text of the computation around it."""
+    computation: Computation
+
+
 class Computation:
     """The instructions of one computation, shared by every module that repeats its text."""
 
@@ -100,8 +111,10 @@ class Computation:
         "_spans",
         "_users",
         "_views",
+        "inline",
         "is_entry",
         "name",
+        "nested",
         "rows",
         "signature",
         "tail",
@@ -119,6 +132,8 @@ class Computation:
         tail: str = "",
         spans: tuple[Span, ...] | None = None,
         troubles: tuple[Trouble, ...] = (),
+        nested: frozenset[int] = frozenset(),
+        inline: Mapping[int, tuple[Inline, ...]] | None = None,
     ) -> None:
         self.text = text
         """From the first character of the head to the closing brace and what belongs to it."""
@@ -131,6 +146,10 @@ class Computation:
         """What follows the closing brace: `, execution_thread="parallel"`."""
         self.troubles = troubles
         """What could not be read, in characters of `text`."""
+        self.nested = nested
+        """Positions of instructions that are written into the operands of another one."""
+        self.inline = inline or {}
+        """Computations that are written into the attributes of an instruction, by its position."""
         self._spans = spans
         self._index: dict[str, int] | None = None
         self._users: dict[str, list[int]] | None = None
@@ -312,8 +331,7 @@ class Instruction:
 
     def _operand(self, reference: str) -> Operand:
         name, *index = reference.split("#")
-        found = self.computation.instruction(name) if name else None
-        return Operand(name, tuple(map(int, index)), found)
+        return Operand(name, tuple(map(int, index)), self.computation.instruction(name))
 
     @property
     def users(self) -> tuple[Instruction, ...]:
@@ -332,6 +350,11 @@ class Instruction:
         """The instruction as it stands in the file."""
         start, end = self.span
         return self.computation.text[start:end]
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether it is written into the operands of another: `add(multiply(x, y), z)`."""
+        return self.number in self.computation.nested
 
     @property
     def attributes(self) -> dict[str, str]:
@@ -355,10 +378,27 @@ class Instruction:
     @property
     def called(self) -> tuple[str, ...]:
         """Names of the computations it calls, in order."""
+        inline = [each.computation for each in self.computation.inline.get(self.number, ())]
+        if not inline:
+            return _called(self.row[TAIL])
         names: list[str] = []
-        for found in _CALLED.finditer(self.row[TAIL]):
-            names += [name.strip(" %\n") for name in found[1].strip("{}").split(",")]
+        for name, value in self.attributes.items():
+            if name not in CALLING_ATTRIBUTES:
+                continue
+            if value.startswith("{") and "=" in value:
+                here = [each for each in inline if each.text in value]
+                names += [each.name for each in here]
+                inline = inline[len(here) :]
+            else:
+                names += _called(f"{name}={value}")
         return tuple(names)
+
+
+def _called(attributes: str) -> tuple[str, ...]:
+    names: list[str] = []
+    for found in _CALLED.finditer(attributes):
+        names += [name.strip(" %\n") for name in found[1].strip("{}").split(",")]
+    return tuple(names)
 
 
 class Module:
@@ -375,6 +415,7 @@ class Module:
         "start",
         "tables",
         "troubles",
+        "within",
     )
 
     def __init__(
@@ -386,6 +427,7 @@ class Module:
         computations: tuple[Computation, ...],
         places: tuple[int, ...],
         troubles: tuple[Trouble, ...] = (),
+        within: Mapping[int, int] | None = None,
     ) -> None:
         self.name = name
         self.header = header
@@ -396,7 +438,9 @@ class Module:
         """The whole text: joined, they give back every character."""
         self.computations = computations
         self.places = places
-        """Which piece each computation is."""
+        """Which piece each computation is, or stands in."""
+        self.within = within or {}
+        """Where in its piece a computation begins that is written into an attribute."""
         self.troubles = troubles
         """What could not be read outside computations, in characters of this module's text."""
         self.file = HloFile((self,), None)
@@ -496,7 +540,9 @@ class Module:
         """Where the text of a computation begins, in characters of this module's text."""
         if self._offsets is None:
             starts = tuple(accumulate(map(len, self.pieces), initial=0))
-            self._offsets = tuple(starts[place] for place in self.places)
+            self._offsets = tuple(
+                starts[place] + self.within.get(at, 0) for at, place in enumerate(self.places)
+            )
         return self._offsets[number]
 
     def span(self, instruction: Instruction) -> Span:

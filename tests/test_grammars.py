@@ -48,6 +48,7 @@ HAND_WRITTEN = {
     "names_with_trailing_colon.hlo",
     "nested_instruction_as_operand.hlo",
     "operand_that_xla_drops.hlo",
+    "single_instruction.hlo",
 }
 """Fixtures with lines that XLA reads and never prints: `instruction.lark` refuses them."""
 

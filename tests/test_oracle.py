@@ -12,24 +12,15 @@ import random
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
 import hlo_lint
-from hlo_lint.ir import NAME, Computation, Instruction, Module
-from hlo_lint.shape import (
-    ArrayShape,
-    BufferShape,
-    Layout,
-    OpaqueShape,
-    Shape,
-    TupleShape,
-    parse_shape,
-)
+from hlo_lint.shape import parse_shape
 from hlo_lint.source import decode
 from tests.conftest import DUMPS, ROUNDTRIP, hlo_files
-from tests.oracle.xla import DIED, Answer, Oracle, Refusal, XlaComputation, XlaModule, oracles
+from tests.oracle.compare import assert_same_graph, numbers
+from tests.oracle.xla import DIED, Answer, Oracle, Refusal, XlaModule, oracles
 
 RELEASES = ("0.10", "0.11")
 CASES = sorted(path for path in DUMPS.glob("*/*") if hlo_files(path))
@@ -42,6 +33,7 @@ XLA_REFUSES_AND_WE_READ = {
     "byte_order_mark.hlo": "an editor's mark is no part of the program",
     "compact_get_tuple_element.hlo": "`%p#1` is new in jax 0.11",
     "control_predecessor_elided.hlo": "jax 0.11 prints names here that it leaves undefined",
+    "hash_run_line.hlo": "`# RUN:` lines are comments of the tests that hold the text",
     "missing_module_header.hlo": "what a person cuts out of a dump; XLA expects one instruction",
     "modules_between_separators.hlo": "XLA reads one module, and this file holds several",
     "modules_without_separator.hlo": "XLA reads one module, and this file holds several",
@@ -51,15 +43,12 @@ XLA_REFUSES_AND_WE_READ = {
 NEW_IN_0_11 = {"compact_get_tuple_element.hlo", "root_get_tuple_element_is_printed.hlo"}
 
 XLA_READS_AND_WE_REPORT = {
-    "nested_instruction_as_operand.hlo": "an operand that is an instruction of its own stays text",
     "operand_that_xla_drops.hlo": "`f32[],` is an operand without a name, which XLA drops",
-    "single_instruction.hlo": "no computation is around it",
 }
 
 REFUSED_ALIKE = {
     "dump_cut_short.hlo",
     "empty_file.hlo",
-    "hash_run_line.hlo",
     "missing_computation_header.hlo",
     "only_blank_lines.hlo",
     "only_comments.hlo",
@@ -140,170 +129,6 @@ def reads_dumps_of(release: str, case: Path) -> bool:
     """Whether the release is not older than the one that wrote the dump."""
     wrote = case.parent.name.partition("-jax")[2]
     return [int(part) for part in release.split(".")] >= [int(n) for n in wrote.split(".")[:2]]
-
-
-# ---- a graph of either side, spelled the same way
-
-
-class Node(NamedTuple):
-    """An instruction, its operands as pairs of a name and an index path."""
-
-    name: str
-    is_root: bool
-    opcode: str
-    reads: list[tuple[str, tuple[int, ...]]]
-    calls: list[str]
-    parameter: int
-
-
-def our_graph(module: Module) -> dict[str, list[Node]]:
-    return {
-        computation.name: [
-            Node(
-                instruction.name,
-                instruction == computation.root,
-                instruction.opcode,
-                [(operand.name, operand.index) for operand in instruction.operands],
-                sorted(instruction.called),
-                parameter_number(computation, instruction),
-            )
-            for instruction in computation.instructions
-        ]
-        for computation in module.computations
-    }
-
-
-def parameter_number(computation: Computation, instruction: Instruction) -> int:
-    parameters = computation.parameters
-    return parameters.index(instruction) if instruction in parameters else 0
-
-
-def xla_graph(module: Module, xla: XlaModule) -> dict[str, list[Node]]:
-    """XLA's graph in our names.
-
-    XLA makes a get-tuple-element of each `%x#1`, a computation of each that is written in an
-    attribute, and one around what `custom-call-start` starts: none of these is in the text.
-    """
-    written = {computation.name: computation for computation in module.computations}
-    roots = {each.name: root_opcode(each) for each in xla.computations}
-    started: dict[str, str] = {}
-    graph = {}
-    for computation in xla.computations:
-        if computation.name not in written:
-            continue
-        names = our_names(written[computation.name], computation)
-        place: dict[str, tuple[str, tuple[int, ...]]] = {}
-        nodes = []
-        for each in computation.instructions:
-            if each.name not in names:
-                name, path = place[each.operands[0]]
-                place[each.name] = (name, (*path, each.index))
-                continue
-            place[each.name] = (names[each.name], ())
-            opcode = each.opcode
-            if opcode.startswith("async-"):
-                names_wrapper = each.called and each.called[0] not in written
-                wrapped = roots[each.called[0]] if names_wrapper else started.get(each.operands[0])
-                if wrapped:
-                    started[each.name] = wrapped
-                    opcode = f"{wrapped}{opcode.removeprefix('async')}"
-            nodes.append(
-                Node(
-                    names[each.name],
-                    each.name == computation.root,
-                    opcode,
-                    [place[operand] for operand in each.operands],
-                    sorted(name for name in each.called if name in written),
-                    each.parameter,
-                )
-            )
-        graph[computation.name] = nodes
-    return graph
-
-
-def root_opcode(computation: XlaComputation) -> str:
-    return next(each.opcode for each in computation.instructions if each.name == computation.root)
-
-
-def our_names(ours: Computation, theirs: XlaComputation) -> dict[str, str]:
-    """Our name for each of XLA's, which renames what is doubled: both have the text's order."""
-    names = [row[NAME] for row in ours.rows]
-    instructions = theirs.instructions
-    if len(instructions) > len(names):
-        instructions = tuple(
-            each
-            for each in instructions
-            if each.opcode != "get-tuple-element" or each.name in names
-        )
-    return {each.name: name for each, name in zip(instructions, names, strict=True)}
-
-
-def misnamed(module: Module, xla: XlaModule) -> list[tuple[str, str]]:
-    """Instructions that XLA calls otherwise, although nothing else there has their name."""
-    taken = {each.name for computation in xla.computations for each in computation.instructions}
-    written = {computation.name: computation for computation in module.computations}
-    return [
-        (theirs, ours)
-        for computation in xla.computations
-        if computation.name in written
-        for theirs, ours in our_names(written[computation.name], computation).items()
-        if theirs != ours and ours not in taken
-    ]
-
-
-def different_shapes(module: Module, xla: XlaModule) -> list[tuple[str, str, str]]:
-    """Instructions whose shape we read otherwise; where none is printed XLA infers it."""
-    different = []
-    written = {computation.name: computation for computation in module.computations}
-    for computation in xla.computations:
-        if computation.name not in written:
-            continue
-        ours = written[computation.name]
-        shapes = {each.name: each.shape for each in computation.instructions}
-        for theirs, name in our_names(ours, computation).items():
-            instruction = ours.instruction(name)
-            assert instruction is not None
-            if not instruction.type_text:
-                continue
-            if numbers(instruction.shape) != numbers(parse_shape(shapes[theirs])):
-                different.append((name, instruction.type_text, shapes[theirs]))
-    return different
-
-
-def numbers(shape: Shape) -> dict[str, Any]:
-    """A shape as `tests/oracle/read_hlo.py` shows a `ShapeProto`."""
-    match shape:
-        case TupleShape(elements=elements):
-            return {"kind": "tuple", "elements": [numbers(element) for element in elements]}
-        case BufferShape(element=element):
-            return {"kind": "buffer", "elements": [numbers(element)]}
-        case OpaqueShape(kind=kind):
-            return {"kind": {"opaque": "opaque_type"}.get(kind, kind), "elements": []}
-        case ArrayShape():
-            layout = shape.layout or Layout(shape.minor_to_major)
-            return {
-                "kind": shape.dtype,
-                "dims": list(shape.dims),
-                "dynamic": list(shape.dynamic or (False,) * shape.rank),
-                "order": list(layout.minor_to_major),
-                "tiles": [list(tile) for tile in layout.tiles],
-                "bits": layout.element_size_in_bits,
-                "space": layout.memory_space,
-            }
-
-
-def assert_same_graph(text: str, xla: XlaModule) -> None:
-    module = hlo_lint.parse(text)
-    assert module.problems == ()
-    assert module.name == xla.name
-    assert module.entry is not None
-    assert module.entry.name == xla.entry
-    assert module.is_scheduled == xla.is_scheduled
-    theirs = xla_graph(module, xla)
-    assert our_graph(module) == theirs
-    assert [each.name for each in module.computations] == list(theirs)
-    assert misnamed(module, xla) == []
-    assert different_shapes(module, xla) == []
 
 
 # ---- the same graph

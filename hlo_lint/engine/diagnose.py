@@ -65,6 +65,8 @@ def fix_of(place: Placed, form: Form) -> Fix | None:
         return finding.fix
     if not finding.fixable or not isinstance(finding.at, Instruction) or place.module is None:
         return None
+    if finding.at.is_nested:
+        return None  # new instructions have no line of their own to stand on
     return place.rule.fix(finding.at, place.module, form)
 
 

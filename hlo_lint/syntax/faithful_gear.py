@@ -11,13 +11,21 @@ was in vain no later statement may: so the time stays linear.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from hlo_lint.ir import Computation, Row, Trouble
+from hlo_lint.ir import (
+    CALLING_ATTRIBUTES,
+    NAME,
+    OPCODE,
+    Computation,
+    Inline,
+    Row,
+    Trouble,
+)
 from hlo_lint.source import Span
 from hlo_lint.syntax.dump_gear import WITHOUT_OPERANDS
 
-_white = re.compile(r"(?:[ \t\r\n\f\v\ufeff]+|//[^\n]*)*").match
+_white = re.compile(r"(?:[ \t\r\n\f\v\ufeff]+|//[^\n]*|^#(?![(\d])[^\n]*)*", re.M).match
 _blank = re.compile(r"(?:[ \t\f\v]+|/\*[^\n*]*\*/)*").match
 _name = re.compile(r"%?([A-Za-z_][\w.\-]*)", re.A).match
 _word = re.compile(r"[A-Za-z_][\w\-]*", re.A).match
@@ -34,6 +42,8 @@ _computation_line = re.compile(
     r"(?!HloModule\b)(?:ENTRY[ \t]+)?%?[A-Za-z_][\w.\-]*:?[ \t]*(?:\([^\n]*)?\{[ \t]*\r?$",
     re.M | re.A,
 ).match
+_bare_start = re.compile(r"\(|[a-z][a-z0-9]*[ \t]*\[[^\[\]=]*\]|[a-z][a-z0-9\-]*\s*\(").match
+_inline_start = re.compile(r"(?:ROOT\s+)?%?[A-Za-z_][\w.\-]*:?\s*=(?!=)", re.A).match
 _statement_line = re.compile(
     r"^[ \t]*(?:ROOT[ \t]+)?%?[A-Za-z_][\w.\-]*:?[ \t]*=(?!=)|^[ \t]*\}|^(?:ENTRY|HloModule)\b"
     r"|^%?[A-Za-z_][\w.\-]*:?[ \t]*(?:\([^\n]*)?\{[ \t]*\r?$",
@@ -43,6 +53,10 @@ _statement_line = re.compile(
 _Match = Callable[[str, int, int], re.Match[str] | None]
 
 _CLOSES = {"(": ")", "{": "}", "[": "]"}
+_CALLS = frozenset(CALLING_ATTRIBUTES)
+_DEEPEST = 64
+"""How deep instructions and computations may be written into each other: Python's stack is short,
+and what people write stays below five."""
 
 
 class Unreadable(Exception):
@@ -56,6 +70,87 @@ class Unreadable(Exception):
         """Whether the text ended before a bracket, string or comment did."""
 
 
+class _Body:
+    """What was read of the statements of one computation so far."""
+
+    __slots__ = ("inline", "nested", "rows", "spans", "troubles")
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.spans: list[tuple[int, int]] = []
+        self.troubles: list[Trouble] = []
+        self.nested: set[int] = set()
+        """Rows that stand in the operands of another."""
+        self.inline: list[tuple[int, int, Computation]] = []
+        """Computations written into an attribute: the row's number, and where each begins."""
+
+    def add(
+        self, row: Row, begin: int, end: int, inline: Sequence[tuple[int, Computation]]
+    ) -> None:
+        self.inline += [(len(self.rows), at, computation) for at, computation in inline]
+        self.rows.append(row)
+        self.spans.append((begin, end))
+
+    def forget(self, number: int) -> None:
+        """Drop what stands in the operands of a statement that could not be read to its end."""
+        del self.rows[number:], self.spans[number:]
+        self.nested = {each for each in self.nested if each < number}
+        self.inline = [each for each in self.inline if each[0] < number]
+
+    def computation(
+        self, text: str, start: int, name: str, is_entry: bool, signature: str, tail: str
+    ) -> Computation:
+        """The computation whose text begins at `start`."""
+        if self.nested:
+            self._name_rows()
+        return Computation(
+            text,
+            name,
+            is_entry,
+            signature,
+            tuple(self.rows),
+            tail,
+            tuple(Span(begin - start, end - start) for begin, end in self.spans),
+            tuple(Trouble(said, begin - start, end - start) for said, begin, end in self.troubles),
+            frozenset(self.nested),
+            self._inline(start),
+        )
+
+    def _inline(self, start: int) -> dict[int, tuple[Inline, ...]]:
+        by_row: dict[int, list[Inline]] = {}
+        for row, at, computation in self.inline:
+            by_row.setdefault(row, []).append(Inline(at - start, computation))
+        return {row: tuple(found) for row, found in by_row.items()}
+
+    def _name_rows(self) -> None:
+        """Give what the text leaves nameless XLA's name for it: `negate.anon`, `negate.anon.1`."""
+        taken = {row[NAME] for row in self.rows if row[NAME][:1] != _NAMELESS}
+        names: dict[str, str] = {}
+        numbers: dict[str, int] = {}
+        for row in self.rows:
+            if row[NAME][:1] == _NAMELESS:
+                base = name = f"{row[OPCODE]}.anon"
+                while name in taken:
+                    numbers[base] = numbers.get(base, 0) + 1
+                    name = f"{base}.{numbers[base]}"
+                taken.add(name)
+                names[row[NAME]] = name
+
+        def named(reference: str) -> str:
+            return names.get(reference, reference)
+
+        self.rows = [
+            (root, names.get(name, name), shape, opcode, operands, tail, tuple(map(named, reads)))
+            for root, name, shape, opcode, operands, tail, reads in self.rows
+        ]
+
+
+_NAMELESS = "\0"
+"""Begins what stands for a name until all names of the computation are known."""
+SINGLE = "_"
+"""XLA's name for the module and the computation around a single instruction."""
+
+
 class Scanner:
     """Reads the computations of one text; `troubles` collects what it could not read."""
 
@@ -67,6 +162,8 @@ class Scanner:
         """Whether a statement may look beyond the next line that begins one."""
         self.next_statement = -1
         self.last_comment_end = text.rfind("*/")
+        self.is_bare = False
+        """Whether statements are read that no computation is around."""
         self.troubles: list[Trouble] = []
 
     # Statements
@@ -118,64 +215,77 @@ class Scanner:
             at = self.skip(at)
         if not text.startswith("{", at):
             raise Unreadable("expected a computation: a name, a signature and `{`", at)
-        rows, spans, troubles, at = self._body(self.skip(at + 1), named[1])
+        body, at = self._body(self.skip(at + 1), named[1])
         tail_start = at
         self._bound(at)
         try:
-            at = self.attributes(at)
+            at, _ = self._attributes(at)
         except Unreadable:
             at = tail_start
-        return at, Computation(
-            text[start:at],
-            named[1],
-            is_entry,
-            signature,
-            tuple(rows),
-            text[tail_start:at].strip(),
-            tuple(Span(begin - start, end - start) for begin, end in spans),
-            tuple(Trouble(message, begin - start, end - start) for message, begin, end in troubles),
-        )
+        tail = text[tail_start:at].strip()
+        return at, body.computation(text[start:at], start, named[1], is_entry, signature, tail)
 
-    def _body(
-        self, at: int, name: str
-    ) -> tuple[list[Row], list[tuple[int, int]], list[Trouble], int]:
-        rows: list[Row] = []
-        spans: list[tuple[int, int]] = []
-        troubles: list[Trouble] = []
+    def statements(self, start: int) -> tuple[int, Computation] | None:
+        """Statements with no computation around them, to the end of the text; None at others.
+
+        XLA reads one such statement, and makes parameters of operands that nothing defines.
+        """
+        begin = self.skip(start)
+        if not (_inline_start(self.text, begin) or _bare_start(self.text, begin)):
+            return None
+        self.is_bare = True
+        body, end = self._body(begin, "")
+        self.is_bare = False
+        end = self._back(end)
+        if not body.rows:
+            return None
+        if len(body.rows) - len(body.nested) > 1:  # parameters, too, are written into operands
+            said = "these instructions have no computation around them: `ENTRY main {` and `}`"
+            body.troubles.append(Trouble(said, begin, begin))
+        return end, body.computation(self.text[begin:end], begin, SINGLE, False, "", "")
+
+    def _body(self, at: int, name: str, depth: int = 0) -> tuple[_Body, int]:
+        body = _Body()
         text = self.text
         while True:
-            if text.startswith("}", at):
-                return rows, spans, troubles, at + 1
+            if text.startswith("}", at) and not self.is_bare:
+                return body, at + 1
             if at >= len(text) or self._begins_computation(at):
                 at = self._back(at)
-                troubles.append(Trouble(f"the braces of %{name} never close", at, at))
-                return rows, spans, troubles, at
+                if not self.is_bare:
+                    message = f"the braces of %{name} never close"
+                    body.troubles.append(Trouble(message, at, at))
+                return body, at
+            read = len(body.rows)
             try:
-                row, end = self._statement(at, troubles)
+                end = self._statement(at, body, depth)
             except Unreadable as unreadable:
-                at = self._pass_over(at, unreadable, troubles)
+                body.forget(read)
+                at = self._pass_over(at, unreadable, body.troubles)
                 continue
-            rows.append(row)
-            spans.append((at, end))
             at = self.skip(end)
 
-    def _statement(self, at: int, troubles: list[Trouble]) -> tuple[Row, int]:
+    def _statement(self, at: int, body: _Body, depth: int) -> int:
         self._bound(at)
+        read = len(body.rows)
         try:
-            return self._instruction(at, troubles)
+            return self._instruction(at, body, depth)
         except Unreadable as unreadable:
             if not unreadable.ran_out or not self.may_look_on:
                 raise
             first = unreadable
         self.end = len(self.text)
+        body.forget(read)
         try:
-            return self._instruction(at, troubles)
+            return self._instruction(at, body, depth)
         except Unreadable:
             self.may_look_on = False
             raise first from None
 
-    def _instruction(self, start: int, troubles: list[Trouble]) -> tuple[Row, int]:
+    def _instruction(self, start: int, body: _Body, depth: int) -> int:
         text = self.text
+        if self.is_bare and not depth and not body.rows and not _inline_start(text, start):
+            return self._right_side(start, SINGLE, False, start, body, depth)
         named = self._expect(_name, start, "expected an instruction")
         at = named.end()
         root = named[0] == "ROOT"
@@ -185,7 +295,12 @@ class Scanner:
         at = self.skip(at + text.startswith(":", at))
         if not text.startswith("=", at):
             raise Unreadable("expected `=` behind the name of an instruction", at)
-        at = self.skip(at + 1)
+        return self._right_side(self.skip(at + 1), named[1], root, start, body, depth)
+
+    def _right_side(
+        self, at: int, name: str, root: bool, start: int, body: _Body, depth: int
+    ) -> int:
+        text = self.text
         end = self._shape_end(at)
         type_text = text[at:end]
         at = self.skip(end)
@@ -197,28 +312,69 @@ class Scanner:
         operands = text[at + 1 : close - 1]
         references: tuple[str, ...] = ()
         if opcode[0] not in WITHOUT_OPERANDS:
-            references = self._references(at + 1, close - 1, troubles)
-        end = self.attributes(close)
+            references = self._references(at + 1, close - 1, body, depth)
+        end, inline = self._attributes(close, depth)
         tail = text[close:end].lstrip()
-        return (root, named[1], type_text, opcode[0], operands, tail, references), end
+        row = (root, name, type_text, opcode[0], operands, tail, references)
+        body.add(row, start, end, inline)
+        return end
 
-    def _references(self, at: int, end: int, troubles: list[Trouble]) -> tuple[str, ...]:
+    def _references(self, at: int, end: int, body: _Body, depth: int) -> tuple[str, ...]:
         names = []
+        text = self.text
         for begin, stop in self._parts(at, end):
             begin = self.skip(begin)
             if begin >= stop:
                 raise Unreadable("an operand is missing", begin)
-            named_at = self.skip(self._shape_end(begin))
-            found = _operand(self.text, named_at, stop)
+            shape_end = self._shape_end(begin)
+            named_at = self.skip(shape_end)
+            found = _operand(text, named_at, stop)
             if found is None:
+                if self.is_bare and shape_end > begin and named_at >= stop:
+                    names.append(self._parameter("", begin, shape_end, body))
+                    continue
                 raise Unreadable("expected the name of an operand", named_at)
-            if self.skip(found.end()) < stop:
-                message = "an operand that is an instruction of its own is not looked into"
-                troubles.append(Trouble(message, begin, stop))
-                names.append("")
-                continue
-            names.append(found[1] + found[2])
+            after = self.skip(found.end())
+            if after >= stop:
+                names.append(found[1] + found[2])
+                if self.is_bare and shape_end > begin:
+                    self._parameter(found[1], begin, shape_end, body)
+            elif text.startswith("(", after):
+                names.append(self._nested(begin, shape_end, stop, body, depth + 1))
+            else:
+                raise Unreadable("expected `,` or `)` behind an operand", after)
         return tuple(names)
+
+    def _parameter(self, name: str, begin: int, end: int, body: _Body) -> str:
+        """The parameter that XLA makes of an operand which nothing defines; the name may be ""."""
+        if not name or all(row[NAME] != name for row in body.rows):
+            number = sum(row[OPCODE] == "parameter" for row in body.rows)
+            name = name or f"{SINGLE}{number}"
+            body.nested.add(len(body.rows))
+            row = (False, name, self.text[begin:end], "parameter", str(number), "", ())
+            body.add(row, begin, end, ())
+        return name
+
+    def _nested(self, begin: int, shape_end: int, stop: int, body: _Body, depth: int) -> str:
+        """Read an operand that is an instruction of its own, without attributes; gives its name."""
+        text = self.text
+        if depth > _DEEPEST:
+            raise Unreadable(f"instructions stand in each other deeper than {_DEEPEST}", begin)
+        opcode = self._expect(_word, self.skip(shape_end), "expected an opcode")
+        at = self.skip(opcode.end())
+        if not text.startswith("(", at):
+            raise Unreadable("expected `(` behind the opcode", at)
+        close = self._balanced(at)
+        if self.skip(close) < stop:
+            raise Unreadable("expected `,` or `)` behind an operand", close)
+        references: tuple[str, ...] = ()
+        if opcode[0] not in WITHOUT_OPERANDS:
+            references = self._references(at + 1, close - 1, body, depth)
+        name = f"{_NAMELESS}{len(body.rows)}"
+        body.nested.add(len(body.rows))
+        type_text, operands = text[begin:shape_end], text[at + 1 : close - 1]
+        body.add((False, name, type_text, opcode[0], operands, "", references), begin, close, ())
+        return name
 
     def _parts(self, start: int, end: int) -> list[tuple[int, int]]:
         """Where the parts between top-level commas stand."""
@@ -246,15 +402,42 @@ class Scanner:
         Raises:
             Unreadable: where it is something else.
         """
+        return self._attributes(at, _DEEPEST)[0]
+
+    def _attributes(self, at: int, depth: int = 0) -> tuple[int, Sequence[tuple[int, Computation]]]:
+        """The end of `, name=value`, and the computations written there with where they begin."""
+        inline: list[tuple[int, Computation]] = []
         while True:
             comma = self.skip(at)
             if not self.text.startswith(",", comma):
-                return at
+                return at, inline
             begin = self.skip(comma + 1)
             found = _attribute(self.text, begin)
             if found is None:
                 raise Unreadable("expected an attribute: a name and `=`", begin)
-            at = self._value(self.skip(found.end()))
+            begin = self.skip(found.end())
+            at = self._value(begin)
+            if found[1] in _CALLS and self.text.startswith("{", begin) and depth < _DEEPEST:
+                inline += self._inline(begin, at, depth + 1)
+
+    def _inline(self, begin: int, end: int, depth: int) -> list[tuple[int, Computation]]:
+        """The computations of `{ x = … ROOT y = … }`, or of several such in braces."""
+        text = self.text
+        inside = self.skip(begin + 1)
+        if text.startswith("{", inside):
+            parts = [(self.skip(start), stop) for start, stop in self._parts(begin + 1, end - 1)]
+            return [
+                found
+                for start, stop in parts
+                if text.startswith("{", start)
+                for found in self._inline(start, stop, depth)
+            ]
+        if not _inline_start(text, inside):
+            return []
+        bound, bare, self.is_bare = self.end, self.is_bare, False
+        body, close = self._body(inside, "_", depth)
+        self.end, self.is_bare = bound, bare
+        return [(begin, body.computation(text[begin:close], begin, "_", False, "", ""))]
 
     def _value(self, at: int) -> int:
         begin = at

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 import re
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 from hlo_lint.errors import HloSyntaxError
 from hlo_lint.ir import Computation, HloFile, Module, Trouble
 from hlo_lint.source import decode
 from hlo_lint.syntax.dump_gear import LineMemo, read_computation
-from hlo_lint.syntax.faithful_gear import Scanner
+from hlo_lint.syntax.faithful_gear import SINGLE, Scanner
 
 _module_start = re.compile(r"^(?:// -----|[ \t]*HloModule\b)", re.M)
 _separator = re.compile(r"^// -----", re.M)
@@ -147,6 +147,11 @@ def _rough_module(text: str) -> Module:
         tables.append(found[0])
         at = scanner.skip(found.end())
     builder.text(text[end:at])
+    bare = None if header else scanner.statements(at)
+    if bare is not None:
+        builder.text(text[at : scanner.skip(at)])
+        builder.computation(bare[1])
+        name, at = SINGLE, bare[0]
     builder.rough(text[at:])
     if not builder.computations and not header:
         message = "this is no HLO: there is neither HloModule nor a computation"
@@ -162,6 +167,7 @@ class _Builder:
         self.computations: list[Computation] = []
         self.places: list[int] = []
         self.troubles: list[Trouble] = []
+        self.within: dict[int, int] = {}
         self.length = 0
 
     def text(self, piece: str) -> None:
@@ -170,9 +176,31 @@ class _Builder:
             self.length += len(piece)
 
     def computation(self, computation: Computation) -> None:
+        self._inner(computation, 0)
         self.places.append(len(self.pieces))
         self.computations.append(computation)
         self.text(computation.text)
+
+    def _inner(self, computation: Computation, start: int) -> None:
+        """Add what is written into its attributes, which stands before it, as in XLA's modules."""
+        for each in chain.from_iterable(computation.inline.values()):
+            self._inner(each.computation, start + each.start)
+            self.within[len(self.computations)] = start + each.start
+            self.places.append(len(self.pieces))
+            self.computations.append(each.computation)
+
+    def _name_inline(self) -> None:
+        """Give computations that the text leaves nameless XLA's names: `_`, `_.1` …"""
+        inner = [self.computations[number] for number in self.within]
+        taken = {each.name for at, each in enumerate(self.computations) if at not in self.within}
+        number = 0
+        for computation in inner:
+            name = "_" if not number else f"_.{number}"
+            while name in taken:
+                number += 1
+                name = f"_.{number}"
+            computation.name = name
+            number += 1
 
     def rough(self, text: str) -> None:
         """Text that no printer wrote: read it faithfully."""
@@ -188,6 +216,8 @@ class _Builder:
         ]
 
     def module(self, name: str, header: str, tables: tuple[str, ...]) -> Module:
+        if self.within:
+            self._name_inline()
         return Module(
             name,
             header,
@@ -196,4 +226,5 @@ class _Builder:
             tuple(self.computations),
             tuple(self.places),
             tuple(self.troubles),
+            self.within,
         )
