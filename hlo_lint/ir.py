@@ -97,6 +97,16 @@ class Operand:
         return shape
 
 
+_numbers: list[int] = []
+
+
+def _positions(count: int) -> list[int]:
+    """At least that many numbers from 0 on: one object for each, whoever holds it."""
+    if len(_numbers) < count:
+        _numbers.extend(range(len(_numbers), 2 * count))
+    return _numbers
+
+
 class Inline(NamedTuple):
     """A computation that is written into an attribute: `to_apply={ x = … ROOT y = … }`."""
 
@@ -183,7 +193,7 @@ class Computation:
         """Position by name; of a doubled name the first."""
         if self._index is None:
             names = list(map(_name_of, self.rows))
-            self._index = dict(zip(names, range(len(names)), strict=True))
+            self._index = dict(zip(names, _positions(len(names)), strict=False))
             if len(self._index) < len(names):
                 self._index = dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))
         return self._index
@@ -194,7 +204,7 @@ class Computation:
         if self._users is None:
             users: dict[str, list[int]] = {}
             known = users.get
-            for at, row in enumerate(self.rows):
+            for at, row in zip(_positions(len(self.rows)), self.rows, strict=False):
                 for name in row[REFERENCES]:
                     readers = known(name)
                     if readers is None:

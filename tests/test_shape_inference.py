@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
-import pytest
-
-from hlo_lint.analysis.shape_inference import Inferred, Open, Refusal, ShapeInference, infer
-from hlo_lint.analysis.shape_inference.types import without_layout
-from hlo_lint.ir import OPCODE, OPERANDS, REFERENCES, TAIL, Computation, Instruction, Module
+from hlo_lint.analysis.shape_inference import Inferred, infer
+from hlo_lint.ir import OPCODE, OPERANDS, REFERENCES, TAIL, Instruction, Module
 from hlo_lint.shape import ArrayShape, Shape, parse_shape
-from hlo_lint.syntax.parse import Memo, parse_file
-from tests.conftest import DUMPS, ROOT, hlo_files
-from tests.oracle.xla import DIED, Answer, Oracle, XlaModule, oracles
+from hlo_lint.syntax.parse import parse_file
+from tests.oracle.xla import DIED, Answer, Oracle
 from tests.oracle.xla import Refusal as XlaRefusal
 
 JUDGE = "0.11.2"

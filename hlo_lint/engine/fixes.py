@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -46,6 +45,8 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     Raises:
         DumpError: where it cannot be written; the old file then stands as it was.
     """
+    import tempfile  # with its random numbers it is a tenth of all that is imported
+
     target = path.resolve()  # a link stays one
     temporary = None
     try:

@@ -51,33 +51,69 @@ a tenth of the time, and gives back a fifth of the memory."""
 class LineMemo:
     """What has been read before: rows by line, computations by text. One for each directory."""
 
-    __slots__ = ("computations", "rows", "shared")
+    __slots__ = ("computations", "latest", "rows", "shared")
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
         self.computations: dict[str, Computation] = {}
+        self.latest: dict[str, Computation] = {}
+        """The last computation whose text begins with a word: with its name, or ENTRY."""
         self.shared: dict[str, str] = {}
         """Opcodes and types: each text once."""
 
 
-def read_again(texts: Sequence[str], memo: LineMemo) -> list[Computation | None]:
-    """The computation that each text spells line for line as a dump does, else None.
+def known_blocks(text: str, at: int, memo: LineMemo) -> tuple[list[str], list[Computation | None]]:
+    """What stands two line breaks apart from `at` on, and which of it is a computation as it was.
 
-    What `memo` knows is not read again, and what is read it will know.
+    Most computations of a dump are as the last dump had them, so each is compared first with the
+    last one of its name: neither a copy nor a hash of its text is made.
+    """
+    latest = memo.latest.get
+    blocks: list[str] = []
+    found: list[Computation | None] = []
+    starts_with, find = text.startswith, text.find
+    size = len(text)
+    while True:
+        computation = latest(text[at : find(" ", at)])
+        if computation is not None and starts_with(computation.text, at):
+            end = at + len(computation.text)
+            if end == size or starts_with("\n\n", end):
+                blocks.append(computation.text)
+                found.append(computation)
+                if end == size:
+                    return blocks, found
+                at = end + 2
+                continue
+        end = find("\n\n", at)
+        found.append(None)
+        if end < 0:
+            blocks.append(text[at:])
+            return blocks, found
+        blocks.append(text[at:end])
+        at = end + 2
+
+
+def read_again(texts: Sequence[str], found: list[Computation | None], memo: LineMemo) -> None:
+    """Put into `found` the computation that each text spells line for line as a dump does.
+
+    What is there already stays, what `memo` knows is not read again, and what is read it will know.
 
     Args:
         texts: each from the head of a computation to its closing brace and what belongs to it.
+        found: as many as there are texts.
         memo: of the directory, whose files repeat most of their lines.
     """
-    known = memo.computations
-    found = list(map(known.get, texts))
+    known, latest = memo.computations, memo.latest
+    new = [at for at, computation in enumerate(found) if computation is None]
+    for at in new:
+        found[at] = known.get(texts[at])
     for outlines in _outlines(texts, found):
         _fill(found, outlines, lambda these: _read_lines(_bodies(these), memo))
-        for at, text, *_ in outlines:
-            computation = found[at]
-            if computation is not None:
-                known[text] = computation
-    return found
+    for at in new:
+        computation = found[at]
+        if computation is not None:
+            text = computation.text
+            known[text] = latest[text[: text.find(" ")]] = computation
 
 
 def read_once(text: str, starts: Sequence[int], texts: Sequence[str]) -> list[Computation | None]:
@@ -185,13 +221,19 @@ def _read_lines(body: str, memo: LineMemo) -> list[Row] | None:
             return None
         known.update(zip(lines, fresh, strict=True))
         return fresh
-    new_lines = [line for line, row in zip(lines, found, strict=True) if row is None]
+    places = []
+    at = -1
+    for _ in range(missing):
+        at = found.index(None, at + 1)
+        places.append(at)
+    new_lines = [lines[at] for at in places]
     fresh = _find_rows("\n".join(new_lines), memo.shared)
     if fresh is None:
         return None
     known.update(zip(new_lines, fresh, strict=True))
-    new = iter(fresh)
-    return [next(new) if row is None else row for row in found]
+    for at, row in zip(places, fresh, strict=True):
+        found[at] = row
+    return found  # type: ignore[return-value]  # none is None any more
 
 
 def _make_rows(groups: list[tuple[str, ...]], shared: dict[str, str] | None) -> list[Row] | None:

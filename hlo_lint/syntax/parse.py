@@ -9,8 +9,7 @@ from pathlib import Path
 from hlo_lint.errors import HloSyntaxError
 from hlo_lint.ir import Computation, HloFile, Module, Trouble
 from hlo_lint.source import decode
-from hlo_lint.syntax.dump_gear import LineMemo, read_again, read_once
-from hlo_lint.syntax.faithful_gear import SINGLE, Scanner
+from hlo_lint.syntax.dump_gear import LineMemo, known_blocks, read_again, read_once
 
 _module_start = re.compile(r"^(?:// -----|[ \t]*HloModule\b)", re.M)
 _separator = re.compile(r"^// -----", re.M)
@@ -26,20 +25,19 @@ class Memo(LineMemo):
 
     def __init__(self) -> None:
         super().__init__()
-        self.files: dict[tuple[int, int], tuple[Module, ...]] = {}
-        """By hash and length: the bytes themselves are half of a dump directory. Two files would
-        have to agree in 64 bits that differ from process to process."""
+        self.files: dict[int, list[tuple[Module, ...]]] = {}
+        """By length. Nothing is hashed: to compare a text with one that is known takes no longer,
+        and most texts of a length are alone with it."""
 
 
 def parse_file(data: bytes | str, path: Path | None = None, memo: Memo | None = None) -> HloFile:
     """All modules of a file; what cannot be read is in their `problems`."""
-    key = hash(data), len(data)
-    known = memo.files.get(key) if memo is not None else None
+    text = decode(data) if isinstance(data, bytes) else data
+    known = _known(text, memo) if memo is not None else None
     if known is None:
-        text = decode(data) if isinstance(data, bytes) else data
         known = _modules(text, memo)
         if memo is not None:
-            memo.files[key] = known
+            memo.files.setdefault(len(text), []).append(known)
     start = 0
     modules = tuple([module.again() for module in known])
     file = HloFile(modules, path)
@@ -49,6 +47,19 @@ def parse_file(data: bytes | str, path: Path | None = None, memo: Memo | None = 
         if len(modules) > 1:
             start += sum(map(len, module.pieces))
     return file
+
+
+def _known(text: str, memo: Memo) -> tuple[Module, ...] | None:
+    """The modules of a file that has the same text, character for character."""
+    for modules in memo.files.get(len(text), ()):
+        at = 0
+        for piece in chain.from_iterable([module.pieces for module in modules]):
+            if not text.startswith(piece, at):
+                break
+            at += len(piece)
+        else:
+            return modules
+    return None
 
 
 def check_strict(file: HloFile) -> None:
@@ -92,6 +103,8 @@ def _split(text: str) -> list[str]:
 
 
 def _is_void(part: str) -> bool:
+    from hlo_lint.syntax.faithful_gear import Scanner
+
     scanner = Scanner(part)
     return scanner.skip(0) >= len(part)
 
@@ -111,25 +124,29 @@ def _modules(text: str, memo: Memo | None) -> tuple[Module, ...]:
 
 
 def _module(text: str, memo: Memo | None) -> _Builder:
-    blocks = text.split("\n\n")
-    header = blocks[0]
+    end = text.find("\n\n")
+    header = text if end < 0 else text[:end]
     if not header.startswith("HloModule ") or "\n" in header or "\r" in header or "//" in header:
         return _rough_module(text)
     name = _module_name.match(header)
     builder = _Builder(name[1] if name else "", header)
     builder.text(header)
-    first = 1
-    while first < len(blocks) and blocks[first].startswith(_TABLES):
-        builder.table(blocks[first])
-        first += 1
-    blocks = blocks[first:]
-    bodies = [
-        block.strip("\n") if block[:1] == "\n" or block[-1:] == "\n" else block for block in blocks
-    ]
+    at = len(header)
+    while text.startswith(_TABLES, at + 2):
+        end = text.find("\n\n", at + 2)
+        end = len(text) if end < 0 else end
+        builder.table(text[at + 2 : end])
+        at = end
+    if at == len(text):
+        return builder
     if memo is None:
-        found = read_once(text, _starts(builder.length + 2, blocks), bodies)
+        blocks = text[at + 2 :].split("\n\n")
+        bodies = [_body(block) for block in blocks]
+        found = read_once(text, _starts(at + 2, blocks), bodies)
     else:
-        found = read_again(bodies, memo)
+        blocks, found = known_blocks(text, at + 2, memo)
+        bodies = [_body(block) for block in blocks]
+        read_again(bodies, found, memo)
     rough: list[str] = []
     for block, body, computation in zip(blocks, bodies, found, strict=True):
         if computation is None:
@@ -149,6 +166,10 @@ def _module(text: str, memo: Memo | None) -> _Builder:
     return builder
 
 
+def _body(block: str) -> str:
+    return block.strip("\n") if block[:1] == "\n" or block[-1:] == "\n" else block
+
+
 def _starts(begin: int, blocks: list[str]) -> list[int]:
     """Where each block begins, less its line breaks; the first stands at `begin`."""
     starts = list(accumulate((len(block) + 2 for block in blocks), initial=begin))
@@ -164,6 +185,8 @@ def _lead(block: str) -> int:
 
 def _rough_module(text: str) -> _Builder:
     """A module whose header no printer wrote."""
+    from hlo_lint.syntax.faithful_gear import SINGLE, Scanner
+
     builder = _Builder("", "")
     builder.is_rough = True
     scanner = Scanner(text)
@@ -260,6 +283,8 @@ class _Builder:
         if not text.strip("\n"):
             self.text(text)
             return
+        from hlo_lint.syntax.faithful_gear import Scanner  # most runs never need it
+
         self.is_rough = True
         scanner = Scanner(text)
         base, end = self.length, 0
