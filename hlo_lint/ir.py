@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import networkx
 
     from hlo_lint.syntax.attributes import AttributeValue
+    from hlo_lint.syntax.literals import LiteralValue
     from hlo_lint.syntax.stack_frames import StackFrames
 
 Row = tuple[bool, str, str, str, str, str, tuple[str, ...]]
@@ -351,6 +352,21 @@ class Instruction:
 
         text = self.attributes.get(name) if f"{name}=" in self.row[TAIL] else None
         return None if text is None else read_attribute(name, text)
+
+    @property
+    def literal(self) -> LiteralValue:
+        """The value of a constant as numpy; None for what is no constant, and for a token.
+
+        Raises:
+            LiteralError: where the text is no value of the shape.
+            ShapeSyntaxError: where the text spells no shape.
+            ImportError: where numpy, or ml_dtypes for a type that needs it, is not installed.
+        """
+        if self.opcode != "constant":
+            return None
+        from hlo_lint.syntax.literals import read_literal
+
+        return read_literal(self.shape, self.row[OPERANDS])
 
     @property
     def called(self) -> tuple[str, ...]:

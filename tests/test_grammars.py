@@ -25,6 +25,7 @@ from hlo_lint.syntax.attributes import (
     OpMetadata,
     Padding,
     Slice,
+    WindowDimension,
     read_attribute,
     split_attributes,
     split_attributes_strictly,
@@ -40,7 +41,11 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 FIXTURES = REPOSITORY / "fixtures"
-GRAMMARS = ("common", "shape", "instruction", "attribute", "dump_name")
+GRAMMARS = (
+    *("common", "shape", "instruction", "attribute", "dump_name"),
+    *("sharding", "replica_groups", "window", "dim_labels", "operand_config"),
+    *("program_shape", "origin", "literal"),
+)
 MOST_LINES = 4000
 """lark takes some 200 microseconds a line: of more lines than this a sample is read."""
 
@@ -480,12 +485,12 @@ ATTRIBUTES = [
     ),
     ("input_output_alias", "{ {0}: (0, {}, may-alias) }", (Alias((0,), 0, (), "may-alias"),)),
     ("kind", "kLoop", "kLoop"),
-    ("dim_labels", "b01f_01io->b01f", "b01f_01io->b01f"),
-    ("window", "{size=3x3 pad=1_1x1_1}", "{size=3x3 pad=1_1x1_1}"),
+    ("direction", "LT", "LT"),
+    ("window", "{size=3 pad=1_2}", (WindowDimension(3, 1, 1, 2),)),
     ("backend_config", '{"a":[1,{"b":null}]}', {"a": [1, {"b": None}]}),
     ("backend_config", '"281457329920656"', "281457329920656"),
     ("backend_config", r'"{\"a\":1}"', {"a": 1}),
-    ("backend_config", "{grid_x = 4 : i32}", "{grid_x = 4 : i32}"),
+    ("backend_config", "{grid_x = 4 : i32", "{grid_x = 4 : i32"),
     ("backend_config", "{" * 100_000, "{" * 100_000),
     (
         "frontend_attributes",
@@ -524,7 +529,7 @@ def test_an_attribute_has_its_value(name: str, text: str, value: object) -> None
             0,
         ),
         ("calls", "{%a", "expected the name of a computation, or names in braces", 3),
-        ("control-predecessors", "%a", "expected names of instructions in braces", 0),
+        ("control-predecessors", "%a", "expected names in braces, like {%a, %b}", 0),
         ("custom_call_target", "foo", "expected a string in double quotes", 0),
         ("output_to_operand_aliasing", "{0}", "expected aliases, like {{0}: (1, {})}", 1),
         ("metadata", 'op_name="x"', "expected braces", 0),
