@@ -19,8 +19,8 @@ import hlo_lint
 from benchmarks import big_dump
 from benchmarks.agreement import REFUSED, Verdicts, read_source, round_trips
 from hlo_lint.ir import Row
-from hlo_lint.syntax.attributes import MeshReplicaGroups
 from hlo_lint.source import encode
+from hlo_lint.syntax.attributes import MeshReplicaGroups
 from tests.conftest import FIXTURES, ROOT
 from tests.oracle.compare import disagreements
 from tests.oracle.xla import XlaModule, oracles
