@@ -7,11 +7,12 @@ the type of a comparison, one group of features, a default precision.
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hlo_lint.ir import Instruction
+from hlo_lint.ir import OPERANDS, Instruction
 from hlo_lint.shape import ArrayShape, BufferShape, Layout, OpaqueShape, Shape, TupleShape
 from hlo_lint.syntax.attributes import (
     Alias,
@@ -44,7 +45,7 @@ from hlo_lint.syntax.attributes import (
     read_attribute,
     unescape,
 )
-from hlo_lint.syntax.literals import Elided, LiteralValue
+from hlo_lint.syntax.literals import Elided, LiteralValue, read_literal
 from tests.oracle.schema import SHARDING_TYPES
 
 Fields = dict[str, Any]
@@ -465,11 +466,15 @@ def fields(instruction: Instruction, opcode: str) -> Fields:
             continue
         _merge(found, _attribute(name, text, opcode))
     if opcode == "constant":
-        found["literal"] = literal(instruction.shape, instruction.literal)
+        text = _minus_zero.sub("0", instruction.row[OPERANDS])
+        found["literal"] = literal(instruction.shape, read_literal(instruction.shape, text))
     _infer(found, instruction, opcode)
     kept: Fields = cleaned(without_defaults(found))
     return kept
 
+
+_minus_zero = re.compile(r"-0(?![\w.])")
+"""XLA prints a negative zero so, and reads an integer, which has no sign; of `-0.0` it keeps it."""
 
 _NO_QUEUES = '"wait_on_operation_queues":[],'
 """What XLA 0.11 takes out of a configuration while it reads it."""
