@@ -221,6 +221,7 @@ METADATA: Table = {
     17: ("source_end_line", one),
     18: ("source_column", one),
     19: ("source_end_column", one),
+    5: ("profile_type", ints),
     12: ("deduplicated_name", string),
     15: ("stack_frame_id", one),
     16: ("scheduling_name", string),
