@@ -229,6 +229,12 @@ def _reshape(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
         yield f"{shape} has not as many elements as {operand}", anatomy.type
 
 
+def _broadcast(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
+    operand = _operand_shape(anatomy, scope, 0)
+    if isinstance(operand, ArrayShape) and operand.rank and "dimensions=" not in anatomy.row[TAIL]:
+        yield f"a broadcast of {operand} needs the attribute dimensions", anatomy.opcode
+
+
 def _get_tuple_element(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
     operand = _operand_shape(anatomy, scope, 0)
     span = split_attributes(anatomy.row[TAIL]).get("index")
@@ -389,6 +395,7 @@ def _call_like(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
 
 _CHECKS: Final[dict[str, Callable[[Anatomy, Scope], Iterator[Said]]]] = {
     "reshape": _reshape,
+    "broadcast": _broadcast,
     "get-tuple-element": _get_tuple_element,
     "tuple": _tuple,
     "dynamic-slice": _indices(1),

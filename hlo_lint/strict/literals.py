@@ -11,7 +11,7 @@ from typing import Final
 
 from hlo_lint.ir import Trouble
 from hlo_lint.shape import ArrayShape, BufferShape, OpaqueShape, Shape, TupleShape
-from hlo_lint.strict.tokens import BLANK
+from hlo_lint.strict.tokens import BLANK, ELEMENT_TYPES
 
 _token = re.compile(
     rf"{BLANK}(?P<token>\.\.\.|-?(?:inf|nan)(?:\(0x[0-9a-fA-F]+\))?(?![\w.])"
@@ -110,6 +110,8 @@ class _Reader:
 
     def array(self, shape: ArrayShape) -> None:
         """All elements of an array, in braces as deep as it has dimensions."""
+        if shape.dtype not in ELEMENT_TYPES:
+            raise _Wrong(f"there are no constants of the type {shape.dtype}", 0)
         rank, dims = len(shape.dims), shape.dims
         if rank and self.elided():
             return

@@ -151,11 +151,15 @@ def _between(computation: Computation) -> Iterator[Trouble]:
 
 def _around(module: Module) -> Iterator[Trouble]:
     """What stands outside of header, tables and computations."""
-    if not module.header:
-        if module.computations:
-            yield Trouble("a module begins with `HloModule name`", 0, 1)
-        return
     text = module.text
+    if not module.header:
+        # XLA takes `name (` at the beginning for the beginning of a single instruction.
+        first = module.computations[0] if module.computations else None
+        if first is not None and first.signature and not first.is_entry:
+            yield Trouble("a module begins with `HloModule name`, or with ENTRY", 0, 1)
+        if not first or text[: module.offset(0)].strip():
+            yield from blank_trouble(text, 0, module.offset(0) if first else 0)
+        return
     start = text.find(module.header)
     separator = text.startswith("// -----")
     yield from blank_trouble(text, 0, start)
@@ -302,20 +306,26 @@ def _has(shape: Shape, index: tuple[int, ...]) -> bool:
 def _tables(module: Module) -> Iterator[Trouble]:
     if not module.tables:
         return
-    order = [table.split(None, 1)[0] for table in module.tables]
-    begin = module.text.find(module.tables[0])
-    if order != list(_TABLE_ROWS):
-        said = f"the tables are {', '.join(_TABLE_ROWS)}, in this order"
-        yield Trouble(said, begin, begin + len(order[0]))
-    at = begin
-    for title, table in zip(order, module.tables, strict=True):
-        at = module.text.find(table, at)
-        offset = at
-        for number, line in enumerate(table.splitlines(keepends=True)):
-            row = line.strip()
-            if number and row and title in _TABLE_ROWS and not _TABLE_ROWS[title](row):
-                yield Trouble(f"this is no row of {title}", offset, offset + len(line))
-            offset += len(line)
+    titles = list(_TABLE_ROWS)
+    text = module.text
+    offset = text.find(module.tables[0])
+    last = text.find(module.tables[-1], offset) + len(module.tables[-1])
+    is_row = None
+    for line in text[offset:last].splitlines(keepends=True):
+        word = line.strip()
+        end = offset + len(line)
+        if titles and word == titles[0]:
+            is_row = _TABLE_ROWS[titles.pop(0)]
+        elif word in _TABLE_ROWS or (word and is_row is None):
+            said = f"the tables are {', '.join(_TABLE_ROWS)}, in this order"
+            yield Trouble(said, offset, end)
+            return
+        elif word and is_row is not None and not is_row(word):
+            yield Trouble("this is no row of the table", offset, end)
+            return
+        offset = end
+    if titles:
+        yield Trouble(f"the table {titles[0]} is missing", last, last)
 
 
 # ---- calls

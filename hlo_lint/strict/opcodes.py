@@ -43,7 +43,8 @@ _TABLE = """
 1   acos acosh asin asinh atanh cbrt cosine cosh erf exponential: ?result_accuracy
 1   exponential-minus-one log log-plus-one logistic rsqrt sine sinh sqrt: ?result_accuracy
 1   tan tanh: ?result_accuracy
-1   broadcast transpose reverse get-dimension-size: dimensions
+1   broadcast: ?dimensions
+1   transpose reverse get-dimension-size: dimensions
 1   cholesky: ?lower
 1!  copy-start: ?cross_program_prefetch_index
 1   domain: domain
