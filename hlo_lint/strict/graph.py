@@ -40,10 +40,12 @@ _PRINTER_LEFT: Final = "get-tuple-element"
 class Scope:
     """The instructions of one computation above a place in its text."""
 
-    __slots__ = ("computation", "elements", "rows", "shapes")
+    __slots__ = ("computation", "number", "rows", "shapes")
 
     def __init__(self, computation: Computation) -> None:
         self.computation = computation
+        self.number = 0
+        """Which instruction is looked at."""
         self.rows: dict[str, Row] = {}
         self.shapes: dict[str, Shape | None] = {}
 
@@ -89,6 +91,7 @@ def computation_troubles(computation: Computation) -> Iterator[Trouble]:
             if root is not None:
                 yield Trouble("a computation has one ROOT", begin, end)
             root = row
+        scope.number = number
         for said, at in _row_troubles(Anatomy(text[begin:end], row), scope):
             yield Trouble(said, begin + at, end)
         if row[OPCODE] == "parameter":
@@ -156,7 +159,7 @@ def signature_shapes(text: str) -> tuple[Shape, ...] | None:
     return shapes if shapes is not None and len(names) == len(shapes) else None
 
 
-_PARAMETER = re.compile(r"(?:(?<=,)|^)\s*%?[A-Za-z_][\w.\-]*:(?=[\s(a-z])", re.A)
+_PARAMETER = re.compile(r"(?:(?<=,)|^)\s*%?[A-Za-z_][\w.\-]*(?::\s*|\s+)(?=[a-z(])", re.A)
 _parameter_names, _remove_names = _PARAMETER.findall, _PARAMETER.sub
 _comment = re.compile(r"//[^\n]*|/\*.*?\*/", re.S).sub
 
@@ -306,9 +309,9 @@ def _conditional(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
         if not (spelled.startswith("{") and spelled.endswith("}")):
             yield "branch_computations are names in braces", anatomy.tail + start
             return
-        if "=" in spelled:
-            return
-        branches = len([name for name in spelled[1:-1].split(",") if name.strip()])
+        branches = len(scope.computation.inline.get(scope.number, ()))
+        if "=" not in spelled:
+            branches = len([name for name in spelled[1:-1].split(",") if name.strip()])
     if count != branches + 1 and names & (pair | {"branch_computations"}):
         yield f"{branches} branches want {branches + 1} operands, not {count}", anatomy.operands
 

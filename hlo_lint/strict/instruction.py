@@ -60,6 +60,7 @@ _head = re.compile(rf"{BLANK},{BLANK}({NAME})={BLANK}").fullmatch
 _loose_head = re.compile(rf"{BLANK},{BLANK}({NAME})(\s*)=").match
 _number = re.compile(rf"{BLANK}([0-9]{{1,9}}){BLANK}").fullmatch
 _STRING = r'"(?:[^"\\]|\\.)*+"'
+_is_string = re.compile(rf"{_STRING}|'[^'\n]*'", re.S).fullmatch
 _fields = re.compile(
     rf"({NAME})=(?:{_STRING}|\{{[^{{}}]*\}}|[^\s{{}}\",]+)|{_STRING}", re.S
 ).finditer
@@ -302,7 +303,7 @@ def _value_troubles(opcode: str, name: str, text: str) -> tuple[tuple[str, int],
     if words is not None and text not in words:
         return ((f"{text} is none of {', '.join(sorted(words))}", 0),)
     match name:
-        case "backend_config" if text[:1] not in ('"', "'", "{"):
+        case "backend_config" if not (text.startswith("{") or _is_string(text)):
             return (("expected a string or braces", 0),)
         case "frontend_attributes" if not _is_frontend(text):
             return (('expected `name="text"` between commas', 0),)
@@ -404,6 +405,12 @@ def _scalar_u32(anatomy: Anatomy) -> Iterator[Trouble]:
     yield Trouble(f"{anatomy.row[OPCODE]} has the type u32[]", anatomy.type, anatomy.opcode)
 
 
+def _global_ids(anatomy: Anatomy) -> Iterator[Trouble]:
+    if anatomy.value("use_global_device_ids") == "true" and "channel_id" not in anatomy.attributes:
+        at = anatomy.at("use_global_device_ids")
+        yield Trouble("use_global_device_ids needs a channel_id", at, at + len("true"))
+
+
 def _index(anatomy: Anatomy) -> Iterator[Trouble]:
     text = anatomy.value("index")
     if text is not None and text.startswith("-"):
@@ -457,6 +464,12 @@ _CHECKS: Final[Mapping[str, Callable[[Anatomy], Iterator[Trouble]]]] = {
     "get-tuple-element": _index,
     "custom-call": _custom_call,
     "slice": _slice,
+    "all-gather": _global_ids,
+    "all-gather-start": _global_ids,
+    "all-reduce": _global_ids,
+    "all-reduce-start": _global_ids,
+    "reduce-scatter": _global_ids,
+    "collective-reduce": _global_ids,
 }
 
 assert OPCODES.keys() >= _CHECKS.keys()

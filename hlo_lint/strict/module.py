@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from hlo_lint.ir import (
@@ -46,17 +46,24 @@ _HEADER = frozenset(
 )
 """Attributes of a header in jaxlib 0.11.2."""
 _ASYNCHRONOUS: Final = frozenset(("async-start", "async-update", "async-done"))
-_header_name = re.compile(rf"HloModule{BLANK}(%?{WORD}:?)").match
+_header_name = re.compile(rf"HloModule(?![\w.\-]){BLANK}(%?{WORD}:?)").match
 _entry = re.compile(rf"ENTRY(?![\w.\-]){BLANK}").match
 _called_names = re.compile(
     rf"\b({'|'.join(CALLING_ATTRIBUTES)})=(\{{[^{{}}=]*\}}|%?{WORD})"
 ).finditer
 _word = re.compile(WORD).findall
+_names = re.compile(r'(?:\d+\s*"(?:[^"\\]|\\.)*"\s*)+').fullmatch
+
+
+def _records(fields: str) -> Callable[[str], re.Match[str] | None]:
+    return re.compile(rf"(?:\d+\s*\{{\s*(?:(?:{fields})=\d+\s*)*\}}\s*)+").fullmatch
+
+
 _TABLE_ROWS: Final = {
-    "FileNames": re.compile(r'\d+ "(?:[^"\\]|\\.)*"').fullmatch,
-    "FunctionNames": re.compile(r'\d+ "(?:[^"\\]|\\.)*"').fullmatch,
-    "FileLocations": re.compile(r"\d+ \{\s*(?:[a-z_]+=\d+\s*)*\}").fullmatch,
-    "StackFrames": re.compile(r"\d+ \{\s*(?:[a-z_]+=\d+\s*)*\}").fullmatch,
+    "FileNames": _names,
+    "FunctionNames": _names,
+    "FileLocations": _records("(?:end_)?(?:line|column)|(?:file|function)_name_id"),
+    "StackFrames": _records("file_location_id|parent_frame_id"),
 }
 
 
@@ -154,11 +161,14 @@ def _around(module: Module) -> Iterator[Trouble]:
     text = module.text
     if not module.header:
         # XLA takes `name (` at the beginning for the beginning of a single instruction.
-        first = module.computations[0] if module.computations else None
-        if first is not None and first.signature and not first.is_entry:
+        numbers = (at for at in range(len(module.computations)) if at not in module.within)
+        number = next(numbers, None)
+        if number is None:
+            return
+        first = module.computations[number]
+        if first.signature and not first.is_entry:
             yield Trouble("a module begins with `HloModule name`, or with ENTRY", 0, 1)
-        if not first or text[: module.offset(0)].strip():
-            yield from blank_trouble(text, 0, module.offset(0) if first else 0)
+        yield from blank_trouble(text, 0, module.offset(number))
         return
     start = text.find(module.header)
     separator = text.startswith("// -----")
