@@ -3,6 +3,7 @@
 HloLintError
 ├── HloSyntaxError   text that is no HLO, where the caller asked to be told (`strict=True`)
 ├── DumpError        a path that cannot be read, or not as what it should be
+├── PayloadError     what a custom call carries is not what it promises
 ├── UsageError       an unknown rule or pass; says which ones there are
 └── RuleError        a rule that is wrong about itself
 """
@@ -10,6 +11,7 @@ HloLintError
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from hlo_lint.source import Position, shown
 
@@ -32,6 +34,19 @@ class HloSyntaxError(HloLintError):
 
 class DumpError(HloLintError):
     """A path that cannot be read, or not as what it should be; says what to do."""
+
+
+class PayloadError(HloLintError):
+    """A payload that is not what its carrier promises: what was expected, and where."""
+
+    def __init__(
+        self, message: str, offset: int | None = None, unit: Literal["byte", "character"] = "byte"
+    ) -> None:
+        self.message = message
+        self.offset = offset
+        """Bytes of the message, or characters of the `backend_config`; None where no place is."""
+        self.unit = unit
+        super().__init__(message if offset is None else f"{unit} {offset}: {message}")
 
 
 class UsageError(HloLintError):

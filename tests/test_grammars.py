@@ -25,6 +25,7 @@ from hlo_lint.syntax.attributes import (
     OpMetadata,
     Padding,
     Slice,
+    WindowDimension,
     read_attribute,
     split_attributes,
     split_attributes_strictly,
@@ -40,7 +41,11 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 FIXTURES = REPOSITORY / "fixtures"
-GRAMMARS = ("common", "shape", "instruction", "attribute", "dump_name")
+GRAMMARS = (
+    *("common", "shape", "instruction", "attribute", "dump_name"),
+    *("sharding", "replica_groups", "window", "dim_labels", "operand_config"),
+    *("program_shape", "origin", "literal"),
+)
 MOST_LINES = 4000
 """lark takes some 200 microseconds a line: of more lines than this a sample is read."""
 
@@ -105,7 +110,7 @@ def read_instruction(text: str) -> Row:
     begin, end = operands.meta.start_pos, operands.meta.end_pos
     shape = parts.get("type")
     return (
-        "ROOT" in leaves,
+        "ROOT " if "ROOT" in leaves else "",
         leaves["NAME"].removeprefix("%"),
         text[shape.meta.start_pos : shape.meta.end_pos] if shape else "",
         leaves["OPCODE"] if "OPCODE" in leaves else leaves["LITERAL_OPCODE"],
@@ -190,24 +195,24 @@ def test_scanner_and_grammar_read_the_same_instructions() -> None:
 
 INSTRUCTIONS: dict[str, Row] = {
     "%add.3 = f32[8]{0} add(%p.1, %while.2#1#0)": (
-        *(False, "add.3", "f32[8]{0}", "add", "%p.1, %while.2#1#0", ""),
+        *("", "add.3", "f32[8]{0}", "add", "%p.1, %while.2#1#0", ""),
         ("p.1", "while.2#1#0"),
     ),
     "ROOT t = (f32[2]{0}, /*index=1*/()) tuple(a, /*index=1*/b)": (
-        *(True, "t", "(f32[2]{0}, /*index=1*/())", "tuple", "a, /*index=1*/b", ""),
+        *("ROOT ", "t", "(f32[2]{0}, /*index=1*/())", "tuple", "a, /*index=1*/b", ""),
         ("a", "b"),
     ),
     "%c = c64[2]{0} constant({(0, 1), (nan(0x7fc00001), -inf)})": (
-        *(False, "c", "c64[2]{0}", "constant", "{(0, 1), (nan(0x7fc00001), -inf)}", ""),
+        *("", "c", "c64[2]{0}", "constant", "{(0, 1), (nan(0x7fc00001), -inf)}", ""),
         (),
     ),
     "%a = f32[] add(f32[] %x, (f32[2]{0}, s32[]) %y), dimensions={}": (
-        *(False, "a", "f32[]", "add", "f32[] %x, (f32[2]{0}, s32[]) %y", ", dimensions={}"),
+        *("", "a", "f32[]", "add", "f32[] %x, (f32[2]{0}, s32[]) %y", ", dimensions={}"),
         ("x", "y"),
     ),
     '%k = f32[] custom-call(), backend_config={lower = true, ir = "ML\\EF}"}': (
         *(
-            False,
+            "",
             "k",
             "f32[]",
             "custom-call",
@@ -217,12 +222,12 @@ INSTRUCTIONS: dict[str, Row] = {
         (),
     ),
     "%g = f32[2]{0} all-reduce(%x), replica_groups=mesh['x'=2] {'x'}, to_apply=%sum": (
-        *(False, "g", "f32[2]{0}", "all-reduce", "%x"),
+        *("", "g", "f32[2]{0}", "all-reduce", "%x"),
         ", replica_groups=mesh['x'=2] {'x'}, to_apply=%sum",
         ("x",),
     ),
     "%b = b(f32[4]{0}) custom-call(%a), replica_groups=[1,128]<=[128]T(1,0)": (
-        *(False, "b", "b(f32[4]{0})", "custom-call", "%a", ", replica_groups=[1,128]<=[128]T(1,0)"),
+        *("", "b", "b(f32[4]{0})", "custom-call", "%a", ", replica_groups=[1,128]<=[128]T(1,0)"),
         ("a",),
     ),
 }
@@ -481,12 +486,12 @@ ATTRIBUTES = [
     ),
     ("input_output_alias", "{ {0}: (0, {}, may-alias) }", (Alias((0,), 0, (), "may-alias"),)),
     ("kind", "kLoop", "kLoop"),
-    ("dim_labels", "b01f_01io->b01f", "b01f_01io->b01f"),
-    ("window", "{size=3x3 pad=1_1x1_1}", "{size=3x3 pad=1_1x1_1}"),
+    ("direction", "LT", "LT"),
+    ("window", "{size=3 pad=1_2}", (WindowDimension(3, 1, 1, 2),)),
     ("backend_config", '{"a":[1,{"b":null}]}', {"a": [1, {"b": None}]}),
     ("backend_config", '"281457329920656"', "281457329920656"),
     ("backend_config", r'"{\"a\":1}"', {"a": 1}),
-    ("backend_config", "{grid_x = 4 : i32}", "{grid_x = 4 : i32}"),
+    ("backend_config", "{grid_x = 4 : i32", "{grid_x = 4 : i32"),
     ("backend_config", "{" * 100_000, "{" * 100_000),
     (
         "frontend_attributes",
@@ -525,7 +530,7 @@ def test_an_attribute_has_its_value(name: str, text: str, value: object) -> None
             0,
         ),
         ("calls", "{%a", "expected the name of a computation, or names in braces", 3),
-        ("control-predecessors", "%a", "expected names of instructions in braces", 0),
+        ("control-predecessors", "%a", "expected names in braces, like {%a, %b}", 0),
         ("custom_call_target", "foo", "expected a string in double quotes", 0),
         ("output_to_operand_aliasing", "{0}", "expected aliases, like {{0}: (1, {})}", 1),
         ("metadata", 'op_name="x"', "expected braces", 0),

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from hlo_lint.errors import PayloadError
 from hlo_lint.ir import TAIL, Instruction
 from hlo_lint.payloads.block_level import BlockLevelFusion, decode_block_level
 from hlo_lint.payloads.carrier import Carrier
-from hlo_lint.payloads.errors import PayloadError
 from hlo_lint.payloads.gemm import PREFIX, GemmConfig, TriangularSolveConfig, decode_cublas
 from hlo_lint.payloads.gpu_triton import TARGET, PallasTritonCall, decode_pallas_triton
 from hlo_lint.payloads.mosaic import TARGETS as MOSAIC_TARGETS

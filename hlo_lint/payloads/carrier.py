@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from hlo_lint.payloads.errors import PayloadError
-from hlo_lint.payloads.escapes import c_escape, c_unescape
+from hlo_lint.errors import PayloadError
 from hlo_lint.source import decode, encode
+from hlo_lint.syntax.escapes import c_escape, c_unescape
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 

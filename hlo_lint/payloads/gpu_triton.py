@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from hlo_lint.payloads.errors import PayloadError
-from hlo_lint.payloads.mlir_dictionary import Dictionary, MlirValue, read_dictionary
+from hlo_lint.errors import PayloadError
 from hlo_lint.source import decode, encode
+from hlo_lint.syntax.mlir_dictionary import Dictionary, MlirValue, read_dictionary
 
 TARGET: Final = "__gpu$xla.gpu.triton"
 BYTECODE: Final = b"ML\xefR"

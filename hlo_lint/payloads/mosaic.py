@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from hlo_lint.payloads.errors import PayloadError
+from hlo_lint.errors import PayloadError
 from hlo_lint.payloads.gpu_triton import DictionaryReader
-from hlo_lint.payloads.mlir_dictionary import Dictionary, read_dictionary
 from hlo_lint.source import decode, encode, shown
+from hlo_lint.syntax.mlir_dictionary import Dictionary, read_dictionary
 
 TARGETS: Final = frozenset({"mosaic_gpu_v2", "mosaic_gpu"})
 

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import assert_never
 
+from hlo_lint.errors import PayloadError
 from hlo_lint.payloads.block_level import BlockLevelFusion
 from hlo_lint.payloads.carrier import Json, written_json
-from hlo_lint.payloads.errors import PayloadError
 from hlo_lint.payloads.gemm import GemmConfig, TriangularSolveConfig
 from hlo_lint.payloads.gpu_triton import PallasTritonCall
-from hlo_lint.payloads.mlir_dictionary import spelled
 from hlo_lint.payloads.mosaic import MlirModule, MosaicCall, read_module
 from hlo_lint.payloads.triton import (
     Array,
@@ -24,6 +23,7 @@ from hlo_lint.payloads.triton import (
     UnknownParameter,
 )
 from hlo_lint.source import shown
+from hlo_lint.syntax.mlir_dictionary import spelled
 
 _SHOWN_BYTES = 48
 

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
+from hlo_lint.errors import PayloadError
 from hlo_lint.payloads import wire
-from hlo_lint.payloads.errors import PayloadError
-from hlo_lint.payloads.mlir_dictionary import Dictionary, read_dictionary
 from hlo_lint.payloads.wire import Field, Reader
 from hlo_lint.source import decode, encode
+from hlo_lint.syntax.mlir_dictionary import Dictionary, read_dictionary
 
 LEGACY: Final = "triton_kernel_call"
 FFI: Final = "triton_kernel_call_ffi"

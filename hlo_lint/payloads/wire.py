@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from hlo_lint.payloads.errors import PayloadError
+from hlo_lint.errors import PayloadError
 
 VARINT: Final = 0
 FIXED64: Final = 1

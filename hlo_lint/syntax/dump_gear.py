@@ -1,30 +1,34 @@
-"""The fast gear: a computation as XLA's printer writes it, one `findall` for all its lines.
+"""The fast gear: computations as XLA's printer writes them, one `findall` for many lines.
 
 It is sound because nothing is guessed: every line between head and closing brace must match from
 its first to its last character, the matches must be as many as the lines, and names are checked in
 bulk. Whatever is not dump-shaped goes to the faithful gear (`faithful_gear.py`).
+
+Computations are read together, as many as the processor's second cache holds with what is made of
+them: most are a few lines long, and a call for each would cost more than its lines.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator, Sequence
+from operator import add
 
 from hlo_lint.ir import Computation, Row
 
 # Groups: root, name, type, opcode, operands, tail. A tuple type ends at the first `)` before a
-# space; operands may hold one level of parentheses (typed operands, complex literals).
-_INSTRUCTION = (
-    r"  (ROOT )?%?([^ \n]+) = ([^ (\n][^ \n]*|\((?:[^)\n]*\))+?(?= )) ([a-z][a-z\d\-]*)"
-    r"\(([^()\n]*(?:\([^()\n]*\)[^()\n]*)*)\)(|, .*)"
-)
-_find_instructions = re.compile(f"^{_INSTRUCTION}$", re.M).findall
-_match_instruction = re.compile(_INSTRUCTION).fullmatch
+# space; operands may hold one level of parentheses (typed operands, complex literals). Classes that
+# shut out a single character are the fastest there are. They let a match run on into the next line:
+# then there are fewer matches than lines, and the text is not taken.
+_find_instructions = re.compile(
+    r"^  (ROOT )?%?([^ ]++) = ([^ (][^ ]*+|\((?:[^)]*\))+?(?= )) ([^(]++)"
+    r"\(([^()\n]*+(?:\([^()\n]*\)[^()\n]*+)*+)\)(|, .*)$",
+    re.M,
+).findall
+_is_opcode = re.compile(r"[a-z][a-z\d\-]*").fullmatch
 _match_head = re.compile(r"(ENTRY )?%?([A-Za-z_][\w.\-]*) (\(.*)?\{", re.A).fullmatch
 _match_tail = re.compile(r"\}(, execution_thread=\"[^\"\n]*\")?(?: //[^\n]*)?").fullmatch
-_are_names = re.compile(r"[\w.\-\n]+", re.A).fullmatch
-_is_reference_list = re.compile(r"[\w.\-#,\n]*", re.A).fullmatch
-_is_no_index = re.compile(r"#(?![0-9]+(?:[#,\n]|\Z))|(?:\A|[,\n])#").search
+_is_no_index = re.compile(r"#(?:(?<=[ \n]#)|(?<=\A#)|(?![0-9]+(?:[# \n]|\Z)))").search
 _remove_comments = re.compile(r"/\*[^*\n]*\*/").sub
 _match_typed_operand = re.compile(
     r" ?(?:[a-z0-9]*\[\] )?%?([A-Za-z_][\w.\-]*(?:#[0-9]+)*)", re.A
@@ -35,115 +39,254 @@ WITHOUT_OPERANDS = frozenset({"constant", "parameter"})
 """Opcodes whose parentheses hold a literal or a number."""
 
 
+_NAME_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-\n"
+_REFERENCE_BYTES = _NAME_BYTES + b"# "
+_MOST_TOGETHER = 1 << 16
+"""How many characters of computations are read together."""
+_SHARED_FROM = 4 << 20
+"""From how many characters on a module that is read alone shares the texts of its types: that takes
+a tenth of the time, and gives back a fifth of the memory."""
+
+
 class LineMemo:
     """What has been read before: rows by line, computations by text. One for each directory."""
 
-    __slots__ = ("computations", "rows")
+    __slots__ = ("computations", "latest", "rows", "shared")
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
         self.computations: dict[str, Computation] = {}
+        self.latest: dict[str, Computation] = {}
+        """The last computation whose text begins with a word: with its name, or ENTRY."""
+        self.shared: dict[str, str] = {}
+        """Opcodes and types: each text once."""
 
 
-def read_computation(text: str, memo: LineMemo) -> Computation | None:
-    """The computation that `text` spells line for line as a dump does, else None."""
-    known = memo.computations.get(text)
-    if known is not None:
-        return known
-    first, last = text.find("\n"), text.rfind("\n")
-    if first < 0 or last <= first:
-        return None
-    head = _match_head(text, 0, first)
-    tail = _match_tail(text, last + 1)
-    if head is None or tail is None:
-        return None
-    rows = _read_rows(text[first + 1 : last], memo)
+def known_blocks(text: str, at: int, memo: LineMemo) -> tuple[list[str], list[Computation | None]]:
+    """What stands two line breaks apart from `at` on, and which of it is a computation as it was.
+
+    Most computations of a dump are as the last dump had them, so each is compared first with the
+    last one of its name: neither a copy nor a hash of its text is made.
+    """
+    latest = memo.latest.get
+    blocks: list[str] = []
+    found: list[Computation | None] = []
+    starts_with, find = text.startswith, text.find
+    size = len(text)
+    while True:
+        computation = latest(text[at : find(" ", at)])
+        if computation is not None and starts_with(computation.text, at):
+            end = at + len(computation.text)
+            if end == size or starts_with("\n\n", end):
+                blocks.append(computation.text)
+                found.append(computation)
+                if end == size:
+                    return blocks, found
+                at = end + 2
+                continue
+        end = find("\n\n", at)
+        found.append(None)
+        if end < 0:
+            blocks.append(text[at:])
+            return blocks, found
+        blocks.append(text[at:end])
+        at = end + 2
+
+
+def read_again(texts: Sequence[str], found: list[Computation | None], memo: LineMemo) -> None:
+    """Put into `found` the computation that each text spells line for line as a dump does.
+
+    What is there already stays, what `memo` knows is not read again, and what is read it will know.
+
+    Args:
+        texts: each from the head of a computation to its closing brace and what belongs to it.
+        found: as many as there are texts.
+        memo: of the directory, whose files repeat most of their lines.
+    """
+    known, latest = memo.computations, memo.latest
+    new = [at for at, computation in enumerate(found) if computation is None]
+    for at in new:
+        found[at] = known.get(texts[at])
+    for outlines in _outlines(texts, found):
+        _fill(found, outlines, lambda these: _read_lines(_bodies(these), memo))
+    for at in new:
+        computation = found[at]
+        if computation is not None:
+            text = computation.text
+            known[text] = latest[text[: text.find(" ")]] = computation
+
+
+def read_once(text: str, starts: Sequence[int], texts: Sequence[str]) -> list[Computation | None]:
+    """The same, of a file that is read alone.
+
+    Args:
+        text: of the file.
+        starts: where in it each of `texts` begins, and the end of the last.
+        texts: of computations, nothing but line breaks between them.
+    """
+    found: list[Computation | None] = [None] * len(texts)
+    shared: dict[str, str] | None = {} if len(text) > _SHARED_FROM else None
+
+    def rows(outlines: list[_Outline]) -> list[Row] | None:
+        if len(outlines) > 1:
+            first, last = outlines[0][0], outlines[-1][0]
+            if last - first + 1 == len(outlines):  # nothing between them that is something else
+                lines = sum([outline[2] for outline in outlines])
+                groups = _find_instructions(text, starts[first], starts[last + 1])
+                return _make_rows(groups, shared) if len(groups) == lines else None
+        return _find_rows(_bodies(outlines), shared)
+
+    for outlines in _outlines(texts, found):
+        _fill(found, outlines, rows)
+    return found
+
+
+_Outline = tuple[int, str, int, str, bool, str, str]
+"""What is known of a computation before its lines are read: which it is, its text, how many lines
+its body has, its name, whether it is the entry, its signature, what follows the closing brace."""
+
+
+def _outlines(
+    texts: Sequence[str], found: Sequence[Computation | None]
+) -> Iterator[list[_Outline]]:
+    """Those that are not found yet and look like computations, as many as are read together."""
+    outlines: list[_Outline] = []
+    size = 0
+    for at, text in enumerate(texts):
+        if found[at] is not None:
+            continue
+        lines = text.count("\n") - 1
+        first = text.find("\n")
+        head = _match_head(text, 0, first) if lines > 0 else None
+        if head is None:
+            continue
+        entry, name, signature = head.groups("")
+        signature = signature.rstrip()
+        if signature and ") -> " not in signature:
+            continue
+        tail = ""
+        if not text.endswith("\n}"):
+            closing = _match_tail(text, text.rfind("\n") + 1)
+            if closing is None:
+                continue
+            tail = closing[1] or ""
+        outlines.append((at, text, lines, name, bool(entry), signature, tail))
+        size += len(text)
+        if size > _MOST_TOGETHER:
+            yield outlines
+            outlines, size = [], 0
+    if outlines:
+        yield outlines
+
+
+def _fill(
+    found: list[Computation | None],
+    outlines: list[_Outline],
+    read: Callable[[list[_Outline]], list[Row] | None],
+) -> None:
+    """Make the computations of the outlines, each alone where one of them is not dump-shaped."""
+    rows = read(outlines)
     if rows is None:
-        return None
-    entry, name, signature = head.groups("")
-    signature = signature.rstrip()
-    if signature and ") -> " not in signature:
-        return None
-    computation = Computation(text, name, bool(entry), signature, rows, tail[1] or "")
-    memo.computations[text] = computation
-    return computation
+        if len(outlines) > 1:
+            for outline in outlines:
+                _fill(found, [outline], read)
+        return
+    begin = 0
+    for at, text, lines, name, is_entry, signature, tail in outlines:
+        end = begin + lines
+        found[at] = Computation(text, name, is_entry, signature, tuple(rows[begin:end]), tail)
+        begin = end
 
 
-def _read_rows(body: str, memo: LineMemo) -> tuple[Row, ...] | None:
+def _bodies(outlines: list[_Outline]) -> str:
+    """The lines between head and closing brace."""
+    return "\n".join([text[text.index("\n") + 1 : text.rindex("\n")] for _, text, *_ in outlines])
+
+
+def _find_rows(body: str, shared: dict[str, str] | None) -> list[Row] | None:
+    groups = _find_instructions(body)
+    return _make_rows(groups, shared) if len(groups) == body.count("\n") + 1 else None
+
+
+def _read_lines(body: str, memo: LineMemo) -> list[Row] | None:
     lines = body.split("\n")
-    rows = memo.rows
-    found = list(map(rows.get, lines))
+    known = memo.rows
+    found = list(map(known.get, lines))
     missing = found.count(None)
     if not missing:
-        return tuple(found)  # type: ignore[arg-type]  # none is None
-    if missing * 3 >= len(lines):
-        fresh = _make_rows(_find_instructions(body))
-        if fresh is None or len(fresh) != len(lines):
+        return found  # type: ignore[return-value]  # none is None
+    if missing == len(lines):
+        fresh = _find_rows(body, memo.shared)
+        if fresh is None:
             return None
-        if missing == len(lines):
-            rows.update(zip(lines, fresh, strict=True))
-            return tuple(fresh)
-        return tuple(
-            rows.setdefault(line, new) if old is None else old
-            for line, old, new in zip(lines, found, fresh, strict=True)
-        )
-    matches = [_match_instruction(line) for line, row in zip(lines, found, strict=True) if not row]
-    if None in matches:
+        known.update(zip(lines, fresh, strict=True))
+        return fresh
+    places = []
+    at = -1
+    for _ in range(missing):
+        at = found.index(None, at + 1)
+        places.append(at)
+    new_lines = [lines[at] for at in places]
+    fresh = _find_rows("\n".join(new_lines), memo.shared)
+    if fresh is None:
         return None
-    new_rows = _make_rows([match.groups("") for match in matches if match])
-    if new_rows is None:
-        return None
-    new = iter(new_rows)
-    return tuple(
-        rows.setdefault(line, next(new)) if row is None else row
-        for line, row in zip(lines, found, strict=True)
-    )
+    known.update(zip(new_lines, fresh, strict=True))
+    for at, row in zip(places, fresh, strict=True):
+        found[at] = row
+    return found  # type: ignore[return-value]  # none is None any more
 
 
-def _make_rows(groups: Iterable[tuple[str, ...]]) -> list[Row] | None:
-    columns = list(zip(*groups, strict=True))
-    if not columns:
+def _make_rows(groups: list[tuple[str, ...]], shared: dict[str, str] | None) -> list[Row] | None:
+    if _bytes("\n".join([group[1] for group in groups])).translate(None, _NAME_BYTES):
         return None
-    roots, names, types, opcodes, operands, tails = columns
-    if _are_names("\n".join(names)) is None:
+    if not all(map(_is_opcode, {group[3] for group in groups})):
         return None
-    references = _references(opcodes, operands)
+    references = _references(["" if group[3] in WITHOUT_OPERANDS else group[4] for group in groups])
     if references is None:
         return None
-    if any(" = " in tail and not _is_one_tail(tail) for tail in tails):
+    tails = [group[5] for group in groups]
+    if " = " in "\n".join(tails) and not all(map(_is_one_tail, tails)):
         return None
-    return list(
-        zip(map(bool, roots), names, types, opcodes, operands, tails, references, strict=True)
-    )
+    if shared is None:
+        return list(map(add, groups, zip(references, strict=True)))
+    one = shared.setdefault
+    return [
+        (root, name, one(shape, shape), one(opcode, opcode), operands, tail, reads)
+        for (root, name, shape, opcode, operands, tail), reads in zip(
+            groups, references, strict=True
+        )
+    ]
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _is_one_tail(tail: str) -> bool:
     """Whether it is nothing but attributes: two instructions may stand on one line."""
     from hlo_lint.syntax.faithful_gear import Scanner, Unreadable
 
+    if " = " not in tail:
+        return True
     try:
         return Scanner(tail).attributes(0) == len(tail)
     except Unreadable:
         return False
 
 
-def _references(
-    opcodes: tuple[str, ...], operands: tuple[str, ...]
-) -> list[tuple[str, ...]] | None:
+def _references(operands: list[str]) -> list[tuple[str, ...]] | None:
     """The names each operand list refers to, or None where a list is not plain enough."""
-    joined = "\n".join(
-        "" if opcode in WITHOUT_OPERANDS else text
-        for opcode, text in zip(opcodes, operands, strict=True)
-    )
+    joined = "\n".join(operands)
     if "/" in joined:
         joined = _remove_comments("", joined)
-    joined = joined.replace(", ", ",")
-    if " " in joined:
-        return _typed_references(joined)
-    joined = joined.replace("%", "")
-    if _is_reference_list(joined) is None or _has_a_gap(joined) or _is_no_index(joined):
+    if joined.count(" ") != joined.count(", "):
+        return _typed_references(joined.replace(", ", ","))
+    joined = joined.replace(", ", " ").replace("%", "")
+    if _bytes(joined).translate(None, _REFERENCE_BYTES) or _has_a_gap(joined):
         return None
-    return [tuple(line.split(",")) if line else () for line in joined.split("\n")]
+    if "#" in joined and _is_no_index(joined):
+        return None
+    return list(map(tuple, map(str.split, joined.split("\n"))))
 
 
 def _typed_references(joined: str) -> list[tuple[str, ...]] | None:
@@ -167,9 +310,10 @@ def _typed_references(joined: str) -> list[tuple[str, ...]] | None:
 
 
 def _has_a_gap(joined: str) -> bool:
-    """Whether an operand is missing between two commas, or before or behind one."""
-    edges = joined[:1] == "," or joined[-1:] == ","
-    return edges or any(gap in joined for gap in (",,", "\n,", ",\n"))
+    """Whether an operand is missing between two others, or before or behind one."""
+    if joined[:1] == " " or joined[-1:] == " ":
+        return True
+    return "  " in joined or "\n " in joined or " \n" in joined
 
 
 _LAYOUT = re.compile(r"\{[^{}]*\}")

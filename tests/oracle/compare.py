@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import hlo_lint
-from hlo_lint.ir import NAME, Computation, Instruction, Module
+from hlo_lint.ir import NAME, Computation, Module
 from hlo_lint.shape import (
     ArrayShape,
     BufferShape,
@@ -16,7 +16,7 @@ from hlo_lint.shape import (
     TupleShape,
     parse_shape,
 )
-from tests.oracle.xla import XlaComputation, XlaModule
+from tests.oracle.xla import XlaComputation, XlaInstruction, XlaModule
 
 
 def assert_same_graph(text: str, xla: XlaModule) -> None:
@@ -87,30 +87,31 @@ class Node(NamedTuple):
     is_root: bool
     opcode: str
     reads: list[tuple[str, tuple[int, ...]]]
+    users: list[str]
+    """In order of their names."""
     calls: list[str]
     parameter: int
 
 
 def our_graph(module: Module) -> dict[str, list[Node]]:
-    return {
-        computation.name: [
-            Node(
-                instruction.name,
-                instruction == computation.root,
-                instruction.opcode,
-                [(operand.name, operand.index) for operand in instruction.operands],
-                sorted(instruction.called),
-                parameter_number(computation, instruction),
-            )
-            for instruction in computation.instructions
-        ]
-        for computation in module.computations
-    }
+    return {computation.name: our_nodes(computation) for computation in module.computations}
 
 
-def parameter_number(computation: Computation, instruction: Instruction) -> int:
-    parameters = computation.parameters
-    return parameters.index(instruction) if instruction in parameters else 0
+def our_nodes(computation: Computation) -> list[Node]:
+    root = computation.root
+    parameters = {each: number for number, each in enumerate(computation.parameters)}
+    return [
+        Node(
+            instruction.name,
+            instruction == root,
+            instruction.opcode,
+            [(operand.name, operand.index) for operand in instruction.operands],
+            sorted(user.name for user in instruction.users),
+            sorted(instruction.called),
+            parameters.get(instruction, 0),
+        )
+        for instruction in computation.instructions
+    ]
 
 
 def xla_graph(module: Module, xla: XlaModule) -> dict[str, list[Node]]:
@@ -120,13 +121,14 @@ def xla_graph(module: Module, xla: XlaModule) -> dict[str, list[Node]]:
     attribute, and one around what `custom-call-start` starts: none of these is in the text.
     """
     written = {computation.name: computation for computation in module.computations}
-    roots = {each.name: root_opcode(each) for each in xla.computations}
+    roots = {each.name: root_of(each) for each in xla.computations}
     started: dict[str, str] = {}
     graph = {}
     for computation in xla.computations:
         if computation.name not in written:
             continue
         names = our_names(written[computation.name], computation)
+        elements = {each.name: each for each in computation.instructions if each.name not in names}
         place: dict[str, tuple[str, tuple[int, ...]]] = {}
         nodes = []
         for each in computation.instructions:
@@ -135,10 +137,14 @@ def xla_graph(module: Module, xla: XlaModule) -> dict[str, list[Node]]:
                 place[each.name] = (name, (*path, each.index))
                 continue
             place[each.name] = (names[each.name], ())
-            opcode = each.opcode
+            opcode, called = each.opcode, each.called
             if opcode.startswith("async-"):
                 names_wrapper = each.called and each.called[0] not in written
-                wrapped = roots[each.called[0]] if names_wrapper else started.get(each.operands[0])
+                if names_wrapper and opcode == "async-start":
+                    called = roots[each.called[0]].called
+                wrapped = (
+                    roots[each.called[0]].opcode if names_wrapper else started.get(each.operands[0])
+                )
                 if wrapped:
                     started[each.name] = wrapped
                     opcode = f"{wrapped}{opcode.removeprefix('async')}"
@@ -148,7 +154,8 @@ def xla_graph(module: Module, xla: XlaModule) -> dict[str, list[Node]]:
                     each.name == computation.root,
                     opcode,
                     [place[operand] for operand in each.operands],
-                    sorted(name for name in each.called if name in written),
+                    sorted(readers(each, elements, names)),
+                    sorted(name for name in called if name in written),
                     each.parameter,
                 )
             )
@@ -156,8 +163,21 @@ def xla_graph(module: Module, xla: XlaModule) -> dict[str, list[Node]]:
     return graph
 
 
-def root_opcode(computation: XlaComputation) -> str:
-    return next(each.opcode for each in computation.instructions if each.name == computation.root)
+def readers(
+    read: XlaInstruction, elements: dict[str, XlaInstruction], names: dict[str, str]
+) -> set[str]:
+    """Our names of those that read an instruction, or an element of it that XLA made."""
+    found: set[str] = set()
+    for user in read.users:
+        if user in elements:
+            found |= readers(elements[user], elements, names)
+        else:
+            found.add(names[user])
+    return found
+
+
+def root_of(computation: XlaComputation) -> XlaInstruction:
+    return next(each for each in computation.instructions if each.name == computation.root)
 
 
 def our_names(ours: Computation, theirs: XlaComputation) -> dict[str, str]:

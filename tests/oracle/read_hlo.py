@@ -161,6 +161,7 @@ def graph(hlo: str) -> dict[str, Any]:
                     "opcode": text(each, 2),
                     "shape": shapes[shape],
                     "operands": [names[number] for number in integers(each, 36)],
+                    "users": [user.name for user in instruction.users()],
                     "called": [computation_names[number] for number in integers(each, 38)],
                     "parameter": integer(each, 9),
                     "index": integer(each, 13),

@@ -32,6 +32,7 @@ class XlaInstruction:
     shape: str
     """With its layout, in XLA's own spelling."""
     operands: tuple[str, ...]
+    users: tuple[str, ...]
     called: tuple[str, ...]
     parameter: int
     """The number of a parameter; of other opcodes 0."""
@@ -97,7 +98,7 @@ class Oracle:
     def _ask(self, texts: Sequence[str]) -> tuple[list[str], int, str]:
         child = subprocess.run(
             [self.python, "-P", str(_CHILD)],
-            input=json.dumps([_as_utf8(text) for text in texts]).encode(),
+            input=json.dumps([as_utf8(text) for text in texts]).encode(),
             capture_output=True,
             timeout=_PATIENCE_IN_SECONDS,
             check=False,
@@ -106,7 +107,7 @@ class Oracle:
         return whole.splitlines(), child.returncode, child.stderr.decode(errors="replace")
 
 
-def _as_utf8(text: str) -> str:
+def as_utf8(text: str) -> str:
     """The bindings want UTF-8: bytes that are none arrive as Latin-1, so that XLA meets them."""
     return text if _is_utf8(text) else encode(text).decode("latin-1")
 
@@ -142,6 +143,7 @@ def _instruction(found: dict[str, Any]) -> XlaInstruction:
         found["opcode"],
         found["shape"],
         tuple(found["operands"]),
+        tuple(found["users"]),
         tuple(found["called"]),
         found["parameter"],
         found["index"],

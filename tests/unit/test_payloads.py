@@ -35,9 +35,7 @@ from hlo_lint.payloads import (
     wire,
 )
 from hlo_lint.payloads.carrier import Carrier
-from hlo_lint.payloads.escapes import c_escape, c_unescape, mlir_escape, mlir_unescape
 from hlo_lint.payloads.gemm import DotDimensions
-from hlo_lint.payloads.mlir_dictionary import MlirValue, read_dictionary, spelled
 from hlo_lint.payloads.mosaic import MosaicDescriptor, read_module
 from hlo_lint.payloads.triton import (
     Array,
@@ -53,6 +51,8 @@ from hlo_lint.payloads.triton import (
 )
 from hlo_lint.payloads.wire import Reader
 from hlo_lint.source import decode as text_of
+from hlo_lint.syntax.escapes import c_escape, c_unescape, mlir_escape, mlir_unescape
+from hlo_lint.syntax.mlir_dictionary import MlirValue, read_dictionary, spelled
 from hlo_lint.syntax.parse import parse_file
 from tests.conftest import DUMPS, FIXTURES, ROOT
 

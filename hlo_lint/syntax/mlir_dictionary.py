@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from hlo_lint.payloads.errors import PayloadError
-from hlo_lint.payloads.escapes import mlir_escape, mlir_unescape
+from hlo_lint.errors import PayloadError
+from hlo_lint.syntax.escapes import mlir_escape, mlir_unescape
 from hlo_lint.syntax.grammar import load, offset_of, tokens, trees
 
 if TYPE_CHECKING:

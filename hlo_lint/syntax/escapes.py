@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from hlo_lint.payloads.errors import PayloadError
+from hlo_lint.errors import PayloadError
 from hlo_lint.source import encode
 
 

@@ -1,0 +1,278 @@
+"""Opcodes that move elements and compute none: slices, padding, permutations, casts of sizes."""
+
+from __future__ import annotations
+
+from math import prod
+
+from hlo_lint.analysis.shape_inference.operation import (
+    S32,
+    Impossible,
+    Operation,
+    Rule,
+    Table,
+    Unknowable,
+)
+from hlo_lint.analysis.shape_inference.types import (
+    bare,
+    demand_array_sizes,
+    demand_known,
+    flags,
+    higher,
+    is_integer,
+    same_size,
+    same_type,
+)
+from hlo_lint.shape import BITS, UNBOUNDED, ArrayShape, Shape
+from hlo_lint.syntax.attributes import Padding, Slice
+
+
+def _broadcast(operation: Operation, printed: Shape) -> None:
+    operand = operation.array(0)
+    result = operation.as_array(printed, "the result")
+    dims = operation.integers("dimensions", () if not operand.rank else None)
+    _demand_same_type(operation, operand, result)
+    if len(dims) != operand.rank:
+        raise Impossible(f"dimensions of broadcast has {len(dims)} numbers for {operand}")
+    for number, (dim, size) in enumerate(zip(dims, operand.dims, strict=True)):
+        if not 0 <= dim < result.rank:
+            raise Impossible(f"dimensions={dim} is no dimension of the result {result}")
+        if not same_size(result.dims[dim], size):
+            raise Impossible(
+                f"dimension {number} of the operand has {size} elements, and dimension {dim} of "
+                f"the result, where it goes, has {result.dims[dim]}"
+            )
+
+
+def _demand_same_type(operation: Operation, operand: ArrayShape, result: ArrayShape) -> None:
+    if operand.dtype != result.dtype:
+        raise Impossible(f"{operation.opcode} makes no {result.dtype} of a {operand.dtype}")
+
+
+def _reshape(operation: Operation, printed: Shape) -> None:
+    operand = operation.array(0)
+    result = operation.as_array(printed, "the result")
+    _demand_same_type(operation, operand, result)
+    _demand_same_count(operation, operand, result)
+
+
+def _demand_same_count(operation: Operation, operand: ArrayShape, result: ArrayShape) -> None:
+    if UNBOUNDED in operand.dims or UNBOUNDED in result.dims:
+        return
+    if operand.elements != result.elements:
+        raise Impossible(
+            f"{operation.opcode} of {operand.elements} elements cannot give {result.elements}"
+        )
+
+
+def _dynamic_reshape(operation: Operation, printed: Shape) -> None:
+    _reshape(operation, printed)
+    result = operation.as_array(printed, "the result")
+    if len(operation.operands) != result.rank + 1:
+        raise Impossible(f"dynamic-reshape needs {result.rank} sizes behind what it reshapes")
+    for number in range(1, len(operation.operands)):
+        if operation.array(number).with_layout(None) != S32:
+            raise Impossible(f"operand {number} of dynamic-reshape has to be an s32[]")
+
+
+def _bitcast(operation: Operation, printed: Shape) -> None:
+    operand, result = operation.shape(0), printed
+    if not isinstance(operand, ArrayShape) or not isinstance(result, ArrayShape):
+        return
+    if UNBOUNDED in operand.dims or UNBOUNDED in result.dims:
+        return
+    demand_known(operand.dtype)
+    demand_known(result.dtype)
+    if any(each.layout is not None and each.layout.tiles for each in (operand, result)):
+        return  # tiles may pad
+    bits = [BITS[each.dtype] * prod(each.dims) for each in (operand, result)]
+    if bits[0] != bits[1] and operand.byte_size != result.byte_size:
+        raise Impossible(
+            f"bitcast of {operand.byte_size} bytes cannot give {result.byte_size}: "
+            f"{operand} and {result}"
+        )
+
+
+def _iota(operation: Operation, printed: Shape) -> None:
+    result = operation.as_array(printed, "the result")
+    if result.dtype == "pred":
+        raise Impossible("iota makes no pred")
+    operation.dimension(result.rank, "iota_dimension")
+
+
+def _copy(operation: Operation) -> Shape:
+    return operation.shape(0)
+
+
+def _transpose(operation: Operation) -> Shape:
+    operand = operation.array(0)
+    dims = operation.integers("dimensions")
+    if sorted(dims) != list(range(operand.rank)):
+        numbers = ",".join(map(str, dims))
+        raise Impossible(f"dimensions={{{numbers}}} does not permute those of {operand}")
+    dynamic = flags(operand)
+    return bare(operand.dtype, [operand.dims[n] for n in dims], [dynamic[n] for n in dims])
+
+
+def _reverse(operation: Operation) -> Shape:
+    operand = operation.array(0)
+    dims = operation.integers("dimensions")
+    if len(set(dims)) != len(dims):
+        raise Impossible("dimensions of reverse names one twice")
+    for dim in dims:
+        if not 0 <= dim < operand.rank:
+            raise Impossible(f"dimensions={dim} of reverse is no dimension of {operand}")
+    return bare(operand.dtype, operand.dims, operand.dynamic)
+
+
+def _slice(operation: Operation) -> Shape:
+    operand = operation.array(0)
+    slices = operation.attribute("slice")
+    if not isinstance(slices, tuple):
+        raise Unknowable
+    if len(slices) != operand.rank:
+        raise Impossible(f"slice names {len(slices)} ranges for {operand}")
+    sizes = []
+    for dim, (found, size) in enumerate(zip(slices, operand.dims, strict=True)):
+        if not isinstance(found, Slice):
+            raise Unknowable
+        start, limit, stride = found
+        if not 0 <= start <= limit or (size != UNBOUNDED and limit > size):
+            raise Impossible(f"slice of [{start}:{limit}] out of {size} in dimension {dim}")
+        if stride <= 0:
+            raise Impossible(f"slice with a stride of {stride} in dimension {dim}")
+        sizes.append(-(-(limit - start) // stride))
+    return bare(operand.dtype, sizes, operand.dynamic)
+
+
+def _pad(operation: Operation) -> Shape:
+    operand, value = operation.array(0), operation.array(1)
+    paddings = operation.attribute("padding")
+    if not isinstance(paddings, tuple):
+        raise Unknowable
+    if value.rank:
+        raise Impossible(f"pad fills with a scalar, and not with {value}")
+    if len(paddings) != operand.rank:
+        raise Impossible(f"padding names {len(paddings)} dimensions for {operand}")
+    if not same_type(operand.dtype, value.dtype):
+        raise Impossible(f"pad fills {operand.dtype} with {value.dtype}")
+    sizes = []
+    for padding, size in zip(paddings, operand.dims, strict=True):
+        if not isinstance(padding, Padding):
+            raise Unknowable
+        low, high, interior = padding
+        if interior < 0:
+            raise Impossible(f"pad with an interior of {interior}")
+        padded = size + low + high + max(size - 1, 0) * interior
+        sizes.append(UNBOUNDED if size == UNBOUNDED else padded)
+        if size != UNBOUNDED:
+            demand_array_sizes([padded], "the result of pad")
+    return bare(higher(operand.dtype, value.dtype), sizes, operand.dynamic)
+
+
+def _concatenate(operation: Operation) -> Shape:
+    arrays = operation.arrays()
+    if not arrays:
+        raise Impossible("concatenate needs an operand")
+    first = arrays[0]
+    along = operation.dimension(first.rank)
+    dtype, sizes, dynamic = first.dtype, list(first.dims), list(flags(first))
+    for number, each in enumerate(arrays[1:], 1):
+        if each.rank != first.rank:
+            raise Impossible(f"operands 0 and {number} of concatenate differ in rank")
+        if not same_type(each.dtype, first.dtype):
+            raise Impossible(f"concatenate of {first.dtype} and {each.dtype}")
+        for dim, size in enumerate(each.dims):
+            if dim == along:
+                known = UNBOUNDED not in (size, sizes[dim])
+                sizes[dim] = sizes[dim] + size if known else UNBOUNDED
+            elif not same_size(size, sizes[dim]):
+                raise Impossible(
+                    f"dimension {dim} of the operands 0 and {number} of concatenate differs: "
+                    f"{sizes[dim]} and {size}"
+                )
+            dynamic[dim] |= each.is_dynamic(dim)
+        dtype = higher(dtype, each.dtype)
+    return bare(dtype, sizes, dynamic)
+
+
+def _demand_starts(operation: Operation, first: int, rank: int) -> None:
+    """Start indices: a scalar for each dimension, or one array of them as in early releases."""
+    starts = operation.arrays(first)
+    for number, start in enumerate(starts, first):
+        if not is_integer(start.dtype):
+            raise Impossible(f"operand {number} of {operation.opcode} has to be an integer")
+    if starts and starts[0].rank == 1:
+        if len(starts) != 1 or starts[0].dims[0] != rank:
+            raise Impossible(f"{operation.opcode} needs {rank} start indices")
+        return
+    if len(starts) != rank:
+        raise Impossible(f"{operation.opcode} needs {rank} start indices, and has {len(starts)}")
+    for number, start in enumerate(starts, first):
+        if start.rank or start.dtype != starts[0].dtype:
+            raise Impossible(f"operand {number} of {operation.opcode} has to be a scalar")
+
+
+def _dynamic_slice(operation: Operation) -> Shape:
+    operand = operation.array(0)
+    sizes = operation.integers("dynamic_slice_sizes")
+    _demand_starts(operation, 1, operand.rank)
+    if len(sizes) != operand.rank:
+        raise Impossible(f"dynamic_slice_sizes names {len(sizes)} sizes for {operand}")
+    for dim, (size, whole) in enumerate(zip(sizes, operand.dims, strict=True)):
+        if size < 0 or (whole != UNBOUNDED and size > whole):
+            raise Impossible(f"dynamic-slice of {size} out of {whole} in dimension {dim}")
+    dynamic = [
+        flag and size == whole
+        for flag, size, whole in zip(flags(operand), sizes, operand.dims, strict=True)
+    ]
+    return bare(operand.dtype, sizes, dynamic)
+
+
+def _dynamic_update_slice(operation: Operation) -> Shape:
+    operand, update = operation.array(0), operation.array(1)
+    _demand_starts(operation, 2, operand.rank)
+    if update.rank != operand.rank:
+        raise Impossible(f"dynamic-update-slice writes {update} into {operand}")
+    if not same_type(operand.dtype, update.dtype):
+        raise Impossible(f"dynamic-update-slice writes {update.dtype} into {operand.dtype}")
+    for dim, (size, whole) in enumerate(zip(update.dims, operand.dims, strict=True)):
+        if size > whole != UNBOUNDED:
+            raise Impossible(f"dynamic-update-slice of {size} into {whole} in dimension {dim}")
+    dynamic = [
+        flag or (update.is_dynamic(dim) and update.dims[dim] == operand.dims[dim])
+        for dim, flag in enumerate(flags(operand))
+    ]
+    return bare(operand.dtype, operand.dims, dynamic).with_layout(operand.layout)
+
+
+def _get_dimension_size(operation: Operation) -> Shape:
+    operation.dimension(operation.array(0).rank)
+    return S32
+
+
+def _set_dimension_size(operation: Operation) -> Shape:
+    operand, size = operation.array(0), operation.array(1)
+    dimension = operation.dimension(operand.rank)
+    if size.with_layout(None) != S32:
+        raise Impossible(f"operand 1 of set-dimension-size has to be an s32[], and is {size}")
+    dynamic = [flag or dim == dimension for dim, flag in enumerate(flags(operand))]
+    return bare(operand.dtype, operand.dims, dynamic)
+
+
+RULES: Table = {
+    "broadcast": Rule(None, _broadcast, arity=1, attributes=True),
+    "reshape": Rule(None, _reshape, arity=1),
+    "dynamic-reshape": Rule(None, _dynamic_reshape),
+    "bitcast": Rule(None, _bitcast, arity=1),
+    "iota": Rule(None, _iota, arity=0, attributes=True),
+    "copy": Rule(_copy, arity=1),
+    "transpose": Rule(_transpose, arity=1, attributes=True),
+    "reverse": Rule(_reverse, arity=1, attributes=True),
+    "slice": Rule(_slice, arity=1, attributes=True),
+    "pad": Rule(_pad, arity=2, attributes=True),
+    "concatenate": Rule(_concatenate, attributes=True),
+    "dynamic-slice": Rule(_dynamic_slice, attributes=True),
+    "dynamic-update-slice": Rule(_dynamic_update_slice, keeps_layout=True),
+    "get-dimension-size": Rule(_get_dimension_size, arity=1, attributes=True),
+    "set-dimension-size": Rule(_set_dimension_size, arity=2, attributes=True),
+}

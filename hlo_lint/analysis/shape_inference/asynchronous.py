@@ -1,0 +1,130 @@
+"""Pairs of a start and a done: what the start gives says what the done will."""
+
+from __future__ import annotations
+
+from hlo_lint.analysis.shape_inference.operation import (
+    TOKEN,
+    U32,
+    Impossible,
+    Operation,
+    Rule,
+    Table,
+    Unknowable,
+    known,
+)
+from hlo_lint.analysis.shape_inference.types import compatible, without_layout
+from hlo_lint.shape import Shape, TupleShape
+
+
+def _elements(shape: Shape, least: int, what: str) -> tuple[Shape, ...]:
+    if not isinstance(shape, TupleShape) or len(shape.elements) < least:
+        raise Impossible(f"{what} has to be a tuple of {least} or more, and is {shape}")
+    return shape.elements
+
+
+def _copy_start(operation: Operation) -> Shape:
+    operand = without_layout(operation.shape(0))
+    return TupleShape((operand, operand, U32))
+
+
+def _copy_done(operation: Operation) -> Shape:
+    taken = operation.shape(0)
+    destination, source, *_ = _elements(taken, 2, "what copy-done takes")
+    if not compatible(destination, source):
+        raise Impossible(f"copy-done of {source} into {destination}")
+    return destination
+
+
+def _send(operation: Operation) -> Shape:
+    operation.token(1)
+    return TupleShape((operation.shape(0), U32, TOKEN))
+
+
+def _recv(operation: Operation, printed: Shape) -> None:
+    operation.token(0)
+    elements = _elements(printed, 3, "what recv gives")
+    if len(elements) != 3 or not compatible(elements[1], U32) or elements[2] != TOKEN:
+        raise Impossible(f"recv gives data, a u32[] and a token, and not {printed}")
+
+
+def _send_done(operation: Operation) -> Shape:
+    _elements(operation.shape(0), 3, "what send-done takes")
+    return TOKEN
+
+
+def _recv_done(operation: Operation) -> Shape:
+    data, *_ = _elements(operation.shape(0), 3, "what recv-done takes")
+    return TupleShape((data, TOKEN))
+
+
+def _async_start(operation: Operation, printed: Shape) -> None:
+    """`((operands…), result, contexts…)`."""
+    called = operation.callee()
+    taken, given = _async_parts(printed)
+    shapes = operation.shapes()
+    if len(taken) != len(shapes):
+        raise Impossible(f"async-start takes {len(shapes)} operands, and its type has {len(taken)}")
+    if len(called.parameters) != len(shapes):
+        raise Impossible(
+            f"async-start passes {len(shapes)} operands to a computation of "
+            f"{len(called.parameters)} parameters"
+        )
+    for number, shape in enumerate(shapes):
+        if not compatible(shape, taken[number]):
+            raise Impossible(
+                f"operand {number} of async-start is {shape}, its type has {taken[number]}"
+            )
+        parameter = known(called.parameters[number])
+        if not compatible(shape, parameter):
+            raise Impossible(f"async-start passes {shape}, and parameter {number} is {parameter}")
+    if not compatible(known(called.root), given):
+        raise Impossible(f"async-start says {given}, and what it calls gives {called.root}")
+
+
+def _async_parts(shape: Shape) -> tuple[tuple[Shape, ...], Shape]:
+    taken, given, *_ = _elements(shape, 2, "the type of an async-start")
+    if not isinstance(taken, TupleShape):
+        raise Impossible(f"the type of an async-start begins with its operands, and not {taken}")
+    return taken.elements, given
+
+
+def _async_update(operation: Operation) -> Shape:
+    if len(operation.operands) != 1:
+        raise Unknowable  # operands bound later, which only newer releases have
+    _async_parts(operation.shape(0))
+    return operation.shape(0)
+
+
+def _async_done(operation: Operation) -> Shape:
+    _, given = _async_parts(operation.shape(0))
+    return given
+
+
+def _done_of_all_gather(operation: Operation) -> Shape:
+    taken = operation.shape(0)
+    return _elements(taken, 2, "what all-gather-done takes")[1]
+
+
+def _done_of_permute(operation: Operation) -> Shape:
+    taken = operation.shape(0)
+    return _elements(taken, 2, "what collective-permute-done takes")[1]
+
+
+def _same(operation: Operation) -> Shape:
+    return operation.shape(0)
+
+
+RULES: Table = {
+    "copy-start": Rule(_copy_start, arity=1),
+    "copy-done": Rule(_copy_done, arity=1, keeps_layout=True),
+    "send": Rule(_send, arity=2, keeps_layout=True),
+    "recv": Rule(None, _recv, arity=1),
+    "send-done": Rule(_send_done, arity=1),
+    "recv-done": Rule(_recv_done, arity=1, keeps_layout=True),
+    "async-start": Rule(None, _async_start, calls=True),
+    "async-update": Rule(_async_update, keeps_layout=True),
+    "async-done": Rule(_async_done, arity=1),
+    "all-reduce-done": Rule(_same, arity=1),
+    "all-gather-done": Rule(_done_of_all_gather, arity=1),
+    "collective-permute-done": Rule(_done_of_permute, arity=1),
+}

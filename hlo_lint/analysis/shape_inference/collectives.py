@@ -1,0 +1,200 @@
+"""Opcodes by which devices exchange data; sizes follow from the size of a group of devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from hlo_lint.analysis.shape_inference.operation import (
+    U32,
+    Impossible,
+    Operation,
+    Rule,
+    Table,
+    Unknowable,
+)
+from hlo_lint.analysis.shape_inference.types import bare, compatible, without_layout
+from hlo_lint.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
+from hlo_lint.syntax.attributes import IotaReplicaGroups, MeshReplicaGroups, ReplicaGroupList
+
+
+def _group_size(operation: Operation) -> int:
+    """How many devices exchange data with each other, where the instruction alone says it."""
+    across = operation.text("channel_id") is not None and operation.opcode != "all-to-all"
+    if across and operation.text("use_global_device_ids") != "true":
+        raise Unknowable  # a group of replicas, and the module says how many partitions
+    match operation.attribute("replica_groups"):
+        case IotaReplicaGroups(size=size):
+            return size
+        case ReplicaGroupList(groups=groups) if len(set(map(len, groups))) == 1:
+            return len(groups[0])
+        case MeshReplicaGroups(mesh=mesh, axes=axes):
+            try:
+                return prod(mesh.size(axis) for axis in axes)
+            except KeyError:
+                raise Unknowable from None
+        case _:
+            raise Unknowable
+
+
+def _each(operation: Operation, one: Callable[[ArrayShape], ArrayShape]) -> Shape:
+    """One result for each operand; a tuple where there are several."""
+    results = tuple(map(one, operation.arrays()))
+    if not results:
+        raise Impossible(f"{operation.opcode} needs an operand")
+    return results[0] if len(results) == 1 else TupleShape(results)
+
+
+def _plain(shape: ArrayShape) -> ArrayShape:
+    return bare(shape.dtype, shape.dims, shape.dynamic)
+
+
+def _same(operation: Operation) -> Shape:
+    return _each(operation, _plain)
+
+
+def _gathered(operation: Operation) -> Shape:
+    """The operands, made longer by the number of devices."""
+    devices = _group_size(operation)
+
+    def one(shape: ArrayShape) -> ArrayShape:
+        along = operation.dimension(shape.rank)
+        if devices == 1:
+            raise Unknowable  # XLA then takes the printed size
+        return _resized(shape, along, shape.dims[along] * devices)
+
+    return _each(operation, one)
+
+
+def _resized(shape: ArrayShape, along: int, size: int) -> ArrayShape:
+    if UNBOUNDED in shape.dims:
+        raise Unknowable
+    return bare(shape.dtype, (*shape.dims[:along], size, *shape.dims[along + 1 :]), shape.dynamic)
+
+
+def _scattered(operation: Operation) -> Shape:
+    devices = _group_size(operation)
+
+    def one(shape: ArrayShape) -> ArrayShape:
+        along = operation.dimension(shape.rank)
+        if devices == 1:
+            raise Unknowable
+        size = shape.dims[along]
+        if size % devices:
+            raise Impossible(
+                f"reduce-scatter of {size} elements in dimension {along} to {devices} devices"
+            )
+        return _resized(shape, along, size // devices)
+
+    return _each(operation, one)
+
+
+def _differs_only_along(operation: Operation, printed: Shape) -> None:
+    """Demands results that differ from the operands in one dimension, by a whole factor."""
+    operands = operation.arrays()
+    results = printed.elements if isinstance(printed, TupleShape) else (printed,)
+    if len(results) != len(operands):
+        raise Impossible(f"{operation.opcode} of {len(operands)} operands gives {len(results)}")
+    for operand, result in zip(operands, results, strict=True):
+        given = operation.as_array(result, "a result")
+        along = operation.dimension(operand.rank)
+        if UNBOUNDED in (*operand.dims, *given.dims):
+            continue
+        alike = given.dtype == operand.dtype and given.rank == operand.rank
+        if not alike or any(
+            a != b
+            for d, (a, b) in enumerate(zip(operand.dims, given.dims, strict=True))
+            if d != along
+        ):
+            raise Impossible(f"{operation.opcode} of {_plain(operand)} cannot give {_plain(given)}")
+        small, large = sorted((operand.dims[along], given.dims[along]))
+        grows = given.dims[along] >= operand.dims[along]
+        if (large % small if small else large) or (
+            large != small and grows != operation.opcode.startswith("all-gather")
+        ):
+            raise Impossible(
+                f"{operation.opcode} makes {given.dims[along]} of {operand.dims[along]} elements "
+                f"in dimension {along}"
+            )
+
+
+def _all_to_all(operation: Operation) -> Shape:
+    arrays = operation.arrays()
+    if operation.text("dimensions") is None:
+        for number, each in enumerate(arrays):
+            if not compatible(each, arrays[0]):
+                raise Impossible(f"operands 0 and {number} of all-to-all differ")
+        return TupleShape(tuple(map(_plain, arrays)))
+    if len(arrays) != 1:
+        raise Impossible(f"all-to-all along a dimension takes one operand, and not {len(arrays)}")
+    along = operation.dimension(arrays[0].rank)
+    size = arrays[0].dims[along]
+    try:
+        devices = _group_size(operation)
+    except Unknowable:
+        devices = 1
+    if size != UNBOUNDED and size % devices:
+        raise Impossible(f"all-to-all of {size} elements in dimension {along} to {devices} devices")
+    return _plain(arrays[0])
+
+
+def _permuted(operation: Operation) -> Shape:
+    shapes = operation.shapes()
+    if len(shapes) == 4 and isinstance(shapes[2], TupleShape):
+        return without_layout(shapes[1])  # in place: into operand 1, at offsets
+    return _same(operation)
+
+
+def _start(operation: Operation, printed: Shape) -> None:
+    """Demands `(operands, results, contexts…)`, results as long as a group makes them."""
+    if not isinstance(printed, TupleShape) or len(printed.elements) < 2:
+        raise Impossible(f"{operation.opcode} gives what it takes and what it makes, not {printed}")
+    shapes = operation.shapes()
+    in_place = len(shapes) == 4 and isinstance(shapes[2], TupleShape)
+    if in_place:
+        return
+    taken: Shape = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
+    if not compatible(printed.elements[0], taken):
+        raise Impossible(
+            f"{operation.opcode} takes {taken}, and its type begins with {printed.elements[0]}"
+        )
+    if operation.opcode == "all-gather-start":
+        _differs_only_along(operation, printed.elements[1])
+        try:
+            made = _gathered(operation)
+        except Unknowable:
+            return
+    else:
+        made = taken
+    if not compatible(printed.elements[1], made):
+        raise Impossible(f"{operation.opcode} makes {made}, and its type has {printed.elements[1]}")
+
+
+def _ragged_all_to_all(operation: Operation) -> Shape:
+    arrays = operation.arrays()
+    for number, each in enumerate(arrays[2:], 2):
+        if each.rank not in (1, 2):
+            raise Impossible(f"operand {number} of ragged-all-to-all has {each.rank} dimensions")
+        if not compatible(each, arrays[2]):
+            raise Impossible(f"operands 2 and {number} of ragged-all-to-all differ")
+    return _plain(arrays[1])
+
+
+def _number_of_this_device(operation: Operation) -> Shape:
+    return U32
+
+
+RULES: Table = {
+    "all-gather": Rule(_gathered, _differs_only_along, attributes=True),
+    "all-gather-start": Rule(None, _start, attributes=True),
+    "all-reduce": Rule(_same),
+    "all-reduce-start": Rule(_same),
+    "reduce-scatter": Rule(_scattered, _differs_only_along, attributes=True),
+    "all-to-all": Rule(_all_to_all, attributes=True),
+    "ragged-all-to-all": Rule(_ragged_all_to_all, arity=6),
+    "collective-broadcast": Rule(_same),
+    "collective-permute": Rule(_permuted),
+    "collective-permute-start": Rule(None, _start),
+    "partition-id": Rule(_number_of_this_device, arity=0),
+    "replica-id": Rule(_number_of_this_device, arity=0),
+}

@@ -1,0 +1,179 @@
+"""`dot` and its relatives: batch dimensions, then what is left of each side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hlo_lint.analysis.shape_inference.operation import (
+    Impossible,
+    Operation,
+    Rule,
+    Table,
+    Unknowable,
+)
+from hlo_lint.analysis.shape_inference.types import (
+    bare,
+    demand_known,
+    flags,
+    higher,
+    is_float,
+    same_size,
+)
+from hlo_lint.shape import BITS, ArrayShape, Shape
+
+
+def _demand_dims(name: str, dims: Sequence[int], shape: ArrayShape) -> None:
+    for dim in dims:
+        if not 0 <= dim < shape.rank:
+            raise Impossible(f"{name} names {dim}, and the operand is {shape}")
+
+
+def _sides(
+    operation: Operation, left: ArrayShape, right: ArrayShape
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Batch and contracting dimensions of either side, each in range and named once."""
+    found = []
+    for side, shape in (("lhs", left), ("rhs", right)):
+        batch = operation.integers(f"{side}_batch_dims", ())
+        contracting = operation.integers(f"{side}_contracting_dims", ())
+        _demand_dims(f"{side}_batch_dims", batch, shape)
+        _demand_dims(f"{side}_contracting_dims", contracting, shape)
+        together = (*batch, *contracting)
+        if len(set(together)) != len(together):
+            raise Impossible(f"batch and contracting dimensions of the {side} name one twice")
+        found += [batch, contracting]
+    left_batch, left_contracting, right_batch, right_contracting = found
+    return left_batch, left_contracting, right_batch, right_contracting
+
+
+def _demand_pairs(
+    what: str, left: ArrayShape, ours: Sequence[int], right: ArrayShape, theirs: Sequence[int]
+) -> None:
+    if len(ours) != len(theirs):
+        raise Impossible(f"{len(ours)} {what} dimensions of the lhs, {len(theirs)} of the rhs")
+    for a, b in zip(ours, theirs, strict=True):
+        if not same_size(left.dims[a], right.dims[b]):
+            raise Impossible(
+                f"{what} dimensions differ: {a} of the lhs has {left.dims[a]} elements, {b} of the "
+                f"rhs {right.dims[b]}"
+            )
+
+
+def _dot(operation: Operation) -> Shape:
+    if operation.text("sparsity") is not None:
+        raise Unknowable  # of few releases
+    left, right = operation.array(0), operation.array(1)
+    return _product(operation, left, right)
+
+
+def _product(operation: Operation, left: ArrayShape, right: ArrayShape) -> ArrayShape:
+    left_batch, left_contracting, right_batch, right_contracting = _sides(operation, left, right)
+    _demand_pairs("contracting", left, left_contracting, right, right_contracting)
+    _demand_pairs("batch", left, left_batch, right, right_batch)
+    gone = (*left_batch, *left_contracting)
+    places = [(left, dim) for dim in left_batch]
+    places += [(left, dim) for dim in range(left.rank) if dim not in gone]
+    gone = (*right_batch, *right_contracting)
+    places += [(right, dim) for dim in range(right.rank) if dim not in gone]
+    return bare(
+        higher(left.dtype, right.dtype),
+        [shape.dims[dim] for shape, dim in places],
+        [flags(shape)[dim] for shape, dim in places],
+    )
+
+
+def demand_accumulator(operation: Operation, printed: Shape) -> None:
+    """The printed type counts; an integer may not become narrower than what is multiplied."""
+    result = operation.as_array(printed, "the result")
+    left = operation.array(0)
+    right = operation.array(2 if operation.opcode == "scaled-dot" else 1)
+    demand_known(result.dtype)
+    dtype = higher(left.dtype, right.dtype)
+    if not is_float(dtype) and BITS[result.dtype] < BITS[dtype]:
+        raise Impossible(f"{operation.opcode} of {dtype} cannot give the narrower {result.dtype}")
+
+
+def _scaled_dot(operation: Operation) -> Shape:
+    return _product(operation, operation.array(0), operation.array(2))
+
+
+def _scaled(operation: Operation, printed: Shape) -> None:
+    """Demands scales that repeat over their operand: each follows the operand that it scales."""
+    demand_accumulator(operation, printed)
+    left, left_scale, right, right_scale = operation.arrays()
+    for side, shape, scale in (("lhs", left, left_scale), ("rhs", right, right_scale)):
+        if not scale.rank:
+            continue
+        if scale.rank != shape.rank:
+            raise Impossible(
+                f"the scale of the {side} has {scale.rank} dimensions, not {shape.rank}"
+            )
+        for dim, (size, count) in enumerate(zip(shape.dims, scale.dims, strict=True)):
+            if count and size % count:
+                raise Impossible(
+                    f"dimension {dim} of the {side} has {size} elements, and its scale {count}"
+                )
+    if not left_scale.rank and not right_scale.rank:
+        raise Impossible("both scales of scaled-dot are scalars")
+
+
+def _ragged_dot(operation: Operation) -> Shape:
+    """Rows, what is contracted, or batches come in groups, whose sizes are operand 2.
+
+    With ragged rows, each group has a right side of its own; with a ragged contraction each group
+    has a result of its own; ragged batches are a plain dot.
+    """
+    left, right, groups = operation.arrays()
+    ragged = operation.integers("lhs_ragged_dims")
+    group_dims = operation.integers("rhs_group_dims", ())
+    if len(ragged) != 1:
+        raise Impossible(f"ragged-dot has one ragged dimension, and not {len(ragged)}")
+    _demand_dims("lhs_ragged_dims", ragged, left)
+    _demand_dims("rhs_group_dims", group_dims, right)
+    if not groups.rank:
+        raise Impossible("the sizes of groups of ragged-dot need a dimension")
+    left_batch, left_contracting, right_batch, right_contracting = _sides(operation, left, right)
+    _demand_pairs("contracting", left, left_contracting, right, right_contracting)
+    _demand_pairs("batch", left, left_batch, right, right_batch)
+    if set(group_dims) & {*right_batch, *right_contracting}:
+        raise Impossible("rhs_group_dims names a batch or contracting dimension")
+    count = groups.dims[-1]
+    rows = ragged[0] not in left_batch and ragged[0] not in left_contracting
+    if rows != (len(group_dims) == 1):
+        raise Impossible(f"ragged-dot has {len(group_dims)} dimensions of groups")
+    if rows and not same_size(right.dims[group_dims[0]], count):
+        raise Impossible(
+            f"ragged-dot has {right.dims[group_dims[0]]} right sides for {count} groups"
+        )
+    free = [d for d in range(left.rank) if d not in left_batch and d not in left_contracting]
+    before = _before_ragged(ragged[0], left_batch, free, left_contracting)
+    wanted = (*(left.dims[dim] for dim in before), count)
+    if groups.rank > 1 and groups.dims != wanted:
+        raise Impossible(f"the sizes of groups of ragged-dot are {groups.dims}, and not {wanted}")
+    gone = {*right_batch, *right_contracting, *group_dims}
+    places = [(left, dim) for dim in (*left_batch, *free)]
+    places += [(right, dim) for dim in range(right.rank) if dim not in gone]
+    if ragged[0] in left_contracting:
+        places.insert(0, (groups, groups.rank - 1))
+    return bare(
+        higher(left.dtype, right.dtype),
+        [shape.dims[dim] for shape, dim in places],
+        [flags(shape)[dim] for shape, dim in places],
+    )
+
+
+def _before_ragged(
+    ragged: int, batch: Sequence[int], free: Sequence[int], contracting: Sequence[int]
+) -> list[int]:
+    """The dimensions of the left side over which the sizes of groups may vary."""
+    if ragged in batch:
+        return list(batch[: batch.index(ragged)])
+    kind = free if ragged in free else contracting
+    return [*batch, *kind[: kind.index(ragged)]]
+
+
+RULES: Table = {
+    "dot": Rule(_dot, demand_accumulator, attributes=True, free_type=True),
+    "scaled-dot": Rule(_scaled_dot, arity=4, attributes=True, free_type=True),
+    "ragged-dot": Rule(_ragged_dot, arity=3, attributes=True, free_type=True),
+}

@@ -1,0 +1,164 @@
+"""Opcodes that group values, call computations or order effects: shapes pass through them."""
+
+from __future__ import annotations
+
+from hlo_lint.analysis.shape_inference.operation import (
+    PRED,
+    S32,
+    TOKEN,
+    Impossible,
+    Operation,
+    Rule,
+    Signature,
+    Table,
+    Unknowable,
+    known,
+)
+from hlo_lint.analysis.shape_inference.types import compatible
+from hlo_lint.shape import ArrayShape, Shape, TupleShape
+
+
+def _tuple(operation: Operation) -> Shape:
+    return TupleShape(operation.shapes())
+
+
+def _get_tuple_element(operation: Operation) -> Shape:
+    operand = operation.shape(0)
+    index = operation.integer("index")
+    if not isinstance(operand, TupleShape):
+        raise Impossible(f"get-tuple-element of {operand}, which is no tuple")
+    if not 0 <= index < len(operand.elements):
+        raise Impossible(f"get-tuple-element {index} of a tuple of {len(operand.elements)}")
+    return operand.elements[index]
+
+
+def _same(operation: Operation) -> Shape:
+    return operation.shape(0)
+
+
+def _after_all(operation: Operation) -> Shape:
+    return TOKEN
+
+
+def _behind_token(operation: Operation, printed: Shape) -> None:
+    operation.token(1)
+
+
+def _behind_tokens(operation: Operation, printed: Shape) -> None:
+    for number in range(len(operation.operands)):
+        operation.token(number)
+
+
+def _demand_arguments(operation: Operation, called: Signature, shapes: tuple[Shape, ...]) -> None:
+    if len(called.parameters) != len(shapes):
+        raise Impossible(
+            f"{operation.opcode} passes {len(shapes)} operands to a computation of "
+            f"{len(called.parameters)} parameters"
+        )
+    for number, (text, shape) in enumerate(zip(called.parameters, shapes, strict=True)):
+        parameter = known(text)
+        if not compatible(parameter, shape):
+            raise Impossible(
+                f"{operation.opcode} passes {shape} as operand {number}, and the parameter is "
+                f"{parameter}"
+            )
+
+
+def _call(operation: Operation) -> Shape:
+    called = operation.callee()
+    _demand_arguments(operation, called, operation.shapes())
+    return known(called.root)
+
+
+def _fusion(operation: Operation) -> Shape:
+    called = operation.callee()
+    _demand_arguments(operation, called, operation.shapes())
+    return known(called.root)
+
+
+def _while(operation: Operation) -> Shape:
+    carried = operation.shape(0)
+    condition, body = _while_parts(operation)
+    for name, called in (("condition", condition), ("body", body)):
+        if len(called.parameters) != 1:
+            raise Impossible(f"the {name} of while has {len(called.parameters)} parameters")
+        parameter = known(called.parameters[0])
+        if not compatible(parameter, carried):
+            raise Impossible(f"while carries {carried}, and its {name} takes {parameter}")
+    if not compatible(known(condition.root), PRED):
+        raise Impossible(f"the condition of while gives {condition.root}, and no pred[]")
+    if not compatible(known(body.root), carried):
+        raise Impossible(f"while carries {carried}, and its body gives {body.root}")
+    return carried
+
+
+def _while_parts(operation: Operation) -> tuple[Signature, Signature]:
+    """Condition and body, in whichever order they are named."""
+    first, second = operation.callee(0), operation.callee(1)
+    if len(operation.callees) != 2:
+        raise Unknowable
+    condition_first = operation.tail.find("condition=") < operation.tail.find("body=")
+    return (first, second) if condition_first else (second, first)
+
+
+def _conditional(operation: Operation) -> Shape:
+    selector, *passed = operation.shapes()
+    if not isinstance(selector, ArrayShape) or selector.rank:
+        raise Impossible(f"conditional selects by a scalar, and not by {selector}")
+    if not compatible(selector, PRED) and not compatible(selector, S32):
+        raise Impossible(f"conditional selects by pred[] or s32[], and not by {selector}")
+    branches = [operation.callee(number) for number in range(len(operation.callees))]
+    if 0 <= operation.tail.find("false_computation=") < operation.tail.find("true_computation="):
+        branches.reverse()
+    if not branches:
+        raise Unknowable
+    if selector.dtype == "pred" and len(branches) != 2:
+        raise Impossible(f"conditional on a pred has two branches, and not {len(branches)}")
+    if len(passed) != len(branches):
+        raise Impossible(f"conditional passes {len(passed)} operands to {len(branches)} branches")
+    result = known(branches[0].root)
+    for number, (branch, shape) in enumerate(zip(branches, passed, strict=True)):
+        if len(branch.parameters) != 1:
+            raise Impossible(f"branch {number} has {len(branch.parameters)} parameters")
+        if not compatible(known(branch.parameters[0]), shape):
+            raise Impossible(f"branch {number} takes {branch.parameters[0]}, and gets {shape}")
+        if not compatible(known(branch.root), result):
+            raise Impossible(f"branch {number} gives {branch.root}, and branch 0 {result}")
+    return result
+
+
+def _infeed(operation: Operation, printed: Shape) -> None:
+    operation.token(0)
+    if (
+        not isinstance(printed, TupleShape)
+        or len(printed.elements) != 2
+        or printed.elements[1] != TOKEN
+    ):
+        raise Impossible(f"infeed gives data and a token, and not {printed}")
+
+
+def _outfeed(operation: Operation) -> Shape:
+    operation.token(1)
+    text = operation.text("outfeed_shape")
+    if text is not None and not compatible(known(text), operation.shape(0)):
+        raise Impossible(f"outfeed_shape is {text}, and what is fed {operation.shape(0)}")
+    return TOKEN
+
+
+RULES: Table = {
+    "tuple": Rule(_tuple, keeps_layout=True),
+    "get-tuple-element": Rule(_get_tuple_element, arity=1, attributes=True, keeps_layout=True),
+    "opt-barrier": Rule(_same, arity=1, keeps_layout=True),
+    "domain": Rule(_same, arity=1),
+    "after-all": Rule(_after_all, _behind_tokens),
+    "add-dependency": Rule(_same, _behind_token, arity=2),
+    "call": Rule(_call, keeps_layout=True, calls=True),
+    "fusion": Rule(_fusion, keeps_layout=True, calls=True),
+    "while": Rule(_while, arity=1, attributes=True, keeps_layout=True, calls=True),
+    "conditional": Rule(_conditional, attributes=True, keeps_layout=True, calls=True),
+    "infeed": Rule(None, _infeed, arity=1),
+    "outfeed": Rule(_outfeed, arity=2, attributes=True),
+    "parameter": Rule(),
+    "constant": Rule(),
+    "custom-call": Rule(),
+}

@@ -1,0 +1,297 @@
+"""Opcodes that treat each element on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from hlo_lint.analysis.shape_inference.operation import (
+    Impossible,
+    Operation,
+    Rule,
+    Table,
+    known,
+)
+from hlo_lint.analysis.shape_inference.types import (
+    COMPLEX_OF,
+    bare,
+    compatible,
+    demand_known,
+    flags,
+    higher,
+    is_complex,
+    is_float,
+    is_integer,
+    is_signed,
+    part_of,
+    same_dims,
+    same_type,
+)
+from hlo_lint.shape import BITS, UNBOUNDED, ArrayShape, Shape
+
+Kind = Callable[[str], bool]
+
+
+def _float_or_complex(dtype: str) -> bool:
+    return is_float(dtype) or is_complex(dtype)
+
+
+def _number(dtype: str) -> bool:
+    return dtype != "pred"
+
+
+def _signed(dtype: str) -> bool:
+    return is_signed(dtype) or _float_or_complex(dtype)
+
+
+def _bits(dtype: str) -> bool:
+    return dtype == "pred" or is_integer(dtype)
+
+
+_UNARY: Final[dict[Kind, str]] = {
+    _float_or_complex: "acos acosh asin asinh atanh cosine cosh exponential exponential-minus-one "
+    "log log-plus-one logistic rsqrt sine sinh sqrt tan tanh real imag",
+    is_float: "cbrt ceil erf floor is-finite round-nearest-afz round-nearest-even",
+    is_integer: "count-leading-zeros popcnt",
+    _number: "negate",
+    _signed: "abs sign",
+    _bits: "not",
+}
+"""Which element types an opcode takes."""
+
+_BINARY: Final[dict[Kind, str]] = {
+    lambda _: True: "add maximum minimum mulhi multiply",
+    _bits: "and or xor",
+    _float_or_complex: "atan2",
+    _number: "divide power remainder shift-left shift-right-arithmetic shift-right-logical "
+    "subtract",
+}
+"""Which element types an opcode takes, once both have been found to agree."""
+
+_KIND: Final = {
+    opcode: kind
+    for table in (_UNARY, _BINARY)
+    for kind, opcodes in table.items()
+    for opcode in opcodes.split()
+}
+
+
+def _demand_type(operation: Operation, dtype: str) -> None:
+    demand_known(dtype)
+    if not _KIND[operation.opcode](dtype):
+        raise Impossible(f"{operation.opcode} takes no elements of type {dtype}")
+
+
+def _unary(operation: Operation) -> Shape:
+    operand = operation.array(0)
+    _demand_type(operation, operand.dtype)
+    if operation.opcode in ("abs", "real", "imag"):
+        return bare(part_of(operand.dtype), operand.dims, operand.dynamic)
+    if operation.opcode == "is-finite":
+        return bare("pred", operand.dims, operand.dynamic)
+    return bare(operand.dtype, operand.dims, operand.dynamic)
+
+
+def _binary(operation: Operation) -> Shape:
+    left, right = operation.array(0), operation.array(1)
+    together = _together(operation, left, right)
+    _demand_type(operation, left.dtype)
+    return bare(higher(left.dtype, right.dtype), together.dims, together.dynamic)
+
+
+def _together(operation: Operation, left: ArrayShape, right: ArrayShape) -> ArrayShape:
+    """Sizes of an operation on two arrays: a scalar and sizes of 1 stretch, as XLA infers."""
+    if not same_type(left.dtype, right.dtype):
+        raise Impossible(
+            f"the operands of {operation.opcode} have the types {left.dtype} and {right.dtype}"
+        )
+    if left.dims == right.dims and not (left.dynamic or right.dynamic):
+        return left
+    if left.rank != right.rank:
+        if not left.rank or not right.rank:
+            return left if left.rank else right
+        raise Impossible(f"{operation.opcode} of arrays of {left.rank} and {right.rank} dimensions")
+    pairs = zip(left.dims, flags(left), right.dims, flags(right), strict=True)
+    sizes = [_stretched(operation, *pair) for pair in pairs]
+    return bare(left.dtype, [size for size, _ in sizes], [dynamic for _, dynamic in sizes])
+
+
+def _stretched(
+    operation: Operation, left: int, is_left_dynamic: bool, right: int, is_right_dynamic: bool
+) -> tuple[int, bool]:
+    if left == right:
+        return left, is_left_dynamic or is_right_dynamic
+    if 1 in (left, right):
+        return (right, is_right_dynamic) if left == 1 else (left, is_left_dynamic)
+    if UNBOUNDED in (left, right):
+        return (right, is_right_dynamic) if left == UNBOUNDED else (left, is_left_dynamic)
+    raise Impossible(f"{operation.opcode} of arrays whose sizes differ: {left} and {right}")
+
+
+def _no_stretching(operation: Operation, printed: Shape) -> None:
+    """HLO has no implicit broadcast: XLA's inference stretches operands, its verifier does not."""
+    if not isinstance(printed, ArrayShape):
+        return
+    for number, operand in enumerate(operation.arrays()):
+        if not same_dims(operand, printed):
+            raise Impossible(
+                f"operand {number} of {operation.opcode} is {_plain(operand)}, "
+                f"and the result {_plain(printed)}: nothing broadcasts it"
+            )
+
+
+def _plain(shape: ArrayShape) -> ArrayShape:
+    return shape.with_layout(None)
+
+
+def _compare(operation: Operation) -> Shape:
+    together = _together(operation, operation.array(0), operation.array(1))
+    return bare("pred", together.dims, together.dynamic)
+
+
+def _complex(operation: Operation) -> Shape:
+    left, right = operation.array(0), operation.array(1)
+    together = _together(operation, left, right)
+    if left.dtype != right.dtype or left.dtype not in COMPLEX_OF:
+        raise Impossible(f"there is no complex type of {left.dtype} and {right.dtype}")
+    return bare(COMPLEX_OF[left.dtype], together.dims, together.dynamic)
+
+
+def _clamp(operation: Operation) -> Shape:
+    low, operand, high = operation.arrays()
+    for number, bound in ((0, low), (2, high)):
+        if not same_type(bound.dtype, operand.dtype):
+            raise Impossible(
+                f"operand {number} of clamp has the type {bound.dtype}, what it bounds has "
+                f"{operand.dtype}"
+            )
+        if bound.rank and not same_dims(bound, operand):
+            raise Impossible(
+                f"operand {number} of clamp is {_plain(bound)}, what it bounds is {_plain(operand)}"
+            )
+    return bare(operand.dtype, operand.dims, operand.dynamic)
+
+
+def _select(operation: Operation) -> Shape:
+    predicate, true, false = operation.arrays()
+    if not (same_type(true.dtype, false.dtype) and same_dims(true, false)):
+        raise Impossible(f"select chooses between {_plain(true)} and {_plain(false)}")
+    if predicate.dtype != "pred":
+        raise Impossible(f"select chooses by a {predicate.dtype}, and not by a pred")
+    if predicate.rank and not same_dims(predicate, true):
+        raise Impossible(f"select chooses by {_plain(predicate)} among {_plain(true)}")
+    dynamic = [
+        any(each)
+        for each in zip(
+            flags(true),
+            flags(false),
+            flags(predicate) if predicate.rank else flags(true),
+            strict=True,
+        )
+    ]
+    dims = [b if a == UNBOUNDED else a for a, b in zip(true.dims, false.dims, strict=True)]
+    return bare(higher(true.dtype, false.dtype), dims, dynamic)
+
+
+def _reduce_precision(operation: Operation) -> Shape:
+    operand = operation.array(0)
+    demand_known(operand.dtype)
+    if not is_float(operand.dtype):
+        raise Impossible(f"reduce-precision takes no elements of type {operand.dtype}")
+    for name, least in (("exponent_bits", 1), ("mantissa_bits", 0)):
+        if operation.integer(name) < least:
+            raise Impossible(f"{name} of reduce-precision has to be at least {least}")
+    return bare(operand.dtype, operand.dims, operand.dynamic)
+
+
+def _converted(operation: Operation, printed: Shape) -> None:
+    operand = operation.array(0)
+    result = operation.as_array(printed, "the result")
+    if is_complex(operand.dtype) and not is_complex(result.dtype) and result.dtype in BITS:
+        raise Impossible(f"convert makes no {result.dtype} of a {operand.dtype}")
+    if not same_dims(operand, result):
+        raise Impossible(f"convert of {_plain(operand)} cannot give {_plain(result)}")
+
+
+def _reinterpreted(operation: Operation, printed: Shape) -> None:
+    """A narrower type adds a last dimension of as many parts as fit, a wider one takes it away."""
+    operand = operation.array(0)
+    result = operation.as_array(printed, "the result")
+    demand_known(operand.dtype)
+    demand_known(result.dtype)
+    if is_complex(operand.dtype) != is_complex(result.dtype):
+        raise Impossible(f"bitcast-convert makes no {result.dtype} of a {operand.dtype}")
+    before, after = BITS[operand.dtype], BITS[result.dtype]
+    dims = operand.dims
+    if before > after:
+        dims = (*dims, before // after)
+    elif before < after:
+        if not dims or not (dims[-1] == UNBOUNDED or dims[-1] == after // before):
+            raise Impossible(
+                f"bitcast-convert of {_plain(operand)} to {result.dtype} needs a last dimension of "
+                f"{after // before}"
+            )
+        dims = dims[:-1]
+    if not same_dims(bare(result.dtype, dims), result):
+        raise Impossible(f"bitcast-convert of {_plain(operand)} cannot give {_plain(result)}")
+
+
+def _rounded_at_random(operation: Operation, printed: Shape) -> None:
+    operand, random = operation.array(0), operation.array(1)
+    result = operation.as_array(printed, "the result")
+    demand_known(operand.dtype)
+    demand_known(random.dtype)
+    if not is_float(operand.dtype):
+        raise Impossible(f"stochastic-convert takes no elements of type {operand.dtype}")
+    if not is_integer(random.dtype) or is_signed(random.dtype):
+        raise Impossible(f"stochastic-convert rounds by the signed {random.dtype}")
+    if BITS[operand.dtype] != BITS[random.dtype]:
+        raise Impossible(f"stochastic-convert rounds {operand.dtype} by {random.dtype}")
+    if not same_dims(operand, random) or not same_dims(operand, result):
+        raise Impossible("the operands and the result of stochastic-convert differ in their sizes")
+
+
+def _map(operation: Operation) -> Shape:
+    called = operation.callee()
+    arrays = operation.arrays()
+    if not arrays:
+        raise Impossible("map needs an operand")
+    first = next((each for each in arrays if each.rank), arrays[0])
+    for number, each in enumerate(arrays):
+        if each.rank and not same_dims(each, first):
+            raise Impossible(f"operands 0 and {number} of map differ in their sizes")
+    if tuple(operation.integers("dimensions", ())) != tuple(range(first.rank)):
+        raise Impossible(f"map has to name all dimensions in their order, {first.rank} of them")
+    if len(called.parameters) != len(arrays):
+        raise Impossible(f"map calls a computation of {len(called.parameters)} parameters")
+    result = operation.as_array(known(called.root), "what is called by map")
+    if result.rank:
+        raise Impossible(f"what map calls has to give a scalar, and gives {_plain(result)}")
+    for number, (text, each) in enumerate(zip(called.parameters, arrays, strict=True)):
+        wanted = bare(each.dtype, ())
+        if not compatible(known(text), wanted, any_precision=True):
+            raise Impossible(f"map calls a computation whose parameter {number} is no {wanted}")
+    return bare(result.dtype, first.dims, first.dynamic)
+
+
+RULES: Table = {
+    **{
+        opcode: Rule(_unary, _no_stretching, arity=1)
+        for opcodes in _UNARY.values()
+        for opcode in opcodes.split()
+    },
+    **{
+        opcode: Rule(_binary, _no_stretching, arity=2)
+        for opcodes in _BINARY.values()
+        for opcode in opcodes.split()
+    },
+    "compare": Rule(_compare, _no_stretching, arity=2),
+    "complex": Rule(_complex, _no_stretching, arity=2),
+    "clamp": Rule(_clamp, arity=3),
+    "select": Rule(_select, arity=3),
+    "reduce-precision": Rule(_reduce_precision, arity=1, attributes=True),
+    "convert": Rule(None, _converted, arity=1),
+    "bitcast-convert": Rule(None, _reinterpreted, arity=1),
+    "stochastic-convert": Rule(None, _rounded_at_random, arity=2),
+    "map": Rule(_map, attributes=True, calls=True),
+}

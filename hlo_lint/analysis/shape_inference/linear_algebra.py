@@ -1,0 +1,157 @@
+"""Transforms and solvers: `fft`, `cholesky`, `triangular-solve`, batch normalization."""
+
+from __future__ import annotations
+
+from hlo_lint.analysis.shape_inference.operation import (
+    Impossible,
+    Operation,
+    Rule,
+    Table,
+    Unknowable,
+)
+from hlo_lint.analysis.shape_inference.types import (
+    COMPLEX_OF,
+    bare,
+    demand_known,
+    is_complex,
+    is_float,
+    part_of,
+    same_dims,
+    same_size,
+    same_type,
+)
+from hlo_lint.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
+
+
+def _fft(operation: Operation) -> Shape:
+    operand = operation.array(0)
+    kind, lengths = operation.text("fft_type"), operation.integers("fft_length")
+    if kind is None:
+        raise Unknowable
+    rank = len(lengths)
+    if not 1 <= rank <= 3:
+        raise Impossible(f"fft transforms one to three dimensions, and not {rank}")
+    if operand.rank < rank:
+        raise Impossible(f"fft of {rank} dimensions of {operand}")
+    demand_known(operand.dtype)
+    last = operand.dims[-1]
+    if kind in ("FFT", "IFFT"):
+        if not is_complex(operand.dtype):
+            raise Impossible(f"{kind} takes complex numbers, and not {operand.dtype}")
+        return bare(operand.dtype, operand.dims, operand.dynamic)
+    if kind == "RFFT":
+        if operand.dtype not in COMPLEX_OF:
+            raise Impossible(f"RFFT takes f32 or f64, and not {operand.dtype}")
+        _demand_lengths(kind, operand, lengths)
+        halved = last // 2 + 1 if last > 0 else last
+        return bare(COMPLEX_OF[operand.dtype], (*operand.dims[:-1], halved), operand.dynamic)
+    if kind != "IRFFT":
+        raise Unknowable
+    if not is_complex(operand.dtype):
+        raise Impossible(f"IRFFT takes complex numbers, and not {operand.dtype}")
+    _demand_lengths(kind, operand, lengths[:-1], behind=1)
+    half = lengths[-1] // 2 + 1 if lengths[-1] else 0
+    if not same_size(last, half):
+        raise Impossible(f"IRFFT of {last} elements, and fft_length wants {half}")
+    return bare(part_of(operand.dtype), (*operand.dims[:-1], lengths[-1]), operand.dynamic)
+
+
+def _demand_lengths(
+    kind: str, operand: ArrayShape, lengths: tuple[int, ...], behind: int = 0
+) -> None:
+    """Demands that the last sizes, but for those `behind`, be the lengths."""
+    start = operand.rank - behind - len(lengths)
+    for dim, length in enumerate(lengths, start):
+        if not same_size(operand.dims[dim], length):
+            raise Impossible(
+                f"{kind} of {operand.dims[dim]} elements in dimension {dim}, and fft_length says "
+                f"{length}"
+            )
+
+
+def _demand_square(operation: Operation, matrix: ArrayShape) -> None:
+    if matrix.rank < 2:
+        raise Impossible(f"{operation.opcode} takes matrices, and not {matrix}")
+    if not same_size(*matrix.dims[-2:]):
+        raise Impossible(f"{operation.opcode} takes square matrices, and not {matrix}")
+
+
+def _demand_field(operation: Operation, dtype: str) -> None:
+    demand_known(dtype)
+    if not is_float(dtype) and not is_complex(dtype):
+        raise Impossible(f"{operation.opcode} takes no elements of type {dtype}")
+
+
+def _cholesky(operation: Operation) -> Shape:
+    operand = operation.array(0)
+    _demand_field(operation, operand.dtype)
+    _demand_square(operation, operand)
+    return bare(operand.dtype, operand.dims, operand.dynamic)
+
+
+def _triangular_solve(operation: Operation) -> Shape:
+    matrix, right = operation.array(0), operation.array(1)
+    _demand_field(operation, matrix.dtype)
+    if matrix.dtype != right.dtype:
+        raise Impossible(f"triangular-solve of {matrix.dtype} and {right.dtype}")
+    _demand_square(operation, matrix)
+    if matrix.rank != right.rank:
+        raise Impossible("the operands of triangular-solve differ in rank")
+    left = operation.attribute("left_side") is True
+    shared = right.dims[-2 if left else -1]
+    if not same_size(matrix.dims[-1], shared):
+        raise Impossible(f"triangular-solve of {matrix.dims[-1]} unknowns with {shared} values")
+    batches = [bare(each.dtype, each.dims[:-2]) for each in (matrix, right)]
+    if not same_dims(*batches):
+        raise Impossible("the batch dimensions of triangular-solve differ")
+    if operation.text("transpose_a") not in ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"):
+        raise Impossible("triangular-solve has to say transpose_a")
+    return bare(right.dtype, right.dims, right.dynamic)
+
+
+def _batch_norm(operation: Operation) -> Shape:
+    """What is normalized, and arrays of one number a feature: all of them floats."""
+    operand = operation.array(0)
+    feature = operation.integer("feature_index")
+    if not 0 <= feature < operand.rank:
+        raise Impossible(f"feature_index={feature} is no dimension of {operand}")
+    grad = operation.opcode == "batch-norm-grad"
+    per_feature = operation.arrays(1, len(operation.operands) - grad)
+    for number, each in enumerate((operand, *per_feature)):
+        demand_known(each.dtype)
+        if not is_float(each.dtype):
+            raise Impossible(f"operand {number} of {operation.opcode} has to be floats")
+    features = operand.dims[feature]
+    for number, each in enumerate(per_feature, 1):
+        if each.rank != 1:
+            raise Impossible(f"operand {number} of {operation.opcode} has to have one dimension")
+        if not same_type(each.dtype, operand.dtype):
+            raise Impossible(f"operands 0 and {number} of {operation.opcode} differ in type")
+        if not same_size(each.dims[0], features) and UNBOUNDED not in each.dims:
+            raise Impossible(
+                f"operand {number} of {operation.opcode} has {each.dims[0]} elements, and there "
+                f"are {features} features"
+            )
+    if grad:
+        _demand_gradient(operation, operand)
+    whole = bare(operand.dtype, operand.dims, operand.dynamic)
+    if operation.opcode == "batch-norm-inference":
+        return whole
+    vector = bare(operand.dtype, (features,), (operand.is_dynamic(feature),))
+    return TupleShape((whole, vector, vector))
+
+
+def _demand_gradient(operation: Operation, operand: ArrayShape) -> None:
+    gradient = operation.array(len(operation.operands) - 1)
+    if not same_dims(gradient, operand) or not same_type(gradient.dtype, operand.dtype):
+        raise Impossible(f"batch-norm-grad of {operand} with the gradient {gradient}")
+
+
+RULES: Table = {
+    "fft": Rule(_fft, arity=1, attributes=True),
+    "cholesky": Rule(_cholesky, arity=1),
+    "triangular-solve": Rule(_triangular_solve, arity=2, attributes=True),
+    "batch-norm-training": Rule(_batch_norm, arity=3, attributes=True),
+    "batch-norm-inference": Rule(_batch_norm, arity=5, attributes=True),
+    "batch-norm-grad": Rule(_batch_norm, arity=5, attributes=True),
+}

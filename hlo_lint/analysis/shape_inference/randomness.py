@@ -1,0 +1,50 @@
+"""Opcodes that draw random numbers."""
+
+from __future__ import annotations
+
+from hlo_lint.analysis.shape_inference.operation import Impossible, Operation, Rule, Table
+from hlo_lint.analysis.shape_inference.types import (
+    bare,
+    compatible,
+    demand_known,
+    is_float,
+    is_integer,
+)
+from hlo_lint.shape import Shape, TupleShape
+
+
+def _rng(operation: Operation, printed: Shape) -> None:
+    first, second = operation.arrays()
+    result = operation.as_array(printed, "the result")
+    demand_known(result.dtype)
+    if first.rank or second.rank:
+        raise Impossible("the operands of rng have to be scalars")
+    if not first.dtype == second.dtype == result.dtype:
+        raise Impossible(f"rng draws {result.dtype} by {first.dtype} and {second.dtype}")
+    distribution = operation.text("distribution")
+    floats = is_float(result.dtype)
+    if not floats and distribution == "rng_normal":
+        raise Impossible(f"rng_normal draws no {result.dtype}")
+    if not floats and not is_integer(result.dtype) and result.dtype != "pred":
+        raise Impossible(f"rng draws no {result.dtype}")
+
+
+def _rng_bit_generator(operation: Operation, printed: Shape) -> None:
+    if not isinstance(printed, TupleShape) or len(printed.elements) != 2:
+        raise Impossible(f"rng-bit-generator gives a state and bits, and not {printed}")
+    state = operation.shape(0)
+    if not compatible(printed.elements[0], state):
+        raise Impossible(
+            f"rng-bit-generator takes {state} as its state, and gives {printed.elements[0]}"
+        )
+
+
+def _rng_get_and_update_state(operation: Operation) -> Shape:
+    return bare("u64", (2,))
+
+
+RULES: Table = {
+    "rng": Rule(None, _rng, arity=2, attributes=True),
+    "rng-bit-generator": Rule(None, _rng_bit_generator, arity=1),
+    "rng-get-and-update-state": Rule(_rng_get_and_update_state, arity=0),
+}

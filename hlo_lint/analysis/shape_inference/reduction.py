@@ -1,0 +1,195 @@
+"""Opcodes that fold elements by a called computation, or put them in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hlo_lint.analysis.shape_inference.operation import (
+    PRED,
+    Impossible,
+    Operation,
+    Rule,
+    Table,
+    Unknowable,
+    known,
+)
+from hlo_lint.analysis.shape_inference.types import (
+    bare,
+    compatible,
+    flags,
+    same_dims,
+)
+from hlo_lint.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
+
+
+def demand_reducer(
+    operation: Operation,
+    initial: Sequence[ArrayShape],
+    inputs: Sequence[ArrayShape],
+    number: int = 0,
+) -> tuple[ArrayShape, ...]:
+    """Demands a computation of scalars that folds `inputs` into `initial`; gives what it gives."""
+    called = operation.callee(number)
+    count = len(inputs)
+    what = f"the computation that {operation.opcode} calls"
+    if len(called.parameters) != 2 * count:
+        raise Impossible(f"{what} has {len(called.parameters)} parameters, and not {2 * count}")
+    root = known(called.root)
+    given = root.elements if isinstance(root, TupleShape) else (root,)
+    if len(given) != count or (count > 1 and not isinstance(root, TupleShape)):
+        raise Impossible(f"{what} gives {root}, and not {count} scalars")
+    scalars = tuple(
+        operation.as_array(each, f"what is called by {operation.opcode}, a result")
+        for each in given
+    )
+    parameters = tuple(map(known, called.parameters))
+    for at, scalar in enumerate(scalars):
+        accumulated, taken = parameters[at], parameters[count + at]
+        if scalar.rank:
+            raise Impossible(f"{what} gives {scalar.with_layout(None)}, and no scalar")
+        if not compatible(accumulated, scalar):
+            raise Impossible(f"{what} gives {scalar} and takes {accumulated} as parameter {at}")
+        for shape, of in ((initial[at], "starts with"), (bare(inputs[at].dtype, ()), "folds")):
+            against = scalar if of == "starts with" else taken
+            if not compatible(against, shape.with_layout(None), any_precision=True):
+                raise Impossible(
+                    f"{operation.opcode} {of} {shape}, and what it calls has {against}"
+                )
+        if not compatible(scalar, taken, any_precision=True):
+            raise Impossible(f"{what} gives {scalar} and takes {taken} as parameter {count + at}")
+    return scalars
+
+
+def _reduce(operation: Operation) -> Shape:
+    if not operation.operands or len(operation.operands) % 2:
+        raise Impossible("reduce needs an initial value for each operand")
+    count = len(operation.operands) // 2
+    arrays, initial = operation.arrays(0, count), operation.arrays(count)
+    first = arrays[0]
+    for number, each in enumerate(arrays):
+        if not same_dims(each, first):
+            raise Impossible(f"operands 0 and {number} of reduce differ in their sizes")
+    folded = demand_reducer(operation, initial, arrays)
+    dims = operation.integers("dimensions")
+    for dim in dims:
+        if not 0 <= dim < first.rank:
+            raise Impossible(f"dimensions={dim} of reduce is no dimension of {first}")
+    if len(set(dims)) != len(dims):
+        raise Impossible("dimensions of reduce names one twice")
+    kept = [dim for dim in range(first.rank) if dim not in dims]
+    sizes, dynamic = [first.dims[dim] for dim in kept], [flags(first)[dim] for dim in kept]
+    results = tuple(bare(each.dtype, sizes, dynamic) for each in folded)
+    return results[0] if count == 1 else TupleShape(results)
+
+
+def _sort(operation: Operation) -> Shape:
+    arrays = operation.arrays()
+    if not arrays:
+        raise Impossible("sort needs an operand")
+    for number, each in enumerate(arrays):
+        if not same_dims(each, arrays[0]):
+            raise Impossible(f"operands 0 and {number} of sort differ in their sizes")
+    if len(operation.integers("dimensions")) != 1:
+        raise Impossible("sort goes along one dimension")
+    results = tuple(bare(each.dtype, each.dims, each.dynamic) for each in arrays)
+    return results[0] if len(results) == 1 else TupleShape(results)
+
+
+def _compared(operation: Operation, printed: Shape) -> None:
+    """Demands a comparator of two elements of each operand."""
+    arrays = operation.arrays()
+    operation.dimension(arrays[0].rank)
+    called = operation.callee()
+    if len(called.parameters) != 2 * len(arrays):
+        raise Impossible(
+            f"sort calls a computation of {len(called.parameters)} parameters, and not "
+            f"{2 * len(arrays)}"
+        )
+    if not compatible(known(called.root), PRED):
+        raise Impossible(f"sort calls a computation that gives {called.root}, and no pred[]")
+    for number, text in enumerate(called.parameters):
+        wanted = bare(arrays[number // 2].dtype, ())
+        if not compatible(known(text), wanted, any_precision=True):
+            raise Impossible(f"sort compares {wanted} by a parameter {number} of {text}")
+
+
+def _topk(operation: Operation) -> Shape:
+    operand = operation.array(0)
+    count = operation.integer("k")
+    last = operand.dims[-1] if operand.rank else 0
+    if count < 0 or (last != UNBOUNDED and count > last):
+        raise Impossible(f"topk of {count} out of {last}")
+    dims = (*operand.dims[:-1], count)
+    dynamic = (*flags(operand)[:-1], False)
+    return TupleShape((bare(operand.dtype, dims, dynamic), bare("s32", dims, dynamic)))
+
+
+def _scan(operation: Operation) -> Shape:
+    """Carries come last among what it reads and what it gives; the rest has the scan's dimension.
+
+    `to_apply` takes a slice of each input and the carries, and gives a slice of each output and the
+    carries.
+    """
+    carried, results = _scan_results(operation)
+    inputs = operation.arrays(0, len(operation.operands) - carried)
+    dimension = operation.integers("dimensions")
+    if len(dimension) != 1:
+        raise Impossible(f"scan goes along one dimension, and not {len(dimension)}")
+    if not inputs:
+        raise Unknowable  # XLA then takes the printed length
+    for number, each in enumerate(inputs):
+        if not 0 <= dimension[0] < each.rank:
+            raise Impossible(f"operand {number} of scan has no dimension {dimension[0]}: {each}")
+        if each.dims[dimension[0]] != inputs[0].dims[dimension[0]]:
+            raise Impossible("the operands of scan differ in the length of what it goes along")
+    length = inputs[0].dims[dimension[0]]
+    outputs = len(results) - carried
+    stacked = [
+        _stacked(operation.as_array(each, "a result"), dimension[0], length)
+        for each in results[:outputs]
+    ]
+    return TupleShape((*stacked, *results[outputs:]))
+
+
+def _scan_results(operation: Operation) -> tuple[int, tuple[Shape, ...]]:
+    """How many of the last operands are carried, and what one step gives."""
+    called, carried = operation.callee(), operation.integer("num_carries")
+    root = known(called.root)
+    results = root.elements if isinstance(root, TupleShape) else (root,)
+    most = min(len(operation.operands), len(results))
+    if len(called.parameters) != len(operation.operands) or not 0 <= carried <= most:
+        raise Impossible(
+            f"scan reads {len(operation.operands)} operands, {carried} of them carried; what it "
+            f"calls has {len(called.parameters)} parameters and {len(results)} results"
+        )
+    return carried, results
+
+
+def _stacked(shape: ArrayShape, dimension: int, length: int) -> ArrayShape:
+    if dimension > shape.rank:
+        raise Impossible(f"scan cannot stack {shape} along dimension {dimension}")
+    return bare(shape.dtype, (*shape.dims[:dimension], length, *shape.dims[dimension:]))
+
+
+def _scan_step(operation: Operation, printed: Shape) -> None:
+    """Demands that a step take slices of the inputs, and give the carries that it takes."""
+    carried, results = _scan_results(operation)
+    dimension = operation.integers("dimensions")[0]
+    taken = tuple(map(known, operation.callee().parameters))
+    first = len(operation.operands) - carried
+    for number, each in enumerate(operation.arrays(0, first)):
+        sliced = bare(each.dtype, each.dims[:dimension] + each.dims[dimension + 1 :])
+        if not compatible(taken[number], sliced):
+            raise Impossible(f"scan takes slices of operand {number}, {each}, as {taken[number]}")
+    for number in range(first, len(operation.operands)):
+        carry, given = operation.shape(number), results[number - len(operation.operands)]
+        if not (compatible(carry, taken[number]) and compatible(carry, given)):
+            raise Impossible(f"scan carries {carry} as {taken[number]}, and gives it as {given}")
+
+
+RULES: Table = {
+    "reduce": Rule(_reduce, attributes=True, calls=True),
+    "sort": Rule(_sort, _compared, attributes=True, calls=True),
+    "topk": Rule(_topk, arity=1, attributes=True),
+    "scan": Rule(_scan, _scan_step, attributes=True, calls=True),
+}

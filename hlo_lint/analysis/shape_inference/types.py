@@ -1,0 +1,148 @@
+"""Element types and what XLA asks of two shapes that have to agree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hlo_lint.analysis.shape_inference.operation import Impossible, Unknowable
+from hlo_lint.shape import (
+    BITS,
+    UNBOUNDED,
+    ArrayShape,
+    BufferShape,
+    OpaqueShape,
+    Shape,
+    TupleShape,
+)
+
+_FLOATS = {
+    "f64": (1024, 53),
+    "f32": (128, 24),
+    "bf16": (128, 8),
+    "f8e8m0fnu": (128, 1),
+    "f16": (16, 11),
+    "f8e5m2": (16, 3),
+    "f8e5m2fnuz": (16, 3),
+    "f8e4m3fn": (9, 4),
+    "f8e4m3": (8, 4),
+    "f8e4m3fnuz": (8, 4),
+    "f8e4m3b11fnuz": (5, 4),
+    "f8e3m4": (4, 4),
+    "f4e2m1fn": (3, 2),
+}
+"""Largest exponent and bits of the significand: range counts before precision."""
+_COMPLEX = {"c64": "f32", "c128": "f64"}
+COMPLEX_OF = {part: whole for whole, part in _COMPLEX.items()}
+"""The complex type whose parts have a type."""
+
+
+def demand_known(dtype: str) -> None:
+    """Stops where an element type is of a release that is not known here."""
+    if dtype not in BITS:
+        raise Unknowable
+
+
+def is_float(dtype: str) -> bool:
+    """Whether it is a real floating-point type."""
+    return dtype in _FLOATS
+
+
+def is_complex(dtype: str) -> bool:
+    """Whether it is a complex type."""
+    return dtype in _COMPLEX
+
+
+def is_signed(dtype: str) -> bool:
+    """Whether it is a signed integer type."""
+    return dtype[0] == "s" and dtype in BITS
+
+
+def is_integer(dtype: str) -> bool:
+    """Whether it is an integer type; pred is none."""
+    return dtype[0] in "su" and dtype in BITS
+
+
+def part_of(dtype: str) -> str:
+    """The type of the parts of a complex type; any other type itself."""
+    return _COMPLEX.get(dtype, dtype)
+
+
+def same_type(left: str, right: str) -> bool:
+    """Whether types are the same but for the precision of real floats."""
+    return left == right or (left in _FLOATS and right in _FLOATS)
+
+
+def higher(left: str, right: str) -> str:
+    """The type of more range, then of more precision, then of more bits, then the signed one."""
+    if left == right:
+        return left
+    demand_known(left)
+    demand_known(right)
+    if left in _COMPLEX or right in _COMPLEX:
+        part = higher(part_of(left), part_of(right))
+        return COMPLEX_OF.get(part, part)
+    return max(left, right, key=_rank)
+
+
+def _rank(dtype: str) -> tuple[int, int, int, bool]:
+    exponent, significand = _FLOATS.get(dtype, (-1, -1))
+    return exponent, significand, BITS[dtype], is_signed(dtype)
+
+
+def same_dims(left: ArrayShape, right: ArrayShape) -> bool:
+    """Whether all sizes agree; one that is unbounded agrees with any."""
+    return left.dims == right.dims or (
+        len(left.dims) == len(right.dims) and all(map(same_size, left.dims, right.dims))
+    )
+
+
+def same_size(left: int, right: int) -> bool:
+    """Whether two sizes may be the same."""
+    return left == right or UNBOUNDED in (left, right)
+
+
+def bare(dtype: str, dims: Sequence[int], dynamic: Sequence[bool] = ()) -> ArrayShape:
+    """An array without a layout."""
+    return ArrayShape(dtype, tuple(dims), None, tuple(dynamic) if any(dynamic) else ())
+
+
+def flags(shape: ArrayShape) -> tuple[bool, ...]:
+    """Which dimensions are dynamic, one flag for each."""
+    return shape.dynamic or (False,) * shape.rank
+
+
+def without_layout(shape: Shape) -> Shape:
+    """The same value, wherever it lies."""
+    match shape:
+        case ArrayShape(layout=None) | OpaqueShape():
+            return shape
+        case ArrayShape(dtype, dims, _, dynamic):
+            return ArrayShape(dtype, dims, None, dynamic)
+        case TupleShape(elements):
+            return TupleShape(tuple(map(without_layout, elements)))
+        case BufferShape(element):
+            return BufferShape(element.with_layout(None))
+
+
+def compatible(left: Shape, right: Shape, *, any_precision: bool = False) -> bool:
+    """Whether types, sizes and structure agree; layouts and dynamic flags do not matter."""
+    match left, right:
+        case ArrayShape(), ArrayShape():
+            types = same_type if any_precision else str.__eq__
+            return types(left.dtype, right.dtype) and same_dims(left, right)
+        case TupleShape(), TupleShape():
+            return len(left.elements) == len(right.elements) and all(
+                compatible(a, b, any_precision=any_precision)
+                for a, b in zip(left.elements, right.elements, strict=True)
+            )
+        case BufferShape(), BufferShape():
+            return compatible(left.element, right.element, any_precision=any_precision)
+        case _:
+            return left == right
+
+
+def demand_array_sizes(dims: Sequence[int], what: str) -> None:
+    """Demands sizes that an array can have."""
+    for size in dims:
+        if size < 0:
+            raise Impossible(f"{what} would have the negative size {size}")
