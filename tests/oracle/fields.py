@@ -14,6 +14,7 @@ _CHILD = Path(__file__).with_name("read_fields.py")
 _PATIENCE_IN_SECONDS = 300
 
 METADATA = "7"
+COMPARISON_TYPE = "72"
 COMPARISON_ORDER = "102"
 """New in 0.11: says what the field of the comparison's type says as well."""
 IS_STABLE = "60"
