@@ -66,7 +66,8 @@ def differences(one: Fields, other: Fields, without: Collection[str] = ()) -> It
         yield from _unequal(
             f"{name}: root", first["root"], renamed.get(second["root"], second["root"])
         )
-        yield from _unequal(name, first["fields"], second["fields"])
+        for field in ("fields", "shape"):
+            yield from _unequal(f"{name}: {field}", first[field], second[field])
         seconds = {renamed.get(at, at): each for at, each in second["instructions"].items()}
         yield from _unequal(f"{name}: names", set(first["instructions"]), set(seconds))
         for at in first["instructions"].keys() & seconds.keys():
@@ -84,7 +85,11 @@ def _renamed(one: Fields, other: Fields) -> dict[str, str]:
         theirs = other["computations"][name]["instructions"]
         if len(ours) == len(theirs):
             pairs = zip(ours, theirs, strict=True)
-            names |= {yours: mine for mine, yours in pairs if _stem(mine) == _stem(yours)}
+            names |= {
+                yours: mine
+                for mine, yours in pairs
+                if yours not in ours and mine not in theirs and _stem(mine) == _stem(yours)
+            }
     return names
 
 
