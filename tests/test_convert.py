@@ -568,6 +568,33 @@ def test_the_names_that_jax_0_11_left_undefined_are_found_again(archived: list[P
         assert predecessor_counts(new.text) == predecessor_counts(text)
 
 
+@needs_archives
+def test_the_buffer_assignment_knows_the_same_elements_by_those_names(archived: list[Path]) -> None:
+    """It prints every instruction with all its operands, the elided ones too."""
+    known = 0
+    for path in archived:
+        if not path.name.endswith("_gpu_after_optimizations.txt"):
+            continue
+        for computation in hlo_lint.parse(path.read_text()).computations:
+            elided = elided_predecessors(computation)
+            if elided:
+                known += 1
+                witness = path.with_name(f"{path.stem}-buffer-assignment-values.txt").read_text()
+                assert elided.items() <= elements_by_name(witness, computation).items()
+    assert known == 3
+
+
+def elements_by_name(values: str, computation: Computation) -> dict[str, str]:
+    """What a buffer assignment calls each element that an instruction of a computation reads."""
+    names = {}
+    for name, operands in re.findall(r"%([\w.\-]+) = (?:\(.*?\)|\S+) [\w\-]+\((%.*?)\)", values):
+        row = computation.rows[computation.index[name]] if name in computation.index else None
+        spelled = [operand.strip(" %") for operand in operands.split(",")]
+        if row is not None and len(row[6]) == len(spelled):
+            names |= {a: b for a, b in zip(spelled, row[6], strict=True) if "#" in b}
+    return names
+
+
 def undefined_names(text: str) -> set[str]:
     return {
         name
