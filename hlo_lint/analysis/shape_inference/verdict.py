@@ -51,6 +51,8 @@ RULES: Final[Table] = {
     for opcode, rule in family.RULES.items()
 }
 """How the shape of each opcode follows; what is not here is not known."""
+CALLING_OPCODES: Final = tuple(opcode for opcode, rule in RULES.items() if rule.calls)
+"""Opcodes whose shape depends on what they call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,6 @@ _find_place = re.compile(
 ).search
 
 
-@lru_cache(maxsize=1 << 12)
 def facts(tail: str) -> str:
     """The attributes that may bear on a shape: metadata and what follows it left out."""
     at = tail.find(", metadata={")
