@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from hlo_lint.analysis.shape_inference.operation import Signature, shape_or_none
 from hlo_lint.analysis.shape_inference.verdict import (
-    CALLING_OPCODES,
+    JUDGED,
+    JUDGED_CALLING,
     RULES,
     Inferred,
     Open,
@@ -47,21 +48,19 @@ class ShapeInference:
         """The printed shape, else the inferred one; None where neither is known."""
         return shape_or_none(self._type(instruction.computation, instruction.number))
 
-    def complaints(self, computation: Computation) -> Iterator[tuple[Instruction, str]]:
-        """Each printed shape that cannot be, and why; what is called is not looked at."""
-        for number, row in enumerate(computation.rows):
-            rule = RULES.get(row[OPCODE])
-            if rule is None or rule.calls or not (rule.infer or rule.check):
-                continue
-            for message in self._judge(computation, number).complaints:
-                yield computation.at(number), message
+    def complaints(
+        self, computation: Computation, *, calls: bool = False
+    ) -> Iterator[tuple[Instruction, str]]:
+        """Each printed shape that cannot be, and why.
 
-    def complaints_of_calls(self, computation: Computation) -> Iterator[tuple[Instruction, str]]:
-        """The same for instructions that call computations."""
-        for opcode in CALLING_OPCODES:
-            for instruction in computation.with_opcode(opcode):
-                for message in self.check(instruction):
-                    yield instruction, message
+        With `calls`, of the instructions whose shape depends on what they call; else of the others,
+        which say the same in every module.
+        """
+        wanted = JUDGED_CALLING if calls else JUDGED
+        for number, row in enumerate(computation.rows):
+            if row[OPCODE] in wanted:
+                for message in self._judge(computation, number).complaints:
+                    yield computation.at(number), message
 
     def _judge(self, computation: Computation, number: int) -> Verdict:
         row = computation.rows[number]

@@ -51,7 +51,11 @@ RULES: Final[Table] = {
     for opcode, rule in family.RULES.items()
 }
 """How the shape of each opcode follows; what is not here is not known."""
-CALLING_OPCODES: Final = tuple(opcode for opcode, rule in RULES.items() if rule.calls)
+JUDGED: Final = frozenset(
+    opcode for opcode, rule in RULES.items() if (rule.infer or rule.check) and not rule.calls
+)
+"""Opcodes whose printed shape can be wrong, whatever they call."""
+JUDGED_CALLING: Final = frozenset(opcode for opcode, rule in RULES.items() if rule.calls)
 """Opcodes whose shape depends on what they call."""
 
 
