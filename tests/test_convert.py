@@ -586,7 +586,7 @@ def test_the_buffer_assignment_knows_the_same_elements_by_those_names(archived: 
 
 def elements_by_name(values: str, computation: Computation) -> dict[str, str]:
     """What a buffer assignment calls each element that an instruction of a computation reads."""
-    names = {}
+    names: dict[str, str] = {}
     for name, operands in re.findall(r"%([\w.\-]+) = (?:\(.*?\)|\S+) [\w\-]+\((%.*?)\)", values):
         row = computation.rows[computation.index[name]] if name in computation.index else None
         spelled = [operand.strip(" %") for operand in operands.split(",")]

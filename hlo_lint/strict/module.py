@@ -320,7 +320,7 @@ def _tables(module: Module) -> Iterator[Trouble]:
     text = module.text
     offset = text.find(module.tables[0])
     last = text.find(module.tables[-1], offset) + len(module.tables[-1])
-    is_row = None
+    is_row: Callable[[str], object] | None = None
     for line in text[offset:last].splitlines(keepends=True):
         word = line.strip()
         end = offset + len(line)

@@ -14,7 +14,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from tests.oracle.read_hlo import Message, _hlo, integer, integers, read, text
+from jaxlib import _hlo  # type: ignore[attr-defined]
+
+from tests.oracle.schema import Message, integer, integers, read, text
 
 SHAPE = 4
 """Of a computation; field 3 in it repeats the names of parameters."""
