@@ -59,7 +59,7 @@ def _records(fields: str) -> Callable[[str], re.Match[str] | None]:
     return re.compile(rf"(?:\d+\s*\{{\s*(?:(?:{fields})=\d+\s*)*\}}\s*)+").fullmatch
 
 
-_TABLE_ROWS: Final = {
+_TABLE_ROWS: Final[dict[str, Callable[[str], object]]] = {
     "FileNames": _names,
     "FunctionNames": _names,
     "FileLocations": _records("(?:end_)?(?:line|column)|(?:file|function)_name_id"),

@@ -1,6 +1,6 @@
 """Says every field of the graph that the jaxlib at hand reads out of each HLO text.
 
-    python -m tests.oracle.read_fields < texts.json      a JSON list of texts in, a JSON line for each one out
+    python -m tests.oracle.read_fields < texts.json    a JSON list in, a JSON line for each text out
 
 Where `read_hlo` picks fields, this takes the serialized `HloModuleProto` as it is. Numbers that
 stand for instructions and computations become names; a get-tuple-element is called after its tuple
