@@ -18,6 +18,8 @@ from hlo_lint.strict.shapes import tuple_of, unsound
 from hlo_lint.strict.tokens import BLANK, NAME, blank_trouble, name_trouble
 from hlo_lint.syntax.attributes import (
     AttributeSyntaxError,
+    NamedSharding,
+    TypedLiteral,
     read_attribute,
     split_attributes_strictly,
 )
@@ -36,6 +38,11 @@ _WORDS: Final = {
     "API_VERSION_STATUS_RETURNING_UNIFIED API_VERSION_TYPED_FFI",
 }
 """Words that an attribute may be: these sets are closed in XLA."""
+_CHOICES: Final = {
+    "operand_precision": ("default", "high", "highest", "packed_nibble"),
+    "result_accuracy": ("default", "highest"),
+}
+"""The same of attributes that hold several words, or no word alone."""
 _GENERATORS = frozenset(("rng_default", "rng_three_fry", "rng_philox"))
 _DOT_ALGORITHMS = frozenset(
     "dot_any_f8_any_f8_any dot_any_f8_any_f8_f32 dot_any_f8_any_f8_f32_fast_accum "
@@ -293,8 +300,6 @@ def _value_troubles(opcode: str, name: str, text: str) -> tuple[tuple[str, int],
         if text.startswith("{") is not (name in _LISTS):
             wanted = "names in braces" if name in _LISTS else "the name of one computation"
             return ((f"expected {wanted}", 0),)
-    if name == "slice_sizes" and opcode.startswith("collective-permute"):
-        return ()  # a list for each operand
     try:
         value = read_attribute(name, text)
     except AttributeSyntaxError as error:
@@ -302,7 +307,18 @@ def _value_troubles(opcode: str, name: str, text: str) -> tuple[tuple[str, int],
     words = _words(opcode, name)
     if words is not None and text not in words:
         return ((f"{text} is none of {', '.join(sorted(words))}", 0),)
+    chosen = _CHOICES.get(name)
+    if chosen is not None:
+        for word in value if isinstance(value, tuple) else (value,):
+            if isinstance(word, str) and word not in chosen:
+                return ((f"{word} is none of {', '.join(chosen)}", 0),)
     match name:
+        case "literal" if isinstance(value, TypedLiteral):
+            at = text.find(value.text)
+            troubles = literal_troubles(value.shape, value.text)
+            return tuple((said, at + start) for said, start, _ in troubles)
+        case "sharding" if isinstance(value, NamedSharding):
+            return tuple(_axes_troubles(value))
         case "backend_config" if not (text.startswith("{") or _is_string(text)):
             return (("expected a string or braces", 0),)
         case "frontend_attributes" if not _is_frontend(text):
@@ -330,6 +346,15 @@ def _words(opcode: str, name: str) -> frozenset[str] | None:
         return _DOT_ALGORITHMS
     spelled = _WORDS.get(name)
     return None if spelled is None else frozenset(spelled.split())
+
+
+def _axes_troubles(sharding: NamedSharding) -> Iterator[tuple[str, int]]:
+    seen: set[tuple[str, object]] = set()
+    of_dimensions = [axis for dimension in sharding.dimensions for axis in dimension.axes]
+    for axis in [*of_dimensions, *sharding.replicated, *sharding.unreduced, *sharding.manual]:
+        if (axis.name, axis.part) in seen:
+            yield f"the axis {axis.name} is there twice", 0
+        seen.add((axis.name, axis.part))
 
 
 def _metadata_troubles(text: str) -> Iterator[tuple[str, int]]:

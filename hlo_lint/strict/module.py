@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from hlo_lint.analysis.shape_inference import ShapeInference
 from hlo_lint.ir import (
     CALLING_ATTRIBUTES,
     NAME,
@@ -77,8 +78,17 @@ class Seen:
         self.computations: dict[Computation, tuple[Trouble, ...]] = {}
 
 
-def module_troubles(module: Module, seen: Seen) -> Iterator[Trouble]:
-    """Everything that is wrong with a module, in characters of its text, in no order."""
+def module_troubles(module: Module, seen: Seen) -> list[Trouble]:
+    """Everything that is wrong with a module, in characters of its text, in no order.
+
+    Whether a type follows from what an instruction reads is asked where all else is right: it
+    would say again what is wrong already.
+    """
+    found = list(_troubles(module, seen))
+    return found or list(_shapes(module))
+
+
+def _troubles(module: Module, seen: Seen) -> Iterator[Trouble]:
     yield from module.troubles
     is_single = not module.header and any(
         each.name == SINGLE and not each.text.startswith("{") for each in module.computations
@@ -336,6 +346,20 @@ def _tables(module: Module) -> Iterator[Trouble]:
         offset = end
     if titles:
         yield Trouble(f"the table {titles[0]} is missing", last, last)
+
+
+# ---- shapes
+
+
+def _shapes(module: Module) -> Iterator[Trouble]:
+    """Types that do not follow from what an instruction reads."""
+    inference = ShapeInference(module.computations)
+    for number, computation in enumerate(module.computations):
+        for instruction, said in inference.complaints(computation):
+            begin = module.offset(number)
+            start, end = instruction.span
+            at = computation.text.find(instruction.type_text or instruction.opcode, start, end)
+            yield Trouble(said, begin + max(at, start), begin + end)
 
 
 # ---- calls
