@@ -43,8 +43,10 @@ check: test
 docs: $(BIN)/hlo-lint  ## write what is generated: docs/rules.md
 	$(BIN)/python -m tests.docs
 
-corpus: $(BIN)/hlo-lint $(ORACLE)/installed  ## check every dump of ARCHIVES, hold it and DUMPS against XLA; writes CORPUS.md, AGREEMENT.md
+corpus: $(BIN)/hlo-lint $(ORACLE)/installed  ## check and convert every dump of ARCHIVES, hold them and DUMPS against XLA; writes benchmarks/CORPUS.md, CONVERT.md, AGREEMENT.md
 	$(BIN)/python -m benchmarks.corpus $(ARCHIVES)
+	HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) \
+		$(BIN)/python -m benchmarks.convert $(ARCHIVES)
 	HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) $(BIN)/python -m benchmarks.agreement \
 		--state $(VENV)/agreement.jsonl --archives $(ARCHIVES) $(DUMPS)
 

@@ -39,8 +39,16 @@ def readable_by_0_10_2(module: Module, draft: Draft) -> None:
                 draft.note(f"{name} of {statement.row[OPCODE]}: jaxlib 0.10 does not know it")
             if new:
                 drop_attributes(draft, statement, new)
-            if "control-predecessors=" in statement.row[TAIL]:
-                _drop_undefined(statement, computation, draft)
+    drop_undefined_predecessors(module, draft)
+
+
+def drop_undefined_predecessors(module: Module, draft: Draft) -> None:
+    """Take out control predecessors that nothing defines, for which XLA refuses a text."""
+    for computation, instructions in statements(module):
+        if "control-predecessors=" in computation.text:
+            for statement in instructions:
+                if "control-predecessors=" in statement.row[TAIL]:
+                    _drop_undefined(statement, computation, draft)
 
 
 def readable_by_0_10_0(module: Module, draft: Draft) -> None:

@@ -128,8 +128,13 @@ def elided_predecessors(computation: Computation) -> dict[str, str]:
     (lost,) = undefined
     names, first = next(iter(waiting.items()))
     elements = _left_by_the_first_half(computation, names, first, len(lost))
-    in_order = [name for name in names if name in lost]
-    return dict(zip(in_order, elements, strict=True)) if elements else {}
+    # Which is which does not matter to the graph, since who waits for one waits for all of them;
+    # they were made in this order.
+    return dict(zip(sorted(lost, key=_by_number), elements, strict=True)) if elements else {}
+
+
+def _by_number(name: str) -> list[int]:
+    return [int(part) for part in name.split(".") if part.isdecimal()]
 
 
 def _left_by_the_first_half(

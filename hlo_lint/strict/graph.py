@@ -370,12 +370,12 @@ def _aliasing(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
     at = anatomy.tail + span[0]
     count, shape = len(anatomy.row[REFERENCES]), shape_or_none(anatomy.row[TYPE])
     for alias in aliases if isinstance(aliases, tuple) else ():
-        output, operand, index = alias[:3]  # type: ignore[index,misc]  # an Alias
-        if operand >= count:  # type: ignore[operator]
+        output, operand, index = alias[:3]  # type: ignore[index]  # an Alias
+        if operand >= count:
             yield f"output_to_operand_aliasing: there is no operand {operand}", at
-        elif not _has(_operand_shape(anatomy, scope, operand), index):  # type: ignore[arg-type]
+        elif not _has(_operand_shape(anatomy, scope, operand), index):
             yield f"output_to_operand_aliasing: operand {operand} has no {index}", at
-        if not _has(shape, output):  # type: ignore[arg-type]
+        if not _has(shape, output):
             yield f"output_to_operand_aliasing: the result has no {output}", at
 
 

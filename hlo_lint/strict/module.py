@@ -60,7 +60,7 @@ def _records(fields: str) -> Callable[[str], re.Match[str] | None]:
     return re.compile(rf"(?:\d+\s*\{{\s*(?:(?:{fields})=\d+\s*)*\}}\s*)+").fullmatch
 
 
-_TABLE_ROWS: Final = {
+_TABLE_ROWS: Final[dict[str, Callable[[str], object]]] = {
     "FileNames": _names,
     "FunctionNames": _names,
     "FileLocations": _records("(?:end_)?(?:line|column)|(?:file|function)_name_id"),
@@ -330,7 +330,7 @@ def _tables(module: Module) -> Iterator[Trouble]:
     text = module.text
     offset = text.find(module.tables[0])
     last = text.find(module.tables[-1], offset) + len(module.tables[-1])
-    is_row = None
+    is_row: Callable[[str], object] | None = None
     for line in text[offset:last].splitlines(keepends=True):
         word = line.strip()
         end = offset + len(line)

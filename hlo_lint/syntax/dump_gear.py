@@ -108,7 +108,7 @@ def read_again(texts: Sequence[str], found: list[Computation | None], memo: Line
     for at in new:
         found[at] = known.get(texts[at])
     for outlines in _outlines(texts, found):
-        _fill(found, outlines, lambda these: _read_lines(_bodies(these), memo))
+        _fill(found, outlines, lambda these: _read_lines(these, memo))
     for at in new:
         computation = found[at]
         if computation is not None:
@@ -128,13 +128,11 @@ def read_once(text: str, starts: Sequence[int], texts: Sequence[str]) -> list[Co
     shared: dict[str, str] | None = {} if len(text) > _SHARED_FROM else None
 
     def rows(outlines: list[_Outline]) -> list[Row] | None:
-        if len(outlines) > 1:
-            first, last = outlines[0][0], outlines[-1][0]
-            if last - first + 1 == len(outlines):  # nothing between them that is something else
-                lines = sum([outline[2] for outline in outlines])
-                groups = _find_instructions(text, starts[first], starts[last + 1])
-                return _make_rows(groups, shared) if len(groups) == lines else None
-        return _find_rows(_bodies(outlines), shared)
+        first, last = outlines[0][0], outlines[-1][0]
+        if last - first + 1 > len(outlines):
+            return None  # something else stands between them: each alone
+        lines = sum([outline[2] for outline in outlines])
+        return _find_rows(text, starts[first], starts[last + 1], lines, shared)
 
     for outlines in _outlines(texts, found):
         _fill(found, outlines, rows)
@@ -198,42 +196,50 @@ def _fill(
         begin = end
 
 
-def _bodies(outlines: list[_Outline]) -> str:
-    """The lines between head and closing brace."""
-    return "\n".join([text[text.index("\n") + 1 : text.rindex("\n")] for _, text, *_ in outlines])
+def _find_rows(
+    text: str, begin: int, end: int, lines: int, shared: dict[str, str] | None
+) -> list[Row] | None:
+    """The rows of a stretch that holds so many lines of instructions and no other indented ones."""
+    rows: list[Row] = []
+    while begin < end:
+        stop = text.find("\n", begin + _MOST_TOGETHER, end) if end - begin > _MOST_TOGETHER else -1
+        stop = end if stop < 0 else stop
+        found = _make_rows(_find_instructions(text, begin, stop), shared)
+        if found is None:
+            return None
+        rows += found
+        begin = stop
+    return rows if len(rows) == lines else None
 
 
-def _find_rows(body: str, shared: dict[str, str] | None) -> list[Row] | None:
-    groups = _find_instructions(body)
-    return _make_rows(groups, shared) if len(groups) == body.count("\n") + 1 else None
-
-
-def _read_lines(body: str, memo: LineMemo) -> list[Row] | None:
-    lines = body.split("\n")
+def _read_lines(outlines: list[_Outline], memo: LineMemo) -> list[Row] | None:
+    lines: list[str] = []
+    for _, text, *_ in outlines:
+        lines += text.split("\n")[1:-1]
     known = memo.rows
     found = list(map(known.get, lines))
     missing = found.count(None)
     if not missing:
         return found  # type: ignore[return-value]  # none is None
-    if missing == len(lines):
-        fresh = _find_rows(body, memo.shared)
-        if fresh is None:
-            return None
-        known.update(zip(lines, fresh, strict=True))
-        return fresh
-    places = []
-    at = -1
-    for _ in range(missing):
-        at = found.index(None, at + 1)
-        places.append(at)
-    new_lines = [lines[at] for at in places]
-    fresh = _find_rows("\n".join(new_lines), memo.shared)
+    places = range(len(lines)) if missing == len(lines) else _places_of_none(found, missing)
+    new_lines = lines if missing == len(lines) else [lines[at] for at in places]
+    new = "\n".join(new_lines)
+    fresh = _find_rows(new, 0, len(new), missing, memo.shared)
     if fresh is None:
         return None
     known.update(zip(new_lines, fresh, strict=True))
     for at, row in zip(places, fresh, strict=True):
         found[at] = row
     return found  # type: ignore[return-value]  # none is None any more
+
+
+def _places_of_none(found: list[Row | None], count: int) -> list[int]:
+    places = []
+    at = -1
+    for _ in range(count):
+        at = found.index(None, at + 1)
+        places.append(at)
+    return places
 
 
 def _make_rows(groups: list[tuple[str, ...]], shared: dict[str, str] | None) -> list[Row] | None:

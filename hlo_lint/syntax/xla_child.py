@@ -46,7 +46,7 @@ def _answer(kind: str, data: bytes) -> tuple[int, bytes]:
         return 0, encode(long_text(xla, data))
     except (ValueError, RuntimeError) as error:  # an absl::Status becomes a RuntimeError
         where = _complaint(f"{error}")
-        reason = f"{where[1]}: {where[2]}" if where else f"{error}".partition("\n")[0]
+        reason = f"{where[1]}: {where[2].rstrip(':')}" if where else f"{error}".partition("\n")[0]
         return REFUSED, encode(f"jaxlib {release}: {reason}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import Any
 
 from tests.oracle.xla import Oracle, as_utf8
 
-_CHILD = Path(__file__).with_name("read_fields.py")
+_ROOT = Path(__file__).resolve().parents[2]
 _PATIENCE_IN_SECONDS = 300
 
 METADATA = "7"
+COMPARISON_TYPE = "72"
 COMPARISON_ORDER = "102"
 """New in 0.11: says what the field of the comparison's type says as well."""
 IS_STABLE = "60"
@@ -28,7 +30,8 @@ def read_fields(oracle: Oracle, texts: Sequence[str]) -> list[Fields]:
     found: list[Fields] = []
     while len(found) < len(texts):
         child = subprocess.run(
-            [oracle.python, "-P", str(_CHILD)],
+            [oracle.python, "-P", "-m", "tests.oracle.read_fields"],
+            env={**os.environ, "PYTHONPATH": str(_ROOT)},
             input=json.dumps([as_utf8(text) for text in texts[len(found) :]]).encode(),
             capture_output=True,
             timeout=_PATIENCE_IN_SECONDS,
@@ -65,7 +68,8 @@ def differences(one: Fields, other: Fields, without: Collection[str] = ()) -> It
         yield from _unequal(
             f"{name}: root", first["root"], renamed.get(second["root"], second["root"])
         )
-        yield from _unequal(name, first["fields"], second["fields"])
+        for field in ("fields", "shape"):
+            yield from _unequal(f"{name}: {field}", first[field], second[field])
         seconds = {renamed.get(at, at): each for at, each in second["instructions"].items()}
         yield from _unequal(f"{name}: names", set(first["instructions"]), set(seconds))
         for at in first["instructions"].keys() & seconds.keys():
@@ -83,7 +87,11 @@ def _renamed(one: Fields, other: Fields) -> dict[str, str]:
         theirs = other["computations"][name]["instructions"]
         if len(ours) == len(theirs):
             pairs = zip(ours, theirs, strict=True)
-            names |= {yours: mine for mine, yours in pairs if _stem(mine) == _stem(yours)}
+            names |= {
+                yours: mine
+                for mine, yours in pairs
+                if yours not in ours and mine not in theirs and _stem(mine) == _stem(yours)
+            }
     return names
 
 

@@ -1,6 +1,6 @@
 """Says every field of the graph that the jaxlib at hand reads out of each HLO text.
 
-    python read_fields.py < texts.json      a JSON list of texts in, a JSON line for each one out
+    python -m tests.oracle.read_fields < texts.json    a JSON list in, a JSON line for each text out
 
 Where `read_hlo` picks fields, this takes the serialized `HloModuleProto` as it is. Numbers that
 stand for instructions and computations become names; a get-tuple-element is called after its tuple
@@ -12,13 +12,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
+from jaxlib import _hlo  # type: ignore[attr-defined]
 
-from read_hlo import Message, _hlo, integer, integers, read, text  # type: ignore[import-not-found]
+from tests.oracle.schema import Message, integer, integers, read, text
 
+SHAPE = 4
+"""Of a computation; field 3 in it repeats the names of parameters."""
 NAME, OPCODE, METADATA, INDEX, ID, OPERANDS, CONTROL, CALLED = 1, 2, 7, 13, 35, 36, 37, 38
 _REFERENCES = {ID, OPERANDS, CONTROL, CALLED}
 _MODULE_REFERENCES = {3, 4, 5, 7}
@@ -39,7 +40,8 @@ def module_fields(hlo: str) -> dict[str, Any]:
             names[integer(each, ID)] = _name(each, names, root)
         found[text(computation, 1)] = {
             "root": names[root],
-            "fields": _fields(computation, {1, 2, 5, 6}),
+            "fields": _fields(computation, {1, 2, SHAPE, 5, 6}),
+            "shape": [_fields(read(data), {3}) for data in computation.get(SHAPE, ())],
             "instructions": {
                 names[integer(each, ID)]: {
                     **_fields(each, {NAME, *_REFERENCES}),

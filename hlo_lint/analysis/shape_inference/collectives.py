@@ -25,16 +25,19 @@ def _group_size(operation: Operation) -> int:
         raise Unknowable  # a group of replicas, and the module says how many partitions
     match operation.attribute("replica_groups"):
         case IotaReplicaGroups(size=size):
-            return size
+            found = size
         case ReplicaGroupList(groups=groups) if len(set(map(len, groups))) == 1:
-            return len(groups[0])
+            found = len(groups[0])
         case MeshReplicaGroups(mesh=mesh, axes=axes):
             try:
-                return prod(mesh.size(axis) for axis in axes)
+                found = prod(mesh.size(axis) for axis in axes)
             except KeyError:
                 raise Unknowable from None
         case _:
             raise Unknowable
+    if found < 1:
+        raise Unknowable
+    return found
 
 
 def _each(operation: Operation, one: Callable[[ArrayShape], ArrayShape]) -> Shape:

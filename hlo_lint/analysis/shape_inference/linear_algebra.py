@@ -62,7 +62,7 @@ def _demand_lengths(
     """Demands that the last sizes, but for those `behind`, be the lengths."""
     start = operand.rank - behind - len(lengths)
     for dim, length in enumerate(lengths, start):
-        if not same_size(operand.dims[dim], length):
+        if operand.dims[dim] not in (length, UNBOUNDED):
             raise Impossible(
                 f"{kind} of {operand.dims[dim]} elements in dimension {dim}, and fft_length says "
                 f"{length}"

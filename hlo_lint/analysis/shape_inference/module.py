@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
-from hlo_lint.analysis.shape_inference.operation import Signature
-from hlo_lint.analysis.shape_inference.verdict import RULES, Inferred, Open, Verdict, facts, judge
-from hlo_lint.ir import NAME, OPCODE, REFERENCES, TAIL, TYPE, Computation, Instruction, Module
-from hlo_lint.shape import Shape, ShapeSyntaxError, parse_shape
+from hlo_lint.analysis.shape_inference.operation import Signature, shape_or_none
+from hlo_lint.analysis.shape_inference.verdict import (
+    JUDGED,
+    JUDGED_CALLING,
+    RULES,
+    Inferred,
+    Open,
+    Refusal,
+    Verdict,
+    facts,
+    judge,
+)
+from hlo_lint.ir import OPCODE, REFERENCES, TAIL, TYPE, Computation, Instruction, Module
+from hlo_lint.shape import Shape
 
 _DEEPEST_CALL = 100
 
@@ -20,7 +30,7 @@ class ShapeInference:
         for computation in computations:
             self._computations.setdefault(computation.name, computation)
         self._signatures: dict[str, Signature | None] = {}
-        self._types: dict[Computation, Mapping[str, str]] = {}
+        self._left_out: dict[Computation, dict[int, str]] = {}
         self._being_read: list[Computation] = []
 
     def infer(self, instruction: Instruction) -> Inferred:
@@ -36,90 +46,82 @@ class ShapeInference:
 
     def shape(self, instruction: Instruction) -> Shape | None:
         """The printed shape, else the inferred one; None where neither is known."""
-        text = self._types_in(instruction.computation).get(instruction.name, "")
-        try:
-            return parse_shape(instruction.type_text or text)
-        except ShapeSyntaxError:
-            return None
+        return shape_or_none(self._type(instruction.computation, instruction.number))
 
     def complaints(
-        self, computation: Computation, *, calling: bool | None = None
+        self, computation: Computation, *, calls: bool = False
     ) -> Iterator[tuple[Instruction, str]]:
         """Each printed shape that cannot be, and why.
 
-        `calling` chooses among the instructions: those that call computations, or the others.
+        With `calls`, of the instructions whose shape depends on what they call; else of the others,
+        which say the same in every module.
         """
-        types = self._types_in(computation)
+        wanted = JUDGED_CALLING if calls else JUDGED
         for number, row in enumerate(computation.rows):
-            rule = RULES.get(row[OPCODE])
-            if rule is not None and calling in (None, rule.calls):
-                for message in self._judge(computation, number, types).complaints:
+            if row[OPCODE] in wanted:
+                for message in self._judge(computation, number).complaints:
                     yield computation.at(number), message
 
-    def _judge(
-        self, computation: Computation, number: int, types: Mapping[str, str] | None = None
-    ) -> Verdict:
+    def _judge(self, computation: Computation, number: int) -> Verdict:
         row = computation.rows[number]
         rule = RULES.get(row[OPCODE])
         if rule is None:
             return Verdict(Open.UNKNOWN, ())
-        if types is None:
-            types = self._types_in(computation)
-        operands = tuple(
-            [
-                types.get(name, "") if "#" not in name else _element(types, name)
-                for name in row[REFERENCES]
-            ]
-        )
+        rows, index = computation.rows, computation.index
+        operands = []
+        for name in row[REFERENCES]:
+            at = index.get(name)
+            if at is None:
+                operands.append(self._element(computation, name))
+            else:
+                operands.append(rows[at][TYPE] or self._type(computation, at))
         callees: tuple[Signature | None, ...] = ()
         if rule.calls:
-            called = computation.at(number).called
-            callees = tuple(map(self._signature, called))
+            callees = tuple(map(self._signature, computation.at(number).called))
         tail = facts(row[TAIL]) if rule.attributes else ""
-        return judge(row[OPCODE], row[TYPE], operands, tail, callees)
+        return judge(row[OPCODE], row[TYPE], tuple(operands), tail, callees)
 
-    def _types_in(self, computation: Computation) -> Mapping[str, str]:
-        """The types of a computation as text, by name; those that are left out are inferred."""
-        known = self._types.get(computation)
-        if known is not None:
-            return known
-        types = {row[NAME]: row[TYPE] for row in reversed(computation.rows)}
-        if "" in types.values() and computation not in self._being_read:
-            self._being_read.append(computation)
-            for number, row in enumerate(computation.rows):
-                if not types[row[NAME]]:
-                    inferred = self._judge(computation, number, types).inferred
-                    if isinstance(inferred, Shape):
-                        types[row[NAME]] = str(inferred)
-            self._being_read.pop()
-        self._types[computation] = types
-        return types
+    def _element(self, computation: Computation, reference: str) -> str:
+        """The type of a tuple with the index of an element behind it: `(f32[8], s32[])#1`."""
+        name, sign, index = reference.partition("#")
+        at = computation.index.get(name)
+        text = "" if at is None else self._type(computation, at)
+        return text + sign + index if text else ""
+
+    def _type(self, computation: Computation, number: int) -> str:
+        """The type of an instruction as text, inferred where it is left out."""
+        printed = computation.rows[number][TYPE]
+        if printed:
+            return printed
+        if computation not in self._left_out:
+            self._infer_left_out(computation)
+        return self._left_out[computation].get(number, "")
+
+    def _infer_left_out(self, computation: Computation) -> None:
+        """Infers the types that are left out, in the order of the text: operands come first."""
+        found = self._left_out[computation] = {}
+        self._being_read.append(computation)
+        for number, row in enumerate(computation.rows):
+            if not row[TYPE]:
+                inferred = self._judge(computation, number).inferred
+                if not isinstance(inferred, Refusal | Open):
+                    found[number] = str(inferred)
+        self._being_read.pop()
 
     def _signature(self, name: str) -> Signature | None:
         if name not in self._signatures:
-            self._signatures[name] = self._signature_of(self._computations.get(name))
+            computation = self._computations.get(name)
+            if computation in self._being_read or len(self._being_read) >= _DEEPEST_CALL:
+                return None  # it calls itself, which nothing can
+            self._signatures[name] = None if computation is None else self._seen(computation)
         return self._signatures[name]
 
-    def _signature_of(self, computation: Computation | None) -> Signature | None:
-        if (
-            computation is None
-            or computation in self._being_read
-            or len(self._being_read) >= _DEEPEST_CALL
-        ):
+    def _seen(self, computation: Computation) -> Signature | None:
+        """A computation from outside; None where it has no root, or something was not read."""
+        if computation.root is None or computation.troubles:
             return None
-        root = computation.root
-        if root is None or computation.troubles:
-            return None
-        types = self._types_in(computation)
-        parameters = tuple(types[each.name] for each in computation.parameters)
-        return Signature(parameters, types[root.name])
-
-
-def _element(types: Mapping[str, str], reference: str) -> str:
-    """The type of a tuple with the index of an element behind it: `(f32[8], s32[])#1`."""
-    name, sign, index = reference.partition("#")
-    text = types.get(name, "")
-    return text + sign + index if text else ""
+        parameters = (self._type(computation, each.number) for each in computation.parameters)
+        return Signature(tuple(parameters), self._type(computation, computation.root.number))
 
 
 def infer(instruction: Instruction, module: Module | None = None) -> Inferred:

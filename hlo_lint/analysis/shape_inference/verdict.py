@@ -51,6 +51,12 @@ RULES: Final[Table] = {
     for opcode, rule in family.RULES.items()
 }
 """How the shape of each opcode follows; what is not here is not known."""
+JUDGED: Final = frozenset(
+    opcode for opcode, rule in RULES.items() if (rule.infer or rule.check) and not rule.calls
+)
+"""Opcodes whose printed shape can be wrong, whatever they call."""
+JUDGED_CALLING: Final = frozenset(opcode for opcode, rule in RULES.items() if rule.calls)
+"""Opcodes whose shape depends on what they call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +179,6 @@ _find_place = re.compile(
 ).search
 
 
-@lru_cache(maxsize=1 << 12)
 def facts(tail: str) -> str:
     """The attributes that may bear on a shape: metadata and what follows it left out."""
     at = tail.find(", metadata={")
