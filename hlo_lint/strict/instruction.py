@@ -14,11 +14,14 @@ from hlo_lint.ir import CALLING_ATTRIBUTES, OPCODE, OPERANDS, REFERENCES, TAIL, 
 from hlo_lint.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
 from hlo_lint.strict.literals import literal_troubles
 from hlo_lint.strict.opcodes import OPCODES, Opcode, demands_on, wrapped_opcode
-from hlo_lint.strict.shapes import tuple_of, unsound
+from hlo_lint.strict.shapes import leaves_of, tuple_of, unsound
 from hlo_lint.strict.tokens import BLANK, NAME, blank_trouble, name_trouble
 from hlo_lint.syntax.attributes import (
     AttributeSyntaxError,
     NamedSharding,
+    ReplicaGroupList,
+    TiledSharding,
+    TupleSharding,
     TypedLiteral,
     read_attribute,
     split_attributes_strictly,
@@ -136,6 +139,7 @@ def instruction_troubles(text: str, row: Row, *, is_named: bool) -> Iterator[Tro
         yield Trouble(said, anatomy.opcode, anatomy.operands - 1)
     yield from _operand_troubles(anatomy, demands)
     yield from _attribute_troubles(anatomy, demands)
+    yield from _sharding_troubles(anatomy)
     check = _CHECKS.get(row[OPCODE])
     if wrapped_opcode(row[OPCODE]) and not row[OPCODE].endswith("-done"):
         check = _asynchronous
@@ -317,6 +321,13 @@ def _value_troubles(opcode: str, name: str, text: str) -> tuple[tuple[str, int],
             at = text.find(value.text)
             troubles = literal_troubles(value.shape, value.text)
             return tuple((said, at + start) for said, start, _ in troubles)
+        case "replica_groups" if isinstance(value, ReplicaGroupList):
+            devices = [device for group in value.groups for device in group]
+            return () if len(set(devices)) == len(devices) else (("a device is there twice", 0),)
+        case "window" if value and "size=" not in text:
+            return (("expected `size=`, a number for each dimension", 0),)
+        case "operand_precision" if opcode == "dot" and value and len(text.split(",")) != 2:
+            return (("expected one word for each operand", 0),)
         case "sharding" if isinstance(value, NamedSharding):
             return tuple(_axes_troubles(value))
         case "backend_config" if not (text.startswith("{") or _is_string(text)):
@@ -371,6 +382,28 @@ def _metadata_troubles(text: str) -> Iterator[tuple[str, int]]:
 
 
 # ---- what single opcodes demand
+
+
+def _sharding_troubles(anatomy: Anatomy) -> Iterator[Trouble]:
+    """Whether a sharding has tiles for each dimension, and parts for each part of a tuple."""
+    text, shape = anatomy.value("sharding"), shape_or_none(anatomy.row[TYPE])
+    if text is None or shape is None:
+        return
+    at, end = anatomy.attributes["sharding"]
+    try:
+        value = read_attribute("sharding", text)
+    except AttributeSyntaxError:
+        return
+    is_whole = isinstance(shape, TupleShape) and anatomy.row[OPCODE] in ("parameter", "tuple")
+    if is_whole and isinstance(value, TupleSharding):
+        leaves = sum(1 for _ in leaves_of(shape))
+        if leaves and len(value.elements) != leaves:
+            said = f"sharding: {len(value.elements)} parts for {leaves} arrays"
+            yield Trouble(said, at, end)
+    elif isinstance(value, TiledSharding) and value.tiles and isinstance(shape, ArrayShape):
+        dimensions = len(value.tiles) - len(value.subgroups)
+        if dimensions != shape.rank:
+            yield Trouble(f"sharding: tiles along {dimensions} dimensions of {shape}", at, end)
 
 
 def _is_async_tuple(shape: Shape | None) -> bool:
@@ -453,6 +486,8 @@ def _custom_call(anatomy: Anatomy) -> Iterator[Trouble]:
     elif len(shapes) != count:
         said = f"operand_layout_constraints has {len(shapes)} shapes for {count} operands"
         yield Trouble(said, at, at + 1)
+    elif any(isinstance(shape, ArrayShape) and shape.rank and not shape.layout for shape in shapes):
+        yield Trouble("operand_layout_constraints: a shape has no layout", at, at + 1)
 
 
 def _slice(anatomy: Anatomy) -> Iterator[Trouble]:
