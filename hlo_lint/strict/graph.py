@@ -332,6 +332,22 @@ def _of_tuple(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
         yield from _of_named_start(anatomy, scope)
 
 
+def _channel(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
+    """A `send-done` that names a channel names that of its `send`."""
+    yield from _of_tuple(anatomy, scope)
+    references = anatomy.row[REFERENCES]
+    row = scope.row(references[0]) if references and "#" not in references[0] else None
+    mine = _channel_id(anatomy.row[TAIL])
+    if row is None or mine is None or row[OPCODE] != anatomy.row[OPCODE].removesuffix("-done"):
+        return
+    other = _channel_id(row[TAIL])
+    if other is None or other[1] != mine[1]:
+        yield f"%{row[NAME]} is not on channel {mine[1]}", anatomy.tail
+
+
+_channel_id = re.compile(r"\bchannel_id=(\d+)").search
+
+
 def _of_named_start(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
     references = anatomy.row[REFERENCES]
     row = scope.row(references[0]) if references and "#" not in references[0] else None
@@ -416,8 +432,8 @@ _CHECKS: Final[dict[str, Callable[[Anatomy, Scope], Iterator[Said]]]] = {
     "dynamic-reshape": _dynamic_reshape,
     "conditional": _conditional,
     "infeed": _infeed,
-    "recv-done": _of_tuple,
-    "send-done": _of_tuple,
+    "recv-done": _channel,
+    "send-done": _channel,
     "copy-done": _of_tuple,
     "collective-permute-done": _of_tuple,
     "all-gather-done": _of_tuple,

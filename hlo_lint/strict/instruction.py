@@ -63,6 +63,8 @@ _ONE_DIMENSION = frozenset(
     "set-dimension-size".split()
 )
 
+_find_words = re.compile(r"\w+").findall
+_iota_without_order = re.compile(r"<=\[\d+(?:,\d+)+\](?!T)").search
 _root = re.compile(rf"ROOT(?![\w.\-]){BLANK}").match
 _written_name = re.compile(rf"%?{NAME}:?").match
 _is_names = re.compile(rf"(?:%{NAME}(?:#[0-9]+)*+(?:, %{NAME}(?:#[0-9]+)*+)*+)?").fullmatch
@@ -140,6 +142,7 @@ def instruction_troubles(text: str, row: Row, *, is_named: bool) -> Iterator[Tro
     yield from _operand_troubles(anatomy, demands)
     yield from _attribute_troubles(anatomy, demands)
     yield from _sharding_troubles(anatomy)
+    yield from _replication_troubles(anatomy)
     check = _CHECKS.get(row[OPCODE])
     if wrapped_opcode(row[OPCODE]) and not row[OPCODE].endswith("-done"):
         check = _asynchronous
@@ -317,6 +320,8 @@ def _value_troubles(opcode: str, name: str, text: str) -> tuple[tuple[str, int],
             if isinstance(word, str) and word not in chosen:
                 return ((f"{word} is none of {', '.join(chosen)}", 0),)
     match name:
+        case "sharding" | "replica_groups" if found := _iota_without_order(text):
+            return (("expected `T(`, the order of several dimensions", found.end()),)
         case "literal" if isinstance(value, TypedLiteral):
             at = text.find(value.text)
             troubles = literal_troubles(value.shape, value.text)
@@ -382,6 +387,21 @@ def _metadata_troubles(text: str) -> Iterator[tuple[str, int]]:
 
 
 # ---- what single opcodes demand
+
+
+def _replication_troubles(anatomy: Anatomy) -> Iterator[Trouble]:
+    """Whether `parameter_replication` has a word for each array of a parameter."""
+    text, shape = anatomy.value("parameter_replication"), shape_or_none(anatomy.row[TYPE])
+    if text is None:
+        return
+    at, end = anatomy.attributes["parameter_replication"]
+    if anatomy.row[OPCODE] != "parameter":
+        yield Trouble("only parameters have parameter_replication: XLA dies of others", at, end)
+    elif shape is not None:
+        words, leaves = len(_find_words(text)), sum(1 for _ in leaves_of(shape))
+        if words != leaves:
+            said = f"parameter_replication: {words} words for {leaves} arrays"
+            yield Trouble(said, at, end)
 
 
 def _sharding_troubles(anatomy: Anatomy) -> Iterator[Trouble]:

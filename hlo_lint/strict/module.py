@@ -368,8 +368,11 @@ def _shapes(module: Module) -> Iterator[Trouble]:
     """Types that do not follow from what an instruction reads."""
     inference = ShapeInference(module.computations)
     for number, computation in enumerate(module.computations):
-        for instruction, said in inference.complaints(computation):
-            begin = module.offset(number)
+        begin = module.offset(number)
+        for instruction, said in (
+            *inference.complaints(computation),
+            *inference.complaints(computation, calls=True),
+        ):
             start, end = instruction.span
             at = computation.text.find(instruction.type_text or instruction.opcode, start, end)
             yield Trouble(said, begin + max(at, start), begin + end)
