@@ -6,7 +6,6 @@ import re
 from itertools import chain, pairwise
 from pathlib import Path
 
-from hlo_lint.errors import HloSyntaxError
 from hlo_lint.ir import Computation, HloFile, Module, Trouble
 from hlo_lint.source import decode
 from hlo_lint.syntax.dump_gear import LineMemo, known_blocks, read_again, read_alone
@@ -60,17 +59,6 @@ def _known(text: str, memo: Memo) -> tuple[Module, ...] | None:
         else:
             return modules
     return None
-
-
-def check_strict(file: HloFile) -> None:
-    """Refuse a file of which something could not be read.
-
-    Raises:
-        HloSyntaxError: at the first such place.
-    """
-    for module in file.modules:
-        for problem in module.problems:
-            raise HloSyntaxError(problem.message, problem.start, path=file.path, text=file.text)
 
 
 def _split(text: str) -> list[str]:
