@@ -7,7 +7,7 @@ from typing import Final
 
 from hlo_lint.dialects.draft import Draft, Statement, drop_attributes, statements, type_of
 from hlo_lint.dialects.tuples import predecessors
-from hlo_lint.ir import OPCODE, REFERENCES, TAIL, TYPE, Computation, Module
+from hlo_lint.ir import OPCODE, REFERENCES, TAIL, TYPE, Computation, Module, Row
 from hlo_lint.syntax.attributes import split_attributes
 
 NEW_IN_0_11: Final = {
@@ -62,8 +62,9 @@ def readable_by_0_10_2(module: Module, draft: Draft) -> None:
     """Respell or leave out what jaxlib 0.10.2 refuses; tuples' elements are explicit already."""
     _drop_from_header(module, draft)
     for computation, instructions in statements(module):
-        for statement in instructions:
-            _note_unknown(statement, draft, OPCODES_NEW_IN_0_11, "0.10.2")
+        for row in computation.rows:
+            _note_unknown(row, draft, OPCODES_NEW_IN_0_11, "0.10.2")
+        for statement in instructions.where(_may_say_more):
             new = _unknown_attributes(statement)
             if "order" in new:
                 _order_as_type(statement, computation, draft)
@@ -75,31 +76,34 @@ def readable_by_0_10_2(module: Module, draft: Draft) -> None:
     drop_undefined_predecessors(module, draft)
 
 
+def _may_say_more(row: Row) -> bool:
+    """Whether something that looks like an attribute is new."""
+    return row[OPCODE] in NEW_IN_0_11 or not ATTRIBUTES_OF_0_10.issuperset(_names_in(row[TAIL]))
+
+
 def _unknown_attributes(statement: Statement) -> set[str]:
-    row = statement.row
-    refused = NEW_IN_0_11.get(row[OPCODE], set())
-    if not refused and ATTRIBUTES_OF_0_10.issuperset(_names_in(row[TAIL])):
-        return set()
     names = statement.attributes().keys() - {""}
-    return names - ATTRIBUTES_OF_0_10 | names & refused
+    return names - ATTRIBUTES_OF_0_10 | names & NEW_IN_0_11.get(statement.row[OPCODE], set())
 
 
 def drop_undefined_predecessors(module: Module, draft: Draft) -> None:
     """Take out control predecessors that nothing defines, for which XLA refuses a text."""
     for computation, instructions in statements(module):
         if "control-predecessors=" in computation.text:
-            for statement in instructions:
-                if "control-predecessors=" in statement.row[TAIL]:
-                    _drop_undefined(statement, computation, draft)
+            for statement in instructions.where(_waits):
+                _drop_undefined(statement, computation, draft)
+
+
+def _waits(row: Row) -> bool:
+    return "control-predecessors=" in row[TAIL]
 
 
 def readable_by_0_10_0(module: Module, draft: Draft) -> None:
     """What jaxlib 0.10.0 refuses beyond that."""
-    for _, instructions in statements(module):
-        for statement in instructions:
-            _note_unknown(statement, draft, OPCODES_NEW_IN_0_10_2, "0.10.0")
-            if "metadata_payload=" not in statement.row[TAIL]:
-                continue
+    for computation, instructions in statements(module):
+        for row in computation.rows:
+            _note_unknown(row, draft, OPCODES_NEW_IN_0_10_2, "0.10.0")
+        for statement in instructions.where(_has_payload):
             place = statement.attributes().get("metadata")
             found = _payload.search(draft.text, *place) if place else None
             if found:
@@ -107,13 +111,15 @@ def readable_by_0_10_0(module: Module, draft: Draft) -> None:
                 draft.note("metadata_payload: jaxlib 0.10.0 does not know it")
 
 
-def _note_unknown(
-    statement: Statement, draft: Draft, opcodes: frozenset[str], release: str
-) -> None:
-    opcode = statement.row[OPCODE]
+def _has_payload(row: Row) -> bool:
+    return "metadata_payload=" in row[TAIL]
+
+
+def _note_unknown(row: Row, draft: Draft, opcodes: frozenset[str], release: str) -> None:
+    opcode = row[OPCODE]
     if opcode in opcodes:
         draft.note(f"{opcode} stays: jaxlib {release} has no such opcode and refuses the text")
-    if release == "0.10.2" and _new_type(statement.row[TYPE]):
+    if release == "0.10.2" and _new_type(row[TYPE]):
         draft.note("6-bit floats stay: jaxlib 0.10 has no such type and refuses the text")
 
 
