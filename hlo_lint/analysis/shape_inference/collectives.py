@@ -13,7 +13,12 @@ from hlo_lint.analysis.shape_inference.operation import (
     Table,
     Unknowable,
 )
-from hlo_lint.analysis.shape_inference.types import bare, compatible, without_layout
+from hlo_lint.analysis.shape_inference.types import (
+    bare,
+    compatible,
+    same_type,
+    without_layout,
+)
 from hlo_lint.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
 from hlo_lint.syntax.attributes import IotaReplicaGroups, MeshReplicaGroups, ReplicaGroupList
 
@@ -103,7 +108,7 @@ def _differs_only_along(operation: Operation, printed: Shape) -> None:
         along = operation.dimension(operand.rank)
         if UNBOUNDED in (*operand.dims, *given.dims):
             continue
-        alike = given.dtype == operand.dtype and given.rank == operand.rank
+        alike = same_type(given.dtype, operand.dtype) and given.rank == operand.rank
         if not alike or any(
             a != b
             for d, (a, b) in enumerate(zip(operand.dims, given.dims, strict=True))
