@@ -43,8 +43,12 @@ check: test
 docs: $(BIN)/hlo-lint  ## write what is generated: docs/rules.md
 	$(BIN)/python -m tests.docs
 
-corpus: $(BIN)/hlo-lint  ## check every dump of the archives in ARCHIVES; writes benchmarks/CORPUS.md
+corpus: $(BIN)/hlo-lint $(ORACLE)/installed  ## check and convert every dump of ARCHIVES, hold them and DUMPS against XLA; writes benchmarks/CORPUS.md, CONVERT.md, AGREEMENT.md
 	$(BIN)/python -m benchmarks.corpus $(ARCHIVES)
+	HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) \
+		$(BIN)/python -m benchmarks.convert $(ARCHIVES)
+	HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) $(BIN)/python -m benchmarks.agreement \
+		--state $(VENV)/agreement.jsonl --archives $(ARCHIVES) $(DUMPS)
 
 bench: $(BIN)/hlo-lint $(ORACLE)/installed  ## speed and memory beside XLA's parser; writes benchmarks/RESULTS.md
 	$$(ls $(ORACLE)/bin/python $(BIN)/python 2>/dev/null | head -n 1) -m benchmarks.bench $(DUMP)

@@ -57,13 +57,30 @@ def parse_all(
     return file.modules
 
 
-def emit(module: Module) -> str:
-    """The text of the file a module came from, every character of it.
+def emit(module: Module, dialect: str | Sequence[str] = ()) -> str:
+    r"""The text of the file a module came from, every character of it, or the same graph respelled.
 
     Bytes that are no UTF-8 are surrogate escapes: `encode("utf-8", "surrogateescape")` gives back
-    the bytes.
+    the bytes. `dialect` is one of `hlo_lint.dialects.DIALECTS`, or several, one after the other;
+    `hlo_lint.dialects.convert` also says what a dialect has no words for.
+
+    >>> text = "HloModule m\n\nENTRY %e (p: f32[8]) -> f32[8] {\n  ROOT %p = f32[8] parameter(0)\n}"
+    >>> print(emit(parse(text), "short"))
+    HloModule m
+    <BLANKLINE>
+    ENTRY e {
+      ROOT p = f32[8] parameter(0)
+    }
+
+    Raises:
+        UsageError: for a dialect that nothing knows.
     """
-    return module.file.text
+    names = [dialect] if isinstance(dialect, str) else list(dialect)
+    if not names:
+        return module.file.text
+    from hlo_lint.dialects import convert
+
+    return convert(module.file, names).text
 
 
 @dataclass

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hlo_lint.api import FixResult, Report
+    from hlo_lint.conversion import Written
     from hlo_lint.dumps.directory import Dump
     from hlo_lint.findings import Applied
 
@@ -161,6 +162,66 @@ def fix(
 
 
 @cli.command()
+@_paths
+@click.option(
+    "--to",
+    "dialects",
+    multiple=True,
+    metavar="DIALECT",
+    help="A dialect (repeatable, one after the other); `hlo-lint dialects` lists them.",
+)
+@click.option(
+    "-o",
+    "--output",
+    "out",
+    type=click.Path(path_type=Path),
+    metavar="OUT",
+    help="Write here: a file for one file, else a folder. `.hlo.pb`, `.pbtxt`, `.hlo_snapshot.pb`, "
+    "also with `.gz`, are protocol buffers. By default a text goes to standard output.",
+)
+def convert(paths: tuple[str, ...], dialects: tuple[str, ...], out: Path | None) -> None:
+    """Spell HLO as another release prints it, or write it in another format.
+
+    PATH is a file, text or protocol buffer, `-` for standard input, or a directory of which the HLO
+    texts are converted and the rest copied. Without --to the text stays as it is.
+    """
+    from hlo_lint.conversion import convert_file, convert_text, convert_tree, in_format
+    from hlo_lint.engine.fixes import write_atomically
+    from hlo_lint.errors import UsageError
+
+    names = _names(dialects) or []
+    if "-" in paths and len(paths) > 1:
+        raise UsageError("`-` reads standard input and goes with no other path")
+    given = [Path(path) for path in paths]
+    if paths != ("-",) and (len(given) > 1 or given[0].is_dir()):
+        if out is None or str(out) == "-":
+            raise UsageError("several files need a folder to go to: -o OUT")
+        _report_conversion(list(convert_tree(given, out, names)), out)
+        return
+    if paths == ("-",):
+        converted = convert_text(sys.stdin.buffer.read(), names)
+    else:
+        converted = convert_file(given[0], names)
+    if out is None or str(out) == "-":
+        sys.stdout.buffer.write(in_format(converted.text, Path("-")))
+        sys.stdout.buffer.flush()
+    else:
+        target = out / given[0].name if out.is_dir() else out
+        write_atomically(target, in_format(converted.text, target))
+    _print_notes(converted.notes)
+
+
+@cli.command()
+def dialects() -> None:
+    """List the dialects that `convert --to` takes."""
+    from hlo_lint.dialects import DIALECTS
+
+    width = max(map(len, DIALECTS))
+    for name, (meaning, _) in DIALECTS.items():
+        click.echo(f"{name.ljust(width)}  {meaning}")
+
+
+@cli.command()
 @click.argument("path", type=click.Path(path_type=Path))
 @click.argument("instruction")
 def payload(path: Path, instruction: str) -> None:
@@ -250,6 +311,25 @@ def _fixed(result: FixResult, written: Sequence[Path]) -> str:
         return "nothing to fix"
     where = str(written[0]) if len(written) == 1 else f"{len(written)} files"
     return f"fixed {edits} instruction{'' if edits == 1 else 's'} in {where}"
+
+
+def _report_conversion(written: Sequence[Written], out: Path) -> None:
+    from hlo_lint.conversion import summed_notes
+
+    copied = [each.source for each in written if each.notes is None]
+    done = len(written) - len(copied)
+    line = f"converted {done} file{'' if done == 1 else 's'} to {out}"
+    if copied:
+        kinds = sorted({path.suffix.removeprefix(".") or path.name for path in copied})
+        line += f"; copied {len(copied)} without HLO text ({', '.join(kinds)})"
+    click.echo(line, err=True)
+    _print_notes(summed_notes(written))
+
+
+def _print_notes(notes: Mapping[str, int]) -> None:
+    for note, count in notes.items():
+        times = f" ({count} times)" if count > 1 else ""
+        click.echo(f"note: {note}{times}", err=True)
 
 
 def _write_piped(result: FixResult, out: Path | None) -> None:

@@ -9,9 +9,10 @@ Nobody changes any of them: a fix is an edit of the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -25,13 +26,13 @@ if TYPE_CHECKING:
     from hlo_lint.syntax.literals import LiteralValue
     from hlo_lint.syntax.stack_frames import StackFrames
 
-Row = tuple[bool, str, str, str, str, str, tuple[str, ...]]
+Row = tuple[str, str, str, str, str, str, tuple[str, ...]]
 """One instruction as text: root, name, type, opcode, operands, tail (attributes), references.
 
-Names and references carry no `%`. A reference is a name, with `#1` behind it for an element of a
-tuple (`%call#1` is how releases from jax 0.11 on print a get-tuple-element). An instruction that is
-written into the operands of another is a row before it, with XLA's name for it: `negate.anon`. A
-missing type is "".
+The root is `ROOT ` or "". Names and references carry no `%`. A reference is a name, with `#1`
+behind it for an element of a tuple (`%call#1` is how releases from jax 0.11 on print a
+get-tuple-element). An instruction that is written into the operands of another is a row before it,
+with XLA's name for it: `negate.anon`. A missing type is "".
 """
 ROOT: Final = 0
 NAME: Final = 1
@@ -41,6 +42,8 @@ OPERANDS: Final = 4
 TAIL: Final = 5
 REFERENCES: Final = 6
 
+_name_of = itemgetter(NAME)
+_opcode_of = itemgetter(OPCODE)
 _FUSED = re.compile(r"\bcalls=%?([\w.\-]+)")
 _THREAD = re.compile(r'execution_thread="([^"]*)"')
 CALLING_ATTRIBUTES: Final = tuple(
@@ -94,6 +97,16 @@ class Operand:
         return shape
 
 
+_numbers: list[int] = []
+
+
+def _positions(count: int) -> list[int]:
+    """At least that many numbers from 0 on: one object for each, whoever holds it."""
+    if len(_numbers) < count:
+        _numbers.extend(range(len(_numbers), 2 * count))
+    return _numbers
+
+
 class Inline(NamedTuple):
     """A computation that is written into an attribute: `to_apply={ x = … ROOT y = … }`."""
 
@@ -109,6 +122,7 @@ class Computation:
         "_by_opcode",
         "_fused",
         "_index",
+        "_opcodes",
         "_spans",
         "_users",
         "_views",
@@ -154,7 +168,8 @@ class Computation:
         self._spans = spans
         self._index: dict[str, int] | None = None
         self._users: dict[str, list[int]] | None = None
-        self._by_opcode: dict[str, list[int]] | None = None
+        self._opcodes: frozenset[str] | None = None
+        self._by_opcode: dict[str, tuple[Instruction, ...]] = {}
         self._fused: frozenset[str] | None = None
         self._views: dict[int, Instruction] = {}
 
@@ -177,8 +192,10 @@ class Computation:
     def index(self) -> Mapping[str, int]:
         """Position by name; of a doubled name the first."""
         if self._index is None:
-            names = [row[NAME] for row in self.rows]
-            self._index = dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))
+            names = list(map(_name_of, self.rows))
+            self._index = dict(zip(names, _positions(len(names)), strict=False))
+            if len(self._index) < len(names):
+                self._index = dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))
         return self._index
 
     @property
@@ -187,14 +204,15 @@ class Computation:
         if self._users is None:
             users: dict[str, list[int]] = {}
             known = users.get
-            for at, row in enumerate(self.rows):
+            for at, row in zip(_positions(len(self.rows)), self.rows, strict=False):
                 for name in row[REFERENCES]:
                     readers = known(name)
                     if readers is None:
                         users[name] = [at]
                     elif readers[-1] != at:
                         readers.append(at)
-            for element in [name for name in users if "#" in name]:
+            elements = [name for name in users if "#" in name] if "#" in self.text else ()
+            for element in elements:
                 name = element.partition("#")[0]
                 users[name] = sorted({*users.get(name, ()), *users.pop(element)})
             self._users = users
@@ -203,7 +221,7 @@ class Computation:
     @property
     def thread(self) -> str:
         """The execution thread: `main` unless the text says otherwise."""
-        named = _THREAD.search(self.tail)
+        named = _THREAD.search(self.tail) if self.tail else None
         return named[1] if named else "main"
 
     @property
@@ -239,21 +257,23 @@ class Computation:
 
     def with_opcode(self, opcode: str) -> tuple[Instruction, ...]:
         """The instructions of one opcode, in the order of the text."""
-        if self._by_opcode is None:
-            positions: dict[str, list[int]] = {}
-            for number, row in enumerate(self.rows):
-                positions.setdefault(row[OPCODE], []).append(number)
-            self._by_opcode = positions
-        return tuple(self.at(number) for number in self._by_opcode.get(opcode, ()))
+        if self._opcodes is None:
+            self._opcodes = frozenset(map(_opcode_of, self.rows))
+        if opcode not in self._opcodes:
+            return ()
+        found = self._by_opcode.get(opcode)
+        if found is None:
+            found = self._by_opcode[opcode] = tuple(
+                [self.at(number) for number, row in enumerate(self.rows) if row[OPCODE] == opcode]
+            )
+        return found
 
     @property
     def fused(self) -> frozenset[str]:
         """Names of the computations that are bodies of its fusions."""
         if self._fused is None:
-            names: set[str] = set()
-            for fusion in self.with_opcode("fusion"):
-                names.update(_FUSED.findall(fusion.row[TAIL]))
-            self._fused = frozenset(names)
+            tails = [row[TAIL] for row in self.rows if row[OPCODE] == "fusion"]
+            self._fused = frozenset(_FUSED.findall("\n".join(tails))) if tails else frozenset()
         return self._fused
 
     def to_networkx(self) -> networkx.DiGraph[str]:
@@ -266,7 +286,7 @@ class Computation:
 
         graph: networkx.DiGraph[str] = networkx.DiGraph(name=self.name)
         for row in self.rows:
-            graph.add_node(row[NAME], opcode=row[OPCODE], shape=row[TYPE], root=row[ROOT])
+            graph.add_node(row[NAME], opcode=row[OPCODE], shape=row[TYPE], root=bool(row[ROOT]))
         for row in self.rows:
             for place, reference in enumerate(row[REFERENCES]):
                 name = reference.partition("#")[0]
@@ -306,7 +326,7 @@ class Instruction:
     @property
     def is_root(self) -> bool:
         """Whether the text says ROOT."""
-        return self.row[ROOT]
+        return bool(self.row[ROOT])
 
     @property
     def type_text(self) -> str:
@@ -427,6 +447,7 @@ class Module:
 
     __slots__ = (
         "_offsets",
+        "_unfused",
         "computations",
         "file",
         "header",
@@ -468,6 +489,14 @@ class Module:
         self.start = 0
         """Where its text begins, in characters of the file."""
         self._offsets: tuple[int, ...] | None = None
+        self._unfused: list[Computation] = []
+
+    def again(self) -> Module:
+        """The same module, for another file of the same text."""
+        other = Module.__new__(Module)
+        for slot in Module.__slots__:
+            setattr(other, slot, getattr(self, slot))
+        return other
 
     def __repr__(self) -> str:
         return f"<Module {self.name}: {len(self.computations)} computations>"
@@ -583,14 +612,16 @@ class Module:
         return frozenset().union(*(computation.fused for computation in self.computations))
 
     @property
-    def unfused(self) -> tuple[Computation, ...]:
+    def unfused(self) -> Sequence[Computation]:
         """What passes over non-fusion computations visit: no fusion's body, no other thread."""
-        fused = self.fused
-        return tuple(
-            computation
-            for computation in self.computations
-            if computation.name not in fused and computation.thread == "main"
-        )
+        if not self._unfused:  # the list is that of every file of this text
+            fused = self.fused
+            self._unfused += [
+                computation
+                for computation in self.computations
+                if computation.name not in fused and computation.thread == "main"
+            ]
+        return self._unfused
 
     def to_networkx(self) -> networkx.DiGraph[str]:
         """A graph of `computation/instruction` names: data edges, and `calls` edges to roots.

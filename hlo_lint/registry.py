@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from functools import cache
 
 from hlo_lint.errors import RuleError, UsageError
@@ -74,6 +73,8 @@ def _check_names(names: Iterable[str], rules: Sequence[Rule]) -> None:
 
 
 def _unknown(name: str) -> UsageError:
+    from difflib import get_close_matches
+
     known = sorted({n for rule in all_rules() for n in (rule.name(), rule.family())})
     near = get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"

@@ -110,7 +110,7 @@ def read_instruction(text: str) -> Row:
     begin, end = operands.meta.start_pos, operands.meta.end_pos
     shape = parts.get("type")
     return (
-        "ROOT" in leaves,
+        "ROOT " if "ROOT" in leaves else "",
         leaves["NAME"].removeprefix("%"),
         text[shape.meta.start_pos : shape.meta.end_pos] if shape else "",
         leaves["OPCODE"] if "OPCODE" in leaves else leaves["LITERAL_OPCODE"],
@@ -195,24 +195,24 @@ def test_scanner_and_grammar_read_the_same_instructions() -> None:
 
 INSTRUCTIONS: dict[str, Row] = {
     "%add.3 = f32[8]{0} add(%p.1, %while.2#1#0)": (
-        *(False, "add.3", "f32[8]{0}", "add", "%p.1, %while.2#1#0", ""),
+        *("", "add.3", "f32[8]{0}", "add", "%p.1, %while.2#1#0", ""),
         ("p.1", "while.2#1#0"),
     ),
     "ROOT t = (f32[2]{0}, /*index=1*/()) tuple(a, /*index=1*/b)": (
-        *(True, "t", "(f32[2]{0}, /*index=1*/())", "tuple", "a, /*index=1*/b", ""),
+        *("ROOT ", "t", "(f32[2]{0}, /*index=1*/())", "tuple", "a, /*index=1*/b", ""),
         ("a", "b"),
     ),
     "%c = c64[2]{0} constant({(0, 1), (nan(0x7fc00001), -inf)})": (
-        *(False, "c", "c64[2]{0}", "constant", "{(0, 1), (nan(0x7fc00001), -inf)}", ""),
+        *("", "c", "c64[2]{0}", "constant", "{(0, 1), (nan(0x7fc00001), -inf)}", ""),
         (),
     ),
     "%a = f32[] add(f32[] %x, (f32[2]{0}, s32[]) %y), dimensions={}": (
-        *(False, "a", "f32[]", "add", "f32[] %x, (f32[2]{0}, s32[]) %y", ", dimensions={}"),
+        *("", "a", "f32[]", "add", "f32[] %x, (f32[2]{0}, s32[]) %y", ", dimensions={}"),
         ("x", "y"),
     ),
     '%k = f32[] custom-call(), backend_config={lower = true, ir = "ML\\EF}"}': (
         *(
-            False,
+            "",
             "k",
             "f32[]",
             "custom-call",
@@ -222,12 +222,12 @@ INSTRUCTIONS: dict[str, Row] = {
         (),
     ),
     "%g = f32[2]{0} all-reduce(%x), replica_groups=mesh['x'=2] {'x'}, to_apply=%sum": (
-        *(False, "g", "f32[2]{0}", "all-reduce", "%x"),
+        *("", "g", "f32[2]{0}", "all-reduce", "%x"),
         ", replica_groups=mesh['x'=2] {'x'}, to_apply=%sum",
         ("x",),
     ),
     "%b = b(f32[4]{0}) custom-call(%a), replica_groups=[1,128]<=[128]T(1,0)": (
-        *(False, "b", "b(f32[4]{0})", "custom-call", "%a", ", replica_groups=[1,128]<=[128]T(1,0)"),
+        *("", "b", "b(f32[4]{0})", "custom-call", "%a", ", replica_groups=[1,128]<=[128]T(1,0)"),
         ("a",),
     ),
 }

@@ -19,7 +19,8 @@ import hlo_lint
 from hlo_lint.shape import parse_shape
 from hlo_lint.source import decode
 from tests.conftest import DUMPS, ROUNDTRIP, hlo_files
-from tests.oracle.compare import assert_same_graph, numbers
+from tests.oracle.compare import assert_same_graph
+from tests.oracle.meaning import numbers
 from tests.oracle.xla import DIED, Answer, Oracle, Refusal, XlaModule, oracles
 
 RELEASES = ("0.10", "0.11")

@@ -140,10 +140,11 @@ def _add_folder(
     artefacts: dict[tuple[str, int, str], list[Path]] = {}
     loose: list[PassDump] = []
     unread: list[str] = []
+    beside = frozenset(names)
     for name in names:
         path, parts = folder / name, parse_name(name)
         try:
-            is_read = _is_read(path, names)
+            is_read = _is_read(path, parts, beside)
         except OSError as error:
             dump.skipped.append(Skipped(str(path), f"cannot be read: {error.strerror or error}"))
             continue
@@ -158,13 +159,13 @@ def _add_folder(
             unread.append(name)
     for key, dumps in texts.items():
         # Metadata names no module, and some artefacts bear no timestamp though the texts do.
-        beside = {
+        others = {
             path
             for timestamp in (key[0], "")
             for module in (key[2], "")
             for path in artefacts.get((timestamp, key[1], module), ())
         }
-        dump.pipelines.append(Pipeline(dumps, list(beside)))
+        dump.pipelines.append(Pipeline(dumps, list(others)))
     dump.pipelines += [Pipeline([found], []) for found in loose]
     return unread
 
@@ -211,8 +212,10 @@ def _is_text(path: Path) -> bool:
     return not path.name.endswith(_KNOWN_ARTEFACTS)
 
 
-def _is_read(path: Path, names: list[str]) -> bool:
+def _is_read(path: Path, parts: DumpName | None, beside: frozenset[str]) -> bool:
     """Whether a file of a directory is to be read, as HLO or as a log: by its first words.
+
+    What XLA writes after a pass is HLO by its name.
 
     Raises:
         OSError: where it cannot be read, or is no file at all.
@@ -221,15 +224,15 @@ def _is_read(path: Path, names: list[str]) -> bool:
     if name.endswith(TEXT_ENDINGS) and _is_text(path):
         if not stat.S_ISREG(path.stat().st_mode):
             raise OSError("it is no regular file")
-        if name.endswith(".hlo"):
+        if name.endswith(".hlo") or (parts is not None and parts.step is not None):
             return True
         with path.open("rb") as file:
             head = file.read(64).lstrip()
         return head.startswith(b"HloModule") or name.endswith(EMITTER_TEXT)
-    if name.endswith(PROTO_TEXT) and name not in _SETTINGS and parse_name(name) is None:
+    if name.endswith(PROTO_TEXT) and name not in _SETTINGS and parts is None:
         with path.open("rb") as file:
             return kind_of(name, decode(file.read(4096))) is Kind.AUTOTUNE_LOG
     if name.endswith((".hlo.pb", ".hlo.pb.gz", ".hlo.pbtxt", ".hlo.pbtxt.gz")):
         stem = name.partition(".hlo.pb")[0]
-        return f"{stem}.txt" not in names  # the text says the same, and says where
+        return f"{stem}.txt" not in beside  # the text says the same, and says where
     return False

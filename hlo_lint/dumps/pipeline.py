@@ -151,7 +151,7 @@ class Pipeline:
         """The numbered dumps."""
         return tuple(dump for dump in self.dumps if dump.name and dump.name.step is not None)
 
-    @property
+    @cached_property
     def final(self) -> PassDump | None:
         """What the compiler ended with, if it did."""
         return next((dump for dump in self.dumps if dump.name and dump.name.is_final), None)

@@ -10,7 +10,6 @@ from hlo_lint.findings import Diagnostic, Finding, Fix, Introduction, Origin
 from hlo_lint.ir import REFERENCES, HloFile, Instruction, Module
 from hlo_lint.rule import Form, Rule
 from hlo_lint.source import Span
-from hlo_lint.syntax.attributes import AttributeSyntaxError, OpMetadata
 
 _comment = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 
@@ -109,6 +108,8 @@ def _origin(instruction: Instruction | None, module: Module) -> Origin | None:
     """The line of Python, by stack frame or by the fields older releases print."""
     if instruction is None:
         return None
+    from hlo_lint.syntax.attributes import AttributeSyntaxError, OpMetadata
+
     try:
         metadata = instruction.attribute("metadata")
     except AttributeSyntaxError:

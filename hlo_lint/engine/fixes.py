@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -40,12 +39,14 @@ def apply(text: str, fixes: Iterable[Fix]) -> tuple[str, tuple[Edit, ...]]:
     return "".join(pieces), tuple(chosen)
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Puts a text in place of a file, so that a reader sees the old one or the new one.
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Puts a text or bytes in place of a file, so that a reader sees the old one or the new one.
 
     Raises:
         DumpError: where it cannot be written; the old file then stands as it was.
     """
+    import tempfile  # with its random numbers it is a tenth of all that is imported
+
     target = path.resolve()  # a link stays one
     temporary = None
     try:
@@ -53,7 +54,7 @@ def write_atomically(path: Path, text: str) -> None:
         mode = target.stat().st_mode & 0o7777 if target.exists() else None
         descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.")
         with os.fdopen(descriptor, "wb") as file:
-            file.write(encode(text))
+            file.write(encode(content) if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         if mode is None:

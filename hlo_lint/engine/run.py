@@ -219,21 +219,20 @@ class Checker:
     ) -> None:
         hlo = [dump for dump in dumps if dump.kind is Kind.HLO]
         bound = [dump for dump in hlo if pipeline.has_layouts(dump)]
-        if not bound:
+        if not bound or self.before not in (None, demand.demanded_by):
             return
+        if self.before is None and not self._lives(rule, bound[-1]):
+            return  # whatever was there before, no pass died of it
         lives = [self._lives(rule, dump) for dump in bound]
         if self.before is not None:
-            if self.before == demand.demanded_by:
-                told = Meeting(Outcome.BREAKS, f"{self.before} comes next, as the caller says")
-                for at, found in enumerate(lives):
-                    for key in found:
-                        if at == 0 or key not in lives[at - 1]:
-                            end = _last_with(lives, at, key)
-                            self._add_life(pipeline, demand, told, bound, lives, at, end, key)
+            told = Meeting(Outcome.BREAKS, f"{self.before} comes next, as the caller says")
+            for at, found in enumerate(lives):
+                for key in found:
+                    if at == 0 or key not in lives[at - 1]:
+                        end = _last_with(lives, at, key)
+                        self._add_life(pipeline, demand, told, bound, lives, at, end, key)
             return
         last = len(bound) - 1
-        if not lives[last]:
-            return
         meeting = pipeline.meeting(bound[last], demand)
         if meeting.outcome in (Outcome.BREAKS, Outcome.UNSURE):
             for key in lives[last]:

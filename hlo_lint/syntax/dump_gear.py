@@ -11,8 +11,8 @@ them: most are a few lines long, and a call for each would cost more than its li
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from operator import add
 
 from hlo_lint.ir import Computation, Row
 
@@ -28,7 +28,7 @@ _find_instructions = re.compile(
 _is_opcode = re.compile(r"[a-z][a-z\d\-]*").fullmatch
 _match_head = re.compile(r"(ENTRY )?%?([A-Za-z_][\w.\-]*) (\(.*)?\{", re.A).fullmatch
 _match_tail = re.compile(r"\}(, execution_thread=\"[^\"\n]*\")?(?: //[^\n]*)?").fullmatch
-_is_no_index = re.compile(r"#(?![0-9]+(?:[# \n]|\Z))").search
+_is_no_index = re.compile(r"#(?:(?<=[ \n]#)|(?<=\A#)|(?![0-9]+(?:[# \n]|\Z)))").search
 _remove_comments = re.compile(r"/\*[^*\n]*\*/").sub
 _match_typed_operand = re.compile(
     r" ?(?:[a-z0-9]*\[\] )?%?([A-Za-z_][\w.\-]*(?:#[0-9]+)*)", re.A
@@ -43,155 +43,225 @@ _NAME_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.
 _REFERENCE_BYTES = _NAME_BYTES + b"# "
 _MOST_TOGETHER = 1 << 16
 """How many characters of computations are read together."""
+_SHARED_FROM = 4 << 20
+"""From how many characters on a module that is read alone shares the texts of its types: that takes
+a tenth of the time, and gives back a fifth of the memory."""
 
 
 class LineMemo:
     """What has been read before: rows by line, computations by text. One for each directory."""
 
-    __slots__ = ("computations", "rows", "shared")
+    __slots__ = ("computations", "latest", "rows", "shared")
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
         self.computations: dict[str, Computation] = {}
+        self.latest: dict[str, Computation] = {}
+        """The last computation whose text begins with a word: with its name, or ENTRY."""
         self.shared: dict[str, str] = {}
         """Opcodes and types: each text once."""
 
 
-def read_computations(
-    texts: Sequence[str], memo: LineMemo, *, remember: bool = True
-) -> list[Computation | None]:
-    """The computation that each text spells line for line as a dump does, else None.
+def known_blocks(text: str, at: int, memo: LineMemo) -> tuple[list[str], list[Computation | None]]:
+    """What stands two line breaks apart from `at` on, and which of it is a computation as it was.
+
+    Most computations of a dump are as the last dump had them, so each is compared first with the
+    last one of its name: neither a copy nor a hash of its text is made.
+    """
+    latest = memo.latest.get
+    blocks: list[str] = []
+    found: list[Computation | None] = []
+    starts_with, find = text.startswith, text.find
+    size = len(text)
+    while True:
+        computation = latest(text[at : find(" ", at)])
+        if computation is not None and starts_with(computation.text, at):
+            end = at + len(computation.text)
+            if end == size or starts_with("\n\n", end):
+                blocks.append(computation.text)
+                found.append(computation)
+                if end == size:
+                    return blocks, found
+                at = end + 2
+                continue
+        end = find("\n\n", at)
+        found.append(None)
+        if end < 0:
+            blocks.append(text[at:])
+            return blocks, found
+        blocks.append(text[at:end])
+        at = end + 2
+
+
+def read_again(texts: Sequence[str], found: list[Computation | None], memo: LineMemo) -> None:
+    """Put into `found` the computation that each text spells line for line as a dump does.
+
+    What is there already stays, what `memo` knows is not read again, and what is read it will know.
 
     Args:
-        texts: from the head of a computation to its closing brace and what belongs to it.
-        memo: what was read before.
-        remember: whether these lines are likely to come again.
+        texts: each from the head of a computation to its closing brace and what belongs to it.
+        found: as many as there are texts.
+        memo: of the directory, whose files repeat most of their lines.
     """
-    found: list[Computation | None]
-    found = list(map(memo.computations.get, texts)) if remember else [None] * len(texts)
-    waiting: list[_Outline] = []
+    known, latest = memo.computations, memo.latest
+    new = [at for at, computation in enumerate(found) if computation is None]
+    for at in new:
+        found[at] = known.get(texts[at])
+    for outlines in _outlines(texts, found):
+        _fill(found, outlines, lambda these: _read_lines(these, memo))
+    for at in new:
+        computation = found[at]
+        if computation is not None:
+            text = computation.text
+            known[text] = latest[text[: text.find(" ")]] = computation
+
+
+def read_once(text: str, starts: Sequence[int], texts: Sequence[str]) -> list[Computation | None]:
+    """The same, of a file that is read alone.
+
+    Args:
+        text: of the file.
+        starts: where in it each of `texts` begins, and the end of the last.
+        texts: of computations, nothing but line breaks between them.
+    """
+    found: list[Computation | None] = [None] * len(texts)
+    shared: dict[str, str] | None = {} if len(text) > _SHARED_FROM else None
+
+    def rows(outlines: list[_Outline]) -> list[Row] | None:
+        first, last = outlines[0][0], outlines[-1][0]
+        if last - first + 1 > len(outlines):
+            return None  # something else stands between them: each alone
+        lines = sum([outline[2] for outline in outlines])
+        return _find_rows(text, starts[first], starts[last + 1], lines, shared)
+
+    for outlines in _outlines(texts, found):
+        _fill(found, outlines, rows)
+    return found
+
+
+_Outline = tuple[int, str, int, str, bool, str, str]
+"""What is known of a computation before its lines are read: which it is, its text, how many lines
+its body has, its name, whether it is the entry, its signature, what follows the closing brace."""
+
+
+def _outlines(
+    texts: Sequence[str], found: Sequence[Computation | None]
+) -> Iterator[list[_Outline]]:
+    """Those that are not found yet and look like computations, as many as are read together."""
+    outlines: list[_Outline] = []
     size = 0
     for at, text in enumerate(texts):
         if found[at] is not None:
             continue
-        outline = _outline(at, text)
-        if outline is None:
+        lines = text.count("\n") - 1
+        first = text.find("\n")
+        head = _match_head(text, 0, first) if lines > 0 else None
+        if head is None:
             continue
-        waiting.append(outline)
+        entry, name, signature = head.groups("")
+        signature = signature.rstrip()
+        if signature and ") -> " not in signature:
+            continue
+        tail = ""
+        if not text.endswith("\n}"):
+            closing = _match_tail(text, text.rfind("\n") + 1)
+            if closing is None:
+                continue
+            tail = closing[1] or ""
+        outlines.append((at, text, lines, name, bool(entry), signature, tail))
         size += len(text)
         if size > _MOST_TOGETHER:
-            _read_outlines(waiting, memo, found, remember)
-            waiting, size = [], 0
-    if waiting:
-        _read_outlines(waiting, memo, found, remember)
-    return found
+            yield outlines
+            outlines, size = [], 0
+    if outlines:
+        yield outlines
 
 
-class _Outline(NamedTuple):
-    """A computation whose lines are still to be read."""
-
-    at: int
-    text: str
-    name: str
-    is_entry: bool
-    signature: str
-    body: str
-    tail: str
-
-
-def _outline(at: int, text: str) -> _Outline | None:
-    first, last = text.find("\n"), text.rfind("\n")
-    if first < 0 or last <= first:
-        return None
-    head = _match_head(text, 0, first)
-    if head is None:
-        return None
-    entry, name, signature = head.groups("")
-    signature = signature.rstrip()
-    if signature and ") -> " not in signature:
-        return None
-    tail = ""
-    if last + 2 != len(text) or text[-1] != "}":
-        closing = _match_tail(text, last + 1)
-        if closing is None:
-            return None
-        tail = closing[1] or ""
-    return _Outline(at, text, name, bool(entry), signature, text[first + 1 : last], tail)
-
-
-def _read_outlines(
-    outlines: list[_Outline],
-    memo: LineMemo,
+def _fill(
     found: list[Computation | None],
-    remember: bool,
+    outlines: list[_Outline],
+    read: Callable[[list[_Outline]], list[Row] | None],
 ) -> None:
-    rows = _read_rows("\n".join([outline.body for outline in outlines]), memo, remember)
+    """Make the computations of the outlines, each alone where one of them is not dump-shaped."""
+    rows = read(outlines)
     if rows is None:
         if len(outlines) > 1:
             for outline in outlines:
-                _read_outlines([outline], memo, found, remember)
+                _fill(found, [outline], read)
         return
     begin = 0
-    for at, text, name, is_entry, signature, body, tail in outlines:
-        end = begin + body.count("\n") + 1
-        computation = Computation(text, name, is_entry, signature, tuple(rows[begin:end]), tail)
-        found[at] = computation
-        if remember:
-            memo.computations[text] = computation
+    for at, text, lines, name, is_entry, signature, tail in outlines:
+        end = begin + lines
+        found[at] = Computation(text, name, is_entry, signature, tuple(rows[begin:end]), tail)
         begin = end
 
 
-def _read_rows(body: str, memo: LineMemo, remember: bool) -> list[Row] | None:
-    if not remember:
-        rows = _make_rows(_find_instructions(body), memo)
-        return rows if rows is not None and len(rows) == body.count("\n") + 1 else None
-    lines = body.split("\n")
+def _find_rows(
+    text: str, begin: int, end: int, lines: int, shared: dict[str, str] | None
+) -> list[Row] | None:
+    """The rows of a stretch that holds so many lines of instructions and no other indented ones."""
+    rows: list[Row] = []
+    while begin < end:
+        stop = text.find("\n", begin + _MOST_TOGETHER, end) if end - begin > _MOST_TOGETHER else -1
+        stop = end if stop < 0 else stop
+        found = _make_rows(_find_instructions(text, begin, stop), shared)
+        if found is None:
+            return None
+        rows += found
+        begin = stop
+    return rows if len(rows) == lines else None
+
+
+def _read_lines(outlines: list[_Outline], memo: LineMemo) -> list[Row] | None:
+    lines: list[str] = []
+    for _, text, *_ in outlines:
+        lines += text.split("\n")[1:-1]
     known = memo.rows
     found = list(map(known.get, lines))
     missing = found.count(None)
     if not missing:
         return found  # type: ignore[return-value]  # none is None
-    if missing == len(lines):
-        fresh = _make_rows(_find_instructions(body), memo)
-        if fresh is None or len(fresh) != missing:
-            return None
-        known.update(zip(lines, fresh, strict=True))
-        return fresh
-    new_lines = [line for line, row in zip(lines, found, strict=True) if row is None]
-    fresh = _make_rows(_find_instructions("\n".join(new_lines)), memo)
-    if fresh is None or len(fresh) != missing:
+    places = range(len(lines)) if missing == len(lines) else _places_of_none(found, missing)
+    new_lines = lines if missing == len(lines) else [lines[at] for at in places]
+    new = "\n".join(new_lines)
+    fresh = _find_rows(new, 0, len(new), missing, memo.shared)
+    if fresh is None:
         return None
     known.update(zip(new_lines, fresh, strict=True))
-    new = iter(fresh)
-    return [next(new) if row is None else row for row in found]
+    for at, row in zip(places, fresh, strict=True):
+        found[at] = row
+    return found  # type: ignore[return-value]  # none is None any more
 
 
-def _make_rows(groups: list[tuple[str, ...]], memo: LineMemo) -> list[Row] | None:
-    if not groups:
+def _places_of_none(found: list[Row | None], count: int) -> list[int]:
+    places = []
+    at = -1
+    for _ in range(count):
+        at = found.index(None, at + 1)
+        places.append(at)
+    return places
+
+
+def _make_rows(groups: list[tuple[str, ...]], shared: dict[str, str] | None) -> list[Row] | None:
+    if _bytes("\n".join([group[1] for group in groups])).translate(None, _NAME_BYTES):
         return None
-    roots, names, types, opcodes, operands, tails = zip(*groups, strict=True)
-    if _bytes("\n".join(names)).translate(None, _NAME_BYTES):
+    if not all(map(_is_opcode, {group[3] for group in groups})):
         return None
-    references = _references(opcodes, operands)
+    references = _references(["" if group[3] in WITHOUT_OPERANDS else group[4] for group in groups])
     if references is None:
         return None
+    tails = [group[5] for group in groups]
     if " = " in "\n".join(tails) and not all(map(_is_one_tail, tails)):
         return None
-    if not all(map(_is_opcode, set(opcodes))):
-        return None
-    share = memo.shared.setdefault
-    return list(
-        zip(
-            map(bool, roots),
-            names,
-            map(share, types, types),
-            map(share, opcodes, opcodes),
-            operands,
-            tails,
-            references,
-            strict=True,
+    if shared is None:
+        return list(map(add, groups, zip(references, strict=True)))
+    one = shared.setdefault
+    return [
+        (root, name, one(shape, shape), one(opcode, opcode), operands, tail, reads)
+        for (root, name, shape, opcode, operands, tail), reads in zip(
+            groups, references, strict=True
         )
-    )
+    ]
 
 
 def _bytes(text: str) -> bytes:
@@ -210,16 +280,9 @@ def _is_one_tail(tail: str) -> bool:
         return False
 
 
-def _references(
-    opcodes: tuple[str, ...], operands: tuple[str, ...]
-) -> list[tuple[str, ...]] | None:
+def _references(operands: list[str]) -> list[tuple[str, ...]] | None:
     """The names each operand list refers to, or None where a list is not plain enough."""
-    joined = "\n".join(
-        [
-            "" if opcode in WITHOUT_OPERANDS else text
-            for opcode, text in zip(opcodes, operands, strict=True)
-        ]
-    )
+    joined = "\n".join(operands)
     if "/" in joined:
         joined = _remove_comments("", joined)
     if joined.count(" ") != joined.count(", "):
@@ -227,7 +290,7 @@ def _references(
     joined = joined.replace(", ", " ").replace("%", "")
     if _bytes(joined).translate(None, _REFERENCE_BYTES) or _has_a_gap(joined):
         return None
-    if "#" in joined and (_is_no_index(joined) or joined[0] == "#" or _has(joined, " #", "\n#")):
+    if "#" in joined and _is_no_index(joined):
         return None
     return list(map(tuple, map(str.split, joined.split("\n"))))
 
@@ -256,11 +319,7 @@ def _has_a_gap(joined: str) -> bool:
     """Whether an operand is missing between two others, or before or behind one."""
     if joined[:1] == " " or joined[-1:] == " ":
         return True
-    return _has(joined, "  ", "\n ", " \n")
-
-
-def _has(text: str, *parts: str) -> bool:
-    return any(part in text for part in parts)
+    return "  " in joined or "\n " in joined or " \n" in joined
 
 
 _LAYOUT = re.compile(r"\{[^{}]*\}")

@@ -285,10 +285,10 @@ class Scanner:
     def _instruction(self, start: int, body: _Body, depth: int) -> int:
         text = self.text
         if self.is_bare and not depth and not body.rows and not _inline_start(text, start):
-            return self._right_side(start, SINGLE, False, start, body, depth)
+            return self._right_side(start, SINGLE, "", start, body, depth)
         named = self._expect(_name, start, "expected an instruction")
         at = named.end()
-        root = named[0] == "ROOT"
+        root = "ROOT " if named[0] == "ROOT" else ""
         if root:
             named = self._expect(_name, self.skip(at), "ROOT needs an instruction")
             at = named.end()
@@ -298,7 +298,7 @@ class Scanner:
         return self._right_side(self.skip(at + 1), named[1], root, start, body, depth)
 
     def _right_side(
-        self, at: int, name: str, root: bool, start: int, body: _Body, depth: int
+        self, at: int, name: str, root: str, start: int, body: _Body, depth: int
     ) -> int:
         text = self.text
         end = self._shape_end(at)
@@ -351,7 +351,7 @@ class Scanner:
             number = sum(row[OPCODE] == "parameter" for row in body.rows)
             name = name or f"{SINGLE}{number}"
             body.nested.add(len(body.rows))
-            row = (False, name, self.text[begin:end], "parameter", str(number), "", ())
+            row = ("", name, self.text[begin:end], "parameter", str(number), "", ())
             body.add(row, begin, end, ())
         return name
 
@@ -373,7 +373,7 @@ class Scanner:
         name = f"{_NAMELESS}{len(body.rows)}"
         body.nested.add(len(body.rows))
         type_text, operands = text[begin:shape_end], text[at + 1 : close - 1]
-        body.add((False, name, type_text, opcode[0], operands, "", references), begin, close, ())
+        body.add(("", name, type_text, opcode[0], operands, "", references), begin, close, ())
         return name
 
     def _parts(self, start: int, end: int) -> list[tuple[int, int]]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 import re
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 
 from hlo_lint.errors import HloSyntaxError
 from hlo_lint.ir import Computation, HloFile, Module, Trouble
 from hlo_lint.source import decode
-from hlo_lint.syntax.dump_gear import LineMemo, read_computations
-from hlo_lint.syntax.faithful_gear import SINGLE, Scanner
+from hlo_lint.syntax.dump_gear import LineMemo, known_blocks, read_again, read_once
 
 _module_start = re.compile(r"^(?:// -----|[ \t]*HloModule\b)", re.M)
 _separator = re.compile(r"^// -----", re.M)
@@ -27,22 +25,21 @@ class Memo(LineMemo):
 
     def __init__(self) -> None:
         super().__init__()
-        self.files: dict[bytes | str, tuple[Module, ...]] = {}
+        self.files: dict[int, list[tuple[Module, ...]]] = {}
+        """By length. Nothing is hashed: to compare a text with one that is known takes no longer,
+        and most texts of a length are alone with it."""
 
 
 def parse_file(data: bytes | str, path: Path | None = None, memo: Memo | None = None) -> HloFile:
     """All modules of a file; what cannot be read is in their `problems`."""
-    remember = memo is not None
-    memo = Memo() if memo is None else memo
-    known = memo.files.get(data)
+    text = decode(data) if isinstance(data, bytes) else data
+    known = _known(text, memo) if memo is not None else None
     if known is None:
-        text = decode(data) if isinstance(data, bytes) else data
-        known = tuple(_module(part, memo, remember) for part in _split(text))
-        if len(known) > 1 and not any(module.header or module.computations for module in known):
-            known = (_rough_module(text),)  # no HLO at all, though it has separators
-        memo.files[data] = known
+        known = _modules(text, memo)
+        if memo is not None:
+            memo.files.setdefault(len(text), []).append(known)
     start = 0
-    modules = tuple(map(copy.copy, known))
+    modules = tuple([module.again() for module in known])
     file = HloFile(modules, path)
     for module in modules:
         module.file = file
@@ -50,6 +47,19 @@ def parse_file(data: bytes | str, path: Path | None = None, memo: Memo | None = 
         if len(modules) > 1:
             start += sum(map(len, module.pieces))
     return file
+
+
+def _known(text: str, memo: Memo) -> tuple[Module, ...] | None:
+    """The modules of a file that has the same text, character for character."""
+    for modules in memo.files.get(len(text), ()):
+        at = 0
+        for piece in chain.from_iterable([module.pieces for module in modules]):
+            if not text.startswith(piece, at):
+                break
+            at += len(piece)
+        else:
+            return modules
+    return None
 
 
 def check_strict(file: HloFile) -> None:
@@ -93,29 +103,52 @@ def _split(text: str) -> list[str]:
 
 
 def _is_void(part: str) -> bool:
+    from hlo_lint.syntax.faithful_gear import Scanner
+
     scanner = Scanner(part)
     return scanner.skip(0) >= len(part)
 
 
-def _module(text: str, memo: Memo, remember: bool) -> Module:
-    blocks = text.split("\n\n")
-    header = blocks[0]
+def _modules(text: str, memo: Memo | None) -> tuple[Module, ...]:
+    """All modules of a text."""
+    whole = _module(text, memo)
+    if not whole.is_rough:
+        return (whole.module(),)  # each of its lines is read, and none begins another module
+    parts = _split(text)
+    if len(parts) < 2:
+        return (whole.module(),)
+    modules = tuple(_module(part, memo).module() for part in parts)
+    if not any(module.header or module.computations for module in modules):
+        return (_rough_module(text).module(),)  # no HLO at all, though it has separators
+    return modules
+
+
+def _module(text: str, memo: Memo | None) -> _Builder:
+    end = text.find("\n\n")
+    header = text if end < 0 else text[:end]
     if not header.startswith("HloModule ") or "\n" in header or "\r" in header or "//" in header:
         return _rough_module(text)
-    builder = _Builder()
+    name = _module_name.match(header)
+    builder = _Builder(name[1] if name else "", header)
     builder.text(header)
-    tables: list[str] = []
-    bodies: list[str] = []
-    for at, block in enumerate(blocks):
-        body = block.strip("\n") if block[:1] == "\n" or block[-1:] == "\n" else block
-        if at == len(tables) + 1 and body.startswith(_TABLES):
-            tables.append(body)
-            builder.text("\n\n" + block)
-        bodies.append(body)
-    first = len(tables) + 1
-    found = read_computations(bodies[first:], memo, remember=remember)
+    at = len(header)
+    while text.startswith(_TABLES, at + 2):
+        end = text.find("\n\n", at + 2)
+        end = len(text) if end < 0 else end
+        builder.table(text[at + 2 : end])
+        at = end
+    if at == len(text):
+        return builder
+    if memo is None:
+        blocks = text[at + 2 :].split("\n\n")
+        bodies = [_body(block) for block in blocks]
+        found = read_once(text, _starts(at + 2, blocks), bodies)
+    else:
+        blocks, found = known_blocks(text, at + 2, memo)
+        bodies = [_body(block) for block in blocks]
+        read_again(bodies, found, memo)
     rough: list[str] = []
-    for block, body, computation in zip(blocks[first:], bodies[first:], found, strict=True):
+    for block, body, computation in zip(blocks, bodies, found, strict=True):
         if computation is None:
             rough.append(block)
             continue
@@ -125,55 +158,87 @@ def _module(text: str, memo: Memo, remember: bool) -> Module:
         if block is body:
             builder.printed("\n\n", computation)
             continue
-        lead = len(block) - len(block.lstrip("\n"))
+        lead = _lead(block)
         builder.printed("\n\n" + block[:lead], computation)
         builder.text(block[lead + len(body) :])
     if rough:
         builder.rough("\n\n" + "\n\n".join(rough))
-    name = _module_name.match(header)
-    return builder.module(name[1] if name else "", header, tuple(tables))
+    return builder
 
 
-def _rough_module(text: str) -> Module:
+def _body(block: str) -> str:
+    return block.strip("\n") if block[:1] == "\n" or block[-1:] == "\n" else block
+
+
+def _starts(begin: int, blocks: list[str]) -> list[int]:
+    """Where each block begins, less its line breaks; the first stands at `begin`."""
+    starts = list(accumulate((len(block) + 2 for block in blocks), initial=begin))
+    for at, block in enumerate(blocks):
+        if block[:1] == "\n":
+            starts[at] += _lead(block)
+    return starts
+
+
+def _lead(block: str) -> int:
+    return len(block) - len(block.lstrip("\n"))
+
+
+def _rough_module(text: str) -> _Builder:
     """A module whose header no printer wrote."""
-    builder = _Builder()
+    from hlo_lint.syntax.faithful_gear import SINGLE, Scanner
+
+    builder = _Builder("", "")
+    builder.is_rough = True
     scanner = Scanner(text)
     begin = scanner.skip(0)
-    header, name, end = "", "", 0
+    end = 0
     if text.startswith("HloModule", begin):
         end = scanner.header(begin)
-        header = text[begin:end]
-        found = _module_name.match(header)
-        name = found[1] if found else ""
-    tables = []
+        builder.header = text[begin:end]
+        found = _module_name.match(builder.header)
+        builder.name = found[1] if found else ""
     builder.text(text[:end])
     builder.troubles += scanner.troubles
     at = scanner.skip(end)
     while found := _table.match(text, at):
-        tables.append(found[0])
+        builder.tables.append(found[0])
         at = scanner.skip(found.end())
     builder.text(text[end:at])
-    bare = None if header else scanner.statements(at)
+    bare = None if builder.header else scanner.statements(at)
     if bare is not None:
         builder.text(text[at : scanner.skip(at)])
         builder.computation(bare[1])
-        name, at = SINGLE, bare[0]
+        builder.name, at = SINGLE, bare[0]
     builder.rough(text[at:])
-    if not builder.computations and not header:
+    if not builder.computations and not builder.header:
         message = "this is no HLO: there is neither HloModule nor a computation"
         builder.troubles = [Trouble(message, begin, max(begin, text.find("\n", begin)))]
-    return builder.module(name, header, tuple(tables))
+    return builder
 
 
 class _Builder:
     """Collects the pieces of one module."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, header: str) -> None:
+        self.name = name
+        self.header = header
+        self.tables: list[str] = []
+        self.is_rough = False
+        """Whether something of it has another shape than a dump's."""
         self.pieces: list[str] = []
         self.computations: list[Computation] = []
         self.places: list[int] = []
         self.troubles: list[Trouble] = []
         self.within: dict[int, int] = {}
+
+    @property
+    def length(self) -> int:
+        """How many characters it has so far."""
+        return sum(map(len, self.pieces))
+
+    def table(self, block: str) -> None:
+        self.tables.append(block.strip("\n"))
+        self.text("\n\n" + block)
 
     def text(self, piece: str) -> None:
         if piece:
@@ -215,8 +280,14 @@ class _Builder:
 
     def rough(self, text: str) -> None:
         """Text that no printer wrote: read it faithfully."""
+        if not text.strip("\n"):
+            self.text(text)
+            return
+        from hlo_lint.syntax.faithful_gear import Scanner  # most runs never need it
+
+        self.is_rough = True
         scanner = Scanner(text)
-        base, end = sum(map(len, self.pieces)), 0
+        base, end = self.length, 0
         for begin, stop, computation in scanner.computations(0):
             self.text(text[end:begin])
             self.computation(computation)
@@ -226,13 +297,13 @@ class _Builder:
             Trouble(message, base + start, base + stop) for message, start, stop in scanner.troubles
         ]
 
-    def module(self, name: str, header: str, tables: tuple[str, ...]) -> Module:
+    def module(self) -> Module:
         if self.within:
             self._name_inline()
         return Module(
-            name,
-            header,
-            tables,
+            self.name,
+            self.header,
+            tuple(self.tables),
             tuple(self.pieces),
             tuple(self.computations),
             tuple(self.places),

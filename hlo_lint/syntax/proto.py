@@ -1,7 +1,7 @@
 """Protocol buffers that hold HLO: which of their bytes are the module, and how XLA spells it.
 
-XLA's own code turns a module into text, out of this process: what a file says reaches C++ that may
-abort on it. Only the child process (`xla_child`) imports jaxlib.
+XLA's own code turns a module into text and text into a module, out of this process: what a file
+says reaches C++ that may abort on it. Only the child process (`xla_child`) imports jaxlib.
 
     HloProto       { hlo_module = 1; buffer_assignment = 3; }     --xla_dump_hlo_as_proto
     HloSnapshot    { hlo = 1; arguments = 2; result = 3; … }      --xla_dump_hlo_snapshots
@@ -19,11 +19,12 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from hlo_lint.errors import DumpError
-from hlo_lint.source import decode, shown
+from hlo_lint.source import decode, encode, shown
 
 MOST_BYTES: Final = 1 << 31
 """Protobuf itself reads no message of 2 GiB or more."""
@@ -31,7 +32,8 @@ MOST_EXPANSION: Final = 200
 """How many times its own size a compressed file may become, once that is beyond `ANY_EXPANSION`."""
 ANY_EXPANSION: Final = 64 << 20
 
-INSTALL: Final = "install jaxlib (pip install 'hlo-lint[xla]') to read protocol buffers"
+INSTALL: Final = "install jaxlib (pip install 'hlo-lint[xla]') to {} protocol buffers"
+SNAPSHOT: Final = "hlo_snapshot.pb"
 TEXT_SUFFIXES: Final = (".pbtxt", ".textproto", ".txtpb")
 
 NO_JAXLIB: Final = 3
@@ -69,7 +71,40 @@ def read_proto(
             raise DumpError(
                 f"{path}: no HloProto or HloModuleProto: {error}; dump it again, or give the text"
             ) from error
-    return _text_by_xla(path, data, "text" if is_text else "wire", timeout, search_path)
+    ask = _Question("text" if is_text else "wire", path, "read", "give the text, or another jaxlib")
+    return decode(ask.answer(data, timeout, search_path))
+
+
+def write_proto(
+    path: Path,
+    text: str,
+    *,
+    timeout: float = 300.0,
+    search_path: Sequence[str] | None = None,
+) -> bytes:
+    """The bytes of an HloProto with the module that a text spells, for a file of that name.
+
+    `.pbtxt`, `.textproto` and `.txtpb` are in the text format, `.hlo_snapshot.pb` is an
+    HloSnapshot without arguments, and `.gz` is compressed.
+
+    Args:
+        path: where the bytes will stand; nothing is written there.
+        text: HLO that the jaxlib at hand reads.
+        timeout: seconds that XLA's code may take.
+        search_path: where the child process imports from; as in this process where it is None.
+
+    Raises:
+        DumpError: XLA does not read the text, or there is no jaxlib to read it with.
+    """
+    name = path.name.removesuffix(".gz")
+    if name.endswith(TEXT_SUFFIXES):
+        kind = "to text"
+    else:
+        kind = "to snapshot" if name.endswith(SNAPSHOT) else "to wire"
+    ask = _Question(kind, path, "write", "convert it to what this jaxlib reads, or take another")
+    data = ask.answer(encode(text), timeout, search_path)
+    # No time and no name: the same module is the same file.
+    return gzip.compress(data, mtime=0) if path.name.endswith(".gz") else data
 
 
 class WireError(ValueError):
@@ -121,6 +156,31 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
     raise WireError(f"byte {at - 1} continues a number of more than 64 bits")
+
+
+def varint(value: int) -> bytes:
+    """A number on the wire; of a negative one the two's complement in 64 bits.
+
+    >>> varint(150)
+    b'\\x96\\x01'
+    """
+    out = bytearray()
+    value &= (1 << 64) - 1
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def key(number: int, wire_type: int = _DELIMITED) -> bytes:
+    """What stands before the value of a field."""
+    return varint(number << 3 | wire_type)
+
+
+def delimited(number: int, content: bytes) -> bytes:
+    """A field whose value has a length: a message, a string, packed numbers."""
+    return key(number) + varint(len(content)) + content
 
 
 def module_bytes(data: bytes) -> bytes:
@@ -194,35 +254,54 @@ def _content(path: Path) -> bytes:
     return data
 
 
-def _text_by_xla(
-    path: Path, data: bytes, kind: str, timeout: float, search_path: Sequence[str] | None
-) -> str:
-    where = json.dumps(list(sys.path if search_path is None else search_path))
-    # -P: the child imports nothing from the current directory, which may hold somebody's dumps.
-    command = [sys.executable, "-P", "-c", _CHILD, where, kind]
-    # XLA aborts on a flag that it does not know, and flags are about compiling.
-    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    try:
-        child = subprocess.run(
-            command, input=data, capture_output=True, timeout=timeout, env=environment, check=False
-        )
-    except subprocess.TimeoutExpired as error:
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What the child process is asked."""
+
+    kind: str
+    path: Path
+    doing: str
+    """`read` or `write`."""
+    advice: str
+
+    def answer(self, data: bytes, timeout: float, search_path: Sequence[str] | None) -> bytes:
+        """What the child makes of the bytes.
+
+        Raises:
+            DumpError: it refused, died, or took too long.
+        """
+        where = json.dumps(list(sys.path if search_path is None else search_path))
+        # -P: the child imports nothing from the current directory, which may hold dumps.
+        command = [sys.executable, "-P", "-c", _CHILD, where, self.kind]
+        # XLA aborts on a flag that it does not know, and flags are about compiling.
+        environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+        try:
+            child = subprocess.run(
+                command,
+                input=data,
+                capture_output=True,
+                timeout=timeout,
+                env=environment,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise DumpError(
+                f"{self.path}: XLA's code was still reading it after {timeout:g} seconds; "
+                f"{self.advice}"
+            ) from error
+        except OSError as error:
+            raise DumpError(f"{self.path}: {sys.executable} cannot be started: {error}") from error
+        if child.returncode == 0:
+            return child.stdout
+        said = shown(decode(child.stdout).strip())
+        if child.returncode == NO_JAXLIB:
+            raise DumpError(f"{self.path}: {INSTALL.format(self.doing)}: {said}")
+        if child.returncode == REFUSED:
+            raise DumpError(f"{self.path}: no HLO module: {said}; {self.advice}")
         raise DumpError(
-            f"{path}: XLA's code was still reading it after {timeout:g} seconds; give the text"
-        ) from error
-    except OSError as error:
-        raise DumpError(f"{path}: {sys.executable} cannot be started: {error}") from error
-    if child.returncode == 0:
-        return decode(child.stdout)
-    said = shown(decode(child.stdout).strip())
-    if child.returncode == NO_JAXLIB:
-        raise DumpError(f"{path}: {INSTALL}: {said}")
-    if child.returncode == REFUSED:
-        raise DumpError(f"{path}: no HLO module: {said}; give the text, or another jaxlib")
-    raise DumpError(
-        f"{path}: XLA's code {_ending(child.returncode)} while it read this file; "
-        f"give the text, or another jaxlib{_last_words(child.stderr)}"
-    )
+            f"{self.path}: XLA's code {_ending(child.returncode)} while it read this file; "
+            f"{self.advice}{_last_words(child.stderr)}"
+        )
 
 
 def _ending(status: int) -> str:

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from hlo_lint.syntax.attributes import unescape
+
 _row = re.compile(r'^(\d+) (?:"((?:[^"\\]|\\.)*)"|\{([^}\n]*)\})', re.M)
 _field = re.compile(r"(\w+)=(\d+)")
 
@@ -58,7 +60,7 @@ Frame(file='model.py', line=9, function='<module>'))
 
 
 def _names(table: str) -> dict[int, str]:
-    return {int(number): name for number, name, _ in _row.findall(table)}
+    return {int(number): unescape(name) for number, name, _ in _row.findall(table)}
 
 
 def _records(table: str) -> dict[int, dict[str, int]]:

@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn, TypeAlias
 
-from hlo_lint.syntax.proto import WireError, fields
+from hlo_lint.syntax.proto import WireError, delimited, fields, key, varint
 
 DEEPEST: Final = 100
 """Protobuf's own limit for messages in messages."""
@@ -251,7 +251,7 @@ class _Libraries:
         It has no length. It begins with its name and its package, its fields ascend, and the
         last is its syntax.
         """
-        start = _key(1) + _varint(len(proto)) + proto.encode() + _key(2)
+        start = key(1) + varint(len(proto)) + proto.encode() + key(2)
         for library in self.maps:
             at = library.find(start)
             if at < 0:
@@ -337,20 +337,6 @@ _FIXED: Final = {6: "<Q", 7: "<I", 15: "<i", 16: "<q"}
 _TRUTH: Final = {"true": 1, "True": 1, "t": 1, "1": 1, "false": 0, "False": 0, "f": 0, "0": 0}
 
 
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    value &= (1 << 64) - 1
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _key(number: int, wire_type: int = 2) -> bytes:
-    return _varint(number << 3 | wire_type)
-
-
 @dataclass(frozen=True, slots=True)
 class _Writer:
     data: bytes
@@ -374,13 +360,13 @@ class _Writer:
         value = entry.value
         if known.kind == _MESSAGE and isinstance(value, list):
             content = self.message(value, known.type_name)
-            return _key(known.number) + _varint(len(content)) + content
+            return delimited(known.number, content)
         if known.kind in (_STRING, _BYTES) and isinstance(value, bytes):
-            return _key(known.number) + _varint(len(value)) + value
+            return delimited(known.number, value)
         if isinstance(value, str):
             try:
                 if known.kind == _ENUM and value in (names := self.schema.enums[known.type_name]):
-                    return _key(known.number, 0) + _varint(names[value])
+                    return key(known.number, 0) + varint(names[value])
                 return _number(value, known)
             except (ValueError, KeyError, struct.error):
                 pass
@@ -396,19 +382,19 @@ def _number(text: str, known: FieldType) -> bytes:
     """
     number, kind = known.number, known.kind
     if kind == _DOUBLE:
-        return _key(number, 1) + struct.pack("<d", _float(text))
+        return key(number, 1) + struct.pack("<d", _float(text))
     if kind == _FLOAT:
-        return _key(number, 5) + _float32(_float(text))
+        return key(number, 5) + _float32(_float(text))
     if kind == _BOOL:
-        return _key(number, 0) + _varint(_TRUTH[text])
+        return key(number, 0) + varint(_TRUTH[text])
     if kind in _FIXED:
         packed = struct.pack(_FIXED[kind], _integer(text))
-        return _key(number, 1 if len(packed) == 8 else 5) + packed
+        return key(number, 1 if len(packed) == 8 else 5) + packed
     if kind in _ZIGZAGS:
         signed = _within(_integer(text), _ZIGZAGS[kind], True)
-        return _key(number, 0) + _varint(signed * 2 if signed >= 0 else -signed * 2 - 1)
+        return key(number, 0) + varint(signed * 2 if signed >= 0 else -signed * 2 - 1)
     bits, has_sign = (32, True) if kind == _ENUM else _VARINTS[kind]
-    return _key(number, 0) + _varint(_within(_integer(text), bits, has_sign))
+    return key(number, 0) + varint(_within(_integer(text), bits, has_sign))
 
 
 def _integer(text: str) -> int:
@@ -436,3 +422,94 @@ def _float32(value: float) -> bytes:
         return struct.pack("<f", value)
     except OverflowError:  # a double beyond floats: infinite, as XLA's reader takes it
         return struct.pack("<f", float("inf") if value > 0 else float("-inf"))
+
+
+# The bytes as text
+
+
+def proto_to_text(data: bytes) -> bytes:
+    """The text format of a serialized HloProto, one field a line.
+
+    Raises:
+        WireError: this jaxlib does not say what its messages are, or the bytes are none of them.
+    """
+    schema = embedded_schema("xla/service/hlo.proto")
+    return "".join(_Printer(schema).lines(memoryview(data), ".xla.HloProto", "")).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class _Printer:
+    schema: Schema
+
+    def lines(self, message: memoryview, type_name: str, indent: str) -> Iterator[str]:
+        """The fields of a message; what a release does not know it has no name for."""
+        known = {
+            known.number: (name, known)
+            for name, known in self.schema.messages.get(type_name, {}).items()
+        }
+        for number, value in fields(message):
+            if number not in known:
+                raise WireError(f"{type_name[1:]} has no field {number}")
+            name, field_type = known[number]
+            if field_type.kind == _MESSAGE and not isinstance(value, int):
+                yield f"{indent}{name} {{\n"
+                yield from self.lines(value, field_type.type_name, indent + "  ")
+                yield f"{indent}}}\n"
+                continue
+            for spelled in self.scalars(value, field_type):
+                yield f"{indent}{name}: {spelled}\n"
+
+    def scalars(self, value: int | memoryview, known: FieldType) -> Iterator[str]:
+        """A string, a number, or the numbers that are packed into one field."""
+        kind = known.kind
+        if isinstance(value, int):
+            yield self.number(value, known)
+        elif kind in (_STRING, _BYTES):
+            yield f'"{_escaped(bytes(value))}"'
+        elif kind in _PACKED:
+            for (number,) in struct.iter_unpack(_PACKED[kind], value):
+                yield _spelled(number)
+        else:
+            for number in _packed_varints(value):
+                yield self.number(number, known)
+
+    def number(self, value: int, known: FieldType) -> str:
+        """A varint as its type reads it."""
+        if known.kind == _BOOL:
+            return "true" if value else "false"
+        if known.kind in _ZIGZAGS:
+            return str(value >> 1 ^ -(value & 1))
+        _, has_sign = _VARINTS.get(known.kind, (32, True))
+        signed = value - (value >> 63 << 64) if has_sign else value
+        if known.kind == _ENUM:
+            names = self.schema.enums.get(known.type_name, {})
+            return next((name for name, number in names.items() if number == signed), str(signed))
+        return str(signed)
+
+
+_PACKED: Final = {_DOUBLE: "<d", _FLOAT: "<f", **_FIXED}
+_SPELLED: Final = {
+    byte: chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}" for byte in range(256)
+} | {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t", ord('"'): '\\"', ord("\\"): "\\\\"}
+
+
+def _escaped(data: bytes) -> str:
+    return "".join(map(_SPELLED.__getitem__, data))
+
+
+def _spelled(number: int | float) -> str:
+    """Infinities and NaN by the names that protobuf gives them."""
+    return repr(number) if number == number and abs(number) != _INFINITE else str(number)
+
+
+_INFINITE: Final = float("inf")
+
+
+def _packed_varints(packed: memoryview) -> Iterator[int]:
+    value = shift = 0
+    for byte in packed:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            yield value
+            value = shift = 0

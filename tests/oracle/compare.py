@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import hlo_lint
-from hlo_lint.ir import NAME, Computation, Instruction, Module
-from hlo_lint.shape import (
-    ArrayShape,
-    BufferShape,
-    Layout,
-    OpaqueShape,
-    Shape,
-    TupleShape,
-    parse_shape,
-)
-from tests.oracle.xla import XlaComputation, XlaModule
+from hlo_lint.ir import NAME, OPERANDS, Computation, Instruction, Module
+from hlo_lint.shape import ShapeSyntaxError, parse_shape
+from hlo_lint.syntax.attributes import AttributeSyntaxError, read_attribute, read_metadata
+from hlo_lint.syntax.literals import LiteralError
+from tests.oracle import meaning
+from tests.oracle.meaning import numbers
+from tests.oracle.xla import XlaComputation, XlaInstruction, XlaModule, as_utf8
 
 
 def assert_same_graph(text: str, xla: XlaModule) -> None:
@@ -30,8 +28,9 @@ def assert_same_graph(text: str, xla: XlaModule) -> None:
 
 def disagreements(text: str, xla: XlaModule) -> list[str]:
     """Every difference between what we read of a text and what XLA read of it; none where same."""
-    module = hlo_lint.parse(text)
-    return [*_of_header(module, xla), *_of_graphs(module, xla)]
+    module = hlo_lint.parse(as_utf8(text))
+    found = [*_of_header(module, xla), *_of_graphs(module, xla)]
+    return found or list(_of_attributes(module, xla))
 
 
 def _of_header(module: Module, xla: XlaModule) -> Iterator[str]:
@@ -87,30 +86,31 @@ class Node(NamedTuple):
     is_root: bool
     opcode: str
     reads: list[tuple[str, tuple[int, ...]]]
+    users: list[str]
+    """In order of their names."""
     calls: list[str]
     parameter: int
 
 
 def our_graph(module: Module) -> dict[str, list[Node]]:
-    return {
-        computation.name: [
-            Node(
-                instruction.name,
-                instruction == computation.root,
-                instruction.opcode,
-                [(operand.name, operand.index) for operand in instruction.operands],
-                sorted(instruction.called),
-                parameter_number(computation, instruction),
-            )
-            for instruction in computation.instructions
-        ]
-        for computation in module.computations
-    }
+    return {computation.name: our_nodes(computation) for computation in module.computations}
 
 
-def parameter_number(computation: Computation, instruction: Instruction) -> int:
-    parameters = computation.parameters
-    return parameters.index(instruction) if instruction in parameters else 0
+def our_nodes(computation: Computation) -> list[Node]:
+    root = computation.root
+    parameters = {each: number for number, each in enumerate(computation.parameters)}
+    return [
+        Node(
+            instruction.name,
+            instruction == root,
+            instruction.opcode,
+            [(operand.name, operand.index) for operand in instruction.operands],
+            sorted(user.name for user in instruction.users),
+            sorted(instruction.called),
+            parameters.get(instruction, 0),
+        )
+        for instruction in computation.instructions
+    ]
 
 
 def xla_graph(module: Module, xla: XlaModule) -> dict[str, list[Node]]:
@@ -120,13 +120,14 @@ def xla_graph(module: Module, xla: XlaModule) -> dict[str, list[Node]]:
     attribute, and one around what `custom-call-start` starts: none of these is in the text.
     """
     written = {computation.name: computation for computation in module.computations}
-    roots = {each.name: root_opcode(each) for each in xla.computations}
+    roots = {each.name: root_of(each) for each in xla.computations}
     started: dict[str, str] = {}
     graph = {}
     for computation in xla.computations:
         if computation.name not in written:
             continue
         names = our_names(written[computation.name], computation)
+        elements = {each.name: each for each in computation.instructions if each.name not in names}
         place: dict[str, tuple[str, tuple[int, ...]]] = {}
         nodes = []
         for each in computation.instructions:
@@ -135,10 +136,14 @@ def xla_graph(module: Module, xla: XlaModule) -> dict[str, list[Node]]:
                 place[each.name] = (name, (*path, each.index))
                 continue
             place[each.name] = (names[each.name], ())
-            opcode = each.opcode
+            opcode, called = each.opcode, each.called
             if opcode.startswith("async-"):
                 names_wrapper = each.called and each.called[0] not in written
-                wrapped = roots[each.called[0]] if names_wrapper else started.get(each.operands[0])
+                if names_wrapper and opcode == "async-start":
+                    called = roots[each.called[0]].called
+                wrapped = (
+                    roots[each.called[0]].opcode if names_wrapper else started.get(each.operands[0])
+                )
                 if wrapped:
                     started[each.name] = wrapped
                     opcode = f"{wrapped}{opcode.removeprefix('async')}"
@@ -148,7 +153,8 @@ def xla_graph(module: Module, xla: XlaModule) -> dict[str, list[Node]]:
                     each.name == computation.root,
                     opcode,
                     [place[operand] for operand in each.operands],
-                    sorted(name for name in each.called if name in written),
+                    sorted(readers(each, elements, names)),
+                    sorted(name for name in called if name in written),
                     each.parameter,
                 )
             )
@@ -156,8 +162,21 @@ def xla_graph(module: Module, xla: XlaModule) -> dict[str, list[Node]]:
     return graph
 
 
-def root_opcode(computation: XlaComputation) -> str:
-    return next(each.opcode for each in computation.instructions if each.name == computation.root)
+def readers(
+    read: XlaInstruction, elements: dict[str, XlaInstruction], names: dict[str, str]
+) -> set[str]:
+    """Our names of those that read an instruction, or an element of it that XLA made."""
+    found: set[str] = set()
+    for user in read.users:
+        if user in elements:
+            found |= readers(elements[user], elements, names)
+        else:
+            found.add(names[user])
+    return found
+
+
+def root_of(computation: XlaComputation) -> XlaInstruction:
+    return next(each for each in computation.instructions if each.name == computation.root)
 
 
 def our_names(ours: Computation, theirs: XlaComputation) -> dict[str, str]:
@@ -205,23 +224,163 @@ def different_shapes(module: Module, xla: XlaModule) -> list[tuple[str, str, str
     return different
 
 
-def numbers(shape: Shape) -> dict[str, Any]:
-    """A shape as `tests/oracle/read_hlo.py` shows a `ShapeProto`."""
-    match shape:
-        case TupleShape(elements=elements):
-            return {"kind": "tuple", "elements": [numbers(element) for element in elements]}
-        case BufferShape(element=element):
-            return {"kind": "buffer", "elements": [numbers(element)]}
-        case OpaqueShape(kind=kind):
-            return {"kind": {"opaque": "opaque_type"}.get(kind, kind), "elements": []}
-        case ArrayShape():
-            layout = shape.layout or Layout(shape.minor_to_major)
-            return {
-                "kind": shape.dtype,
-                "dims": list(shape.dims),
-                "dynamic": list(shape.dynamic or (False,) * shape.rank),
-                "order": list(layout.minor_to_major),
-                "tiles": [list(tile) for tile in layout.tiles],
-                "bits": layout.element_size_in_bits,
-                "space": layout.memory_space,
-            }
+# ---- attributes
+
+_ROLES = (
+    *("calls", "to_apply", "body", "condition", "select", "scatter", "comparator"),
+    *("true_computation", "false_computation", "branch_computations", "called_computations"),
+)
+"""Attributes that name computations, in the order in which XLA lists what they name."""
+
+_IN_THE_PRINTED_HEADER = (
+    "alias_passthrough_params",
+    "allow_spmd_sharding_propagation_to_output",
+    "allow_spmd_sharding_propagation_to_parameters",
+    "num_partitions",
+    "replica_count",
+)
+"""What a header says and no proto has: XLA prints it again, and we read that."""
+
+TAKEN_OVER = ("backend_config", "frontend_attributes", "metadata", "sharding")
+"""What the root of a computation that `async-start` calls takes over from `async-done` in XLA."""
+
+_alike: set[tuple[object, ...]] = set()
+"""What was compared before and found alike: opcode, type, attributes, what XLA says."""
+
+
+def _of_attributes(module: Module, xla: XlaModule) -> Iterator[str]:
+    yield from _of_header_attributes(module, xla)
+    written = {computation.name: computation for computation in module.computations}
+    theirs = {computation.name: computation for computation in xla.computations}
+
+    @cache
+    def frames(our_id: int, their_id: int) -> bool:
+        """Whether two ids stand for the same stack: XLA numbers the frames anew."""
+        stack = module.stack_frames.stack(our_id)
+        found = [[each.file, each.line, each.function] for each in stack]
+        return found == xla.stacks.get(str(their_id), [])
+
+    started = {
+        name
+        for computation in module.computations
+        for start in computation.with_opcode("async-start")
+        for name in start.called
+    }
+    for name, ours in written.items():
+        other = theirs[name]
+        thread = other.thread or "main"
+        yield from _unequal(f"{name}: its thread", ours.thread, thread)
+        names = our_names(ours, other)
+        for each in other.instructions:
+            if each.name in names:
+                instruction = ours.instruction(names[each.name])
+                assert instruction is not None
+                place = f"{name}: %{instruction.name}"
+                is_wrapped = name in started and instruction == ours.root
+                for difference in _of_instruction(instruction, each, theirs, names, frames):
+                    if not is_wrapped or difference.partition(":")[0] not in TAKEN_OVER:
+                        yield f"{place}: {difference}"
+
+
+def _of_instruction(
+    instruction: Instruction,
+    xla: XlaInstruction,
+    computations: Mapping[str, XlaComputation],
+    names: Mapping[str, str],
+    frames: Callable[[int, int], bool],
+) -> Iterator[str]:
+    attributes = instruction.attributes
+    attributes.pop("metadata", None)
+    value = instruction.row[OPERANDS] if instruction.opcode == "constant" else ""
+    key = (instruction.opcode, instruction.type_text, value, *attributes.items(), xla.fields)
+    wrapped = ""
+    if xla.opcode != instruction.opcode and xla.opcode == "async-start":
+        body = computations[xla.called[0]]
+        wrapped = next(each.fields for each in body.instructions if each.name == body.root)
+    if (key, wrapped) not in _alike:
+        found = list(_of_fields(instruction, xla, wrapped))
+        yield from found
+        if not found:
+            _alike.add((key, wrapped))
+    yield from _of_metadata(instruction.attributes.get("metadata"), xla.metadata, frames)
+    control = instruction.attribute("control-predecessors") or ()
+    theirs = sorted(names.get(name, name) for name in xla.control)
+    assert isinstance(control, tuple)
+    yield from _unequal("control predecessors", sorted(map(str, control)), theirs)
+    if len(xla.called) > 1:
+        called = [name for role in _ROLES for name in _called(attributes.get(role, ""))]
+        if all(name in computations for name in called):
+            yield from _unequal("called, by role", called, list(xla.called))
+
+
+def _of_metadata(text: str | None, xla: str, frames: Callable[[int, int], bool]) -> Iterator[str]:
+    found = _metadata(text, xla)
+    if isinstance(found, str):
+        yield found
+    elif not frames(*found):
+        yield f"the stack of frame {found[0]} is another in XLA, where it is {found[1]}"
+
+
+@lru_cache(maxsize=1 << 16)
+def _metadata(text: str | None, xla: str) -> str | tuple[int, int]:
+    """The ids of both sides' stack frames, or how the rest differs."""
+    try:
+        ours = {} if text is None else meaning.cleaned(meaning.metadata(read_metadata(text)))
+    except AttributeSyntaxError as error:
+        return str(error)
+    theirs = json.loads(xla)
+    ids = ours.pop("stack_frame_id", 0), theirs.pop("stack_frame_id", 0)
+    return ids if ours == theirs else f"metadata: {ours!r} here, {theirs!r} in XLA"
+
+
+def _called(text: str) -> list[str]:
+    return [name.strip(" %\n") for name in text.strip("{}").split(",") if name.strip()]
+
+
+def _of_fields(instruction: Instruction, xla: XlaInstruction, wrapped: str) -> Iterator[str]:
+    theirs = {**(_read(wrapped) if wrapped else {}), **_read(xla.fields)}
+    opcode = instruction.opcode
+    if opcode != xla.opcode and opcode.endswith("-start"):
+        opcode = opcode.removesuffix("-start")
+    try:
+        ours = _in_order(meaning.fields(instruction, opcode))
+    except (AttributeSyntaxError, LiteralError, ShapeSyntaxError) as error:
+        yield f"{error} in {error.text[:200]!r}"
+        return
+    for key in sorted(ours.keys() | theirs.keys()):
+        if key == "literal" and '"elided"' in json.dumps(ours.get(key)):
+            continue  # XLA makes numbers up where the text has none
+        if key == "comparison_order" and key not in theirs:
+            continue  # 0.10 says it by the type alone
+        yield from _unequal(key, ours.get(key), theirs.get(key))
+
+
+def _read(fields: str) -> dict[str, Any]:
+    return _in_order(meaning.cleaned(meaning.without_defaults(json.loads(fields))))
+
+
+def _in_order(fields: dict[str, Any]) -> dict[str, Any]:
+    """The same fields, the pairs of a map sorted: XLA has no order for them."""
+    pairs = fields.get("frontend_attributes", {}).get("map", ())
+    if not pairs:
+        return fields
+    ordered = sorted((pair.get("key", ""), pair.get("value", "")) for pair in pairs)
+    return {**fields, "frontend_attributes": ordered}
+
+
+def _of_header_attributes(module: Module, xla: XlaModule) -> Iterator[str]:
+    try:
+        attributes = {name: module.attribute(name) for name in module.attributes}
+    except AttributeSyntaxError as error:
+        yield f"the header: {error} in {error.text[:200]!r}"
+        return
+    ours = _in_order(meaning.cleaned(meaning.header(attributes)))
+    theirs = _in_order(meaning.cleaned(xla.header))
+    inferred = () if "entry_computation_layout" in attributes else ("parameters", "result")
+    for key in sorted(ours.keys() | theirs.keys()):
+        if key not in inferred:
+            yield from _unequal(f"the header: {key}", ours.get(key), theirs.get(key))
+    printed = hlo_lint.parse(xla.printed_header + "\n").attributes
+    for name in _IN_THE_PRINTED_HEADER:
+        again = read_attribute(name, printed[name]) if name in printed else None
+        yield from _unequal(f"the header: {name}", attributes.get(name), again)

@@ -1,13 +1,16 @@
-"""Reads HLO texts with the parser of the jaxlib at hand and says what graph each one spells.
+"""Reads HLO texts with the parser of the jaxlib at hand and says what each one spells.
 
-    python read_hlo.py < texts.json       a JSON list of texts in, a JSON line for each one out
+    python -m tests.oracle.read_hlo < texts.json     a JSON list of texts in, a JSON line each out
 
 It needs only jaxlib, so that the interpreter of any environment can run it. A text can end the
 process (XLA checks, and its parser recurses): each line is out before the next text is read.
 
 The bindings show names, and instructions in the order of the text. Shapes, roots, called
-computations and the entry are in the serialized `HloModuleProto` only, whose instructions stand
-operands first; field numbers are those of `xla/service/hlo.proto` and `xla/xla_data.proto`.
+computations, attributes and the entry are in the serialized `HloModuleProto` only, whose
+instructions stand operands first.
+
+Thousands of instructions share the rest of their fields, so an instruction holds numbers of rows:
+`fields` and `metadata` of a module are JSON texts, each different one once.
 """
 
 from __future__ import annotations
@@ -20,71 +23,24 @@ from typing import Any
 
 from jaxlib import _hlo  # type: ignore[attr-defined]
 
+from tests.oracle.schema import (
+    GRAPH,
+    INSTRUCTION,
+    METADATA,
+    MODULE,
+    Message,
+    decode,
+    integer,
+    integers,
+    literal_bytes,
+    read,
+    text,
+)
+
 _complaint = re.compile(r"was parsing (\d+:\d+): error: (.*)").search
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_SIGN = 1 << 63
-_UNSET = -_SIGN
+_UNSET = -(1 << 63)
 """What the protos hold for an unbounded size, and for `*` in a tile."""
-
-Message = dict[int, list[Any]]
-"""Fields by number; an integer for a varint, bytes for everything with a length."""
-
-
-def read(data: bytes) -> Message:
-    """A serialized message, one level of it."""
-    fields: Message = {}
-    at = 0
-    while at < len(data):
-        key, at = _varint(data, at)
-        kind = key & 7
-        value: int | bytes
-        if kind == _VARINT:
-            value, at = _varint(data, at)
-        else:
-            size = 8 if kind == _FIXED64 else 4
-            if kind == _BYTES:
-                size, at = _varint(data, at)
-            elif kind not in (_FIXED64, _FIXED32):
-                raise ValueError(f"wire type {kind} at byte {at}")
-            value, at = data[at : at + size], at + size
-        fields.setdefault(key >> 3, []).append(value)
-    return fields
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-
-
-def integers(message: Message, number: int) -> list[int]:
-    """A repeated int64, packed or not."""
-    values: list[int] = []
-    for value in message.get(number, ()):
-        if isinstance(value, int):
-            values.append(value)
-            continue
-        at = 0
-        while at < len(value):
-            integer, at = _varint(value, at)
-            values.append(integer)
-    return [value - 2 * _SIGN if value >= _SIGN else value for value in values]
-
-
-def integer(message: Message, number: int) -> int:
-    """An int64; what is not there is 0."""
-    return (integers(message, number) or [0])[-1]
-
-
-def text(message: Message, number: int) -> str:
-    """A string; what is not there is empty."""
-    return bytes(message.get(number, [b""])[-1]).decode("utf-8", "surrogateescape")
 
 
 # ---- shapes: a `ShapeProto` as lists of numbers, which nobody has to parse
@@ -132,48 +88,161 @@ def _spelled(instruction: Any) -> str:
     raise ValueError(line)
 
 
+# ---- attributes
+
+
+class _Rows:
+    """Different values, each with a number."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[object, int] = {}
+        self.rows: list[str] = []
+
+    def number(self, key: object, value: Any) -> int:
+        """The number of a value that `value` makes of the key."""
+        found = self.numbers.get(key)
+        if found is None:
+            row = json.dumps(value(key), sort_keys=True)
+            found = self.numbers[key] = self.numbers.setdefault(row, len(self.rows))
+            if found == len(self.rows):
+                self.rows.append(row)
+        return found
+
+
+def _fields(key: tuple[tuple[int, tuple[Any, ...]], ...]) -> dict[str, Any]:
+    """What an instruction says beside the graph; what is 0, false or empty is left out."""
+    found: dict[str, Any] = {}
+    for field, values in key:
+        if field == 8:
+            found["literal"] = literal(values[-1])
+        elif field == 29:
+            found["outfeed_shape"] = numbers(values[-1])
+        elif field == 57:
+            found["operand_shapes_with_layout"] = [numbers(value) for value in values]
+        else:
+            name, decoder = INSTRUCTION.get(field, (f"field {field}", str))
+            value = decoder(list(values))
+            if value:
+                found[name] = value
+    return found
+
+
+def literal(data: bytes) -> dict[str, Any]:
+    """A `LiteralProto`: its elements' bytes in hexadecimal, or its parts."""
+    message = read(data)
+    shape = numbers(message.get(1, [b""])[-1])
+    if shape["kind"] == "tuple":
+        return {"parts": [literal(part) for part in message.get(10, ())]}
+    if "dims" not in shape:
+        return {"kind": shape["kind"]}
+    return {
+        "kind": shape["kind"],
+        "dims": shape["dims"],
+        "bytes": literal_bytes(data).hex(),
+    }
+
+
+def _stacks(proto: Message) -> Any:
+    """What makes of a `stack_frame_id` the frames from the innermost outwards."""
+    tables = read(proto[17][-1]) if 17 in proto else {}
+    names = [text({1: [name]}, 1) for name in tables.get(1, ())]
+    functions = [text({1: [name]}, 1) for name in tables.get(2, ())]
+    locations = [read(each) for each in tables.get(3, ())]
+    frames = [read(each) for each in tables.get(4, ())]
+
+    def stack(number: int) -> list[list[Any]]:
+        found: list[list[Any]] = []
+        while 0 < number <= len(frames) and len(found) < len(frames):
+            frame = frames[number - 1]
+            place = locations[integer(frame, 1) - 1]
+            file, function = integer(place, 1), integer(place, 2)
+            found.append([names[file - 1], integer(place, 3), functions[function - 1]])
+            number = integer(frame, 2)
+        return found
+
+    return stack
+
+
 # ---- graphs
 
 
 def graph(hlo: str) -> dict[str, Any]:
-    """The graph of a text, computations and instructions in the order of the text."""
+    """What a text spells, computations and instructions in the order of the text."""
     module = _hlo.hlo_module_from_text(hlo)
     proto = read(module.as_serialized_hlo_module_proto())
     computations = [read(data) for data in proto.get(3, ())]
     computation_names = {integer(each, 5): text(each, 1) for each in computations}
     by_name = {text(each, 1): each for each in computations}
     shapes: dict[bytes, str] = {}
+    fields, metadata = _Rows(), _Rows()
+    stacks: dict[int, Any] = {}
+    stack = _stacks(proto)
+
+    def origin(data: object) -> dict[str, Any]:
+        assert isinstance(data, bytes)
+        found = decode(METADATA, data)
+        frame = found.get("stack_frame_id", 0)
+        if frame not in stacks:
+            stacks[frame] = stack(frame)
+        return found
+
     found = []
     for computation in module.computations():
         message = by_name[computation.name]
         instructions = [read(data) for data in message.get(2, ())]
         names = {integer(each, 35): text(each, 1) for each in instructions}
-        fields = {text(each, 1): each for each in instructions}
+        by_text = {text(each, 1): each for each in instructions}
         entries = []
         for instruction in computation.instructions():
-            each = fields[instruction.name]
+            each = by_text[instruction.name]
             shape = bytes(each.get(3, [b""])[-1])
             if shape not in shapes:
                 shapes[shape] = _spelled(instruction)
+            rest = tuple((field, tuple(each[field])) for field in each if field not in GRAPH)
             entries.append(
                 {
                     "name": text(each, 1),
                     "opcode": text(each, 2),
                     "shape": shapes[shape],
                     "operands": [names[number] for number in integers(each, 36)],
+                    "users": [user.name for user in instruction.users()],
                     "called": [computation_names[number] for number in integers(each, 38)],
+                    "control": [names[number] for number in integers(each, 37)],
                     "parameter": integer(each, 9),
                     "index": integer(each, 13),
+                    "fields": fields.number(rest, _fields),
+                    "metadata": metadata.number(bytes(each.get(7, [b""])[-1]), origin),
                 }
             )
         root = names[integer(message, 6)]
-        found.append({"name": text(message, 1), "root": root, "instructions": entries})
+        found.append(
+            {
+                "name": text(message, 1),
+                "root": root,
+                "thread": text(message, 8),
+                "instructions": entries,
+            }
+        )
+    program = read(proto[4][-1])
     return {
         "name": text(proto, 1),
         "entry": text(proto, 2),
         "is_scheduled": 7 in proto,
         "computations": found,
         "shapes": {spelled: numbers(data) for data, spelled in shapes.items()},
+        "fields": fields.rows,
+        "metadata": metadata.rows,
+        "stacks": stacks,
+        "header": {
+            **{
+                name: decoder(proto[field])
+                for field, (name, decoder) in MODULE.items()
+                if field in proto
+            },
+            "parameters": [numbers(data) for data in program.get(1, ())],
+            "result": numbers(program[2][-1]),
+        },
+        "printed_header": module.to_string().partition("\n\n")[0],
     }
 
 

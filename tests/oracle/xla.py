@@ -18,7 +18,7 @@ from typing import Any
 
 from hlo_lint.source import encode
 
-_CHILD = Path(__file__).with_name("read_hlo.py")
+_ROOT = Path(__file__).resolve().parents[2]
 _VERSION = "from importlib.metadata import version; print(version('jaxlib'))"
 _PATIENCE_IN_SECONDS = 120
 
@@ -32,11 +32,18 @@ class XlaInstruction:
     shape: str
     """With its layout, in XLA's own spelling."""
     operands: tuple[str, ...]
+    users: tuple[str, ...]
     called: tuple[str, ...]
     parameter: int
     """The number of a parameter; of other opcodes 0."""
     index: int
     """Which element a get-tuple-element takes; of other opcodes 0."""
+    control: tuple[str, ...]
+    """Its control predecessors."""
+    fields: str
+    """All that its `HloInstructionProto` says beside the graph and metadata, as JSON."""
+    metadata: str
+    """Its `OpMetadata`, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,7 @@ class XlaComputation:
 
     name: str
     root: str
+    thread: str
     instructions: tuple[XlaInstruction, ...]
 
 
@@ -58,6 +66,12 @@ class XlaModule:
     computations: tuple[XlaComputation, ...]
     shapes: dict[str, Any]
     """Each spelling in it with the numbers of its `ShapeProto`."""
+    header: dict[str, Any]
+    """Shapes of the entry, aliases, donors and frontend attributes of its `HloModuleProto`."""
+    printed_header: str
+    """What XLA prints before the first computation."""
+    stacks: dict[str, list[list[Any]]]
+    """File, line and function of each frame, by `stack_frame_id`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +110,9 @@ class Oracle:
 
     def _ask(self, texts: Sequence[str]) -> tuple[list[str], int, str]:
         child = subprocess.run(
-            [self.python, "-P", str(_CHILD)],
-            input=json.dumps([_as_utf8(text) for text in texts]).encode(),
+            [self.python, "-P", "-m", "tests.oracle.read_hlo"],
+            env={**os.environ, "PYTHONPATH": str(_ROOT)},
+            input=json.dumps([as_utf8(text) for text in texts]).encode(),
             capture_output=True,
             timeout=_PATIENCE_IN_SECONDS,
             check=False,
@@ -106,7 +121,7 @@ class Oracle:
         return whole.splitlines(), child.returncode, child.stderr.decode(errors="replace")
 
 
-def _as_utf8(text: str) -> str:
+def as_utf8(text: str) -> str:
     """The bindings want UTF-8: bytes that are none arrive as Latin-1, so that XLA meets them."""
     return text if _is_utf8(text) else encode(text).decode("latin-1")
 
@@ -128,23 +143,36 @@ def _answer(found: dict[str, Any]) -> Answer:
         found["is_scheduled"],
         tuple(
             XlaComputation(
-                each["name"], each["root"], tuple(map(_instruction, each["instructions"]))
+                each["name"],
+                each["root"],
+                each["thread"],
+                tuple(
+                    _instruction(instruction, found["fields"], found["metadata"])
+                    for instruction in each["instructions"]
+                ),
             )
             for each in found["computations"]
         ),
         found["shapes"],
+        found["header"],
+        found["printed_header"],
+        found["stacks"],
     )
 
 
-def _instruction(found: dict[str, Any]) -> XlaInstruction:
+def _instruction(found: dict[str, Any], fields: list[str], metadata: list[str]) -> XlaInstruction:
     return XlaInstruction(
         found["name"],
         found["opcode"],
         found["shape"],
         tuple(found["operands"]),
+        tuple(found["users"]),
         tuple(found["called"]),
         found["parameter"],
         found["index"],
+        tuple(found["control"]),
+        fields[found["fields"]],
+        metadata[found["metadata"]],
     )
 
 

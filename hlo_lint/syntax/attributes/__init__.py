@@ -134,5 +134,6 @@ def __getattr__(name: str) -> object:
         for home in _HOMES:
             found: object = getattr(import_module(f"{__name__}.{home}"), name, None)
             if found is not None:
+                globals()[name] = found  # who asks again is not asked to come here
                 return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

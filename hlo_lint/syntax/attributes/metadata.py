@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from lark import Token
 
 _is_integer = re.compile(r"-?[0-9]{1,18}").fullmatch
+_is_integers = re.compile(r"\{\s*(?:-?[0-9]{1,18}\s*(?:,(?!\s*\})|(?=\})))*\s*\}").fullmatch
+_find_integers = re.compile(r"-?[0-9]+").findall
 _match_field = re.compile(
     rf"\s*([A-Za-z_][A-Za-z0-9_]*)=({STRING}|[^\s{{}}\",]+|\{{(?:[^{{}}\"]++|{STRING})*+\}})\s*",
     re.S,
@@ -56,6 +58,8 @@ class OpMetadata:
     deduplicated_name: str = ""
     metadata_payload: str = ""
     preserve_layout: bool = False
+    profile_type: tuple[int, ...] = ()
+    """Numbers of `ProfileType` in `xla_data.proto`."""
 
 
 def read_metadata(text: str) -> OpMetadata:
@@ -69,7 +73,7 @@ def read_metadata(text: str) -> OpMetadata:
         for name, value in _fields(text, _match_field, "expected `field=value` in metadata")
         if name in _METADATA_FIELDS
     }
-    values: dict[str, str | int | bool] = {}
+    values: dict[str, str | int | bool | tuple[int, ...]] = {}
     for name, value in fields.items():
         kind = _METADATA_FIELDS[name]
         if kind is str and value.startswith('"'):
@@ -78,12 +82,20 @@ def read_metadata(text: str) -> OpMetadata:
             values[name] = int(value)
         elif kind is bool and value in ("true", "false"):
             values[name] = value == "true"
+        elif kind is tuple and _is_integers(value):
+            values[name] = tuple(map(int, _find_integers(value)))
         else:
-            wanted = {str: "a string", int: "an integer", bool: "true or false"}[kind]
+            wanted = _WANTED[kind]
             raise AttributeSyntaxError(f"{name} is {wanted}", text, text.find(f"{name}="))
     return OpMetadata(**values)  # type: ignore[arg-type]  # checked field by field above
 
 
+_WANTED = {
+    str: "a string",
+    int: "an integer",
+    bool: "true or false",
+    tuple: "a list of integers",
+}
 _METADATA_FIELDS: dict[str, type] = {
     field: type(getattr(OpMetadata(), field)) for field in OpMetadata.__slots__
 }
@@ -145,7 +157,7 @@ def metadata_by_grammar(text: str) -> OpMetadata:
     Raises:
         AttributeSyntaxError: where it is no list of fields in braces.
     """
-    known = {name: _scalar(value) for name, value in _by_grammar("metadata", text)}
+    known = {name: _field(name, value) for name, value in _by_grammar("metadata", text)}
     return OpMetadata(**{k: v for k, v in known.items() if k in _METADATA_FIELDS})  # type: ignore[arg-type]
 
 
@@ -167,6 +179,12 @@ def _by_grammar(name: str, text: str) -> list[tuple[str, Token]]:
         raise AttributeSyntaxError(error.message, text, offset) from None
     pairs = (tokens(pair) for pair in trees(tree))
     return [(str(key)[:-1], value) for key, value in pairs]
+
+
+def _field(name: str, token: Token) -> bool | int | str | tuple[int, ...]:
+    if _METADATA_FIELDS.get(name) is tuple:
+        return tuple(map(int, _find_integers(token)))
+    return _scalar(token)
 
 
 def _scalar(token: Token) -> bool | int | str:

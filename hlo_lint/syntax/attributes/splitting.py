@@ -30,6 +30,7 @@ _match_blank = re.compile(_BLANK, re.S).match
 _find_structure = re.compile(
     rf"{STRING}|'(?:[^'\\]++|\\.)*+'|/\*(?:.*?\*/)?|//[^\n]*+|[\"'(){{}}\[\],]", re.S
 ).finditer
+_match_device_order = re.compile(r",\s*device_ids=\(").match
 _CLOSES = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -137,6 +138,8 @@ def _value_end(tail: str, start: int) -> int:
                 raise _Malformed(f"`{sign}` closes what another bracket opens", found.start())
         elif sign == ",":
             if not closing:
+                if tail.startswith("mesh[", start) and _match_device_order(tail, found.start()):
+                    continue  # `mesh['x'=2,'y'=2], device_ids=([2,2]T(1,0)) {'y'}` is one value
                 end = found.start()
                 break
         elif sign in ('"', "'", "/*"):

@@ -1,0 +1,313 @@
+"""Whether every HLO text at hand comes back byte for byte and spells XLA's graph: `AGREEMENT.md`.
+
+    python -m benchmarks.agreement [--state FILE] [--sample N] [--archives FOLDER] [FOLDER...]
+
+A folder is one source; of archives (`.tar.xz` files, or folders) each folder is one. Every text
+goes through `parse` and `emit`, and once more through `open_dump`, which shares what
+repeats; both must give the same rows, and the rows must spell the lines. Then XLA's parser reads
+each distinct text in every release at hand (this interpreter's, and those of HLO_LINT_ORACLES), in
+child processes, and what it read is held beside what we read: `tests/oracle/compare.py`.
+
+What XLA said is kept in the state file as long as neither our reader nor the comparison changes, so
+that a run that was stopped goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import random
+import re
+import sys
+import tarfile
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+
+import hlo_lint
+from benchmarks.measure import hlo_texts
+from hlo_lint.ir import NAME, OPCODE, OPERANDS, ROOT, TAIL, TYPE, Module, Row
+from hlo_lint.source import decode, encode
+from tests.oracle.compare import disagreements
+from tests.oracle.xla import Oracle, Refusal, oracles
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "AGREEMENT.md"
+JUDGES = ("hlo_lint/syntax", "hlo_lint/shape.py", "hlo_lint/ir.py", "tests/oracle", "grammars")
+"""What a kept verdict rests on."""
+BATCH = 3_000_000
+"""Characters that one child reads."""
+REFUSED = "refused: "
+
+Verdict = list[str]
+"""Differences; or one line that begins with REFUSED; nothing where the graphs are equal."""
+
+
+@dataclass
+class Source:
+    """A folder of texts, and what came of them."""
+
+    name: str
+    texts: dict[str, int] = field(default_factory=dict)
+    """Digests of the distinct texts, with the number of files that hold each."""
+    bytes: int = 0
+    broken: list[str] = field(default_factory=list)
+    """Files that did not come back, and why."""
+    outcomes: list[str] = field(default_factory=list)
+    """Of a folder of random programs, how compiling each of them ended."""
+
+    @property
+    def files(self) -> int:
+        return sum(self.texts.values())
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(encode(text)).hexdigest()
+
+
+# ---- our side
+
+
+def round_trips(data: bytes, module: Module) -> Iterator[str]:
+    """What is wrong with a file as `parse` gives it back."""
+    if encode(hlo_lint.emit(module)) != data:
+        yield "its bytes do not come back"
+    for part in module.file.modules:
+        for problem in part.problems:
+            yield f"{problem.start.line}:{problem.start.column}: {problem.message}"
+        for computation in part.computations:
+            for row, span in zip(computation.rows, computation.spans, strict=True):
+                line = computation.text[span.start : span.end]
+                if line not in spellings(row):
+                    yield f"%{row[NAME]}: its row spells another line: {line[:200]}"
+
+
+def spellings(row: Row) -> tuple[str, str]:
+    """The two lines that a row may stand for: with `%`, and without."""
+    root = "ROOT " if row[ROOT] else ""
+    rest = f"{row[NAME]} = {row[TYPE]} {row[OPCODE]}({row[OPERANDS]}){row[TAIL]}"
+    return f"{root}%{rest}", f"{root}{rest}"
+
+
+def same(alone: Module, shared: Module) -> bool:
+    """Whether a file reads the same by itself and among the files of its folder."""
+    return list(map(contents, alone.file.modules)) == list(map(contents, shared.file.modules))
+
+
+def contents(module: Module) -> tuple[object, ...]:
+    """All that was read of a module, to compare."""
+    computations = [(each.text, each.name, each.tail, each.rows) for each in module.computations]
+    return module.text, module.name, module.header, module.tables, computations
+
+
+def read_source(name: str, folder: Path, sample: int) -> tuple[Source, dict[str, str]]:
+    """Our side of a folder, and its distinct texts by their digests."""
+    source = Source(name)
+    outcomes = folder / "programs.jsonl"
+    if outcomes.is_file():
+        lines = outcomes.read_text("utf-8").splitlines()
+        source.outcomes = [json.loads(line)["outcome"] for line in lines]
+    texts: dict[str, str] = {}
+    paths = hlo_texts(folder)
+    if sample and len(paths) > sample:
+        paths = sorted(random.Random(0).sample(paths, sample))
+    for _, group in groupby(paths, lambda path: path.parent):
+        dump = hlo_lint.open_dump(list(group))
+        for each in (dump for pipeline in dump for dump in pipeline.dumps):
+            data = each.path.read_bytes()
+            text = decode(data)
+            source.bytes += len(data)
+            key = digest(text)
+            wrong: list[str] = []
+            if key not in texts:
+                texts[key] = text
+                module = hlo_lint.parse(data)
+                wrong += round_trips(data, module)
+                if not same(module, each.module):
+                    wrong.append("it reads otherwise among the files of its folder")
+            if encode(each.module.file.text) != data:
+                wrong.append("its bytes do not come back from `open_dump`")
+            source.texts[key] = source.texts.get(key, 0) + 1
+            if wrong:
+                source.broken.append(f"{each.path.relative_to(folder)}: {wrong[0]}")
+    assert source.files == len(paths), "open_dump left out a text"
+    return source, texts
+
+
+# ---- XLA's side
+
+
+class Verdicts:
+    """What came of each text with each release, kept in a file."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.code = code_digest()
+        self.known: dict[tuple[str, str], Verdict] = {}
+        if path is not None and path.is_file():
+            for line in path.read_text("utf-8").splitlines():
+                code, key, release, said = json.loads(line)
+                if code == self.code:
+                    self.known[key, release] = said
+
+    def add(self, oracle: Oracle, texts: dict[str, str]) -> None:
+        """Asks for the texts that have no verdict yet."""
+        unknown = [key for key in texts if (key, oracle.version) not in self.known]
+        for batch in batches(texts, unknown):
+            answers = oracle.read([texts[key] for key in batch])
+            lines = []
+            for key, answer in zip(batch, answers, strict=True):
+                if isinstance(answer, Refusal):
+                    said = [REFUSED + answer.message]
+                else:
+                    said = disagreements(texts[key], answer)
+                self.known[key, oracle.version] = said
+                lines.append(json.dumps([self.code, key, oracle.version, said]))
+            if self.path is not None:
+                with self.path.open("a", encoding="utf-8") as file:
+                    file.writelines(f"{line}\n" for line in lines)
+
+
+def batches(texts: dict[str, str], asked: Iterable[str]) -> Iterator[list[str]]:
+    """Digests in portions of about BATCH characters."""
+    batch: list[str] = []
+    size = 0
+    for key in asked:
+        if batch and size + len(texts[key]) > BATCH:
+            yield batch
+            batch, size = [], 0
+        batch.append(key)
+        size += len(texts[key])
+    if batch:
+        yield batch
+
+
+def code_digest() -> str:
+    """What tells one state of reader and comparison from another."""
+    found = hashlib.sha256()
+    for judge in JUDGES:
+        path = HERE.parent / judge
+        files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+        for file in files:
+            if "__pycache__" not in file.parts:
+                found.update(file.read_bytes())
+    return found.hexdigest()[:16]
+
+
+# ---- the report
+
+
+_names = re.compile(r"%?[A-Za-z_]\w*(?:[.\-#]\w+)*\.\d[\w.\-#]*")
+
+
+def reason(message: str) -> str:
+    """A complaint without its place, so that equal ones can be counted.
+
+    >>> reason("12:7: instruction does not exist: get-tuple-element.39")
+    'instruction does not exist: …'
+    """
+    plain = re.sub(r"^\d+:\d+: ", "", message)
+    return re.sub(r"\d+", "N", _names.sub("…", plain))[:160]
+
+
+def report(sources: list[Source], verdicts: Verdicts, releases: list[str]) -> str:
+    lines = [
+        "# Agreement with XLA's parser",
+        "",
+        "`make corpus`: every text is parsed and emitted, by itself and through `open_dump`; what "
+        "XLA's parser reads of it is held beside what we read. “Read” counts files, “equal” those "
+        "of them whose graphs are equal: names, opcodes, operands, users, roots, called "
+        "computations, entry, shapes with layouts, and attributes by meaning.",
+        "",
+        "| source | texts | distinct | MB | come back | "
+        + " | ".join(f"{release} reads | equal" for release in releases)
+        + " |",
+        "|---|" + "---:|" * (4 + 2 * len(releases)),
+    ]
+    refusals: dict[str, Counter[str]] = {release: Counter() for release in releases}
+    differences: defaultdict[str, list[str]] = defaultdict(list)
+    totals: Counter[str] = Counter()
+    for source in sources:
+        cells = [source.name, *map(str, (source.files, len(source.texts)))]
+        cells += [f"{source.bytes / 1e6:.1f}", str(source.files - len(source.broken))]
+        totals.update(texts=source.files, distinct=len(source.texts), bytes=source.bytes)
+        totals.update(back=source.files - len(source.broken))
+        for release in releases:
+            read = equal = 0
+            for key, files in source.texts.items():
+                said = verdicts.known[key, release]
+                if said and said[0].startswith(REFUSED):
+                    refusals[release][reason(said[0].removeprefix(REFUSED))] += files
+                    continue
+                read += files
+                equal += files * (not said)
+                if said:
+                    differences[release].append(f"{source.name} {key[:12]}: {said[0]}")
+            cells += [str(read), str(equal)]
+            totals.update({f"{release} read": read, f"{release} equal": equal})
+        lines.append(f"| {' | '.join(cells)} |")
+    sums = [str(totals["texts"]), str(totals["distinct"]), f"{totals['bytes'] / 1e6:.1f}"]
+    sums.append(str(totals["back"]))
+    for release in releases:
+        sums += [str(totals[f"{release} read"]), str(totals[f"{release} equal"])]
+    lines += [f"| **all** | {' | '.join(sums)} |", ""]
+    for release in releases:
+        lines += [f"## What jaxlib {release} refuses", ""]
+        lines += ["| files | its complaint |", "|---:|---|"]
+        lines += [f"| {files} | `{said}` |" for said, files in refusals[release].most_common()]
+        lines += [""]
+    lines += ["## Random programs", ""]
+    for source in sources:
+        if source.outcomes:
+            ended = Counter(map(reason, source.outcomes))
+            lines.append(f"- {source.name}: {len(source.outcomes)} programs")
+            lines += [f"  - {number} `{outcome}`" for outcome, number in ended.most_common()]
+    lines += ["", "## Differences", ""]
+    found = [f"- jaxlib {release}: {said}" for release in releases for said in differences[release]]
+    found += [f"- {source.name}: {said}" for source in sources for said in source.broken]
+    return "\n".join([*lines, *(found or ["None."]), ""])
+
+
+def unpacked(folder: Path, scratch: Path) -> list[Path]:
+    """The dumps in a folder, or in its archives."""
+    for archive in sorted(folder.glob("*.tar.xz")):
+        with tarfile.open(archive) as tar:
+            tar.extractall(scratch, filter="data")
+        folder = scratch
+    return sorted(path for path in folder.iterdir() if path.is_dir())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
+    parser.add_argument("--archives", type=Path, metavar="FOLDER")
+    parser.add_argument("--state", type=Path, help="what XLA said, kept from run to run")
+    parser.add_argument("--sample", type=int, default=0, help="so many texts of each source")
+    given = parser.parse_args()
+    verdicts = Verdicts(given.state)
+    judges = sorted(oracles(), key=lambda oracle: oracle.version)
+    sources = []
+    with tempfile.TemporaryDirectory() as scratch:
+        archived = unpacked(given.archives, Path(scratch)) if given.archives else []
+        for folder in (*archived, *given.folders):
+            source, texts = read_source(folder.name, folder, given.sample)
+            if not texts:
+                continue
+            for oracle in judges:
+                verdicts.add(oracle, texts)
+            sources.append(source)
+            print(f"{folder.name}: {source.files} texts", file=sys.stderr, flush=True)
+    text = report(sources, verdicts, [oracle.version for oracle in judges])
+    print(text)
+    if not given.sample:
+        RESULTS.write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    main()

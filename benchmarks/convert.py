@@ -1,0 +1,153 @@
+"""Every HLO text of the dumps at hand, converted for jaxlib 0.10.2: `make corpus ARCHIVES=FOLDER`.
+
+It needs jaxlib 0.10 and 0.11 (`HLO_LINT_ORACLES`). What 0.10 reads of the new text is compared,
+field by field, with what 0.11 reads of the old one. 0.11 refuses some of its own texts, because
+control predecessors in them are defined nowhere: there it reads the old text without these, and
+the new one has to wait for exactly the elements that `elided_predecessors` names.
+"""
+
+from __future__ import annotations
+
+import sys
+import tarfile
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from hlo_lint.dialects import convert
+from hlo_lint.dialects.draft import Draft
+from hlo_lint.dialects.releases import drop_undefined_predecessors
+from hlo_lint.dialects.tuples import elided_predecessors
+from hlo_lint.ir import HloFile
+from hlo_lint.source import decode
+from hlo_lint.syntax.parse import parse_file
+from tests.conftest import hlo_files
+from tests.oracle.fields import COMPARISON_ORDER, Fields, differences, read_fields
+from tests.oracle.xla import Oracle, oracles
+
+RESULTS = Path(__file__).parent / "CONVERT.md"
+BATCH = 40
+WAITS = "waits for"
+
+
+def judged(old: list[str], older: Oracle, newer: Oracle) -> Iterator[tuple[str, ...]]:
+    """What became of each text: some words, to be counted."""
+    files = [parse_file(text) for text in old]
+    new = [convert(file, ["jax0.10"]) for file in files]
+    before = read_fields(older, old)
+    theirs = read_fields(newer, old)
+    definite = read_fields(newer, [without_undefined(file) for file in files])
+    after = read_fields(older, [each.text for each in new])
+    for file, conversion, was, full, rest, found in zip(
+        files, new, before, theirs, definite, after, strict=True
+    ):
+        words = []
+        if "error" in was:
+            words.append("refused by 0.10")
+        if "error" in full:
+            words.append("refused by 0.11")
+        if "error" in found:
+            yield (*words, f"still refused: {found['error'][:200]}")
+            continue
+        words.append("read by 0.10 when converted")
+        if "error" in full:
+            different = [*unmet_predecessors(file, found), *same_but_for_waits(rest, found)]
+        else:
+            different = list(differences(full, found, {COMPARISON_ORDER}))
+        noted = sum(conversion.notes.values())
+        if len(different) > noted:
+            words.append(f"another graph: {different[0][:200]}")
+        else:
+            words.append("the same graph" if not noted else "the same graph but for what is noted")
+        yield (*words, *(f"noted: {note}" for note in conversion.notes))
+
+
+def without_undefined(file: HloFile) -> str:
+    """The text less the control predecessors that it defines nowhere."""
+    parts = []
+    for module in file.modules:
+        draft = Draft(module)
+        drop_undefined_predecessors(module, draft)
+        parts.append(draft.result())
+    return "".join(parts)
+
+
+def same_but_for_waits(without: Fields, whole: Fields) -> list[str]:
+    """The differences, less elements that are there because somebody waits for them."""
+    for name, computation in whole["computations"].items():
+        others = without["computations"].get(name, {"instructions": {}})["instructions"]
+        awaited = {
+            each
+            for instruction in computation["instructions"].values()
+            for each in instruction[WAITS]
+            if "#" in each and each not in others
+        }
+        for each in awaited:
+            del computation["instructions"][each]
+        if name in whole["schedule"]:
+            order = whole["schedule"][name]
+            whole["schedule"][name] = [each for each in order if each not in awaited]
+    return list(differences(without, whole, {COMPARISON_ORDER, WAITS}))
+
+
+def unmet_predecessors(file: HloFile, found: Fields) -> Iterator[str]:
+    """Instructions that wait for other ones than the text says, undefined names found again."""
+    for module in file.modules:
+        for computation in module.computations:
+            elided = elided_predecessors(computation)
+            instructions = found["computations"][computation.name]["instructions"]
+            for instruction in computation.instructions:
+                value = instruction.attributes.get("control-predecessors")
+                if value is None:
+                    continue
+                names = {name.strip(" %") for name in value.strip("{}").split(",")}
+                expected = sorted(elided.get(name, name) for name in names)
+                waits = instructions[instruction.name][WAITS]
+                if waits != expected:
+                    yield f"%{instruction.name} waits for {waits}, not {expected}"
+
+
+def report(folder: Path, older: Oracle, newer: Oracle) -> list[str]:
+    """The lines of the table."""
+    files = Counter(decode(path.read_bytes()) for path in hlo_files(folder))
+    texts = list(files)
+    counted: Counter[tuple[str, ...]] = Counter()
+    for start in range(0, len(texts), BATCH):
+        batch = texts[start : start + BATCH]
+        for text, words in zip(batch, judged(batch, older, newer), strict=True):
+            counted[words] += files[text]
+    lines = [
+        "# Conversion of the dumps at hand for jaxlib 0.10",
+        "",
+        f"{files.total()} HLO texts, {len(texts)} of them different; jaxlib {older.version} and "
+        f"{newer.version}; `make corpus`.",
+        "",
+        "| texts | what became of them |",
+        "|---|---|",
+    ]
+    lines += [f"| {number} | {', '.join(words)} |" for words, number in counted.most_common()]
+    return [*lines, ""]
+
+
+def main() -> None:
+    if len(sys.argv) != 2:
+        raise SystemExit("usage: make corpus ARCHIVES=FOLDER")
+    found = {oracle.version.rpartition(".")[0]: oracle for oracle in oracles()}
+    if not {"0.10", "0.11"} <= found.keys():
+        print("conversion: not measured without jaxlib 0.10 and 0.11 (HLO_LINT_ORACLES)")
+        return
+    given = Path(sys.argv[1])
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = given
+        for archive in sorted(given.glob("*.tar.xz")):
+            folder = Path(scratch)
+            with tarfile.open(archive) as tar:
+                tar.extractall(folder, filter="data")
+        text = "\n".join(report(folder, found["0.10"], found["0.11"]))
+    print(text)
+    RESULTS.write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    main()

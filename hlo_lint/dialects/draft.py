@@ -1,0 +1,270 @@
+"""A conversion in the making: edits of one module's text, fresh names, and what it cannot say."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+from hlo_lint.ir import NAME, OPERANDS, REFERENCES, TAIL, TYPE, Computation, Module, Row
+from hlo_lint.syntax.attributes import split_attributes
+
+_STRING = r'"(?:[^"\\]|\\.)*+"'
+_COMMENT = r"/\*.*?\*/|//[^\n]*+"
+_find_tokens = re.compile(
+    rf"{_STRING}|{_COMMENT}|[(){{}}\[\],]|%?[\w.\-]+(?:#\d+)*+:?|\S", re.S
+).finditer
+_is_reference = re.compile(r"%?[A-Za-z_][\w.\-]*(?:#\d+)*:?", re.A).fullmatch
+_name_at = re.compile(r"(?:ROOT\s+)?(%?)([\w.\-]+)", re.A).match
+_line_feeds = re.compile(r"\n*").match
+_head = re.compile(r"(?:ENTRY\s+)?(%?)([\w.\-]+):?(?!\s*=)").match
+
+
+class OperandPlace(NamedTuple):
+    """Where an operand stands, in characters of its computation's text."""
+
+    type_start: int
+    """Where its shape begins; `start` where none is printed."""
+    start: int
+    """Where its name begins, `%` included."""
+    end: int
+
+
+class Draft:
+    """Collects the edits of one module; a conversion changes nothing else."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.text = module.text
+        """As it was."""
+        self.notes: Counter[str] = Counter()
+        """What the new text does not say any more, each with how often."""
+        self._edits: list[tuple[int, int, str]] = []
+        self._taken: set[str] | None = None
+
+    def replace(self, start: int, end: int, text: str) -> None:
+        """Put `text` in place of a stretch, in characters of the module's text."""
+        self._edits.append((start, end, text))
+
+    def note(self, message: str) -> None:
+        """Say what gets lost."""
+        self.notes[message] += 1
+
+    def fresh(self, base: str) -> str:
+        """A name that nothing in the module has, taken from now on."""
+        if self._taken is None:
+            self._taken = {
+                row[NAME] for computation in self.module.computations for row in computation.rows
+            }
+            self._taken.update(computation.name for computation in self.module.computations)
+        name, number = base, 0
+        while name in self._taken:
+            number += 1
+            name = f"{base}.{number}"
+        self._taken.add(name)
+        return name
+
+    def drop_line(self, start: int, end: int) -> None:
+        """Remove a statement, and its line where nothing else stands there."""
+        text = self.text
+        line_start = text.rfind("\n", 0, start) + 1
+        line_end = text.find("\n", end)
+        line_end = len(text) if line_end < 0 else line_end + 1
+        if not text[line_start:start].strip() and not text[end:line_end].strip():
+            start, end = line_start, line_end
+        self.replace(start, end, "")
+
+    def result(self) -> str:
+        """The text with all edits made."""
+        text = self.text
+        pieces: list[str] = []
+        at = 0
+        for start, end, new in sorted(self._edits, key=lambda edit: edit[:2]):
+            if start < at:
+                continue  # inside what is replaced already
+            pieces += (text[at:start], new)
+            at = end
+        pieces.append(text[at:])
+        return "".join(pieces)
+
+
+class Statement(NamedTuple):
+    """One instruction with its place."""
+
+    row: Row
+    start: int
+    """Where its text begins, in characters of the module's text."""
+    text: str
+    anchor: int
+    """Where the statement around it begins, if it is written into the operands of another."""
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether it is written into the operands of another, so that it has no name."""
+        return self.anchor != self.start
+
+    @property
+    def end(self) -> int:
+        """Where its text ends."""
+        return self.start + len(self.text)
+
+    @property
+    def tail_start(self) -> int:
+        """Where its attributes begin."""
+        return self.end - len(self.row[TAIL])
+
+    @property
+    def close(self) -> int:
+        """Where the parenthesis behind its operands stands."""
+        return self.start + self.text.rindex(")", 0, len(self.text) - len(self.row[TAIL]))
+
+    @property
+    def percent(self) -> str:
+        """The sign before its name: `%` or nothing."""
+        found = None if self.is_nested else _name_at(self.text)
+        return found[1] if found else ""
+
+    @property
+    def name_start(self) -> int:
+        """Where its name begins, `%` included."""
+        found = _name_at(self.text)
+        return self.start + (found.start(1) if found else 0)
+
+    def operands(self) -> Iterator[tuple[str, OperandPlace]]:
+        """The references that are written as a name, and where."""
+        row = self.row
+        places = operand_places(row[OPERANDS]) if row[REFERENCES] else ()
+        if not places or len(places) != len(row[REFERENCES]):
+            return
+        begin = self.close - len(row[OPERANDS])
+        for reference, place in zip(row[REFERENCES], places, strict=True):
+            if place is not None:
+                yield reference, OperandPlace(*(begin + at for at in place))
+
+    def attributes(self) -> dict[str, tuple[int, int]]:
+        """Where the values of its attributes stand."""
+        begin = self.tail_start
+        return {
+            name: (begin + start, begin + end)
+            for name, (start, end) in split_attributes(self.row[TAIL]).items()
+        }
+
+
+def statements(module: Module) -> Iterator[tuple[Computation, list[Statement]]]:
+    """The instructions of each computation, in the order of the text."""
+    for number, computation in enumerate(module.computations):
+        begin, text = module.offset(number), computation.text
+        found: list[Statement] = []
+        anchor = begin
+        for at in range(len(computation.rows) - 1, -1, -1):
+            start, end = computation.spans[at]
+            if at not in computation.nested:
+                anchor = begin + start
+            found.append(Statement(computation.rows[at], begin + start, text[start:end], anchor))
+        found.reverse()
+        yield computation, found
+
+
+@lru_cache(4096)
+def operand_places(operands: str) -> tuple[OperandPlace | None, ...]:
+    """Where the operands of a list stand; None for what is no name but an instruction.
+
+    >>> operand_places("f32[2]{0} %a, b#1")
+    (OperandPlace(type_start=0, start=10, end=12), OperandPlace(type_start=14, start=14, end=17))
+    """
+    found: list[OperandPlace | None] = []
+    for tokens in _parts(operands):
+        start, end = tokens[-1] if tokens else (0, 0)
+        if _is_reference(operands, start, end):
+            end -= operands[end - 1] == ":"
+            found.append(OperandPlace(tokens[0][0], start, end))
+        else:
+            found.append(None)
+    return tuple(found)
+
+
+def _parts(text: str) -> list[list[tuple[int, int]]]:
+    """The tokens between top-level commas, without comments; what is in brackets is one token."""
+    parts: list[list[tuple[int, int]]] = [[]]
+    depth = start = 0
+    for token in _find_tokens(text):
+        mark = token[0]
+        if mark.startswith(("/*", "//")):
+            continue
+        if mark in ("(", "{", "["):
+            if not depth:
+                start = token.start()
+            depth += 1
+        elif mark in (")", "}", "]"):
+            depth -= 1
+            if not depth:
+                parts[-1].append((start, token.end()))
+        elif depth:
+            continue
+        elif mark == ",":
+            parts.append([])
+        else:
+            parts[-1].append(token.span())
+    return parts if parts != [[]] else []
+
+
+@lru_cache(4096)
+def tuple_elements(type_text: str) -> tuple[str, ...] | None:
+    """The shapes of a tuple's elements as spelled; None where it is no tuple.
+
+    >>> tuple_elements("(f32[2]{0}, /*index=1*/(s32[], pred[]))")
+    ('f32[2]{0}', '(s32[], pred[])')
+    """
+    if not (type_text.startswith("(") and type_text.endswith(")")):
+        return None
+    inner = type_text[1:-1]
+    return tuple(inner[part[0][0] : part[-1][1]] for part in _parts(inner) if part)
+
+
+def type_of(computation: Computation, reference: str) -> str | None:
+    """The shape of what a reference reads, as spelled; None where the text does not say."""
+    name, *path = reference.split("#")
+    number = computation.index.get(name)
+    if number is None:
+        return None
+    text = computation.rows[number][TYPE]
+    for element in map(int, path):
+        elements = tuple_elements(text)
+        if elements is None or element >= len(elements):
+            return None
+        text = elements[element]
+    return text or None
+
+
+def blank_lines(text: str, at: int) -> int:
+    """The end of the line feeds at `at`."""
+    found = _line_feeds(text, at)
+    return found.end() if found else at
+
+
+def head_of(computation: Computation) -> re.Match[str] | None:
+    """`ENTRY %main`, with `%` and name as groups; None for a computation that has no head."""
+    found = _head(computation.text)
+    return found if found and found[2] == computation.name else None
+
+
+def indent_before(text: str, start: int) -> str:
+    """The white space before a statement, or two blanks where something else is there."""
+    line = text[text.rfind("\n", 0, start) + 1 : start]
+    return line if not line.strip() else "  "
+
+
+def drop_attributes(draft: Draft, statement: Statement, dropped: set[str]) -> None:
+    """Remove attributes with the commas before them."""
+    text = draft.text
+    places = statement.attributes()
+    if "" in places:
+        return  # they cannot be told apart
+    ends = [statement.close + 1, *(end for _, end in places.values())]
+    for name, (before, end) in zip(places, pairwise(ends), strict=True):
+        if name in dropped:
+            comma = text.index(",", before, end)
+            draft.replace(comma, end, "")

@@ -1,0 +1,599 @@
+"""What our typed values say, spelled as `schema.py` spells XLA's protocol buffers.
+
+Both sides leave out what is 0, false or empty, and what XLA fills in by itself is filled in here:
+the type of a comparison, one group of features, a default precision.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hlo_lint.ir import OPERANDS, Instruction
+from hlo_lint.shape import ArrayShape, BufferShape, Layout, OpaqueShape, Shape, TupleShape
+from hlo_lint.syntax.attributes import (
+    Alias,
+    AxisRef,
+    BlockScalingConfig,
+    ConvolutionDimensionNumbers,
+    DeviceOrder,
+    Domain,
+    Donor,
+    Iota,
+    IotaReplicaGroups,
+    Mesh,
+    MeshReplicaGroups,
+    NamedSharding,
+    OpMetadata,
+    Origin,
+    OriginalArray,
+    OriginTree,
+    ProgramShape,
+    ReplicaGroupList,
+    ReplicaGroups,
+    Sharding,
+    SparsityConfig,
+    Statistics,
+    TiledSharding,
+    Tolerance,
+    TupleSharding,
+    TypedLiteral,
+    Window,
+    read_attribute,
+    unescape,
+)
+from hlo_lint.syntax.literals import Elided, LiteralValue, read_literal
+from tests.oracle.schema import SHARDING_TYPES
+
+Fields = dict[str, Any]
+
+IN_THE_GRAPH = frozenset(
+    {"index", "calls", "to_apply", "body", "condition", "select", "scatter", "comparator"}
+    | {"branch_computations", "called_computations", "true_computation", "false_computation"}
+    | {"async_computation", "control-predecessors", "metadata"}
+)
+"""Attributes of instructions that are compared elsewhere: as edges, and `metadata` by itself."""
+
+NOT_COMPARED = {
+    "sparsity": "an older release's spelling, which neither jaxlib reads",
+    "mode": "a collective's mode is read by 0.11.2 and in no proto",
+    "split_dimension": "all-to-all's old name for `dimensions`, in no proto",
+    "concat_dimension": "all-to-all's old name for `dimensions`, in no proto",
+}
+"""Attributes that are in no field of XLA's protos, and why."""
+
+
+def plain(name: str) -> Callable[[Any], Fields]:
+    """An attribute that is a field of its own."""
+    return lambda value: {name: value}
+
+
+def inside(message: str, name: str) -> Callable[[Any], Fields]:
+    """An attribute that is a field of a message."""
+    return lambda value: {message: {name: value}}
+
+
+def numbers(shape: Shape) -> dict[str, Any]:
+    """A shape as `read_hlo.numbers` shows a `ShapeProto`."""
+    match shape:
+        case TupleShape(elements=elements):
+            return {"kind": "tuple", "elements": [numbers(element) for element in elements]}
+        case BufferShape(element=element):
+            return {"kind": "buffer", "elements": [numbers(element)]}
+        case OpaqueShape(kind=kind):
+            return {"kind": {"opaque": "opaque_type"}.get(kind, kind), "elements": []}
+        case ArrayShape():
+            layout = shape.layout or Layout(shape.minor_to_major)
+            return {
+                "kind": shape.dtype,
+                "dims": list(shape.dims),
+                "dynamic": list(shape.dynamic or (False,) * shape.rank),
+                "order": list(layout.minor_to_major),
+                "tiles": [list(tile) for tile in layout.tiles],
+                "bits": layout.element_size_in_bits,
+                "space": layout.memory_space,
+            }
+
+
+# ---- one kind of value each
+
+
+def _window(value: Window) -> Fields:
+    return {
+        "window": {
+            "dimensions": [
+                {
+                    "size": each.size,
+                    "stride": each.stride,
+                    "padding_low": each.padding_low,
+                    "padding_high": each.padding_high,
+                    "window_dilation": each.window_dilation,
+                    "base_dilation": each.base_dilation,
+                    "window_reversal": each.is_reversed,
+                }
+                for each in value
+            ]
+        }
+    }
+
+
+def _dim_labels(value: ConvolutionDimensionNumbers) -> Fields:
+    names = {
+        "input_batch": "input_batch_dimension",
+        "input_feature": "input_feature_dimension",
+        "input_spatial": "input_spatial_dimensions",
+        "kernel_input_feature": "kernel_input_feature_dimension",
+        "kernel_output_feature": "kernel_output_feature_dimension",
+        "kernel_spatial": "kernel_spatial_dimensions",
+        "output_batch": "output_batch_dimension",
+        "output_feature": "output_feature_dimension",
+        "output_spatial": "output_spatial_dimensions",
+    }
+    found = {theirs: getattr(value, ours) for ours, theirs in names.items()}
+    return {"convolution_dimension_numbers": found}
+
+
+def _iota(order: Iota) -> Fields:
+    return {"reshape_dims": order.dims, "transpose_perm": order.permutation}
+
+
+def _mesh(mesh: Mesh) -> Fields:
+    found: Fields = {"axes": [{"name": axis.name, "size": axis.size} for axis in mesh.axes]}
+    if isinstance(mesh.order, Iota):
+        found["iota"] = _iota(mesh.order)
+    elif mesh.order is not None:
+        found["device_ids"] = mesh.order
+    return found
+
+
+def _axes(mesh: Mesh, axes: tuple[AxisRef, ...]) -> list[Fields]:
+    names = [axis.name for axis in mesh.axes]
+    found = []
+    for axis in axes:
+        each: Fields = {"mesh_axis_index": names.index(axis.name)}
+        if axis.part:
+            each["sub_axis"] = {"pre_size": axis.part[0], "size": axis.part[1]}
+        found.append(each)
+    return found
+
+
+def _replica_groups(value: ReplicaGroups) -> Fields:
+    match value:
+        case ReplicaGroupList(groups):
+            found = [{"replica_ids": group} for group in groups]
+            return {"collective_device_list": {"replica_groups": found}}
+        case IotaReplicaGroups(count, size, order):
+            return {
+                "iota_collective_device_list": {
+                    "num_replica_groups": count,
+                    "num_devices_per_group": size,
+                    "iota_reshape_dims": order.dims,
+                    "iota_transpose_perm": order.permutation,
+                }
+            }
+        case MeshReplicaGroups(mesh, axes):
+            axis_fields = _axes(mesh, axes)
+            return {"mesh_axes_replica_group_list": {"mesh": _mesh(mesh), "axes": axis_fields}}
+
+
+def sharding(value: Sharding) -> Fields:
+    """A sharding as an `OpSharding`."""
+    match value:
+        case TupleSharding(elements):
+            return {"type": "tuple", "tuple_shardings": [sharding(each) for each in elements]}
+        case NamedSharding(mesh=mesh):
+            return {
+                "type": "replicated",
+                "named_sharding": {
+                    "mesh": _mesh(mesh),
+                    "dim_shardings": [
+                        {"axes": _axes(mesh, each.axes), "is_closed": each.is_closed}
+                        for each in value.dimensions
+                    ],
+                    "replicated_axes": _axes(mesh, value.replicated),
+                    "unreduced_axes": _axes(mesh, value.unreduced),
+                    "manual_axes": _axes(mesh, value.manual),
+                    "reduction_op": value.reduction if value.reduction != "sum" else "",
+                    "metadata": [metadata(each) for each in value.metadata],
+                },
+            }
+        case TiledSharding():
+            return _tiled(value)
+
+
+def _tiled(value: TiledSharding) -> Fields:
+    assert value.kind in SHARDING_TYPES
+    found: Fields = {
+        "type": value.kind,
+        "tile_assignment_dimensions": value.tiles,
+        **_tile_devices(value.devices),
+        "metadata": [metadata(each) for each in value.metadata],
+    }
+    if value.subgroups == ("replicated",):
+        found["replicate_on_last_tile_dim"] = True
+    else:
+        found["last_tile_dims"] = list(value.subgroups)
+    if value.group:
+        found["is_shard_group"] = True
+        found["shard_group_id"] = value.group.number
+        found["shard_group_type"] = "shard_like" if value.group.relation == "shard_like" else ""
+    return found
+
+
+def _tile_devices(order: DeviceOrder) -> Fields:
+    if isinstance(order, Iota):
+        return {"iota_reshape_dims": order.dims, "iota_transpose_perm": order.permutation}
+    return {"tile_assignment_devices": order}
+
+
+def _domain(value: Domain) -> Fields:
+    # HloDomainInstruction writes its exit as the entry, and the reverse.
+    return {
+        "domain_entry_sharding": sharding(value.exit),
+        "domain_exit_sharding": sharding(value.entry),
+    }
+
+
+def _aliasing(value: tuple[Alias, ...]) -> Fields:
+    return {
+        "output_operand_aliasing": [
+            {
+                "output_shape_index": each.output_index,
+                "operand_index": each.operand,
+                "operand_shape_index": each.operand_index,
+            }
+            for each in value
+        ]
+    }
+
+
+def _frontend(value: Mapping[str, str]) -> Fields:
+    return {"frontend_attributes": {"map": [{"key": k, "value": v} for k, v in value.items()]}}
+
+
+def _origin(value: Origin) -> Fields:
+    found: Fields = {"elements": _leaves(value.tree, ())}
+    if value.is_synthetic_call:
+        found["is_synthetic_call"] = True
+    if value.call_hierarchy is not None:
+        found["call_hierarchy"] = [value.call_hierarchy]
+    return {"original_value": found}
+
+
+def _leaves(tree: OriginTree, place: tuple[int, ...]) -> list[Fields]:
+    match tree:
+        case None:
+            return [{"shape_index": place}]
+        case OriginalArray(name, index):
+            array = {"instruction_name": name, "shape_index": index}
+            return [{"shape_index": place, "original_array": array}]
+        case _:
+            return [
+                leaf for number, part in enumerate(tree) for leaf in _leaves(part, (*place, number))
+            ]
+
+
+def _sparsity(value: SparsityConfig) -> Fields:
+    names = ("num_non_zero", "block_size", "dimension", "stride", "idx")
+    return {
+        "sparsity_config": {
+            side: dict(zip(names, each, strict=True))
+            for side, each in value._asdict().items()
+            if each is not None
+        }
+    }
+
+
+def _scaling(value: BlockScalingConfig) -> Fields:
+    return {
+        "block_scaling_config": {
+            side: {
+                "scale_idx": each.scale_operand,
+                "zero_idx": [] if each.zero_operand is None else [each.zero_operand],
+                "strides": each.strides,
+                "steps": each.steps,
+            }
+            for side, each in value._asdict().items()
+            if each is not None
+        }
+    }
+
+
+def _accuracy(value: str | Tolerance) -> Fields:
+    if isinstance(value, Tolerance):
+        tolerance = {"atol": value.absolute, "rtol": value.relative, "ulps": value.ulps}
+        return {"result_accuracy": {"tolerance": tolerance}}
+    return {"result_accuracy": {"mode": value if value != "default" else ""}}
+
+
+def _statistics(value: Statistics) -> Fields:
+    return {
+        "statistics_viz": {
+            "stat_index_to_visualize": max(value.shown, 0),
+            "statistics": [
+                {"stat_name": name, "stat_val": figure} for name, figure in value.values
+            ],
+        }
+    }
+
+
+def _operand_layouts(value: tuple[Shape, ...]) -> Fields:
+    return {
+        "operand_shapes_with_layout": [numbers(shape) for shape in value],
+        "constrain_layout": True,
+    }
+
+
+def literal(shape: Shape, value: LiteralValue) -> Fields:
+    """A value as `read_hlo.literal` shows a `LiteralProto`; what was left out is said to be."""
+    if isinstance(value, Elided):
+        return {"elided": True}
+    match shape:
+        case TupleShape(elements=elements):
+            assert isinstance(value, tuple)
+            parts = zip(elements, value, strict=True)
+            return {"parts": [literal(element, part) for element, part in parts]}
+        case ArrayShape(dtype=dtype):
+            assert value is not None
+            assert not isinstance(value, tuple | Elided)
+            return {"kind": dtype, "dims": list(shape.dims), "bytes": value.tobytes().hex()}
+        case _:
+            return {"kind": shape.kind} if isinstance(shape, OpaqueShape) else {}
+
+
+def metadata(value: OpMetadata) -> Fields:
+    """Metadata as an `OpMetadata` of XLA; what no release reads any more is left out."""
+    found = {name: getattr(value, name) for name in OpMetadata.__slots__}
+    del found["preserve_layout"]
+    return found
+
+
+_slice_names = ("start", "limit", "stride")
+_pad_names = ("edge_padding_low", "edge_padding_high", "interior_padding")
+_READERS: dict[str, Callable[[Any], Fields]] = {
+    **{
+        name: plain(name)
+        for name in (
+            "feature_group_count batch_group_count exponent_bits mantissa_bits feature_index "
+            "channel_id use_global_device_ids is_host_transfer is_stable constrain_layout "
+            "custom_call_has_side_effect delta indices_are_sorted unique_indices k largest "
+            "is_composite is_reverse num_carries has_dynamic_root custom_call_target "
+            "dynamic_slice_sizes dimensions fft_length async_execution_thread infeed_config "
+            "outfeed_config distribution padding_type"
+        ).split()
+    },
+    **{
+        name: inside("triangular_solve_options", name)
+        for name in ("left_side", "unit_diagonal", "transpose_a")
+    },
+    "iota_dimension": lambda value: {"dimensions": [value]},
+    "inferred_dimension": lambda value: {"dimensions": [value]},
+    "kind": plain("fusion_kind"),
+    "direction": plain("comparison_direction"),
+    "type": plain("comparison_type"),
+    "order": plain("comparison_order"),
+    "schedule": lambda value: {
+        "custom_call_schedule": value if value != "SCHEDULE_NONE" else "",
+    },
+    "api_version": plain("custom_call_api_version"),
+    "convolution_kind": plain("conv_kind"),
+    "cross_program_prefetch_index": lambda value: {"cross_program_prefetch_index": [value]},
+    "fft_type": lambda value: {"fft_type": value if value != "FFT" else ""},
+    "is_associative": lambda value: {"is_associative": "true" if value else "false"},
+    "epsilon": lambda value: {"epsilon": struct.unpack("<f", struct.pack("<f", value))[0]},
+    "slice": lambda value: {
+        "slice_dimensions": [dict(zip(_slice_names, each, strict=True)) for each in value]
+    },
+    "padding": lambda value: {
+        "padding_config": {
+            "dimensions": [dict(zip(_pad_names, each, strict=True)) for each in value]
+        }
+    },
+    "source_target_pairs": lambda value: {
+        "source_target_pairs": [{"source": pair[0], "target": pair[1]} for pair in value]
+    },
+    "parameter_replication": inside("parameter_replication", "replicated_at_leaf_buffers"),
+    "operand_precision": inside("precision_config", "operand_precision"),
+    "window": _window,
+    "dim_labels": _dim_labels,
+    "replica_groups": _replica_groups,
+    "sharding": lambda value: {"sharding": sharding(value)},
+    "domain": _domain,
+    "output_to_operand_aliasing": _aliasing,
+    "frontend_attributes": _frontend,
+    "origin": _origin,
+    "original_value": _origin,
+    "sparsity_config": _sparsity,
+    "block_scaling_config": _scaling,
+    "result_accuracy": _accuracy,
+    "statistics": _statistics,
+    "operand_layout_constraints": _operand_layouts,
+    "outfeed_shape": lambda value: {"outfeed_shape": numbers(value)},
+}
+_DOT = {
+    "lhs_contracting_dims": "lhs_contracting_dimensions",
+    "rhs_contracting_dims": "rhs_contracting_dimensions",
+    "lhs_batch_dims": "lhs_batch_dimensions",
+    "rhs_batch_dims": "rhs_batch_dimensions",
+}
+_RAGGED = {"lhs_ragged_dims": "lhs_ragged_dimensions", "rhs_group_dims": "rhs_group_dimensions"}
+_GATHER = "offset_dims collapsed_slice_dims start_index_map operand_batching_dims"
+_GATHER += " start_indices_batching_dims"
+_SCATTER = "update_window_dims inserted_window_dims scatter_dims_to_operand_dims"
+_SCATTER += " input_batching_dims scatter_indices_batching_dims"
+_READERS |= {name: inside("gather_dimension_numbers", name) for name in _GATHER.split()}
+_READERS |= {name: inside("scatter_dimension_numbers", name) for name in _SCATTER.split()}
+
+
+def _of_opcode(name: str, opcode: str, value: Any) -> Fields | None:
+    """An attribute whose field depends on the opcode."""
+    match name:
+        case "algorithm" if opcode.startswith("rng"):
+            return {"rng_algorithm": value if value != "rng_default" else ""}
+        case "algorithm":
+            return {"precision_config": {"algorithm": value if value != "unset" else ""}}
+        case "lower" if opcode == "cholesky":
+            return {"cholesky_options": {"lower": value}}
+        case "lower":
+            return {"triangular_solve_options": {"lower": value}}
+        case "index_vector_dim":
+            return {f"{opcode}_dimension_numbers": {"index_vector_dim": value}}
+        case "slice_sizes" if opcode == "gather":
+            return {"gather_slice_sizes": value}
+        case "slice_sizes":
+            return {"dynamic_slice_sizes": [size for sizes in value for size in sizes]}
+        case _ if name in _DOT or name in _RAGGED:
+            numbers_of = {_DOT.get(name) or _RAGGED[name]: value}
+            if opcode != "ragged-dot":
+                return {"dot_dimension_numbers": numbers_of}
+            if name in _DOT:
+                numbers_of = {"dot_dimension_numbers": numbers_of}
+            return {"ragged_dot_dimension_numbers": numbers_of}
+    return None
+
+
+# ---- an instruction
+
+
+def fields(instruction: Instruction, opcode: str) -> Fields:
+    """All that an instruction says beside the graph and metadata, XLA's defaults included."""
+    found = dict(_DEFAULTS.get(opcode, {}))
+    for name, text in instruction.attributes.items():
+        if name in IN_THE_GRAPH or name in NOT_COMPARED:
+            continue
+        _merge(found, _attribute(name, text, opcode))
+    if opcode == "constant":
+        text = _minus_zero.sub("0", instruction.row[OPERANDS])
+        found["literal"] = literal(instruction.shape, read_literal(instruction.shape, text))
+    _infer(found, instruction, opcode)
+    kept: Fields = cleaned(without_defaults(found))
+    return kept
+
+
+_minus_zero = re.compile(r"-0(?![\w.])")
+"""XLA prints a negative zero so, and reads an integer, which has no sign; of `-0.0` it keeps it."""
+
+_NO_QUEUES = '"wait_on_operation_queues":[],'
+"""What XLA 0.11 takes out of a configuration while it reads it."""
+
+
+def without_defaults(found: Fields) -> Fields:
+    """The same fields of either side, less what XLA writes down, or not, at its own liking."""
+    precision = found.get("precision_config", {})
+    if set(precision.get("operand_precision", ())) == {"default"}:
+        found = {**found, "precision_config": {**precision, "operand_precision": []}}
+    config = found.get("backend_config", "")
+    if _NO_QUEUES in config:
+        found = {**found, "backend_config": config.replace(_NO_QUEUES, "")}
+    value = found.get("literal", {})
+    if value.get("kind") in ("c64", "c128"):
+        found = {**found, "literal": {**value, "bytes": _as_complex(value)}}
+    return found
+
+
+def _as_complex(value: Fields) -> str:
+    """The parts of complex numbers as XLA's parser adds them up: one NaN is two, -0 is 0."""
+    code = "f" if value["kind"] == "c64" else "d"
+    parts = [part for (part,) in struct.iter_unpack(f"<{code}", bytes.fromhex(value["bytes"]))]
+    found = []
+    for real, imaginary in zip(parts[::2], parts[1::2], strict=True):
+        is_nan = math.isnan(real) or math.isnan(imaginary)
+        found += [math.nan, math.nan] if is_nan else [real + 0.0, imaginary + 0.0]
+    return struct.pack(f"<{len(found)}{code}", *found).hex()
+
+
+def _attribute(name: str, text: str, opcode: str) -> Fields:
+    if name == "backend_config":
+        return {name: unescape(text[1:-1]) if text.startswith('"') else text}
+    value = read_attribute(name, text)
+    if isinstance(value, TypedLiteral):
+        return {"literal": literal(value.shape, value.value)}
+    found = _of_opcode(name, opcode, value)
+    if found is None:
+        reader = _READERS.get(name)
+        found = {f"attribute {name}": text} if reader is None else reader(value)
+    return found
+
+
+def _merge(into: Fields, found: Fields) -> None:
+    for key, value in found.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            into[key] = dict(into[key])
+            _merge(into[key], value)
+        else:
+            into[key] = value
+
+
+_DEFAULTS: dict[str, Fields] = {
+    "custom-call": {
+        "feature_group_count": 1,
+        "batch_group_count": 1,
+        "custom_call_api_version": "API_VERSION_ORIGINAL",
+    },
+    "convolution": {"feature_group_count": 1, "batch_group_count": 1},
+}
+"""What XLA fills in where the text says nothing."""
+
+
+def _infer(found: Fields, instruction: Instruction, opcode: str) -> None:
+    """What XLA concludes from other fields."""
+    if opcode == "compare":
+        shape = instruction.operands[0].shape
+        dtype = shape.dtype if isinstance(shape, ArrayShape) else ""
+        order = found.get("comparison_order", "")
+        kind = "FLOAT" if dtype[:1] in "fbc" else "SIGNED" if dtype[:1] == "s" else "UNSIGNED"
+        if order == "TOTAL" and kind == "FLOAT":
+            kind = "TOTALORDER"
+        found.setdefault("comparison_type", kind)
+        total = found["comparison_type"] != "FLOAT"
+        found["comparison_order"] = "TOTAL" if total else "PARTIAL"
+    if opcode == "topk":
+        found.setdefault("is_stable", True)
+
+
+def cleaned(value: Any) -> Any:
+    """A value as JSON has it, without what is 0, false or empty in a message."""
+    if isinstance(value, dict):
+        kept = {key: cleaned(each) for key, each in value.items()}
+        return {key: each for key, each in kept.items() if each not in (0, "", [], {}, None)}
+    if isinstance(value, tuple | list):
+        return [cleaned(each) for each in value]
+    if isinstance(value, float) and math.isnan(value):
+        return "nan"
+    return value
+
+
+# ---- a header
+
+
+def header(attributes: Mapping[str, Any]) -> Fields:
+    """What a module's header says, as its `HloModuleProto` does."""
+    found: Fields = {}
+    aliases: tuple[Alias, ...] = attributes.get("input_output_alias", ())
+    donors: tuple[Donor, ...] = attributes.get("buffer_donor", ())
+    found["input_output_alias"] = {
+        "entries": [
+            {
+                "output_shape_index": each.output_index,
+                "parameter_number": each.operand,
+                "parameter_shape_index": each.operand_index,
+                "kind": each.kind or "may-alias",
+            }
+            for each in aliases
+        ]
+    }
+    found["buffer_donor"] = {
+        "entries": [
+            {"parameter_number": each.parameter, "parameter_shape_index": each.shape_index}
+            for each in donors
+        ]
+    }
+    found |= _frontend(attributes.get("frontend_attributes", {}))
+    layout = attributes.get("entry_computation_layout")
+    if isinstance(layout, ProgramShape):
+        found["parameters"] = [numbers(shape) for shape in layout.parameters]
+        found["result"] = numbers(layout.result)
+    return found
