@@ -168,6 +168,8 @@ send                    | f32[3]{0}; token[]              | channel_id=1        
 send-done               | (f32[3]{0}, u32[], token[])     | channel_id=1         | token[]
 recv-done               | (f32[3]{0}, u32[], token[])     | channel_id=1         | (f32[3]{0}, token[])
 async-done              | ((f32[3]{0}), f32[4]{0}, s32[]) |                      | f32[4]{0}
+fusion-done             | ((f32[3]{0}), f32[4]{0}, s32[]) |                      | f32[4]{0}
+custom-call-update      | ((f32[3]), f32[4], s32[])       |                      | ((f32[3]), f32[4], s32[])
 all-reduce              | f32[3]                          | replica_groups={{0,1}}, to_apply=%add | f32[3]
 all-reduce              | f32[3]; bf16[4]                 | replica_groups={{0,1}}, to_apply=%add | \
 (f32[3], bf16[4])
@@ -283,7 +285,7 @@ bitcast-convert         | f32[3]              |                        | u8[3]  
 stochastic-convert      | f32[3]; u16[3]      |                        | bf16[3]     | rounds f32 by u16
 get-tuple-element       | (f32[3]{0}, s32[])  | index=1                | f32[]       | XLA infers s32[]
 get-tuple-element       | (f32[3,4]{1,0})     | index=0                | f32[3,4]{0,1} | not the layout
-tuple                   | f32[3]; s32[]       |                        | (s32[], f32[3]) | XLA infers (f32[3], s32[])
+tuple                   | f32[3]; s32[]       |                        | (s32[], f32[3]) | XLA infers f32[3] at index {0}
 after-all               | f32[]               |                        | token[]     | has to be a token
 sort                    | s32[3]              | dimensions={0}, to_apply=%less | s32[3] | compares s32[]
 sort                    | f32[3]              | dimensions={1}, to_apply=%less | f32[3] | dimensions=1
@@ -292,6 +294,8 @@ infeed                  | token[]             |                        | f32[3] 
 recv                    | token[]             | channel_id=1           | f32[3]      | what recv gives
 rng                     | s32[]; s32[]        | distribution=rng_normal | s32[3]     | rng_normal draws no s32
 rng-bit-generator       | u64[2]              | algorithm=rng_default  | (u64[3], u32[4]) | gives u64[3]
+slice-start             | f32[9]              | slice={[0:4]}          | ((f32[9]), f32[5], s32[]) | makes f32[4]
+fusion-start            | f32[4]              | kind=kLoop, calls=%cut | ((f32[5]), f32[3], s32[]) | takes f32[4] at index {0}
 async-start             | f32[4]              | calls=%cut             | ((f32[4]), f32[4], s32[]) | what it calls gives
 all-gather              | f32[3]              | replica_groups={{0,1}}, dimensions={0} | f32[9] | XLA infers f32[6]
 all-gather              | f32[3]              | channel_id=1, replica_groups={{0,1}}, dimensions={0} | f32[7] | makes 7 of 3
@@ -314,6 +318,8 @@ get-tuple-element       | (f32[3,4]{1,0:S(5)}) | index=0               | f32[3,4
 copy                    | f32[3,4]{1,0}       |                        | f32[3,4]{0,1}
 infeed                  | token[]             |                        | ((f32[3], s32[]), token[])
 custom-call             | f32[3]              | custom_call_target="x" | (s32[7], token[])
+slice-start             | f32[9]              | slice={[0:4]}          | ((f32[9]), f32[4], s32[])
+custom-call-start       | f32[4]              | custom_call_target="x" | ((f32[4]), f32[3], s32[])
 async-start             | f32[4]              | calls=%cut             | ((f32[4]), f32[3], s32[])
 all-gather-start        | f32[3]              | replica_groups={{0,1}}, dimensions={0} | (f32[3], f32[6])
 collective-permute-start | f32[3]             | source_target_pairs={{0,1}} | (f32[3], f32[3], u32[], u32[])
