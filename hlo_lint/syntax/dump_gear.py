@@ -243,6 +243,8 @@ def _places_of_none(found: list[Row | None], count: int) -> list[int]:
 
 
 def _make_rows(groups: list[tuple[str, ...]], shared: dict[str, str] | None) -> list[Row] | None:
+    if not groups:
+        return []
     if _bytes("\n".join([group[1] for group in groups])).translate(None, _NAME_BYTES):
         return None
     if not all(map(_is_opcode, {group[3] for group in groups})):
