@@ -125,7 +125,7 @@ SUGAR = frozenset(("start", "update", "done"))
 """What may stand behind an opcode that is printed in place of the computation around it."""
 
 
-def sugar(part: str, wrapped: Rule) -> Rule:
+def sugar(opcode: str, part: str, wrapped: Rule) -> Rule:
     """How the shape of one part of an asynchronous instruction follows from what it wraps."""
     if part != "start":
         return RULES[f"async-{part}"]
@@ -136,7 +136,8 @@ def sugar(part: str, wrapped: Rule) -> Rule:
         if not compatible(shapes, TupleShape(taken)):
             ours, theirs = apart(shapes, TupleShape(taken))
             raise Impossible(f"{operation.opcode} takes {ours}, and its type has {theirs}")
-        made = None if wrapped.infer is None else wrapped.infer(operation)
+        inner = Operation(opcode, None, operation.operands, operation.tail, operation.callees)
+        made = None if wrapped.infer is None else wrapped.infer(inner)
         if made is not None and not compatible(made, given, any_precision=True):
             ours, theirs = apart(made, given, any_precision=True)
             raise Impossible(f"{operation.opcode} makes {ours}, and its type has {theirs}")

@@ -106,7 +106,8 @@ def _while_parts(operation: Operation) -> tuple[Signature, Signature]:
 
 
 def _conditional(operation: Operation) -> Shape:
-    selector, *passed = operation.shapes()
+    selector = operation.shape(0)
+    passed = operation.shapes()[1:]
     if not isinstance(selector, ArrayShape) or selector.rank:
         raise Impossible(f"conditional selects by a scalar, and not by {brief(selector)}")
     if not compatible(selector, PRED) and not compatible(selector, S32):

@@ -92,7 +92,7 @@ def rule_of(opcode: str) -> Rule | None:
     if found is None:
         wrapped, _, part = opcode.rpartition("-")
         if wrapped in RULES and part in asynchronous.SUGAR:
-            return asynchronous.sugar(part, RULES[wrapped])
+            return asynchronous.sugar(wrapped, part, RULES[wrapped])
     return found
 
 
