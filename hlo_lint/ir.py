@@ -128,8 +128,10 @@ class Computation:
         "_text",
         "_users",
         "_views",
+        "__weakref__",
         "inline",
         "is_entry",
+        "memo",
         "name",
         "nested",
         "rows",
@@ -175,6 +177,8 @@ class Computation:
         self._by_opcode: dict[str, tuple[Instruction, ...]] = {}
         self._fused: frozenset[str] | None = None
         self._views: dict[int, Instruction] = {}
+        self.memo: dict[object, object] = {}
+        """What analyses have found out about it, each under a key of its own."""
 
     def __repr__(self) -> str:
         return f"<Computation {self.name}: {len(self.rows)} instructions>"
@@ -464,6 +468,7 @@ class Module:
         "computations",
         "file",
         "header",
+        "memo",
         "name",
         "pieces",
         "places",
@@ -505,6 +510,8 @@ class Module:
         """Where its text begins, in characters of the file."""
         self._offsets = offsets
         self._unfused: list[Computation] = []
+        self.memo: dict[object, object] = {}
+        """What analyses have found out about it; every file of this text has the same."""
 
     def again(self) -> Module:
         """The same module, for another file of the same text."""

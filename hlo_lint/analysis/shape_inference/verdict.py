@@ -79,6 +79,8 @@ class Verdict(NamedTuple):
     inferred: Inferred
     complaints: tuple[str, ...]
     """Why the printed shape cannot be, each a message; empty where it can."""
+    is_of_layout: bool = False
+    """Whether all that is wrong is the order in memory, which binds once layouts are assigned."""
 
 
 @lru_cache(maxsize=1 << 10)
@@ -121,7 +123,14 @@ def judge(
         return Verdict(inferred, ())
     if rule.free_type and isinstance(inferred, ArrayShape) and isinstance(shape, ArrayShape):
         inferred = replace(inferred, dtype=shape.dtype)
-    return Verdict(inferred, tuple(_complaints(rule, operation, inferred, shape)))
+    found = _complaints(rule, operation, inferred, shape)
+    if found or not rule.keeps_layout or isinstance(inferred, Refusal | Open):
+        return Verdict(inferred, tuple(found))
+    misplaced = _lies_apart(inferred, shape)
+    if misplaced is None:
+        return Verdict(inferred, ())
+    message = f"XLA infers {misplaced[0]}, and not the layout of {misplaced[1]}"
+    return Verdict(inferred, (message,), is_of_layout=True)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -159,8 +168,6 @@ def _complaints(rule: Rule, operation: Operation, inferred: Inferred, printed: S
         if not compatible(inferred, printed, any_precision=lenient):
             ours, theirs = apart(inferred, printed, any_precision=lenient)
             found.append(f"XLA infers {ours}, and not {theirs}")
-        elif rule.keeps_layout and (pair := _lies_apart(inferred, printed)):
-            found.append(f"XLA infers {pair[0]}, and not the layout of {pair[1]}")
     if rule.check is not None and not found:
         try:
             rule.check(operation, printed)
