@@ -119,6 +119,7 @@ class Computation:
     """The instructions of one computation, shared by every module that repeats its text."""
 
     __slots__ = (
+        "__weakref__",
         "_by_opcode",
         "_fused",
         "_index",
@@ -128,7 +129,6 @@ class Computation:
         "_text",
         "_users",
         "_views",
-        "__weakref__",
         "inline",
         "is_entry",
         "memo",

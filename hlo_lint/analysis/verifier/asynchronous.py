@@ -135,8 +135,10 @@ def _wrapped(scope: Scope, start: Instruction) -> Iterator[Said]:
     (callee, *_) = scope.called(start) or (None,)
     if callee is None or callee.thread != "main" or "_collectives_group" in start.row[TAIL]:
         return
-    if any(not row[OPCODE] == "parameter" and number != _root(callee)
-           for number, row in enumerate(callee.rows)) and not _is_barrier(callee):
+    if any(
+        not row[OPCODE] == "parameter" and number != _root(callee)
+        for number, row in enumerate(callee.rows)
+    ) and not _is_barrier(callee):
         others = sum(row[OPCODE] != "parameter" for row in callee.rows) - 1
         message = f"%{callee.name} holds {others} instructions beside its parameters and its root"
         yield said("M-40", start, message)

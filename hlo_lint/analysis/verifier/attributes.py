@@ -8,8 +8,15 @@ from math import prod
 from typing import Final
 
 from hlo_lint.analysis.shape_inference.types import is_complex, is_float, is_integer, is_signed
-from hlo_lint.analysis.verifier.scope import Checks, Said, Scope, operand_shape, said, text_of
-from hlo_lint.analysis.verifier.scope import value_of
+from hlo_lint.analysis.verifier.scope import (
+    Checks,
+    Said,
+    Scope,
+    operand_shape,
+    said,
+    text_of,
+    value_of,
+)
 from hlo_lint.ir import OPERANDS, TAIL, Instruction
 from hlo_lint.shape import BITS, ArrayShape
 

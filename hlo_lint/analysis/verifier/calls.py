@@ -75,7 +75,9 @@ def _passed_as_they_lie(scope: Scope, caller: Instruction) -> Iterator[Said]:
             continue
         apart = order_apart(operand_shape(caller, number), _shape(parameter))
         if apart:
-            message = f"operand {number} and parameter {number} of %{callee.name} lie apart: {apart}"
+            message = (
+                f"operand {number} and parameter {number} of %{callee.name} lie apart: {apart}"
+            )
             yield said(row, caller, message, operand=number)
 
 

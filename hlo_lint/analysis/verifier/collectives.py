@@ -93,7 +93,9 @@ def _replica_groups(scope: Scope, collective: Instruction) -> Iterator[Said]:
     broadcast = collective.opcode == "collective-broadcast"
     if not groups.total and not groups.sizes:
         if mode is Mode.DEVICES:
-            message = f"{collective.opcode} with use_global_device_ids has to say its replica groups"
+            message = (
+                f"{collective.opcode} with use_global_device_ids has to say its replica groups"
+            )
             yield said("S-27", collective, message)
         return
     if groups.trouble is not None:
@@ -135,7 +137,7 @@ def _pairs(scope: Scope, permute: Instruction) -> Iterator[Said]:
             if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[place], int):
                 return
             number = pair[place]
-            if number < 0 or limit != 1 and number >= limit:
+            if number < 0 or (limit != 1 and number >= limit):
                 message = f"{name} {number} is none of {limit} {what}"
                 yield said("S-37", permute, message)
                 return
@@ -167,8 +169,14 @@ def _constrained(
 
 CHECKS: Checks = {
     **dict.fromkeys(
-        ("all-gather", "all-gather-start", "reduce-scatter", "all-to-all", "ragged-all-to-all",
-         "collective-broadcast"),
+        (
+            "all-gather",
+            "all-gather-start",
+            "reduce-scatter",
+            "all-to-all",
+            "ragged-all-to-all",
+            "collective-broadcast",
+        ),
         (_replica_groups,),
     ),
     "all-reduce": (_replica_groups, _all_reduce),

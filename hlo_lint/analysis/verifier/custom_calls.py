@@ -46,7 +46,9 @@ def _constraints(scope: Scope, call: Instruction) -> Iterator[Said]:
             yield said("S-82", call, f"operand_layout_constraints gives {shape} no layout")
     result = call.shape_or_none
     if any(array.rank and array.layout is None for array in arrays(result)):
-        yield said("S-82", call, "the layouts of the operands are constrained, and the result has none")
+        yield said(
+            "S-82", call, "the layouts of the operands are constrained, and the result has none"
+        )
 
 
 def _rng_seed(scope: Scope, call: Instruction) -> Iterator[Said]:
@@ -54,7 +56,9 @@ def _rng_seed(scope: Scope, call: Instruction) -> Iterator[Said]:
         return
     shape: Shape | None = call.shape_or_none
     if call.row[REFERENCES]:
-        yield said("I-22", call, f"GetRngSeed reads nothing, and has {len(call.row[REFERENCES])} operands")
+        yield said(
+            "I-22", call, f"GetRngSeed reads nothing, and has {len(call.row[REFERENCES])} operands"
+        )
     elif isinstance(shape, ArrayShape) and (shape.dtype != "u64" or shape.rank):
         yield said("I-22", call, f"GetRngSeed gives a u64[], and not {shape}")
 

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hlo_lint.analysis.verifier.scope import Checks, Said, Scope, operand_shape, producer, said
-from hlo_lint.analysis.verifier.scope import value_of
+from hlo_lint.analysis.verifier.scope import (
+    Checks,
+    Said,
+    Scope,
+    operand_shape,
+    producer,
+    said,
+    value_of,
+)
 from hlo_lint.ir import Instruction
 from hlo_lint.shape import ArrayShape
 
@@ -57,9 +64,12 @@ def _broadcast(scope: Scope, broadcast: Instruction) -> Iterator[Said]:
         return
     if len(set(dimensions)) < len(dimensions):
         yield said("3.5-7", broadcast, f"two dimensions go to the same one: {list(dimensions)}")
-    elif scope.demands.ordered_broadcasts and list(dimensions) != sorted(dimensions):  # type: ignore[type-var]
-        yield said("I-07", broadcast, f"the dimensions of this broadcast are not in order: "
-                   f"{list(dimensions)}")
+    elif scope.demands.ordered_broadcasts and list(dimensions) != sorted(dimensions):
+        yield said(
+            "I-07",
+            broadcast,
+            f"the dimensions of this broadcast are not in order: {list(dimensions)}",
+        )
 
 
 CHECKS: Checks = {"copy": (_copy,), "broadcast": (_broadcast,)}

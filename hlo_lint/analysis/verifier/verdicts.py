@@ -33,8 +33,20 @@ from hlo_lint.findings import Finding
 from hlo_lint.ir import NAME, OPCODE, OPERANDS, REFERENCES, Computation, Module
 
 _FAMILIES: Final = (
-    shapes, layouts, attributes, collectives, calls, asynchronous, custom_calls, aliasing,
-    channels, buffers, sharding, schedule, structure, entry,
+    shapes,
+    layouts,
+    attributes,
+    collectives,
+    calls,
+    asynchronous,
+    custom_calls,
+    aliasing,
+    channels,
+    buffers,
+    sharding,
+    schedule,
+    structure,
+    entry,
 )
 
 
@@ -146,8 +158,9 @@ class _Judge:
         found: list[tuple[str, Said]] = []
         for number in places:
             row = computation.rows[number]
-            for each in shapes.complaints(scope, self.inference, number):
-                found.append((row[NAME], each))
+            complaints = shapes.complaints(scope, self.inference, number)
+            if complaints:
+                found += [(row[NAME], each) for each in complaints]
             checks = _BY_OPCODE.get(row[OPCODE])
             if checks is not None:
                 instruction = computation.at(number)
@@ -177,9 +190,11 @@ def _changed(
     places = []
     for number, row in enumerate(rows):
         references = row[REFERENCES]
-        if row[NAME] in new or not new.isdisjoint(references):
-            places.append(number)
-        elif has_elements and not new.isdisjoint(map(name_in, references)):
+        if (
+            row[NAME] in new
+            or not new.isdisjoint(references)
+            or (has_elements and not new.isdisjoint(map(name_in, references)))
+        ):
             places.append(number)
     if other:
         judged = set(places)
