@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
@@ -452,6 +453,7 @@ class Instruction:
         return tuple(names)
 
 
+@lru_cache(maxsize=1 << 13)
 def _called(attributes: str) -> tuple[str, ...]:
     names: list[str] = []
     for found in _CALLED.finditer(attributes):

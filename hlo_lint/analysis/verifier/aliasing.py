@@ -158,5 +158,6 @@ def _entry_shapes(module: Module) -> tuple[dict[int, Shape], Shape] | None:
 
 
 CHECKS: Checks = dict.fromkeys(_ROWS, (_of_operands,))
+OF_ROWS = ()
 OF_COMPUTATIONS = ()
 OF_MODULES = (_of_parameters,)

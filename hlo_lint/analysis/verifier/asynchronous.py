@@ -44,6 +44,8 @@ def _hands_on(instruction: Instruction) -> bool:
 
 def _consumers(scope: Scope) -> Iterator[Said]:
     """A start of an opcode of its own is read by its done, or by what hands it on."""
+    if scope.opcodes.isdisjoint(_DONE_OF) and scope.opcodes.isdisjoint(_START_OF):
+        return
     for start_opcode, done in _DONE_OF.items():
         for start in scope.computation.with_opcode(start_opcode):
             for user in start.users:
@@ -73,6 +75,8 @@ def _is_asynchronous(opcode: str, part: str) -> bool:
 def _flows(scope: Scope) -> Iterator[Said]:
     """The value of an async-start or -update is operand 0 of what goes on with it."""
     computation = scope.computation
+    if not any(opcode.endswith(("-start", "-update", "-done")) for opcode in scope.opcodes):
+        return
     chains: dict[str, Instruction] = {}
     for number, row in enumerate(computation.rows):
         opcode = row[OPCODE]
@@ -136,7 +140,7 @@ def _wrapped(scope: Scope, start: Instruction) -> Iterator[Said]:
     if callee is None or callee.thread != "main" or "_collectives_group" in start.row[TAIL]:
         return
     if any(
-        not row[OPCODE] == "parameter" and number != _root(callee)
+        row[OPCODE] != "parameter" and number != _root(callee)
         for number, row in enumerate(callee.rows)
     ) and not _is_barrier(callee):
         others = sum(row[OPCODE] != "parameter" for row in callee.rows) - 1
@@ -158,5 +162,6 @@ CHECKS: Checks = {
     "async-update": (_threads,),
     "async-done": (_threads,),
 }
+OF_ROWS = ()
 OF_COMPUTATIONS = (_consumers, _flows)
 OF_MODULES = ()

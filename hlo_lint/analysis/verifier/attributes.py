@@ -100,5 +100,6 @@ CHECKS: Checks = {
     "scatter": (_scatter,),
     "constant": (_constant,),
 }
+OF_ROWS = ()
 OF_COMPUTATIONS = ()
 OF_MODULES = ()

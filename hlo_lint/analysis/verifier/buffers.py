@@ -121,5 +121,6 @@ def _buffers(scope: Scope) -> Iterator[Said]:
 
 
 CHECKS: Checks = {}
+OF_ROWS = ()
 OF_COMPUTATIONS = (_buffers,)
 OF_MODULES = ()

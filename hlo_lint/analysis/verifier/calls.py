@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -18,7 +19,7 @@ from hlo_lint.analysis.verifier.scope import (
     text_of,
     value_of,
 )
-from hlo_lint.ir import TAIL, Computation, Instruction
+from hlo_lint.ir import CALLING_ATTRIBUTES, OPCODE, TAIL, Computation, Instruction
 from hlo_lint.shape import ArrayShape, Shape
 
 CALLERS: Final = frozenset(
@@ -27,11 +28,11 @@ CALLERS: Final = frozenset(
     "while".split()
 )
 """What may call a computation."""
-_SILENT = ("calls=", "to_apply=", "condition=", "body=")
+_calls = re.compile(rf"\b(?:{'|'.join(CALLING_ATTRIBUTES)})=").search
 
 
 def order_apart(left: Shape | None, right: Shape | None) -> str:
-    """Where two shapes that are otherwise the same lie in memory in different orders; else empty."""
+    """Where two shapes of one value lie in memory in different orders; else empty."""
     if left is None or right is None:
         return ""
     theirs = dict(leaves(right))
@@ -158,9 +159,11 @@ def _sharding_of_loop(scope: Scope, loop: Instruction) -> Iterator[Said]:
 
 def _sharding_of_branches(scope: Scope, conditional: Instruction) -> Iterator[Said]:
     parts = [("the conditional", conditional)]
-    for branch in _branches(scope, conditional):
-        if branch is not None and branch.root is not None:
-            parts.append((f"the result of %{branch.name}", branch.root))
+    parts += [
+        (f"the result of %{branch.name}", branch.root)
+        for branch in _branches(scope, conditional)
+        if branch is not None and branch.root is not None
+    ]
     yield from _same_sharding("I-12", conditional, parts)
 
 
@@ -176,15 +179,15 @@ def _same_sharding(
             return
 
 
-def _called_for_nothing(scope: Scope) -> Iterator[Said]:
+def _called_for_nothing(scope: Scope, number: int) -> Iterator[Said]:
     """Only some opcodes call a computation."""
-    for number, row in enumerate(scope.computation.rows):
-        tail = row[TAIL]
-        if "=" in tail and row[3] not in CALLERS and not row[3].endswith(("-start", "-done")):
-            if any(name in tail for name in _SILENT):
-                instruction = scope.computation.at(number)
-                if any(instruction.attributes.get(name[:-1]) for name in _SILENT):
-                    yield said("S-03", instruction, f"{row[3]} calls no computation")
+    row = scope.computation.rows[number]
+    if row[OPCODE] in CALLERS or row[OPCODE].endswith(("-start", "-update", "-done")):
+        return
+    if _calls(row[TAIL]):
+        instruction = scope.computation.at(number)
+        if any(name in CALLING_ATTRIBUTES for name in instruction.attributes):
+            yield said("S-03", instruction, f"{row[OPCODE]} calls no computation")
 
 
 CHECKS: Checks = {
@@ -193,5 +196,6 @@ CHECKS: Checks = {
     "while": (_carried_as_it_lies, _sharding_of_loop),
     "conditional": (_branches_as_they_lie, _sharding_of_branches),
 }
-OF_COMPUTATIONS = (_called_for_nothing,)
+OF_ROWS = (_called_for_nothing,)
+OF_COMPUTATIONS = ()
 OF_MODULES = ()

@@ -1,4 +1,4 @@
-"""Channels: who sends, who receives, and collectives that share a number."""
+"""Channels: who sends, and who receives."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from hlo_lint.analysis.verifier.scope import (
     Demands,
     Said,
     Scope,
-    communicating,
+    all_communicating,
     integer_of,
     said,
     text_of,
 )
-from hlo_lint.ir import OPCODE, TYPE, Computation, Instruction, Module
+from hlo_lint.ir import OPCODE, TAIL, TYPE, Computation, Instruction, Module
 
 
 def _pair(scope: Scope) -> Iterator[Said]:
@@ -47,26 +47,18 @@ def _agree(start: Instruction, done: Instruction, channel: int) -> Iterator[Said
 def _of_module(
     module: Module, demands: Demands, by_name: Mapping[str, Computation]
 ) -> Iterator[Said]:
-    """Transfers to the host that share a channel are the same; of two kinds nothing shares one."""
+    """Transfers to the host that share a channel are the same."""
     hosts: dict[tuple[str, int], Instruction] = {}
-    kinds: dict[int, Instruction] = {}
-    for computation in module.computations:
-        for each in communicating(computation):
-            channel = integer_of(each, "channel_id")
-            if channel is None:
-                continue
-            kind = each.opcode.removesuffix("-start").removesuffix("-done")
-            first = kinds.setdefault(channel, each)
-            if "send" in kind or "recv" in kind:
-                if text_of(each, "is_host_transfer") != "true" or each.opcode.endswith("-done"):
-                    continue
-                same = hosts.setdefault((each.opcode, channel), each)
-                if _face(same) != _face(each):
-                    message = f"this {each.opcode} to the host shares channel {channel} with "
-                    yield said("M-44", each, f"{message}%{same.name}, and is another")
-            elif first.opcode.removesuffix("-start") != kind and "send" not in first.opcode:
-                message = f"this {each.opcode} shares channel {channel} with %{first.name}, "
-                yield said("3.5-7c", each, f"{message}which is {first.opcode}")
+    for each in all_communicating(module):
+        if each.opcode not in ("send", "recv") or "is_host_transfer=true" not in each.row[TAIL]:
+            continue
+        channel = integer_of(each, "channel_id")
+        if channel is None:
+            continue
+        same = hosts.setdefault((each.opcode, channel), each)
+        if _face(same) != _face(each):
+            message = f"this {each.opcode} to the host shares channel {channel} with "
+            yield said("M-44", each, f"{message}%{same.name}, and is another")
 
 
 def _face(instruction: Instruction) -> tuple[object, ...]:
@@ -77,5 +69,6 @@ def _face(instruction: Instruction) -> tuple[object, ...]:
 
 
 CHECKS: Checks = {}
+OF_ROWS = ()
 OF_COMPUTATIONS = (_pair,)
 OF_MODULES = (_of_module,)

@@ -12,7 +12,7 @@ from hlo_lint.analysis.verifier.scope import (
     Demands,
     Said,
     Scope,
-    communicating,
+    all_communicating,
     integer_of,
     said,
     text_of,
@@ -158,10 +158,9 @@ def _constrained(
 ) -> Iterator[Said]:
     """All all-reduces of a module have constrained layouts, or none has."""
     kinds: dict[bool, Instruction] = {}
-    for computation in module.computations:
-        for each in communicating(computation):
-            if each.opcode.startswith("all-reduce"):
-                kinds.setdefault("constrain_layout=true" in each.row[TAIL], each)
+    for each in all_communicating(module):
+        if each.opcode.startswith("all-reduce"):
+            kinds.setdefault("constrain_layout=true" in each.row[TAIL], each)
     if len(kinds) == 2:
         message = f"the layout of this {kinds[True].opcode} is constrained, and that of "
         yield said("M-41", kinds[True], f"{message}%{kinds[False].name} is not")
@@ -184,5 +183,6 @@ CHECKS: Checks = {
     "collective-permute": (_pairs,),
     "collective-permute-start": (_pairs,),
 }
+OF_ROWS = ()
 OF_COMPUTATIONS = ()
 OF_MODULES = (_constrained,)

@@ -64,5 +64,6 @@ def _rng_seed(scope: Scope, call: Instruction) -> Iterator[Said]:
 
 
 CHECKS: Checks = {"custom-call": (_constraints, _rng_seed)}
+OF_ROWS = ()
 OF_COMPUTATIONS = ()
 OF_MODULES = ()

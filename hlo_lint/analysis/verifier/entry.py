@@ -81,21 +81,20 @@ def _differs(
         yield said(row, at, f"{what} lies apart from entry_computation_layout: {lies}")
 
 
-def _origins(scope: Scope) -> Iterator[Said]:
+def _origin(scope: Scope, number: int) -> Iterator[Said]:
     """Where a value comes from is said for each of its arrays."""
-    for number, row in enumerate(scope.computation.rows):
-        tail = row[TAIL]
-        if "origin={" not in tail and "original_value={" not in tail:
+    tail = scope.computation.rows[number][TAIL]
+    if "origin={" not in tail and "original_value={" not in tail:
+        return
+    instruction = scope.computation.at(number)
+    shape = instruction.shape_or_none
+    for name in ("origin", "original_value"):
+        text = text_of(instruction, name)
+        value = None if text is None else value_or_none(name, text)
+        if not isinstance(value, OriginValue) or value.is_synthetic_call or shape is None:
             continue
-        instruction = scope.computation.at(number)
-        shape = instruction.shape_or_none
-        for name in ("origin", "original_value"):
-            text = text_of(instruction, name)
-            value = None if text is None else value_or_none(name, text)
-            if not isinstance(value, OriginValue) or value.is_synthetic_call or shape is None:
-                continue
-            if not _same_tree(value.tree, shape):
-                yield said("M-42", instruction, f"{name} does not have the tuples of {shape}")
+        if not _same_tree(value.tree, shape):
+            yield said("M-42", instruction, f"{name} does not have the tuples of {shape}")
 
 
 def _same_tree(tree: object, shape: Shape) -> bool:
@@ -107,5 +106,6 @@ def _same_tree(tree: object, shape: Shape) -> bool:
 
 
 CHECKS: Checks = {}
-OF_COMPUTATIONS = (_origins,)
+OF_ROWS = (_origin,)
+OF_COMPUTATIONS = ()
 OF_MODULES = (_layout,)

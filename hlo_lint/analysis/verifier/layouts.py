@@ -73,5 +73,6 @@ def _broadcast(scope: Scope, broadcast: Instruction) -> Iterator[Said]:
 
 
 CHECKS: Checks = {"copy": (_copy,), "broadcast": (_broadcast,)}
+OF_ROWS = ()
 OF_COMPUTATIONS = (_spaces_of_bitcasts,)
 OF_MODULES = ()

@@ -15,7 +15,7 @@ from hlo_lint.analysis.verifier.scope import (
     value_of,
     value_or_none,
 )
-from hlo_lint.ir import NAME, REFERENCES, TAIL, Instruction
+from hlo_lint.ir import NAME, REFERENCES, TAIL, Computation, Instruction
 
 _PAIRS: Final = "_xla_send_recv_source_target_pairs"
 _predecessors = re.compile(r"control-predecessors=\{([^}]*)\}").search
@@ -25,21 +25,30 @@ def _in_order(scope: Scope) -> Iterator[Said]:
     """In the order of the text, what is read stands above; XLA's own parser wants that, too."""
     computation = scope.computation
     seen: set[str] = set()
+    knows = seen.issuperset
     for number, row in enumerate(computation.rows):
-        late = [name for name in row[REFERENCES] if name not in seen]
-        for name in late:
-            bare = name.partition("#")[0]
-            if bare not in seen and bare in computation.index:
-                message = f"%{bare} stands below what reads it"
-                place = row[REFERENCES].index(name)
-                yield said("M-60", computation.at(number), message, operand=place)
-        if scope.header.is_scheduled and "control-predecessors=" in row[TAIL]:
+        if not knows(row[REFERENCES]):
+            yield from _not_above(computation, number, seen)
+        if "control-predecessors=" in row[TAIL] and scope.header.is_scheduled:
             found = _predecessors(row[TAIL])
             for name in found[1].replace("%", "").split(",") if found else ():
                 if name.strip() in computation.index and name.strip() not in seen:
                     message = f"%{name.strip()} has to run before this, and stands below it"
                     yield said("M-60c", computation.at(number), message)
         seen.add(row[NAME])
+
+
+def _not_above(computation: Computation, number: int, seen: set[str]) -> Iterator[Said]:
+    references = computation.rows[number][REFERENCES]
+    for place, reference in enumerate(references):
+        name = reference.partition("#")[0]
+        if name in computation.index:
+            if name not in seen:
+                message = f"%{name} stands below what reads it"
+                yield said("M-60", computation.at(number), message, operand=place)
+        elif name:
+            message = f"%{name} is not in this computation"
+            yield said("M-12", computation.at(number), message, operand=place)
 
 
 def _pairs_of(instruction: Instruction) -> tuple[tuple[int, int], ...]:
@@ -111,5 +120,6 @@ def _has_cycle(pairs: tuple[tuple[int, int], ...]) -> bool:
 
 
 CHECKS: Checks = {}
+OF_ROWS = ()
 OF_COMPUTATIONS = (_in_order, _deadlocks)
 OF_MODULES = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hlo_lint.findings import Finding
@@ -14,6 +15,8 @@ from hlo_lint.syntax.attributes import AttributeSyntaxError, read_attribute, spl
 
 if TYPE_CHECKING:
     from hlo_lint.syntax.attributes import AttributeValue
+
+_opcode_of = itemgetter(OPCODE)
 
 Index: TypeAlias = tuple[int, ...]
 """The place of an element in a tuple of tuples."""
@@ -61,7 +64,7 @@ Checks: TypeAlias = Mapping[str, tuple[Check, ...]]
 class Scope:
     """One computation, what it calls, and what binds there."""
 
-    __slots__ = ("callees", "computation", "demands", "header")
+    __slots__ = ("callees", "computation", "demands", "header", "opcodes")
 
     def __init__(
         self,
@@ -75,6 +78,8 @@ class Scope:
         """The computations of the module, by name; of a doubled name the first."""
         self.demands = demands
         self.header = header
+        self.opcodes = frozenset(map(_opcode_of, computation.rows))
+        """The opcodes of its instructions."""
 
     def called(self, instruction: Instruction) -> tuple[Computation | None, ...]:
         """The computations that an instruction calls, in order; None for what is not there."""
@@ -208,10 +213,22 @@ _COMMUNICATION = frozenset(
 )
 
 
+def all_communicating(module: Module) -> tuple[Instruction, ...]:
+    """The same of all computations of a module."""
+    known = module.memo.get("communicating")
+    if known is None:
+        known = module.memo["communicating"] = tuple(
+            each for computation in module.computations for each in communicating(computation)
+        )
+    return known  # type: ignore[return-value]  # nobody else writes under this key
+
+
 def communicating(computation: Computation) -> tuple[Instruction, ...]:
     """The instructions that exchange data with other devices or the host, in the text's order."""
     known = computation.memo.get("communicating")
-    if known is None:
+    if known is None and _COMMUNICATION.isdisjoint(map(_opcode_of, computation.rows)):
+        known = computation.memo["communicating"] = ()
+    elif known is None:
         known = computation.memo["communicating"] = tuple(
             computation.at(number)
             for number, row in enumerate(computation.rows)

@@ -10,7 +10,7 @@ from hlo_lint.analysis.shape_inference import Refusal, ShapeInference
 from hlo_lint.analysis.shape_inference.types import is_float
 from hlo_lint.analysis.shape_inference.verdict import RULES, Verdict, rule_of
 from hlo_lint.analysis.verifier.scope import Checks, Said, Scope, arrays, operand_shape, said
-from hlo_lint.ir import OPCODE, REFERENCES, TYPE, Row
+from hlo_lint.ir import OPCODE, OPERANDS, REFERENCES, TYPE, Row
 from hlo_lint.shape import BITS, UNBOUNDED, ArrayShape, ShapeSyntaxError, parse_shape
 
 
@@ -114,6 +114,13 @@ def _row(row: Row, verdict: Verdict) -> str:
 
 
 def _precisions(scope: Scope, number: int) -> Sequence[Said]:
+    rows, index = scope.computation.rows, scope.computation.index
+    references = rows[number][REFERENCES]
+    if len(references) < 2:
+        return ()
+    texts = {rows[index[name]][TYPE].partition("[")[0] for name in references if name in index}
+    if len(texts) < 2 and "#" not in rows[number][OPERANDS]:
+        return ()
     instruction = scope.computation.at(number)
     floats = {
         array.dtype: place
@@ -156,5 +163,6 @@ def _element_size(array: ArrayShape) -> str:
 
 
 CHECKS: Checks = {}
+OF_ROWS = ()
 OF_COMPUTATIONS = ()
 OF_MODULES = ()

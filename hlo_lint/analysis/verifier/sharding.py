@@ -25,14 +25,14 @@ from hlo_lint.syntax.attributes import (
 )
 
 
-def _shardings(scope: Scope) -> Iterator[Said]:
-    devices = scope.header.partitions
-    for number, row in enumerate(scope.computation.rows):
-        if "sharding=" in row[TAIL]:
-            instruction = scope.computation.at(number)
-            text = text_of(instruction, "sharding")
-            if text is not None and (trouble := _trouble(text, row[TYPE], devices)):
-                yield said("I-02", instruction, trouble)
+def _sharding(scope: Scope, number: int) -> Iterator[Said]:
+    row = scope.computation.rows[number]
+    if "sharding=" in row[TAIL]:
+        instruction = scope.computation.at(number)
+        text = text_of(instruction, "sharding")
+        trouble = "" if text is None else _trouble(text, row[TYPE], scope.header.partitions)
+        if trouble:
+            yield said("I-02", instruction, trouble)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -88,5 +88,6 @@ def _of_array(sharding: TiledSharding | NamedSharding, shape: object, devices: i
 
 
 CHECKS: Checks = {}
-OF_COMPUTATIONS = (_shardings,)
+OF_ROWS = (_sharding,)
+OF_COMPUTATIONS = ()
 OF_MODULES = ()

@@ -47,20 +47,6 @@ def _parameters(scope: Scope) -> Iterator[Said]:
         yield said("I-05", at, f"there is no parameter {missing[0]}, and {len(numbers)} parameters")
 
 
-def _strangers(scope: Scope) -> Iterator[Said]:
-    """What is read is of the same computation."""
-    computation = scope.computation
-    index = computation.index
-    for number, row in enumerate(computation.rows):
-        for place, reference in enumerate(row[REFERENCES]):
-            if reference in index or not reference:
-                continue
-            name = reference.partition("#")[0]
-            if name not in index:
-                at = computation.at(number)
-                yield said("M-12", at, f"%{name} is not in this computation", operand=place)
-
-
 def _roots(scope: Scope) -> Iterator[Said]:
     roots = [number for number, row in enumerate(scope.computation.rows) if row[ROOT]]
     for number in roots[1:]:
@@ -126,5 +112,6 @@ def _named_once(
 
 
 CHECKS: Checks = {}
-OF_COMPUTATIONS = (_names, _parameters, _strangers, _roots)
+OF_ROWS = ()
+OF_COMPUTATIONS = (_names, _parameters, _roots)
 OF_MODULES = (_module_name, _fusions, _named_once)

@@ -30,7 +30,7 @@ from hlo_lint.analysis.verifier import (
 )
 from hlo_lint.analysis.verifier.scope import Check, Demands, Header, Said, Scope, name_in
 from hlo_lint.findings import Finding
-from hlo_lint.ir import NAME, OPCODE, OPERANDS, REFERENCES, Computation, Module
+from hlo_lint.ir import NAME, OPCODE, OPERANDS, REFERENCES, TAIL, Computation, Module
 
 _FAMILIES: Final = (
     shapes,
@@ -59,6 +59,7 @@ def _merged(tables: Iterable[Mapping[str, tuple[Check, ...]]]) -> dict[str, tupl
 
 
 _BY_OPCODE: Final = _merged(family.CHECKS for family in _FAMILIES)
+_OF_ROWS: Final = tuple(check for family in _FAMILIES for check in family.OF_ROWS)
 _OF_COMPUTATIONS: Final = tuple(check for family in _FAMILIES for check in family.OF_COMPUTATIONS)
 _OF_MODULES: Final = tuple(check for family in _FAMILIES for check in family.OF_MODULES)
 
@@ -161,6 +162,8 @@ class _Judge:
             complaints = shapes.complaints(scope, self.inference, number)
             if complaints:
                 found += [(row[NAME], each) for each in complaints]
+            if row[TAIL]:
+                found += [(row[NAME], each) for check in _OF_ROWS for each in check(scope, number)]
             checks = _BY_OPCODE.get(row[OPCODE])
             if checks is not None:
                 instruction = computation.at(number)
