@@ -175,6 +175,6 @@ def _before_ragged(
 
 RULES: Table = {
     "dot": Rule(_dot, demand_accumulator, attributes=True, free_type=True),
-    "scaled-dot": Rule(_scaled_dot, arity=4, attributes=True, free_type=True),
+    "scaled-dot": Rule(_scaled_dot, _scaled, arity=4, attributes=True, free_type=True),
     "ragged-dot": Rule(_ragged_dot, arity=3, attributes=True, free_type=True),
 }

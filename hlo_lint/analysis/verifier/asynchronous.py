@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from hlo_lint.analysis.verifier.calls import passed_as_they_lie
 from hlo_lint.analysis.verifier.scope import (
     Checks,
     Said,
@@ -58,9 +59,6 @@ def _consumers(scope: Scope) -> Iterator[Said]:
 
 
 def _taken(done: Instruction, start: str) -> Iterator[Said]:
-    if len(done.row[REFERENCES]) != 1:
-        yield said("M-21", done, f"{done.opcode} has {len(done.row[REFERENCES])} operands, not one")
-        return
     made = producer(done)
     if made is not None and made.opcode != start and not _hands_on(made):
         message = f"{done.opcode} takes %{made.name}, which is {made.opcode} and no {start}"
@@ -83,13 +81,8 @@ def _flows(scope: Scope) -> Iterator[Said]:
         if not opcode.endswith(("-update", "-done")) or opcode in _START_OF:
             continue
         after = computation.at(number)
-        if not row[REFERENCES]:
-            which = "M-23"
-            yield said(which, after, f"{opcode} has no operand")
-            continue
-        if opcode.endswith("-done") and len(row[REFERENCES]) != 1:
-            message = f"{opcode} has {len(row[REFERENCES])} operands, not one"
-            yield said("M-23", after, message)
+        if not row[REFERENCES] and opcode.endswith("-update"):
+            yield said("M-23", after, f"{opcode} has no operand")
         made = producer(after)
         if made is None:
             continue
@@ -158,7 +151,7 @@ def _is_barrier(computation: Computation) -> bool:
 
 
 CHECKS: Checks = {
-    "async-start": (_threads, _wrapped),
+    "async-start": (_threads, _wrapped, passed_as_they_lie),
     "async-update": (_threads,),
     "async-done": (_threads,),
 }

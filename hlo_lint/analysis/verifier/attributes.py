@@ -62,15 +62,11 @@ def _comparisons(dtype: str) -> tuple[str, ...]:
     return ("UNSIGNED",) if dtype == "pred" else ()
 
 
-def _scatter(scope: Scope, scatter: Instruction) -> Iterator[Said]:
-    """XLA lets the rank itself through, and numbers below 0: neither is a dimension."""
-    dims, shape = value_of(scatter, "scatter_dims_to_operand_dims"), operand_shape(scatter, 0)
-    if not isinstance(dims, tuple) or not isinstance(shape, ArrayShape):
-        return
-    for dim in dims:
-        if isinstance(dim, int) and not 0 <= dim < shape.rank:
-            message = f"scatter_dims_to_operand_dims names {dim}, which is no dimension of {shape}"
-            yield said("I-24", scatter, message)
+def _scan(scope: Scope, scan: Instruction) -> Iterator[Said]:
+    associative = text_of(scan, "is_associative") == "true"
+    if not scope.demands.scan and not associative:
+        message = "behind layout-assignment a scan is associative: the others have become loops"
+        yield said("S-52", scan, message)
 
 
 _find_values = re.compile(r"\([^()]*\)|[^\s{},()]+(?:\([^()]*\))?").findall
@@ -97,7 +93,7 @@ def _constant(scope: Scope, constant: Instruction) -> Iterator[Said]:
 CHECKS: Checks = {
     **dict.fromkeys(_UNARY - _ACCURATE, (_accuracy,)),
     "compare": (_comparison,),
-    "scatter": (_scatter,),
+    "scan": (_scan,),
     "constant": (_constant,),
 }
 OF_ROWS = ()

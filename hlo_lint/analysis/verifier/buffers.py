@@ -74,6 +74,7 @@ def _paired(call: Instruction) -> Iterator[Said]:
     )
     used = [(alias.operand, alias.operand_index) for alias in pairs]
     made = [alias.output_index for alias in pairs]
+    found = False
     for number, index in sorted(taken):
         if used.count((number, index)) != 1:
             times = used.count((number, index))
@@ -81,7 +82,8 @@ def _paired(call: Instruction) -> Iterator[Said]:
                 f"the buffer that is operand {number} is {times} times in the aliasing, not once"
             )
             yield said("M-52", call, message, operand=number)
-    for _, index in sorted(given):
+            found = True
+    for _, index in () if found else sorted(given):
         if made.count(index) != 1:
             message = (
                 f"a buffer of the result is {made.count(index)} times in the aliasing, not once"

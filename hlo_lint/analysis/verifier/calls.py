@@ -62,8 +62,8 @@ def _shape(instruction: Instruction | None) -> Shape | None:
     return None if instruction is None else instruction.shape_or_none
 
 
-def _passed_as_they_lie(scope: Scope, caller: Instruction) -> Iterator[Said]:
-    """What is passed lies in memory as the parameters do."""
+def passed_as_they_lie(scope: Scope, caller: Instruction) -> Iterator[Said]:
+    """Checks that what is passed lies in memory as the parameters do."""
     if not scope.demands.layouts:
         return
     row = {"fusion": "S-79", "call": "S-81", "async-start": "S-97"}[caller.opcode]
@@ -191,8 +191,8 @@ def _called_for_nothing(scope: Scope, number: int) -> Iterator[Said]:
 
 
 CHECKS: Checks = {
-    "fusion": (_one_computation, _passed_as_they_lie),
-    "call": (_passed_as_they_lie, _composite, _own_results),
+    "fusion": (_one_computation, passed_as_they_lie),
+    "call": (passed_as_they_lie, _composite, _own_results),
     "while": (_carried_as_it_lies, _sharding_of_loop),
     "conditional": (_branches_as_they_lie, _sharding_of_branches),
 }

@@ -64,6 +64,14 @@ _ROWS: Final = _each(
     }
 )
 """The row of an opcode that has one of its own."""
+_ARITIES: Final = _each(
+    {
+        "M-21": "all-reduce-done all-gather-done collective-permute-done copy-done send-done "
+        "recv-done",
+        "M-23": "async-done",
+    }
+)
+"""The row of a wrong number of operands, where an opcode has one of its own."""
 _UNCHECKED: Final = frozenset(
     opcode
     for opcode, rule in RULES.items()
@@ -104,7 +112,7 @@ def _row(row: Row, verdict: Verdict) -> str:
     opcode = row[OPCODE]
     rule = rule_of(opcode)
     if rule is not None and rule.arity is not None and len(row[REFERENCES]) != rule.arity:
-        return "S-04"
+        return _ARITIES.get(opcode, "S-04")
     specific = _ROWS.get(opcode)
     if specific is not None:
         return specific
