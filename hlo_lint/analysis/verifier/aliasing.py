@@ -17,11 +17,12 @@ from hlo_lint.analysis.verifier.scope import (
     part,
     said,
     spelled,
+    text_of,
     value_of,
     value_or_none,
 )
 from hlo_lint.ir import REFERENCES, TAIL, Computation, Instruction, Module
-from hlo_lint.shape import ArrayShape, Shape
+from hlo_lint.shape import ArrayShape, BufferShape, Shape
 from hlo_lint.syntax.attributes import Alias, Donor, ProgramShape
 
 _ROWS: Final = {
@@ -66,11 +67,18 @@ def _trouble(scope: Scope, instruction: Instruction, alias: Alias, result: Shape
     ours = part(result, alias.output_index)
     if ours is None:
         return f"the result has no part {spelled(alias.output_index)}"
+    if text_of(instruction, "custom_call_target") in ('"Pin"', '"Unpin"'):
+        ours, theirs = _held(ours), _held(theirs)
     if not compatible(ours, theirs):
         return f"{ours} is to lie where operand {alias.operand} lies, which is {theirs}"
     if scope.demands.layouts and (apart := order_apart(ours, theirs)):
         return f"the result and operand {alias.operand} share memory and lie apart: {apart}"
     return ""
+
+
+def _held(shape: Shape) -> Shape:
+    """What a buffer holds."""
+    return shape.element if isinstance(shape, BufferShape) else shape
 
 
 def _of_parameters(
@@ -109,9 +117,8 @@ def _of_parameters(
         elif place in taken or alias.output_index in given:
             yield said("M-61", at, f"input_output_alias names {where} or its result twice")
         elif ours.byte_size != theirs.byte_size:
-            row = "M-61" if demands.layouts else "3.5-6"
             message = f"{where} has {theirs.byte_size} bytes, and the result that is to lie there "
-            yield said(row, at, f"{message}{ours.byte_size}: {theirs} and {ours}")
+            yield said("3.5-6", at, f"{message}{ours.byte_size}: {theirs} and {ours}")
         elif alias.kind == "must-alias" and isinstance(layout, ProgramShape):
             yield from _equal(module, layout, alias)
         taken.add(place)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from hlo_lint.analysis.shape_inference.verdict import rule_of
 from hlo_lint.analysis.verifier.scope import (
     Checks,
     Said,
@@ -184,7 +185,7 @@ def _called_for_nothing(scope: Scope, number: int) -> Iterator[Said]:
     row = scope.computation.rows[number]
     if row[OPCODE] in CALLERS or row[OPCODE].endswith(("-start", "-update", "-done")):
         return
-    if _calls(row[TAIL]):
+    if _calls(row[TAIL]) and rule_of(row[OPCODE]) is not None:
         instruction = scope.computation.at(number)
         if any(name in CALLING_ATTRIBUTES for name in instruction.attributes):
             yield said("S-03", instruction, f"{row[OPCODE]} calls no computation")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
@@ -138,6 +139,8 @@ def integer_of(instruction: Instruction, name: str) -> int | None:
 def parameter_number(parameter: Instruction) -> int | None:
     """Which parameter it is; None where the text does not say."""
     text = parameter.row[OPERANDS].strip()
+    if "/" in text:
+        text = _comment.sub("", text).strip()
     return int(text) if text.isdecimal() and len(text) < 10 else None
 
 
@@ -206,6 +209,7 @@ def header_span(module: Module) -> Span:
     return Span(start, start + len(module.header.split(",", 1)[0]))
 
 
+_comment = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 _COMMUNICATION = frozenset(
     "all-gather all-gather-start all-reduce all-reduce-start all-to-all collective-broadcast "
     "collective-permute collective-permute-start ragged-all-to-all reduce-scatter send send-done "

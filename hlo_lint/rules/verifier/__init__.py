@@ -15,7 +15,7 @@ from hlo_lint.source import Span
 def refused(rows: Collection[str], module: Module, stage: Stage) -> Findings:
     """What the verifier says of a module for some rows of its list, at that stage of a run."""
     demands = Demands(
-        layouts=stage.layouts,
+        layouts=stage.layouts and (stage.backend is not None or _is_compiled(module)),
         mixed_precision=stage.mixed_precision,
         scan=stage.scan,
         ordered_broadcasts=stage.backend == "gpu" and stage.normalized is True,
@@ -25,6 +25,15 @@ def refused(rows: Collection[str], module: Module, stage: Stage) -> Findings:
     for row in rows:
         for finding in verdict.get(row, ()):
             yield _placed(finding, module)
+
+
+def _is_compiled(module: Module) -> bool:
+    """Whether a text shows passes that run when layouts are assigned: it may be any program's."""
+    return module.is_scheduled or any(
+        computation.with_opcode(opcode)
+        for computation in module.computations
+        for opcode in ("fusion", "bitcast", "copy-start", "async-start")
+    )
 
 
 def _placed(finding: Finding, module: Module) -> Finding:

@@ -41,6 +41,16 @@ class BadAliasing(Rule):
             }
             """
         ),
+        "3.5-6": Bad(
+            """
+            HloModule m, input_output_alias={ {}: (0, {}, may-alias) }  // error
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              ROOT r = f32[4] slice(p), slice={[0:4]}
+            }
+            """
+        ),
         "M-62": Bad(
             """
             HloModule m, input_output_alias={ {}: (0, {}, may-alias) },  // error

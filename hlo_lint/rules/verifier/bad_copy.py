@@ -28,7 +28,8 @@ class BadCopy(Rule):
               p = f32[8,3]{1,0:S(5)} parameter(0)
               ROOT c = f32[8,3]{0,1} copy(p)  // error
             }
-            """
+            """,
+            artefacts={".ir-no-opt.ll": ""},
         ),
         "S-100": Bad(
             """

@@ -27,7 +27,8 @@ class EntryLayoutDisagrees(Rule):
               p = f32[8,3]{1,0} parameter(0)
               ROOT n = f32[8,3]{0,1} negate(p)  // error
             }
-            """
+            """,
+            artefacts={".ir-no-opt.ll": ""},
         ),
         "M-02": Bad(
             """
@@ -48,7 +49,8 @@ class EntryLayoutDisagrees(Rule):
               p = f32[8,3]{0,1} parameter(0)  // error
               ROOT n = f32[8,3]{1,0} negate(p)
             }
-            """
+            """,
+            artefacts={".ir-no-opt.ll": ""},
         ),
         "M-05": Bad(
             """
