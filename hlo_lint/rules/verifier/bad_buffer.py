@@ -65,6 +65,19 @@ class BadBuffer(Rule):
             }
             """
         ),
+        "M-54": Bad(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[8]{0} parameter(0)
+              u = f32[2]{0} parameter(1)
+              i = s32[] parameter(2)
+              b = b(f32[8]{0}) custom-call(p), custom_call_target="Pin"
+              ROOT d = f32[8]{0} dynamic-update-slice(b, u, i)  // error
+            }
+            """
+        ),
     }
     examples = (
         *rows.values(),
