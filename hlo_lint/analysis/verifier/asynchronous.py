@@ -8,6 +8,7 @@ from typing import Final
 from hlo_lint.analysis.verifier.calls import passed_as_they_lie
 from hlo_lint.analysis.verifier.scope import (
     Checks,
+    RowChecks,
     Said,
     Scope,
     name_in,
@@ -155,6 +156,6 @@ CHECKS: Checks = {
     "async-update": (_threads,),
     "async-done": (_threads,),
 }
-OF_ROWS = ()
+OF_ROWS: RowChecks = {}
 OF_COMPUTATIONS = (_consumers, _flows)
 OF_MODULES = ()

@@ -8,6 +8,7 @@ from typing import Final
 from hlo_lint.analysis.shape_inference.types import compatible
 from hlo_lint.analysis.verifier.scope import (
     Checks,
+    RowChecks,
     Said,
     Scope,
     leaves,
@@ -123,6 +124,6 @@ def _buffers(scope: Scope) -> Iterator[Said]:
 
 
 CHECKS: Checks = {}
-OF_ROWS = ()
+OF_ROWS: RowChecks = {}
 OF_COMPUTATIONS = (_buffers,)
 OF_MODULES = ()

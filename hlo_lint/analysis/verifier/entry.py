@@ -11,6 +11,7 @@ from hlo_lint.analysis.verifier.scope import (
     Checks,
     Demands,
     Header,
+    RowChecks,
     Said,
     Scope,
     arrays,
@@ -106,6 +107,6 @@ def _same_tree(tree: object, shape: Shape) -> bool:
 
 
 CHECKS: Checks = {}
-OF_ROWS = (_origin,)
+OF_ROWS: RowChecks = {_origin: ("origin={", "original_value={")}
 OF_COMPUTATIONS = ()
 OF_MODULES = (_layout,)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from hlo_lint.analysis.verifier.scope import (
     Checks,
+    RowChecks,
     Said,
     Scope,
     operand_shape,
@@ -73,6 +74,6 @@ def _broadcast(scope: Scope, broadcast: Instruction) -> Iterator[Said]:
 
 
 CHECKS: Checks = {"copy": (_copy,), "broadcast": (_broadcast,)}
-OF_ROWS = ()
+OF_ROWS: RowChecks = {}
 OF_COMPUTATIONS = (_spaces_of_bitcasts,)
 OF_MODULES = ()

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _opcode_of = itemgetter(OPCODE)
 
+RowChecks: TypeAlias = "Mapping[RowCheck, tuple[str, ...]]"
+"""Checks of every opcode, and words of which an instruction has one where they may say more."""
 Index: TypeAlias = tuple[int, ...]
 """The place of an element in a tuple of tuples."""
 
@@ -58,6 +60,8 @@ class Said(NamedTuple):
 
 Check: TypeAlias = "Callable[[Scope, Instruction], Iterator[Said]]"
 """Looks at one instruction, what it reads and what it calls."""
+RowCheck: TypeAlias = "Callable[[Scope, int], Iterator[Said]]"
+"""Looks at one instruction of any opcode, by its position."""
 Checks: TypeAlias = Mapping[str, tuple[Check, ...]]
 """By opcode."""
 

@@ -8,9 +8,17 @@ from typing import Final
 
 from hlo_lint.analysis.shape_inference import Refusal, ShapeInference
 from hlo_lint.analysis.shape_inference.types import is_float
-from hlo_lint.analysis.shape_inference.verdict import RULES, Verdict, rule_of
-from hlo_lint.analysis.verifier.scope import Checks, Said, Scope, arrays, operand_shape, said
-from hlo_lint.ir import OPCODE, OPERANDS, REFERENCES, TYPE, Row
+from hlo_lint.analysis.shape_inference.verdict import RULES, Verdict, facts, rule_of
+from hlo_lint.analysis.verifier.scope import (
+    Checks,
+    RowChecks,
+    Said,
+    Scope,
+    arrays,
+    operand_shape,
+    said,
+)
+from hlo_lint.ir import OPCODE, OPERANDS, REFERENCES, TAIL, TYPE, Row
 from hlo_lint.shape import BITS, UNBOUNDED, ArrayShape, ShapeSyntaxError, parse_shape
 
 
@@ -92,6 +100,43 @@ def complaints(scope: Scope, inference: ShapeInference, number: int) -> Sequence
     """What is wrong with the shape of an instruction."""
     computation = scope.computation
     row = computation.rows[number]
+    key = _key(scope, row)
+    if key in _FINE:
+        return ()
+    found = _complaints(scope, inference, number)
+    if key is not None and not found:
+        if len(_FINE) >= _MOST_REMEMBERED:
+            _FINE.clear()
+        _FINE.add(key)
+    return found
+
+
+def _key(scope: Scope, row: Row) -> tuple[object, ...] | None:
+    """All that the judgement of a shape depends on; None where that is more than a few texts."""
+    opcode = row[OPCODE]
+    rule = rule_of(opcode)
+    if rule is None or rule.calls:
+        return None
+    rows, index = scope.computation.rows, scope.computation.index
+    try:
+        types = [rows[index[name]][TYPE] for name in row[REFERENCES]]
+    except KeyError:
+        return None
+    if "" in types:
+        return None  # inferred from what lies further up
+    tail = facts(row[TAIL]) if rule.attributes else ""
+    strict = scope.demands.layouts, scope.demands.mixed_precision
+    return (strict, opcode, row[TYPE], tail, *types)
+
+
+_FINE: Final[set[object]] = set()
+"""What was judged and found right: most lines of a dump are like many others."""
+_MOST_REMEMBERED = 1 << 15
+
+
+def _complaints(scope: Scope, inference: ShapeInference, number: int) -> Sequence[Said]:
+    computation = scope.computation
+    row = computation.rows[number]
     troubles = _of_type(row[TYPE])
     found = [said(which, computation.at(number), message) for which, message in troubles]
     opcode = row[OPCODE]
@@ -171,6 +216,6 @@ def _element_size(array: ArrayShape) -> str:
 
 
 CHECKS: Checks = {}
-OF_ROWS = ()
+OF_ROWS: RowChecks = {}
 OF_COMPUTATIONS = ()
 OF_MODULES = ()

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from hlo_lint.analysis.verifier.scope import (
     Checks,
     Demands,
+    RowChecks,
     Said,
     Scope,
     header_span,
     parameter_number,
     said,
 )
-from hlo_lint.ir import NAME, REFERENCES, ROOT, Computation, Module
+from hlo_lint.ir import NAME, OPCODE, OPERANDS, REFERENCES, ROOT, Computation, Module
 
 
 def _names(scope: Scope) -> Iterator[Said]:
@@ -30,6 +31,9 @@ def _names(scope: Scope) -> Iterator[Said]:
 def _parameters(scope: Scope) -> Iterator[Said]:
     """Parameters are numbered from 0, each number once."""
     computation = scope.computation
+    texts = [row[OPERANDS] for row in computation.rows if row[OPCODE] == "parameter"]
+    if sorted(texts, key=_length_first) == list(map(str, range(len(texts)))):
+        return
     numbers: dict[int, str] = {}
     for parameter in computation.with_opcode("parameter"):
         number = parameter_number(parameter)
@@ -45,6 +49,10 @@ def _parameters(scope: Scope) -> Iterator[Said]:
     if missing and computation.rows:
         at = computation.with_opcode("parameter")[0]
         yield said("I-05", at, f"there is no parameter {missing[0]}, and {len(numbers)} parameters")
+
+
+def _length_first(text: str) -> tuple[int, str]:
+    return len(text), text
 
 
 def _roots(scope: Scope) -> Iterator[Said]:
@@ -112,6 +120,6 @@ def _named_once(
 
 
 CHECKS: Checks = {}
-OF_ROWS = ()
+OF_ROWS: RowChecks = {}
 OF_COMPUTATIONS = (_names, _parameters, _roots)
 OF_MODULES = (_module_name, _fusions, _named_once)

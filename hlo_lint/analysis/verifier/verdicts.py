@@ -28,7 +28,15 @@ from hlo_lint.analysis.verifier import (
     sharding,
     structure,
 )
-from hlo_lint.analysis.verifier.scope import Check, Demands, Header, Said, Scope, name_in
+from hlo_lint.analysis.verifier.scope import (
+    Check,
+    Demands,
+    Header,
+    RowCheck,
+    Said,
+    Scope,
+    name_in,
+)
 from hlo_lint.findings import Finding
 from hlo_lint.ir import NAME, OPCODE, OPERANDS, REFERENCES, TAIL, Computation, Module
 
@@ -59,7 +67,10 @@ def _merged(tables: Iterable[Mapping[str, tuple[Check, ...]]]) -> dict[str, tupl
 
 
 _BY_OPCODE: Final = _merged(family.CHECKS for family in _FAMILIES)
-_OF_ROWS: Final = tuple(check for family in _FAMILIES for check in family.OF_ROWS)
+_OF_ROWS: Final[dict[RowCheck, tuple[str, ...]]] = {
+    check: marks for family in _FAMILIES for check, marks in family.OF_ROWS.items()
+}
+"""Checks of every opcode, and a word of which an instruction has one where they may say more."""
 _OF_COMPUTATIONS: Final = tuple(check for family in _FAMILIES for check in family.OF_COMPUTATIONS)
 _OF_MODULES: Final = tuple(check for family in _FAMILIES for check in family.OF_MODULES)
 
@@ -157,13 +168,14 @@ class _Judge:
             places = _changed(computation, by_name, before, state)
         scope = Scope(computation, self.by_name, self.demands, self.header)
         found: list[tuple[str, Said]] = []
+        of_rows = _of_rows(computation, places)
         for number in places:
             row = computation.rows[number]
             complaints = shapes.complaints(scope, self.inference, number)
             if complaints:
                 found += [(row[NAME], each) for each in complaints]
-            if row[TAIL]:
-                found += [(row[NAME], each) for check in _OF_ROWS for each in check(scope, number)]
+            for of_row in of_rows:
+                found += [(row[NAME], each) for each in of_row(scope, number)]
             checks = _BY_OPCODE.get(row[OPCODE])
             if checks is not None:
                 instruction = computation.at(number)
@@ -172,6 +184,18 @@ class _Judge:
         whole = [each for check in _OF_COMPUTATIONS for each in check(scope)]
         ids = frozenset(map(id, computation.rows))
         return _State(ids, by_name, tuple(found), tuple(whole))
+
+
+def _of_rows(computation: Computation, places: Iterable[int]) -> tuple[RowCheck, ...]:
+    """The checks of every opcode that find a word of theirs: few computations have any."""
+    rows = [computation.rows[number] for number in places]
+    tails = "".join([row[TAIL] for row in rows])
+    return tuple(
+        check
+        for check, marks in _OF_ROWS.items()
+        if any(mark in tails for mark in marks)
+        and (check is not calls.called_for_nothing or calls.may_call_for_nothing(rows))
+    )
 
 
 def _changed(
@@ -189,16 +213,18 @@ def _changed(
     other = {name for name, callee in callees.items() if state.callees.get(name) is not callee}
     if not new and not other:
         return []
-    has_elements = any("#" in row[OPERANDS] for row in rows)
-    places = []
-    for number, row in enumerate(rows):
-        references = row[REFERENCES]
-        if (
-            row[NAME] in new
-            or not new.isdisjoint(references)
-            or (has_elements and not new.isdisjoint(map(name_in, references)))
-        ):
-            places.append(number)
+    untouched = new.isdisjoint
+    places = [
+        number
+        for number, row in enumerate(rows)
+        if row[NAME] in new or not untouched(row[REFERENCES])
+    ]
+    if any("#" in row[OPERANDS] for row in rows):
+        judged = set(places)
+        for number, row in enumerate(rows):
+            if number not in judged and not untouched(map(name_in, row[REFERENCES])):
+                places.append(number)
+        places.sort()
     if other:
         judged = set(places)
         for number, names in _calls(computation):
@@ -212,10 +238,13 @@ def _calls(computation: Computation) -> tuple[tuple[int, tuple[str, ...]], ...]:
     """Which rows call computations, and which; what an unknown opcode calls does not matter."""
     known = computation.memo.get("calls")
     if known is None:
-        known = computation.memo["calls"] = tuple(
-            (number, computation.at(number).called)
+        callers = [
+            number
             for number, row in enumerate(computation.rows)
             if row[OPCODE] in calls.CALLERS or row[OPCODE].endswith("-start")
+        ]
+        known = computation.memo["calls"] = tuple(
+            (number, computation.at(number).called) for number in callers
         )
     return known  # type: ignore[return-value]  # nobody else writes under this key
 
