@@ -168,4 +168,5 @@ def _entry_shapes(module: Module) -> tuple[dict[int, Shape], Shape] | None:
 CHECKS: Checks = dict.fromkeys(_ROWS, (_of_operands,))
 OF_ROWS: RowChecks = {}
 OF_COMPUTATIONS = ()
-OF_MODULES = (_of_parameters,)
+OF_MODULES = ()
+OF_HEADERS = (_of_parameters,)

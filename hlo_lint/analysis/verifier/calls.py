@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from hlo_lint.analysis.shape_inference.verdict import rule_of
@@ -29,7 +29,6 @@ from hlo_lint.ir import (
     TYPE,
     Computation,
     Instruction,
-    Row,
 )
 from hlo_lint.shape import ArrayShape, Shape
 
@@ -197,11 +196,6 @@ def _same_sharding(
             return
 
 
-def may_call_for_nothing(rows: Sequence[Row]) -> bool:
-    """Whether any instruction that is no caller seems to name a computation."""
-    return bool(_calls("".join([row[TAIL] for row in rows if row[OPCODE] not in CALLERS])))
-
-
 def called_for_nothing(scope: Scope, number: int) -> Iterator[Said]:
     """Checks that only some opcodes call a computation."""
     row = scope.computation.rows[number]
@@ -219,6 +213,6 @@ CHECKS: Checks = {
     "while": (_carried_as_it_lies, _sharding_of_loop),
     "conditional": (_branches_as_they_lie, _sharding_of_branches),
 }
-OF_ROWS: RowChecks = {called_for_nothing: tuple(f"{name}=" for name in CALLING_ATTRIBUTES)}
+OF_ROWS: RowChecks = {called_for_nothing: ("calls=", "to_apply=", "body=")}
 OF_COMPUTATIONS = ()
 OF_MODULES = ()

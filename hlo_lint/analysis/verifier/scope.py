@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -25,8 +24,7 @@ Index: TypeAlias = tuple[int, ...]
 """The place of an element in a tuple of tuples."""
 
 
-@dataclass(frozen=True, slots=True)
-class Demands:
+class Demands(NamedTuple):
     """Which checks bind: the options of `xla/service/hlo_verifier.h`, and what the header says."""
 
     layouts: bool = True
@@ -35,6 +33,8 @@ class Demands:
     """`allow_mixed_precision`: floats of different precision may meet."""
     scan: bool = True
     """Whether a scan need not be associative: layout-sensitive runs want it to be."""
+    packed: bool = True
+    """Whether layouts say how narrow elements are packed: sub-byte-size-setter has run."""
     ordered_broadcasts: bool = False
     """`verify_broadcast_dimensions_order`: what XLA:GPU wants behind layout-assignment."""
     named_once: bool = False

@@ -8,7 +8,7 @@ from typing import Final
 
 from hlo_lint.analysis.shape_inference import Refusal, ShapeInference
 from hlo_lint.analysis.shape_inference.types import is_float
-from hlo_lint.analysis.shape_inference.verdict import RULES, Verdict, facts, rule_of
+from hlo_lint.analysis.shape_inference.verdict import RULES, Verdict, rule_of
 from hlo_lint.analysis.verifier.scope import (
     Checks,
     RowChecks,
@@ -98,9 +98,7 @@ _NARROW: Final = frozenset(dtype for dtype, bits in BITS.items() if bits < 8)
 
 def complaints(scope: Scope, inference: ShapeInference, number: int) -> Sequence[Said]:
     """What is wrong with the shape of an instruction."""
-    computation = scope.computation
-    row = computation.rows[number]
-    key = _key(scope, row)
+    key = _key(scope, scope.computation.rows[number])
     if key in _FINE:
         return ()
     found = _complaints(scope, inference, number)
@@ -113,22 +111,39 @@ def complaints(scope: Scope, inference: ShapeInference, number: int) -> Sequence
 
 def _key(scope: Scope, row: Row) -> tuple[object, ...] | None:
     """All that the judgement of a shape depends on; None where that is more than a few texts."""
-    opcode = row[OPCODE]
-    rule = rule_of(opcode)
-    if rule is None or rule.calls:
+    reads_attributes = _BY_TEXT.get(row[OPCODE])
+    if reads_attributes is None:
         return None
     rows, index = scope.computation.rows, scope.computation.index
     try:
         types = [rows[index[name]][TYPE] for name in row[REFERENCES]]
     except KeyError:
         return None
-    if "" in types:
+    printed, opcode = row[TYPE], row[OPCODE]
+    if "" in types or not printed:
         return None  # inferred from what lies further up
-    tail = facts(row[TAIL]) if rule.attributes else ""
-    strict = scope.demands.layouts, scope.demands.mixed_precision
-    return (strict, opcode, row[TYPE], tail, *types)
+    if opcode in _SAME and types.count(printed) == len(types):
+        # Of shapes that are the same only the element type counts, once the shape is one at all.
+        return (scope.demands, opcode, len(types), printed[: printed.find("[")], _of_type(printed))
+    tail = _facts(row[TAIL]) if reads_attributes else ""
+    return (scope.demands, opcode, printed, tail, *types)
 
 
+def _facts(tail: str) -> str:
+    """The attributes before metadata, where nothing that counts stands behind it."""
+    head, _, rest = tail.partition(", metadata={")
+    end = rest.find("}, ")
+    return head if end < 0 or rest.startswith("backend_config=", end + 3) else tail
+
+
+_SAME: Final = frozenset(
+    "abs add and ceil cosine divide erf exponential exponential-minus-one floor log log-plus-one "
+    "logistic maximum minimum multiply negate not or popcnt power remainder rsqrt shift-left "
+    "shift-right-arithmetic shift-right-logical sign sine sqrt subtract tan tanh xor".split()
+)
+"""Opcodes that give what they read, of the element types that they take."""
+_BY_TEXT: Final = {opcode: rule.attributes for opcode, rule in RULES.items() if not rule.calls}
+"""Opcodes that are judged by texts alone, and whether attributes are among these."""
 _FINE: Final[set[object]] = set()
 """What was judged and found right: most lines of a dump are like many others."""
 _MOST_REMEMBERED = 1 << 15
@@ -137,8 +152,11 @@ _MOST_REMEMBERED = 1 << 15
 def _complaints(scope: Scope, inference: ShapeInference, number: int) -> Sequence[Said]:
     computation = scope.computation
     row = computation.rows[number]
-    troubles = _of_type(row[TYPE])
-    found = [said(which, computation.at(number), message) for which, message in troubles]
+    found = [
+        said(which, computation.at(number), message)
+        for which, message in _of_type(row[TYPE])
+        if which != "S-06e" or scope.demands.packed
+    ]
     opcode = row[OPCODE]
     if opcode in _UNCHECKED:
         return found

@@ -74,10 +74,16 @@ _OF_ROWS: Final[dict[RowCheck, tuple[str, ...]]] = {
 _OF_COMPUTATIONS: Final = tuple(check for family in _FAMILIES for check in family.OF_COMPUTATIONS)
 _OF_MODULES: Final = tuple(check for family in _FAMILIES for check in family.OF_MODULES)
 
+_OF_HEADERS: Final = (*aliasing.OF_HEADERS, *entry.OF_HEADERS)
+"""Checks of a header beside the parameters and the root of the entry."""
+_FINE: Final[set[object]] = set()
+"""Headers that agree with their entries."""
+_MOST_REMEMBERED = 1 << 10
+
 Verdict = Mapping[str, tuple[Finding, ...]]
 """What was found, by row of the list."""
 
-_name_of = itemgetter(NAME)
+_opcode_of = itemgetter(OPCODE)
 _latest: WeakValueDictionary[tuple[Demands, Header, str], Computation] = WeakValueDictionary()
 """The computation of a name that was judged last."""
 
@@ -116,6 +122,16 @@ def _verify(module: Module, demands: Demands) -> Iterator[Said]:
         yield from judge.computation(computation)
     for check in _OF_MODULES:
         yield from check(module, demands, by_name)
+    if module.entry is None:
+        return
+    key = (module.header, demands, entry.face_of(module.entry))
+    if key not in _FINE:
+        found = [each for check in _OF_HEADERS for each in check(module, demands, by_name)]
+        if not found:
+            if len(_FINE) >= _MOST_REMEMBERED:
+                _FINE.clear()
+            _FINE.add(key)
+        yield from found
 
 
 class _Judge:
@@ -190,11 +206,11 @@ def _of_rows(computation: Computation, places: Iterable[int]) -> tuple[RowCheck,
     """The checks of every opcode that find a word of theirs: few computations have any."""
     rows = [computation.rows[number] for number in places]
     tails = "".join([row[TAIL] for row in rows])
+    others = "".join([row[TAIL] for row in rows if row[OPCODE] not in calls.CALLERS])
     return tuple(
         check
         for check, marks in _OF_ROWS.items()
-        if any(mark in tails for mark in marks)
-        and (check is not calls.called_for_nothing or calls.may_call_for_nothing(rows))
+        if any(mark in (others if check is calls.called_for_nothing else tails) for mark in marks)
     )
 
 
@@ -238,13 +254,17 @@ def _calls(computation: Computation) -> tuple[tuple[int, tuple[str, ...]], ...]:
     """Which rows call computations, and which; what an unknown opcode calls does not matter."""
     known = computation.memo.get("calls")
     if known is None:
-        callers = [
-            number
-            for number, row in enumerate(computation.rows)
-            if row[OPCODE] in calls.CALLERS or row[OPCODE].endswith("-start")
-        ]
+        rows = computation.rows
+        opcodes = set(map(_opcode_of, rows))
+        callers = {each for each in opcodes if each in calls.CALLERS or each.endswith("-start")}
         known = computation.memo["calls"] = tuple(
-            (number, computation.at(number).called) for number in callers
+            [
+                (number, computation.at(number).called)
+                for number, row in enumerate(rows)
+                if row[OPCODE] in callers
+            ]
+            if callers
+            else ()
         )
     return known  # type: ignore[return-value]  # nobody else writes under this key
 
