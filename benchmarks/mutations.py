@@ -18,7 +18,7 @@ from typing import NamedTuple
 import hlo_lint
 from benchmarks.measure import hlo_texts
 from hlo_lint.findings import Severity
-from tests.hlo_mutations import KINDS, Mutant, mutant
+from tests.hlo_mutations import KINDS, MARKS, Mutant, mutant
 from tests.oracle.xla import Refusal, oracles
 
 RESULTS = Path(__file__).parent / "MUTATIONS.md"
@@ -50,12 +50,18 @@ def _findings(name: str, text: str) -> Counter[tuple[str, str]]:
 def judged(paths: Sequence[Path], count: int, seed: int) -> Iterator[Judged]:
     """So many mutants of dumps, each kind in its turn, and what rules say of them."""
     chance = random.Random(seed)  # no secret
+    texts = {path: path.read_text("utf-8", "surrogateescape") for path in paths}
+    fitting = {
+        kind: [path for path in paths if MARKS.get(kind, "") in texts[path]] for kind in KINDS
+    }
     made = attempts = 0
     while made < count and attempts < 50 * count:
         kind = KINDS[attempts % len(KINDS)]
         attempts += 1
-        path = chance.choice(paths)
-        text = path.read_text("utf-8", "surrogateescape")
+        if not fitting[kind]:
+            continue
+        path = chance.choice(fitting[kind])
+        text = texts[path]
         found = mutant(kind, text, chance)
         if found is None:
             continue

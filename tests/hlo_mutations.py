@@ -164,7 +164,7 @@ _KINDS: dict[str, Mutation | _Operands] = {
     "an operand of another type": _Operands(_exchange),
     "an operand dropped": _Operands(_drop),
     "a dimension number out of range": _in(
-        r"\b(?:dimensions|iota_dimension|lhs_contracting_dims|rhs_contracting_dims|index"
+        r"(?<!/\*)\b(?:dimensions|iota_dimension|lhs_contracting_dims|rhs_contracting_dims|index"
         r"|offset_dims|start_index_map|scatter_dims_to_operand_dims)=\{?[\d,]+\}?",
         _further,
     ),
@@ -232,6 +232,14 @@ def _header(module: Module, chance: random.Random) -> Mutant | None:
     return Mutant("a number of the header", "header", module.header[around], header[around], text)
 
 
+MARKS: dict[str, str] = {
+    "a range": "slice=",
+    "a replica group": "replica_groups=",
+    "a source or target": "source_target_pairs=",
+    "an index of an aliasing": "output_to_operand_aliasing=",
+    "a start without its done": "-done(",
+}
+"""What a text has to hold for a kind that few texts have."""
 KINDS: Sequence[str] = (*_KINDS, "an order", "a number of the header")
 """What is changed."""
 
