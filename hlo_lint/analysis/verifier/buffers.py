@@ -94,7 +94,7 @@ def _paired(call: Instruction) -> Iterator[Said]:
 
 def _buffers(scope: Scope) -> Iterator[Said]:
     computation = scope.computation
-    if not any("b(" in row[TYPE] for row in computation.rows):
+    if "b(" not in "".join([row[TYPE] for row in computation.rows]):
         return
     writers: dict[str, list[Instruction]] = {}
     for number, row in enumerate(computation.rows):

@@ -83,12 +83,20 @@ class Scope:
         """The computations of the module, by name; of a doubled name the first."""
         self.demands = demands
         self.header = header
-        self.opcodes = frozenset(map(_opcode_of, computation.rows))
+        self.opcodes = opcodes_of(computation)
         """The opcodes of its instructions."""
 
     def called(self, instruction: Instruction) -> tuple[Computation | None, ...]:
         """The computations that an instruction calls, in order; None for what is not there."""
         return tuple(self.callees.get(name) for name in instruction.called)
+
+
+def opcodes_of(computation: Computation) -> frozenset[str]:
+    """The opcodes of a computation's instructions."""
+    known = computation.memo.get("opcodes")
+    if known is None:
+        known = computation.memo["opcodes"] = frozenset(map(_opcode_of, computation.rows))
+    return known  # type: ignore[return-value]  # nobody else writes under this key
 
 
 def said(
@@ -234,7 +242,7 @@ def all_communicating(module: Module) -> tuple[Instruction, ...]:
 def communicating(computation: Computation) -> tuple[Instruction, ...]:
     """The instructions that exchange data with other devices or the host, in the text's order."""
     known = computation.memo.get("communicating")
-    if known is None and _COMMUNICATION.isdisjoint(map(_opcode_of, computation.rows)):
+    if known is None and _COMMUNICATION.isdisjoint(opcodes_of(computation)):
         known = computation.memo["communicating"] = ()
     elif known is None:
         known = computation.memo["communicating"] = tuple(

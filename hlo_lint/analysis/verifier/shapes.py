@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -96,37 +96,50 @@ _ANY_PRECISION: Final = frozenset(
 _NARROW: Final = frozenset(dtype for dtype, bits in BITS.items() if bits < 8)
 
 
-def complaints(scope: Scope, inference: ShapeInference, number: int) -> Sequence[Said]:
-    """What is wrong with the shape of an instruction."""
-    key = _key(scope, scope.computation.rows[number])
-    if key in _FINE:
-        return ()
-    found = _complaints(scope, inference, number)
-    if key is not None and not found:
-        if len(_FINE) >= _MOST_REMEMBERED:
-            _FINE.clear()
-        _FINE.add(key)
-    return found
+def complaints(
+    scope: Scope, inference: Callable[[], ShapeInference], places: Iterable[int]
+) -> Iterator[tuple[int, Said]]:
+    """What is wrong with the shapes of some instructions, by their positions.
 
-
-def _key(scope: Scope, row: Row) -> tuple[object, ...] | None:
-    """All that the judgement of a shape depends on; None where that is more than a few texts."""
-    reads_attributes = _BY_TEXT.get(row[OPCODE])
-    if reads_attributes is None:
-        return None
-    rows, index = scope.computation.rows, scope.computation.index
-    try:
-        types = [rows[index[name]][TYPE] for name in row[REFERENCES]]
-    except KeyError:
-        return None
-    printed, opcode = row[TYPE], row[OPCODE]
-    if "" in types or not printed:
-        return None  # inferred from what lies further up
-    if opcode in _SAME and types.count(printed) == len(types):
-        # Of shapes that are the same only the element type counts, once the shape is one at all.
-        return (scope.demands, opcode, len(types), printed[: printed.find("[")], _of_type(printed))
-    tail = _facts(row[TAIL]) if reads_attributes else ""
-    return (scope.demands, opcode, printed, tail, *types)
+    Most lines of a dump are like many others: what a judgement depends on is made a key, and looked
+    up before anything is read.
+    """
+    computation, demands = scope.computation, scope.demands
+    rows, index = computation.rows, computation.index
+    for number in places:
+        row = rows[number]
+        opcode, printed = row[OPCODE], row[TYPE]
+        key: tuple[object, ...] | None = None
+        attributes = _BY_TEXT.get(opcode)
+        if attributes is None:
+            if opcode in _UNCHECKED and (demands, printed) in _FINE:
+                continue
+            key = (demands, printed) if opcode in _UNCHECKED else None
+        else:
+            try:
+                types = [rows[index[name]][TYPE] for name in row[REFERENCES]]
+            except KeyError:
+                types = [""]
+            if "" in types or not printed:
+                key = None  # inferred from what lies further up
+            elif opcode in _SAME and types.count(printed) == len(types):
+                # Of shapes that are the same only the element type counts, once it is a shape.
+                key = (demands, opcode, len(types), printed[: printed.find("[")])
+                if key in _FINE and (demands, printed) in _FINE:
+                    continue
+            else:
+                key = (demands, opcode, printed, _facts(row[TAIL]) if attributes else "", *types)
+                if key in _FINE:
+                    continue
+        found = _complaints(scope, inference(), number)
+        if found:
+            for each in found:
+                yield number, each
+        elif key is not None:
+            if len(_FINE) >= _MOST_REMEMBERED:
+                _FINE.clear()
+            _FINE.add(key)
+            _FINE.add((demands, printed))
 
 
 def _facts(tail: str) -> str:
@@ -142,7 +155,11 @@ _SAME: Final = frozenset(
     "shift-right-arithmetic shift-right-logical sign sine sqrt subtract tan tanh xor".split()
 )
 """Opcodes that give what they read, of the element types that they take."""
-_BY_TEXT: Final = {opcode: rule.attributes for opcode, rule in RULES.items() if not rule.calls}
+_BY_TEXT: Final = {
+    opcode: rule.attributes
+    for opcode, rule in RULES.items()
+    if not rule.calls and opcode not in _UNCHECKED
+}
 """Opcodes that are judged by texts alone, and whether attributes are among these."""
 _FINE: Final[set[object]] = set()
 """What was judged and found right: most lines of a dump are like many others."""

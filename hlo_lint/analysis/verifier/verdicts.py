@@ -7,7 +7,6 @@ has as well, with the same rows as operands and the same computations called, we
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from operator import itemgetter
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -36,6 +35,7 @@ from hlo_lint.analysis.verifier.scope import (
     Said,
     Scope,
     name_in,
+    opcodes_of,
 )
 from hlo_lint.findings import Finding
 from hlo_lint.ir import NAME, OPCODE, OPERANDS, REFERENCES, TAIL, Computation, Module
@@ -83,7 +83,6 @@ _MOST_REMEMBERED = 1 << 10
 Verdict = Mapping[str, tuple[Finding, ...]]
 """What was found, by row of the list."""
 
-_opcode_of = itemgetter(OPCODE)
 _latest: WeakValueDictionary[tuple[Demands, Header, str], Computation] = WeakValueDictionary()
 """The computation of a name that was judged last."""
 
@@ -150,7 +149,6 @@ class _Judge:
         self.by_name = by_name
         self._inference: ShapeInference | None = None
 
-    @property
     def inference(self) -> ShapeInference:
         if self._inference is None:
             self._inference = ShapeInference(self.module.computations)
@@ -183,30 +181,42 @@ class _Judge:
         if before is not None and isinstance(state, _State):
             places = _changed(computation, by_name, before, state)
         scope = Scope(computation, self.by_name, self.demands, self.header)
-        found: list[tuple[str, Said]] = []
-        of_rows = _of_rows(computation, places)
-        for number in places:
-            row = computation.rows[number]
-            complaints = shapes.complaints(scope, self.inference, number)
-            if complaints:
-                found += [(row[NAME], each) for each in complaints]
-            for of_row in of_rows:
-                found += [(row[NAME], each) for each in of_row(scope, number)]
-            checks = _BY_OPCODE.get(row[OPCODE])
-            if checks is not None:
-                instruction = computation.at(number)
-                for check in checks:
-                    found += [(row[NAME], each) for each in check(scope, instruction)]
+        rows = computation.rows
+        found = [
+            (rows[number][NAME], each)
+            for number, each in shapes.complaints(scope, self.inference, places)
+        ]
+        of_rows = _of_rows(scope, places)
+        if of_rows:
+            found += [
+                (rows[number][NAME], each)
+                for number in places
+                for check in of_rows
+                for each in check(scope, number)
+            ]
+        if not scope.opcodes.isdisjoint(_BY_OPCODE):
+            for number in places:
+                checks = _BY_OPCODE.get(rows[number][OPCODE])
+                if checks is not None:
+                    instruction = computation.at(number)
+                    for of_opcode in checks:
+                        said = of_opcode(scope, instruction)
+                        found += [(instruction.name, each) for each in said]
         whole = [each for check in _OF_COMPUTATIONS for each in check(scope)]
-        ids = frozenset(map(id, computation.rows))
+        ids = frozenset(map(id, rows))
         return _State(ids, by_name, tuple(found), tuple(whole))
 
 
-def _of_rows(computation: Computation, places: Iterable[int]) -> tuple[RowCheck, ...]:
+def _of_rows(scope: Scope, places: Iterable[int]) -> tuple[RowCheck, ...]:
     """The checks of every opcode that find a word of theirs: few computations have any."""
-    rows = [computation.rows[number] for number in places]
+    rows = [scope.computation.rows[number] for number in places]
     tails = "".join([row[TAIL] for row in rows])
-    others = "".join([row[TAIL] for row in rows if row[OPCODE] not in calls.CALLERS])
+    callers = calls.CALLERS
+    others = (
+        tails
+        if callers.isdisjoint(scope.opcodes)
+        else "".join([row[TAIL] for row in rows if row[OPCODE] not in callers])
+    )
     return tuple(
         check
         for check, marks in _OF_ROWS.items()
@@ -223,7 +233,8 @@ def _changed(
     """Which rows have to be judged, where the others were judged in an earlier computation."""
     rows = computation.rows
     ids = state.ids
-    new = {row[NAME] for row in rows if id(row) not in ids}
+    fresh = set(map(id, rows)).difference(ids)
+    new = {row[NAME] for row in rows if id(row) in fresh} if fresh else set()
     new |= before.index.keys() - computation.index.keys()
     new |= {name for name, _ in state.said}
     other = {name for name, callee in callees.items() if state.callees.get(name) is not callee}
@@ -235,7 +246,7 @@ def _changed(
         for number, row in enumerate(rows)
         if row[NAME] in new or not untouched(row[REFERENCES])
     ]
-    if any("#" in row[OPERANDS] for row in rows):
+    if "#" in "".join([row[OPERANDS] for row in rows]):
         judged = set(places)
         for number, row in enumerate(rows):
             if number not in judged and not untouched(map(name_in, row[REFERENCES])):
@@ -255,8 +266,11 @@ def _calls(computation: Computation) -> tuple[tuple[int, tuple[str, ...]], ...]:
     known = computation.memo.get("calls")
     if known is None:
         rows = computation.rows
-        opcodes = set(map(_opcode_of, rows))
-        callers = {each for each in opcodes if each in calls.CALLERS or each.endswith("-start")}
+        callers = {
+            each
+            for each in opcodes_of(computation)
+            if each in calls.CALLERS or each.endswith("-start")
+        }
         known = computation.memo["calls"] = tuple(
             [
                 (number, computation.at(number).called)
