@@ -101,8 +101,7 @@ def _read_by_xla(found: Sequence[Judged]) -> list[bool]:
     return [not refused for refused in answers]
 
 
-def _page(found: Sequence[Judged], seed: int) -> str:
-    read = _read_by_xla(found)
+def _page(found: Sequence[Judged], read: Sequence[bool], seed: int) -> str:
     lines = [
         "# Mutations of real dumps",
         "",
@@ -143,12 +142,14 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="print what is missed")
     given = parser.parse_args()
     found = list(judged(dumps(given.folders), given.count, given.seed))
+    read = _read_by_xla(found)
     if given.show:
-        for each in found:
-            if not each.rules and not reason(each.mutant):
-                print(f"\n{each.mutant.kind}: {each.path}")
+        for each, taken in zip(found, read, strict=True):
+            if not each.rules and (not taken or not reason(each.mutant)):
+                refused = "" if taken else " (XLA refuses it)"
+                print(f"\n{each.mutant.kind}: {each.path}{refused}")
                 print(f"- {each.mutant.before[:600]}\n+ {each.mutant.after[:600]}")
-    text = _page(found, given.seed)
+    text = _page(found, read, given.seed)
     print(text)
     RESULTS.write_text(text, "utf-8")
 

@@ -180,7 +180,10 @@ _KINDS: dict[str, Mutation | _Operands] = {
 
 def _of_instruction(kind: str, module: Module, chance: random.Random) -> Mutant | None:
     change = _KINDS[kind]
-    instructions = list(module.walk())
+    mark = MARKS.get(kind, "")
+    instructions = [each for each in module.walk() if mark in each.text]
+    if not instructions:
+        return None
     for _ in range(60):
         instruction = chance.choice(instructions)
         if isinstance(change, _Operands):
