@@ -208,7 +208,9 @@ class Checker:
         cured = cure(timeline, life.last)
         notes: tuple[str, ...] = ()
         if over and _lapses(rule, method, life, timeline):
-            cured, notes = None, ("it is there behind that as well, where it does not matter",)
+            after = timeline.dumps[life.last + 1]
+            label = after.name.label if after.name else after.path.name
+            cured, notes = None, (f"the dump {label} still has it, where it does not bind",)
         told = not over or rule.between_passes or timeline.pipeline.lone
         if told or self.cured:
             severity = None if told else Severity.INFO
@@ -246,6 +248,8 @@ class Checker:
         self.result.diagnostics.append(diagnostic)
         if diagnostic.severity is Severity.INFO and cured is not None:
             return  # nothing is left to mend
+        if finding.fix is None and type(rule).fix is Rule.fix:
+            return  # there is no fix to look for in every dump
         for sighting in (*life.seen[binding:], *life.beside):
             again = _placed(rule, sighting, timeline)
             fix = fix_of(again, form)
@@ -277,8 +281,7 @@ class Checker:
         for life in lives_of(found, timeline):
             if self.before or (binds and life.last == end):
                 self._add_binding(rule, demand, meeting, life, timeline)
-            elif self.cured:
-                cured = cure(timeline, life.last)
+            elif self.cured and (cured := cure(timeline, life.last)) is not None:
                 self._add_life(rule, life, timeline, cured=cured, severity=Severity.INFO)
         if meeting.outcome is Outcome.NEVER and last.name is None:
             reason = f"{rule.name()} does not apply: {meeting.why}"
