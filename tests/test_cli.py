@@ -429,7 +429,7 @@ def test_the_json_of_a_clean_run_is_the_same_object_without_findings() -> None:
     ran = check_json("clean.hlo")
     assert ran.status == 0
     assert ran.json == {
-        "version": 1,
+        "version": 2,
         "findings": [],
         "skipped": [],
         "stats": {"files": 1, "modules": 1, "errors": 0, "warnings": 0, "infos": 0},
@@ -445,7 +445,7 @@ def test_skipped_entries_of_the_json_have_a_path_and_a_reason(crash: Path) -> No
 
 def test_the_format_may_come_from_the_environment() -> None:
     write("clean.hlo", CLEAN)
-    assert run("check", "clean.hlo", HLO_LINT_OUTPUT_FORMAT="json").json["version"] == 1
+    assert run("check", "clean.hlo", HLO_LINT_OUTPUT_FORMAT="json").json["version"] == 2
 
 
 # Loose files, several modules, text that cannot be read

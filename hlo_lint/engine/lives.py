@@ -72,12 +72,15 @@ def lives_of(sightings: Iterable[Sighting], timeline: Timeline) -> list[Life]:
     return list(last.values())
 
 
-def introduction(timeline: Timeline, position: int) -> Introduction | None:
+def introduction(
+    timeline: Timeline, position: int, *, unless_established: bool = False
+) -> Introduction | None:
     """The pass behind which a defect is there for the first time; None where that is not known.
 
-    At the beginning of the dumps, or of a pipeline, it came from outside the dumps at hand.
+    What the first dump has may be older, unless other passes see to it that it is not there
+    (`unless_established`); what a pipeline begins with came from outside the dumps at hand.
     """
-    if not 0 < position < timeline.length:
+    if position >= timeline.length or (position == 0 and not unless_established):
         return None
     dump = timeline.dumps[position]
     name = dump.name

@@ -230,9 +230,9 @@ class Checker:
     ) -> None:
         """Reports a defect where it binds first; `severity` is the finding's own by default."""
         place = _placed(rule, life.seen[binding], timeline)
-        introduced = introduction(timeline, life.first)
+        introduced = _introduction(rule, life, timeline)
         context: tuple[str, ...] = ()
-        if introduced is not None and not binding:
+        if introduced is not None and life.first and not binding:
             at, before = place.finding.at, timeline.dumps[life.first - 1]
             if isinstance(at, Instruction) and place.module is not None:
                 context = rule.context(at, before.module, place.module)
@@ -292,7 +292,7 @@ class Checker:
     ) -> None:
         """Reports a defect that a pass dies of at the end of its life, or may die of."""
         certain = meeting.outcome is Outcome.BREAKS
-        introduced = introduction(timeline, life.first)
+        introduced = _introduction(rule, life, timeline)
         self._add_life(
             rule,
             life,
@@ -331,6 +331,10 @@ def _placed(rule: Rule, sighting: Sighting, timeline: Timeline) -> Placed:
     dump = timeline.dumps[sighting.spot.position]
     is_text = not isinstance(sighting.finding.at, Instruction)
     return Placed(rule, sighting.finding, dump, None if is_text else module)
+
+
+def _introduction(rule: Rule, life: Life, timeline: Timeline) -> Introduction | None:
+    return introduction(timeline, life.first, unless_established=rule.precondition is not None)
 
 
 def _lapses(rule: Rule, method: str, life: Life, timeline: Timeline) -> bool:
