@@ -19,7 +19,7 @@ from hlo_lint.findings import Finding, Introduction
 from hlo_lint.ir import Computation, HloFile, Module
 from hlo_lint.report.text import render_concise
 from hlo_lint.rule import Findings, Rule, Stage
-from tests.conftest import CRASH, DUMPS
+from tests.conftest import CRASH, DUMPS, FIXTURES
 
 ATTENTION = DUMPS / "gpu-jax0.11.2" / "attention"
 FISSION = DUMPS / "gpu-jax0.10.2" / "cublaslt_fission"
@@ -281,11 +281,37 @@ def test_blame_names_the_pass_that_cured() -> None:
     assert done.output.endswith("1 finding: 1 cured by a later pass\n")
 
 
-def test_a_finding_of_the_last_module_has_no_life() -> None:
+def test_what_is_found_in_the_last_module_is_followed_back_from_there() -> None:
     done = blame(FISSION, "reshape-runs-as-kernel")
     assert done.exit_code == 1
+    lines = [line.strip() for line in done.output.splitlines()]
+    assert lines.count("since: pass fusion-wrapper of pre-scheduling-passes, step 0057") == 2
+    (last,) = FISSION.glob("*0001*gpu_after_optimizations.txt")
+    assert sum(line.startswith(f"first at: {last}") for line in lines) == 2
+    assert lines[-1] == "2 findings: 2 not cured"
+
+
+@pytest.mark.parametrize("release", ["0.10.0", "0.11.2"])
+def test_what_may_break_is_followed_back_from_the_autotuner(release: str) -> None:
+    """The layout that the reshape cannot have is born when the operands of a GEMM are swapped."""
+    case = {"0.10.0": CRASH, "0.11.2": DUMPS / "gpu-jax0.11.2" / "cublaslt_fission"}[release]
+    report = hlo_lint.lint(_until_autotuner(case), ["autotuning"])
+    (found,) = [each for each in report.findings if each.instruction == "gemm_fusion_dot.2"]
+    assert found.introduced_by is not None
+    assert found.introduced_by.pass_name == "gemm-fusion-swap-operands"
+
+
+def _until_autotuner(case: Path) -> list[Path]:
+    """The dumps of a run up to the one that the autotuner meets."""
+    dumps = open_dump(case).pipelines[0]
+    met = dumps.before_autotuner()
+    return [dump.path for dump in dumps.dumps[: dumps.dumps.index(met) + 1]] if met else []
+
+
+def test_what_only_an_artefact_shows_has_no_life() -> None:
+    done = blame(FIXTURES / "autotune" / "new.textproto")
     assert "life: not known: the rule looks at one file of a run" in done.output
-    assert done.output.endswith("2 findings: 2 not followed\n")
+    assert done.output.rstrip().endswith("not followed")
 
 
 def test_the_json_of_blame_is_that_of_check() -> None:

@@ -20,12 +20,12 @@ from hlo_lint.dumps.kinds import Kind
 from hlo_lint.dumps.phases import AUTOTUNERS, Precondition
 from hlo_lint.dumps.pipeline import Meeting, Outcome, PassDump, Pipeline
 from hlo_lint.engine.diagnose import Placed, diagnose, fix_of, text_of
-from hlo_lint.engine.lives import Life, cure, introduction, lives_of, nameless
+from hlo_lint.engine.lives import Life, cure, followed_back, introduction, lives_of, nameless
 from hlo_lint.engine.plan import ARTEFACTS, TEXTS, autotuning_runs, checks_of, run_check
 from hlo_lint.engine.timeline import Sighting, Spot, Timeline
 from hlo_lint.errors import DumpError
 from hlo_lint.findings import Diagnostic, Finding, Fix, Introduction, Severity
-from hlo_lint.ir import HloFile, Instruction
+from hlo_lint.ir import HloFile, Instruction, Module
 from hlo_lint.rule import BeforeAutotuner, FinalModule, Form, Rule
 from hlo_lint.source import Span
 
@@ -106,11 +106,11 @@ class Checker:
             for method, asked in checks_of(rule).items():
                 kinds = set(asked.values())
                 if "FinalModule" in kinds:
-                    self._check_final(rule, method, pipeline, dumps)
+                    self._check_final(rule, method, timeline)
                 elif "AutotuningRuns" in kinds:
                     continue  # when all files have been read
                 elif "BeforeAutotuner" in kinds:
-                    self._check_before_autotuner(rule, method, pipeline, dumps)
+                    self._check_before_autotuner(rule, method, timeline)
                 elif kinds & TEXTS.keys():
                     self._check_texts(rule, method, [*dumps, *kernels])
                 elif rule.precondition is not None:
@@ -150,15 +150,14 @@ class Checker:
 
     # Rules about what was going to run
 
-    def _check_final(
-        self, rule: Rule, method: str, pipeline: Pipeline, dumps: list[PassDump]
-    ) -> None:
-        dumps = [dump for dump in dumps if dump.kind is Kind.HLO]
-        if not dumps:
+    def _check_final(self, rule: Rule, method: str, timeline: Timeline) -> None:
+        pipeline = timeline.pipeline
+        held = set(timeline.dumps)
+        last = next((dump for dump in reversed(pipeline.dumps) if dump in held), None)
+        if last is None:
             return
-        last = pipeline.final if pipeline.final in dumps else dumps[-1]
-        assert last is not None
-        for module in last.file.modules:
+        at = timeline.dumps.index(last)
+        for number, module in enumerate(last.file.modules):
             if not rule.applies(module):
                 continue
             views: dict[str, object] = {}
@@ -180,25 +179,48 @@ class Checker:
                 reason = f"{rule.name()} needs the {' and '.join(missing)}, which {state}"
                 self.result.skipped.append(Skipped(str(last.path), reason))
                 continue
-            for finding in run_check(rule, method, views):
-                self._add(Placed(rule, finding, last, module))
+            findings = run_check(rule, method, views)
+            if len(views) > 1:
+                for finding in findings:  # an artefact tells of the final module only
+                    self._add(Placed(rule, finding, last, module))
+                continue
 
-    def _check_before_autotuner(
-        self, rule: Rule, method: str, pipeline: Pipeline, dumps: list[PassDump]
-    ) -> None:
-        dump = pipeline.before_autotuner()
-        if dump not in dumps or dump is None or dump.kind is not Kind.HLO:
+            def look(
+                earlier: Module, name: str = name, is_final: bool = last is pipeline.final
+            ) -> tuple[Finding, ...]:
+                return run_check(rule, method, {name: FinalModule(earlier, is_final)})
+
+            self._add_followed_back(rule, findings, Spot(at, number), timeline, look)
+
+    def _check_before_autotuner(self, rule: Rule, method: str, timeline: Timeline) -> None:
+        pipeline, held = timeline.pipeline, set(timeline.dumps)
+        dump, after = pipeline.before_autotuner(), pipeline.after_autotuner()
+        if dump is None or dump not in held:
             return
         release = pipeline.releases[0].name if len(pipeline.releases) == 1 else None
+        left = after.module if after is not None and after in held else None
+        told = self.before in AUTOTUNERS
         (name,) = checks_of(rule)[method]
-        for module in dump.file.modules:
-            if rule.applies(module):
-                told = self.before in AUTOTUNERS
-                after = pipeline.after_autotuner()
-                left = after.module if after in dumps and after is not None else None
-                view = BeforeAutotuner(module, release, told, left)
-                for finding in run_check(rule, method, {name: view}):
-                    self._add(Placed(rule, finding, dump, module))
+
+        def look(module: Module) -> tuple[Finding, ...]:
+            view = BeforeAutotuner(module, release, told, left)
+            return run_check(rule, method, {name: view}) if rule.applies(module) else ()
+
+        at = timeline.dumps.index(dump)
+        for number, module in enumerate(dump.file.modules):
+            self._add_followed_back(rule, look(module), Spot(at, number), timeline, look)
+
+    def _add_followed_back(
+        self,
+        rule: Rule,
+        findings: Iterable[Finding],
+        spot: Spot,
+        timeline: Timeline,
+        look: Callable[[Module], Iterable[Finding]],
+    ) -> None:
+        """Reports what one dump has, with the pass after which it is there."""
+        for life in followed_back(findings, spot, timeline, look):
+            self._add_life(rule, life, timeline, binding=len(life.seen) - 1)
 
     # Rules about every dump
 
