@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,9 +20,10 @@ from hlo_lint.findings import Finding, Introduction
 from hlo_lint.ir import Computation, HloFile, Module
 from hlo_lint.report.text import render_concise
 from hlo_lint.rule import Findings, Rule, Stage
-from tests.conftest import CRASH, DUMPS, FIXTURES
+from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
 
 ATTENTION = DUMPS / "gpu-jax0.11.2" / "attention"
+DOCS = ROOT / "docs" / "blame.md"
 FISSION = DUMPS / "gpu-jax0.10.2" / "cublaslt_fission"
 NO_DECOMPOSER = [
     DUMPS / f"gpu-jax{release}" / "no_reshape_decomposer_crash"
@@ -359,3 +361,12 @@ def test_check_tells_what_was_cured_when_asked() -> None:
     assert "= cured by: pass fusion-wrapper of pre-scheduling-passes, step 0057" in done.output
     concise = run(cli, [*args, "--cured", "--output-format", "concise"]).output
     assert concise.endswith("(since autotuner, cured by fusion-wrapper)\n")
+
+
+def test_the_session_in_the_docs_is_what_the_program_prints(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown_there = re.search(r"```console\n\$ hlo-lint (.*?)\n(.*?)```", DOCS.read_text(), re.S)
+    assert shown_there is not None
+    monkeypatch.chdir(DUMPS)
+    assert CliRunner().invoke(cli, shown_there[1].split()).output == shown_there[2]
