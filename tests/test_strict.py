@@ -234,7 +234,7 @@ NONSENSE = re.compile(
     r"|has two aliases"
     r"|there is no (?:parameter|frame|operand|#|\{)|parameters, and .* operands|on the thread"
     r"|element .* of the tuple is|element \d+ is .*, its operand|the tuple has|no tuple"
-    r"|an operand is missing|expected the name of an operand|takes at least"
+    r"|an operand is missing|expected the name of an operand|takes (?:at least )?\d"
     r"|starts nothing|: no (?:send|recv|copy|all|collective)|infeed reads|has the type"
     r"|does not fit into|expected `,` or `}`|expected a (?:value|number)|expected an integer"
     r"|has no infinity|has values in|expected true or false|elements of the tuple"
@@ -244,6 +244,7 @@ NONSENSE = re.compile(
     r"|is no row of the table|the tables? (?:are|\w+ is missing)"
     r"|metadata: |origin: |frontend_attributes: |backend_config: |sharding: |closes nothing"
     r"|expected `\(` behind the opcode|a computation needs a name|expected `, name=value`"
+    r"|expected a shape|a module needs a name|the result has no|is not defined in|needs a channel_id"
     r"|ROOT needs an instruction|expected a computation|needs the attribute|is never closed"
 )
 """What XLA reads and strict mode refuses; see the table in `hlo_lint.strict`."""
