@@ -12,13 +12,18 @@ from hlo_lint.analysis.shape_inference.operation import (
     Unknowable,
     known,
 )
-from hlo_lint.analysis.shape_inference.types import compatible, without_layout
+from hlo_lint.analysis.shape_inference.types import (
+    apart,
+    brief,
+    compatible,
+    without_layout,
+)
 from hlo_lint.shape import Shape, TupleShape
 
 
 def _elements(shape: Shape, least: int, what: str) -> tuple[Shape, ...]:
     if not isinstance(shape, TupleShape) or len(shape.elements) < least:
-        raise Impossible(f"{what} has to be a tuple of {least} or more, and is {shape}")
+        raise Impossible(f"{what} has to be a tuple of {least} or more, and is {brief(shape)}")
     return shape.elements
 
 
@@ -31,7 +36,7 @@ def _copy_done(operation: Operation) -> Shape:
     taken = operation.shape(0)
     destination, source, *_ = _elements(taken, 2, "what copy-done takes")
     if not compatible(destination, source):
-        raise Impossible(f"copy-done of {source} into {destination}")
+        raise Impossible("copy-done of {} into {}".format(*apart(source, destination)))
     return destination
 
 
@@ -44,7 +49,7 @@ def _recv(operation: Operation, printed: Shape) -> None:
     operation.token(0)
     elements = _elements(printed, 3, "what recv gives")
     if len(elements) != 3 or not compatible(elements[1], U32) or elements[2] != TOKEN:
-        raise Impossible(f"recv gives data, a u32[] and a token, and not {printed}")
+        raise Impossible(f"recv gives data, a u32[] and a token, and not {brief(printed)}")
 
 
 def _send_done(operation: Operation) -> Shape:
@@ -71,20 +76,22 @@ def _async_start(operation: Operation, printed: Shape) -> None:
         )
     for number, shape in enumerate(shapes):
         if not compatible(shape, taken[number]):
-            raise Impossible(
-                f"operand {number} of async-start is {shape}, its type has {taken[number]}"
-            )
+            ours, theirs = apart(shape, taken[number])
+            raise Impossible(f"operand {number} of async-start is {ours}, its type has {theirs}")
         parameter = known(called.parameters[number])
         if not compatible(shape, parameter):
-            raise Impossible(f"async-start passes {shape}, and parameter {number} is {parameter}")
+            ours, theirs = apart(shape, parameter)
+            raise Impossible(f"async-start passes {ours}, and parameter {number} is {theirs}")
     if not compatible(known(called.root), given):
-        raise Impossible(f"async-start says {given}, and what it calls gives {called.root}")
+        ours, theirs = apart(given, known(called.root))
+        raise Impossible(f"async-start says {ours}, and what it calls gives {theirs}")
 
 
 def _async_parts(shape: Shape) -> tuple[tuple[Shape, ...], Shape]:
     taken, given, *_ = _elements(shape, 2, "the type of an async-start")
     if not isinstance(taken, TupleShape):
-        raise Impossible(f"the type of an async-start begins with its operands, and not {taken}")
+        found = brief(taken)
+        raise Impossible(f"the type of an async-start begins with its operands, and not {found}")
     return taken.elements, given
 
 
@@ -112,6 +119,30 @@ def _done_of_permute(operation: Operation) -> Shape:
 
 def _same(operation: Operation) -> Shape:
     return operation.shape(0)
+
+
+SUGAR = frozenset(("start", "update", "done"))
+"""What may stand behind an opcode that is printed in place of the computation around it."""
+
+
+def sugar(opcode: str, part: str, wrapped: Rule) -> Rule:
+    """How the shape of one part of an asynchronous instruction follows from what it wraps."""
+    if part != "start":
+        return RULES[f"async-{part}"]
+
+    def start(operation: Operation, printed: Shape) -> None:
+        taken, given = _async_parts(printed)
+        shapes = TupleShape(operation.shapes())
+        if not compatible(shapes, TupleShape(taken)):
+            ours, theirs = apart(shapes, TupleShape(taken))
+            raise Impossible(f"{operation.opcode} takes {ours}, and its type has {theirs}")
+        inner = Operation(opcode, None, operation.operands, operation.tail, operation.callees)
+        made = None if wrapped.infer is None else wrapped.infer(inner)
+        if made is not None and not compatible(made, given, any_precision=True):
+            ours, theirs = apart(made, given, any_precision=True)
+            raise Impossible(f"{operation.opcode} makes {ours}, and its type has {theirs}")
+
+    return Rule(None, start, wrapped.arity, wrapped.attributes, wrapped.calls)
 
 
 RULES: Table = {

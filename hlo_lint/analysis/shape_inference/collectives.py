@@ -13,7 +13,13 @@ from hlo_lint.analysis.shape_inference.operation import (
     Table,
     Unknowable,
 )
-from hlo_lint.analysis.shape_inference.types import bare, compatible, without_layout
+from hlo_lint.analysis.shape_inference.types import (
+    apart,
+    bare,
+    compatible,
+    same_type,
+    without_layout,
+)
 from hlo_lint.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
 from hlo_lint.syntax.attributes import IotaReplicaGroups, MeshReplicaGroups, ReplicaGroupList
 
@@ -103,7 +109,7 @@ def _differs_only_along(operation: Operation, printed: Shape) -> None:
         along = operation.dimension(operand.rank)
         if UNBOUNDED in (*operand.dims, *given.dims):
             continue
-        alike = given.dtype == operand.dtype and given.rank == operand.rank
+        alike = same_type(given.dtype, operand.dtype) and given.rank == operand.rank
         if not alike or any(
             a != b
             for d, (a, b) in enumerate(zip(operand.dims, given.dims, strict=True))
@@ -151,16 +157,15 @@ def _permuted(operation: Operation) -> Shape:
 def _start(operation: Operation, printed: Shape) -> None:
     """Demands `(operands, results, contexts…)`, results as long as a group makes them."""
     if not isinstance(printed, TupleShape) or len(printed.elements) < 2:
-        raise Impossible(f"{operation.opcode} gives what it takes and what it makes, not {printed}")
+        raise Impossible(f"{operation.opcode} gives what it takes and what it makes")
     shapes = operation.shapes()
     in_place = len(shapes) == 4 and isinstance(shapes[2], TupleShape)
     if in_place:
         return
     taken: Shape = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
     if not compatible(printed.elements[0], taken):
-        raise Impossible(
-            f"{operation.opcode} takes {taken}, and its type begins with {printed.elements[0]}"
-        )
+        ours, theirs = apart(taken, printed.elements[0])
+        raise Impossible(f"{operation.opcode} takes {ours}, and its type begins with {theirs}")
     if operation.opcode == "all-gather-start":
         _differs_only_along(operation, printed.elements[1])
         try:
@@ -170,7 +175,8 @@ def _start(operation: Operation, printed: Shape) -> None:
     else:
         made = taken
     if not compatible(printed.elements[1], made):
-        raise Impossible(f"{operation.opcode} makes {made}, and its type has {printed.elements[1]}")
+        ours, theirs = apart(made, printed.elements[1])
+        raise Impossible(f"{operation.opcode} makes {ours}, and its type has {theirs}")
 
 
 def _ragged_all_to_all(operation: Operation) -> Shape:

@@ -70,10 +70,10 @@ def _product(operation: Operation, left: ArrayShape, right: ArrayShape) -> Array
     left_batch, left_contracting, right_batch, right_contracting = _sides(operation, left, right)
     _demand_pairs("contracting", left, left_contracting, right, right_contracting)
     _demand_pairs("batch", left, left_batch, right, right_batch)
-    gone = (*left_batch, *left_contracting)
+    gone = {*left_batch, *left_contracting}
     places = [(left, dim) for dim in left_batch]
     places += [(left, dim) for dim in range(left.rank) if dim not in gone]
-    gone = (*right_batch, *right_contracting)
+    gone = {*right_batch, *right_contracting}
     places += [(right, dim) for dim in range(right.rank) if dim not in gone]
     return bare(
         higher(left.dtype, right.dtype),
@@ -145,7 +145,8 @@ def _ragged_dot(operation: Operation) -> Shape:
         raise Impossible(
             f"ragged-dot has {right.dims[group_dims[0]]} right sides for {count} groups"
         )
-    free = [d for d in range(left.rank) if d not in left_batch and d not in left_contracting]
+    taken = {*left_batch, *left_contracting}
+    free = [dim for dim in range(left.rank) if dim not in taken]
     before = _before_ragged(ragged[0], left_batch, free, left_contracting)
     wanted = (*(left.dims[dim] for dim in before), count)
     if groups.rank > 1 and groups.dims != wanted:

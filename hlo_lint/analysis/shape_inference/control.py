@@ -14,7 +14,7 @@ from hlo_lint.analysis.shape_inference.operation import (
     Unknowable,
     known,
 )
-from hlo_lint.analysis.shape_inference.types import compatible
+from hlo_lint.analysis.shape_inference.types import apart, brief, compatible
 from hlo_lint.shape import ArrayShape, Shape, TupleShape
 
 
@@ -26,7 +26,7 @@ def _get_tuple_element(operation: Operation) -> Shape:
     operand = operation.shape(0)
     index = operation.integer("index")
     if not isinstance(operand, TupleShape):
-        raise Impossible(f"get-tuple-element of {operand}, which is no tuple")
+        raise Impossible(f"get-tuple-element of {brief(operand)}, which is no tuple")
     if not 0 <= index < len(operand.elements):
         raise Impossible(f"get-tuple-element {index} of a tuple of {len(operand.elements)}")
     return operand.elements[index]
@@ -58,9 +58,10 @@ def _demand_arguments(operation: Operation, called: Signature, shapes: tuple[Sha
     for number, (text, shape) in enumerate(zip(called.parameters, shapes, strict=True)):
         parameter = known(text)
         if not compatible(parameter, shape):
+            ours, theirs = apart(shape, parameter)
             raise Impossible(
-                f"{operation.opcode} passes {shape} as operand {number}, and the parameter is "
-                f"{parameter}"
+                f"{operation.opcode} passes {ours} as operand {number}, and the parameter is "
+                f"{theirs}"
             )
 
 
@@ -84,11 +85,14 @@ def _while(operation: Operation) -> Shape:
             raise Impossible(f"the {name} of while has {len(called.parameters)} parameters")
         parameter = known(called.parameters[0])
         if not compatible(parameter, carried):
-            raise Impossible(f"while carries {carried}, and its {name} takes {parameter}")
+            ours, theirs = apart(carried, parameter)
+            raise Impossible(f"while carries {ours}, and its {name} takes {theirs}")
     if not compatible(known(condition.root), PRED):
-        raise Impossible(f"the condition of while gives {condition.root}, and no pred[]")
+        given = brief(known(condition.root))
+        raise Impossible(f"the condition of while gives {given}, and no pred[]")
     if not compatible(known(body.root), carried):
-        raise Impossible(f"while carries {carried}, and its body gives {body.root}")
+        ours, theirs = apart(carried, known(body.root))
+        raise Impossible(f"while carries {ours}, and its body gives {theirs}")
     return carried
 
 
@@ -102,9 +106,10 @@ def _while_parts(operation: Operation) -> tuple[Signature, Signature]:
 
 
 def _conditional(operation: Operation) -> Shape:
-    selector, *passed = operation.shapes()
+    selector = operation.shape(0)
+    passed = operation.shapes()[1:]
     if not isinstance(selector, ArrayShape) or selector.rank:
-        raise Impossible(f"conditional selects by a scalar, and not by {selector}")
+        raise Impossible(f"conditional selects by a scalar, and not by {brief(selector)}")
     if not compatible(selector, PRED) and not compatible(selector, S32):
         raise Impossible(f"conditional selects by pred[] or s32[], and not by {selector}")
     branches = [operation.callee(number) for number in range(len(operation.callees))]
@@ -121,9 +126,11 @@ def _conditional(operation: Operation) -> Shape:
         if len(branch.parameters) != 1:
             raise Impossible(f"branch {number} has {len(branch.parameters)} parameters")
         if not compatible(known(branch.parameters[0]), shape):
-            raise Impossible(f"branch {number} takes {branch.parameters[0]}, and gets {shape}")
+            theirs, ours = apart(known(branch.parameters[0]), shape)
+            raise Impossible(f"branch {number} takes {theirs}, and gets {ours}")
         if not compatible(known(branch.root), result):
-            raise Impossible(f"branch {number} gives {branch.root}, and branch 0 {result}")
+            ours, theirs = apart(known(branch.root), result)
+            raise Impossible(f"branch {number} gives {ours}, and branch 0 {theirs}")
     return result
 
 
@@ -134,14 +141,15 @@ def _infeed(operation: Operation, printed: Shape) -> None:
         or len(printed.elements) != 2
         or printed.elements[1] != TOKEN
     ):
-        raise Impossible(f"infeed gives data and a token, and not {printed}")
+        raise Impossible(f"infeed gives data and a token, and not {brief(printed)}")
 
 
 def _outfeed(operation: Operation) -> Shape:
     operation.token(1)
     text = operation.text("outfeed_shape")
     if text is not None and not compatible(known(text), operation.shape(0)):
-        raise Impossible(f"outfeed_shape is {text}, and what is fed {operation.shape(0)}")
+        ours, theirs = apart(known(text), operation.shape(0))
+        raise Impossible(f"outfeed_shape is {ours}, and what is fed {theirs}")
     return TOKEN
 
 

@@ -25,6 +25,7 @@ from hlo_lint.analysis.shape_inference.types import (
     is_signed,
     part_of,
     same_dims,
+    same_size,
     same_type,
 )
 from hlo_lint.shape import BITS, UNBOUNDED, ArrayShape, Shape
@@ -221,19 +222,25 @@ def _reinterpreted(operation: Operation, printed: Shape) -> None:
     demand_known(result.dtype)
     if is_complex(operand.dtype) != is_complex(result.dtype):
         raise Impossible(f"bitcast-convert makes no {result.dtype} of a {operand.dtype}")
-    before, after = BITS[operand.dtype], BITS[result.dtype]
-    dims = operand.dims
-    if before > after:
-        dims = (*dims, before // after)
-    elif before < after:
-        if not dims or not (dims[-1] == UNBOUNDED or dims[-1] == after // before):
-            raise Impossible(
-                f"bitcast-convert of {_plain(operand)} to {result.dtype} needs a last dimension of "
-                f"{after // before}"
-            )
-        dims = dims[:-1]
-    if not same_dims(bare(result.dtype, dims), result):
-        raise Impossible(f"bitcast-convert of {_plain(operand)} cannot give {_plain(result)}")
+    for before in _widths(operand.dtype):
+        for after in _widths(result.dtype):
+            dims = _reinterpreted_dims(operand.dims, before, after)
+            if dims is not None and same_dims(bare(result.dtype, dims), result):
+                return
+    raise Impossible(f"bitcast-convert of {_plain(operand)} cannot give {_plain(result)}")
+
+
+def _widths(dtype: str) -> tuple[int, ...]:
+    """Bits of an element: XLA counts those of a pred as 1 or as 8."""
+    return (1, 8) if dtype == "pred" else (BITS[dtype],)
+
+
+def _reinterpreted_dims(dims: tuple[int, ...], before: int, after: int) -> tuple[int, ...] | None:
+    if before >= after:
+        return dims if before == after else (*dims, before // after)
+    if not dims or not same_size(dims[-1], after // before):
+        return None
+    return dims[:-1]
 
 
 def _rounded_at_random(operation: Operation, printed: Shape) -> None:

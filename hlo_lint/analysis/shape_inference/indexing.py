@@ -89,13 +89,14 @@ def _gather(operation: Operation) -> Shape:
             f"offset_dims, collapsed_slice_dims and operand_batching_dims have to be "
             f"{operand.rank} numbers together"
         )
+    gone = {*collapsed, *batching}
     for dim, (size, whole) in enumerate(zip(sizes, operand.dims, strict=True)):
         if size < 0 or (whole >= 0 and size > whole):
             raise Impossible(f"slice_sizes takes {size} out of {whole} in dimension {dim}")
-        if (dim in collapsed or dim in batching) and size > 1:
+        if dim in gone and size > 1:
             raise Impossible(f"slice_sizes takes {size} in dimension {dim}, which goes away")
 
-    windows = [dim for dim in range(operand.rank) if dim not in collapsed and dim not in batching]
+    windows = [dim for dim in range(operand.rank) if dim not in gone]
     return _assembled(operand, indices, vector, offsets, windows, sizes)
 
 
@@ -173,14 +174,16 @@ def _demand_scatter_dims(
     names = ("input_batching_dims", "scatter_indices_batching_dims")
     _demand_batching(indices, vector, names, (batching, index_batching))
 
-    into = [d for d in range(operand.rank) if d not in inserted and d not in batching]
+    gone = {*inserted, *batching}
+    into = [dim for dim in range(operand.rank) if dim not in gone]
     for ours, theirs in zip(windows, into, strict=True):
         if update.dims[ours] > operand.dims[theirs] >= 0:
             raise Impossible(
                 f"dimension {ours} of the updates has {update.dims[ours]} elements, and dimension "
                 f"{theirs} of the operand {operand.dims[theirs]}"
             )
-    free = [dim for dim in range(update.rank) if dim not in windows]
+    of_window = set(windows)
+    free = [dim for dim in range(update.rank) if dim not in of_window]
     for ours, theirs in zip(free, scattered, strict=True):
         if not same_size(update.dims[ours], indices.dims[theirs]):
             raise Impossible(

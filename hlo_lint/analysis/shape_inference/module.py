@@ -6,15 +6,14 @@ from collections.abc import Iterable, Iterator
 
 from hlo_lint.analysis.shape_inference.operation import Signature, shape_or_none
 from hlo_lint.analysis.shape_inference.verdict import (
-    JUDGED,
-    JUDGED_CALLING,
-    RULES,
     Inferred,
     Open,
     Refusal,
     Verdict,
+    element_type,
     facts,
     judge,
+    rule_of,
 )
 from hlo_lint.ir import OPCODE, REFERENCES, TAIL, TYPE, Computation, Instruction, Module
 from hlo_lint.shape import Shape
@@ -56,15 +55,15 @@ class ShapeInference:
         With `calls`, of the instructions whose shape depends on what they call; else of the others,
         which say the same in every module.
         """
-        wanted = JUDGED_CALLING if calls else JUDGED
         for number, row in enumerate(computation.rows):
-            if row[OPCODE] in wanted:
+            rule = rule_of(row[OPCODE])
+            if rule is not None and rule.calls == calls:
                 for message in self._judge(computation, number).complaints:
                     yield computation.at(number), message
 
     def _judge(self, computation: Computation, number: int) -> Verdict:
         row = computation.rows[number]
-        rule = RULES.get(row[OPCODE])
+        rule = rule_of(row[OPCODE])
         if rule is None:
             return Verdict(Open.UNKNOWN, ())
         rows, index = computation.rows, computation.index
@@ -82,11 +81,11 @@ class ShapeInference:
         return judge(row[OPCODE], row[TYPE], tuple(operands), tail, callees)
 
     def _element(self, computation: Computation, reference: str) -> str:
-        """The type of a tuple with the index of an element behind it: `(f32[8], s32[])#1`."""
-        name, sign, index = reference.partition("#")
+        """The type of an element of a tuple, read as `name#1`."""
+        name, _, index = reference.partition("#")
         at = computation.index.get(name)
         text = "" if at is None else self._type(computation, at)
-        return text + sign + index if text else ""
+        return element_type(text, index) if text else ""
 
     def _type(self, computation: Computation, number: int) -> str:
         """The type of an instruction as text, inferred where it is left out."""

@@ -106,7 +106,7 @@ class Operation:
         if isinstance(shape, ArrayShape):
             return shape
         if isinstance(shape, TupleShape | OpaqueShape):
-            raise Impossible(f"{what} of {self.opcode} has to be an array, and is {shape}")
+            raise Impossible(f"{what} of {self.opcode} has to be an array, and is {_kind(shape)}")
         raise Unknowable
 
     def arrays(self, start: int = 0, stop: int | None = None) -> tuple[ArrayShape, ...]:
@@ -117,9 +117,7 @@ class Operation:
     def token(self, number: int) -> None:
         """Demands a token as operand."""
         if self.shape(number) != TOKEN:
-            raise Impossible(
-                f"operand {number} of {self.opcode} has to be a token, and is {self.shape(number)}"
-            )
+            raise Impossible(f"operand {number} of {self.opcode} has to be a token")
 
     # Attributes
 
@@ -190,6 +188,10 @@ class Operation:
         if found is None:
             raise Unknowable
         return found
+
+
+def _kind(shape: TupleShape | OpaqueShape) -> str:
+    return "a tuple" if isinstance(shape, TupleShape) else str(shape)
 
 
 @lru_cache(maxsize=1 << 14)

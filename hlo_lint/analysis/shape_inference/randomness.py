@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from hlo_lint.analysis.shape_inference.operation import Impossible, Operation, Rule, Table
 from hlo_lint.analysis.shape_inference.types import (
+    apart,
     bare,
+    brief,
     compatible,
     demand_known,
     is_float,
@@ -31,12 +33,11 @@ def _rng(operation: Operation, printed: Shape) -> None:
 
 def _rng_bit_generator(operation: Operation, printed: Shape) -> None:
     if not isinstance(printed, TupleShape) or len(printed.elements) != 2:
-        raise Impossible(f"rng-bit-generator gives a state and bits, and not {printed}")
+        raise Impossible(f"rng-bit-generator gives a state and bits, and not {brief(printed)}")
     state = operation.shape(0)
     if not compatible(printed.elements[0], state):
-        raise Impossible(
-            f"rng-bit-generator takes {state} as its state, and gives {printed.elements[0]}"
-        )
+        ours, theirs = apart(state, printed.elements[0])
+        raise Impossible(f"rng-bit-generator takes {ours} as its state, and gives {theirs}")
 
 
 def _rng_get_and_update_state(operation: Operation) -> Shape:

@@ -15,6 +15,7 @@ from hlo_lint.analysis.shape_inference.operation import (
 )
 from hlo_lint.analysis.shape_inference.types import (
     bare,
+    brief,
     compatible,
     flags,
     same_dims,
@@ -37,7 +38,7 @@ def demand_reducer(
     root = known(called.root)
     given = root.elements if isinstance(root, TupleShape) else (root,)
     if len(given) != count or (count > 1 and not isinstance(root, TupleShape)):
-        raise Impossible(f"{what} gives {root}, and not {count} scalars")
+        raise Impossible(f"{what} gives {brief(root)}, and not {count} scalars")
     scalars = tuple(
         operation.as_array(each, f"what is called by {operation.opcode}, a result")
         for each in given
@@ -74,9 +75,10 @@ def _reduce(operation: Operation) -> Shape:
     for dim in dims:
         if not 0 <= dim < first.rank:
             raise Impossible(f"dimensions={dim} of reduce is no dimension of {first}")
-    if len(set(dims)) != len(dims):
+    gone = set(dims)
+    if len(gone) != len(dims):
         raise Impossible("dimensions of reduce names one twice")
-    kept = [dim for dim in range(first.rank) if dim not in dims]
+    kept = [dim for dim in range(first.rank) if dim not in gone]
     sizes, dynamic = [first.dims[dim] for dim in kept], [flags(first)[dim] for dim in kept]
     results = tuple(bare(each.dtype, sizes, dynamic) for each in folded)
     return results[0] if count == 1 else TupleShape(results)
@@ -184,7 +186,8 @@ def _scan_step(operation: Operation, printed: Shape) -> None:
     for number in range(first, len(operation.operands)):
         carry, given = operation.shape(number), results[number - len(operation.operands)]
         if not (compatible(carry, taken[number]) and compatible(carry, given)):
-            raise Impossible(f"scan carries {carry} as {taken[number]}, and gives it as {given}")
+            names = (brief(carry), brief(taken[number]), brief(given))
+            raise Impossible("scan carries {} as {}, and gives it as {}".format(*names))
 
 
 RULES: Table = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from hlo_lint.analysis.shape_inference.operation import Impossible, Unknowable
 from hlo_lint.shape import (
@@ -124,21 +125,60 @@ def without_layout(shape: Shape) -> Shape:
             return BufferShape(element.with_layout(None))
 
 
-def compatible(left: Shape, right: Shape, *, any_precision: bool = False) -> bool:
-    """Whether types, sizes and structure agree; layouts and dynamic flags do not matter."""
+class Difference(NamedTuple):
+    """Where two shapes differ first."""
+
+    at: tuple[int, ...]
+    """Which element of the tuples: `(1, 0)`; empty where the shapes themselves differ."""
+    left: Shape
+    right: Shape
+
+
+def difference(
+    left: Shape, right: Shape, *, any_precision: bool = False, at: tuple[int, ...] = ()
+) -> Difference | None:
+    """The first difference in types, sizes or structure; layouts and dynamic flags do not count."""
     match left, right:
         case ArrayShape(), ArrayShape():
             types = same_type if any_precision else str.__eq__
-            return types(left.dtype, right.dtype) and same_dims(left, right)
-        case TupleShape(), TupleShape():
-            return len(left.elements) == len(right.elements) and all(
-                compatible(a, b, any_precision=any_precision)
-                for a, b in zip(left.elements, right.elements, strict=True)
-            )
+            same = types(left.dtype, right.dtype) and same_dims(left, right)
+            return None if same else Difference(at, left, right)
+        case TupleShape(), TupleShape() if len(left.elements) == len(right.elements):
+            pairs = zip(left.elements, right.elements, strict=True)
+            for number, (a, b) in enumerate(pairs):
+                found = difference(a, b, any_precision=any_precision, at=(*at, number))
+                if found is not None:
+                    return found
+            return None
         case BufferShape(), BufferShape():
-            return compatible(left.element, right.element, any_precision=any_precision)
+            found = difference(left.element, right.element, any_precision=any_precision)
+            return None if found is None else Difference(at, left, right)
         case _:
-            return left == right
+            return None if left == right else Difference(at, left, right)
+
+
+def compatible(left: Shape, right: Shape, *, any_precision: bool = False) -> bool:
+    """Whether types, sizes and structure agree; layouts and dynamic flags do not matter."""
+    return left == right or difference(left, right, any_precision=any_precision) is None
+
+
+def apart(left: Shape, right: Shape, *, any_precision: bool = False) -> tuple[str, str]:
+    """Two shapes that are not compatible, as text: of tuples the first elements that differ."""
+    found = difference(left, right, any_precision=any_precision) or Difference((), left, right)
+    place = f" at index {{{','.join(map(str, found.at))}}}" if found.at else ""
+    return brief(found.left) + place, brief(found.right) + place
+
+
+def brief(shape: Shape) -> str:
+    """A shape as text without layouts; of a long tuple its length."""
+    if isinstance(shape, TupleShape) and len(shape.elements) > _LONGEST_TUPLE:
+        return f"a tuple of {len(shape.elements)}"
+    if isinstance(shape, TupleShape):
+        return "(" + ", ".join(map(brief, shape.elements)) + ")"
+    return str(without_layout(shape))
+
+
+_LONGEST_TUPLE = 4
 
 
 def demand_array_sizes(dims: Sequence[int], what: str) -> None:

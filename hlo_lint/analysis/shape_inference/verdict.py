@@ -30,7 +30,7 @@ from hlo_lint.analysis.shape_inference.operation import (
     Unknowable,
     shape_or_none,
 )
-from hlo_lint.analysis.shape_inference.types import compatible, without_layout
+from hlo_lint.analysis.shape_inference.types import apart, compatible
 from hlo_lint.shape import ArrayShape, BufferShape, Shape, TupleShape
 
 RULES: Final[Table] = {
@@ -51,12 +51,6 @@ RULES: Final[Table] = {
     for opcode, rule in family.RULES.items()
 }
 """How the shape of each opcode follows; what is not here is not known."""
-JUDGED: Final = frozenset(
-    opcode for opcode, rule in RULES.items() if (rule.infer or rule.check) and not rule.calls
-)
-"""Opcodes whose printed shape can be wrong, whatever they call."""
-JUDGED_CALLING: Final = frozenset(opcode for opcode, rule in RULES.items() if rule.calls)
-"""Opcodes whose shape depends on what they call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +81,21 @@ class Verdict(NamedTuple):
     """Why the printed shape cannot be, each a message; empty where it can."""
 
 
+@lru_cache(maxsize=1 << 10)
+def rule_of(opcode: str) -> Rule | None:
+    """How the shape of an opcode follows; None where it is not known.
+
+    `all-gather-start` is an opcode of its own; `fusion-start` is how an async-start is printed that
+    calls a computation of one fusion.
+    """
+    found = RULES.get(opcode)
+    if found is None:
+        wrapped, _, part = opcode.rpartition("-")
+        if wrapped in RULES and part in asynchronous.SUGAR:
+            return asynchronous.sugar(wrapped, part, RULES[wrapped])
+    return found
+
+
 @lru_cache(maxsize=1 << 15)
 def judge(
     opcode: str,
@@ -97,14 +106,14 @@ def judge(
 ) -> Verdict:
     """What follows from the types as text: the printed one, and those of the operands.
 
-    An operand may be an element of a tuple: its text is the tuple's type, then `#` and a number.
     Empty texts stand for types that are left out or cannot be known.
     """
-    rule = RULES.get(opcode)
+    rule = rule_of(opcode)
     if rule is None:
         return Verdict(Open.UNKNOWN, ())
     shape = shape_or_none(printed) if printed else None
-    operation = Operation(opcode, shape, tuple(map(_operand, operands)), tail, callees)
+    shapes = tuple(shape_or_none(text) if text else None for text in operands)
+    operation = Operation(opcode, shape, shapes, tail, callees)
     inferred = _infer(rule, operation)
     if isinstance(inferred, Refusal):
         return Verdict(inferred, (inferred.message,))
@@ -115,16 +124,17 @@ def judge(
     return Verdict(inferred, tuple(_complaints(rule, operation, inferred, shape)))
 
 
-def _operand(text: str) -> Shape | None:
-    spelled, *index = text.split("#") if "#" in text else (text,)
-    if "#" in text and not all(number.isdecimal() for number in index):
-        return shape_or_none(text)  # a layout's index types are spelled with # as well
-    shape = shape_or_none(spelled) if spelled else None
-    for number in map(int, index):
-        if not isinstance(shape, TupleShape) or number >= len(shape.elements):
-            return None
-        shape = shape.elements[number]
-    return shape
+@lru_cache(maxsize=1 << 14)
+def element_type(text: str, index: str) -> str:
+    """The type of an element of a tuple, from the tuple's and its numbers: `1#0`; else empty."""
+    shape = shape_or_none(text)
+    for number in index.split("#"):
+        if not isinstance(shape, TupleShape) or not number.isdecimal():
+            return ""
+        if int(number) >= len(shape.elements):
+            return ""
+        shape = shape.elements[int(number)]
+    return "" if shape is None else str(shape)
 
 
 def _infer(rule: Rule, operation: Operation) -> Inferred:
@@ -145,11 +155,12 @@ def _infer(rule: Rule, operation: Operation) -> Inferred:
 def _complaints(rule: Rule, operation: Operation, inferred: Inferred, printed: Shape) -> list[str]:
     found = []
     if not isinstance(inferred, Refusal | Open):
-        if not compatible(inferred, printed, any_precision=not rule.keeps_layout):
-            expected = without_layout(inferred)
-            found.append(f"XLA infers {expected}, and not {without_layout(printed)}")
-        elif rule.keeps_layout and not _lies_alike(inferred, printed):
-            found.append(f"XLA infers {inferred}, and not the layout of {printed}")
+        lenient = not rule.keeps_layout
+        if not compatible(inferred, printed, any_precision=lenient):
+            ours, theirs = apart(inferred, printed, any_precision=lenient)
+            found.append(f"XLA infers {ours}, and not {theirs}")
+        elif rule.keeps_layout and (pair := _lies_apart(inferred, printed)):
+            found.append(f"XLA infers {pair[0]}, and not the layout of {pair[1]}")
     if rule.check is not None and not found:
         try:
             rule.check(operation, printed)
@@ -160,18 +171,18 @@ def _complaints(rule: Rule, operation: Operation, inferred: Inferred, printed: S
     return found
 
 
-def _lies_alike(left: Shape, right: Shape) -> bool:
+def _lies_apart(left: Shape, right: Shape) -> tuple[ArrayShape, ArrayShape] | None:
+    """The first arrays that lie in memory in different orders; None where a layout is left out."""
     match left, right:
-        case ArrayShape(), ArrayShape():
-            return None in (left.layout, right.layout) or (
-                left.minor_to_major == right.minor_to_major
-            )
+        case ArrayShape(), ArrayShape() if left.layout is not None and right.layout is not None:
+            return None if left.minor_to_major == right.minor_to_major else (left, right)
         case TupleShape(), TupleShape():
-            return all(map(_lies_alike, left.elements, right.elements))
+            found = map(_lies_apart, left.elements, right.elements)
+            return next((each for each in found if each is not None), None)
         case BufferShape(), BufferShape():
-            return _lies_alike(left.element, right.element)
+            return _lies_apart(left.element, right.element)
         case _:
-            return True
+            return None
 
 
 _find_place = re.compile(

@@ -102,9 +102,11 @@ def _select_and_scatter(operation: Operation) -> Shape:
 
 
 def _convolution(operation: Operation) -> Shape:
-    if operation.text("sparsity") is not None or operation.text("sparsity_config") is not None:
-        raise Unknowable
-    left, right = operation.array(0), operation.array(1)
+    if len(operation.operands) != 2:
+        if "sparsity" in operation.tail or "scaling" in operation.tail:
+            raise Unknowable
+        raise Impossible(f"convolution takes 2 operands, and has {len(operation.operands)}")
+    left, right = operation.arrays()
     numbers = operation.attribute("dim_labels")
     if not isinstance(numbers, ConvolutionDimensionNumbers):
         raise Unknowable
