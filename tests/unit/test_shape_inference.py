@@ -366,6 +366,7 @@ def test_what_xla_lets_through_is_right(
         ("negate", "f9[3]", "", "f9[3]"),
         ("call", "f32[3]", "to_apply=%missing", "f32[1,2]"),
         ("all-gather", "f32[3]", "replica_groups={}, dimensions={0}", "f32[12]"),
+        ("get-tuple-element", "(f32[3])", "index=x", "f32[3]"),
     ],
 )
 def test_what_the_text_does_not_say_is_not_known(
@@ -440,3 +441,13 @@ def test_metadata_does_not_bear_on_a_shape() -> None:
     assert str(inferred("slice", "f32[3]", tail)) == "f32[2]"
     behind = 'metadata={op_name="x"}, slice={[0:2]}'
     assert str(inferred("slice", "f32[3]", behind)) == "f32[2]"
+
+
+def test_numbers_that_no_machine_has_are_not_printed() -> None:
+    huge = ",".join(["9" * 17] * 400)
+    assert complaints("reshape", f"f32[{huge}]", "", "f32[2]") == ()
+    assert complaints("bitcast", f"f32[{huge}]", "", "f32[2]") == ()
+    module = text_of("p = (f32[3]) parameter(0)", f"ROOT n = negate(p#{'9' * 5000})")
+    assert module.entry is not None
+    assert module.entry.root is not None
+    assert infer(module.entry.root, module) is Open.UNKNOWN

@@ -12,8 +12,8 @@ from hlo_lint.analysis.shape_inference.verdict import (
     Verdict,
     element_type,
     facts,
+    inference_of,
     judge,
-    rule_of,
 )
 from hlo_lint.ir import OPCODE, REFERENCES, TAIL, TYPE, Computation, Instruction, Module
 from hlo_lint.shape import Shape
@@ -56,15 +56,15 @@ class ShapeInference:
         which say the same in every module.
         """
         for number, row in enumerate(computation.rows):
-            rule = rule_of(row[OPCODE])
-            if rule is not None and rule.calls == calls:
+            inference = inference_of(row[OPCODE])
+            if inference is not None and inference.calls == calls:
                 for message in self._judge(computation, number).complaints:
                     yield computation.at(number), message
 
     def _judge(self, computation: Computation, number: int) -> Verdict:
         row = computation.rows[number]
-        rule = rule_of(row[OPCODE])
-        if rule is None:
+        inference = inference_of(row[OPCODE])
+        if inference is None:
             return Verdict(Open.UNKNOWN, ())
         rows, index = computation.rows, computation.index
         operands = []
@@ -75,9 +75,9 @@ class ShapeInference:
             else:
                 operands.append(rows[at][TYPE] or self._type(computation, at))
         callees: tuple[Signature | None, ...] = ()
-        if rule.calls:
+        if inference.calls:
             callees = tuple(map(self._signature, computation.at(number).called))
-        tail = facts(row[TAIL]) if rule.attributes else ""
+        tail = facts(row[TAIL]) if inference.attributes else ""
         return judge(row[OPCODE], row[TYPE], tuple(operands), tail, callees)
 
     def _element(self, computation: Computation, reference: str) -> str:
