@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
 from hlo_lint.analysis.shape_inference import (
@@ -53,8 +54,7 @@ OPCODES: Final[Table] = {
 """How the shape of each opcode follows; what is not here is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """XLA would infer no shape."""
 
     message: str
@@ -186,9 +186,12 @@ def _lies_apart(left: Shape, right: Shape) -> tuple[ArrayShape, ArrayShape] | No
             return None
 
 
-_find_place = re.compile(
-    r', metadata=\{(?:[^{}"]++|"(?:[^"\\]++|\\.)*+")*+\}(?:, backend_config=.*+)?\Z', re.S
-).search
+@cache
+def _find_place() -> Callable[[str, int], re.Match[str] | None]:
+    """Compiled when first needed: nested patterns take milliseconds."""
+    return re.compile(
+        r', metadata=\{(?:[^{}"]++|"(?:[^"\\]++|\\.)*+")*+\}(?:, backend_config=.*+)?\Z', re.S
+    ).match
 
 
 def facts(tail: str) -> str:
@@ -196,5 +199,4 @@ def facts(tail: str) -> str:
     at = tail.find(", metadata={")
     if at < 0:
         return tail
-    place = _find_place(tail, at)
-    return tail[:at] if place is not None and place.start() == at else tail
+    return tail if _find_place()(tail, at) is None else tail[:at]
