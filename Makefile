@@ -50,8 +50,8 @@ corpus: $(BIN)/hlo-lint $(ORACLE)/installed  ## check and convert every dump of 
 	HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) $(BIN)/python -m benchmarks.agreement \
 		--state $(VENV)/agreement.jsonl --archives $(ARCHIVES) $(DUMPS)
 
-bench: $(BIN)/hlo-lint $(ORACLE)/installed  ## speed and memory beside XLA's parser; writes benchmarks/RESULTS.md
-	$$(ls $(ORACLE)/bin/python $(BIN)/python 2>/dev/null | head -n 1) -m benchmarks.bench $(DUMP)
+bench: $(BIN)/hlo-lint $(ORACLE)/installed  ## speed and memory beside XLA's parser on DUMP, and BIG; writes benchmarks/RESULTS.md
+	$$(ls $(ORACLE)/bin/python $(BIN)/python 2>/dev/null | head -n 1) -m benchmarks.bench $(DUMP) $(addprefix --big=,$(BIG))
 
 clean:  ## remove the environments
 	rm -rf $(VENV) $(ORACLE)

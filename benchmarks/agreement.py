@@ -4,9 +4,10 @@
 
 A folder is one source; of archives (`.tar.xz` files, or folders) each folder is one. Every text
 goes through `parse` and `emit`, and once more through `open_dump`, which shares what
-repeats; both must give the same rows, and the rows must spell the lines. Then XLA's parser reads
-each distinct text in every release at hand (this interpreter's, and those of HLO_LINT_ORACLES), in
-child processes, and what it read is held beside what we read: `tests/oracle/compare.py`.
+repeats; both must give the same rows, the rows must spell the lines, and every shape, attribute and
+constant must have a value. Then XLA's parser reads each distinct text in every release at hand
+(this interpreter's, and those of HLO_LINT_ORACLES), in child processes, and what it read is held
+beside what we read: `tests/oracle/compare.py`.
 
 What XLA said is kept in the state file as long as neither our reader nor the comparison changes, so
 that a run that was stopped goes on.
@@ -23,7 +24,7 @@ import sys
 import tarfile
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -31,7 +32,10 @@ from pathlib import Path
 import hlo_lint
 from benchmarks.measure import hlo_texts
 from hlo_lint.ir import NAME, OPCODE, OPERANDS, ROOT, TAIL, TYPE, Module, Row
+from hlo_lint.shape import ShapeSyntaxError, parse_shape
 from hlo_lint.source import decode, encode
+from hlo_lint.syntax.attributes import AttributeSyntaxError, read_attribute, split_attributes
+from hlo_lint.syntax.literals import LiteralError, read_literal
 from tests.oracle.compare import disagreements
 from tests.oracle.xla import Oracle, Refusal, oracles
 
@@ -39,9 +43,12 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "AGREEMENT.md"
 JUDGES = ("hlo_lint/syntax", "hlo_lint/shape.py", "hlo_lint/ir.py", "tests/oracle", "grammars")
 """What a kept verdict rests on."""
-BATCH = 3_000_000
+BATCH = 10_000_000
 """Characters that one child reads."""
 REFUSED = "refused: "
+_known_shapes: set[str] = set()
+_known_literals: set[tuple[str, str]] = set()
+_known_tails: set[str] = set()
 
 Verdict = list[str]
 """Differences; or one line that begins with REFUSED; nothing where the graphs are equal."""
@@ -84,6 +91,7 @@ def round_trips(data: bytes, module: Module) -> Iterator[str]:
                 line = computation.text[span.start : span.end]
                 if line not in spellings(row):
                     yield f"%{row[NAME]}: its row spells another line: {line[:200]}"
+        yield from unreadable(part)
 
 
 def spellings(row: Row) -> tuple[str, str]:
@@ -91,6 +99,37 @@ def spellings(row: Row) -> tuple[str, str]:
     root = "ROOT " if row[ROOT] else ""
     rest = f"{row[NAME]} = {row[TYPE]} {row[OPCODE]}({row[OPERANDS]}){row[TAIL]}"
     return f"{root}%{rest}", f"{root}{rest}"
+
+
+def unreadable(module: Module) -> Iterator[str]:
+    """Shapes, attributes and constants that have no value."""
+    asked = list(module.attributes.items())
+    for computation in module.computations:
+        for row in computation.rows:
+            if row[TYPE] not in _known_shapes:
+                _known_shapes.add(row[TYPE])
+                if row[TYPE] and (said := complaint(parse_shape, row[TYPE])):
+                    yield said
+            if row[OPCODE] == "constant" and (row[TYPE], row[OPERANDS]) not in _known_literals:
+                _known_literals.add((row[TYPE], row[OPERANDS]))
+                if said := complaint(read_literal, parse_shape(row[TYPE]), row[OPERANDS]):
+                    yield said
+            if row[TAIL] and row[TAIL] not in _known_tails:
+                _known_tails.add(row[TAIL])
+                spans = split_attributes(row[TAIL]).items()
+                asked += [(name, row[TAIL][start:end]) for name, (start, end) in spans]
+    for name, text in asked:
+        if said := complaint(read_attribute, name, text):
+            yield said
+
+
+def complaint(read: Callable[..., object], *given: object) -> str:
+    """What a reader says of what it cannot read, or nothing."""
+    try:
+        read(*given)
+    except (AttributeSyntaxError, LiteralError, ShapeSyntaxError) as error:
+        return f"{error} in {str(given[-1])[:200]}"
+    return ""
 
 
 def same(alone: Module, shared: Module) -> bool:

@@ -1,7 +1,9 @@
-"""Speed and memory beside XLA's own parser, in one run on the same files: `make bench DUMP=…`.
+"""Speed and memory beside XLA's own parser, on the same files: `make bench DUMP=… BIG=…`.
 
-Every figure is the median of rounds in which all kinds take turns, each in a process of its own, so
-that neither drift of the machine nor memory of the other is in it.
+DUMP are folders of dumps, BIG is one that `benchmarks.big_dump` made. The goals are measured in one
+process (`goals.py`). In the tables behind them every figure is the median of rounds in which all
+kinds take turns, each in a process of its own, so that neither drift of the machine nor memory of
+the other is in it.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
+from benchmarks import goals
 from benchmarks.measure import KINDS, hlo_texts
 
 ROOT = Path(__file__).parent.parent
@@ -65,20 +68,33 @@ def compare(folder: Path) -> list[str]:
 
 
 def main() -> None:
-    folders = [Path(argument).resolve() for argument in sys.argv[1:]] or [
-        ROOT / "fixtures/dumps/gpu-jax0.11.2/attention"
-    ]
+    big = [Path(argument[6:]).resolve() for argument in sys.argv[1:] if argument[:6] == "--big="]
+    folders = [
+        Path(argument).resolve() for argument in sys.argv[1:] if not argument.startswith("--big=")
+    ] or [ROOT / "fixtures/dumps/gpu-jax0.11.2/attention"]
+    compared = [line for folder in folders for line in compare(folder)]
     lines = [
         "# Results",
         "",
-        f"`make bench`: medians of {ROUNDS} rounds, each measurement in a process of its own. "
-        f"Python {platform.python_version()}, jaxlib {version('jaxlib')}, {platform.machine()}. "
-        "“Whole process” counts start-up and imports on both sides. XLA's figures are of its "
-        "parser alone.",
+        f"`make bench`, Python {platform.python_version()}, jaxlib {version('jaxlib')}, "
+        f"{platform.machine()}. XLA's figures are of its parser alone.",
         "",
+        "## Goals",
+        "",
+        "Ratios of CPU time, XLA's over ours, in one process, in turns: medians of "
+        f"{ROUNDS} rounds [least-greatest].",
+        "",
+        *goals.table(goals.measure(folders, big[0] if big else None)),
+        "",
+        "What the printers print is read without a problem, and as XLA reads it (G9, G10): "
+        "[AGREEMENT.md](AGREEMENT.md). Nothing is kept between two runs: a second check costs as "
+        "much as the first (G4, G5), and one process does it all (G13).",
+        "",
+        f"Below: medians of {ROUNDS} rounds, each measurement in a process of its own. “Whole "
+        "process” counts start-up and imports on both sides.",
+        "",
+        *compared,
     ]
-    for folder in folders:
-        lines += compare(folder)
     text = "\n".join(lines)
     print(text)
     RESULTS.write_text(text, "utf-8")

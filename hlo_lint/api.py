@@ -20,7 +20,7 @@ from hlo_lint.findings import Applied, Diagnostic, Edit, Severity
 from hlo_lint.ir import HloFile, Module
 from hlo_lint.registry import select_rules
 from hlo_lint.rule import Form
-from hlo_lint.syntax.parse import check_strict, parse_file
+from hlo_lint.syntax.parse import parse_file
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,7 +31,8 @@ Progress = Callable[[int], None]
 def parse(text: str | bytes, path: str | Path | None = None, *, strict: bool = False) -> Module:
     """The module that a text spells; of several, the first.
 
-    Bad HLO is no reason to raise: what could not be read is in `module.problems`.
+    Bad HLO is no reason to raise: what could not be read is in `module.problems`. With `strict` it
+    is, and so is whatever XLA's parser refuses, and nonsense that it reads (`hlo_lint.strict`).
 
     >>> module = parse("HloModule m\\n\\nENTRY e {\\n  ROOT p = f32[8]{0} parameter(0)\\n}\\n")
     >>> module.entry.root.shape.dims
@@ -49,10 +50,12 @@ def parse_all(
     """Every module of a text.
 
     Raises:
-        HloSyntaxError: at the first place that could not be read, if `strict`.
+        HloSyntaxError: at the first place that `hlo_lint.strict` refuses, if `strict`.
     """
     file = parse_file(text, None if path is None else Path(path))
     if strict:
+        from hlo_lint.strict import check_strict
+
         check_strict(file)
     return file.modules
 

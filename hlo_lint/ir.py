@@ -123,7 +123,9 @@ class Computation:
         "_fused",
         "_index",
         "_opcodes",
+        "_part",
         "_spans",
+        "_text",
         "_users",
         "_views",
         "inline",
@@ -133,7 +135,6 @@ class Computation:
         "rows",
         "signature",
         "tail",
-        "text",
         "troubles",
     )
 
@@ -149,9 +150,11 @@ class Computation:
         troubles: tuple[Trouble, ...] = (),
         nested: frozenset[int] = frozenset(),
         inline: Mapping[int, tuple[Inline, ...]] | None = None,
+        part: tuple[int, int] | None = None,
     ) -> None:
-        self.text = text
-        """From the first character of the head to the closing brace and what belongs to it."""
+        """`part` says where in `text` it stands, where that is the text of a whole file."""
+        self._text = text
+        self._part = part
         self.name = name
         self.is_entry = is_entry
         self.signature = signature
@@ -175,6 +178,14 @@ class Computation:
 
     def __repr__(self) -> str:
         return f"<Computation {self.name}: {len(self.rows)} instructions>"
+
+    @property
+    def text(self) -> str:
+        """From the first character of the head to the closing brace and what belongs to it."""
+        if self._part is not None:
+            begin, end = self._part
+            self._text, self._part = self._text[begin:end], None
+        return self._text
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -211,7 +222,9 @@ class Computation:
                         users[name] = [at]
                     elif readers[-1] != at:
                         readers.append(at)
-            elements = [name for name in users if "#" in name] if "#" in self.text else ()
+            begin, end = self._part or (0, len(self._text))
+            has_elements = self._text.find("#", begin, end) >= 0
+            elements = [name for name in users if "#" in name] if has_elements else ()
             for element in elements:
                 name = element.partition("#")[0]
                 users[name] = sorted({*users.get(name, ()), *users.pop(element)})
@@ -470,7 +483,9 @@ class Module:
         places: tuple[int, ...],
         troubles: tuple[Trouble, ...] = (),
         within: Mapping[int, int] | None = None,
+        offsets: tuple[int, ...] | None = None,
     ) -> None:
+        """`offsets` says where each computation begins, where that is known."""
         self.name = name
         self.header = header
         """`HloModule name, attribute=…` as spelled; empty where the text leaves it out."""
@@ -488,7 +503,7 @@ class Module:
         self.file = HloFile((self,), None)
         self.start = 0
         """Where its text begins, in characters of the file."""
-        self._offsets: tuple[int, ...] | None = None
+        self._offsets = offsets
         self._unfused: list[Computation] = []
 
     def again(self) -> Module:

@@ -31,6 +31,7 @@ from hlo_lint.ir import (
     Computation,
     Instruction,
     Module,
+    Row,
 )
 
 OPCODES_OF_THEIR_OWN: Final = frozenset(
@@ -54,7 +55,7 @@ def generic(module: Module, draft: Draft) -> None:
     """Write `async-start`, and a computation for what runs."""
     for number, (computation, instructions) in enumerate(statements(module)):
         before = module.offset(number) - module.within.get(number, 0)
-        for statement in instructions:
+        for statement in instructions.where(_may_be_sugar):
             opcode = statement.row[OPCODE]
             if wrapped := _started(opcode, "-start"):
                 text = _wrapped(statement, wrapped, computation, draft)
@@ -63,6 +64,10 @@ def generic(module: Module, draft: Draft) -> None:
             for step in ("-update", "-done"):
                 if wrapped := _started(opcode, step):
                     _respell(draft, statement, f"async{step}")
+
+
+def _may_be_sugar(row: Row) -> bool:
+    return row[OPCODE].endswith(("-start", "-update", "-done"))
 
 
 def _respell(draft: Draft, statement: Statement, opcode: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -153,19 +153,38 @@ class Statement(NamedTuple):
         }
 
 
-def statements(module: Module) -> Iterator[tuple[Computation, list[Statement]]]:
+class Statements:
+    """The instructions of a computation with their places, found when asked for."""
+
+    __slots__ = ("_begin", "_computation")
+
+    def __init__(self, computation: Computation, begin: int) -> None:
+        self._computation = computation
+        self._begin = begin
+
+    def __getitem__(self, number: int) -> Statement:
+        computation, begin = self._computation, self._begin
+        start, end = computation.spans[number]
+        around = number
+        while around in computation.nested:
+            around += 1  # what stands in the operands of another is a row before it
+        anchor = begin + computation.spans[around].start
+        text = computation.text[start:end]
+        return Statement(computation.rows[number], begin + start, text, anchor)
+
+    def __iter__(self) -> Iterator[Statement]:
+        return map(self.__getitem__, range(len(self._computation.rows)))
+
+    def where(self, wanted: Callable[[Row], bool]) -> Iterator[Statement]:
+        """Those whose row is wanted, in the order of the text."""
+        rows = self._computation.rows
+        return (self[number] for number, row in enumerate(rows) if wanted(row))
+
+
+def statements(module: Module) -> Iterator[tuple[Computation, Statements]]:
     """The instructions of each computation, in the order of the text."""
     for number, computation in enumerate(module.computations):
-        begin, text = module.offset(number), computation.text
-        found: list[Statement] = []
-        anchor = begin
-        for at in range(len(computation.rows) - 1, -1, -1):
-            start, end = computation.spans[at]
-            if at not in computation.nested:
-                anchor = begin + start
-            found.append(Statement(computation.rows[at], begin + start, text[start:end], anchor))
-        found.reverse()
-        yield computation, found
+        yield computation, Statements(computation, module.offset(number))
 
 
 @lru_cache(4096)

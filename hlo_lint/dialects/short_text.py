@@ -22,7 +22,7 @@ from hlo_lint.dialects.draft import (
     statements,
 )
 from hlo_lint.dialects.percent import with_percent, without_percent
-from hlo_lint.ir import OPERANDS, REFERENCES, TYPE, Computation, Module
+from hlo_lint.ir import OPERANDS, REFERENCES, TYPE, Computation, Module, Row
 
 COUNTED: Final = 5
 """A comment stands before each operand whose number this divides."""
@@ -70,11 +70,10 @@ def _index_comments(statement: Statement, text: str) -> Iterator[tuple[int, int]
 def long(module: Module, draft: Draft) -> None:
     """Print `%` before names, signatures, and `/*index=5*/` before every fifth operand."""
     for _, instructions in statements(module):
-        for statement in instructions:
-            if len(statement.row[REFERENCES]) > COUNTED and "/*" not in statement.row[OPERANDS]:
-                for number, (_, place) in enumerate(statement.operands()):
-                    if number and not number % COUNTED:
-                        draft.replace(place.type_start, place.type_start, f"/*index={number}*/")
+        for statement in instructions.where(_lacks_comments):
+            for number, (_, place) in enumerate(statement.operands()):
+                if number and not number % COUNTED:
+                    draft.replace(place.type_start, place.type_start, f"/*index={number}*/")
     with_percent(module, draft)
     for number, computation in enumerate(module.computations):
         head = head_of(computation)
@@ -82,6 +81,10 @@ def long(module: Module, draft: Draft) -> None:
         if signature and head:
             at = module.offset(number) + head.end()
             draft.replace(at, at, f" {signature}")
+
+
+def _lacks_comments(row: Row) -> bool:
+    return len(row[REFERENCES]) > COUNTED and "/*" not in row[OPERANDS]
 
 
 def signature_of(computation: Computation) -> str:

@@ -33,7 +33,7 @@ def explicit(module: Module, draft: Draft) -> None:
             continue
         elided = elided_predecessors(computation)
         elements = _Elements(computation, draft)
-        for statement in instructions:
+        for statement in instructions.where(_reads_elements):
             elements.reader = statement
             if any("#" in reference for reference in statement.row[REFERENCES]):
                 for reference, place in statement.operands():
@@ -41,6 +41,10 @@ def explicit(module: Module, draft: Draft) -> None:
                         _rename(draft, place.start, place.end, elements.name(reference))
             if elided and "control-predecessors=" in statement.row[TAIL]:
                 _resolve(draft, statement, elided, elements)
+
+
+def _reads_elements(row: Row) -> bool:
+    return "control-predecessors=" in row[TAIL] or any("#" in each for each in row[REFERENCES])
 
 
 class _Elements:

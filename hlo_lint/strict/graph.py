@@ -26,8 +26,9 @@ from hlo_lint.strict.instruction import (
     shape_or_none,
 )
 from hlo_lint.strict.opcodes import wrapped_opcode
-from hlo_lint.strict.shapes import compatible, tuple_of
+from hlo_lint.strict.shapes import compatible, has_element, spelled_index, tuple_of
 from hlo_lint.syntax.attributes import (
+    Alias,
     AttributeSyntaxError,
     read_attribute,
     split_attributes,
@@ -324,9 +325,42 @@ def _infeed(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
 
 def _of_tuple(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
     operand = _operand_shape(anatomy, scope, 0)
+    start = anatomy.row[OPCODE].replace("-done", "")
     if operand is not None and not isinstance(operand, TupleShape):
-        start = anatomy.row[OPCODE].replace("-done", "")
         yield f"its operand is {operand}: no {start}", anatomy.operands
+    else:
+        yield from _of_named_start(anatomy, scope)
+
+
+def _channel(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
+    """A `send-done` that names a channel names that of its `send`."""
+    yield from _of_tuple(anatomy, scope)
+    references = anatomy.row[REFERENCES]
+    row = scope.row(references[0]) if references and "#" not in references[0] else None
+    if row is None or row[OPCODE] != anatomy.row[OPCODE].removesuffix("-done"):
+        return
+    mine, other = _channel_id(anatomy.row[TAIL]), _channel_id(row[TAIL])
+    if (mine and mine[1]) != (other and other[1]):
+        channel = f"channel {other[1]}" if other else "no channel"
+        yield f"%{row[NAME]} is on {channel}: say the same here", anatomy.opcode
+
+
+_channel_id = re.compile(r"\bchannel_id=(\d+)").search
+
+
+def _of_named_start(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
+    references = anatomy.row[REFERENCES]
+    row = scope.row(references[0]) if references and "#" not in references[0] else None
+    wanted = anatomy.row[OPCODE].removesuffix("-done")
+    if row is not None and row[OPCODE] not in (wanted, f"{wanted}-start", *_HANDS_ON):
+        yield f"%{row[NAME]} starts nothing: it is {row[OPCODE]}", anatomy.operands
+
+
+_HANDS_ON: Final = frozenset(
+    "parameter get-tuple-element tuple opt-barrier domain copy bitcast while call conditional "
+    "fusion custom-call async-done recv-done".split()
+)
+"""Opcodes through which the state of an asynchronous operation may come."""
 
 
 def _of_start(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
@@ -370,24 +404,16 @@ def _aliasing(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
     at = anatomy.tail + span[0]
     count, shape = len(anatomy.row[REFERENCES]), shape_or_none(anatomy.row[TYPE])
     for alias in aliases if isinstance(aliases, tuple) else ():
-        output, operand, index = alias[:3]  # type: ignore[index]  # an Alias
-        if operand >= count:
-            yield f"output_to_operand_aliasing: there is no operand {operand}", at
-        elif not _has(_operand_shape(anatomy, scope, operand), index):
-            yield f"output_to_operand_aliasing: operand {operand} has no {index}", at
-        if not _has(shape, output):
-            yield f"output_to_operand_aliasing: the result has no {output}", at
-
-
-def _has(shape: Shape | None, index: tuple[int, ...]) -> bool:
-    """Whether a shape has the element; true where the shape is not known."""
-    for element in index:
-        if shape is None:
-            return True
-        if not isinstance(shape, TupleShape) or not 0 <= element < len(shape.elements):
-            return False
-        shape = shape.elements[element]
-    return True
+        if not isinstance(alias, Alias):
+            continue
+        if alias.operand >= count:
+            yield f"output_to_operand_aliasing: there is no operand {alias.operand}", at
+        elif not has_element(_operand_shape(anatomy, scope, alias.operand), alias.operand_index):
+            said = f"operand {alias.operand} has no {spelled_index(alias.operand_index)}"
+            yield f"output_to_operand_aliasing: {said}", at
+        if not has_element(shape, alias.output_index):
+            said = f"the result has no {spelled_index(alias.output_index)}"
+            yield f"output_to_operand_aliasing: {said}", at
 
 
 def _call_like(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
@@ -406,11 +432,12 @@ _CHECKS: Final[dict[str, Callable[[Anatomy, Scope], Iterator[Said]]]] = {
     "dynamic-reshape": _dynamic_reshape,
     "conditional": _conditional,
     "infeed": _infeed,
-    "recv-done": _of_tuple,
-    "send-done": _of_tuple,
+    "recv-done": _channel,
+    "send-done": _channel,
     "copy-done": _of_tuple,
     "collective-permute-done": _of_tuple,
     "all-gather-done": _of_tuple,
+    "all-reduce-done": _of_named_start,
     "async-update": _of_start,
     "async-done": _of_start,
     "fusion": _call_like,

@@ -14,10 +14,15 @@ from hlo_lint.ir import CALLING_ATTRIBUTES, OPCODE, OPERANDS, REFERENCES, TAIL, 
 from hlo_lint.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
 from hlo_lint.strict.literals import literal_troubles
 from hlo_lint.strict.opcodes import OPCODES, Opcode, demands_on, wrapped_opcode
-from hlo_lint.strict.shapes import tuple_of, unsound
+from hlo_lint.strict.shapes import leaves_of, tuple_of, unsound
 from hlo_lint.strict.tokens import BLANK, NAME, blank_trouble, name_trouble
 from hlo_lint.syntax.attributes import (
     AttributeSyntaxError,
+    NamedSharding,
+    ReplicaGroupList,
+    TiledSharding,
+    TupleSharding,
+    TypedLiteral,
     read_attribute,
     split_attributes_strictly,
 )
@@ -26,6 +31,7 @@ _WORDS: Final = {
     "direction": "EQ NE GE GT LE LT",
     "type": "FLOAT TOTALORDER SIGNED UNSIGNED",
     "order": "PARTIAL TOTAL",
+    "mode": "cross_replica cross_partition cross_replica_and_partition flattened_id",
     "kind": "kLoop kInput kOutput kCustom",
     "fft_type": "FFT IFFT RFFT IRFFT",
     "distribution": "rng_uniform rng_normal",
@@ -36,6 +42,11 @@ _WORDS: Final = {
     "API_VERSION_STATUS_RETURNING_UNIFIED API_VERSION_TYPED_FFI",
 }
 """Words that an attribute may be: these sets are closed in XLA."""
+_CHOICES: Final = {
+    "operand_precision": ("default", "high", "highest", "packed_nibble"),
+    "result_accuracy": ("default", "highest"),
+}
+"""The same of attributes that hold several words, or no word alone."""
 _GENERATORS = frozenset(("rng_default", "rng_three_fry", "rng_philox"))
 _DOT_ALGORITHMS = frozenset(
     "dot_any_f8_any_f8_any dot_any_f8_any_f8_f32 dot_any_f8_any_f8_f32_fast_accum "
@@ -53,6 +64,8 @@ _ONE_DIMENSION = frozenset(
     "set-dimension-size".split()
 )
 
+_find_words = re.compile(r"\w+").findall
+_iota_without_order = re.compile(r"<=\[\d+(?:,\d+)+\](?!T)").search
 _root = re.compile(rf"ROOT(?![\w.\-]){BLANK}").match
 _written_name = re.compile(rf"%?{NAME}:?").match
 _is_names = re.compile(rf"(?:%{NAME}(?:#[0-9]+)*+(?:, %{NAME}(?:#[0-9]+)*+)*+)?").fullmatch
@@ -129,6 +142,8 @@ def instruction_troubles(text: str, row: Row, *, is_named: bool) -> Iterator[Tro
         yield Trouble(said, anatomy.opcode, anatomy.operands - 1)
     yield from _operand_troubles(anatomy, demands)
     yield from _attribute_troubles(anatomy, demands)
+    yield from _sharding_troubles(anatomy)
+    yield from _replication_troubles(anatomy)
     check = _CHECKS.get(row[OPCODE])
     if wrapped_opcode(row[OPCODE]) and not row[OPCODE].endswith("-done"):
         check = _asynchronous
@@ -195,7 +210,7 @@ def _operand_troubles(anatomy: Anatomy, demands: Opcode) -> Iterator[Trouble]:
     least, most = demands.operands
     if count < least or (most is not None and count > most):
         wanted = f"{least}" if most == least else f"at least {least}"
-        said = f"{row[OPCODE]} takes {wanted} operands, not {count}"
+        said = f"{row[OPCODE]} takes {wanted} operand{'s' * (least != 1)}, not {count}"
         yield Trouble(said, anatomy.opcode, anatomy.close + 1)
 
 
@@ -293,8 +308,6 @@ def _value_troubles(opcode: str, name: str, text: str) -> tuple[tuple[str, int],
         if text.startswith("{") is not (name in _LISTS):
             wanted = "names in braces" if name in _LISTS else "the name of one computation"
             return ((f"expected {wanted}", 0),)
-    if name == "slice_sizes" and opcode.startswith("collective-permute"):
-        return ()  # a list for each operand
     try:
         value = read_attribute(name, text)
     except AttributeSyntaxError as error:
@@ -302,7 +315,27 @@ def _value_troubles(opcode: str, name: str, text: str) -> tuple[tuple[str, int],
     words = _words(opcode, name)
     if words is not None and text not in words:
         return ((f"{text} is none of {', '.join(sorted(words))}", 0),)
+    chosen = _CHOICES.get(name)
+    if chosen is not None:
+        for word in value if isinstance(value, tuple) else (value,):
+            if isinstance(word, str) and word not in chosen:
+                return ((f"{word} is none of {', '.join(chosen)}", 0),)
     match name:
+        case "sharding" | "replica_groups" if found := _iota_without_order(text):
+            return (("expected `T(`, the order of several dimensions", found.end()),)
+        case "literal" if isinstance(value, TypedLiteral):
+            at = text.find(value.text)
+            troubles = literal_troubles(value.shape, value.text)
+            return tuple((said, at + start) for said, start, _ in troubles)
+        case "replica_groups" if isinstance(value, ReplicaGroupList):
+            devices = [device for group in value.groups for device in group]
+            return () if len(set(devices)) == len(devices) else (("a device is there twice", 0),)
+        case "window" if value and "size=" not in text:
+            return (("expected `size=`, a number for each dimension", 0),)
+        case "operand_precision" if opcode == "dot" and value and len(text.split(",")) != 2:
+            return (("expected one word for each operand", 0),)
+        case "sharding" if isinstance(value, NamedSharding):
+            return tuple(_axes_troubles(value, text))
         case "backend_config" if not (text.startswith("{") or _is_string(text)):
             return (("expected a string or braces", 0),)
         case "frontend_attributes" if not _is_frontend(text):
@@ -332,6 +365,21 @@ def _words(opcode: str, name: str) -> frozenset[str] | None:
     return None if spelled is None else frozenset(spelled.split())
 
 
+def _axes_troubles(sharding: NamedSharding, text: str) -> Iterator[tuple[str, int]]:
+    for word in ("replicated=", "unreduced=", "manual="):
+        if text.count(word) > 1:
+            yield f"{word} is there twice", text.rfind(word)
+    order = sharding.mesh.order
+    if isinstance(order, tuple) and sorted(order) != list(range(len(order))):
+        yield "device_ids names each device once, from 0 on", text.find("device_ids")
+    seen: set[tuple[str, object]] = set()
+    of_dimensions = [axis for dimension in sharding.dimensions for axis in dimension.axes]
+    for axis in [*of_dimensions, *sharding.replicated, *sharding.unreduced, *sharding.manual]:
+        if (axis.name, axis.part) in seen:
+            yield f"the axis {axis.name} is there twice", 0
+        seen.add((axis.name, axis.part))
+
+
 def _metadata_troubles(text: str) -> Iterator[tuple[str, int]]:
     seen: set[str] = set()
     for found in _fields(text):
@@ -346,6 +394,43 @@ def _metadata_troubles(text: str) -> Iterator[tuple[str, int]]:
 
 
 # ---- what single opcodes demand
+
+
+def _replication_troubles(anatomy: Anatomy) -> Iterator[Trouble]:
+    """Whether `parameter_replication` has a word for each array of a parameter."""
+    text, shape = anatomy.value("parameter_replication"), shape_or_none(anatomy.row[TYPE])
+    if text is None:
+        return
+    at, end = anatomy.attributes["parameter_replication"]
+    if anatomy.row[OPCODE] != "parameter":
+        yield Trouble("only parameters have parameter_replication: XLA dies of others", at, end)
+    elif shape is not None:
+        words, leaves = len(_find_words(text)), sum(1 for _ in leaves_of(shape))
+        if words != leaves:
+            said = f"parameter_replication: {words} words for {leaves} arrays"
+            yield Trouble(said, at, end)
+
+
+def _sharding_troubles(anatomy: Anatomy) -> Iterator[Trouble]:
+    """Whether a sharding has tiles for each dimension, and parts for each part of a tuple."""
+    text, shape = anatomy.value("sharding"), shape_or_none(anatomy.row[TYPE])
+    if text is None or shape is None:
+        return
+    at, end = anatomy.attributes["sharding"]
+    try:
+        value = read_attribute("sharding", text)
+    except AttributeSyntaxError:
+        return
+    is_whole = isinstance(shape, TupleShape) and anatomy.row[OPCODE] in ("parameter", "tuple")
+    if is_whole and isinstance(value, TupleSharding):
+        leaves = sum(1 for _ in leaves_of(shape))
+        if leaves and len(value.elements) != leaves:
+            said = f"sharding: {len(value.elements)} parts for {leaves} arrays"
+            yield Trouble(said, at, end)
+    elif isinstance(value, TiledSharding) and value.tiles and isinstance(shape, ArrayShape):
+        dimensions = len(value.tiles) - len(value.subgroups)
+        if dimensions != shape.rank:
+            yield Trouble(f"sharding: tiles along {dimensions} dimensions of {shape}", at, end)
 
 
 def _is_async_tuple(shape: Shape | None) -> bool:
@@ -428,6 +513,8 @@ def _custom_call(anatomy: Anatomy) -> Iterator[Trouble]:
     elif len(shapes) != count:
         said = f"operand_layout_constraints has {len(shapes)} shapes for {count} operands"
         yield Trouble(said, at, at + 1)
+    elif any(isinstance(shape, ArrayShape) and shape.rank and not shape.layout for shape in shapes):
+        yield Trouble("operand_layout_constraints: a shape has no layout", at, at + 1)
 
 
 def _slice(anatomy: Anatomy) -> Iterator[Trouble]:

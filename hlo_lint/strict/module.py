@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from hlo_lint.analysis.shape_inference import ShapeInference
 from hlo_lint.ir import (
     CALLING_ATTRIBUTES,
     NAME,
@@ -27,11 +28,13 @@ from hlo_lint.strict.instruction import (
     shape_or_none,
 )
 from hlo_lint.strict.opcodes import wrapped_opcode
-from hlo_lint.strict.shapes import compatible
+from hlo_lint.strict.shapes import compatible, has_element, spelled_index
 from hlo_lint.strict.tokens import BLANK, blank_trouble, name_trouble
 from hlo_lint.strict.tokens import NAME as WORD
 from hlo_lint.syntax.attributes import (
+    Alias,
     AttributeSyntaxError,
+    Donor,
     read_attribute,
     split_attributes,
     split_attributes_strictly,
@@ -77,8 +80,17 @@ class Seen:
         self.computations: dict[Computation, tuple[Trouble, ...]] = {}
 
 
-def module_troubles(module: Module, seen: Seen) -> Iterator[Trouble]:
-    """Everything that is wrong with a module, in characters of its text, in no order."""
+def module_troubles(module: Module, seen: Seen) -> list[Trouble]:
+    """Everything that is wrong with a module, in characters of its text, in no order.
+
+    Whether a type follows from what an instruction reads is asked where all else is right: it
+    would say again what is wrong already.
+    """
+    found = list(_troubles(module, seen))
+    return found or list(_shapes(module))
+
+
+def _troubles(module: Module, seen: Seen) -> Iterator[Trouble]:
     yield from module.troubles
     is_single = not module.header and any(
         each.name == SINGLE and not each.text.startswith("{") for each in module.computations
@@ -95,6 +107,7 @@ def module_troubles(module: Module, seen: Seen) -> Iterator[Trouble]:
         for message, start, end in found:
             yield Trouble(message, begin + start, begin + end)
     yield from _calls(module)
+    yield from _frames(module)
 
 
 def _within(computation: Computation, seen: Seen) -> Iterator[Trouble]:
@@ -240,7 +253,7 @@ def _header_value(module: Module, name: str, text: str) -> Iterator[tuple[str, i
                 yield "expected true or false", 0
         case "entry_computation_layout":
             yield from _entry_layout(module, text)
-        case "input_output_alias" if isinstance(value, tuple):
+        case "input_output_alias" | "buffer_donor" if isinstance(value, tuple):
             yield from _aliases(module, value)
         case _:
             pass
@@ -285,32 +298,26 @@ def _entry_layout(module: Module, text: str) -> Iterator[tuple[str, int]]:
             yield f"parameter {number} is {shape}, not {parameters.elements[number]}", 1
 
 
-def _aliases(module: Module, aliases: tuple[object, ...]) -> Iterator[tuple[str, int]]:
+def _aliases(module: Module, aliases: Sequence[object]) -> Iterator[tuple[str, int]]:
+    """What is wrong with aliases and donors: parts of the result and of parameters."""
     parameters, result = _entry_shapes(module)
     outputs = set()
     for alias in aliases:
-        output, parameter, index = alias[:3]  # type: ignore[index]  # an Alias
-        if output in outputs:
-            yield f"the result's {_spelled(output)} has two aliases", 0
-        outputs.add(output)
-        if result is not None and not _has(result, output):
-            yield f"the result is {result}: there is no {_spelled(output)}", 0
+        if isinstance(alias, Alias):
+            parameter, index, output = alias.operand, alias.operand_index, alias.output_index
+            if output in outputs:
+                yield f"the result's {spelled_index(output)} has two aliases", 0
+            outputs.add(output)
+            if not has_element(result, output):
+                yield f"the result is {result}: there is no {spelled_index(output)}", 0
+        elif isinstance(alias, Donor):
+            parameter, index = alias.parameter, alias.shape_index
+        else:
+            continue
         if parameters and parameter not in parameters:
             yield f"there is no parameter {parameter}", 0
-        elif parameters and not _has(parameters[parameter], index):
-            yield f"parameter {parameter} has no {_spelled(index)}", 0
-
-
-def _spelled(index: tuple[int, ...]) -> str:
-    return "{" + ",".join(map(str, index)) + "}"
-
-
-def _has(shape: Shape, index: tuple[int, ...]) -> bool:
-    for element in index:
-        if not isinstance(shape, TupleShape) or not 0 <= element < len(shape.elements):
-            return False
-        shape = shape.elements[element]
-    return True
+        elif not has_element(parameters.get(parameter), index):
+            yield f"parameter {parameter} has no {spelled_index(index)}", 0
 
 
 def _tables(module: Module) -> Iterator[Trouble]:
@@ -336,6 +343,39 @@ def _tables(module: Module) -> Iterator[Trouble]:
         offset = end
     if titles:
         yield Trouble(f"the table {titles[0]} is missing", last, last)
+
+
+def _frames(module: Module) -> Iterator[Trouble]:
+    """Metadata names frames that the table has."""
+    if not module.tables:
+        return
+    known = {0, *map(int, _frame_rows(module.tables[-1]))}
+    for number, computation in enumerate(module.computations):
+        for found in _frame_ids(computation.text):
+            if found[1] and (len(found[1]) > 9 or int(found[1]) not in known):
+                begin = module.offset(number)
+                said = f"there is no frame {found[1]} in StackFrames"
+                yield Trouble(said, begin + found.start(1), begin + found.end(1))
+
+
+_frame_rows = re.compile(r"^\s*(\d{1,9})\s*\{", re.M).findall
+_frame_ids = re.compile(r'"(?:[^"\\]|\\.)*+"|\bstack_frame_id=(\d+)').finditer
+
+# ---- shapes
+
+
+def _shapes(module: Module) -> Iterator[Trouble]:
+    """Types that do not follow from what an instruction reads."""
+    inference = ShapeInference(module.computations)
+    for number, computation in enumerate(module.computations):
+        begin = module.offset(number)
+        for instruction, said in (
+            *inference.complaints(computation),
+            *inference.complaints(computation, calls=True),
+        ):
+            start, end = instruction.span
+            at = computation.text.find(instruction.type_text or instruction.opcode, start, end)
+            yield Trouble(said, begin + max(at, start), begin + end)
 
 
 # ---- calls
@@ -393,8 +433,16 @@ def _call(
                 yield f"{found[1]}: the computation %{name} {how}"
             elif found[1] in ("calls", "to_apply"):
                 yield from _arity(row, defined[name])
+                yield from _thread(row, defined[name])
 
 
+def _thread(row: Row, callee: Computation) -> Iterator[str]:
+    said = _async_thread(row[TAIL]) if row[OPCODE] == "async-start" else None
+    if said is not None and said[1] != callee.thread:
+        yield f"%{callee.name} runs on the thread {callee.thread}, not {said[1]}"
+
+
+_async_thread = re.compile(r'\basync_execution_thread="([^"]*)"').search
 _without_strings_sub = re.compile(r'"(?:[^"\\]|\\.)*"', re.S).sub
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from hlo_lint.shape import (
@@ -45,8 +46,11 @@ def _unsound_array(shape: ArrayShape) -> Iterator[str]:
         return
     if not str(layout)[1:-1]:
         yield f"{shape}: a layout of no dimensions is left out"
-    if any(part.startswith("P(") for part in layout.rest):
-        yield f"{shape}: only sparse arrays have a physical shape"
+    bits = BITS.get(shape.dtype, 0)
+    if 0 < layout.element_size_in_bits < bits and shape.dtype != "pred":
+        yield f"{shape}: elements of {bits} bits do not fit into {layout.element_size_in_bits}"
+    for part in layout.rest:
+        yield from (f"{shape}: {said}" for said in _unsound_part(part, shape.rank))
     if not shape.has_valid_layout:
         yield f"{shape}: a layout names each of the dimensions 0 to {shape.rank - 1} once"
     for tile in layout.tiles:
@@ -54,6 +58,22 @@ def _unsound_array(shape: ArrayShape) -> Iterator[str]:
             yield f"{shape}: the sizes of a tile are positive"
     if layout.memory_space < 0 or layout.element_size_in_bits < 0:
         yield f"{shape}: memory spaces and element sizes are not negative"
+
+
+def _unsound_part(part: str, rank: int) -> Iterator[str]:
+    """What is wrong with a rarer part of the layout of an array with `rank` dimensions."""
+    kind, _, inside = part.partition("(")
+    if kind == "P":
+        yield "only sparse arrays have a physical shape"
+    elif kind == "D" and inside.count(",") != rank - 1:
+        yield "each dimension has one level type"
+    elif kind in ("#", "*") and not inside.startswith("u"):
+        yield "indices and pointers are unsigned"
+    elif kind == "SC" and any(int(number) >= rank for number in _split_dimensions(part)):
+        yield "no dimension that is not there can be split"
+
+
+_split_dimensions = re.compile(r"\(([0-9]{1,9}):").findall
 
 
 def compatible(one: Shape, other: Shape) -> bool:
@@ -67,6 +87,35 @@ def compatible(one: Shape, other: Shape) -> bool:
             return one.dtype == other.dtype and one.dims == other.dims
         case _:
             return one == other
+
+
+def has_element(shape: Shape | None, index: tuple[int, ...]) -> bool:
+    """Whether a shape has the element; true where the shape is not known."""
+    for element in index:
+        if shape is None:
+            return True
+        if not isinstance(shape, TupleShape) or not 0 <= element < len(shape.elements):
+            return False
+        shape = shape.elements[element]
+    return True
+
+
+def spelled_index(index: tuple[int, ...]) -> str:
+    """The index of an element as HLO spells it.
+
+    >>> spelled_index((1, 0))
+    '{1,0}'
+    """
+    return "{" + ",".join(map(str, index)) + "}"
+
+
+def leaves_of(shape: Shape) -> Iterator[Shape]:
+    """Everything in a tuple that is no tuple; the shape itself, where it is none."""
+    if isinstance(shape, TupleShape):
+        for element in shape.elements:
+            yield from leaves_of(element)
+    else:
+        yield shape
 
 
 def tuple_of(text: str) -> tuple[Shape, ...] | None:

@@ -21,9 +21,8 @@ from hlo_lint.ir import Computation, Row
 # shut out a single character are the fastest there are. They let a match run on into the next line:
 # then there are fewer matches than lines, and the text is not taken.
 _find_instructions = re.compile(
-    r"^  (ROOT )?%?([^ ]++) = ([^ (][^ ]*+|\((?:[^)]*\))+?(?= )) ([^(]++)"
-    r"\(([^()\n]*+(?:\([^()\n]*\)[^()\n]*+)*+)\)(|, .*)$",
-    re.M,
+    r"\n  (ROOT )?%?([^ ]++) = ([^ (][^ ]*+|\((?:[^)]*\))+?(?= )) ([^(]++)"
+    r"\(([^()\n]*+(?:\([^()\n]*\)[^()\n]*+)*+)\)(|, [^\n]*+)(?=\n)"
 ).findall
 _is_opcode = re.compile(r"[a-z][a-z\d\-]*").fullmatch
 _match_head = re.compile(r"(ENTRY )?%?([A-Za-z_][\w.\-]*) (\(.*)?\{", re.A).fullmatch
@@ -116,27 +115,55 @@ def read_again(texts: Sequence[str], found: list[Computation | None], memo: Line
             known[text] = latest[text[: text.find(" ")]] = computation
 
 
-def read_once(text: str, starts: Sequence[int], texts: Sequence[str]) -> list[Computation | None]:
-    """The same, of a file that is read alone.
+def read_alone(text: str, at: int) -> list[tuple[int, Computation]] | None:
+    """The computations from `at` on and where they begin, of a file that is read alone.
 
-    Args:
-        text: of the file.
-        starts: where in it each of `texts` begins, and the end of the last.
-        texts: of computations, nothing but line breaks between them.
+    None where anything is there but computations as a dump spells them, two line breaks apart.
+    Their texts are not copied: each is a part of `text`.
     """
-    found: list[Computation | None] = [None] * len(texts)
     shared: dict[str, str] | None = {} if len(text) > _SHARED_FROM else None
-
-    def rows(outlines: list[_Outline]) -> list[Row] | None:
-        first, last = outlines[0][0], outlines[-1][0]
-        if last - first + 1 > len(outlines):
-            return None  # something else stands between them: each alone
-        lines = sum([outline[2] for outline in outlines])
-        return _find_rows(text, starts[first], starts[last + 1], lines, shared)
-
-    for outlines in _outlines(texts, found):
-        _fill(found, outlines, rows)
-    return found
+    found: list[tuple[int, Computation]] = []
+    outlines: list[tuple[int, int, int, str, bool, str, str]] = []
+    find, count, size = text.find, text.count, len(text)
+    begin, total = at, 0
+    while at < size:
+        end = find("\n\n", at)
+        if end == at or text[at] == "\n":
+            at += 1
+            continue
+        if end < 0:
+            end = size - (text[-1] == "\n")
+        first = find("\n", at, end)
+        head = _match_head(text, at, first) if first >= 0 else None
+        if head is None:
+            return None
+        entry, name, signature = head.groups("")
+        signature = signature.rstrip()
+        if signature and ") -> " not in signature:
+            return None
+        tail = ""
+        if not text.endswith("\n}", at, end):
+            closing = _match_tail(text, text.rfind("\n", at, end) + 1, end)
+            if closing is None:
+                return None
+            tail = closing[1] or ""
+        lines = count("\n", first, end) - 1
+        outlines.append((at, end, lines, name, bool(entry), signature, tail))
+        total += lines
+        at = end + 2
+        if end - begin > _MOST_TOGETHER or at >= size:
+            rows = _find_rows(text, begin, end, total, shared)
+            if rows is None:
+                return None
+            row = 0
+            for start, stop, lines, name, is_entry, signature, tail in outlines:
+                own = tuple(rows[row : row + lines])
+                part = (start, stop)
+                computation = Computation(text, name, is_entry, signature, own, tail, part=part)
+                found.append((start, computation))
+                row += lines
+            outlines, begin, total = [], at, 0
+    return None if outlines else found
 
 
 _Outline = tuple[int, str, int, str, bool, str, str]
@@ -201,10 +228,10 @@ def _find_rows(
 ) -> list[Row] | None:
     """The rows of a stretch that holds so many lines of instructions and no other indented ones."""
     rows: list[Row] = []
-    while begin < end:
+    while begin < end:  # each line is read with the line breaks around it
         stop = text.find("\n", begin + _MOST_TOGETHER, end) if end - begin > _MOST_TOGETHER else -1
         stop = end if stop < 0 else stop
-        found = _make_rows(_find_instructions(text, begin, stop), shared)
+        found = _make_rows(_find_instructions(text, begin, stop + 1), shared)
         if found is None:
             return None
         rows += found
@@ -223,8 +250,8 @@ def _read_lines(outlines: list[_Outline], memo: LineMemo) -> list[Row] | None:
         return found  # type: ignore[return-value]  # none is None
     places = range(len(lines)) if missing == len(lines) else _places_of_none(found, missing)
     new_lines = lines if missing == len(lines) else [lines[at] for at in places]
-    new = "\n".join(new_lines)
-    fresh = _find_rows(new, 0, len(new), missing, memo.shared)
+    new = "\n".join(["", *new_lines, ""])
+    fresh = _find_rows(new, 0, len(new) - 1, missing, memo.shared)
     if fresh is None:
         return None
     known.update(zip(new_lines, fresh, strict=True))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from itertools import accumulate, chain, pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
-from hlo_lint.errors import HloSyntaxError
 from hlo_lint.ir import Computation, HloFile, Module, Trouble
 from hlo_lint.source import decode
-from hlo_lint.syntax.dump_gear import LineMemo, known_blocks, read_again, read_once
+from hlo_lint.syntax.dump_gear import LineMemo, known_blocks, read_again, read_alone
 
 _module_start = re.compile(r"^(?:// -----|[ \t]*HloModule\b)", re.M)
 _separator = re.compile(r"^// -----", re.M)
@@ -60,17 +59,6 @@ def _known(text: str, memo: Memo) -> tuple[Module, ...] | None:
         else:
             return modules
     return None
-
-
-def check_strict(file: HloFile) -> None:
-    """Refuse a file of which something could not be read.
-
-    Raises:
-        HloSyntaxError: at the first such place.
-    """
-    for module in file.modules:
-        for problem in module.problems:
-            raise HloSyntaxError(problem.message, problem.start, path=file.path, text=file.text)
 
 
 def _split(text: str) -> list[str]:
@@ -140,13 +128,14 @@ def _module(text: str, memo: Memo | None) -> _Builder:
     if at == len(text):
         return builder
     if memo is None:
-        blocks = text[at + 2 :].split("\n\n")
-        bodies = [_body(block) for block in blocks]
-        found = read_once(text, _starts(at + 2, blocks), bodies)
-    else:
-        blocks, found = known_blocks(text, at + 2, memo)
-        bodies = [_body(block) for block in blocks]
-        read_again(bodies, found, memo)
+        alone = read_alone(text, at + 2)
+        if alone is not None:
+            builder.whole(text, alone)
+            return builder
+        memo = Memo()
+    blocks, found = known_blocks(text, at + 2, memo)
+    bodies = [_body(block) for block in blocks]
+    read_again(bodies, found, memo)
     rough: list[str] = []
     for block, body, computation in zip(blocks, bodies, found, strict=True):
         if computation is None:
@@ -168,15 +157,6 @@ def _module(text: str, memo: Memo | None) -> _Builder:
 
 def _body(block: str) -> str:
     return block.strip("\n") if block[:1] == "\n" or block[-1:] == "\n" else block
-
-
-def _starts(begin: int, blocks: list[str]) -> list[int]:
-    """Where each block begins, less its line breaks; the first stands at `begin`."""
-    starts = list(accumulate((len(block) + 2 for block in blocks), initial=begin))
-    for at, block in enumerate(blocks):
-        if block[:1] == "\n":
-            starts[at] += _lead(block)
-    return starts
 
 
 def _lead(block: str) -> int:
@@ -230,6 +210,7 @@ class _Builder:
         self.places: list[int] = []
         self.troubles: list[Trouble] = []
         self.within: dict[int, int] = {}
+        self.offsets: tuple[int, ...] | None = None
 
     @property
     def length(self) -> int:
@@ -251,16 +232,23 @@ class _Builder:
         self.computations.append(computation)
         pieces += (before, computation.text)
 
+    def whole(self, text: str, computations: list[tuple[int, Computation]]) -> None:
+        """Take computations that are parts of the whole text, which becomes the only piece."""
+        self.pieces = [text]
+        self.places = [0] * len(computations)
+        self.computations = [computation for _, computation in computations]
+        self.offsets = tuple([start for start, _ in computations])
+
     def computation(self, computation: Computation) -> None:
-        self._inner(computation, 0)
+        self._add_inline(computation, 0)
         self.places.append(len(self.pieces))
         self.computations.append(computation)
         self.text(computation.text)
 
-    def _inner(self, computation: Computation, start: int) -> None:
+    def _add_inline(self, computation: Computation, start: int) -> None:
         """Add what is written into its attributes, which stands before it, as in XLA's modules."""
         for each in chain.from_iterable(computation.inline.values()):
-            self._inner(each.computation, start + each.start)
+            self._add_inline(each.computation, start + each.start)
             self.within[len(self.computations)] = start + each.start
             self.places.append(len(self.pieces))
             self.computations.append(each.computation)
@@ -309,4 +297,5 @@ class _Builder:
             tuple(self.places),
             tuple(self.troubles),
             self.within,
+            self.offsets,
         )

@@ -9,6 +9,7 @@ from functools import lru_cache
 from hlo_lint.syntax.attributes import unescape
 
 _row = re.compile(r'^(\d+) (?:"((?:[^"\\]|\\.)*)"|\{([^}\n]*)\})', re.M)
+_heading = re.compile(r"^(FileNames|FunctionNames|FileLocations|StackFrames)[ \t\r]*$", re.M)
 _field = re.compile(r"(\w+)=(\d+)")
 
 
@@ -36,7 +37,8 @@ Frame(file='model.py', line=9, function='<module>'))
     """
 
     def __init__(self, tables: tuple[str, ...]) -> None:
-        texts = {table.partition("\n")[0].strip(): table for table in tables}
+        _, *parts = _heading.split("\n".join(tables))
+        texts = dict(zip(parts[::2], parts[1::2], strict=True))
         self._files = _names(texts.get("FileNames", ""))
         self._functions = _names(texts.get("FunctionNames", ""))
         self._locations = _records(texts.get("FileLocations", ""))

@@ -7,12 +7,13 @@ the type of a comparison, one group of features, a default precision.
 from __future__ import annotations
 
 import math
-import re
 import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hlo_lint.ir import OPERANDS, Instruction
+import numpy
+
+from hlo_lint.ir import Instruction
 from hlo_lint.shape import ArrayShape, BufferShape, Layout, OpaqueShape, Shape, TupleShape
 from hlo_lint.syntax.attributes import (
     Alias,
@@ -45,7 +46,7 @@ from hlo_lint.syntax.attributes import (
     read_attribute,
     unescape,
 )
-from hlo_lint.syntax.literals import Elided, LiteralValue, read_literal
+from hlo_lint.syntax.literals import Elided, LiteralValue, numpy_dtype
 from tests.oracle.schema import SHARDING_TYPES
 
 Fields = dict[str, Any]
@@ -339,7 +340,8 @@ def literal(shape: Shape, value: LiteralValue) -> Fields:
         case ArrayShape(dtype=dtype):
             assert value is not None
             assert not isinstance(value, tuple | Elided)
-            return {"kind": dtype, "dims": list(shape.dims), "bytes": value.tobytes().hex()}
+            in_memory = value.transpose(shape.minor_to_major[::-1])
+            return {"kind": dtype, "dims": list(shape.dims), "bytes": in_memory.tobytes().hex()}
         case _:
             return {"kind": shape.kind} if isinstance(shape, OpaqueShape) else {}
 
@@ -466,15 +468,11 @@ def fields(instruction: Instruction, opcode: str) -> Fields:
             continue
         _merge(found, _attribute(name, text, opcode))
     if opcode == "constant":
-        text = _minus_zero.sub("0", instruction.row[OPERANDS])
-        found["literal"] = literal(instruction.shape, read_literal(instruction.shape, text))
+        found["literal"] = literal(instruction.shape, instruction.literal)
     _infer(found, instruction, opcode)
     kept: Fields = cleaned(without_defaults(found))
     return kept
 
-
-_minus_zero = re.compile(r"-0(?![\w.])")
-"""XLA prints a negative zero so, and reads an integer, which has no sign; of `-0.0` it keeps it."""
 
 _NO_QUEUES = '"wait_on_operation_queues":[],'
 """What XLA 0.11 takes out of a configuration while it reads it."""
@@ -485,24 +483,41 @@ def without_defaults(found: Fields) -> Fields:
     precision = found.get("precision_config", {})
     if set(precision.get("operand_precision", ())) == {"default"}:
         found = {**found, "precision_config": {**precision, "operand_precision": []}}
+    origin = found.get("original_value", {})
+    if origin.get("call_hierarchy") == [""]:
+        kept = {key: value for key, value in origin.items() if key != "call_hierarchy"}
+        found = {**found, "original_value": kept}
     config = found.get("backend_config", "")
     if _NO_QUEUES in config:
         found = {**found, "backend_config": config.replace(_NO_QUEUES, "")}
-    value = found.get("literal", {})
-    if value.get("kind") in ("c64", "c128"):
-        found = {**found, "literal": {**value, "bytes": _as_complex(value)}}
     return found
 
 
-def _as_complex(value: Fields) -> str:
-    """The parts of complex numbers as XLA's parser adds them up: one NaN is two, -0 is 0."""
-    code = "f" if value["kind"] == "c64" else "d"
-    parts = [part for (part,) in struct.iter_unpack(f"<{code}", bytes.fromhex(value["bytes"]))]
-    found = []
-    for real, imaginary in zip(parts[::2], parts[1::2], strict=True):
-        is_nan = math.isnan(real) or math.isnan(imaginary)
-        found += [math.nan, math.nan] if is_nan else [real + 0.0, imaginary + 0.0]
-    return struct.pack(f"<{len(found)}{code}", *found).hex()
+def alike(ours: Fields, theirs: Fields) -> bool:
+    """Whether two literals are the same, or differ only in what XLA's parser loses.
+
+    It reads `-0` as a whole number, which has no sign, and adds up the parts of complex numbers,
+    of which one NaN makes two. What was left out of the text XLA makes up.
+    """
+    if ours == theirs or "elided" in ours:
+        return True
+    if "parts" in ours and len(ours["parts"]) == len(theirs.get("parts", ())):
+        return all(map(alike, ours["parts"], theirs["parts"]))
+    if ours.get("dims") != theirs.get("dims") or ours.get("kind") != theirs.get("kind"):
+        return False
+    kind = numpy_dtype(ours["kind"])
+    if kind.kind not in "fcV":
+        return False
+    pairs = [
+        numpy.frombuffer(bytes.fromhex(side.get("bytes", "")), kind) for side in (ours, theirs)
+    ]
+    mine, other = pairs
+    if kind.kind == "c":
+        same = (mine == other) | (numpy.isnan(mine) & numpy.isnan(other))
+    else:
+        bits = f"u{kind.itemsize}"
+        same = (mine.view(bits) == other.view(bits)) | ((mine == 0) & (other == 0))
+    return bool(same.all())
 
 
 def _attribute(name: str, text: str, opcode: str) -> Fields:
@@ -550,8 +565,6 @@ def _infer(found: Fields, instruction: Instruction, opcode: str) -> None:
         found.setdefault("comparison_type", kind)
         total = found["comparison_type"] != "FLOAT"
         found["comparison_order"] = "TOTAL" if total else "PARTIAL"
-    if opcode == "topk":
-        found.setdefault("is_stable", True)
 
 
 def cleaned(value: Any) -> Any:

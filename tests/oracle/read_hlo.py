@@ -69,7 +69,8 @@ def numbers(data: bytes) -> dict[str, Any]:
 
 
 _element_types = {int(kind): name.lower() for name, kind in _hlo.PrimitiveType.__members__.items()}
-_element_types.update({27: "u2", 34: "buffer"})  # missing in the bindings of 0.10.2 and 0.11.2
+# Missing in the bindings of 0.10.2 and 0.11.2.
+_element_types.update({26: "s2", 27: "u2", 30: "s1", 31: "u1", 34: "buffer"})
 
 
 def _element_type(number: int) -> str:
@@ -186,6 +187,8 @@ def graph(hlo: str) -> dict[str, Any]:
             stacks[frame] = stack(frame)
         return found
 
+    sequences = [read(each) for each in read(proto[7][-1]).get(1, ())] if 7 in proto else []
+    schedule = {integer(each, 1): integers(read(each[2][-1]), 1) for each in sequences}
     found = []
     for computation in module.computations():
         message = by_name[computation.name]
@@ -215,12 +218,14 @@ def graph(hlo: str) -> dict[str, Any]:
                 }
             )
         root = names[integer(message, 6)]
+        sequence = schedule.get(integer(message, 5), ())
         found.append(
             {
                 "name": text(message, 1),
                 "root": root,
                 "thread": text(message, 8),
                 "instructions": entries,
+                "schedule": [names[number] for number in sequence],
             }
         )
     program = read(proto[4][-1])

@@ -116,6 +116,10 @@ def _scan_attribute(tail: str, at: int, spans: dict[str, tuple[int, int]]) -> in
         raise _Malformed("expected `, name=value`", at)
     start = head.end()
     end = _value_end(tail, start)
+    if tail.startswith("mesh[", start):
+        order = _match_head(tail, end)  # `mesh['x'=2], device_ids=(1,0) {'x'}` is one value
+        if order is not None and order[1] == "device_ids":
+            end = _value_end(tail, order.end())
     spans.setdefault(head[1], (start, max(start, end)))
     blank = _match_blank(tail, max(start, end))
     return blank.end() if blank is not None else end
