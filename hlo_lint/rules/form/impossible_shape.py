@@ -71,5 +71,7 @@ class ImpossibleShape(Rule):
         inference = ShapeInference(final.module.computations)
         for computation in final.module.computations:
             for calls in (False, True):
-                for instruction, message in inference.complaints(computation, calls=calls):
+                for instruction, message in inference.complaints(
+                    computation, calls=calls, layouts=final.is_final
+                ):
                     yield Finding(instruction, message)
