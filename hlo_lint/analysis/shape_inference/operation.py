@@ -7,7 +7,6 @@ would infer none, and with `Unknowable` where the text does not say what it need
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -39,8 +38,7 @@ class Signature(NamedTuple):
     root: str
 
 
-@dataclass(frozen=True, slots=True)
-class Inference:
+class Inference(NamedTuple):
     """How the shape of one opcode follows from what it reads."""
 
     infer: Callable[[Operation], Shape] | None = None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
 from hlo_lint.analysis.shape_inference import (
@@ -53,8 +54,7 @@ OPCODES: Final[Table] = {
 """How the shape of each opcode follows; what is not here is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """XLA would infer no shape."""
 
     message: str
@@ -77,8 +77,10 @@ class Verdict(NamedTuple):
     """What is known of an instruction's shape."""
 
     inferred: Inferred
-    complaints: tuple[str, ...]
+    complaints: tuple[str, ...] = ()
     """Why the printed shape cannot be, each a message; empty where it can."""
+    misplaced: str = ""
+    """Why its layout cannot be, once layouts are assigned: an opcode keeps what it hands on."""
 
 
 @lru_cache(maxsize=1 << 10)
@@ -110,7 +112,7 @@ def judge(
     """
     inference = inference_of(opcode)
     if inference is None:
-        return Verdict(Open.UNKNOWN, ())
+        return Verdict(Open.UNKNOWN)
     shape = shape_or_none(printed) if printed else None
     shapes = tuple(shape_or_none(text) if text else None for text in operands)
     operation = Operation(opcode, shapes, tail, callees)
@@ -118,10 +120,15 @@ def judge(
     if isinstance(inferred, Refusal):
         return Verdict(inferred, (inferred.message,))
     if shape is None:
-        return Verdict(inferred, ())
+        return Verdict(inferred)
     if inference.free_type and isinstance(inferred, ArrayShape) and isinstance(shape, ArrayShape):
         inferred = replace(inferred, dtype=shape.dtype)
-    return Verdict(inferred, tuple(_complaints(inference, operation, inferred, shape)))
+    complaints = tuple(_complaints(inference, operation, inferred, shape))
+    misplaced = ""
+    if inference.keeps_layout and not complaints and not isinstance(inferred, Refusal | Open):
+        pair = _lies_apart(inferred, shape)
+        misplaced = f"XLA infers {pair[0]}, and not the layout of {pair[1]}" if pair else ""
+    return Verdict(inferred, complaints, misplaced)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -160,8 +167,6 @@ def _complaints(
         if not compatible(inferred, printed, any_precision=lenient):
             ours, theirs = apart(inferred, printed, any_precision=lenient)
             found.append(f"XLA infers {ours}, and not {theirs}")
-        elif inference.keeps_layout and (pair := _lies_apart(inferred, printed)):
-            found.append(f"XLA infers {pair[0]}, and not the layout of {pair[1]}")
     if inference.check is not None and not found:
         try:
             inference.check(operation, printed)
@@ -186,9 +191,12 @@ def _lies_apart(left: Shape, right: Shape) -> tuple[ArrayShape, ArrayShape] | No
             return None
 
 
-_find_place = re.compile(
-    r', metadata=\{(?:[^{}"]++|"(?:[^"\\]++|\\.)*+")*+\}(?:, backend_config=.*+)?\Z', re.S
-).search
+@cache
+def _find_place() -> Callable[[str, int], re.Match[str] | None]:
+    """Compiled when first needed: nested patterns take milliseconds."""
+    return re.compile(
+        r', metadata=\{(?:[^{}"]++|"(?:[^"\\]++|\\.)*+")*+\}(?:, backend_config=.*+)?\Z', re.S
+    ).match
 
 
 def facts(tail: str) -> str:
@@ -196,5 +204,4 @@ def facts(tail: str) -> str:
     at = tail.find(", metadata={")
     if at < 0:
         return tail
-    place = _find_place(tail, at)
-    return tail[:at] if place is not None and place.start() == at else tail
+    return tail if _find_place()(tail, at) is None else tail[:at]
