@@ -219,7 +219,7 @@ class Scanner:
         tail_start = at
         self._bound(at)
         try:
-            at, _ = self._attributes(at)
+            at, _ = self.attributes_and_computations(at)
         except Unreadable:
             at = tail_start
         tail = text[tail_start:at].strip()
@@ -313,7 +313,7 @@ class Scanner:
         references: tuple[str, ...] = ()
         if opcode[0] not in WITHOUT_OPERANDS:
             references = self._references(at + 1, close - 1, body, depth)
-        end, inline = self._attributes(close, depth)
+        end, inline = self.attributes_and_computations(close, depth)
         tail = text[close:end].lstrip()
         row = (root, name, type_text, opcode[0], operands, tail, references)
         body.add(row, start, end, inline)
@@ -402,10 +402,16 @@ class Scanner:
         Raises:
             Unreadable: where it is something else.
         """
-        return self._attributes(at, _DEEPEST)[0]
+        return self.attributes_and_computations(at, _DEEPEST)[0]
 
-    def _attributes(self, at: int, depth: int = 0) -> tuple[int, Sequence[tuple[int, Computation]]]:
-        """The end of `, name=value`, and the computations written there with where they begin."""
+    def attributes_and_computations(
+        self, at: int, depth: int = 0
+    ) -> tuple[int, Sequence[tuple[int, Computation]]]:
+        """The end of `, name=value`, and the computations written there with where they begin.
+
+        Raises:
+            Unreadable: where it is something else.
+        """
         inline: list[tuple[int, Computation]] = []
         while True:
             comma = self.skip(at)
