@@ -1,6 +1,7 @@
 """Whether every HLO text at hand comes back byte for byte and spells XLA's graph: `AGREEMENT.md`.
 
-    python -m benchmarks.agreement [--state FILE] [--sample N] [--archives FOLDER] [FOLDER...]
+    python -m benchmarks.agreement [--state FILE] [--minutes N] [--sample N] [--archives FOLDER]
+                                   [FOLDER...]
 
 A folder is one source; of archives (`.tar.xz` files, or folders) each folder is one. Every text
 goes through `parse` and `emit`, and once more through `open_dump`, which shares what
@@ -10,7 +11,8 @@ constant must have a value. Then XLA's parser reads each distinct text in every 
 beside what we read: `tests/oracle/compare.py`.
 
 What XLA said is kept in the state file as long as neither our reader nor the comparison changes, so
-that a run that was stopped goes on.
+that a run that was stopped goes on. After so many minutes XLA is asked no more, and the table says
+how many texts it was not asked for.
 """
 
 from __future__ import annotations
@@ -18,11 +20,13 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import random
 import re
 import sys
 import tarfile
 import tempfile
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -183,8 +187,10 @@ def read_source(name: str, folder: Path, sample: int) -> tuple[Source, dict[str,
 class Verdicts:
     """What came of each text with each release, kept in a file."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, end: float = math.inf) -> None:
         self.path = path
+        self.end = end
+        """When to stop asking, as `time.monotonic` has it."""
         self.code = code_digest()
         self.known: dict[tuple[str, str], Verdict] = {}
         if path is not None and path.is_file():
@@ -197,6 +203,8 @@ class Verdicts:
         """Asks for the texts that have no verdict yet."""
         unknown = [key for key in texts if (key, oracle.version) not in self.known]
         for batch in batches(texts, unknown):
+            if time.monotonic() > self.end:
+                return
             answers = oracle.read([texts[key] for key in batch])
             lines = []
             for key, answer in zip(batch, answers, strict=True):
@@ -268,8 +276,10 @@ def report(sources: list[Source], verdicts: Verdicts, releases: list[str]) -> st
         "|---|" + "---:|" * (4 + 2 * len(releases)),
     ]
     refusals: dict[str, Counter[str]] = {release: Counter() for release in releases}
+    places: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     differences: defaultdict[str, list[str]] = defaultdict(list)
     totals: Counter[str] = Counter()
+    unasked: Counter[str] = Counter()
     for source in sources:
         cells = [source.name, *map(str, (source.files, len(source.texts)))]
         cells += [f"{source.bytes / 1e6:.1f}", str(source.files - len(source.broken))]
@@ -278,9 +288,15 @@ def report(sources: list[Source], verdicts: Verdicts, releases: list[str]) -> st
         for release in releases:
             read = equal = 0
             for key, files in source.texts.items():
-                said = verdicts.known[key, release]
+                said = verdicts.known.get((key, release))
+                if said is None:
+                    unasked[release] += files
+                    continue
                 if said and said[0].startswith(REFUSED):
-                    refusals[release][reason(said[0].removeprefix(REFUSED))] += files
+                    why = reason(said[0].removeprefix(REFUSED))
+                    refusals[release][why] += files
+                    if source.name not in places[release, why]:
+                        places[release, why].append(source.name)
                     continue
                 read += files
                 equal += files * (not said)
@@ -294,10 +310,15 @@ def report(sources: list[Source], verdicts: Verdicts, releases: list[str]) -> st
     for release in releases:
         sums += [str(totals[f"{release} read"]), str(totals[f"{release} equal"])]
     lines += [f"| **all** | {' | '.join(sums)} |", ""]
+    for release, number in sorted(unasked.items()):
+        lines += [f"jaxlib {release} has not been asked for {number} files.", ""]
     for release in releases:
         lines += [f"## What jaxlib {release} refuses", ""]
-        lines += ["| files | its complaint |", "|---:|---|"]
-        lines += [f"| {files} | `{said}` |" for said, files in refusals[release].most_common()]
+        lines += ["| files | its complaint | in |", "|---:|---|---|"]
+        for why, files in refusals[release].most_common():
+            names = places[release, why]
+            where = ", ".join(names[-4:]) if len(names) <= 4 else f"{len(names)} sources"
+            lines.append(f"| {files} | `{why}` | {where} |")
         lines += [""]
     lines += ["## Random programs", ""]
     for source in sources:
@@ -327,9 +348,10 @@ def main() -> None:
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
     parser.add_argument("--archives", type=Path, metavar="FOLDER")
     parser.add_argument("--state", type=Path, help="what XLA said, kept from run to run")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="how long XLA is asked")
     parser.add_argument("--sample", type=int, default=0, help="so many texts of each source")
     given = parser.parse_args()
-    verdicts = Verdicts(given.state)
+    verdicts = Verdicts(given.state, time.monotonic() + 60 * given.minutes)
     judges = sorted(oracles(), key=lambda oracle: oracle.version)
     sources = []
     with tempfile.TemporaryDirectory() as scratch:
