@@ -284,7 +284,10 @@ TEXTS = {
     },
 }
 
-NEW_IN_0_11 = (*("block_scaling_config", "order=", "idx=2", "unreduced=max", '["outer/inner"]'),)
+NEW_IN_0_11 = (
+    *("block_scaling_config", "order=", "idx=2", "unreduced=max", '["outer/inner"]'),
+    "debug_attributes",
+)
 """Parts of spellings that 0.10 refuses."""
 
 RELEASES = ("0.10", "0.11")
