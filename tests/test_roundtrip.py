@@ -9,11 +9,13 @@ import pytest
 
 import hlo_lint
 from hlo_lint.source import decode, encode
-from tests.conftest import DUMPS, FIXTURES, ROUNDTRIP, hlo_files
+from tests.conftest import BROKEN, DUMPS, FIXTURES, ROUNDTRIP, hlo_files
 from tests.mutations import mutate
 
+ODDITIES = [*sorted(ROUNDTRIP.glob("*.hlo")), *sorted(BROKEN.glob("*.hlo"))]
 
-@pytest.mark.parametrize("path", sorted(ROUNDTRIP.glob("*.hlo")), ids=lambda path: path.stem)
+
+@pytest.mark.parametrize("path", ODDITIES, ids=lambda path: path.stem)
 def test_the_bytes_of_odd_texts_survive(path: Path) -> None:
     data = path.read_bytes()
     assert hlo_lint.emit(hlo_lint.parse(data)).encode("utf-8", "surrogateescape") == data

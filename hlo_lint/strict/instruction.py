@@ -31,6 +31,7 @@ _WORDS: Final = {
     "direction": "EQ NE GE GT LE LT",
     "type": "FLOAT TOTALORDER SIGNED UNSIGNED",
     "order": "PARTIAL TOTAL",
+    "mode": "cross_replica cross_partition cross_replica_and_partition flattened_id",
     "kind": "kLoop kInput kOutput kCustom",
     "fft_type": "FFT IFFT RFFT IRFFT",
     "distribution": "rng_uniform rng_normal",
@@ -209,7 +210,7 @@ def _operand_troubles(anatomy: Anatomy, demands: Opcode) -> Iterator[Trouble]:
     least, most = demands.operands
     if count < least or (most is not None and count > most):
         wanted = f"{least}" if most == least else f"at least {least}"
-        said = f"{row[OPCODE]} takes {wanted} operands, not {count}"
+        said = f"{row[OPCODE]} takes {wanted} operand{'s' * (least != 1)}, not {count}"
         yield Trouble(said, anatomy.opcode, anatomy.close + 1)
 
 
@@ -334,7 +335,7 @@ def _value_troubles(opcode: str, name: str, text: str) -> tuple[tuple[str, int],
         case "operand_precision" if opcode == "dot" and value and len(text.split(",")) != 2:
             return (("expected one word for each operand", 0),)
         case "sharding" if isinstance(value, NamedSharding):
-            return tuple(_axes_troubles(value))
+            return tuple(_axes_troubles(value, text))
         case "backend_config" if not (text.startswith("{") or _is_string(text)):
             return (("expected a string or braces", 0),)
         case "frontend_attributes" if not _is_frontend(text):
@@ -364,7 +365,13 @@ def _words(opcode: str, name: str) -> frozenset[str] | None:
     return None if spelled is None else frozenset(spelled.split())
 
 
-def _axes_troubles(sharding: NamedSharding) -> Iterator[tuple[str, int]]:
+def _axes_troubles(sharding: NamedSharding, text: str) -> Iterator[tuple[str, int]]:
+    for word in ("replicated=", "unreduced=", "manual="):
+        if text.count(word) > 1:
+            yield f"{word} is there twice", text.rfind(word)
+    order = sharding.mesh.order
+    if isinstance(order, tuple) and sorted(order) != list(range(len(order))):
+        yield "device_ids names each device once, from 0 on", text.find("device_ids")
     seen: set[tuple[str, object]] = set()
     of_dimensions = [axis for dimension in sharding.dimensions for axis in dimension.axes]
     for axis in [*of_dimensions, *sharding.replicated, *sharding.unreduced, *sharding.manual]:
