@@ -26,6 +26,7 @@ from hlo_lint.strict.instruction import (
     instruction_troubles,
     parameter_number,
     shape_or_none,
+    type_troubles,
 )
 from hlo_lint.strict.opcodes import wrapped_opcode
 from hlo_lint.strict.shapes import compatible, has_element, spelled_index
@@ -122,7 +123,8 @@ def _within(computation: Computation, seen: Seen) -> Iterator[Trouble]:
     for number, row in enumerate(computation.rows):
         begin, end = computation.spans[number]
         if is_bare and number in computation.nested and row[OPCODE] == "parameter":
-            continue  # XLA makes it of an operand
+            yield from type_troubles(row[TYPE], begin)  # XLA makes it of an operand
+            continue
         text = computation.text[begin:end]
         is_named = number not in computation.nested and not (is_bare and row[NAME] == SINGLE)
         if is_bare and not is_named and not row[TYPE] and number not in computation.nested:
@@ -423,6 +425,8 @@ def _call(
     number: int,
 ) -> Iterator[str]:
     inline = computation.inline.get(number, ())
+    if not inline and _written_in_place(row[TAIL]):
+        yield "the computation that is written into an attribute cannot be read"
     for found in _called_names(_without_strings(row[TAIL]) if '"' in row[TAIL] else row[TAIL]):
         for name in _word(found[2]):
             if name not in defined:
@@ -443,6 +447,9 @@ def _thread(row: Row, callee: Computation) -> Iterator[str]:
 
 
 _async_thread = re.compile(r'\basync_execution_thread="([^"]*)"').search
+_written_in_place = re.compile(
+    rf"\b(?:{'|'.join(CALLING_ATTRIBUTES)})=\{{[^{{}}\"]*(?:\{{[^{{}}\"=]*)?[%\w]\s*=\s"
+).search
 _without_strings_sub = re.compile(r'"(?:[^"\\]|\\.)*"', re.S).sub
 
 
