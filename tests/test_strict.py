@@ -27,7 +27,6 @@ RELEASE = "jaxlib 0.11.2"
 FILES = [*sorted(ROUNDTRIP.glob("*.hlo")), *sorted(BROKEN.glob("*.hlo"))]
 
 WAITING = {
-    "comment_between_every_token.hlo": "comments inside metadata are not read yet",
     "inline_computation_in_branches.hlo": "the fast gear takes a computation on one line for text",
 }
 """Files in which strict mode and XLA differ for no good reason."""

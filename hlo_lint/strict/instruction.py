@@ -338,6 +338,8 @@ def _value_troubles(opcode: str, name: str, text: str) -> tuple[tuple[str, int],
         case "replica_groups" if isinstance(value, ReplicaGroupList):
             devices = [device for group in value.groups for device in group]
             return () if len(set(devices)) == len(devices) else (("a device is there twice", 0),)
+        case "statistics" if not text.startswith("{visualizing_index="):
+            return (("expected `visualizing_index=` first", 0),)
         case "window" if value and "size=" not in text:
             return (("expected `size=`, a number for each dimension", 0),)
         case "operand_precision" if opcode == "dot" and value and len(text.split(",")) != 2:
@@ -378,7 +380,11 @@ def _axes_troubles(sharding: NamedSharding, text: str) -> Iterator[tuple[str, in
         if text.count(word) > 1:
             yield f"{word} is there twice", text.rfind(word)
     order = sharding.mesh.order
-    if "device_ids" in text and isinstance(order, tuple) and sorted(order) != list(range(len(order))):
+    if (
+        "device_ids" in text
+        and isinstance(order, tuple)
+        and sorted(order) != list(range(len(order)))
+    ):
         yield "device_ids names each device once, from 0 on", text.find("device_ids")
     seen: set[tuple[str, object]] = set()
     of_dimensions = [axis for dimension in sharding.dimensions for axis in dimension.axes]

@@ -351,7 +351,15 @@ def _frames(module: Module) -> Iterator[Trouble]:
     """Metadata names frames that the table has."""
     if not module.tables:
         return
-    known = {0, *map(int, _frame_rows(module.tables[-1]))}
+    known = {0}
+    begin = module.text.find(module.tables[-1])
+    for found in _frame_rows(module.tables[-1]):
+        number = int(found[1])
+        known.add(number)
+        # Printed ids of parents are one too high.
+        if found[2] and int(found[2]) > number:
+            said = f"the parent of frame {number} stands above it"
+            yield Trouble(said, begin + found.start(), begin + found.end())
     for number, computation in enumerate(module.computations):
         for found in _frame_ids(computation.text):
             if found[1] and (len(found[1]) > 9 or int(found[1]) not in known):
@@ -360,7 +368,9 @@ def _frames(module: Module) -> Iterator[Trouble]:
                 yield Trouble(said, begin + found.start(1), begin + found.end(1))
 
 
-_frame_rows = re.compile(r"^\s*(\d{1,9})\s*\{", re.M).findall
+_frame_rows = re.compile(
+    r"^\s*(\d{1,9})\s*\{(?:[^{}]*?\bparent_frame_id=(\d{1,9})\b)?", re.M
+).finditer
 _frame_ids = re.compile(r'"(?:[^"\\]|\\.)*+"|\bstack_frame_id=(\d+)').finditer
 
 # ---- shapes
