@@ -43,7 +43,7 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "AGREEMENT.md"
 JUDGES = ("hlo_lint/syntax", "hlo_lint/shape.py", "hlo_lint/ir.py", "tests/oracle", "grammars")
 """What a kept verdict rests on."""
-BATCH = 3_000_000
+BATCH = 10_000_000
 """Characters that one child reads."""
 REFUSED = "refused: "
 _known_shapes: set[str] = set()

@@ -285,6 +285,9 @@ def _of_attributes(module: Module, xla: XlaModule) -> Iterator[str]:
         if name not in started:  # those run where the instruction says that starts them
             yield from _unequal(f"{name}: its thread", ours.thread, other.thread or "main")
         names = our_names(ours, other)
+        if other.schedule:
+            order = [names[each] for each in other.schedule if each in names]
+            yield from _unequal(f"{name}: its schedule", [row[NAME] for row in ours.rows], order)
         for each in other.instructions:
             if each.name in names:
                 instruction = ours.instruction(names[each.name])

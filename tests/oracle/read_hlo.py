@@ -189,6 +189,8 @@ def graph(hlo: str) -> dict[str, Any]:
             stacks[frame] = stack(frame)
         return found
 
+    sequences = [read(each) for each in read(proto[7][-1]).get(1, ())] if 7 in proto else []
+    schedule = {integer(each, 1): integers(read(each[2][-1]), 1) for each in sequences}
     found = []
     for computation in module.computations():
         message = by_name[computation.name]
@@ -218,12 +220,14 @@ def graph(hlo: str) -> dict[str, Any]:
                 }
             )
         root = names[integer(message, 6)]
+        sequence = schedule.get(integer(message, 5), ())
         found.append(
             {
                 "name": text(message, 1),
                 "root": root,
                 "thread": text(message, 8),
                 "instructions": entries,
+                "schedule": [names[number] for number in sequence],
             }
         )
     program = read(proto[4][-1])
@@ -254,7 +258,7 @@ def answers(texts: list[str]) -> Iterator[dict[str, Any]]:
     for hlo in texts:
         try:
             yield graph(hlo)
-        except (RuntimeError, ValueError) as refusal:
+        except (RuntimeError, ValueError, MemoryError) as refusal:
             where = _complaint(str(refusal))
             message = f"{where[1]}: {where[2]}" if where else str(refusal).partition("\n")[0]
             yield {"error": message}

@@ -53,6 +53,8 @@ class XlaComputation:
     name: str
     root: str
     thread: str
+    schedule: tuple[str, ...]
+    """Its instructions in the order of execution; empty where none is given."""
     instructions: tuple[XlaInstruction, ...]
 
 
@@ -146,6 +148,7 @@ def _answer(found: dict[str, Any]) -> Answer:
                 each["name"],
                 each["root"],
                 each["thread"],
+                tuple(each["schedule"]),
                 tuple(
                     _instruction(instruction, found["fields"], found["metadata"])
                     for instruction in each["instructions"]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from hlo_lint.analysis.shape_inference.operation import (
     Impossible,
+    Inference,
     Operation,
-    Rule,
     Table,
     Unknowable,
 )
@@ -173,8 +173,8 @@ def _before_ragged(
     return [*batch, *kind[: kind.index(ragged)]]
 
 
-RULES: Table = {
-    "dot": Rule(_dot, demand_accumulator, attributes=True, free_type=True),
-    "scaled-dot": Rule(_scaled_dot, arity=4, attributes=True, free_type=True),
-    "ragged-dot": Rule(_ragged_dot, arity=3, attributes=True, free_type=True),
+OPCODES: Table = {
+    "dot": Inference(_dot, demand_accumulator, attributes=True, free_type=True),
+    "scaled-dot": Inference(_scaled_dot, arity=4, attributes=True, free_type=True),
+    "ragged-dot": Inference(_ragged_dot, arity=3, attributes=True, free_type=True),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo_lint.analysis.shape_inference.operation import Impossible, Operation, Rule, Table
+from hlo_lint.analysis.shape_inference.operation import Impossible, Inference, Operation, Table
 from hlo_lint.analysis.shape_inference.reduction import demand_reducer
 from hlo_lint.analysis.shape_inference.types import (
     bare,
@@ -192,7 +192,7 @@ def _demand_scatter_dims(
             )
 
 
-RULES: Table = {
-    "gather": Rule(_gather, arity=2, attributes=True),
-    "scatter": Rule(_scatter, attributes=True, calls=True),
+OPCODES: Table = {
+    "gather": Inference(_gather, arity=2, attributes=True),
+    "scatter": Inference(_scatter, attributes=True, calls=True),
 }

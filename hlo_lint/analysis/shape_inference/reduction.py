@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from hlo_lint.analysis.shape_inference.operation import (
     PRED,
     Impossible,
+    Inference,
     Operation,
-    Rule,
     Table,
     Unknowable,
     known,
@@ -190,9 +190,9 @@ def _scan_step(operation: Operation, printed: Shape) -> None:
             raise Impossible("scan carries {} as {}, and gives it as {}".format(*names))
 
 
-RULES: Table = {
-    "reduce": Rule(_reduce, attributes=True, calls=True),
-    "sort": Rule(_sort, _compared, attributes=True, calls=True),
-    "topk": Rule(_topk, arity=1, attributes=True),
-    "scan": Rule(_scan, _scan_step, attributes=True, calls=True),
+OPCODES: Table = {
+    "reduce": Inference(_reduce, attributes=True, calls=True),
+    "sort": Inference(_sort, _compared, attributes=True, calls=True),
+    "topk": Inference(_topk, arity=1, attributes=True),
+    "scan": Inference(_scan, _scan_step, attributes=True, calls=True),
 }
