@@ -71,7 +71,9 @@ def numbers(data: bytes) -> dict[str, Any]:
 
 _element_types = {int(kind): name.lower() for name, kind in _hlo.PrimitiveType.__members__.items()}
 # Missing in the bindings of 0.10.2 and 0.11.2.
-_element_types.update({26: "s2", 27: "u2", 30: "s1", 31: "u1", 34: "buffer"})
+_element_types.update(
+    {26: "s2", 27: "u2", 30: "s1", 31: "u1", 34: "buffer", 35: "f6e3m2fn", 36: "f6e2m3fn"}
+)
 
 
 def _element_type(number: int) -> str:
