@@ -198,7 +198,7 @@ def _concatenate(operation: Operation) -> Shape:
                     f"{sizes[dim]} and {size}"
                 )
             dynamic[dim] |= each.is_dynamic(dim)
-        dtype = higher(dtype, each.dtype)
+        dtype = higher(first.dtype, each.dtype)  # XLA, too, forgets those in between
     return bare(dtype, sizes, dynamic)
 
 
