@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
+import shutil
 import subprocess
+import sys
 import tarfile
 from collections.abc import Sequence
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -534,6 +538,31 @@ def test_what_xla_does_not_read_is_no_protocol_buffer(tmp_path: Path) -> None:
     deadly = "HloModule m\n\nENTRY %e {\n  ROOT %a = " + "(" * 300_000
     with pytest.raises(DumpError, match="XLA's code was ended by SIG"):
         in_format(deadly, tmp_path / "x.hlo.pb")
+
+
+# ---- the page
+
+
+@pytest.mark.skipif(find_spec("jaxlib") is None, reason="no jaxlib to write with")
+def test_the_page_shows_what_the_program_prints(tmp_path: Path) -> None:
+    shutil.copytree(DUMPS / "gpu-jax0.11.2" / "attention", tmp_path / "dump")
+    page = (ROOT / "docs" / "convert.md").read_text("utf-8")
+    sessions = re.findall(r"```console\n(.*?)```", page, re.S)
+    assert len(sessions) == 5
+    for session in sessions:
+        for command, shown in re.findall(r"^\$ hlo-lint (.*)\n((?:(?!\$ ).*\n)*)", session, re.M):
+            for name in re.findall(r"\S+\.hlo\b", command):
+                if (ROUNDTRIP / name).exists():
+                    shutil.copy(ROUNDTRIP / name, tmp_path)
+            ran = subprocess.run(
+                [sys.executable, "-m", "hlo_lint", *command.split()],
+                capture_output=True,
+                text=True,
+                env=os.environ | {"PYTHONPATH": str(ROOT)},
+                cwd=tmp_path,
+                check=True,
+            )
+            assert ran.stdout + ran.stderr == shown
 
 
 # ---- the archives

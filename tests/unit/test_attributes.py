@@ -51,6 +51,7 @@ from hlo_lint.syntax.attributes import (
     windows,
 )
 from hlo_lint.syntax.mlir_dictionary import Dictionary
+from hlo_lint.syntax.stack_frames import Frame, read_stack_frames
 
 X, Y = AxisRef("x"), AxisRef("y")
 XY = Mesh((MeshAxis("x", 2), MeshAxis("y", 4)))
@@ -255,6 +256,22 @@ def test_the_order_of_devices_belongs_to_the_mesh_in_front_of_it() -> None:
         "replica_groups": "mesh['x'=2], device_ids=(1,0) {'x'}",
         "to_apply": "%add",
     }
+
+
+def test_a_field_of_metadata_may_stand_behind_a_blank() -> None:
+    text = '{op_name= "a" source_line=\n3 profile_type={1, 2}}'
+    expected = OpMetadata(op_name="a", source_line=3, profile_type=(1, 2))
+    assert read_attribute("metadata", text) == expected
+    assert read_by_grammar("metadata", text) == expected
+
+
+def test_stack_frames_are_read_as_loosely_as_xla_reads_them() -> None:
+    tables = (
+        'FileNames\n1"a \\"b\\".py"\n\nFunctionNames\n 1  "<module>"',
+        "FileLocations\n1 {file_name_id= 1 function_name_id=1 line=9}",
+        "StackFrames\n1 {file_location_id=1 parent_frame_id=1}",
+    )
+    assert read_stack_frames(tables).stack(1) == (Frame('a "b".py', 9, "<module>"),)
 
 
 # ---- devices
