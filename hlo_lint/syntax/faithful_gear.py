@@ -34,7 +34,8 @@ _quoted = re.compile(r"'(?:[^'\\\n]|\\.)*'").match
 _bracket = re.compile(r"[(){}\[\]\"']|/\*|//").search
 _atom = re.compile(r"[^\s,(){}\[\]\"'/]+|/(?![/*])").match
 _attribute = re.compile(r"([A-Za-z_][\w.\-]*)\s*=", re.A).match
-_array = re.compile(r"[a-z][a-z0-9]*[ \t]*\[[^\[\]=]*\]").match
+_ARRAY = r"[a-z][a-z0-9]*[ \t]*\[(?:[^\[\]=]|<=)*\]"
+_array = re.compile(_ARRAY).match
 _layout_start = re.compile(r"\{\s*(?:[-\d:?]|\})").match
 _operand = re.compile(r"%?([A-Za-z_][\w.\-]*)((?:#\d+)*):?", re.A).match
 _another_statement = re.compile(r"ROOT\b|%?[A-Za-z_][\w.\-]*\s*=(?!=)", re.A).match
@@ -42,7 +43,7 @@ _computation_line = re.compile(
     r"(?!HloModule\b)(?:ENTRY[ \t]+)?%?[A-Za-z_][\w.\-]*:?[ \t]*(?:\([^\n]*)?\{[ \t]*\r?$",
     re.M | re.A,
 ).match
-_bare_start = re.compile(r"\(|[a-z][a-z0-9]*[ \t]*\[[^\[\]=]*\]|[a-z][a-z0-9\-]*\s*\(").match
+_bare_start = re.compile(rf"\(|{_ARRAY}|[a-z][a-z0-9\-]*\s*\(").match
 _inline_start = re.compile(r"(?:ROOT\s+)?%?[A-Za-z_][\w.\-]*:?\s*=(?!=)", re.A).match
 _statement_line = re.compile(
     r"^[ \t]*(?:ROOT[ \t]+)?%?[A-Za-z_][\w.\-]*:?[ \t]*=(?!=)|^[ \t]*\}|^(?:ENTRY|HloModule)\b"
