@@ -44,7 +44,7 @@ FIXTURES = REPOSITORY / "fixtures"
 GRAMMARS = (
     *("common", "shape", "instruction", "attribute", "dump_name"),
     *("sharding", "replica_groups", "window", "dim_labels", "operand_config"),
-    *("program_shape", "origin", "literal"),
+    *("program_shape", "origin", "origin_tables", "literal"),
 )
 MOST_LINES = 4000
 """lark takes some 200 microseconds a line: of more lines than this a sample is read."""

@@ -264,6 +264,9 @@ HEADERS = [
     ", buffer_donor={ (0, {}), (1, {}) }",
     ', frontend_attributes={a="b",c={d = 1}}',
     ", is_scheduled=true",
+    ', origin_recovery_table={ {"old"} : {"new" {1}} {"a" {1,2}} : {} }',
+    ', debug_attributes={ {"x" {1}}:({log_mode=default,callback_id=2,partitioned=true,op_id=3},'
+    "{log_mode=fusion_debugger}) }",
     ", entry_computation_layout={(f32[4,8]{0,1}, f32[8,4]{1,0}, s32[], f32[8]{0}, pred[])"
     "->f32[4,8]{0,1}}",
 ]
@@ -281,7 +284,10 @@ TEXTS = {
     },
 }
 
-NEW_IN_0_11 = (*("block_scaling_config", "order=", "idx=2", "unreduced=max", '["outer/inner"]'),)
+NEW_IN_0_11 = (
+    *("block_scaling_config", "order=", "idx=2", "unreduced=max", '["outer/inner"]'),
+    "debug_attributes",
+)
 """Parts of spellings that 0.10 refuses."""
 
 RELEASES = ("0.10", "0.11")

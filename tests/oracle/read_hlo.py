@@ -318,7 +318,7 @@ def answers(texts: list[str]) -> Iterator[dict[str, Any]]:
     for hlo in texts:
         try:
             yield graph(hlo, told)
-        except (RuntimeError, ValueError) as refusal:
+        except (RuntimeError, ValueError, MemoryError) as refusal:
             where = _complaint(str(refusal))
             message = f"{where[1]}: {where[2]}" if where else str(refusal).partition("\n")[0]
             yield {"error": message}

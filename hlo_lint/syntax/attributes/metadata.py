@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from lark import Token
 
 _is_integer = re.compile(r"-?[0-9]{1,18}").fullmatch
-_is_integers = re.compile(r"\{\s*(?:-?[0-9]{1,18}\s*(?:,(?!\s*\})|(?=\})))*\s*\}").fullmatch
+_is_integers = re.compile(r"\{(?:\s*+-?[0-9]{1,18}\s*+(?:,(?!\s*\})|(?=\})))*+\s*+\}").fullmatch
 _find_integers = re.compile(r"-?[0-9]+").findall
 _match_field = re.compile(
-    rf"\s*([A-Za-z_][A-Za-z0-9_]*)=({STRING}|[^\s{{}}\",]+|\{{(?:[^{{}}\"]++|{STRING})*+\}})\s*",
+    rf"\s*([A-Za-z_][A-Za-z0-9_]*)=\s*({STRING}|[^\s{{}}\",]+|\{{(?:[^{{}}\"]++|{STRING})*+\}})\s*",
     re.S,
 ).match
 _match_pair = re.compile(
-    rf"\s*([A-Za-z_][A-Za-z0-9_.\-]*)=({STRING}|[^\s{{}}\",]+|\{{(?:[^{{}}\"]++|{STRING})*+\}})"
+    rf"\s*([A-Za-z_][A-Za-z0-9_.\-]*)=\s*({STRING}|[^\s{{}}\",]+|\{{(?:[^{{}}\"]++|{STRING})*+\}})"
     r"\s*(?:,|\Z)",
     re.S,
 ).match
