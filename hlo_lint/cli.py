@@ -206,7 +206,7 @@ def convert(paths: tuple[str, ...], dialects: tuple[str, ...], out: Path | None)
         sys.stdout.buffer.write(in_format(converted.text, Path("-")))
         sys.stdout.buffer.flush()
     else:
-        target = out / given[0].name if out.is_dir() else out
+        target = out / given[0].name if out.is_dir() and paths != ("-",) else out
         write_atomically(target, in_format(converted.text, target))
     _print_notes(converted.notes)
 
