@@ -165,6 +165,8 @@ class Rule:
     severity: ClassVar[Severity] = Severity.ERROR
     precondition: ClassVar[Precondition | None] = None
     """What a pass demands; the rule then binds only where that pass comes next."""
+    between_passes: ClassVar[bool] = False
+    """Whether XLA promises it between any two passes; what a later pass cured is then told, too."""
     unfused: ClassVar[bool] = True
     """Whether bodies of fusions and computations of other threads are left out."""
     examples: ClassVar[tuple[Bad | Good, ...]] = ()
