@@ -102,10 +102,8 @@ def _frozen(value: object) -> Hashable:
             return tuple(map(_frozen, value))
         case tuple() if type(value) is tuple:
             return tuple(map(_frozen, value))
-        case Hashable():
-            return value
         case _:
-            return repr(value)
+            return value
 
 
 @lru_cache(maxsize=1 << 16)

@@ -11,10 +11,10 @@ A get-tuple-element is no instruction here but a way to read one: whether a rele
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Final, NamedTuple
+from functools import cached_property, lru_cache
+from typing import Final
 
 from hlo_lint.compare.meaning import (
     PROVENANCE,
@@ -34,23 +34,33 @@ from hlo_lint.ir import (
     TYPE,
     Computation,
     Module,
+    Row,
+    called_names,
 )
 
-_LITERALS = frozenset({"constant", "parameter"})
+LITERALS = frozenset({"constant", "parameter"})
 """Opcodes whose operands are text: a value, a number."""
-_WITHOUT_WORK = frozenset("parameter constant tuple bitcast after-all".split())
+WITHOUT_WORK = frozenset("parameter constant tuple bitcast after-all".split())
 """Opcodes that take no time: where they stand in a schedule changes nothing."""
 _UNKNOWN: Final = -1
 """The number of what is not there, or is part of a circle."""
 _ELEMENT: Final = "get-tuple-element"
 
 
-class Read(NamedTuple):
-    """What an instruction reads: another one, whole or an element of its tuple."""
+Read = tuple[int, tuple[int, ...]]
+"""The position of what is read, and which element of its tuple; `()` is all of it.
 
-    position: int
-    """Of the instruction in its computation; -1 where the computation defines no such name."""
-    path: tuple[int, ...]
+The position is -1 where the computation defines no such name.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Surface:
+    """What the rows of a computation say of themselves."""
+
+    labels: list[int]
+    called: dict[int, tuple[str, ...]]
+    """Whom each instruction calls, by its position."""
 
 
 @dataclass(eq=False)
@@ -85,7 +95,7 @@ class Body:
         """The numbers of what takes time, in the order of the text."""
         rows = self.computation.rows
         return tuple(
-            self.values[at] for at in self.positions if rows[at][OPCODE] not in _WITHOUT_WORK
+            self.values[at] for at in self.positions if rows[at][OPCODE] not in WITHOUT_WORK
         )
 
 
@@ -111,7 +121,7 @@ class Structures:
         self._numbers: dict[Hashable, int] = {}
         self._labels: dict[tuple[str, ...], int] = {}
         self._bodies: dict[Computation, dict[tuple[int, ...], Body]] = {}
-        self._modules: dict[tuple[object, ...], int] = {}
+        self._surfaces: dict[Computation, _Surface] = {}
 
     def _number(self, structure: Hashable) -> int:
         return self._numbers.setdefault(structure, len(self._numbers))
@@ -121,17 +131,22 @@ class Structures:
         by_name: dict[str, Computation] = {}
         for computation in module.computations:
             by_name.setdefault(computation.name, computation)
-        called = {name: _called(computation) for name, computation in by_name.items()}
+        surfaces = {name: self._surface(computation) for name, computation in by_name.items()}
         names = list(by_name)
         place = {name: at for at, name in enumerate(names)}
         callees = [
-            [place[callee] for each in called[name].values() for callee in each if callee in place]
+            [
+                place[callee]
+                for each in surfaces[name].called.values()
+                for callee in each
+                if callee in place
+            ]
             for name in names
         ]
         bodies: dict[str, Body] = {}
         for at in _bottom_up(callees):
             name = names[at]
-            bodies[name] = self._body(by_name[name], called[name], bodies, module)
+            bodies[name] = self._body(by_name[name], surfaces[name], bodies, module)
         bodies = {name: bodies[name] for name in names}
         header = _header(module)
         return Structure(module, bodies, header, self._whole(module, bodies, header))
@@ -156,40 +171,40 @@ class Structures:
     def _body(
         self,
         computation: Computation,
-        called: dict[int, tuple[str, ...]],
+        surface: _Surface,
         bodies: dict[str, Body],
         module: Module,
     ) -> Body:
         numbers = {
             at: tuple(bodies[name].number if name in bodies else -1 for name in names)
-            for at, names in called.items()
+            for at, names in surface.called.items()
         }
         frames: tuple[object, ...] = (module.tables,) if self._metadata else ()
         key = (*(number for each in numbers.values() for number in each), hash(frames))
         known = self._bodies.setdefault(computation, {})
         body = known.get(key)
         if body is None:
-            body = known[key] = self._taken_apart(computation, called, numbers, module)
+            body = known[key] = self._taken_apart(computation, surface, numbers, module)
         return body
 
     def _taken_apart(
         self,
         computation: Computation,
-        called: dict[int, tuple[str, ...]],
+        surface: _Surface,
         callees: dict[int, tuple[int, ...]],
         module: Module,
     ) -> Body:
         rows = computation.rows
         root = computation.root
         reads, operands, elements = _reads(computation)
-        labels = [self._label(row) for row in rows]
+        labels = surface.labels
         if self._metadata:
             labels = [
-                self._number((label, self._provenance(row[TAIL], module)))
+                self._number((label, provenance(row[TAIL], module)))
                 for label, row in zip(labels, rows, strict=True)
             ]
         values = [_UNKNOWN] * len(rows)
-        for at in _bottom_up([[read.position for read in each] for each in reads]):
+        for at in _bottom_up([[position for position, _ in each] for each in reads]):
             if at not in elements:
                 inputs = [
                     (values[position] if position >= 0 else _UNKNOWN, path)
@@ -210,32 +225,43 @@ class Structures:
             )
         )
         return Body(
-            computation, labels, values, reads, operands, called, elements, at_root, whole
+            computation, labels, values, reads, operands, surface.called, elements, at_root, whole
         )
 
-    def _label(self, row: tuple[str, str, str, str, str, str, tuple[str, ...]]) -> int:
+    def _surface(self, computation: Computation) -> _Surface:
+        found = self._surfaces.get(computation)
+        if found is None:
+            rows, inline = computation.rows, computation.inline
+            bare = [without_metadata(row[TAIL]) for row in rows]
+            called = {at: names for at, tail in enumerate(bare) if (names := _callees(tail))}
+            called |= {at: computation.at(at).called for at in inline}
+            labels = [self._label(row, tail) for row, tail in zip(rows, bare, strict=True)]
+            found = self._surfaces[computation] = _Surface(labels, called)
+        return found
+
+    def _label(self, row: Row, bare: str) -> int:
         opcode = row[OPCODE]
-        tail = row[TAIL]
-        bare = without_metadata(tail) if "metadata" in tail else tail
-        key = (row[TYPE], opcode, bare, row[OPERANDS] if opcode in _LITERALS else "")
+        key = (row[TYPE], opcode, bare, row[OPERANDS] if opcode in LITERALS else "")
         known = self._labels.get(key)
         if known is None:
             said = (shape_meaning(key[0]), opcode, attributes(bare), squeezed(key[3]))
             known = self._labels[key] = self._number(said)
         return known
 
-    def _provenance(self, tail: str, module: Module) -> Hashable:
-        from hlo_lint.syntax.attributes import OpMetadata, split_attributes
 
-        said: list[tuple[str, Hashable]] = []
-        for name, (start, end) in split_attributes(tail).items():
-            if name in PROVENANCE:
-                value = meaning(name, tail[start:end])
-                if isinstance(value, OpMetadata) and value.stack_frame_id:
-                    stack = module.stack_frames.stack(value.stack_frame_id)
-                    value = (replace(value, stack_frame_id=0), stack)
-                said.append((name, value))
-        return tuple(sorted(said, key=lambda entry: entry[0]))
+def provenance(tail: str, module: Module) -> tuple[tuple[str, Hashable], ...]:
+    """What an instruction says of where it comes from, its Python frames looked up."""
+    from hlo_lint.syntax.attributes import OpMetadata, split_attributes
+
+    said: list[tuple[str, Hashable]] = []
+    for name, (start, end) in split_attributes(tail).items():
+        if name in PROVENANCE:
+            value = meaning(name, tail[start:end])
+            if isinstance(value, OpMetadata) and value.stack_frame_id:
+                stack = module.stack_frames.stack(value.stack_frame_id)
+                value = (replace(value, stack_frame_id=0), stack)
+            said.append((name, value))
+    return tuple(sorted(said, key=lambda entry: entry[0]))
 
 
 def _header(module: Module) -> dict[str, Hashable]:
@@ -248,44 +274,44 @@ def _header(module: Module) -> dict[str, Hashable]:
     return {name: value for name, value in said.items() if value is not None}
 
 
-def _called(computation: Computation) -> dict[int, tuple[str, ...]]:
-    """Whom each instruction calls, by its position."""
-    return {
-        at: called
-        for at, row in enumerate(computation.rows)
-        if "=" in row[TAIL] and (called := computation.at(at).called)
-    }
-
-
 def _reads(
     computation: Computation,
 ) -> tuple[list[tuple[Read, ...]], list[int], frozenset[int]]:
     """What each row reads, how many of that are operands, and which rows are read through."""
     rows, index = computation.rows, computation.index
-    through: dict[int, Read] = {}
+    places: dict[str, Read] = {name: (at, ()) for name, at in index.items()}
+    through: set[int] = set()
     for at, row in enumerate(rows):
         if row[OPCODE] == _ELEMENT and len(row[REFERENCES]) == 1 and not row[ROOT]:
-            element, read = _index(row[TAIL]), _read(row[REFERENCES][0], index, through)
-            if element is not None and 0 <= read.position < at and index[row[NAME]] == at:
-                through[at] = Read(read.position, (*read.path, element))
+            element, (position, path) = _index(row[TAIL]), _place(row[REFERENCES][0], places)
+            if element is not None and 0 <= position < at and index[row[NAME]] == at:
+                places[row[NAME]] = (position, (*path, element))
+                through.add(at)
     reads: list[tuple[Read, ...]] = []
     operands: list[int] = []
     for row in rows:
-        found = [_read(reference, index, through) for reference in row[REFERENCES]]
-        operands.append(len(found))
+        references = row[REFERENCES]
+        operands.append(len(references))
         if "control-predecessors" in row[TAIL]:
-            found += [_read(name, index, through) for name in _control_predecessors(row[TAIL])]
-        reads.append(tuple(found))
+            references += _control_predecessors(row[TAIL])
+        reads.append(tuple([places.get(name) or _place(name, places) for name in references]))
     return reads, operands, frozenset(through)
 
 
-def _read(reference: str, index: Mapping[str, int], through: Mapping[int, Read]) -> Read:
-    if "#" not in reference:
-        position = index.get(reference, -1)
-        return through.get(position) or Read(position, ())
-    name, *path = reference.split("#")
-    whole = _read(name, index, through)
-    return Read(whole.position, whole.path + tuple(int(n) for n in path if n.isdecimal()))
+def _place(reference: str, places: dict[str, Read]) -> Read:
+    """What a reference that has no name of its own means; it is remembered."""
+    known = places.get(reference)
+    if known is None:
+        name, *elements = reference.split("#")
+        position, path = places.get(name, (-1, ()))
+        path += tuple(int(element) for element in elements if element.isdecimal())
+        known = places[reference] = position, path
+    return known
+
+
+@lru_cache(maxsize=1 << 16)
+def _callees(tail: str) -> tuple[str, ...]:
+    return called_names(tail)
 
 
 def _index(tail: str) -> int | None:
