@@ -26,7 +26,9 @@ STYLES = {"-": "red", "+": "green", "~": "yellow", ">": "cyan"}
     metavar="DIR",
     help="A and B are dumps of this directory: a step's number, a pass (its first dump), a file.",
 )
-@click.option("--module", metavar="NAME", help="Which module of DIR; by default the one with most dumps.")
+@click.option(
+    "--module", metavar="NAME", help="Which module of DIR; by default the one with most dumps."
+)
 @click.option("--metadata", is_flag=True, help="Where instructions come from counts, too.")
 @click.option("--all", "everything", is_flag=True, help="Print every line, however many.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

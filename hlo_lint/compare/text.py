@@ -188,4 +188,8 @@ def _instruction_dicts(instructions: Iterable[Instruction], module: Module) -> l
 
 
 def _origin_dict(origin: Origin | None) -> dict[str, Any] | None:
-    return None if origin is None else {"file": origin.file, "line": origin.line, "function": origin.function}
+    return (
+        None
+        if origin is None
+        else {"file": origin.file, "line": origin.line, "function": origin.function}
+    )
