@@ -10,9 +10,7 @@ from hlo_lint.compare.difference import Difference, compare
 from hlo_lint.compare.structure import Structure, Structures
 from hlo_lint.dumps.pass_lists import unnumbered
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
-from hlo_lint.dumps.selection import modules_of
-
-FIRST_DUMP = "before_optimizations"
+from hlo_lint.dumps.selection import in_order, modules_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,16 +18,20 @@ class Step:
     """A pass that left a dump: in one run, or in both."""
 
     pipeline: str
-    """Empty for a named dump: `before_optimizations`."""
+    """Empty for a named dump, `before_optimizations`, and for one from the midst of a pass."""
     name: str
     before: PassDump | None
     """Its dump in the first run; None where the first run has none."""
     after: PassDump | None
 
+    stage: str = ""
+    """How far the pass had come, where it left the dump in its midst."""
+
     @property
     def title(self) -> str:
         """`cse of simplification`, or the name of the dump."""
-        return f"{self.name} of {self.pipeline}" if self.pipeline else self.name
+        where = f" of {self.pipeline}" if self.pipeline else ""
+        return f"{self.name}{where}" + (f", after {self.stage}" if self.stage else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,9 @@ def bisect(before: Pipeline, after: Pipeline) -> Bisection:
 class _Walk:
     def __init__(self, before: Pipeline, after: Pipeline) -> None:
         self.before, self.after = before, after
-        self.ours, self.theirs = _walked(before, after), _walked(after, before)
+        self.ours, self.theirs = before.dumps, after.dumps
+        if before.steps and after.steps:
+            self.ours, self.theirs = in_order(before), in_order(after)
         self.structures = Structures()
 
     def bisection(self) -> Bisection:
@@ -129,28 +133,22 @@ class _Walk:
         one, other = _key(self.ours[i]), _key(self.theirs[j])
         if one == other:
             return True, True
-        if _disabled(self.after, one):
+        if any(_disables(self.after, name) for name in one):
             return True, False
-        if _disabled(self.before, other):
+        if any(_disables(self.before, name) for name in other):
             return False, True
         rest = list(map(_key, self.ours[i:])), list(map(_key, self.theirs[j:]))
         edit = SequenceMatcher(None, *rest, autojunk=False).get_opcodes()[0][0]
         return edit != "insert", edit == "insert"
 
 
-def _walked(run: Pipeline, other: Pipeline) -> list[PassDump]:
-    """The dumps to compare. Where both runs have numbered ones, the named ones in the midst of the
-    run say nothing new, and their names do not say where they belong."""
-    if not run.steps or not other.steps:
-        return run.dumps
-    return [
-        dump
-        for dump in run.dumps
-        if dump.name is None
-        or dump.name.step is not None
-        or dump.name.is_final
-        or dump.name.rest.startswith(FIRST_DUMP)
-    ]
+def _step(before: PassDump | None, after: PassDump | None) -> Step:
+    dump = before or after
+    assert dump is not None
+    pipeline, name = _key(dump)
+    if dump.name is not None and dump.name.step is not None and not dump.name.before:
+        return Step("", pipeline, before, after, name)
+    return Step(pipeline, name, before, after)
 
 
 def _key(dump: PassDump) -> tuple[str, str]:
@@ -163,16 +161,20 @@ def _key(dump: PassDump) -> tuple[str, str]:
     return name.pipeline, unnumbered(name.after)
 
 
-def _disabled(run: Pipeline, key: tuple[str, str]) -> bool:
-    return run.options is not None and bool(key[0]) and run.options.disabled(key[1])
+def _disables(run: Pipeline, name: str) -> bool:
+    """Whether a run was told to leave out a pass, or a pipeline."""
+    return run.options is not None and bool(name) and run.options.disabled(name)
 
 
 def _notes(first: Step | None, before: Pipeline, after: Pipeline) -> Iterator[str]:
     if first is not None:
         for dump, side, run in ((first.before, "A", before), (first.after, "B", after)):
-            if dump is None and _disabled(run, (first.pipeline, first.name)):
-                yield f"{side} disables {first.name}"
-            elif dump is None:
+            if dump is not None:
+                continue
+            disabled = [name for name in (first.name, first.pipeline) if _disables(run, name)]
+            if disabled:
+                yield f"{side} disables {disabled[0]}"
+            else:
                 yield f"{side} has no dump of it: it did not run there, or changed nothing"
         if first.before is not None and first.after is not None:
             yield "it ran in both, on the same module, and left different ones"

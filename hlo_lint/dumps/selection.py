@@ -6,9 +6,13 @@ from pathlib import Path
 
 from hlo_lint.dumps.directory import Dump, open_dump
 from hlo_lint.dumps.kinds import Kind
+from hlo_lint.dumps.names import DumpName
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.errors import DumpError, UsageError
 from hlo_lint.ir import Module
+
+FIRST = "before_optimizations"
+"""The dump of what the compiler was given."""
 
 
 def one_file(path: Path) -> PassDump:
@@ -66,6 +70,21 @@ def module_named(folder: Path, name: str | None) -> Pipeline:
             return pipeline
     known = ", ".join(dict.fromkeys(pipeline.title for pipeline in pipelines))
     raise UsageError(f"no module of {folder} is named {name}; there are {known}")
+
+
+def in_order(pipeline: Pipeline) -> list[PassDump]:
+    """The dumps whose place in the run is known.
+
+    Where there are numbered dumps these are all but the named ones from the midst of the run:
+    their names do not say where they belong, and what they hold the numbered ones hold as well.
+    """
+    if not pipeline.steps:
+        return pipeline.dumps
+    return [dump for dump in pipeline.dumps if dump.name is None or _is_in_order(dump.name)]
+
+
+def _is_in_order(name: DumpName) -> bool:
+    return name.step is not None or name.is_final or name.rest.startswith(FIRST)
 
 
 def names_of(pipeline: Pipeline) -> tuple[str, ...]:
