@@ -42,7 +42,7 @@ def module(operand: str, result: str, tail: str = "") -> str:
         "HloModule m\n\nENTRY %e (p: f32[]) -> f32[] {\n"
         f'  %p = {operand} parameter(0), metadata={{op_name="p"}}\n'
         f"  %r = {result} reshape(%p){tail}\n"
-        f"  ROOT %n = {result} negate(%r)\n}}\n"
+        f"  ROOT %n = {result} add(%r, %r)\n}}\n"
     )
 
 

@@ -35,7 +35,8 @@ class PassDump:
     path: Path
     name: DumpName | None
     """The parts of its name, or None for a file that no compiler named."""
-    memo: Memo = field(default_factory=Memo, repr=False)
+    memo: Memo | None = field(default=None, repr=False)
+    """What was read of the files beside it."""
     _file: HloFile | None = field(default=None, repr=False)
     kind: Kind = Kind.HLO
     """What it holds; of a file that no compiler named it is known when it has been read."""

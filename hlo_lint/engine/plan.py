@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +11,14 @@ from hlo_lint.dumps.kinds import Kind
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.errors import RuleError
 from hlo_lint.findings import Finding
-from hlo_lint.rule import AutotuningRuns, Rule
+from hlo_lint.rule import AutotuningRuns, Rule, Stage
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment
 
 VIEWS = {
     "Computation": "each computation of every dump, bodies of fusions left out unless asked for",
+    "Module": "each module of every dump",
     "HloFile": "every file as a text",
     "BeforeAutotuner": "the module that the autotuner meets, or the nearest dump before it",
     "FinalModule": "what a compiler ended with, else its last dump; artefacts may go with it",
@@ -25,6 +27,9 @@ VIEWS = {
     "AutotuningRuns": "all logs of the autotuner that were given",
 }
 """What there is to look at, by the name of its type: reading types would load all readers."""
+
+STAGED = frozenset({"Computation", "Module"})
+"""What a `Stage` may go with."""
 
 
 def _buffers(pipeline: Pipeline) -> BufferAssignment | None:
@@ -92,15 +97,47 @@ def checks_of(rule: Rule) -> Mapping[str, Mapping[str, str]]:
         annotations = getattr(getattr(rule, method), "__annotations__", {})
         asked = {name: kind for name, kind in annotations.items() if name != "return"}
         kinds = set(asked.values())
-        plain = len(kinds) == 1 and kinds <= VIEWS.keys()
+        views = kinds - {"Stage"} if kinds & STAGED else kinds
+        plain = len(views) == 1 and views <= VIEWS.keys() and len(asked) == len(kinds)
         final = "FinalModule" in kinds and kinds - {"FinalModule"} <= ARTEFACTS.keys()
         if not plain and not final:
-            known = ", ".join((*VIEWS, *ARTEFACTS))
+            known = ", ".join((*VIEWS, "Stage", *ARTEFACTS))
             raise RuleError(f"{method} of {rule.name()} has to ask for some of {known}")
         found[method] = asked
     if not found:
         raise RuleError(f"{rule.name()} has no check")
     return found
+
+
+class Watched:
+    """A stage that remembers what was asked of it: what a check did not ask made no difference."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self.asked: dict[str, object] = {}
+
+    def __getattr__(self, name: str) -> object:
+        value = self.asked[name] = getattr(self._stage, name)
+        return value
+
+
+@dataclass
+class Checked:
+    """What a check found in one thing, for each stage at which it finds something else."""
+
+    found: list[tuple[dict[str, object], tuple[Finding, ...]]] = field(default_factory=list)
+
+    def at(
+        self, stage: Stage | None, check: Callable[[object], tuple[Finding, ...]]
+    ) -> tuple[Finding, ...]:
+        """What is known of a stage, else what the check finds there."""
+        for asked, findings in self.found:
+            if all(getattr(stage, name) == value for name, value in asked.items()):
+                return findings
+        watched = None if stage is None else Watched(stage)
+        findings = check(watched)
+        self.found.append(({} if watched is None else watched.asked, findings))
+        return findings
 
 
 def run_check(rule: Rule, method: str, views: Mapping[str, object]) -> tuple[Finding, ...]:

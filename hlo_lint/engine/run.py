@@ -18,7 +18,8 @@ from hlo_lint.dumps.kinds import Kind
 from hlo_lint.dumps.phases import AUTOTUNERS, Precondition
 from hlo_lint.dumps.pipeline import Meeting, Outcome, PassDump, Pipeline
 from hlo_lint.engine.diagnose import Placed, diagnose, fix_of, text_of
-from hlo_lint.engine.plan import ARTEFACTS, TEXTS, autotuning_runs, checks_of, run_check
+from hlo_lint.engine.plan import ARTEFACTS, TEXTS, Checked, autotuning_runs, checks_of, run_check
+from hlo_lint.engine.stages import Stages
 from hlo_lint.errors import DumpError
 from hlo_lint.findings import (
     Diagnostic,
@@ -27,8 +28,8 @@ from hlo_lint.findings import (
     Introduction,
     Severity,
 )
-from hlo_lint.ir import REFERENCES, TYPE, Computation, HloFile, Instruction, Module
-from hlo_lint.rule import BeforeAutotuner, FinalModule, Form, Rule
+from hlo_lint.ir import REFERENCES, TYPE, HloFile, Instruction, Module
+from hlo_lint.rule import BeforeAutotuner, FinalModule, Form, Rule, Stage
 from hlo_lint.source import Span
 
 Progress = Callable[[int], None]
@@ -74,7 +75,7 @@ class Checker:
         """The pass that the caller says comes next."""
         self.form = form
         self.result = Result()
-        self._found: dict[tuple[Rule, Computation], tuple[Finding, ...]] = {}
+        self._checked: dict[tuple[Rule, str, object], Checked] = {}
         self._logs: list[PassDump] = []
         self._told: set[Path] = set()
         self._texts: dict[tuple[PassDump, str], object] = {}
@@ -105,6 +106,7 @@ class Checker:
                 self._logs.append(dump)
             dumps.append(dump)
         kernels = pipeline.kernels
+        self._stages = Stages(pipeline)
         for rule in self.rules:
             for method, asked in checks_of(rule).items():
                 kinds = set(asked.values())
@@ -115,7 +117,7 @@ class Checker:
                 elif "BeforeAutotuner" in kinds:
                     self._check_before_autotuner(rule, method, pipeline, dumps)
                 elif "Computation" in kinds and rule.precondition is not None:
-                    self._check_precondition(rule, rule.precondition, pipeline, dumps)
+                    self._check_precondition(rule, method, rule.precondition, pipeline, dumps)
                 else:
                     self._check_texts(rule, method, [*dumps, *kernels])
 
@@ -142,23 +144,27 @@ class Checker:
                     self._add(place)
 
     def _in_text(self, rule: Rule, method: str, dump: PassDump) -> Iterator[Placed]:
-        ((name, kind),) = checks_of(rule)[method].items()
-        if kind in TEXTS:
-            if dump.kind is TEXTS[kind][0]:
-                key = (dump, kind)
-                if key not in self._texts:
-                    self._texts[key] = TEXTS[kind][1](dump.file.text)
-                for finding in run_check(rule, method, {name: self._texts[key]}):
-                    yield Placed(rule, finding, dump, None)
-        elif dump.kind is not Kind.HLO:
+        asked = checks_of(rule)[method]
+        kinds = set(asked.values())
+        if len(asked) == 1:
+            ((name, kind),) = asked.items()
+            if kind in TEXTS:
+                if dump.kind is TEXTS[kind][0]:
+                    key = (dump, kind)
+                    if key not in self._texts:
+                        self._texts[key] = TEXTS[kind][1](dump.file.text)
+                    for finding in run_check(rule, method, {name: self._texts[key]}):
+                        yield Placed(rule, finding, dump, None)
+                return
+        if dump.kind is not Kind.HLO:
             return
-        elif kind == "Computation":
-            for module in dump.file.modules:
-                for finding in self._in_module(rule, module):
-                    yield Placed(rule, finding, dump, module)
-        else:
+        if "HloFile" in kinds:
             for finding in run_check(rule, method, {name: dump.file}):
                 yield Placed(rule, finding, dump, None)
+        else:
+            for module in dump.file.modules:
+                for finding in self._in_module(rule, method, dump, module):
+                    yield Placed(rule, finding, dump, module)
 
     # Rules about what was going to run
 
@@ -215,15 +221,20 @@ class Checker:
     # Rules that bind where a pass comes next
 
     def _check_precondition(
-        self, rule: Rule, demand: Precondition, pipeline: Pipeline, dumps: list[PassDump]
+        self,
+        rule: Rule,
+        method: str,
+        demand: Precondition,
+        pipeline: Pipeline,
+        dumps: list[PassDump],
     ) -> None:
         hlo = [dump for dump in dumps if dump.kind is Kind.HLO]
         bound = [dump for dump in hlo if pipeline.has_layouts(dump)]
         if not bound or self.before not in (None, demand.demanded_by):
             return
-        if self.before is None and not self._lives(rule, bound[-1]):
+        if self.before is None and not self._lives(rule, method, bound[-1]):
             return  # whatever was there before, no pass died of it
-        lives = [self._lives(rule, dump) for dump in bound]
+        lives = [self._lives(rule, method, dump) for dump in bound]
         if self.before is not None:
             told = Meeting(Outcome.BREAKS, f"{self.before} comes next, as the caller says")
             for at, found in enumerate(lives):
@@ -242,11 +253,11 @@ class Checker:
             reason = f"{rule.name()} does not apply: {meeting.why}"
             self.result.skipped.append(Skipped(str(bound[last].path), reason))
 
-    def _lives(self, rule: Rule, dump: PassDump) -> dict[LifeKey, Placed]:
+    def _lives(self, rule: Rule, method: str, dump: PassDump) -> dict[LifeKey, Placed]:
         return {
             _life_key(number, finding): Placed(rule, finding, dump, module)
             for number, module in enumerate(dump.file.modules)
-            for finding in self._in_module(rule, module)
+            for finding in self._in_module(rule, method, dump, module)
         }
 
     def _first_binding(
@@ -325,17 +336,29 @@ class Checker:
         if diagnostic.fix is not None:
             self.result.fixes.append(PlannedFix(place.dump, diagnostic.fix, diagnostic))
 
-    def _in_module(self, rule: Rule, module: Module) -> Iterator[Finding]:
+    def _in_module(
+        self, rule: Rule, method: str, dump: PassDump, module: Module
+    ) -> Iterator[Finding]:
+        kinds = checks_of(rule)[method].values()
+        stage = self._stages.of(dump, module) if "Stage" in kinds else None
+        if "Module" in kinds:
+            # The text of a file whose copies are told apart by nothing else.
+            return iter(self._in_view(rule, method, (module.start, module.pieces), module, stage))
         computations = module.unfused if rule.unfused else module.computations
-        return chain.from_iterable(self._in_computation(rule, c) for c in computations)
+        return chain.from_iterable(self._in_view(rule, method, c, c, stage) for c in computations)
 
-    def _in_computation(self, rule: Rule, computation: Computation) -> tuple[Finding, ...]:
-        key = (rule, computation)
-        found = self._found.get(key)
-        if found is None:
-            (name,) = checks_of(rule)["check"]
-            found = self._found[key] = run_check(rule, "check", {name: computation})
-        return found
+    def _in_view(
+        self, rule: Rule, method: str, key: object, view: object, stage: Stage | None
+    ) -> tuple[Finding, ...]:
+        """What is found in a computation or a module: once for all dumps that repeat it."""
+        checked = self._checked.setdefault((rule, method, key), Checked())
+
+        def check(watched: object) -> tuple[Finding, ...]:
+            asked = checks_of(rule)[method].items()
+            views = {name: watched if kind == "Stage" else view for name, kind in asked}
+            return run_check(rule, method, views)
+
+        return checked.at(stage, check)
 
 
 def _life_key(module: int, finding: Finding) -> LifeKey:

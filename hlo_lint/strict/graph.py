@@ -337,12 +337,12 @@ def _channel(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
     yield from _of_tuple(anatomy, scope)
     references = anatomy.row[REFERENCES]
     row = scope.row(references[0]) if references and "#" not in references[0] else None
-    mine = _channel_id(anatomy.row[TAIL])
-    if row is None or mine is None or row[OPCODE] != anatomy.row[OPCODE].removesuffix("-done"):
+    if row is None or row[OPCODE] != anatomy.row[OPCODE].removesuffix("-done"):
         return
-    other = _channel_id(row[TAIL])
-    if other is None or other[1] != mine[1]:
-        yield f"%{row[NAME]} is not on channel {mine[1]}", anatomy.tail
+    mine, other = _channel_id(anatomy.row[TAIL]), _channel_id(row[TAIL])
+    if (mine and mine[1]) != (other and other[1]):
+        channel = f"channel {other[1]}" if other else "no channel"
+        yield f"%{row[NAME]} is on {channel}: say the same here", anatomy.opcode
 
 
 _channel_id = re.compile(r"\bchannel_id=(\d+)").search

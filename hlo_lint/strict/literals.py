@@ -194,6 +194,8 @@ class _Reader:
         elif "inf" in token:
             if dtype in _WITHOUT_INFINITY:
                 raise _Wrong(f"{dtype} has no infinity", self.start)
+        elif token.startswith("-") and dtype == "f8e8m0fnu":
+            raise _Wrong(f"{token} does not fit into {dtype}: it has no sign", self.start)
         elif abs(float(token)) > _LARGEST.get(dtype, float("inf")):
             raise _Wrong(f"{token} does not fit into {dtype}", self.start)
         self.next()

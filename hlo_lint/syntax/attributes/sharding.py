@@ -124,7 +124,7 @@ _is_axes = re.compile(AXES).fullmatch
 _find_dimensions = re.compile(r"\{[^{}]*\}").findall
 
 _EXAMPLES = {
-    "expected a sharding in braces": ["", "replicated", "[", "mesh['x'=2]"],
+    "expected a sharding in braces": ["replicated", "[", "mesh['x'=2]"],
     "expected devices=[…], replicated, manual, maximal device=0 or mesh[…]": [
         "{x",
         "{0",
