@@ -14,8 +14,8 @@ here. Each refusal names a place and says what to do about it.
 | `add(f32[] %a, f32[], %b)`, `negate(%p,)` | XLA drops the operand without a name |
 | `f32[2,3]{1,1}`, `{2,0}`, `{1,-1}`, tiles of size 0, memory space -1 | a layout is an order |
 | `f32[4294967296,4294967296,4294967296]` | its size has no 64 bits |
-| `f32[5]{0} add(%p, %p)` of `f32[4]`, dimensions that are not there | XLA's shape inference refuses \
-it where the type is left out |
+| `f32[5]{0} add(%p, %p)` of `f32[4]`, dimensions that are not there | XLA refuses it where the \
+type is left out |
 | an element that a tuple does not have, or has with another type | XLA reads foreign memory |
 | the signature or `entry_computation_layout` against the parameters | XLA does not look at them |
 | calls and fusions with more or fewer operands than parameters | |

@@ -73,6 +73,10 @@ _head = re.compile(rf"{BLANK},{BLANK}({NAME})={BLANK}").fullmatch
 _loose_head = re.compile(rf"{BLANK},{BLANK}({NAME})(\s*)=").match
 _number = re.compile(rf"{BLANK}([0-9]{{1,9}}){BLANK}").fullmatch
 _STRING = r'"(?:[^"\\]|\\.)*+"'
+_find_strings = re.compile(_STRING, re.S).finditer
+_wrong_escape = re.compile(
+    r"(?<!\\)(?:\\\\)*(\\(?:[^abfnrtv\\?'\"0-7xXuU]|[xX](?![0-9a-fA-F])|[4-7][0-7]{2}))"
+).search
 _is_string = re.compile(rf"{_STRING}|'[^'\n]*'", re.S).fullmatch
 _fields = re.compile(
     rf"({NAME})=(?:{_STRING}|\{{[^{{}}]*\}}|[^\s{{}}\",]+)|{_STRING}", re.S
@@ -132,7 +136,7 @@ def instruction_troubles(text: str, row: Row, *, is_named: bool) -> Iterator[Tro
     """
     anatomy = Anatomy(text, row)
     yield from _head_troubles(anatomy, is_named)
-    yield from _type_troubles(anatomy)
+    yield from type_troubles(row[TYPE], anatomy.type)
     demands = demands_on(row[OPCODE])
     if demands is None:
         yield Trouble(f"{row[OPCODE]} is no opcode of XLA", anatomy.opcode, anatomy.operands - 1)
@@ -171,18 +175,17 @@ def _head_troubles(anatomy: Anatomy, is_named: bool) -> Iterator[Trouble]:
     yield from blank_trouble(text, behind, anatomy.operands - 1)
 
 
-def _type_troubles(anatomy: Anatomy) -> Iterator[Trouble]:
-    spelled = anatomy.row[TYPE]
+def type_troubles(spelled: str, at: int) -> Iterator[Trouble]:
+    """What is wrong with a type that stands at `at`; nothing where it is left out."""
     if not spelled:
         return
-    end = anatomy.type + len(spelled)
     try:
         shape = parse_shape(spelled)
     except ShapeSyntaxError as error:
-        yield Trouble(error.message, anatomy.type + error.offset, end)
+        yield Trouble(error.message, at + error.offset, at + len(spelled))
         return
     for said in unsound(shape):
-        yield Trouble(said, anatomy.type, end)
+        yield Trouble(said, at, at + len(spelled))
 
 
 # ---- operands
@@ -312,6 +315,11 @@ def _value_troubles(opcode: str, name: str, text: str) -> tuple[tuple[str, int],
         value = read_attribute(name, text)
     except AttributeSyntaxError as error:
         return ((error.message, error.offset),)
+    if "\\" in text and not (name == "backend_config" and text.startswith("{")):
+        for string in _find_strings(text):
+            if wrong := _wrong_escape(string[0]):
+                said = f"{wrong[0]} is no escape of C"
+                return ((said, string.start() + wrong.start()),)
     words = _words(opcode, name)
     if words is not None and text not in words:
         return ((f"{text} is none of {', '.join(sorted(words))}", 0),)
@@ -330,6 +338,8 @@ def _value_troubles(opcode: str, name: str, text: str) -> tuple[tuple[str, int],
         case "replica_groups" if isinstance(value, ReplicaGroupList):
             devices = [device for group in value.groups for device in group]
             return () if len(set(devices)) == len(devices) else (("a device is there twice", 0),)
+        case "statistics" if not text.startswith("{visualizing_index="):
+            return (("expected `visualizing_index=` first", 0),)
         case "window" if value and "size=" not in text:
             return (("expected `size=`, a number for each dimension", 0),)
         case "operand_precision" if opcode == "dot" and value and len(text.split(",")) != 2:
@@ -370,7 +380,11 @@ def _axes_troubles(sharding: NamedSharding, text: str) -> Iterator[tuple[str, in
         if text.count(word) > 1:
             yield f"{word} is there twice", text.rfind(word)
     order = sharding.mesh.order
-    if isinstance(order, tuple) and sorted(order) != list(range(len(order))):
+    if (
+        "device_ids" in text
+        and isinstance(order, tuple)
+        and sorted(order) != list(range(len(order)))
+    ):
         yield "device_ids names each device once, from 0 on", text.find("device_ids")
     seen: set[tuple[str, object]] = set()
     of_dimensions = [axis for dimension in sharding.dimensions for axis in dimension.axes]

@@ -26,6 +26,7 @@ from hlo_lint.strict.instruction import (
     instruction_troubles,
     parameter_number,
     shape_or_none,
+    type_troubles,
 )
 from hlo_lint.strict.opcodes import wrapped_opcode
 from hlo_lint.strict.shapes import compatible, has_element, spelled_index
@@ -122,7 +123,8 @@ def _within(computation: Computation, seen: Seen) -> Iterator[Trouble]:
     for number, row in enumerate(computation.rows):
         begin, end = computation.spans[number]
         if is_bare and number in computation.nested and row[OPCODE] == "parameter":
-            continue  # XLA makes it of an operand
+            yield from type_troubles(row[TYPE], begin)  # XLA makes it of an operand
+            continue
         text = computation.text[begin:end]
         is_named = number not in computation.nested and not (is_bare and row[NAME] == SINGLE)
         if is_bare and not is_named and not row[TYPE] and number not in computation.nested:
@@ -349,7 +351,15 @@ def _frames(module: Module) -> Iterator[Trouble]:
     """Metadata names frames that the table has."""
     if not module.tables:
         return
-    known = {0, *map(int, _frame_rows(module.tables[-1]))}
+    known = {0}
+    begin = module.text.find(module.tables[-1])
+    for found in _frame_rows(module.tables[-1]):
+        number = int(found[1])
+        known.add(number)
+        # Printed ids of parents are one too high.
+        if found[2] and int(found[2]) > number:
+            said = f"the parent of frame {number} stands above it"
+            yield Trouble(said, begin + found.start(), begin + found.end())
     for number, computation in enumerate(module.computations):
         for found in _frame_ids(computation.text):
             if found[1] and (len(found[1]) > 9 or int(found[1]) not in known):
@@ -358,7 +368,9 @@ def _frames(module: Module) -> Iterator[Trouble]:
                 yield Trouble(said, begin + found.start(1), begin + found.end(1))
 
 
-_frame_rows = re.compile(r"^\s*(\d{1,9})\s*\{", re.M).findall
+_frame_rows = re.compile(
+    r"^\s*(\d{1,9})\s*\{(?:[^{}]*?\bparent_frame_id=(\d{1,9})\b)?", re.M
+).finditer
 _frame_ids = re.compile(r'"(?:[^"\\]|\\.)*+"|\bstack_frame_id=(\d+)').finditer
 
 # ---- shapes
@@ -423,6 +435,8 @@ def _call(
     number: int,
 ) -> Iterator[str]:
     inline = computation.inline.get(number, ())
+    if not inline and _written_in_place(row[TAIL]):
+        yield "the computation that is written into an attribute cannot be read"
     for found in _called_names(_without_strings(row[TAIL]) if '"' in row[TAIL] else row[TAIL]):
         for name in _word(found[2]):
             if name not in defined:
@@ -443,6 +457,9 @@ def _thread(row: Row, callee: Computation) -> Iterator[str]:
 
 
 _async_thread = re.compile(r'\basync_execution_thread="([^"]*)"').search
+_written_in_place = re.compile(
+    rf"\b(?:{'|'.join(CALLING_ATTRIBUTES)})=\{{[^{{}}\"]*(?:\{{[^{{}}\"=]*)?[%\w]\s*=\s"
+).search
 _without_strings_sub = re.compile(r'"(?:[^"\\]|\\.)*"', re.S).sub
 
 
