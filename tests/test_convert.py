@@ -45,7 +45,7 @@ from tests.oracle.fields import (
     differences,
     read_fields,
 )
-from tests.oracle.xla import Oracle, oracles
+from tests.oracle.xla import Oracle, as_utf8, oracles
 
 PRINTER = Path(__file__).parent / "oracle" / "print_hlo.py"
 SHARDINGS = Path(__file__).parent / "oracle" / "read_shardings.py"
@@ -151,7 +151,8 @@ def test_each_style_is_spelled_as_xla_spells_it(release: str) -> None:
     ]
     given = [text for text in given if "has_dynamic_root" not in text][::2]
     read = read_fields(oracle(release), given)
-    given = [text for text, found in zip(given, read, strict=True) if "error" not in found]
+    pairs = zip(given, read, strict=True)
+    given = [as_utf8(text) for text, found in pairs if "error" not in found]
     child = subprocess.run(
         [oracle(release).python, "-P", str(PRINTER)],
         input=json.dumps(given).encode(),
