@@ -9,7 +9,7 @@ import json
 import sys
 from typing import Any
 
-from jaxlib._hlo import HloSharding
+from jaxlib import _hlo  # type: ignore[attr-defined]
 
 
 def tiles(sharding: Any) -> Any:
@@ -28,6 +28,6 @@ def tiles(sharding: Any) -> Any:
 
 if __name__ == "__main__":
     for text in json.load(sys.stdin):
-        read = HloSharding.from_string(text)
-        read = HloSharding.v3_to_v2_sharding(read) if "mesh[" in text else read
+        read = _hlo.HloSharding.from_string(text)
+        read = _hlo.HloSharding.v3_to_v2_sharding(read) if "mesh[" in text else read
         print(json.dumps(tiles(read)), flush=True)
