@@ -179,7 +179,9 @@ def _in_order(pipeline: Pipeline, dumps: list[PassDump]) -> tuple[list[PassDump]
     steps = [dump for dump in dumps if dump.name and dump.name.step is not None]
     if not steps:
         return dumps, []
-    begin, end, beside = [], [], []
+    begin: list[PassDump] = []
+    end: list[PassDump] = []
+    beside: list[PassDump] = []
     behind: dict[PassDump, list[PassDump]] = {}
     same: dict[tuple[int, ...], list[PassDump]] = {}
     for dump in steps:
