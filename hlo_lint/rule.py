@@ -23,6 +23,41 @@ MARK = "// error"
 """At the end of a line of an example: here, and nowhere else."""
 
 
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What binds a module where it was dumped: the options XLA would verify it with there.
+
+    It follows from the names of a run's dumps and the pass lists of the releases; of a file that no
+    compiler named it is what its text says. Where something is not known, it is what lets more
+    pass, so that a rule stays silent. `hlo_verifier.h` names the options.
+    """
+
+    backend: str | None = None
+    """`gpu`, `cpu`; None where it is not known. Decides between `CpuGpuVerifierMetadata` and the
+    default one."""
+    release: str | None = None
+    """The pass list of the release, `gpu-jax0.10.0`; None where it is not known."""
+    layouts: bool = False
+    """Whether layout-assignment has run: `layout_sensitive`, and `instruction_can_change_layout`
+    with it."""
+    normalized: bool | None = None
+    """Whether the last layout_normalization has run, so that layouts are descending, reshapes are
+    bitcasts (`verify_reshape_is_bitcast`) and broadcasts keep the order of dimensions
+    (`verify_broadcast_dimensions_order`). None where that is not known, and where none runs."""
+    scheduled: bool = False
+    """Whether the text's order is that of execution: the schedule is verified too, and
+    `verify_no_collective_deadlocks` is on."""
+    mixed_precision: bool = True
+    """Whether an operation may mix floating types: `allow_mixed_precision`."""
+    host_memory: bool = True
+    """Whether results may lie in host memory, S(5), as they may from host-offloader on: not
+    `verify_no_host_memory_space`."""
+    scan: bool = True
+    """Whether a scan need not be associative, as before the layout-sensitive verifier."""
+    final: bool = False
+    """Whether it is what the compiler ended with."""
+
+
 @dataclass(frozen=True)
 class FinalModule:
     """The module that a compiler ended with, else the last dump of it: what was going to run."""
@@ -123,12 +158,15 @@ class Rule:
 
     The class name in kebab-case is the rule's name, the folder of its file its family. Its method
     `check` yields findings, and its signature says what it looks at (`engine/plan.py`): a
-    `Computation`, an `HloFile`, … It is pure, so what many dumps share is checked once.
+    `Computation`, a `Module`, either with the `Stage` of the run it was dumped at, an `HloFile`, …
+    It is pure, so what many dumps share is checked once.
     """
 
     severity: ClassVar[Severity] = Severity.ERROR
     precondition: ClassVar[Precondition | None] = None
     """What a pass demands; the rule then binds only where that pass comes next."""
+    between_passes: ClassVar[bool] = False
+    """Whether XLA promises it between any two passes; what a later pass cured is then told, too."""
     unfused: ClassVar[bool] = True
     """Whether bodies of fusions and computations of other threads are left out."""
     examples: ClassVar[tuple[Bad | Good, ...]] = ()

@@ -200,6 +200,15 @@ INSTRUCTIONS = [
     "f32[4,8] iota(), iota_dimension=1",
     "(f32[8], f32[4,8]) scan(a, v), dimensions={0}, to_apply=step, num_carries=1, is_reverse=true, "
     "is_associative=false",
+    "(f32[4,8], f32[4,8]) all-reduce-start(a), replica_groups={{0,1}}, to_apply=add, channel_id=1",
+    "(f32[4,8], f32[8,8]) all-gather-start(a), replica_groups={{0,1}}, dimensions={0}",
+    "(f32[4,8], f32[4,8], u32[], u32[]) collective-permute-start(a), source_target_pairs={{0,1}}",
+    '((f32[4,8]), f32[4,8], u32[]) custom-call-start(a), custom_call_target="f", '
+    'async_execution_thread="other", backend_config={"a":1}, frontend_attributes={b="c"}',
+    "((f32[4,8]), f32[4,8], u32[]) fusion-start(a), kind=kLoop, calls=same, sharding={replicated}",
+    "((f32[4,8], s32[], s32[]), f32[1,8], u32[]) dynamic-slice-start(a, s, s), "
+    "dynamic_slice_sizes={1,8}",
+    '((f32[4,8]), f32[4,8], u32[]) async-start(a), calls=same, metadata={op_name="b"}',
     f"{CALL}, schedule=SCHEDULE_LATEST, api_version=API_VERSION_STATUS_RETURNING",
     f"{CALL}, padding_type=PADDING_VALID, custom_call_has_side_effect=true",
     f"{CALL}, operand_layout_constraints={{f32[4,8]{{0,1}}}}",
@@ -264,6 +273,9 @@ HEADERS = [
     ", buffer_donor={ (0, {}), (1, {}) }",
     ', frontend_attributes={a="b",c={d = 1}}',
     ", is_scheduled=true",
+    ', origin_recovery_table={ {"old"} : {"new" {1}} {"a" {1,2}} : {} }',
+    ', debug_attributes={ {"x" {1}}:({log_mode=default,callback_id=2,partitioned=true,op_id=3},'
+    "{log_mode=fusion_debugger}) }",
     ", entry_computation_layout={(f32[4,8]{0,1}, f32[8,4]{1,0}, s32[], f32[8]{0}, pred[])"
     "->f32[4,8]{0,1}}",
 ]
@@ -281,7 +293,10 @@ TEXTS = {
     },
 }
 
-NEW_IN_0_11 = (*("block_scaling_config", "order=", "idx=2", "unreduced=max", '["outer/inner"]'),)
+NEW_IN_0_11 = (
+    *("block_scaling_config", "order=", "idx=2", "unreduced=max", '["outer/inner"]'),
+    "debug_attributes",
+)
 """Parts of spellings that 0.10 refuses."""
 
 RELEASES = ("0.10", "0.11")

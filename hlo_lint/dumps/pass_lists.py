@@ -29,10 +29,15 @@ class PassList:
     passes: tuple[Pass, ...]
 
     @property
+    def backend(self) -> str:
+        """`gpu` or `cpu`"""
+        return self.name.partition("-")[0]
+
+    @property
     def title(self) -> str:
         """`XLA:GPU of jax 0.10.0`"""
-        backend, _, release = self.name.partition("-jax")
-        return f"XLA:{backend.upper()} of jax {release}"
+        release = self.name.partition("-jax")[2]
+        return f"XLA:{self.backend.upper()} of jax {release}"
 
     @cached_property
     def layouts_from(self) -> int:
@@ -61,6 +66,14 @@ class PassList:
             return [place - 1 for place in ahead]
         fitting = [place for place in behind if self._next(place, pipeline) == before]
         return fitting or behind
+
+    def last_place(self, name: str) -> int | None:
+        """The place of the last run of a pass, in whatever pipeline; None where none runs it."""
+        return self._last.get(name)
+
+    @cached_property
+    def _last(self) -> dict[str, int]:
+        return {name: place for place, (_, name) in enumerate(self.passes)}
 
     def _next(self, place: int, pipeline: str) -> str:
         """The pass of the same pipeline that follows."""

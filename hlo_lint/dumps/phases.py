@@ -11,6 +11,12 @@ from dataclasses import dataclass
 LAYOUT_ASSIGNMENT = "layout-assignment"
 """The pass that gives every array its layout; layouts printed earlier bind nothing."""
 
+LAYOUT_NORMALIZATION = "layout_normalization"
+"""The pass after whose last run every layout is descending."""
+
+HOST_OFFLOADER = "host-offloader"
+"""The pass that puts values into host memory, S(5); no result lies there before it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Precondition:
@@ -26,7 +32,7 @@ class Precondition:
 
 
 RESHAPES_ARE_BITCASTS = Precondition(
-    demanded_by="layout_normalization",
+    demanded_by=LAYOUT_NORMALIZATION,
     fact="no reshape outside a fusion moves a byte",
     established_by=("reshape-decomposer",),
     failure="RET_CHECK failure (layout_normalization.cc) "

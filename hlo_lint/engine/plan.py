@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 VIEWS = {
     "Computation": "each computation of every dump, bodies of fusions left out unless asked for",
+    "Module": "each module of every dump",
     "HloFile": "every file as a text",
     "BeforeAutotuner": "the module that the autotuner meets, or the nearest dump before it",
     "FinalModule": "what a compiler ended with, else its last dump; artefacts may go with it",
@@ -25,6 +26,9 @@ VIEWS = {
     "AutotuningRuns": "all logs of the autotuner that were given",
 }
 """What there is to look at, by the name of its type: reading types would load all readers."""
+
+STAGED = frozenset({"Computation", "Module"})
+"""What a `Stage` may go with."""
 
 
 def _buffers(pipeline: Pipeline) -> BufferAssignment | None:
@@ -92,10 +96,11 @@ def checks_of(rule: Rule) -> Mapping[str, Mapping[str, str]]:
         annotations = getattr(getattr(rule, method), "__annotations__", {})
         asked = {name: kind for name, kind in annotations.items() if name != "return"}
         kinds = set(asked.values())
-        plain = len(kinds) == 1 and kinds <= VIEWS.keys()
+        views = kinds - {"Stage"} if kinds & STAGED else kinds
+        plain = len(views) == 1 and views <= VIEWS.keys() and len(asked) == len(kinds)
         final = "FinalModule" in kinds and kinds - {"FinalModule"} <= ARTEFACTS.keys()
         if not plain and not final:
-            known = ", ".join((*VIEWS, *ARTEFACTS))
+            known = ", ".join((*VIEWS, "Stage", *ARTEFACTS))
             raise RuleError(f"{method} of {rule.name()} has to ask for some of {known}")
         found[method] = asked
     if not found:

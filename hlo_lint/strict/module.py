@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -158,14 +159,20 @@ def _between(computation: Computation) -> Iterator[Trouble]:
         if not computation.signature
         else (text.find("{", text.find(computation.signature) + len(computation.signature)) + 1)
     )
-    unread = [(start, end) for _, start, end in computation.troubles]
+    unread = sorted(start for _, start, _ in computation.troubles)
     stops = [
         span for number, span in enumerate(computation.spans) if number not in computation.nested
     ]
     for begin, end in stops:
-        if not any(at <= start <= begin for start, _ in unread):
+        if not _any_between(unread, at, begin):
             yield from blank_trouble(text, at, begin)
         at = end
+
+
+def _any_between(starts: Sequence[int], begin: int, end: int) -> bool:
+    """Whether one of the sorted `starts` is from `begin` to `end`."""
+    first = bisect_left(starts, begin)
+    return first < len(starts) and starts[first] <= end
 
 
 # ---- the header
@@ -193,15 +200,15 @@ def _around(module: Module) -> Iterator[Trouble]:
         begin = text.find(table, at)
         yield from blank_trouble(text, at, begin)
         at = begin + len(table)
-    unread = [start for _, start, _ in module.troubles]
+    unread = sorted(start for _, start, _ in module.troubles)
     for number, computation in enumerate(module.computations):
         if number in module.within:
             continue
         begin = module.offset(number)
-        if not any(at <= start <= begin for start in unread):
+        if not _any_between(unread, at, begin):
             yield from blank_trouble(text, at, begin)
         at = begin + len(computation.text)
-    if not any(at <= start for start in unread):
+    if not _any_between(unread, at, len(text)):
         yield from blank_trouble(text, at, len(text))
     if not module.computations and not module.troubles and not separator:
         yield Trouble("a module needs a computation", len(text), len(text))

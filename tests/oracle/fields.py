@@ -15,6 +15,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 _PATIENCE_IN_SECONDS = 300
 
 METADATA = "7"
+SHARDING = "40"
 COMPARISON_TYPE = "72"
 COMPARISON_ORDER = "102"
 """New in 0.11: says what the field of the comparison's type says as well."""

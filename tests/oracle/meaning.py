@@ -20,6 +20,7 @@ from hlo_lint.syntax.attributes import (
     AxisRef,
     BlockScalingConfig,
     ConvolutionDimensionNumbers,
+    DebugEntry,
     DeviceOrder,
     Domain,
     Donor,
@@ -33,6 +34,7 @@ from hlo_lint.syntax.attributes import (
     OriginalArray,
     OriginTree,
     ProgramShape,
+    Recovery,
     ReplicaGroupList,
     ReplicaGroups,
     Sharding,
@@ -581,6 +583,20 @@ def cleaned(value: Any) -> Any:
 
 # ---- a header
 
+_DEBUG: dict[str, Callable[[str], Any]] = {
+    "callback_id": int,
+    "op_id": int,
+    "partitioned": lambda value: value == "true",
+}
+
+
+def _array(array: OriginalArray | None) -> Fields:
+    return {"instruction_name": array.name, "shape_index": array.shape_index} if array else {}
+
+
+def _name_of(module: str) -> str:
+    return module.partition("HloModule ")[2].partition(",")[0].split("\n")[0].strip()
+
 
 def header(attributes: Mapping[str, Any]) -> Fields:
     """What a module's header says, as its `HloModuleProto` does."""
@@ -605,6 +621,21 @@ def header(attributes: Mapping[str, Any]) -> Fields:
         ]
     }
     found |= _frontend(attributes.get("frontend_attributes", {}))
+    recoveries: tuple[Recovery, ...] = attributes.get("origin_recovery_table", ())
+    found["origin_recovery_table"] = {
+        "entries": [
+            {"old": _array(each.old), "new": _array(each.new), "module": _name_of(each.module)}
+            for each in recoveries
+        ]
+    }
+    debugs: tuple[DebugEntry, ...] = attributes.get("debug_attributes", ())
+    found["debug_attributes"] = [
+        {
+            "array": _array(each.array),
+            "records": [{k: _DEBUG.get(k, str)(v) for k, v in one.items()} for one in each.records],
+        }
+        for each in debugs
+    ]
     layout = attributes.get("entry_computation_layout")
     if isinstance(layout, ProgramShape):
         found["parameters"] = [numbers(shape) for shape in layout.parameters]

@@ -15,6 +15,7 @@ from hlo_lint.syntax.attributes import (
     AxisRef,
     BlockScalingConfig,
     ConvolutionDimensionNumbers,
+    DebugEntry,
     DimensionSharding,
     Domain,
     Donor,
@@ -30,6 +31,7 @@ from hlo_lint.syntax.attributes import (
     Origin,
     OriginalArray,
     ProgramShape,
+    Recovery,
     ReplicaGroupList,
     ShardGroup,
     SparsityConfig,
@@ -183,7 +185,25 @@ VALUES: list[tuple[str, str, object]] = [
     ("input_output_alias", "{ {}: (1, {0}, must-alias) }", (Alias((), 1, (0,), "must-alias"),)),
     ("algorithm", "dot_bf16_bf16_f32_x3", "dot_bf16_bf16_f32_x3"),
     ("schedule", "SCHEDULE_LATEST", "SCHEDULE_LATEST"),
-    ("debug_attributes", "{anything}", "{anything}"),
+    (
+        "debug_attributes",
+        '{ {"x" {1}}:({log_mode=default,op_id=3},{note="a"}), {}:() }',
+        (
+            DebugEntry(
+                OriginalArray("x", (1,)), ({"log_mode": "default", "op_id": "3"}, {"note": "a"})
+            ),
+            DebugEntry(None, ()),
+        ),
+    ),
+    (
+        "origin_recovery_table",
+        '{ {"old"} : {"new" {1}}\n {"a"} : {}, "\n HloModule r\n " }',
+        (
+            Recovery(OriginalArray("old"), OriginalArray("new", (1,))),
+            Recovery(OriginalArray("a"), None, "\n HloModule r\n "),
+        ),
+    ),
+    ("sparsity", "L.1@2:4", "L.1@2:4"),
 ]
 
 
@@ -191,7 +211,7 @@ VALUES: list[tuple[str, str, object]] = [
 def test_a_value_is_read_fast_and_by_grammar(name: str, text: str, value: object) -> None:
     found = read_attribute(name, text)
     assert (found, type(found)) == (value, type(value))
-    if name != "debug_attributes":
+    if name != "sparsity":
         by_grammar = read_by_grammar(name, text)
         assert (by_grammar, type(by_grammar)) == (value, type(value))
 
@@ -206,7 +226,7 @@ def spaced(text: str) -> str:
     [
         (name, text, value)
         for name, text, value in VALUES
-        if name not in ("debug_attributes", "dim_labels", "outfeed_shape")
+        if name not in ("sparsity", "dim_labels", "outfeed_shape")
         and '"' not in text
         and "'" not in text
     ],
@@ -337,6 +357,7 @@ LANGUAGES: dict[str, Mapping[str, Sequence[str]]] = {
     "block_scaling_config": windows._OPERAND_CONFIG.examples,
     "entry_computation_layout": shapes._LANGUAGE.examples,
     "origin": origin._LANGUAGE.examples,
+    "origin_recovery_table": origin._TABLES.examples,
 }
 
 
@@ -390,6 +411,8 @@ def test_a_malformed_value_says_what_its_example_says(name: str, message: str, t
         ("direction", "{LT}", "expected a word", 0),
         ("buffer_donor", "{ 0 }", "expected parts of parameters, like { (0, {}), (1, {2}) }", 2),
         ("literal", "4", "expected a shape and a value, like s32[2]{0} {1, 2}", 0),
+        ("debug_attributes", '{{"x"} : {"y"}}', "expected records behind `:`", 1),
+        ("origin_recovery_table", '{{"x"} : ()}', "expected an array behind `:`", 1),
         ("domain", "{replicated}", 'expected kind="sharding", entry={…}, exit={…}', 1),
     ],
 )

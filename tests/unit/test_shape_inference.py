@@ -365,6 +365,8 @@ def test_what_xla_lets_through_is_right(
         ("transpose", "f32[3,4]", "", "f32[1,2]"),
         ("transpose", "f32[3,4]", "dimensions={x}", "f32[1,2]"),
         ("negate", "f9[3]", "", "f9[3]"),
+        ("add", "f9[3]; f32[3]", "", "f32[3]"),
+        ("dot", "f9[3]; f32[3]", "", "f32[3,3]"),
         ("call", "f32[3]", "to_apply=%missing", "f32[1,2]"),
         ("all-gather", "f32[3]", "replica_groups={}, dimensions={0}", "f32[12]"),
         ("get-tuple-element", "(f32[3])", "index=x", "f32[3]"),

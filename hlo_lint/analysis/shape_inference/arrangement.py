@@ -198,7 +198,7 @@ def _concatenate(operation: Operation) -> Shape:
                     f"{sizes[dim]} and {size}"
                 )
             dynamic[dim] |= each.is_dynamic(dim)
-        dtype = higher(dtype, each.dtype)
+        dtype = higher(first.dtype, each.dtype)  # XLA, too, forgets those in between
     return bare(dtype, sizes, dynamic)
 
 
@@ -206,6 +206,7 @@ def _demand_starts(operation: Operation, first: int, rank: int) -> None:
     """Start indices: a scalar for each dimension, or one array of them as in early releases."""
     starts = operation.arrays(first)
     for number, start in enumerate(starts, first):
+        demand_known(start.dtype)
         if not is_integer(start.dtype):
             raise Impossible(f"operand {number} of {operation.opcode} has to be an integer")
     if starts and starts[0].rank == 1:

@@ -14,7 +14,6 @@ from hlo_lint.analysis.shape_inference.operation import (
 from hlo_lint.analysis.shape_inference.types import (
     bare,
     demand_known,
-    flags,
     higher,
     is_float,
     same_size,
@@ -78,7 +77,7 @@ def _product(operation: Operation, left: ArrayShape, right: ArrayShape) -> Array
     return bare(
         higher(left.dtype, right.dtype),
         [shape.dims[dim] for shape, dim in places],
-        [flags(shape)[dim] for shape, dim in places],
+        [shape.is_dynamic(dim) for shape, dim in places],
     )
 
 
@@ -159,7 +158,7 @@ def _ragged_dot(operation: Operation) -> Shape:
     return bare(
         higher(left.dtype, right.dtype),
         [shape.dims[dim] for shape, dim in places],
-        [flags(shape)[dim] for shape, dim in places],
+        [shape.is_dynamic(dim) for shape, dim in places],
     )
 
 

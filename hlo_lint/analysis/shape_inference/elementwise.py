@@ -153,6 +153,8 @@ def _compare(operation: Operation) -> Shape:
 def _complex(operation: Operation) -> Shape:
     left, right = operation.array(0), operation.array(1)
     together = _together(operation, left, right)
+    demand_known(left.dtype)
+    demand_known(right.dtype)
     if left.dtype != right.dtype or left.dtype not in COMPLEX_OF:
         raise Impossible(f"there is no complex type of {left.dtype} and {right.dtype}")
     return bare(COMPLEX_OF[left.dtype], together.dims, together.dynamic)

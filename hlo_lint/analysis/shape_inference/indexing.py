@@ -8,7 +8,7 @@ from hlo_lint.analysis.shape_inference.operation import Impossible, Inference, O
 from hlo_lint.analysis.shape_inference.reduction import demand_reducer
 from hlo_lint.analysis.shape_inference.types import (
     bare,
-    flags,
+    demand_known,
     is_integer,
     same_dims,
     same_size,
@@ -34,6 +34,7 @@ def _index_dims(indices: ArrayShape, vector: int) -> list[int]:
 
 def _demand_indices(operation: Operation, indices: ArrayShape) -> int:
     """Demands integers; gives `index_vector_dim`."""
+    demand_known(indices.dtype)
     if not is_integer(indices.dtype):
         raise Impossible(f"the indices of {operation.opcode} are {indices.dtype}, and no integers")
     vector = operation.integer("index_vector_dim")
@@ -119,7 +120,7 @@ def _assembled(
         else:
             dim = next(from_indices)
             dims.append(indices.dims[dim])
-            dynamic.append(flags(indices)[dim])
+            dynamic.append(indices.is_dynamic(dim))
     return bare(operand.dtype, dims, dynamic)
 
 

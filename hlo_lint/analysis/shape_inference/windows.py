@@ -31,7 +31,7 @@ from hlo_lint.syntax.attributes import ConvolutionDimensionNumbers, WindowDimens
 def _window(operation: Operation, rank: int) -> tuple[WindowDimension, ...]:
     window = operation.attribute("window")
     if window is None:
-        window = (WindowDimension(1),) * rank if operation.opcode != "convolution" else ()
+        window = ()
     if not isinstance(window, tuple):
         raise Unknowable
     if len(window) != rank:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lark import Token
 
 _is_integer = re.compile(r"-?[0-9]{1,18}").fullmatch
-_is_integers = re.compile(r"\{\s*(?:\s*-?[0-9]{1,18}\s*(?:,(?!\s*\})|(?=\})))*\s*\}").fullmatch
+_is_integers = re.compile(r"\{(?:\s*+-?[0-9]{1,18}\s*+(?:,(?!\s*\})|(?=\})))*+\s*+\}").fullmatch
 _find_integers = re.compile(r"-?[0-9]+").findall
 _match_field = re.compile(
     rf"\s*([A-Za-z_][A-Za-z0-9_]*)=\s*({STRING}|[^\s{{}}\",]+|\{{(?:[^{{}}\"]++|{STRING})*+\}})\s*",

@@ -1,0 +1,139 @@
+"""What binds at each step of a run: the `Stage` of every module, from names and pass lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from hlo_lint.dumps.pass_lists import PassList, pass_lists
+from hlo_lint.dumps.phases import (
+    BEFORE_LAYOUTS,
+    HOST_OFFLOADER,
+    LAYOUT_ASSIGNMENT,
+    LAYOUT_NORMALIZATION,
+)
+from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.ir import Module
+from hlo_lint.rule import Stage
+
+FINAL = "after_optimizations"
+"""How names end of what a compiler ended with."""
+
+MARKS = {"gpu": "gpu_after_optimizations", "cpu": "cpu_after_optimizations"}
+"""What the names of the last dumps hold, by backend."""
+
+
+class Stages:
+    """The stages of one pipeline's dumps."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self._known: dict[tuple[PassDump, bool], Stage] = {}
+
+    def of(self, dump: PassDump, module: Module) -> Stage:
+        """What binds for a module of a dump; equal where nothing differs."""
+        key = dump, module.is_scheduled
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._stage(dump, scheduled=module.is_scheduled)
+        return found
+
+    def _stage(self, dump: PassDump, *, scheduled: bool) -> Stage:
+        if dump.name is None:
+            name = dump.path.name.rpartition(".")[0]
+            return Stage(
+                layouts=scheduled or not name.endswith(BEFORE_LAYOUTS),
+                scheduled=scheduled,
+                final=name.endswith(FINAL),
+            )
+        layouts = self._has_layouts(dump)
+        return Stage(
+            backend=self._backend,
+            release=self._candidates[0].name if len(self._candidates) == 1 else None,
+            layouts=layouts,
+            normalized=self._is_behind(dump, LAYOUT_NORMALIZATION),
+            scheduled=scheduled,
+            mixed_precision=self._backend is None,
+            host_memory=self._is_behind(dump, HOST_OFFLOADER) is not False,
+            scan=self._backend is None or not layouts,
+            final=dump.name.is_final,
+        )
+
+    @cached_property
+    def _candidates(self) -> tuple[PassList, ...]:
+        """The releases that fit; of a run of named dumps alone, all of its backend."""
+        if self.pipeline.releases:
+            return self.pipeline.releases
+        rests = [dump.name.rest for dump in self.pipeline.dumps if dump.name]
+        for backend, mark in MARKS.items():
+            if any(mark in rest for rest in rests):
+                return tuple(each for each in pass_lists() if each.backend == backend)
+        return ()
+
+    @cached_property
+    def _backend(self) -> str | None:
+        backends = {release.backend for release in self._candidates}
+        return backends.pop() if len(backends) == 1 else None
+
+    def _has_layouts(self, dump: PassDump) -> bool:
+        name = dump.name
+        assert name is not None
+        if name.step is None:
+            return not name.rest.startswith(BEFORE_LAYOUTS)
+        if self.pipeline.is_helper or name.after == LAYOUT_ASSIGNMENT:
+            return True
+        if self._assigned is not None:
+            return name.step >= self._assigned
+        return self._is_behind(dump, LAYOUT_ASSIGNMENT) is True
+
+    @cached_property
+    def _assigned(self) -> int | None:
+        """The step after layout-assignment, where it was dumped."""
+        for dump in self.pipeline.steps:
+            if dump.name and dump.name.after == LAYOUT_ASSIGNMENT:
+                return dump.name.step
+        return None
+
+    def _is_behind(self, dump: PassDump, wanted: str) -> bool | None:
+        """Whether the last run of a pass lies behind a dump; None where the releases do not say."""
+        name = dump.name
+        assert name is not None
+        if self.pipeline.is_helper:
+            return None  # passes over a fusion that was taken out of its module
+        if self.pipeline.options is not None and self.pipeline.options.disabled(wanted):
+            return None
+        answers: set[bool | None] = set()
+        for number, release in enumerate(self._candidates):
+            last = release.last_place(wanted)
+            if last is None:
+                answers.add(None)
+            elif name.step is None:
+                answers.add(not name.rest.startswith(BEFORE_LAYOUTS))
+            else:
+                first, end = self._places[dump][number]
+                answers.add(True if first >= last else False if end < last else None)
+        return answers.pop() if len(answers) == 1 else None
+
+    @cached_property
+    def _places(self) -> dict[PassDump, tuple[tuple[int, int], ...]]:
+        """The first and the last place that each numbered dump may have, for each release."""
+        columns = [list(self._walk(release)) for release in self._candidates]
+        return dict(zip(self.pipeline.steps, zip(*columns, strict=True), strict=True))
+
+    def _walk(self, release: PassList) -> Iterator[tuple[int, int]]:
+        """Where each dump stands: the first place it may have behind the dump before it.
+
+        A pass the release does not know stands where the one before it stood, at first anywhere.
+        """
+        steps = self.pipeline.steps
+        at = 0, len(release.passes)
+        for dump in steps:
+            name = dump.name
+            assert name is not None
+            places = release.places(name.pipeline, name.after, name.before)
+            if len(steps) == 1 and places:
+                at = places[0], places[-1]  # on its own it may be any of them
+            elif places:
+                first = next((place for place in places if place >= at[0]), places[0])
+                at = first, first
+            yield at
