@@ -27,11 +27,6 @@ from tests.token_mutations import mutate_tokens
 RELEASE = "jaxlib 0.11.2"
 FILES = [*sorted(ROUNDTRIP.glob("*.hlo")), *sorted(BROKEN.glob("*.hlo"))]
 
-WAITING = {
-    "inline_computation_in_branches.hlo": "the fast gear takes a computation on one line for text",
-}
-"""Files in which strict mode and XLA differ for no good reason."""
-
 READS_ALTHOUGH = "// Strict mode reads this, XLA's parser does not: "
 REFUSES_ALTHOUGH = "// XLA's parser reads this, strict mode does not: "
 """A file in which strict mode and XLA differ says so, and why."""
@@ -73,18 +68,7 @@ def test_there_are_three_hundred_odd_texts_and_each_is_on_record() -> None:
     assert record().keys() == set(FILES)
 
 
-def as_parameters(paths: list[Path]) -> list[Any]:
-    return [
-        pytest.param(
-            path,
-            id=path.stem,
-            marks=pytest.mark.xfail(reason=WAITING[path.name]) if path.name in WAITING else (),
-        )
-        for path in paths
-    ]
-
-
-@pytest.mark.parametrize("path", as_parameters(FILES))
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_strict_mode_reads_what_xla_reads_or_the_file_says_why_not(path: Path) -> None:
     text = text_of(path)
     xla_reads, we_read = record()[path] == "read", refusal(text) is None
@@ -92,7 +76,7 @@ def test_strict_mode_reads_what_xla_reads_or_the_file_says_why_not(path: Path) -
     assert (REFUSES_ALTHOUGH in text) == (xla_reads and not we_read)
 
 
-@pytest.mark.parametrize("path", as_parameters(sorted(BROKEN.glob("*.hlo"))))
+@pytest.mark.parametrize("path", sorted(BROKEN.glob("*.hlo")), ids=lambda path: path.stem)
 def test_a_refusal_says_where_and_what(path: Path) -> None:
     error = refusal(text_of(path))
     assert error is not None

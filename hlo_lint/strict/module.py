@@ -30,7 +30,7 @@ from hlo_lint.strict.instruction import (
     type_troubles,
 )
 from hlo_lint.strict.opcodes import wrapped_opcode
-from hlo_lint.strict.shapes import compatible, has_element, spelled_index
+from hlo_lint.strict.shapes import compatible, has_element, spelled_index, unsound
 from hlo_lint.strict.tokens import BLANK, blank_trouble, name_trouble
 from hlo_lint.strict.tokens import NAME as WORD
 from hlo_lint.syntax.attributes import (
@@ -293,6 +293,8 @@ def _entry_layout(module: Module, text: str) -> Iterator[tuple[str, int]]:
     except ShapeSyntaxError as error:
         yield error.message, 1
         return
+    for said in (*unsound(parameters), *unsound(result)):
+        yield said, 1
     ours, root = _entry_shapes(module)
     if root is not None and not compatible(result, root):
         yield f"the result is {root}, not {result}", arrow
@@ -465,7 +467,7 @@ def _thread(row: Row, callee: Computation) -> Iterator[str]:
 
 _async_thread = re.compile(r'\basync_execution_thread="([^"]*)"').search
 _written_in_place = re.compile(
-    rf"\b(?:{'|'.join(CALLING_ATTRIBUTES)})=\{{[^{{}}\"]*(?:\{{[^{{}}\"=]*)?[%\w]\s*=\s"
+    rf"\b(?:{'|'.join(CALLING_ATTRIBUTES)})=\s*\{{[^{{}}\"=]*(?:\{{[^{{}}\"=]*)?="
 ).search
 _without_strings_sub = re.compile(r'"(?:[^"\\]|\\.)*"', re.S).sub
 
