@@ -268,11 +268,16 @@ class Computation:
         number = self.index.get(name.removeprefix("%"))
         return None if number is None else self.at(number)
 
-    def with_opcode(self, opcode: str) -> tuple[Instruction, ...]:
-        """The instructions of one opcode, in the order of the text."""
+    @property
+    def opcodes(self) -> frozenset[str]:
+        """The opcodes it holds."""
         if self._opcodes is None:
             self._opcodes = frozenset(map(_opcode_of, self.rows))
-        if opcode not in self._opcodes:
+        return self._opcodes
+
+    def with_opcode(self, opcode: str) -> tuple[Instruction, ...]:
+        """The instructions of one opcode, in the order of the text."""
+        if opcode not in self.opcodes:
             return ()
         found = self._by_opcode.get(opcode)
         if found is None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from hlo_lint.engine.timeline import Sighting, Timeline
-from hlo_lint.findings import Introduction
-from hlo_lint.ir import Instruction
+from hlo_lint.engine.timeline import Sighting, Spot, Timeline
+from hlo_lint.findings import Finding, Introduction
+from hlo_lint.ir import Instruction, Module
 
 Key = tuple[int, str, str, str, int | None, int]
 """Module of the file, computation, instruction (else the text), message, operand, and which of
@@ -72,12 +72,63 @@ def lives_of(sightings: Iterable[Sighting], timeline: Timeline) -> list[Life]:
     return list(last.values())
 
 
-def introduction(timeline: Timeline, position: int) -> Introduction | None:
+def followed_back(
+    findings: Iterable[Finding],
+    spot: Spot,
+    timeline: Timeline,
+    look: Callable[[Module], Iterable[Finding]],
+) -> list[Life]:
+    """The defects of one module, each with the unbroken stretch of dumps before it that have it.
+
+    `look` finds them in a module, as if that were the one.
+    """
+    lives = [Life(_key(each, timeline), [each]) for each in _sightings(findings, spot)]
+    following = lives if spot.position < timeline.length else []
+    seen: tuple[Module, list[Finding]] | None = None
+    for position in range(spot.position - 1, -1, -1):
+        earlier = Spot(position, spot.number)
+        if not following or spot.number >= len(timeline.dumps[position].file.modules):
+            break
+        module = timeline.module(earlier)
+        if seen is None or seen[0].pieces is not module.pieces:
+            seen = module, list(look(module))
+        following = _still_there(following, _sightings(seen[1], earlier), timeline)
+    for life in lives:
+        life.seen.reverse()
+    return lives
+
+
+def _sightings(findings: Iterable[Finding], spot: Spot) -> list[Sighting]:
+    return [Sighting(finding, spot) for finding in findings]
+
+
+def _still_there(lives: list[Life], found: list[Sighting], timeline: Timeline) -> list[Life]:
+    """The lives that one more dump has: by name, else by what is said of a thing of the kind."""
+    named = {_key(each, timeline): each for each in found}
+    pairs = [(life, named.pop(_key(life.seen[-1], timeline), None)) for life in lives]
+    others: dict[tuple[str, str, str], deque[Sighting]] = {}
+    for each in named.values():
+        others.setdefault(nameless(each), deque()).append(each)
+    there = []
+    for life, sighting in pairs:
+        if sighting is None:
+            alike = others.get(nameless(life.seen[-1]))
+            sighting = alike.popleft() if alike else None
+        if sighting is not None:
+            life.seen.append(sighting)
+            there.append(life)
+    return there
+
+
+def introduction(
+    timeline: Timeline, position: int, *, unless_established: bool = False
+) -> Introduction | None:
     """The pass behind which a defect is there for the first time; None where that is not known.
 
-    At the beginning of the dumps, or of a pipeline, it came from outside the dumps at hand.
+    What the first dump has may be older, unless other passes see to it that it is not there
+    (`unless_established`); what a pipeline begins with came from outside the dumps at hand.
     """
-    if not 0 < position < timeline.length:
+    if position >= timeline.length or (position == 0 and not unless_established):
         return None
     dump = timeline.dumps[position]
     name = dump.name

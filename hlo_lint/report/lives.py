@@ -46,6 +46,8 @@ def _life(finding: Diagnostic) -> Iterator[tuple[str, str]]:
         yield "cured by", "none"
     else:
         yield "cured by", describe(finding.cured_by)
+    for note in finding.notes:
+        yield "note", note
 
 
 def _birth(finding: Diagnostic) -> str:
