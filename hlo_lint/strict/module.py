@@ -19,6 +19,7 @@ from hlo_lint.ir import (
     Row,
     Trouble,
 )
+from hlo_lint.opcodes import wrapped_opcode
 from hlo_lint.shape import Shape, ShapeSyntaxError, TupleShape, parse_shape
 from hlo_lint.strict.graph import computation_troubles
 from hlo_lint.strict.instruction import (
@@ -28,7 +29,6 @@ from hlo_lint.strict.instruction import (
     shape_or_none,
     type_troubles,
 )
-from hlo_lint.strict.opcodes import wrapped_opcode
 from hlo_lint.strict.shapes import compatible, has_element, spelled_index
 from hlo_lint.strict.tokens import BLANK, blank_trouble, name_trouble
 from hlo_lint.strict.tokens import NAME as WORD
