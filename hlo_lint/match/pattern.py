@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from hlo_lint.ir import OPCODE, REFERENCES, TAIL, Computation, Instruction, Module
 from hlo_lint.opcodes import demands_on
@@ -74,13 +74,28 @@ def array(
 
     >>> array(dtype="bf16", rank=2)
     m.array(dtype="bf16", rank=2)
+
+    Raises:
+        TypeError: for what is no name of a type, no number, no list of numbers.
     """
-    return ArrayPattern(
-        dtype,
-        rank,
-        None if dims is None else tuple(dims),
-        None if layout is None else tuple(layout),
-    )
+    if not isinstance(dtype, str | None):
+        raise TypeError('dtype wants a type, like "bf16"')
+    if not isinstance(rank, int | None):
+        raise TypeError("rank wants a number")
+    sizes = None if dims is None else _numbers(dims, "dims wants sizes, like (8, None)")
+    order = None if layout is None else _numbers(layout, "layout wants dimensions, like (1, 0)")
+    if order is not None and None in order:
+        raise TypeError("layout wants each dimension")
+    return ArrayPattern(dtype, rank, sizes, cast("tuple[int, ...] | None", order))
+
+
+def _numbers(given: object, message: str) -> tuple[int | None, ...]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(message)
+    numbers = tuple(given)
+    if not all(isinstance(number, int | None) for number in numbers):
+        raise TypeError(message)
+    return numbers
 
 
 # ---- modifiers, in the order in which they were written
@@ -168,7 +183,13 @@ class Pattern:
 
         A string is compared with a string's or word's content, or with what it spells:
         `window="{size=2x2}"`, `replica_groups="[1,2]<=[2]"`.
+
+        Raises:
+            TypeError: for what is no such value.
         """
+        for name, value in asked.items():
+            if not _is_attribute(value):
+                raise TypeError(f"{name} wants a text, a number, true or false, or a list of them")
         return self._with(_HasAttributes(tuple(asked.items())))
 
     def shape(self, asked: ArrayPattern | str) -> Pattern:
@@ -176,9 +197,12 @@ class Pattern:
 
         Raises:
             ShapeSyntaxError: for a text that spells no shape.
+            TypeError: for what is neither.
         """
         if isinstance(asked, str):
             parse_shape(asked)
+        elif not isinstance(asked, ArrayPattern):
+            raise TypeError('shape wants array(…), or a text like "f32[8,4]"')
         return self._with(_HasShape(asked))
 
     def where(self, description: str, holds: Callable[[Instruction], bool]) -> Pattern:
@@ -256,9 +280,15 @@ def _arguments(arguments: tuple[str | Pattern, ...]) -> tuple[str, tuple[Pattern
 
 
 def _checked_name(name: str) -> str:
-    if not name:
-        raise TypeError("a name is not empty")
+    if not isinstance(name, str) or not name:
+        raise TypeError("a name is a text, and not empty")
     return name
+
+
+def _is_attribute(value: object) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_attribute, value))
+    return isinstance(value, str | int | float)
 
 
 def _spelled(value: object) -> str:

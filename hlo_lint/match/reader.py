@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias, cast
 
 from hlo_lint.errors import UsageError
 from hlo_lint.match.pattern import (
@@ -32,7 +32,7 @@ MODIFIERS: Final = ("named", "any_order", "one_user", "attr", "shape")
 _WORDS: Final = {"true": True, "True": True, "false": False, "False": False, "None": None}
 _escape = re.compile(r"\\(.)", re.S)
 
-_Value = Pattern | ArrayPattern | Attribute | None
+_Value: TypeAlias = "Pattern | ArrayPattern | Attribute | None"
 
 
 def read_pattern(text: str) -> Pattern:
@@ -82,7 +82,7 @@ def _function(tree: Tree[Token], text: str) -> Pattern | ArrayPattern:
     start = _start(tree)
     try:
         if name == "array":
-            return array(*positional, **keywords)  # type: ignore[misc, arg-type]
+            return array(*positional, **keywords)  # type: ignore[arg-type]
         if keywords:
             _refuse(f"{name}(…) takes no {next(iter(keywords))}=", text, start)
         arguments = cast("list[str | Pattern]", positional)
