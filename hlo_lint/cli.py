@@ -42,7 +42,7 @@ _before = click.option(
 )
 
 
-LATE = ("bisect", "diff", "passes")
+LATE = ("bisect", "diff", "match", "passes")
 """Commands with a module of their own in `hlo_lint.commands`, imported when asked for."""
 
 

@@ -26,6 +26,7 @@ _EMPTY_BY_DEFAULT = frozenset("dimensions control-predecessors frontend_attribut
 _MARKS_OF_A_RUN = frozenset({"fingerprint_before_lhs"})
 """Frontend attributes of a module that change with anything else, names included."""
 
+_fraction = re.compile(r"(?<![\w.])-?\d+(?:\.\d*(?:[eE][-+]?\d+)?|[eE][-+]?\d+)(?![\w.])")
 _comment_or_blank = re.compile(r'("(?:[^"\\]|\\.)*")|/\*.*?\*/|\s+', re.S)
 
 
@@ -157,6 +158,23 @@ def squeezed(text: str) -> str:
     '{1,2}'
     """
     return _comment_or_blank.sub(lambda found: found[1] or "", text)
+
+
+@lru_cache(maxsize=1 << 14)
+def literal_meaning(text: str) -> str:
+    """The value of a constant or the number of a parameter, numbers in one spelling.
+
+    >>> literal_meaning("{ 1e3, 0.50, -inf }")
+    '{1000,0.5,-inf}'
+    """
+    return _fraction.sub(_plainest, squeezed(text))
+
+
+def _plainest(found: re.Match[str]) -> str:
+    number = float(found[0])
+    if number.is_integer() and 0 < abs(number) < 1 << 53:
+        return str(int(number))
+    return repr(number)
 
 
 _METADATA = re.compile(r', metadata=\{(?:[^{}"]++|"(?:[^"\\]++|\\.)*+")*+\}', re.S).match

@@ -18,6 +18,7 @@ from hlo_lint.ir import (
     Row,
     Trouble,
 )
+from hlo_lint.opcodes import wrapped_opcode
 from hlo_lint.shape import ArrayShape, BufferShape, OpaqueShape, Shape, TupleShape
 from hlo_lint.strict.instruction import (
     Anatomy,
@@ -25,7 +26,6 @@ from hlo_lint.strict.instruction import (
     parameter_number,
     shape_or_none,
 )
-from hlo_lint.strict.opcodes import wrapped_opcode
 from hlo_lint.strict.shapes import compatible, has_element, spelled_index, tuple_of
 from hlo_lint.syntax.attributes import (
     Alias,

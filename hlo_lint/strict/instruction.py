@@ -11,9 +11,9 @@ from functools import lru_cache
 from typing import Final
 
 from hlo_lint.ir import CALLING_ATTRIBUTES, OPCODE, OPERANDS, REFERENCES, TAIL, TYPE, Row, Trouble
+from hlo_lint.opcodes import OPCODES, Opcode, demands_on, wrapped_opcode
 from hlo_lint.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
 from hlo_lint.strict.literals import literal_troubles
-from hlo_lint.strict.opcodes import OPCODES, Opcode, demands_on, wrapped_opcode
 from hlo_lint.strict.shapes import leaves_of, tuple_of, unsound
 from hlo_lint.strict.tokens import BLANK, NAME, blank_trouble, name_trouble
 from hlo_lint.syntax.attributes import (

@@ -20,6 +20,7 @@ from hlo_lint.ir import (
     Row,
     Trouble,
 )
+from hlo_lint.opcodes import wrapped_opcode
 from hlo_lint.shape import Shape, ShapeSyntaxError, TupleShape, parse_shape
 from hlo_lint.strict.graph import computation_troubles
 from hlo_lint.strict.instruction import (
