@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
@@ -119,6 +120,7 @@ class Computation:
     """The instructions of one computation, shared by every module that repeats its text."""
 
     __slots__ = (
+        "__weakref__",
         "_by_opcode",
         "_fused",
         "_index",
@@ -130,6 +132,7 @@ class Computation:
         "_views",
         "inline",
         "is_entry",
+        "memo",
         "name",
         "nested",
         "rows",
@@ -175,6 +178,8 @@ class Computation:
         self._by_opcode: dict[str, tuple[Instruction, ...]] = {}
         self._fused: frozenset[str] | None = None
         self._views: dict[int, Instruction] = {}
+        self.memo: dict[object, object] = {}
+        """What analyses have found out about it, each under a key of its own."""
 
     def __repr__(self) -> str:
         return f"<Computation {self.name}: {len(self.rows)} instructions>"
@@ -453,6 +458,7 @@ class Instruction:
         return tuple(names)
 
 
+@lru_cache(maxsize=1 << 13)
 def called_names(attributes: str) -> tuple[str, ...]:
     """Names of the computations that attributes call, in order; none that stand in place.
 
@@ -474,6 +480,7 @@ class Module:
         "computations",
         "file",
         "header",
+        "memo",
         "name",
         "pieces",
         "places",
@@ -515,6 +522,8 @@ class Module:
         """Where its text begins, in characters of the file."""
         self._offsets = offsets
         self._unfused: list[Computation] = []
+        self.memo: dict[object, object] = {}
+        """What analyses have found out about it; every file of this text has the same."""
 
     def again(self) -> Module:
         """The same module, for another file of the same text."""

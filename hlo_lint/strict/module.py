@@ -30,7 +30,6 @@ from hlo_lint.strict.instruction import (
     shape_or_none,
     type_troubles,
 )
-from hlo_lint.strict.opcodes import wrapped_opcode
 from hlo_lint.strict.shapes import compatible, has_element, spelled_index, unsound
 from hlo_lint.strict.tokens import BLANK, blank_trouble, name_trouble
 from hlo_lint.strict.tokens import NAME as WORD
