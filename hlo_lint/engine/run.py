@@ -29,7 +29,17 @@ from hlo_lint.findings import (
     Severity,
 )
 from hlo_lint.ir import REFERENCES, TYPE, HloFile, Instruction, Module
-from hlo_lint.rule import BeforeAutotuner, FinalModule, Form, Rule, Stage
+from hlo_lint.registry import all_rules
+from hlo_lint.rule import (
+    BeforeAutotuner,
+    Broken,
+    Compilation,
+    DumpFolder,
+    FinalModule,
+    Form,
+    Rule,
+    Stage,
+)
 from hlo_lint.source import Span
 
 Progress = Callable[[int], None]
@@ -83,10 +93,13 @@ class Checker:
     def check_dump(self, dump: Dump, progress: Progress = lambda _: None) -> Result:
         """Checks every pipeline, forgetting the text of each when it is done."""
         self.result.skipped += dump.skipped
+        folders: dict[Path, list[Pipeline]] = {}
         for pipeline in dump:
             self.check_pipeline(pipeline, progress)
             pipeline.release_text()
+            folders.setdefault(pipeline.dumps[0].path.parent, []).append(pipeline)
         self._check_runs()
+        self._check_folders(folders)
         self.result.diagnostics.sort(key=lambda found: (found.path, found.start, found.rule))
         return self.result
 
@@ -112,8 +125,10 @@ class Checker:
                 kinds = set(asked.values())
                 if "FinalModule" in kinds:
                     self._check_final(rule, method, pipeline, dumps)
-                elif "AutotuningRuns" in kinds:
+                elif not kinds.isdisjoint(("AutotuningRuns", "DumpFolder")):
                     continue  # when all files have been read
+                elif "Compilation" in kinds:
+                    self._check_compilation(rule, method, pipeline, dumps)
                 elif "BeforeAutotuner" in kinds:
                     self._check_before_autotuner(rule, method, pipeline, dumps)
                 elif "Computation" in kinds and rule.precondition is not None:
@@ -132,6 +147,52 @@ class Checker:
                     (name,) = asked
                     for finding in run_check(rule, method, {name: runs}):
                         self._add(Placed(rule, finding, self._logs[finding.file], None))
+
+    # Rules about a compilation as a whole, and about all in a folder
+
+    def _check_compilation(
+        self, rule: Rule, method: str, pipeline: Pipeline, dumps: list[PassDump]
+    ) -> None:
+        if dumps != pipeline.dumps or any(dump.name is None or dump.edited for dump in dumps):
+            return  # not what a compiler wrote, or not all of it
+        (name,) = checks_of(rule)[method]
+        view = Compilation(pipeline, tuple(self._broken(pipeline)))
+        for finding in run_check(rule, method, {name: view}):
+            self._add_from(rule, finding, dumps)
+
+    def _broken(self, pipeline: Pipeline) -> Iterator[Broken]:
+        """What the last dump lacks for the passes to come, rules that were not chosen included."""
+        last = pipeline.dumps[-1]
+        if last.kind is not Kind.HLO or not pipeline.has_layouts(last):
+            return
+        for rule in all_rules():
+            demand = rule.precondition
+            if demand is None or pipeline.meeting(last, demand).outcome is not Outcome.BREAKS:
+                continue
+            for method, asked in checks_of(rule).items():
+                if "Computation" in asked.values():
+                    for place in self._lives(rule, method, last).values():
+                        assert place.module is not None
+                        reported = rule in self.rules
+                        yield Broken(rule.name(), demand, place.finding, place.module, reported)
+
+    def _check_folders(self, folders: dict[Path, list[Pipeline]]) -> None:
+        for rule in self.rules:
+            for method, asked in checks_of(rule).items():
+                if set(asked.values()) == {"DumpFolder"}:
+                    (name,) = asked
+                    for folder, pipelines in folders.items():
+                        view = DumpFolder(folder, tuple(pipelines))
+                        for finding in run_check(rule, method, {name: view}):
+                            self._add_from(rule, finding, view.dumps)
+
+    def _add_from(self, rule: Rule, finding: Finding, dumps: Sequence[PassDump]) -> None:
+        """Adds a finding in one of several files."""
+        dump = dumps[finding.file]
+        at = finding.at
+        modules = dump.file.modules
+        module = modules[0] if isinstance(at, Instruction) and len(modules) == 1 else None
+        self._add(Placed(rule, finding, dump, module))
 
     # Rules that need nothing but the text
 
