@@ -106,7 +106,6 @@ class Broken:
     rule: str
     demand: Precondition
     finding: Finding
-    module: Module
     reported: bool
     """Whether the report has the finding itself."""
 
@@ -207,6 +206,8 @@ class Rule:
     severity: ClassVar[Severity] = Severity.ERROR
     precondition: ClassVar[Precondition | None] = None
     """What a pass demands; the rule then binds only where that pass comes next."""
+    between_passes: ClassVar[bool] = False
+    """Whether XLA promises it between any two passes; what a later pass cured is then told, too."""
     unfused: ClassVar[bool] = True
     """Whether bodies of fusions and computations of other threads are left out."""
     on_request: ClassVar[bool] = False
