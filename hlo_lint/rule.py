@@ -156,6 +156,10 @@ class Bad:
     form: Form = Form.TRANSPOSE
     artefacts: Mapping[str, str] = field(default_factory=dict)
     """What lies beside the text in its dump directory, by the ending of its name."""
+    file: str = ""
+    """The name of the text's file in its dump directory, where the rule goes by it."""
+    beside: Mapping[str, str] = field(default_factory=dict)
+    """The other files of that directory, by name, where the text's has one."""
 
     @property
     def source(self) -> str:
@@ -187,6 +191,10 @@ class Good:
     text: str
     artefacts: Mapping[str, str] = field(default_factory=dict)
     """What lies beside the text in its dump directory, by the ending of its name."""
+    file: str = ""
+    """The name of the text's file in its dump directory, where the rule goes by it."""
+    beside: Mapping[str, str] = field(default_factory=dict)
+    """The other files of that directory, by name, where the text's has one."""
 
     @property
     def source(self) -> str:
