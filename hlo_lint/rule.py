@@ -16,6 +16,7 @@ from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.errors import RuleError
 from hlo_lint.findings import Finding, Fix, Severity
 from hlo_lint.ir import Instruction, Module
+from hlo_lint.source import Span
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.autotune import Autotuning
@@ -135,6 +136,13 @@ class DumpFolder:
     def dumps(self) -> Sequence[PassDump]:
         """The first dump of each compilation."""
         return [pipeline.dumps[0] for pipeline in self.pipelines]
+
+
+def first_line(dump: PassDump) -> Span:
+    """Where a finding about a whole dump stands: the module's own line."""
+    text = dump.file.text
+    end = text.find("\n")
+    return Span(0, end if end >= 0 else len(text))
 
 
 class Form(Enum):

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from hlo_lint.dumps.deaths import Death, locate
 from hlo_lint.dumps.pass_lists import Pass
+from hlo_lint.dumps.passes_run import breaches
 from hlo_lint.dumps.phases import PRECONDITIONS
 from hlo_lint.dumps.pipeline import PassDump
 from hlo_lint.findings import Finding, Severity
-from hlo_lint.rule import Bad, Broken, Compilation, Findings, Good, Rule
-from hlo_lint.source import Span
+from hlo_lint.rule import Bad, Broken, Compilation, Findings, Good, Rule, first_line
 
 SHOWN = 6
 """How many passes a message names."""
@@ -105,7 +105,7 @@ class CompilationDied(Rule):
         if causes:
             yield from _explained(causes, death, compilation.dumps)
         else:
-            yield _unexplained(death, compilation.dumps)
+            yield _unexplained(death, compilation)
 
 
 def _explained(
@@ -125,8 +125,9 @@ def _explained(
             f"{name} demands that {first.demand.fact}; XLA stops with {first.demand.failure}",
             f"{first.rule}, {len(found)} in this dump",
         ]
-        if death is not None and death.suspects:
-            notes.append(_where(death))
+        if death is not None and len(death.suspects) > 1:
+            listed = ", ".join(entry[1] for entry in death.suspects[:SHOWN])
+            notes.append(f"the dumps alone leave open which it was of {listed}")
         yield replace(
             first.finding,
             message=f"compilation {verb} in {name}: {first.finding.message}{more}",
@@ -137,20 +138,23 @@ def _explained(
         )
 
 
-def _unexplained(death: Death, dumps: Sequence[PassDump]) -> Finding:
-    text = death.dump.file.text
-    end = text.find("\n")
-    header = Span(0, end if end >= 0 else len(text))
+def _unexplained(death: Death, compilation: Compilation) -> Finding:
+    dumps = compilation.dumps
     message = "this is the last dump of a compilation that never ended: it died, or was stopped"
     suspects = {name for _, name in death.suspects}
     checked = [demand for demand in PRECONDITIONS if demand.demanded_by in suspects]
     notes = [_where(death)]
     notes += [f"what is known of {d.demanded_by}'s demands holds: {d.fact}" for d in checked]
+    notes += [
+        f"a contract is broken, too: {breach.order.breach(breach.guilty[1])}; it relies on "
+        f"{breach.contract.promise}"
+        for breach in breaches(compilation.pipeline)
+    ]
     if len(death.suspects) != 1 or not death.is_complete:
         notes.append("XLA_FLAGS=--xla_dump_hlo_pass_re=.+ makes the last dump name the pass")
     severity = Severity.INFO if checked else Severity.WARNING
     at = dumps.index(death.dump) if death.dump in dumps else 0
-    return Finding(header, message, tuple(notes), severity=severity, file=at)
+    return Finding(first_line(death.dump), message, tuple(notes), severity=severity, file=at)
 
 
 def _where(death: Death) -> str:
