@@ -223,7 +223,10 @@ class Pipeline:
     @property
     def records_every_change(self) -> bool:
         """Whether each change of the module left a dump."""
-        return self.options is not None and self.options.pass_pattern in EVERY_CHANGE
+        options = self.options
+        if options is None or "xla_dump_hlo_pipeline_re" in options.values:
+            return False
+        return options.pass_pattern in EVERY_CHANGE
 
     def transitions(self) -> Iterator[Transition]:
         """The passes whose input and output are both on disk for certain.
