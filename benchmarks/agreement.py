@@ -10,6 +10,8 @@ constant must have a value. Then XLA's parser reads each distinct text in every 
 (this interpreter's, and those of HLO_LINT_ORACLES), in child processes, and what it read is held
 beside what we read: `tests/oracle/compare.py`.
 
+`fixtures/programs/random_programs.py` makes folders to ask about.
+
 What XLA said is kept in the state file as long as neither our reader nor the comparison changes, so
 that a run that was stopped goes on. After so many minutes XLA is asked no more, and the table says
 how many texts it was not asked for.
@@ -53,6 +55,21 @@ REFUSED = "refused: "
 _known_shapes: set[str] = set()
 _known_literals: set[tuple[str, str]] = set()
 _known_tails: set[str] = set()
+
+EXPLAINED = {
+    "cannot parse as an instruction name": "`%x#1`, an element of a tuple, is new in jax 0.11",
+    "expects attribute name": "a sharding over a named mesh, `{mesh['x'=2], …}`, is new in 0.11",
+    'unexpected attribute "order"': "the order of a comparison is new in 0.11",
+    'unexpected attribute "is_stable"': "that a topk is stable is new in 0.11",
+    'unexpected attribute "output_to_operand_aliasing"': "XLA prints it of an asynchronous "
+    "collective and reads it of none",
+    'unexpected attribute "calls"': "the canonical form prints the computation around a collective "
+    "that starts, and XLA does not read it",
+    "attribute calls already exists": "the canonical form of `fusion-start` says `calls=` twice",
+    "died": "the canonical form of `fusion-start` says `calls=` twice, which ends jaxlib 0.11.2",
+    "instruction '…' is not defined": "a control predecessor that the printer left out",
+}
+"""Why XLA refuses what XLA printed, by how its complaint begins."""
 
 Verdict = list[str]
 """Differences; or one line that begins with REFUSED; nothing where the graphs are equal."""
@@ -314,13 +331,21 @@ def report(sources: list[Source], verdicts: Verdicts, releases: list[str]) -> st
         lines += [f"jaxlib {release} has not been asked for {number} files.", ""]
     for release in releases:
         lines += [f"## What jaxlib {release} refuses", ""]
-        lines += ["| files | its complaint | in |", "|---:|---|---|"]
+        lines += ["| files | its complaint | in | because |", "|---:|---|---|---|"]
         for why, files in refusals[release].most_common():
             names = places[release, why]
             where = ", ".join(names[-4:]) if len(names) <= 4 else f"{len(names)} sources"
-            lines.append(f"| {files} | `{why}` | {where} |")
+            because = [said for start, said in EXPLAINED.items() if why.startswith(start)]
+            lines.append(f"| {files} | `{why[:80]}` | {where} | {''.join(because)} |")
         lines += [""]
-    lines += ["## Random programs", ""]
+    lines += [
+        "## Random programs",
+        "",
+        "`fixtures/programs/random_programs.py --seed 1 --numbers 0:200`, which keeps an even "
+        "choice of the passes of a program whose dumps are larger than 2 MB. How compiling them "
+        "ended:",
+        "",
+    ]
     for source in sources:
         if source.outcomes:
             ended = Counter(map(reason, source.outcomes))

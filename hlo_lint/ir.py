@@ -434,7 +434,7 @@ class Instruction:
         """Names of the computations it calls, in order."""
         inline = [each.computation for each in self.computation.inline.get(self.number, ())]
         if not inline:
-            return _called(self.row[TAIL])
+            return called_names(self.row[TAIL])
         names: list[str] = []
         for name, value in self.attributes.items():
             if name not in CALLING_ATTRIBUTES:
@@ -444,11 +444,16 @@ class Instruction:
                 names += [each.name for each in here]
                 inline = inline[len(here) :]
             else:
-                names += _called(f"{name}={value}")
+                names += called_names(f"{name}={value}")
         return tuple(names)
 
 
-def _called(attributes: str) -> tuple[str, ...]:
+def called_names(attributes: str) -> tuple[str, ...]:
+    """Names of the computations that attributes call, in order; none that stand in place.
+
+    >>> called_names(", condition=%c, body=%b")
+    ('c', 'b')
+    """
     names: list[str] = []
     for found in _CALLED.finditer(attributes):
         names += [name.strip(" %\n") for name in found[1].strip("{}").split(",")]

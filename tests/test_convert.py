@@ -504,6 +504,26 @@ def test_standard_input_goes_to_standard_output() -> None:
     assert asked_nothing.stdout_bytes == text
 
 
+def test_one_file_goes_into_a_folder_that_is_there(tmp_path: Path) -> None:
+    path = ROUNDTRIP / "compact_get_tuple_element.hlo"
+    done = CliRunner().invoke(cli, ["convert", str(path), "-o", str(tmp_path)])
+    assert (done.exit_code, done.output) == (0, "")
+    assert (tmp_path / path.name).read_bytes() == path.read_bytes()
+    piped = CliRunner().invoke(cli, ["convert", "-", "-o", str(tmp_path)], input=path.read_bytes())
+    assert piped.exit_code == 2
+    assert "cannot be written: Is a directory" in piped.stderr
+
+
+def test_each_of_thousands_of_starts_gets_a_name_of_its_own() -> None:
+    start = "%s = ((f32[2]{0}), f32[2]{0}) fusion-start(%a), kind=kLoop, calls=%f"
+    starts = [start.replace("%s", f"%s{number}") for number in range(10_000)]
+    module = hlo_lint.parse(
+        converted(program("%a = f32[2]{0} parameter(0)", *starts), "async-generic")
+    )
+    names = [computation.name for computation in module.computations]
+    assert len(set(names)) == len(names) == 10_001
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -200,6 +200,15 @@ INSTRUCTIONS = [
     "f32[4,8] iota(), iota_dimension=1",
     "(f32[8], f32[4,8]) scan(a, v), dimensions={0}, to_apply=step, num_carries=1, is_reverse=true, "
     "is_associative=false",
+    "(f32[4,8], f32[4,8]) all-reduce-start(a), replica_groups={{0,1}}, to_apply=add, channel_id=1",
+    "(f32[4,8], f32[8,8]) all-gather-start(a), replica_groups={{0,1}}, dimensions={0}",
+    "(f32[4,8], f32[4,8], u32[], u32[]) collective-permute-start(a), source_target_pairs={{0,1}}",
+    '((f32[4,8]), f32[4,8], u32[]) custom-call-start(a), custom_call_target="f", '
+    'async_execution_thread="other", backend_config={"a":1}, frontend_attributes={b="c"}',
+    "((f32[4,8]), f32[4,8], u32[]) fusion-start(a), kind=kLoop, calls=same, sharding={replicated}",
+    "((f32[4,8], s32[], s32[]), f32[1,8], u32[]) dynamic-slice-start(a, s, s), "
+    "dynamic_slice_sizes={1,8}",
+    '((f32[4,8]), f32[4,8], u32[]) async-start(a), calls=same, metadata={op_name="b"}',
     f"{CALL}, schedule=SCHEDULE_LATEST, api_version=API_VERSION_STATUS_RETURNING",
     f"{CALL}, padding_type=PADDING_VALID, custom_call_has_side_effect=true",
     f"{CALL}, operand_layout_constraints={{f32[4,8]{{0,1}}}}",

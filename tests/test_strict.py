@@ -249,7 +249,7 @@ NONSENSE = re.compile(
     r"|is no row of the table|the tables? (?:are|\w+ is missing)"
     r"|metadata: |origin: |frontend_attributes: |backend_config: |sharding: |closes nothing"
     r"|expected `\(` behind the opcode|a computation needs a name|expected `, name=value`"
-    r"|expected a shape|a module needs a name|the result has no|is not defined in"
+    r"|stands above it|expected a shape|a module needs a name|the result has no|is not defined in"
     r"|needs a channel_id|buffer_donor: |input_output_alias: |brackets never close|is no escape"
     r"|ROOT needs an instruction|expected a computation|needs the attribute|is never closed"
 )

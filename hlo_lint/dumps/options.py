@@ -55,6 +55,8 @@ class PassRun:
     """Whether it reported a change."""
     dumps: tuple[str, ...]
     """Names of the files written after it, without their folder."""
+    microseconds: int | None = None
+    """How long it ran, where that is recorded."""
 
 
 def read_pass_runs(text: str) -> tuple[PassRun, ...]:
@@ -71,6 +73,12 @@ def read_pass_runs(text: str) -> tuple[PassRun, ...]:
                     _unsafe.sub("_", fields["pass_name"][-1]),
                     fields.get("module_changed", [""])[-1] == "true",
                     tuple(PurePosixPath(path).name for path in fields.get("dump_filenames", ())),
+                    _microseconds(fields),
                 )
             )
     return tuple(runs)
+
+
+def _microseconds(fields: dict[str, list[str]]) -> int | None:
+    begin, end = (fields.get(f"{side}_timestamp_usec", [""])[-1] for side in ("start", "end"))
+    return int(end) - int(begin) if begin.isdecimal() and end.isdecimal() else None

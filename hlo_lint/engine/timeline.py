@@ -57,7 +57,7 @@ class Timeline:
 
     def __init__(self, pipeline: Pipeline, dumps: Iterable[PassDump]) -> None:
         self.pipeline = pipeline
-        ordered, beside = _in_order(list(dumps))
+        ordered, beside = _in_order(pipeline, list(dumps))
         self.dumps = ordered + beside
         self.length = len(ordered)
         """How many dumps stand in the order of the run. Those behind them are named ones, of which
@@ -170,18 +170,22 @@ def _distinct(dumps: Sequence[PassDump]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _in_order(dumps: list[PassDump]) -> tuple[list[PassDump], list[PassDump]]:
+def _in_order(pipeline: Pipeline, dumps: list[PassDump]) -> tuple[list[PassDump], list[PassDump]]:
     """The dumps in the order of the run, and those whose place in it nothing tells.
 
-    A named dump from the midst of a run stands behind the last numbered one of the same text.
+    A named dump from the midst of a run stands behind a numbered one of the same text: before
+    layouts bind the first of these, else the last.
     """
     steps = [dump for dump in dumps if dump.name and dump.name.step is not None]
     if not steps:
         return dumps, []
-    ordered, beside = [], []
-    last = {_text(dump): dump for dump in steps}
+    begin: list[PassDump] = []
+    end: list[PassDump] = []
+    beside: list[PassDump] = []
     behind: dict[PassDump, list[PassDump]] = {}
-    begin, end = [], []
+    same: dict[tuple[int, ...], list[PassDump]] = {}
+    for dump in steps:
+        same.setdefault(_text(dump), []).append(dump)
     for dump in dumps:
         if dump.name is None or dump.name.step is not None:
             continue
@@ -189,11 +193,12 @@ def _in_order(dumps: list[PassDump]) -> tuple[list[PassDump], list[PassDump]]:
             begin.append(dump)
         elif dump.name.is_final:
             end.append(dump)
-        elif _text(dump) in last:
-            behind.setdefault(last[_text(dump)], []).append(dump)
+        elif _text(dump) in same:
+            layouts = pipeline.has_layouts(dump)
+            step = same[_text(dump)][-1 if layouts else 0]
+            fits = pipeline.has_layouts(step) == layouts
+            (behind.setdefault(step, []) if fits else beside).append(dump)
         else:
             beside.append(dump)
-    ordered += begin
-    for dump in steps:
-        ordered += [dump, *behind.get(dump, ())]
-    return ordered + end, beside
+    run = [each for step in steps for each in (step, *behind.get(step, ()))]
+    return begin + run + end, beside
