@@ -42,7 +42,7 @@ _before = click.option(
 )
 
 
-LATE = ("bisect", "diff", "match", "passes")
+LATE = ("bisect", "config-diff", "diff", "match", "passes")
 """Commands with a module of their own in `hlo_lint.commands`, imported when asked for."""
 
 
@@ -54,7 +54,7 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in LATE:
-            module = import_module(f"hlo_lint.commands.{cmd_name}")
+            module = import_module(f"hlo_lint.commands.{cmd_name.replace('-', '_')}")
             found: click.Command = module.command
             return found
         return super().get_command(ctx, cmd_name)
