@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,8 +42,22 @@ _before = click.option(
 )
 
 
+LATE = ("bisect", "config-diff", "diff", "match", "passes")
+"""Commands with a module of their own in `hlo_lint.commands`, imported when asked for."""
+
+
 class _Commands(click.Group):
-    """Turns what the package raises on purpose into one line and exit status 2."""
+    """Imports a command late; what is raised on purpose becomes one line and exit status 2."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *LATE])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in LATE:
+            module = import_module(f"hlo_lint.commands.{cmd_name.replace('-', '_')}")
+            found: click.Command = module.command
+            return found
+        return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: click.Context) -> Any:
         from hlo_lint.errors import HloLintError
@@ -234,7 +249,7 @@ def convert(paths: tuple[str, ...], dialects: tuple[str, ...], out: Path | None)
         sys.stdout.buffer.write(in_format(converted.text, Path("-")))
         sys.stdout.buffer.flush()
     else:
-        target = out / given[0].name if out.is_dir() else out
+        target = out / given[0].name if out.is_dir() and paths != ("-",) else out
         write_atomically(target, in_format(converted.text, target))
     _print_notes(converted.notes)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
@@ -119,6 +120,7 @@ class Computation:
     """The instructions of one computation, shared by every module that repeats its text."""
 
     __slots__ = (
+        "__weakref__",
         "_by_opcode",
         "_fused",
         "_index",
@@ -130,6 +132,7 @@ class Computation:
         "_views",
         "inline",
         "is_entry",
+        "memo",
         "name",
         "nested",
         "rows",
@@ -175,6 +178,8 @@ class Computation:
         self._by_opcode: dict[str, tuple[Instruction, ...]] = {}
         self._fused: frozenset[str] | None = None
         self._views: dict[int, Instruction] = {}
+        self.memo: dict[object, object] = {}
+        """What analyses have found out about it, each under a key of its own."""
 
     def __repr__(self) -> str:
         return f"<Computation {self.name}: {len(self.rows)} instructions>"
@@ -439,7 +444,7 @@ class Instruction:
         """Names of the computations it calls, in order."""
         inline = [each.computation for each in self.computation.inline.get(self.number, ())]
         if not inline:
-            return _called(self.row[TAIL])
+            return called_names(self.row[TAIL])
         names: list[str] = []
         for name, value in self.attributes.items():
             if name not in CALLING_ATTRIBUTES:
@@ -449,11 +454,17 @@ class Instruction:
                 names += [each.name for each in here]
                 inline = inline[len(here) :]
             else:
-                names += _called(f"{name}={value}")
+                names += called_names(f"{name}={value}")
         return tuple(names)
 
 
-def _called(attributes: str) -> tuple[str, ...]:
+@lru_cache(maxsize=1 << 13)
+def called_names(attributes: str) -> tuple[str, ...]:
+    """Names of the computations that attributes call, in order; none that stand in place.
+
+    >>> called_names(", condition=%c, body=%b")
+    ('c', 'b')
+    """
     names: list[str] = []
     for found in _CALLED.finditer(attributes):
         names += [name.strip(" %\n") for name in found[1].strip("{}").split(",")]
@@ -469,6 +480,7 @@ class Module:
         "computations",
         "file",
         "header",
+        "memo",
         "name",
         "pieces",
         "places",
@@ -510,6 +522,8 @@ class Module:
         """Where its text begins, in characters of the file."""
         self._offsets = offsets
         self._unfused: list[Computation] = []
+        self.memo: dict[object, object] = {}
+        """What analyses have found out about it; every file of this text has the same."""
 
     def again(self) -> Module:
         """The same module, for another file of the same text."""

@@ -55,7 +55,7 @@ def diagnose(
         pipeline=name.pipeline or None if name else None,
         step=name.step if name else None,
         introduced_by=introduced,
-        origin=_origin(instruction, module),
+        origin=origin_of(instruction, module),
         notes=finding.notes,
         fix=fix_of(place, form),
         cured_by=cured,
@@ -111,7 +111,7 @@ def text_of(place: Placed) -> str:
     return place.dump.file.text[at.start : at.end]
 
 
-def _origin(instruction: Instruction | None, module: Module) -> Origin | None:
+def origin_of(instruction: Instruction | None, module: Module) -> Origin | None:
     """The line of Python, by stack frame or by the fields older releases print."""
     if instruction is None:
         return None

@@ -23,6 +23,8 @@ VIEWS = {
     "FinalModule": "what a compiler ended with, else its last dump; artefacts may go with it",
     "Log": "a text that prints tensor descriptors, as CUTLASS does",
     "Ptx": "the assembly of a kernel",
+    "Compilation": "one compilation of one module: all its dumps, its options, its passes",
+    "DumpFolder": "all compilations whose dumps lie in one folder",
     "AutotuningRuns": "all logs of the autotuner that were given",
 }
 """What there is to look at, by the name of its type: reading types would load all readers."""

@@ -26,7 +26,16 @@ from hlo_lint.engine.timeline import Sighting, Spot, Timeline
 from hlo_lint.errors import DumpError
 from hlo_lint.findings import Diagnostic, Finding, Fix, Introduction, Severity
 from hlo_lint.ir import HloFile, Instruction, Module
-from hlo_lint.rule import BeforeAutotuner, FinalModule, Form, Rule
+from hlo_lint.registry import all_rules
+from hlo_lint.rule import (
+    BeforeAutotuner,
+    Broken,
+    Compilation,
+    DumpFolder,
+    FinalModule,
+    Form,
+    Rule,
+)
 from hlo_lint.source import Span
 
 Progress = Callable[[int], None]
@@ -78,10 +87,13 @@ class Checker:
     def check_dump(self, dump: Dump, progress: Progress = lambda _: None) -> Result:
         """Checks every pipeline, forgetting the text of each when it is done."""
         self.result.skipped += dump.skipped
+        folders: dict[Path, list[Pipeline]] = {}
         for pipeline in dump:
             self.check_pipeline(pipeline, progress)
             pipeline.release_text()
+            folders.setdefault(pipeline.dumps[0].path.parent, []).append(pipeline)
         self._check_runs()
+        self._check_folders(folders)
         self.result.diagnostics.sort(key=lambda found: (found.path, found.start, found.rule))
         return self.result
 
@@ -107,8 +119,10 @@ class Checker:
                 kinds = set(asked.values())
                 if "FinalModule" in kinds:
                     self._check_final(rule, method, timeline)
-                elif "AutotuningRuns" in kinds:
+                elif not kinds.isdisjoint(("AutotuningRuns", "DumpFolder")):
                     continue  # when all files have been read
+                elif "Compilation" in kinds:
+                    self._check_compilation(rule, method, timeline)
                 elif "BeforeAutotuner" in kinds:
                     self._check_before_autotuner(rule, method, timeline)
                 elif kinds & TEXTS.keys():
@@ -130,6 +144,50 @@ class Checker:
                     (name,) = asked
                     for finding in run_check(rule, method, {name: runs}):
                         self._add(Placed(rule, finding, self._logs[finding.file], None))
+
+    # Rules about a compilation as a whole, and about all in a folder
+
+    def _check_compilation(self, rule: Rule, method: str, timeline: Timeline) -> None:
+        pipeline = timeline.pipeline
+        whole = len(timeline.dumps) == len(pipeline.dumps)
+        if not whole or any(dump.name is None or dump.edited for dump in pipeline.dumps):
+            return  # not what a compiler wrote, or not all of it
+        (name,) = checks_of(rule)[method]
+        view = Compilation(pipeline, tuple(self._broken(timeline)))
+        for finding in run_check(rule, method, {name: view}):
+            self._add_from(rule, finding, pipeline.dumps)
+
+    def _broken(self, timeline: Timeline) -> Iterator[Broken]:
+        """What the last dump lacks for the passes to come, rules that were not chosen included."""
+        pipeline, last = timeline.pipeline, timeline.pipeline.dumps[-1]
+        if not pipeline.has_layouts(last):
+            return
+        position = timeline.dumps.index(last)
+        for rule in all_rules():
+            demand = rule.precondition
+            if demand is None or pipeline.meeting(last, demand).outcome is not Outcome.BREAKS:
+                continue
+            for method in checks_of(rule):
+                for finding, _ in timeline.find_at(rule, method, position):
+                    yield Broken(rule.name(), demand, finding, rule in self.rules)
+
+    def _check_folders(self, folders: dict[Path, list[Pipeline]]) -> None:
+        for rule in self.rules:
+            for method, asked in checks_of(rule).items():
+                if set(asked.values()) == {"DumpFolder"}:
+                    (name,) = asked
+                    for folder, pipelines in folders.items():
+                        view = DumpFolder(folder, tuple(pipelines))
+                        for finding in run_check(rule, method, {name: view}):
+                            self._add_from(rule, finding, view.dumps)
+
+    def _add_from(self, rule: Rule, finding: Finding, dumps: Sequence[PassDump]) -> None:
+        """Adds a finding in one of several files."""
+        dump = dumps[finding.file]
+        at = finding.at
+        modules = dump.file.modules
+        module = modules[0] if isinstance(at, Instruction) and len(modules) == 1 else None
+        self._add(Placed(rule, finding, dump, module))
 
     # Rules about texts that are no HLO
 

@@ -8,8 +8,8 @@ from math import prod
 from hlo_lint.analysis.shape_inference.operation import (
     U32,
     Impossible,
+    Inference,
     Operation,
-    Rule,
     Table,
     Unknowable,
 )
@@ -41,7 +41,7 @@ def _group_size(operation: Operation) -> int:
                 raise Unknowable from None
         case _:
             raise Unknowable
-    if found < 1:
+    if not 1 <= found < 1 << 31:
         raise Unknowable
     return found
 
@@ -163,6 +163,8 @@ def _start(operation: Operation, printed: Shape) -> None:
     if in_place:
         return
     taken: Shape = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
+    if isinstance(printed.elements[0], TupleShape):
+        taken = TupleShape(shapes)  # an async-start that is printed by what it wraps
     if not compatible(printed.elements[0], taken):
         ours, theirs = apart(taken, printed.elements[0])
         raise Impossible(f"{operation.opcode} takes {ours}, and its type begins with {theirs}")
@@ -179,6 +181,21 @@ def _start(operation: Operation, printed: Shape) -> None:
         raise Impossible(f"{operation.opcode} makes {ours}, and its type has {theirs}")
 
 
+def _all_reduce_start(operation: Operation, printed: Shape) -> None:
+    """Demands what an all-reduce gives; or all of an async-start, which is printed alike."""
+    made = _same(operation)
+    wrapped = TupleShape((TupleShape(operation.shapes()), made))
+    if (
+        isinstance(printed, TupleShape)
+        and printed.elements
+        and isinstance(printed.elements[0], TupleShape)
+    ):
+        printed, made = TupleShape(printed.elements[:2]), wrapped
+    if not compatible(printed, made, any_precision=True):
+        ours, theirs = apart(made, printed, any_precision=True)
+        raise Impossible(f"XLA infers {ours}, and not {theirs}")
+
+
 def _ragged_all_to_all(operation: Operation) -> Shape:
     arrays = operation.arrays()
     for number, each in enumerate(arrays[2:], 2):
@@ -193,17 +210,17 @@ def _number_of_this_device(operation: Operation) -> Shape:
     return U32
 
 
-RULES: Table = {
-    "all-gather": Rule(_gathered, _differs_only_along, attributes=True),
-    "all-gather-start": Rule(None, _start, attributes=True),
-    "all-reduce": Rule(_same),
-    "all-reduce-start": Rule(_same),
-    "reduce-scatter": Rule(_scattered, _differs_only_along, attributes=True),
-    "all-to-all": Rule(_all_to_all, attributes=True),
-    "ragged-all-to-all": Rule(_ragged_all_to_all, arity=6),
-    "collective-broadcast": Rule(_same),
-    "collective-permute": Rule(_permuted),
-    "collective-permute-start": Rule(None, _start),
-    "partition-id": Rule(_number_of_this_device, arity=0),
-    "replica-id": Rule(_number_of_this_device, arity=0),
+OPCODES: Table = {
+    "all-gather": Inference(_gathered, _differs_only_along, attributes=True),
+    "all-gather-start": Inference(None, _start, attributes=True),
+    "all-reduce": Inference(_same),
+    "all-reduce-start": Inference(None, _all_reduce_start),
+    "reduce-scatter": Inference(_scattered, _differs_only_along, attributes=True),
+    "all-to-all": Inference(_all_to_all, attributes=True),
+    "ragged-all-to-all": Inference(_ragged_all_to_all, arity=6),
+    "collective-broadcast": Inference(_same),
+    "collective-permute": Inference(_permuted),
+    "collective-permute-start": Inference(None, _start),
+    "partition-id": Inference(_number_of_this_device, arity=0),
+    "replica-id": Inference(_number_of_this_device, arity=0),
 }
