@@ -18,6 +18,7 @@ from hlo_lint.dumps.directory import open_dump
 from hlo_lint.engine.run import Checker
 from hlo_lint.findings import Finding, Introduction
 from hlo_lint.ir import Computation, HloFile, Module
+from hlo_lint.registry import select_rules
 from hlo_lint.report.text import render_concise
 from hlo_lint.rule import Findings, Rule, Stage
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
@@ -370,3 +371,21 @@ def test_the_session_in_the_docs_is_what_the_program_prints(
     assert shown_there is not None
     monkeypatch.chdir(DUMPS)
     assert CliRunner().invoke(cli, shown_there[1].split()).output == shown_there[2]
+
+
+def test_what_the_verifier_would_have_refused_is_an_error_though_it_was_cured(
+    attention: Path,
+) -> None:
+    for path in steps(attention, range(32, 36)):
+        path.write_text(
+            path.read_text().replace(
+                "reduce_max.4 = f32[] parameter(1)", "reduce_max.4 = f32[] parameter(5)"
+            )
+        )
+    (found,) = hlo_lint.lint(attention, ["verifier"]).findings
+    assert (found.rule, found.severity, found.seen_in) == ("broken-structure", Severity.ERROR, 4)
+    assert passes(found) == ("triton-gemm-rewriter 32", "algsimp 36")
+
+
+def test_the_verifier_is_a_promise_between_passes() -> None:
+    assert {rule.between_passes for rule in select_rules(["verifier"])} == {True}
