@@ -210,6 +210,23 @@ def test_what_xla_promises_between_passes_is_told_though_it_was_cured() -> None:
     ]
 
 
+def test_what_the_autotuner_took_out_to_try_is_told_of_the_module() -> None:
+    """Its helper modules repeat the reshapes that fission leaves in the program."""
+    helpers = [each for each in open_dump(FISSION) if each.is_helper]
+    reshapes = {
+        each.type_text
+        for pipeline in helpers
+        for module in pipeline.dumps[-1].file.modules
+        for each in module.walk()
+        if each.opcode == "reshape"
+    }
+    found = Checker([NamedOpcode("reshape")], cured=True).check_dump(open_dump(FISSION)).diagnostics
+    told = {each.module for each in found if each.message in reshapes & {"f16[16,64,128]{2,1,0}"}}
+    assert told == {"jit_batched_dot"}
+    others = {each.message for each in found if each.module != "jit_batched_dot"}
+    assert others == {"f16[16,32,64]{2,1,0}"}  # a reshape that the program never had
+
+
 def test_files_picked_by_name_are_told_of_in_any_case() -> None:
     picked = list(steps(ATTENTION, range(31, 33)))
     checker = Checker([NamedOpcode("dot")])
@@ -313,7 +330,7 @@ def _until_autotuner(case: Path) -> list[Path]:
 
 def test_what_only_an_artefact_shows_has_no_life() -> None:
     done = blame(FIXTURES / "autotune" / "new.textproto")
-    assert "life: not known: the rule looks at one file of a run" in done.output
+    assert "life: not known: the rule does not look at each dump" in done.output
     assert done.output.rstrip().endswith("not followed")
 
 
