@@ -1,6 +1,7 @@
 """Whether every HLO text at hand comes back byte for byte and spells XLA's graph: `AGREEMENT.md`.
 
-    python -m benchmarks.agreement [--state FILE] [--sample N] [--archives FOLDER] [FOLDER...]
+    python -m benchmarks.agreement [--state FILE] [--minutes N] [--sample N] [--archives FOLDER]
+                                   [FOLDER...]
 
 A folder is one source; of archives (`.tar.xz` files, or folders) each folder is one. Every text
 goes through `parse` and `emit`, and once more through `open_dump`, which shares what
@@ -9,8 +10,11 @@ constant must have a value. Then XLA's parser reads each distinct text in every 
 (this interpreter's, and those of HLO_LINT_ORACLES), in child processes, and what it read is held
 beside what we read: `tests/oracle/compare.py`.
 
+`fixtures/programs/random_programs.py` makes folders to ask about.
+
 What XLA said is kept in the state file as long as neither our reader nor the comparison changes, so
-that a run that was stopped goes on.
+that a run that was stopped goes on. After so many minutes XLA is asked no more, and the table says
+how many texts it was not asked for.
 """
 
 from __future__ import annotations
@@ -18,11 +22,13 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import random
 import re
 import sys
 import tarfile
 import tempfile
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -43,12 +49,27 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "AGREEMENT.md"
 JUDGES = ("hlo_lint/syntax", "hlo_lint/shape.py", "hlo_lint/ir.py", "tests/oracle", "grammars")
 """What a kept verdict rests on."""
-BATCH = 3_000_000
+BATCH = 10_000_000
 """Characters that one child reads."""
 REFUSED = "refused: "
 _known_shapes: set[str] = set()
 _known_literals: set[tuple[str, str]] = set()
 _known_tails: set[str] = set()
+
+EXPLAINED = {
+    "cannot parse as an instruction name": "`%x#1`, an element of a tuple, is new in jax 0.11",
+    "expects attribute name": "a sharding over a named mesh, `{mesh['x'=2], …}`, is new in 0.11",
+    'unexpected attribute "order"': "the order of a comparison is new in 0.11",
+    'unexpected attribute "is_stable"': "that a topk is stable is new in 0.11",
+    'unexpected attribute "output_to_operand_aliasing"': "XLA prints it of an asynchronous "
+    "collective and reads it of none",
+    'unexpected attribute "calls"': "the canonical form prints the computation around a collective "
+    "that starts, and XLA does not read it",
+    "attribute calls already exists": "the canonical form of `fusion-start` says `calls=` twice",
+    "died": "the canonical form of `fusion-start` says `calls=` twice, which ends jaxlib 0.11.2",
+    "instruction '…' is not defined": "a control predecessor that the printer left out",
+}
+"""Why XLA refuses what XLA printed, by how its complaint begins."""
 
 Verdict = list[str]
 """Differences; or one line that begins with REFUSED; nothing where the graphs are equal."""
@@ -183,8 +204,10 @@ def read_source(name: str, folder: Path, sample: int) -> tuple[Source, dict[str,
 class Verdicts:
     """What came of each text with each release, kept in a file."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, end: float = math.inf) -> None:
         self.path = path
+        self.end = end
+        """When to stop asking, as `time.monotonic` has it."""
         self.code = code_digest()
         self.known: dict[tuple[str, str], Verdict] = {}
         if path is not None and path.is_file():
@@ -197,6 +220,8 @@ class Verdicts:
         """Asks for the texts that have no verdict yet."""
         unknown = [key for key in texts if (key, oracle.version) not in self.known]
         for batch in batches(texts, unknown):
+            if time.monotonic() > self.end:
+                return
             answers = oracle.read([texts[key] for key in batch])
             lines = []
             for key, answer in zip(batch, answers, strict=True):
@@ -268,8 +293,10 @@ def report(sources: list[Source], verdicts: Verdicts, releases: list[str]) -> st
         "|---|" + "---:|" * (4 + 2 * len(releases)),
     ]
     refusals: dict[str, Counter[str]] = {release: Counter() for release in releases}
+    places: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     differences: defaultdict[str, list[str]] = defaultdict(list)
     totals: Counter[str] = Counter()
+    unasked: Counter[str] = Counter()
     for source in sources:
         cells = [source.name, *map(str, (source.files, len(source.texts)))]
         cells += [f"{source.bytes / 1e6:.1f}", str(source.files - len(source.broken))]
@@ -278,9 +305,15 @@ def report(sources: list[Source], verdicts: Verdicts, releases: list[str]) -> st
         for release in releases:
             read = equal = 0
             for key, files in source.texts.items():
-                said = verdicts.known[key, release]
+                said = verdicts.known.get((key, release))
+                if said is None:
+                    unasked[release] += files
+                    continue
                 if said and said[0].startswith(REFUSED):
-                    refusals[release][reason(said[0].removeprefix(REFUSED))] += files
+                    why = reason(said[0].removeprefix(REFUSED))
+                    refusals[release][why] += files
+                    if source.name not in places[release, why]:
+                        places[release, why].append(source.name)
                     continue
                 read += files
                 equal += files * (not said)
@@ -294,12 +327,25 @@ def report(sources: list[Source], verdicts: Verdicts, releases: list[str]) -> st
     for release in releases:
         sums += [str(totals[f"{release} read"]), str(totals[f"{release} equal"])]
     lines += [f"| **all** | {' | '.join(sums)} |", ""]
+    for release, number in sorted(unasked.items()):
+        lines += [f"jaxlib {release} has not been asked for {number} files.", ""]
     for release in releases:
         lines += [f"## What jaxlib {release} refuses", ""]
-        lines += ["| files | its complaint |", "|---:|---|"]
-        lines += [f"| {files} | `{said}` |" for said, files in refusals[release].most_common()]
+        lines += ["| files | its complaint | in | because |", "|---:|---|---|---|"]
+        for why, files in refusals[release].most_common():
+            names = places[release, why]
+            where = ", ".join(names[-4:]) if len(names) <= 4 else f"{len(names)} sources"
+            because = [said for start, said in EXPLAINED.items() if why.startswith(start)]
+            lines.append(f"| {files} | `{why[:80]}` | {where} | {''.join(because)} |")
         lines += [""]
-    lines += ["## Random programs", ""]
+    lines += [
+        "## Random programs",
+        "",
+        "`fixtures/programs/random_programs.py --seed 1 --numbers 0:200`, which keeps an even "
+        "choice of the passes of a program whose dumps are larger than 2 MB. How compiling them "
+        "ended:",
+        "",
+    ]
     for source in sources:
         if source.outcomes:
             ended = Counter(map(reason, source.outcomes))
@@ -327,9 +373,10 @@ def main() -> None:
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
     parser.add_argument("--archives", type=Path, metavar="FOLDER")
     parser.add_argument("--state", type=Path, help="what XLA said, kept from run to run")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="how long XLA is asked")
     parser.add_argument("--sample", type=int, default=0, help="so many texts of each source")
     given = parser.parse_args()
-    verdicts = Verdicts(given.state)
+    verdicts = Verdicts(given.state, time.monotonic() + 60 * given.minutes)
     judges = sorted(oracles(), key=lambda oracle: oracle.version)
     sources = []
     with tempfile.TemporaryDirectory() as scratch:

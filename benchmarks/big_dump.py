@@ -490,7 +490,7 @@ class Step:
         return (
             f"HloModule jit_train_step, {scheduled}input_output_alias={{ {aliases} }}, "
             f"entry_computation_layout={{{layout}}}, "
-            f"allow_spmd_sharding_propagation_to_parameters={{{replicated}}}, num_partitions=1"
+            f"allow_spmd_sharding_propagation_to_parameters={{{replicated}}}, num_partitions=8"
         )
 
     def tables(self) -> str:

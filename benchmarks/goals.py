@@ -104,8 +104,11 @@ def together(files: Sequence[Path], users: bool, structure: bool = False) -> lis
 
 
 def _structured(module: Module, seen: set[int]) -> None:
-    """Types and attributes of all rows as values."""
+    """Types and attributes of all rows as values; what dumps share has them once."""
     for computation in module.computations:
+        if id(computation) in seen:
+            continue
+        seen.add(id(computation))
         for instruction in computation.instructions:
             row = instruction.row
             if id(row) in seen:

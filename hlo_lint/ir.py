@@ -273,11 +273,16 @@ class Computation:
         number = self.index.get(name.removeprefix("%"))
         return None if number is None else self.at(number)
 
-    def with_opcode(self, opcode: str) -> tuple[Instruction, ...]:
-        """The instructions of one opcode, in the order of the text."""
+    @property
+    def opcodes(self) -> frozenset[str]:
+        """The opcodes it holds."""
         if self._opcodes is None:
             self._opcodes = frozenset(map(_opcode_of, self.rows))
-        if opcode not in self._opcodes:
+        return self._opcodes
+
+    def with_opcode(self, opcode: str) -> tuple[Instruction, ...]:
+        """The instructions of one opcode, in the order of the text."""
+        if opcode not in self.opcodes:
             return ()
         found = self._by_opcode.get(opcode)
         if found is None:
@@ -439,7 +444,7 @@ class Instruction:
         """Names of the computations it calls, in order."""
         inline = [each.computation for each in self.computation.inline.get(self.number, ())]
         if not inline:
-            return _called(self.row[TAIL])
+            return called_names(self.row[TAIL])
         names: list[str] = []
         for name, value in self.attributes.items():
             if name not in CALLING_ATTRIBUTES:
@@ -449,12 +454,17 @@ class Instruction:
                 names += [each.name for each in here]
                 inline = inline[len(here) :]
             else:
-                names += _called(f"{name}={value}")
+                names += called_names(f"{name}={value}")
         return tuple(names)
 
 
 @lru_cache(maxsize=1 << 13)
-def _called(attributes: str) -> tuple[str, ...]:
+def called_names(attributes: str) -> tuple[str, ...]:
+    """Names of the computations that attributes call, in order; none that stand in place.
+
+    >>> called_names(", condition=%c, body=%b")
+    ('c', 'b')
+    """
     names: list[str] = []
     for found in _CALLED.finditer(attributes):
         names += [name.strip(" %\n") for name in found[1].strip("{}").split(",")]

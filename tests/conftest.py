@@ -10,6 +10,7 @@ ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "fixtures"
 DUMPS = FIXTURES / "dumps"
 ROUNDTRIP = FIXTURES / "roundtrip"
+BROKEN = FIXTURES / "broken"
 CRASH = DUMPS / "gpu-jax0.10.0" / "cublaslt_fission_crash"
 
 

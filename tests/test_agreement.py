@@ -63,6 +63,28 @@ ENTRY %main (a: f32[8]) -> f32[8] {
 }
 
 """
+WITH_FRAMES: Final = """\
+HloModule framed
+
+FileNames
+1 "a.py"
+
+FunctionNames
+1 "f"
+
+FileLocations
+1 {file_name_id=1 function_name_id=1 line=3 end_line=3 column=4 end_column=9}
+
+StackFrames
+1 {file_location_id=1 parent_frame_id=1}
+
+
+ENTRY %main (a: f32[8]) -> f32[8] {
+  %a = f32[8]{0} parameter(0)
+  ROOT %b = f32[8]{0} negate(%a), metadata={op_name="f/neg" stack_frame_id=1}
+}
+
+"""
 MESH_WITH_DEVICE_ORDER: Final = """\
 HloModule mesh_with_device_order
 
@@ -189,6 +211,19 @@ def test_every_kind_of_difference_is_said(written: str, instead: str) -> None:
         assert isinstance(answer, XlaModule)
         assert disagreements(TEXT, answer) == []
         assert disagreements(changed, answer) != []
+
+
+def test_what_is_repeated_is_compared_all_the_same() -> None:
+    for oracle in oracles():
+        first, second = oracle.read([WITH_FRAMES, WITH_FRAMES])
+        assert isinstance(first, XlaModule)
+        assert isinstance(second, XlaModule)
+        assert first.computations[0] is second.computations[0]
+        assert disagreements(WITH_FRAMES, first) == []
+        assert disagreements(WITH_FRAMES, second) == []
+        assert disagreements(WITH_FRAMES.replace("negate", "tanh"), second) != []
+        (said,) = disagreements(WITH_FRAMES.replace("line=3 ", "line=5 "), second)
+        assert "stack of frame 1" in said
 
 
 def test_what_an_asynchronous_fusion_calls_is_compared() -> None:

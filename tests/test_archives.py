@@ -54,6 +54,11 @@ def test_the_bytes_of_every_text_survive(texts: list[bytes]) -> None:
         assert not module.problems
 
 
+def test_strict_mode_refuses_nothing_that_xla_wrote(texts: list[bytes]) -> None:
+    for data in random.Random(0).sample(texts, 1_500):
+        assert hlo_lint.parse(data, strict=True).computations
+
+
 def test_the_bytes_of_ten_thousand_damaged_texts_survive(texts: list[bytes]) -> None:
     short = [data for data in texts if len(data) < 120_000]
     chance = random.Random(0)

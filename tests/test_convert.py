@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
+import shutil
 import subprocess
+import sys
 import tarfile
 from collections.abc import Sequence
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -22,6 +26,12 @@ from hlo_lint.dialects.tuples import elided_predecessors, predecessors
 from hlo_lint.errors import DumpError, UsageError
 from hlo_lint.ir import Computation
 from hlo_lint.source import decode
+from hlo_lint.syntax.attributes.devices import (
+    IotaReplicaGroups,
+    MeshReplicaGroups,
+    ReplicaGroupList,
+    read_replica_groups,
+)
 from hlo_lint.syntax.parse import parse_file
 from tests.conftest import DUMPS, ROOT, ROUNDTRIP, hlo_files
 from tests.oracle.fields import (
@@ -29,13 +39,16 @@ from tests.oracle.fields import (
     COMPARISON_TYPE,
     IS_STABLE,
     METADATA,
+    REPLICA_GROUPS,
+    SHARDING,
     Fields,
     differences,
     read_fields,
 )
-from tests.oracle.xla import Oracle, oracles
+from tests.oracle.xla import Oracle, as_utf8, oracles
 
 PRINTER = Path(__file__).parent / "oracle" / "print_hlo.py"
+SHARDINGS = Path(__file__).parent / "oracle" / "read_shardings.py"
 ARCHIVES = ROOT.parent / "shared" / "dumps"
 
 LOST = {
@@ -44,6 +57,7 @@ LOST = {
     "jax0.10": {IS_STABLE},
     "jax0.10.0": {IS_STABLE},
     "short": {METADATA, "waits for"},
+    "tiles": {SHARDING, *REPLICA_GROUPS},
     "async-sugar": {METADATA},
     "async-generic": {METADATA},
 }
@@ -115,7 +129,10 @@ def test_xla_reads_the_same_graph_in_every_dialect(dialect: str) -> None:
     assert pairs
     read = read_fields(oracle("0.11"), [text for _, text in pairs])
     for (text, _), found in zip(pairs, read, strict=True):
-        different = list(differences(read_by_0_11(text), found, LOST.get(dialect, ())))
+        lost = LOST.get(dialect, set())
+        if dialect == "short" and re.search("sharding={.*metadata={", text):
+            lost = {*lost, SHARDING}
+        different = list(differences(read_by_0_11(text), found, lost))
         if dialect == "short":
             different = without_table(different)
         if dialect == "async-sugar":  # its wrapper has XLA's name, whatever it was called before
@@ -134,7 +151,8 @@ def test_each_style_is_spelled_as_xla_spells_it(release: str) -> None:
     ]
     given = [text for text in given if "has_dynamic_root" not in text][::2]
     read = read_fields(oracle(release), given)
-    given = [text for text, found in zip(given, read, strict=True) if "error" not in found]
+    pairs = zip(given, read, strict=True)
+    given = [as_utf8(text) for text, found in pairs if "error" not in found]
     child = subprocess.run(
         [oracle(release).python, "-P", str(PRINTER)],
         input=json.dumps(given).encode(),
@@ -181,7 +199,7 @@ def test_there_and_back_is_the_same_graph(there: str, back: str) -> None:
 
 def test_any_chain_of_dialects_leaves_the_graph() -> None:
     chance = random.Random(4)
-    names = [name for name in DIALECTS if name != "short"]
+    names = [name for name in DIALECTS if name not in ("short", "tiles")]
     readable = [text for text in texts() if "error" not in read_by_0_11(text)]
     cases = [
         (chance.choice(readable), chance.choices(names, k=chance.randrange(2, 6)))
@@ -197,6 +215,27 @@ def test_several_modules_of_a_file_are_converted_alike() -> None:
     text = decode((ROUNDTRIP / "modules_between_separators.hlo").read_bytes())
     assert "%" not in converted(text, "no-percent")
     assert converted(text, "no-percent", "percent") == text
+
+
+def test_lines_end_as_the_others_do() -> None:
+    text = decode((ROUNDTRIP / "compact_get_tuple_element.hlo").read_bytes())
+    for each, dialect in ((text, "explicit"), (ASYNC, "async-generic")):
+        with_returns = each.replace("\n", "\r\n")
+        assert converted(with_returns, dialect) == converted(each, dialect).replace("\n", "\r\n")
+
+
+def test_a_keyword_stays_a_name() -> None:
+    text = program(
+        "%a = s32[2]{0} parameter(0)",
+        "%true = s32[2]{0} negate(%a)",
+        "ROOT %c = pred[2]{0} compare(%true, %a), direction=EQ",
+        shape="s32[2]",
+    )
+    new = convert(parse_file(text), ["no-percent"])
+    assert "ROOT c = pred[2]{0} compare(%true, a)" in new.text
+    assert new.notes == {"%true stays: without % it is a keyword": 2}
+    before, after = read_fields(oracle("0.11"), [text, new.text])
+    assert not list(differences(before, after))
 
 
 # ---- jax 0.10
@@ -367,6 +406,94 @@ def test_what_does_not_fit_is_not_guessed(root: str) -> None:
     assert elided_predecessors(loop(HALF, clone, root)) == {}
 
 
+# ---- named meshes
+
+MESHES = """
+{mesh['x'=2], [{}, {'x'}]}
+{mesh['x'=2,'y'=4], [{'x','y'}, {}]}
+{mesh['x'=2,'y'=4], [{'y','x'}, {}]}
+{mesh['x'=2,'y'=4], [{'y'}, {'x'}]}
+{mesh['x'=2,'y'=4], [{'y'}, {}]}
+{mesh['x'=2,'y'=4], replicated}
+{mesh['x'=2,'y'=4], manual}
+{mesh[], [{}, {}]}
+{mesh['x'=1], [{'x'}, {}]}
+{maximal_mesh[device_id=3]}
+{mesh['x'=2,'y'=4], [{'y':(1)2}, {}]}
+{mesh['x'=2,'y'=4], [{'y':(2)2,'x'}, {'y':(1)2}]}
+{mesh['x'=2,'y'=4], [{'x'}, {}], replicated={'y'}}
+{mesh['x'=2,'y'=4], [{'x'}, {}], unreduced={'y'}}
+{mesh['x'=2,'y'=4], [{}, {}], manual={'y'}}
+{mesh['x'=2,'y'=4], [{}, {}], manual={'x','y'}}
+{mesh['x'=2,'y'=4,'z'=2], [{'x'}, {}], manual={'z'}}
+{mesh['x'=2,'y'=4,'z'=2,'w'=2], [{'x'}, {}], replicated={'w'}, unreduced={'z'}, manual={'y'}}
+{mesh['x'=2,'y'=4], device_ids=([4,2]T(1,0)), [{'x'}, {}]}
+{mesh['x'=2,'y'=4], device_ids=(7,6,5,4,3,2,1,0), [{'x'}, {}]}
+{{mesh['x'=2], [{'x'}]}, {replicated}, {mesh['x'=2], replicated}}
+""".split("\n")[1:-1]
+
+
+def test_tiles_are_those_that_xla_makes_of_a_mesh() -> None:
+    seen = {
+        found
+        for text in texts()
+        for module in hlo_lint.parse_all(text)
+        for instruction in module.walk()
+        if "mesh[" in (found := instruction.attributes.get("sharding", ""))
+        and not {"metadata", "?", "max", "min"} & set(re.findall(r"[a-z]+|\?", found))
+    }
+    before = [*MESHES, *sorted(seen)]
+    after = []
+    for sharding in before:
+        new = converted(program(f"%a = f32[8,8]{{1,0}} parameter(0), sharding={sharding}"), "tiles")
+        (instruction,) = hlo_lint.parse(new).walk()
+        after.append(instruction.attributes["sharding"])
+        assert "mesh[" not in after[-1]
+    child = subprocess.run(
+        [oracle("0.11").python, "-P", str(SHARDINGS)],
+        input=json.dumps(before + after).encode(),
+        capture_output=True,
+        check=True,
+    )
+    read = child.stdout.decode().splitlines()
+    assert read[: len(before)] == read[len(before) :]
+
+
+@pytest.mark.parametrize(
+    ("groups", "becomes"),
+    [
+        ("mesh['x'=2] {'x'}", "[1,2]<=[2]"),
+        ("mesh['x'=2,'y'=4] {'y'}", "[2,4]<=[8]"),
+        ("mesh['x'=2,'y'=4] {'x'}", "[4,2]<=[2,4]T(1,0)"),
+        ("mesh['x'=2,'y'=4] {'y','x'}", "[1,8]<=[2,4]T(1,0)"),
+        ("mesh['x'=2,'y'=4] {'y':(1)2}", "[4,2]<=[2,2,2]T(0,2,1)"),
+        ("mesh['x'=2,'y'=2], device_ids=(3,2,1,0) {'x'}", "{{3,1},{2,0}}"),
+    ],
+)
+def test_groups_of_a_mesh_are_cut_from_all_devices(groups: str, becomes: str) -> None:
+    line = "%r = f32[2]{0} all-reduce(%a), replica_groups=GROUPS, to_apply=%add"
+    text = program("%a = f32[2]{0} parameter(0)", line)
+    assert converted(text.replace("GROUPS", groups), "tiles") == text.replace("GROUPS", becomes)
+    assert groups_of(groups) == groups_of(becomes)
+
+
+def groups_of(text: str) -> tuple[tuple[int, ...], ...]:
+    read = read_replica_groups(text)
+    assert isinstance(read, ReplicaGroupList | IotaReplicaGroups | MeshReplicaGroups)
+    return read.groups
+
+
+def test_what_tiles_cannot_say_of_a_mesh_is_noted() -> None:
+    sharding = "{mesh['x'=2], [{'x', ?}, {}], metadata={op_name=\"a\"}}"
+    text = program(f"%a = f32[8,8]{{1,0}} parameter(0), sharding={sharding}")
+    new = convert(parse_file(text), ["tiles"])
+    assert "sharding={devices=[2,1]<=[2]}" in new.text
+    assert new.notes == {
+        "metadata of a sharding: tiles have none": 1,
+        "open dimensions of a sharding: tiles have none": 1,
+    }
+
+
 # ---- asynchronous operations
 
 ASYNC = """\
@@ -475,6 +602,26 @@ def test_standard_input_goes_to_standard_output() -> None:
     assert asked_nothing.stdout_bytes == text
 
 
+def test_one_file_goes_into_a_folder_that_is_there(tmp_path: Path) -> None:
+    path = ROUNDTRIP / "compact_get_tuple_element.hlo"
+    done = CliRunner().invoke(cli, ["convert", str(path), "-o", str(tmp_path)])
+    assert (done.exit_code, done.output) == (0, "")
+    assert (tmp_path / path.name).read_bytes() == path.read_bytes()
+    piped = CliRunner().invoke(cli, ["convert", "-", "-o", str(tmp_path)], input=path.read_bytes())
+    assert piped.exit_code == 2
+    assert "cannot be written: Is a directory" in piped.stderr
+
+
+def test_each_of_thousands_of_starts_gets_a_name_of_its_own() -> None:
+    start = "%s = ((f32[2]{0}), f32[2]{0}) fusion-start(%a), kind=kLoop, calls=%f"
+    starts = [start.replace("%s", f"%s{number}") for number in range(10_000)]
+    module = hlo_lint.parse(
+        converted(program("%a = f32[2]{0} parameter(0)", *starts), "async-generic")
+    )
+    names = [computation.name for computation in module.computations]
+    assert len(set(names)) == len(names) == 10_001
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -534,6 +681,31 @@ def test_what_xla_does_not_read_is_no_protocol_buffer(tmp_path: Path) -> None:
     deadly = "HloModule m\n\nENTRY %e {\n  ROOT %a = " + "(" * 300_000
     with pytest.raises(DumpError, match="XLA's code was ended by SIG"):
         in_format(deadly, tmp_path / "x.hlo.pb")
+
+
+# ---- the page
+
+
+@pytest.mark.skipif(find_spec("jaxlib") is None, reason="no jaxlib to write with")
+def test_the_page_shows_what_the_program_prints(tmp_path: Path) -> None:
+    shutil.copytree(DUMPS / "gpu-jax0.11.2" / "attention", tmp_path / "dump")
+    page = (ROOT / "docs" / "convert.md").read_text("utf-8")
+    sessions = re.findall(r"```console\n(.*?)```", page, re.S)
+    assert len(sessions) == 5
+    for session in sessions:
+        for command, shown in re.findall(r"^\$ hlo-lint (.*)\n((?:(?!\$ ).*\n)*)", session, re.M):
+            for name in re.findall(r"\S+\.hlo\b", command):
+                if (ROUNDTRIP / name).exists():
+                    shutil.copy(ROUNDTRIP / name, tmp_path)
+            ran = subprocess.run(
+                [sys.executable, "-m", "hlo_lint", *command.split()],
+                capture_output=True,
+                text=True,
+                env=os.environ | {"PYTHONPATH": str(ROOT)},
+                cwd=tmp_path,
+                check=True,
+            )
+            assert ran.stdout + ran.stderr == shown
 
 
 # ---- the archives

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 import shutil
 import subprocess
@@ -17,6 +18,14 @@ from tests.docs import RULES, VERIFIER, rules_page, verifier_page
 
 def test_the_page_of_rules_is_fresh() -> None:
     assert RULES.read_text("utf-8") == rules_page(), "run `make docs`"
+
+
+def test_the_page_about_the_parser_is_what_it_does() -> None:
+    failed, ran = doctest.testfile(
+        str(ROOT / "docs/parser.md"), module_relative=False, optionflags=doctest.ELLIPSIS
+    )
+    assert not failed
+    assert ran > 15
 
 
 def test_the_table_of_the_verifier_is_fresh() -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +17,9 @@ from lark import Token, UnexpectedInput
 
 import hlo_lint
 from hlo_lint.dumps.names import DumpName, parse_name
+from hlo_lint.ir import NAME
 from hlo_lint.shape import ArrayShape, ShapeSyntaxError, TupleShape, parse_shape
+from hlo_lint.source import decode
 from hlo_lint.syntax import attributes, shape_reader
 from hlo_lint.syntax.attributes import (
     Alias,
@@ -31,8 +33,11 @@ from hlo_lint.syntax.attributes import (
     split_attributes_strictly,
     split_by_scanning,
 )
+from hlo_lint.syntax.faithful_gear import SINGLE
 from hlo_lint.syntax.grammar import find, load, tokens, trees
 from hlo_lint.syntax.shape_reader import DEEPEST, read_shape
+from tests import conftest
+from tests.conftest import DUMPS, ROUNDTRIP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,16 +49,22 @@ FIXTURES = REPOSITORY / "fixtures"
 GRAMMARS = (
     *("common", "shape", "instruction", "attribute", "dump_name"),
     *("sharding", "replica_groups", "window", "dim_labels", "operand_config"),
-    *("program_shape", "origin", "literal"),
+    *("program_shape", "origin", "origin_tables", "literal"),
 )
 MOST_LINES = 4000
 """lark takes some 200 microseconds a line: of more lines than this a sample is read."""
 
 HAND_WRITTEN = {
+    "comment_between_every_token.hlo",
     "names_with_trailing_colon.hlo",
     "nested_instruction_as_operand.hlo",
+    "nested_instruction_with_a_type.hlo",
+    "nested_instructions_three_deep.hlo",
+    "nested_parameters.hlo",
     "operand_that_xla_drops.hlo",
     "single_instruction.hlo",
+    "single_instruction_fusion.hlo",
+    "single_instruction_without_operand_definitions.hlo",
 }
 """Fixtures with lines that XLA reads and never prints: `instruction.lark` refuses them."""
 
@@ -176,6 +187,93 @@ def test_readers_do_not_import_lark_before_they_need_it() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, cwd=REPOSITORY, check=True
     )
     assert found.stdout == "False\n"
+
+
+# ---- whole files
+
+WIDER_THAN_THE_SCANNER = {
+    "missing_computation_header.hlo": "several instructions without a computation are reported",
+    "operand_that_xla_drops.hlo": "a shape alone is an operand of single instructions only",
+}
+"""Files that `module.lark` takes although the scanner has something to say."""
+
+
+class Line(NamedTuple):
+    """An instruction that is not written into the operands of another."""
+
+    is_root: bool
+    name: str
+    type: str
+    opcode: str
+    reads: tuple[str, ...]
+
+
+def lines_of_grammar(text: str) -> tuple[list[str], list[Line]]:
+    """The names of computations and the instructions of a file, in the order of the text."""
+    tree = load("module").parse(text)
+    heads, lines = [], []
+    for each in tree.iter_subtrees():
+        kind = str(each.data)
+        if kind == "computation":
+            leaf = next(leaf for leaf in tokens(each) if leaf.type in ("NAME", "HEAD"))
+            heads.append((each.meta.start_pos, leaf.removeprefix("%").removesuffix(":")))
+        elif kind in ("instruction", "single"):
+            leaves = {leaf.type: str(leaf) for leaf in tokens(each)}
+            opcode = leaves.get("OPCODE") or leaves.get("LITERAL_OPCODE")
+            if opcode is None:
+                continue  # a single instruction that has a name is one inside it
+            parts = {str(part.data): part for part in trees(each)}
+            shape = parts.get("type")
+            operands = trees(parts["operands"]) if "operands" in parts else []
+            name = leaves.get("RESULT", "_").removeprefix("%").removesuffix(":")
+            spelled = text[shape.meta.start_pos : shape.meta.end_pos] if shape else ""
+            reads = tuple(
+                leaf.removeprefix("%")
+                for operand in operands
+                for leaf in tokens(operand)
+                if leaf.type == "REFERENCE"
+            )
+            line = Line("ROOT" in leaves, name, spelled, opcode, reads)
+            lines.append((each.meta.start_pos, line))
+    return [name for _, name in sorted(heads)], [line for _, line in sorted(lines)]
+
+
+def lines_of_scanner(text: str) -> tuple[list[str], list[Line]]:
+    heads, lines = [], []
+    for module in hlo_lint.parse_all(text):
+        for number, computation in enumerate(module.computations):
+            begin = module.start + module.offset(number)
+            if computation.text.startswith("{") or computation.name == SINGLE:
+                assert number in module.within or not module.header
+            else:
+                heads.append((begin, computation.name))
+            made = {computation.rows[nested][NAME] for nested in computation.nested}
+            for at, (root, name, shape, opcode, _, _, reads) in enumerate(computation.rows):
+                if at not in computation.nested:
+                    kept = tuple(read for read in reads if read not in made or ".anon" not in read)
+                    kept = tuple(read for read in kept if not re.fullmatch(r"_\d+", read))
+                    line = Line(bool(root), name, shape, opcode, kept)
+                    lines.append((begin + computation.spans[at].start, line))
+    return [name for _, name in sorted(heads)], [line for _, line in sorted(lines)]
+
+
+def test_grammar_and_scanner_read_the_same_whole_files() -> None:
+    refused = []
+    small = sorted(conftest.hlo_files(DUMPS), key=lambda path: (path.stat().st_size, path.name))
+    paths = [*conftest.hlo_files(ROUNDTRIP), *small[:40]]
+    for path in paths:
+        text = decode(path.read_bytes())
+        problems = [p for module in hlo_lint.parse_all(text) for p in module.problems]
+        try:
+            found = lines_of_grammar(text)
+        except UnexpectedInput:
+            refused.append(path.name)
+            assert problems, path
+            continue
+        assert not problems or path.name in WIDER_THAN_THE_SCANNER, path
+        if not problems:
+            assert found == lines_of_scanner(text), path
+    assert len(refused) < 10
 
 
 # ---- instructions

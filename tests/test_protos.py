@@ -17,8 +17,22 @@ from hypothesis import strategies as st
 
 from hlo_lint.errors import DumpError
 from hlo_lint.syntax.parse import parse_file
-from hlo_lint.syntax.proto import WireError, fields, module_bytes, read_proto
-from hlo_lint.syntax.text_proto import Schema, TextError, embedded_schema, parse_text
+from hlo_lint.syntax.proto import (
+    WireError,
+    delimited,
+    fields,
+    module_bytes,
+    read_proto,
+    write_proto,
+)
+from hlo_lint.syntax.text_proto import (
+    Schema,
+    TextError,
+    embedded_schema,
+    module_from_text,
+    parse_text,
+    proto_to_text,
+)
 
 DUMPS: Final = Path(__file__).parents[1] / "fixtures" / "dumps" / "cpu-jax0.11.2"
 PROTOS: Final = sorted(DUMPS.glob("as_*proto/*.hlo.pb*"))
@@ -146,6 +160,38 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     assert [entry.name for entry in parse_text(data + b"\n" + data)] == names * 2
 
 
+@needs_jaxlib
+@pytest.mark.parametrize("path", PROTOS, ids=lambda path: path.name)
+def test_a_proto_survives_the_text_format(path: Path, tmp_path: Path) -> None:
+    data = path.read_bytes()
+    data = gzip.decompress(data) if path.suffix == ".gz" else data
+    spelled = written(tmp_path / "spelled.pbtxt", proto_to_text(data))
+    assert read_proto(spelled) == read_proto(path)
+
+
+@needs_jaxlib
+def test_every_scalar_survives_the_text_format(tmp_path: Path) -> None:
+    values = "f32s: [1.5f, -inf, nan, -2e-3, .25, 0.1, 0, -1] s64s: [-9223372036854775808, 7]"
+    shape = "element_type: F32 dimensions: 8 is_dynamic_dimension: true"
+    spelled = rf"""hlo_module {{ name: "a\"b\\\n\t\x01\303\251'" id: -1 computations {{ id: 5
+      instructions {{ id: -1 literal {{ shape {{ {shape} }} {values} }}
+      frontend_attributes {{ map {{ key: "k" value: "v" }} }} }} }} }}""".encode()
+    once = written(tmp_path / "once.pbtxt", spelled)
+    module = module_from_text(once.read_bytes())
+    again = proto_to_text(delimited(1, module))
+    assert module_from_text(again) == module
+    assert rb"""name: "a\"b\\\n\t\001\303\251'" """.strip() in again
+    assert b"f32s: -inf\n" in again
+    assert b"element_type: F32\n" in again
+    assert b"is_dynamic_dimension: true\n" in again
+
+
+@needs_jaxlib
+def test_a_field_that_no_message_has_is_an_error() -> None:
+    with pytest.raises(WireError, match="HloModuleProto has no field 999"):
+        proto_to_text(delimited(1, delimited(999, b"x")))
+
+
 # What holds no module
 
 
@@ -218,6 +264,12 @@ def test_without_jaxlib_the_error_says_what_to_install() -> None:
         f"{SCHEDULED}: install jaxlib (pip install 'hlo-lint[xla]') to read protocol buffers: "
         "No module named 'jaxlib'"
     )
+
+
+def test_without_jaxlib_nothing_is_written_either() -> None:
+    without = [entry for entry in sys.path if not (Path(entry) / "jaxlib").exists()]
+    with pytest.raises(DumpError, match="to write protocol buffers: No module named 'jaxlib'"):
+        write_proto(Path("x.hlo.pb"), "HloModule m", search_path=without)
 
 
 @needs_jaxlib
@@ -305,14 +357,6 @@ computations {{
 }}
 """.encode(),
     )
-
-
-def varint(value: int) -> bytes:
-    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + varint(value >> 7)
-
-
-def delimited(number: int, content: bytes) -> bytes:
-    return varint(number << 3 | 2) + varint(len(content)) + content
 
 
 def as_text(message: memoryview, type_name: str, schema: Schema) -> Iterable[str]:

@@ -9,11 +9,13 @@ import pytest
 
 import hlo_lint
 from hlo_lint.source import decode, encode
-from tests.conftest import DUMPS, FIXTURES, ROUNDTRIP, hlo_files
+from tests.conftest import BROKEN, DUMPS, FIXTURES, ROUNDTRIP, hlo_files
 from tests.mutations import mutate
 
+ODDITIES = [*sorted(ROUNDTRIP.glob("*.hlo")), *sorted(BROKEN.glob("*.hlo"))]
 
-@pytest.mark.parametrize("path", sorted(ROUNDTRIP.glob("*.hlo")), ids=lambda path: path.stem)
+
+@pytest.mark.parametrize("path", ODDITIES, ids=lambda path: path.stem)
 def test_the_bytes_of_odd_texts_survive(path: Path) -> None:
     data = path.read_bytes()
     assert hlo_lint.emit(hlo_lint.parse(data)).encode("utf-8", "surrogateescape") == data
@@ -50,7 +52,7 @@ def test_what_is_no_hlo_is_one_problem(data: bytes) -> None:
     assert module.problems
 
 
-BROKEN = """\
+ODD_LINES = """\
 HloModule m
 
 %f (a: f32[8]) -> f32[8] {
@@ -70,7 +72,7 @@ ENTRY %e (p: f32[8]) -> f32[8] {
 
 
 def test_one_odd_line_hides_nothing_else() -> None:
-    module = hlo_lint.parse(BROKEN)
+    module = hlo_lint.parse(ODD_LINES)
     assert [(p.start.line, p.start.column) for p in module.problems] == [(10, 24), (12, 8)]
     assert [p.end.line for p in module.problems] == [10, 13]
     assert module.entry is not None
@@ -79,7 +81,7 @@ def test_one_odd_line_hides_nothing_else() -> None:
 
 def test_strict_parsing_names_the_place() -> None:
     with pytest.raises(hlo_lint.HloSyntaxError) as caught:
-        hlo_lint.parse(BROKEN, "broken.hlo", strict=True)
+        hlo_lint.parse(ODD_LINES, "broken.hlo", strict=True)
     assert (caught.value.line, caught.value.column) == (10, 24)
     assert str(caught.value).startswith("broken.hlo:10:24: `(` is never closed\n")
     assert str(caught.value).endswith(" " * 23 + "^")

@@ -16,7 +16,7 @@ import pytest
 
 from hlo_lint.analysis.shape_inference import Inferred, Open, Refusal, ShapeInference, infer
 from hlo_lint.analysis.shape_inference.types import without_layout
-from hlo_lint.analysis.shape_inference.verdict import RULES
+from hlo_lint.analysis.shape_inference.verdict import OPCODES
 from hlo_lint.ir import OPCODE, OPERANDS, REFERENCES, TAIL, Instruction, Module
 from hlo_lint.shape import ArrayShape, Shape, parse_shape
 from hlo_lint.syntax.parse import Memo, parse_file
@@ -542,7 +542,7 @@ def test_no_damage_is_too_odd() -> None:
 
 def test_every_opcode_of_xla_has_a_rule() -> None:
     hlo = pytest.importorskip("jaxlib._hlo")
-    ours = {opcode.replace("-", "") for opcode in RULES}
+    ours = {opcode.replace("-", "") for opcode in OPCODES}
     abbreviated = {"clz", "cos", "exp", "expm1", "log1p", "optimizationbarrier", "populationcount"}
     names = {name.removeprefix("k").lower() for name in hlo.HloOpcode.__members__}
     not_known = {"collectivereduce"}  # in jaxlib 0.11.2, and no dump at hand has one

@@ -116,7 +116,8 @@ def _wrapped(
         listed = ", ".join(f"{parameter}: {shape}" for parameter, shape in pairs)
         signature = f" ({listed}) -> {without_layouts(result)}"
     tail = thread.replace("async_execution_thread", "execution_thread", 1)
-    return f"{percent}{name}{signature} {{\n{''.join(lines)}}}{tail}\n\n"
+    text = f"{percent}{name}{signature} {{\n{''.join(lines)}}}{tail}\n\n"
+    return text.replace("\n", draft.newline)
 
 
 # ---- the other way

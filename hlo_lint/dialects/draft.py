@@ -18,9 +18,10 @@ _find_tokens = re.compile(
     rf"{_STRING}|{_COMMENT}|[(){{}}\[\],]|%?[\w.\-]+(?:#\d+)*+:?|\S", re.S
 ).finditer
 _is_reference = re.compile(r"%?[A-Za-z_][\w.\-]*(?:#\d+)*:?", re.A).fullmatch
-_name_at = re.compile(r"(?:ROOT\s+)?(%?)([\w.\-]+)", re.A).match
+_BLANK = rf"(?:\s|{_COMMENT})"
+_name_at = re.compile(rf"(?:ROOT{_BLANK}+)?(%?)[\w.\-]+:?{_BLANK}*+=(?!=)", re.A | re.S).match
 _line_feeds = re.compile(r"\n*").match
-_head = re.compile(r"(?:ENTRY\s+)?(%?)([\w.\-]+):?(?!\s*=)").match
+_head = re.compile(rf"(?:ENTRY{_BLANK}+)?(%?)([\w.\-]+):?(?!\s*=)", re.S).match
 
 
 class OperandPlace(NamedTuple):
@@ -40,10 +41,13 @@ class Draft:
         self.module = module
         self.text = module.text
         """As it was."""
+        self.newline = "\r\n" if "\r\n" in self.text else "\n"
         self.notes: Counter[str] = Counter()
         """What the new text does not say any more, each with how often."""
         self._edits: list[tuple[int, int, str]] = []
         self._taken: set[str] | None = None
+        self._numbers: Counter[str] = Counter()
+        """How often a name was taken already."""
 
     def replace(self, start: int, end: int, text: str) -> None:
         """Put `text` in place of a stretch, in characters of the module's text."""
@@ -60,10 +64,10 @@ class Draft:
                 row[NAME] for computation in self.module.computations for row in computation.rows
             }
             self._taken.update(computation.name for computation in self.module.computations)
-        name, number = base, 0
+        name = base
         while name in self._taken:
-            number += 1
-            name = f"{base}.{number}"
+            self._numbers[base] += 1
+            name = f"{base}.{self._numbers[base]}"
         self._taken.add(name)
         return name
 
@@ -122,16 +126,15 @@ class Statement(NamedTuple):
         return self.start + self.text.rindex(")", 0, len(self.text) - len(self.row[TAIL]))
 
     @property
-    def percent(self) -> str:
-        """The sign before its name: `%` or nothing."""
+    def sign(self) -> tuple[int, int] | None:
+        """Where `%` stands before its name, or would stand; None where it has no name."""
         found = None if self.is_nested else _name_at(self.text)
-        return found[1] if found else ""
+        return (self.start + found.start(1), self.start + found.end(1)) if found else None
 
     @property
-    def name_start(self) -> int:
-        """Where its name begins, `%` included."""
-        found = _name_at(self.text)
-        return self.start + (found.start(1) if found else 0)
+    def percent(self) -> str:
+        """The sign before its name: `%` or nothing."""
+        return "%" if self.sign and self.sign[0] < self.sign[1] else ""
 
     def operands(self) -> Iterator[tuple[str, OperandPlace]]:
         """The references that are written as a name, and where."""
@@ -228,6 +231,15 @@ def _parts(text: str) -> list[list[tuple[int, int]]]:
         else:
             parts[-1].append(token.span())
     return parts if parts != [[]] else []
+
+
+def bracketed(text: str) -> list[tuple[int, int]]:
+    """Where the parts between top-level commas stand.
+
+    >>> bracketed("{replicated}, {mesh['x'=2], [{'x'}]}")
+    [(0, 12), (14, 36)]
+    """
+    return [(part[0][0], part[-1][1]) for part in _parts(text) if part]
 
 
 @lru_cache(4096)

@@ -27,6 +27,9 @@ from hlo_lint.ir import OPERANDS, REFERENCES, TYPE, Computation, Module, Row
 COUNTED: Final = 5
 """A comment stands before each operand whose number this divides."""
 _index_comment = re.compile(r"/\*index=\d+\*/").search
+_STRING = r'"(?:[^"\\]|\\.)*+"'
+_FLAT = rf'(?:[^{{}}"]|{_STRING})*+'
+_metadata = re.compile(rf",? ?\bmetadata=\{{{_FLAT}(?:\{{{_FLAT}\}}{_FLAT})*+\}}", re.S).finditer
 _LONG_ONLY = {"metadata", "control-predecessors"}
 _layout = re.compile(r"(?<=\])\{[^{}]*\}")
 
@@ -49,11 +52,20 @@ def short(module: Module, draft: Draft) -> None:
                 for name in _LONG_ONLY & statement.attributes().keys():
                     draft.note(f"{name}: short text has none")
                 drop_attributes(draft, statement, _LONG_ONLY)
+                _drop_metadata_of_sharding(draft, statement)
     if module.tables and module.computations:
         start = draft.text.index(module.tables[0], len(module.header))
         last = draft.text.index(module.tables[-1], start) + len(module.tables[-1])
         draft.replace(start, blank_lines(draft.text, last), "")
         draft.note("stack frames: short text has none")
+
+
+def _drop_metadata_of_sharding(draft: Draft, statement: Statement) -> None:
+    place = statement.attributes().get("sharding")
+    if place is not None:
+        for found in _metadata(draft.text, *place):
+            draft.replace(*found.span(), "")
+            draft.note("metadata of a sharding: short text has none")
 
 
 def _index_comments(statement: Statement, text: str) -> Iterator[tuple[int, int]]:

@@ -23,6 +23,7 @@ from hlo_lint.ir import NAME, OPCODE, REFERENCES, ROOT, TAIL, Computation, Modul
 
 _find_name = re.compile(r"[^\s,{}%]+").finditer
 _control_predecessors = re.compile(r"\bcontrol-predecessors=\{([^{}]*)\}").search
+_begins_with_percent = re.compile(r"(?:ROOT(?:\s|/\*.*?\*/)+)?%", re.S).match
 _index = re.compile(r",\s*index=(\d+)").match
 
 
@@ -75,7 +76,7 @@ class _Elements:
             return None
         name = self._draft.fresh(f"{tuple_name}_{element}")
         start = self.reader.anchor
-        percent = "%" if self._draft.text.startswith(("%", "ROOT %"), start) else ""
+        percent = "%" if _begins_with_percent(self._draft.text, start) else ""
         shape = type_of(self._computation, reference)
         operand = f"{percent}{tuple_name}"
         if _prints_operand_shapes(self.reader):
@@ -83,7 +84,7 @@ class _Elements:
         text = f"{shape} " if shape else ""
         indent = indent_before(self._draft.text, start)
         line = f"{percent}{name} = {text}get-tuple-element({operand}), index={element}"
-        self._draft.replace(start, start, f"{line}\n{indent}")
+        self._draft.replace(start, start, line + self._draft.newline + indent)
         return name
 
 

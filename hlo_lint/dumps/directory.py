@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from hlo_lint.dumps.kinds import EMITTER_TEXT, PROTO_TEXT, Kind, kind_of
@@ -157,6 +158,7 @@ def _add_folder(
             artefacts.setdefault(parts.key, []).append(path)
         if not name.endswith(RECORDS):
             unread.append(name)
+    _read_alone([*loose, *chain.from_iterable(texts.values())])
     for key, dumps in texts.items():
         # Metadata names no module, and some artefacts bear no timestamp though the texts do.
         others = {
@@ -168,6 +170,12 @@ def _add_folder(
         dump.pipelines.append(Pipeline(dumps, list(others)))
     dump.pipelines += [Pipeline([found], []) for found in loose]
     return unread
+
+
+def _read_alone(dumps: list[PassDump]) -> None:
+    """Of a file with no other beside it nothing need be remembered."""
+    if len(dumps) == 1:
+        dumps[0].memo = None
 
 
 def _unread(names: list[str]) -> str:
@@ -188,6 +196,7 @@ def _add_picked(dump: Dump, folder: Path, files: list[Path]) -> None:
             texts.setdefault(parts.key, []).append(found)
         elif not path.name.endswith(RECORDS):
             unread.append(path.name)
+    _read_alone(list(chain.from_iterable(texts.values())))
     for dumps in texts.values():
         beside = list(_records(folder, dumps[0].name))
         dump.pipelines.append(Pipeline(dumps, beside, lone=True))

@@ -25,7 +25,12 @@ class Placed:
 
 
 def diagnose(
-    place: Placed, introduced: Introduction | None = None, form: Form = Form.TRANSPOSE
+    place: Placed,
+    introduced: Introduction | None = None,
+    form: Form = Form.TRANSPOSE,
+    *,
+    cured: Introduction | None = None,
+    seen_in: int | None = None,
 ) -> Diagnostic:
     """The finding as a report shows it: place, excerpt, Python line, fix."""
     finding, name = place.finding, place.dump.name
@@ -50,9 +55,11 @@ def diagnose(
         pipeline=name.pipeline or None if name else None,
         step=name.step if name else None,
         introduced_by=introduced,
-        origin=_origin(instruction, module),
+        origin=origin_of(instruction, module),
         notes=finding.notes,
         fix=fix_of(place, form),
+        cured_by=cured,
+        seen_in=seen_in,
         excerpt=lines.line(start.line),
     )
 
@@ -104,7 +111,7 @@ def text_of(place: Placed) -> str:
     return place.dump.file.text[at.start : at.end]
 
 
-def _origin(instruction: Instruction | None, module: Module) -> Origin | None:
+def origin_of(instruction: Instruction | None, module: Module) -> Origin | None:
     """The line of Python, by stack frame or by the fields older releases print."""
     if instruction is None:
         return None

@@ -18,6 +18,7 @@ from hlo_lint.ir import (
     Row,
     Trouble,
 )
+from hlo_lint.opcodes import wrapped_opcode
 from hlo_lint.shape import ArrayShape, BufferShape, OpaqueShape, Shape, TupleShape
 from hlo_lint.strict.instruction import (
     Anatomy,
@@ -25,7 +26,6 @@ from hlo_lint.strict.instruction import (
     parameter_number,
     shape_or_none,
 )
-from hlo_lint.strict.opcodes import wrapped_opcode
 from hlo_lint.strict.shapes import compatible, has_element, spelled_index, tuple_of
 from hlo_lint.syntax.attributes import (
     Alias,
@@ -70,7 +70,9 @@ class Scope:
         row = self.rows.get(name)
         shape = shape_or_none(row[TYPE]) if row and row[TYPE] else None
         for element in path:
-            if not isinstance(shape, TupleShape) or int(element) >= len(shape.elements):
+            if not isinstance(shape, TupleShape) or len(element) > 9:
+                return None
+            if int(element) >= len(shape.elements):
                 return None
             shape = shape.elements[int(element)]
         return shape
@@ -337,12 +339,12 @@ def _channel(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
     yield from _of_tuple(anatomy, scope)
     references = anatomy.row[REFERENCES]
     row = scope.row(references[0]) if references and "#" not in references[0] else None
-    mine = _channel_id(anatomy.row[TAIL])
-    if row is None or mine is None or row[OPCODE] != anatomy.row[OPCODE].removesuffix("-done"):
+    if row is None or row[OPCODE] != anatomy.row[OPCODE].removesuffix("-done"):
         return
-    other = _channel_id(row[TAIL])
-    if other is None or other[1] != mine[1]:
-        yield f"%{row[NAME]} is not on channel {mine[1]}", anatomy.tail
+    mine, other = _channel_id(anatomy.row[TAIL]), _channel_id(row[TAIL])
+    if (mine and mine[1]) != (other and other[1]):
+        channel = f"channel {other[1]}" if other else "no channel"
+        yield f"%{row[NAME]} is on {channel}: say the same here", anatomy.opcode
 
 
 _channel_id = re.compile(r"\bchannel_id=(\d+)").search

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import lru_cache
 from typing import Final
 
 from hlo_lint.ir import CALLING_ATTRIBUTES, OPCODE, OPERANDS, REFERENCES, TAIL, TYPE, Row, Trouble
+from hlo_lint.opcodes import OPCODES, Opcode, demands_on, wrapped_opcode
 from hlo_lint.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
 from hlo_lint.strict.literals import literal_troubles
-from hlo_lint.strict.opcodes import OPCODES, Opcode, demands_on, wrapped_opcode
 from hlo_lint.strict.shapes import leaves_of, tuple_of, unsound
 from hlo_lint.strict.tokens import BLANK, NAME, blank_trouble, name_trouble
 from hlo_lint.syntax.attributes import (
@@ -31,6 +31,7 @@ _WORDS: Final = {
     "direction": "EQ NE GE GT LE LT",
     "type": "FLOAT TOTALORDER SIGNED UNSIGNED",
     "order": "PARTIAL TOTAL",
+    "mode": "cross_replica cross_partition cross_replica_and_partition flattened_id",
     "kind": "kLoop kInput kOutput kCustom",
     "fft_type": "FFT IFFT RFFT IRFFT",
     "distribution": "rng_uniform rng_normal",
@@ -72,6 +73,10 @@ _head = re.compile(rf"{BLANK},{BLANK}({NAME})={BLANK}").fullmatch
 _loose_head = re.compile(rf"{BLANK},{BLANK}({NAME})(\s*)=").match
 _number = re.compile(rf"{BLANK}([0-9]{{1,9}}){BLANK}").fullmatch
 _STRING = r'"(?:[^"\\]|\\.)*+"'
+_find_strings = re.compile(_STRING, re.S).finditer
+_wrong_escape = re.compile(
+    r"(?<!\\)(?:\\\\)*(\\(?:[^abfnrtv\\?'\"0-7xXuU]|[xX](?![0-9a-fA-F])|[4-7][0-7]{2}))"
+).search
 _is_string = re.compile(rf"{_STRING}|'[^'\n]*'", re.S).fullmatch
 _fields = re.compile(
     rf"({NAME})=(?:{_STRING}|\{{[^{{}}]*\}}|[^\s{{}}\",]+)|{_STRING}", re.S
@@ -115,7 +120,7 @@ class Anatomy:
         return None if span is None else self.text[span[0] : span[1]]
 
 
-@cache
+@lru_cache(maxsize=1 << 16)
 def shape_or_none(text: str) -> Shape | None:
     """The shape that a text spells; None where it spells none."""
     try:
@@ -131,7 +136,7 @@ def instruction_troubles(text: str, row: Row, *, is_named: bool) -> Iterator[Tro
     """
     anatomy = Anatomy(text, row)
     yield from _head_troubles(anatomy, is_named)
-    yield from _type_troubles(anatomy)
+    yield from type_troubles(row[TYPE], anatomy.type)
     demands = demands_on(row[OPCODE])
     if demands is None:
         yield Trouble(f"{row[OPCODE]} is no opcode of XLA", anatomy.opcode, anatomy.operands - 1)
@@ -170,18 +175,17 @@ def _head_troubles(anatomy: Anatomy, is_named: bool) -> Iterator[Trouble]:
     yield from blank_trouble(text, behind, anatomy.operands - 1)
 
 
-def _type_troubles(anatomy: Anatomy) -> Iterator[Trouble]:
-    spelled = anatomy.row[TYPE]
+def type_troubles(spelled: str, at: int) -> Iterator[Trouble]:
+    """What is wrong with a type that stands at `at`; nothing where it is left out."""
     if not spelled:
         return
-    end = anatomy.type + len(spelled)
     try:
         shape = parse_shape(spelled)
     except ShapeSyntaxError as error:
-        yield Trouble(error.message, anatomy.type + error.offset, end)
+        yield Trouble(error.message, at + error.offset, at + len(spelled))
         return
     for said in unsound(shape):
-        yield Trouble(said, anatomy.type, end)
+        yield Trouble(said, at, at + len(spelled))
 
 
 # ---- operands
@@ -209,7 +213,7 @@ def _operand_troubles(anatomy: Anatomy, demands: Opcode) -> Iterator[Trouble]:
     least, most = demands.operands
     if count < least or (most is not None and count > most):
         wanted = f"{least}" if most == least else f"at least {least}"
-        said = f"{row[OPCODE]} takes {wanted} operands, not {count}"
+        said = f"{row[OPCODE]} takes {wanted} operand{'s' * (least != 1)}, not {count}"
         yield Trouble(said, anatomy.opcode, anatomy.close + 1)
 
 
@@ -298,7 +302,7 @@ def attribute_heads(
         behind = end
 
 
-@cache
+@lru_cache(maxsize=1 << 15)
 def _value_troubles(opcode: str, name: str, text: str) -> tuple[tuple[str, int], ...]:
     """What is wrong with a value: a message, and where in it."""
     if name in CALLING_ATTRIBUTES:
@@ -311,6 +315,11 @@ def _value_troubles(opcode: str, name: str, text: str) -> tuple[tuple[str, int],
         value = read_attribute(name, text)
     except AttributeSyntaxError as error:
         return ((error.message, error.offset),)
+    if "\\" in text and not (name == "backend_config" and text.startswith("{")):
+        for string in _find_strings(text):
+            if wrong := _wrong_escape(string[0]):
+                said = f"{wrong[0]} is no escape of C"
+                return ((said, string.start() + wrong.start()),)
     words = _words(opcode, name)
     if words is not None and text not in words:
         return ((f"{text} is none of {', '.join(sorted(words))}", 0),)
@@ -329,12 +338,14 @@ def _value_troubles(opcode: str, name: str, text: str) -> tuple[tuple[str, int],
         case "replica_groups" if isinstance(value, ReplicaGroupList):
             devices = [device for group in value.groups for device in group]
             return () if len(set(devices)) == len(devices) else (("a device is there twice", 0),)
+        case "statistics" if not text.startswith("{visualizing_index="):
+            return (("expected `visualizing_index=` first", 0),)
         case "window" if value and "size=" not in text:
             return (("expected `size=`, a number for each dimension", 0),)
         case "operand_precision" if opcode == "dot" and value and len(text.split(",")) != 2:
             return (("expected one word for each operand", 0),)
         case "sharding" if isinstance(value, NamedSharding):
-            return tuple(_axes_troubles(value))
+            return tuple(_axes_troubles(value, text))
         case "backend_config" if not (text.startswith("{") or _is_string(text)):
             return (("expected a string or braces", 0),)
         case "frontend_attributes" if not _is_frontend(text):
@@ -364,7 +375,17 @@ def _words(opcode: str, name: str) -> frozenset[str] | None:
     return None if spelled is None else frozenset(spelled.split())
 
 
-def _axes_troubles(sharding: NamedSharding) -> Iterator[tuple[str, int]]:
+def _axes_troubles(sharding: NamedSharding, text: str) -> Iterator[tuple[str, int]]:
+    for word in ("replicated=", "unreduced=", "manual="):
+        if text.count(word) > 1:
+            yield f"{word} is there twice", text.rfind(word)
+    order = sharding.mesh.order
+    if (
+        "device_ids" in text
+        and isinstance(order, tuple)
+        and sorted(order) != list(range(len(order)))
+    ):
+        yield "device_ids names each device once, from 0 on", text.find("device_ids")
     seen: set[tuple[str, object]] = set()
     of_dimensions = [axis for dimension in sharding.dimensions for axis in dimension.axes]
     for axis in [*of_dimensions, *sharding.replicated, *sharding.unreduced, *sharding.manual]:

@@ -17,6 +17,7 @@ _token = re.compile(
     rf"{BLANK}(?P<token>\.\.\.|-?(?:inf|nan)(?:\(0x[0-9a-fA-F]+\))?(?![\w.])"
     r"|-?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?(?![\w.])|true(?!\w)|false(?!\w)|[{}(),])"
 ).match
+_is_elided = re.compile(rf"{BLANK}\.\.\.").match
 _is_integer = re.compile(r"-?[0-9]+").fullmatch
 
 _MANTISSA: Final = {"f64": 52, "f32": 23, "f16": 10, "bf16": 7, "f8e5m2": 2, "f8e4m3": 3}
@@ -154,7 +155,7 @@ class _Reader:
 
     def elided(self) -> bool:
         """Whether it is `{...}`, which is gone over."""
-        if self.token != "{" or not re.match(rf"{BLANK}\.\.\.", self.text[self.at :]):
+        if self.token != "{" or not _is_elided(self.text, self.at):
             return False
         self.next()
         self.next()
@@ -194,6 +195,8 @@ class _Reader:
         elif "inf" in token:
             if dtype in _WITHOUT_INFINITY:
                 raise _Wrong(f"{dtype} has no infinity", self.start)
+        elif token.startswith("-") and dtype == "f8e8m0fnu":
+            raise _Wrong(f"{token} does not fit into {dtype}: it has no sign", self.start)
         elif abs(float(token)) > _LARGEST.get(dtype, float("inf")):
             raise _Wrong(f"{token} does not fit into {dtype}", self.start)
         self.next()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -19,6 +20,7 @@ from hlo_lint.ir import (
     Row,
     Trouble,
 )
+from hlo_lint.opcodes import wrapped_opcode
 from hlo_lint.shape import Shape, ShapeSyntaxError, TupleShape, parse_shape
 from hlo_lint.strict.graph import computation_troubles
 from hlo_lint.strict.instruction import (
@@ -26,9 +28,9 @@ from hlo_lint.strict.instruction import (
     instruction_troubles,
     parameter_number,
     shape_or_none,
+    type_troubles,
 )
-from hlo_lint.strict.opcodes import wrapped_opcode
-from hlo_lint.strict.shapes import compatible, has_element, spelled_index
+from hlo_lint.strict.shapes import compatible, has_element, spelled_index, unsound
 from hlo_lint.strict.tokens import BLANK, blank_trouble, name_trouble
 from hlo_lint.strict.tokens import NAME as WORD
 from hlo_lint.syntax.attributes import (
@@ -122,7 +124,8 @@ def _within(computation: Computation, seen: Seen) -> Iterator[Trouble]:
     for number, row in enumerate(computation.rows):
         begin, end = computation.spans[number]
         if is_bare and number in computation.nested and row[OPCODE] == "parameter":
-            continue  # XLA makes it of an operand
+            yield from type_troubles(row[TYPE], begin)  # XLA makes it of an operand
+            continue
         text = computation.text[begin:end]
         is_named = number not in computation.nested and not (is_bare and row[NAME] == SINGLE)
         if is_bare and not is_named and not row[TYPE] and number not in computation.nested:
@@ -156,14 +159,20 @@ def _between(computation: Computation) -> Iterator[Trouble]:
         if not computation.signature
         else (text.find("{", text.find(computation.signature) + len(computation.signature)) + 1)
     )
-    unread = [(start, end) for _, start, end in computation.troubles]
+    unread = sorted(start for _, start, _ in computation.troubles)
     stops = [
         span for number, span in enumerate(computation.spans) if number not in computation.nested
     ]
     for begin, end in stops:
-        if not any(at <= start <= begin for start, _ in unread):
+        if not _any_between(unread, at, begin):
             yield from blank_trouble(text, at, begin)
         at = end
+
+
+def _any_between(starts: Sequence[int], begin: int, end: int) -> bool:
+    """Whether one of the sorted `starts` is from `begin` to `end`."""
+    first = bisect_left(starts, begin)
+    return first < len(starts) and starts[first] <= end
 
 
 # ---- the header
@@ -191,15 +200,15 @@ def _around(module: Module) -> Iterator[Trouble]:
         begin = text.find(table, at)
         yield from blank_trouble(text, at, begin)
         at = begin + len(table)
-    unread = [start for _, start, _ in module.troubles]
+    unread = sorted(start for _, start, _ in module.troubles)
     for number, computation in enumerate(module.computations):
         if number in module.within:
             continue
         begin = module.offset(number)
-        if not any(at <= start <= begin for start in unread):
+        if not _any_between(unread, at, begin):
             yield from blank_trouble(text, at, begin)
         at = begin + len(computation.text)
-    if not any(at <= start for start in unread):
+    if not _any_between(unread, at, len(text)):
         yield from blank_trouble(text, at, len(text))
     if not module.computations and not module.troubles and not separator:
         yield Trouble("a module needs a computation", len(text), len(text))
@@ -284,6 +293,8 @@ def _entry_layout(module: Module, text: str) -> Iterator[tuple[str, int]]:
     except ShapeSyntaxError as error:
         yield error.message, 1
         return
+    for said in (*unsound(parameters), *unsound(result)):
+        yield said, 1
     ours, root = _entry_shapes(module)
     if root is not None and not compatible(result, root):
         yield f"the result is {root}, not {result}", arrow
@@ -349,7 +360,15 @@ def _frames(module: Module) -> Iterator[Trouble]:
     """Metadata names frames that the table has."""
     if not module.tables:
         return
-    known = {0, *map(int, _frame_rows(module.tables[-1]))}
+    known = {0}
+    begin = module.text.find(module.tables[-1])
+    for found in _frame_rows(module.tables[-1]):
+        number = int(found[1])
+        known.add(number)
+        # Printed ids of parents are one too high.
+        if found[2] and int(found[2]) > number:
+            said = f"the parent of frame {number} stands above it"
+            yield Trouble(said, begin + found.start(), begin + found.end())
     for number, computation in enumerate(module.computations):
         for found in _frame_ids(computation.text):
             if found[1] and (len(found[1]) > 9 or int(found[1]) not in known):
@@ -358,7 +377,9 @@ def _frames(module: Module) -> Iterator[Trouble]:
                 yield Trouble(said, begin + found.start(1), begin + found.end(1))
 
 
-_frame_rows = re.compile(r"^\s*(\d{1,9})\s*\{", re.M).findall
+_frame_rows = re.compile(
+    r"^\s*(\d{1,9})\s*\{(?:[^{}]*?\bparent_frame_id=(\d{1,9})\b)?", re.M
+).finditer
 _frame_ids = re.compile(r'"(?:[^"\\]|\\.)*+"|\bstack_frame_id=(\d+)').finditer
 
 # ---- shapes
@@ -423,6 +444,8 @@ def _call(
     number: int,
 ) -> Iterator[str]:
     inline = computation.inline.get(number, ())
+    if not inline and _written_in_place(row[TAIL]):
+        yield "the computation that is written into an attribute cannot be read"
     for found in _called_names(_without_strings(row[TAIL]) if '"' in row[TAIL] else row[TAIL]):
         for name in _word(found[2]):
             if name not in defined:
@@ -443,6 +466,9 @@ def _thread(row: Row, callee: Computation) -> Iterator[str]:
 
 
 _async_thread = re.compile(r'\basync_execution_thread="([^"]*)"').search
+_written_in_place = re.compile(
+    rf"\b(?:{'|'.join(CALLING_ATTRIBUTES)})=\s*\{{[^{{}}\"=]*(?:\{{[^{{}}\"=]*)?="
+).search
 _without_strings_sub = re.compile(r'"(?:[^"\\]|\\.)*"', re.S).sub
 
 

@@ -57,6 +57,6 @@ def name_trouble(text: str, at: int, what: str) -> Iterator[Trouble]:
     if name in TYPES or name in _KEYWORDS:
         kind = "a type" if name in TYPES else "a word of the syntax"
         yield Trouble(f"{name} is {kind}; write %{name} or another name", at, found.end())
-    elif text.startswith("=", found.end()):
+    elif not colon and text.startswith("=", found.end()):
         said = f"put a blank between {name} and `=`: XLA reads `{name}=` as an attribute"
         yield Trouble(said, at, found.end() + 1)

@@ -298,15 +298,16 @@ def _bytes(text: str) -> bytes:
 
 
 def _is_one_tail(tail: str) -> bool:
-    """Whether it is nothing but attributes: two instructions may stand on one line."""
+    """Whether it is nothing but attributes, and no instruction stands in it or behind it."""
     from hlo_lint.syntax.faithful_gear import Scanner, Unreadable
 
     if " = " not in tail:
         return True
     try:
-        return Scanner(tail).attributes(0) == len(tail)
+        end, computations = Scanner(tail).attributes_and_computations(0)
     except Unreadable:
         return False
+    return end == len(tail) and not computations
 
 
 def _references(operands: list[str]) -> list[tuple[str, ...]] | None:

@@ -34,7 +34,8 @@ _quoted = re.compile(r"'(?:[^'\\\n]|\\.)*'").match
 _bracket = re.compile(r"[(){}\[\]\"']|/\*|//").search
 _atom = re.compile(r"[^\s,(){}\[\]\"'/]+|/(?![/*])").match
 _attribute = re.compile(r"([A-Za-z_][\w.\-]*)\s*=", re.A).match
-_array = re.compile(r"[a-z][a-z0-9]*[ \t]*\[[^\[\]=]*\]").match
+_ARRAY = r"[a-z][a-z0-9]*[ \t]*\[(?:[^\[\]=]|<=)*\]"
+_array = re.compile(_ARRAY).match
 _layout_start = re.compile(r"\{\s*(?:[-\d:?]|\})").match
 _operand = re.compile(r"%?([A-Za-z_][\w.\-]*)((?:#\d+)*):?", re.A).match
 _another_statement = re.compile(r"ROOT\b|%?[A-Za-z_][\w.\-]*\s*=(?!=)", re.A).match
@@ -42,7 +43,7 @@ _computation_line = re.compile(
     r"(?!HloModule\b)(?:ENTRY[ \t]+)?%?[A-Za-z_][\w.\-]*:?[ \t]*(?:\([^\n]*)?\{[ \t]*\r?$",
     re.M | re.A,
 ).match
-_bare_start = re.compile(r"\(|[a-z][a-z0-9]*[ \t]*\[[^\[\]=]*\]|[a-z][a-z0-9\-]*\s*\(").match
+_bare_start = re.compile(rf"\(|{_ARRAY}|[a-z][a-z0-9\-]*\s*\(").match
 _inline_start = re.compile(r"(?:ROOT\s+)?%?[A-Za-z_][\w.\-]*:?\s*=(?!=)", re.A).match
 _statement_line = re.compile(
     r"^[ \t]*(?:ROOT[ \t]+)?%?[A-Za-z_][\w.\-]*:?[ \t]*=(?!=)|^[ \t]*\}|^(?:ENTRY|HloModule)\b"
@@ -219,7 +220,7 @@ class Scanner:
         tail_start = at
         self._bound(at)
         try:
-            at, _ = self._attributes(at)
+            at, _ = self.attributes_and_computations(at)
         except Unreadable:
             at = tail_start
         tail = text[tail_start:at].strip()
@@ -313,7 +314,7 @@ class Scanner:
         references: tuple[str, ...] = ()
         if opcode[0] not in WITHOUT_OPERANDS:
             references = self._references(at + 1, close - 1, body, depth)
-        end, inline = self._attributes(close, depth)
+        end, inline = self.attributes_and_computations(close, depth)
         tail = text[close:end].lstrip()
         row = (root, name, type_text, opcode[0], operands, tail, references)
         body.add(row, start, end, inline)
@@ -402,10 +403,16 @@ class Scanner:
         Raises:
             Unreadable: where it is something else.
         """
-        return self._attributes(at, _DEEPEST)[0]
+        return self.attributes_and_computations(at, _DEEPEST)[0]
 
-    def _attributes(self, at: int, depth: int = 0) -> tuple[int, Sequence[tuple[int, Computation]]]:
-        """The end of `, name=value`, and the computations written there with where they begin."""
+    def attributes_and_computations(
+        self, at: int, depth: int = 0
+    ) -> tuple[int, Sequence[tuple[int, Computation]]]:
+        """The end of `, name=value`, and the computations written there with where they begin.
+
+        Raises:
+            Unreadable: where it is something else.
+        """
         inline: list[tuple[int, Computation]] = []
         while True:
             comma = self.skip(at)

@@ -201,7 +201,7 @@ def _check_structure(shape: ArrayShape, data: bytes, is_complex: bool, text: str
     found = data.translate(None, _NOT_STRUCTURE)
     expected = b"(,)" if is_complex else b""
     for size in reversed(shape.dims):
-        if size and len(expected) * size > len(found):
+        if size and len(expected) * size + size - 1 > len(found):
             expected = b"?"  # longer than the text is: never equal, never built
             break
         expected = b"{" + b",".join([expected] * size) + b"}"
@@ -291,6 +291,9 @@ def _read(
     if strange:
         offset = max(text.find(chr(strange[0])), 0)
         raise LiteralError("expected numbers", text, offset)
+    bare = numbers.translate(None, _BLANKS)
+    if b",," in bare or bare[:1] == b"," or bare[-1:] == b",":
+        raise LiteralError("a number is missing", text, 0)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")

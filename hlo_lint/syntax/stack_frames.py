@@ -8,9 +8,9 @@ from functools import lru_cache
 
 from hlo_lint.syntax.attributes import unescape
 
-_row = re.compile(r'^(\d+) (?:"((?:[^"\\]|\\.)*)"|\{([^}\n]*)\})', re.M)
+_row = re.compile(r'^[ \t]*(\d+)[ \t]*(?:"((?:[^"\\]|\\.)*)"|\{([^}\n]*)\})', re.M)
 _heading = re.compile(r"^(FileNames|FunctionNames|FileLocations|StackFrames)[ \t\r]*$", re.M)
-_field = re.compile(r"(\w+)=(\d+)")
+_field = re.compile(r"(\w+)=\s*(\d+)")
 
 
 @dataclass(frozen=True, slots=True)

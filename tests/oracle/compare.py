@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import hlo_lint
 from hlo_lint.ir import NAME, OPCODE, OPERANDS, TAIL, TYPE, Computation, Instruction, Module
@@ -13,7 +13,7 @@ from hlo_lint.shape import ShapeSyntaxError, parse_shape
 from hlo_lint.syntax.attributes import AttributeSyntaxError, read_attribute, read_metadata
 from hlo_lint.syntax.literals import LiteralError
 from tests.oracle import meaning
-from tests.oracle.meaning import numbers
+from tests.oracle.meaning import numbers as numbers
 from tests.oracle.xla import XlaComputation, XlaInstruction, XlaModule, as_utf8
 
 
@@ -31,8 +31,41 @@ def assert_same_graph(text: str, xla: XlaModule) -> None:
 def disagreements(text: str, xla: XlaModule) -> list[str]:
     """Every difference between what we read of a text and what XLA read of it; none where same."""
     module = hlo_lint.parse(as_utf8(text))
-    found = [*_of_header(module, xla), *_of_graphs(module, xla)]
-    return found or list(_of_attributes(module, xla))
+    settled = _settled(module, xla)
+    found = [*_of_header(module, xla), *_of_graphs(module, xla, settled)]
+    return found or list(_of_attributes(module, xla, settled))
+
+
+Settled: TypeAlias = "Mapping[str, frozenset[tuple[int, int]]]"
+"""Computations found alike before, with the ids of their stack frames, ours and XLA's."""
+
+
+def _settled(module: Module, xla: XlaModule) -> Settled:
+    written = {computation.name: computation for computation in module.computations}
+    theirs = {computation.name for computation in xla.computations}
+    if len(written) < len(module.computations) or not written.keys() <= theirs:
+        return {}
+    started = _started(module)
+    return {
+        each.name: each.alike[written[each.name].text]
+        for each in xla.computations
+        if each.alike
+        and each.name in written
+        and each.name not in started
+        and written[each.name].text in each.alike
+        and all(name in written for called in each.instructions for name in called.called)
+    }
+
+
+def _started(module: Module) -> set[str]:
+    """Names of the computations that `async-start` calls."""
+    return {
+        name
+        for computation in module.computations
+        if " async-start(" in computation.text
+        for start in computation.with_opcode("async-start")
+        for name in start.called
+    }
 
 
 def _of_header(module: Module, xla: XlaModule) -> Iterator[str]:
@@ -45,12 +78,12 @@ def _of_header(module: Module, xla: XlaModule) -> Iterator[str]:
         yield from _unequal("is_scheduled", module.is_scheduled, xla.is_scheduled)
 
 
-def _of_graphs(module: Module, xla: XlaModule) -> Iterator[str]:
+def _of_graphs(module: Module, xla: XlaModule, settled: Settled) -> Iterator[str]:
     try:
-        theirs = xla_graph(module, xla)
-        ours = our_graph(module)
-        renamed = misnamed(module, xla)
-        reshaped = different_shapes(module, xla)
+        theirs = xla_graph(module, xla, settled)
+        ours = our_graph(module, settled)
+        renamed = misnamed(module, xla, settled)
+        reshaped = different_shapes(module, xla, settled)
     except (LookupError, ValueError) as error:
         yield f"the graphs cannot be set side by side: {error!r}"
         return
@@ -96,8 +129,11 @@ class Node(NamedTuple):
     parameter: int
 
 
-def our_graph(module: Module) -> dict[str, list[Node]]:
-    return {computation.name: our_nodes(computation) for computation in module.computations}
+def our_graph(module: Module, settled: Settled) -> dict[str, list[Node]]:
+    return {
+        computation.name: [] if computation.name in settled else our_nodes(computation)
+        for computation in module.computations
+    }
 
 
 def our_nodes(computation: Computation) -> list[Node]:
@@ -117,7 +153,7 @@ def our_nodes(computation: Computation) -> list[Node]:
     ]
 
 
-def xla_graph(module: Module, xla: XlaModule) -> dict[str, list[Node]]:
+def xla_graph(module: Module, xla: XlaModule, settled: Settled) -> dict[str, list[Node]]:
     """XLA's graph in our names.
 
     XLA makes a get-tuple-element of each `%x#1`, a computation of each that is written in an
@@ -126,9 +162,12 @@ def xla_graph(module: Module, xla: XlaModule) -> dict[str, list[Node]]:
     written = {computation.name: computation for computation in module.computations}
     roots = {each.name: root_of(each) for each in xla.computations}
     started: dict[str, str] = {}
-    graph = {}
+    graph: dict[str, list[Node]] = {}
     for computation in xla.computations:
         if computation.name not in written:
+            continue
+        if computation.name in settled:
+            graph[computation.name] = []
             continue
         names = our_names(written[computation.name], computation)
         elements = {each.name: each for each in computation.instructions if each.name not in names}
@@ -140,14 +179,14 @@ def xla_graph(module: Module, xla: XlaModule) -> dict[str, list[Node]]:
                 place[each.name] = (name, (*path, each.index))
                 continue
             place[each.name] = (names[each.name], ())
-            opcode, called = each.opcode, each.called
+            opcode = each.opcode
+            called = each.called
             if opcode.startswith("async-"):
-                names_wrapper = each.called and each.called[0] not in written
-                if names_wrapper and opcode == "async-start":
-                    called = roots[each.called[0]].called
-                wrapped = (
-                    roots[each.called[0]].opcode if names_wrapper else started.get(each.operands[0])
-                )
+                wrapped = started.get(each.operands[0], "") if each.operands else ""
+                if each.called and each.called[0] not in written:
+                    root = roots[each.called[0]]
+                    wrapped = root.opcode
+                    called = root.called if opcode == "async-start" else ()
                 if wrapped:
                     started[each.name] = wrapped
                     opcode = f"{wrapped}{opcode.removeprefix('async')}"
@@ -196,25 +235,27 @@ def our_names(ours: Computation, theirs: XlaComputation) -> dict[str, str]:
     return {each.name: name for each, name in zip(instructions, names, strict=True)}
 
 
-def misnamed(module: Module, xla: XlaModule) -> list[tuple[str, str]]:
+def misnamed(module: Module, xla: XlaModule, settled: Settled) -> list[tuple[str, str]]:
     """Instructions that XLA calls otherwise, although nothing else there has their name."""
     taken = {each.name for computation in xla.computations for each in computation.instructions}
     written = {computation.name: computation for computation in module.computations}
     return [
         (theirs, ours)
         for computation in xla.computations
-        if computation.name in written
+        if computation.name in written and computation.name not in settled
         for theirs, ours in our_names(written[computation.name], computation).items()
         if theirs != ours and ours not in taken
     ]
 
 
-def different_shapes(module: Module, xla: XlaModule) -> list[tuple[str, str, str]]:
+def different_shapes(
+    module: Module, xla: XlaModule, settled: Settled
+) -> list[tuple[str, str, str]]:
     """Instructions whose shape we read otherwise; where none is printed XLA infers it."""
     different = []
     written = {computation.name: computation for computation in module.computations}
     for computation in xla.computations:
-        if computation.name not in written:
+        if computation.name not in written or computation.name in settled:
             continue
         ours = written[computation.name]
         shapes = {each.name: each.shape for each in computation.instructions}
@@ -262,7 +303,7 @@ _alike: dict[tuple[str, ...], _Seen] = {}
 """What was compared before and found alike, by all that it depends on: dumps repeat themselves."""
 
 
-def _of_attributes(module: Module, xla: XlaModule) -> Iterator[str]:
+def _of_attributes(module: Module, xla: XlaModule, settled: Settled) -> Iterator[str]:
     yield from _of_header_attributes(module, xla)
     written = {computation.name: computation for computation in module.computations}
     theirs = {computation.name: computation for computation in xla.computations}
@@ -274,26 +315,40 @@ def _of_attributes(module: Module, xla: XlaModule) -> Iterator[str]:
         found = [[each.file, each.line, each.function] for each in stack]
         return found == xla.stacks.get(str(their_id), [])
 
-    started = {
-        name
-        for computation in module.computations
-        for start in computation.with_opcode("async-start")
-        for name in start.called
-    }
+    started = _started(module)
     for name, ours in written.items():
         other = theirs[name]
+        if name in settled:
+            for pair in settled[name]:
+                if not frames(*pair):
+                    yield f"{name}: the stack of frame {pair[0]} is another in XLA: {pair[1]}"
+            continue
+        pairs: set[tuple[int, int]] = set()
+        found: list[str] = []
         if name not in started:  # those run where the instruction says that starts them
-            yield from _unequal(f"{name}: its thread", ours.thread, other.thread or "main")
+            found += _unequal(f"{name}: its thread", ours.thread, other.thread or "main")
         names = our_names(ours, other)
+        if other.schedule:
+            order = [names[each] for each in other.schedule if each in names]
+            found += _unequal(f"{name}: its schedule", [row[NAME] for row in ours.rows], order)
         for each in other.instructions:
             if each.name in names:
                 instruction = ours.instruction(names[each.name])
                 assert instruction is not None
                 place = f"{name}: %{instruction.name}"
                 is_wrapped = name in started and instruction == ours.root
-                for difference in _of_instruction(instruction, each, theirs, names, frames):
+                for difference in _of_instruction(instruction, each, theirs, names, frames, pairs):
                     if not is_wrapped or difference.partition(":")[0] not in TAKEN_OVER:
-                        yield f"{place}: {difference}"
+                        found.append(f"{place}: {difference}")
+        yield from found
+        if not found and name not in started and _is_plain(other, names):
+            other.alike[ours.text] = frozenset(pairs)
+
+
+def _is_plain(theirs: XlaComputation, names: Mapping[str, str]) -> bool:
+    """Whether nothing of the comparison depends on other computations."""
+    is_asynchronous = any(each.opcode.startswith("async-") for each in theirs.instructions)
+    return not is_asynchronous and all(name == other for name, other in names.items())
 
 
 def _of_instruction(
@@ -302,12 +357,13 @@ def _of_instruction(
     computations: Mapping[str, XlaComputation],
     names: Mapping[str, str],
     frames: Callable[[int, int], bool],
+    pairs: set[tuple[int, int]],
 ) -> Iterator[str]:
     row = instruction.row
     wrapped = ""
     if xla.opcode != row[OPCODE] and xla.opcode == "async-start":
         body = computations[xla.called[0]]
-        wrapped = next(each.fields for each in body.instructions if each.name == body.root)
+        wrapped = root_of(body).fields
     value = row[OPERANDS] if row[OPCODE] == "constant" else ""
     if row[OPCODE] == "compare" and instruction.operands:
         value = str(instruction.operands[0].shape)
@@ -330,6 +386,7 @@ def _of_instruction(
         attributes = instruction.attributes
         called = [name for role in _ROLES for name in _called(attributes.get(role, ""))]
         seen = _alike[key] = _Seen(metadata, sorted(map(str, control)), called)
+    pairs.add(seen.frames)
     if not frames(*seen.frames):
         yield "the stack of frame {} is another in XLA, where it is {}".format(*seen.frames)
     if seen.control or xla.control:
@@ -362,9 +419,17 @@ def _of_fields(instruction: Instruction, xla: XlaInstruction, wrapped: str) -> I
             continue
         if key == "comparison_order" and key not in theirs:
             continue  # 0.10 says it by the type alone
+        if key == "sharding" and key in ours and _is_spread(ours[key], theirs.get(key, {})):
+            continue
         if key == "is_stable" and opcode == "topk" and key not in ours:
             continue  # 0.11 takes it for granted
         yield from _unequal(key, ours.get(key), theirs.get(key))
+
+
+def _is_spread(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
+    """Whether XLA wrote down one sharding for each array of a tuple, where the text has one."""
+    parts = theirs.get("tuple_shardings", ())
+    return bool(parts) and all(part == ours for part in parts)
 
 
 def _read(fields: str) -> dict[str, Any]:
@@ -372,7 +437,13 @@ def _read(fields: str) -> dict[str, Any]:
 
 
 def _in_order(fields: dict[str, Any]) -> dict[str, Any]:
-    """The same fields, the pairs of a map sorted: XLA has no order for them."""
+    """The same fields, maps and tables sorted: XLA has no order for them."""
+    table = fields.get("origin_recovery_table", {}).get("entries", ())
+    if table:
+        fields = {
+            **fields,
+            "origin_recovery_table": sorted(json.dumps(row, sort_keys=True) for row in table),
+        }
     pairs = fields.get("frontend_attributes", {}).get("map", ())
     if not pairs:
         return fields

@@ -15,6 +15,9 @@ _ROOT = Path(__file__).resolve().parents[2]
 _PATIENCE_IN_SECONDS = 300
 
 METADATA = "7"
+SHARDING = "40"
+REPLICA_GROUPS = {"49", "87", "92", "93"}
+"""Listed, as an iota, or on a mesh."""
 COMPARISON_TYPE = "72"
 COMPARISON_ORDER = "102"
 """New in 0.11: says what the field of the comparison's type says as well."""

@@ -20,7 +20,7 @@ from tests.oracle.schema import Message, integer, integers, read, text
 
 SHAPE = 4
 """Of a computation; field 3 in it repeats the names of parameters."""
-NAME, OPCODE, METADATA, INDEX, ID, OPERANDS, CONTROL, CALLED = 1, 2, 7, 13, 35, 36, 37, 38
+NAME, OPCODE, LITERAL, INDEX, ID, OPERANDS, CONTROL, CALLED = 1, 2, 8, 13, 35, 36, 37, 38
 _REFERENCES = {ID, OPERANDS, CONTROL, CALLED}
 _MODULE_REFERENCES = {3, 4, 5, 7}
 """Of a module: computations, the entry's number, the module's own, the schedule."""
@@ -28,6 +28,8 @@ _MODULE_REFERENCES = {3, 4, 5, 7}
 
 def module_fields(hlo: str) -> dict[str, Any]:
     """All of a module: its own fields, and those of its computations and instructions."""
+    # What stands in place of `constant({...})` is nobody's.
+    unsaid = {LITERAL} if "{...}" in hlo else set()
     proto = read(_hlo.hlo_module_from_text(hlo).as_serialized_hlo_module_proto())
     computations = [read(data) for data in proto.get(3, ())]
     computation_names = {integer(each, 5): text(each, 1) for each in computations}
@@ -44,7 +46,7 @@ def module_fields(hlo: str) -> dict[str, Any]:
             "shape": [_fields(read(data), {3}) for data in computation.get(SHAPE, ())],
             "instructions": {
                 names[integer(each, ID)]: {
-                    **_fields(each, {NAME, *_REFERENCES}),
+                    **_fields(each, {NAME, *_REFERENCES, *unsaid}),
                     "operands": [names[number] for number in integers(each, OPERANDS)],
                     "waits for": sorted({names[number] for number in integers(each, CONTROL)}),
                     "calls": [computation_names[number] for number in integers(each, CALLED)],

@@ -9,8 +9,9 @@ The bindings show names, and instructions in the order of the text. Shapes, root
 computations, attributes and the entry are in the serialized `HloModuleProto` only, whose
 instructions stand operands first.
 
-Thousands of instructions share the rest of their fields, so an instruction holds numbers of rows:
-`fields` and `metadata` of a module are JSON texts, each different one once.
+Dumps repeat themselves, so that each thing is told once: a module holds numbers of computations, an
+instruction numbers of rows of `fields` and `metadata`, which are JSON texts. What is new since the
+line before stands in a line.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxlib import _hlo  # type: ignore[attr-defined]
 
@@ -70,7 +71,9 @@ def numbers(data: bytes) -> dict[str, Any]:
 
 _element_types = {int(kind): name.lower() for name, kind in _hlo.PrimitiveType.__members__.items()}
 # Missing in the bindings of 0.10.2 and 0.11.2.
-_element_types.update({26: "s2", 27: "u2", 30: "s1", 31: "u1", 34: "buffer"})
+_element_types.update(
+    {26: "s2", 27: "u2", 30: "s1", 31: "u1", 34: "buffer", 35: "f6e3m2fn", 36: "f6e2m3fn"}
+)
 
 
 def _element_type(number: int) -> str:
@@ -167,73 +170,137 @@ def _stacks(proto: Message) -> Any:
 # ---- graphs
 
 
-def graph(hlo: str) -> dict[str, Any]:
-    """What a text spells, computations and instructions in the order of the text."""
-    module = _hlo.hlo_module_from_text(hlo)
-    proto = read(module.as_serialized_hlo_module_proto())
-    computations = [read(data) for data in proto.get(3, ())]
-    computation_names = {integer(each, 5): text(each, 1) for each in computations}
-    by_name = {text(each, 1): each for each in computations}
-    shapes: dict[bytes, str] = {}
-    fields, metadata = _Rows(), _Rows()
-    stacks: dict[int, Any] = {}
-    stack = _stacks(proto)
+class _Known(NamedTuple):
+    """A computation that has been told."""
 
-    def origin(data: object) -> dict[str, Any]:
-        assert isinstance(data, bytes)
-        found = decode(METADATA, data)
-        frame = found.get("stack_frame_id", 0)
-        if frame not in stacks:
-            stacks[frame] = stack(frame)
-        return found
+    number: int
+    called: dict[int, str]
+    """Names of the computations it calls, by the ids that it has for them."""
+    frames: frozenset[int]
+    """Ids of its stack frames."""
+    shapes: frozenset[str]
 
-    found = []
-    for computation in module.computations():
-        message = by_name[computation.name]
-        instructions = [read(data) for data in message.get(2, ())]
+
+class _Told:
+    """What this process has told, and what of it is not out yet."""
+
+    def __init__(self) -> None:
+        self.fields = _Rows()
+        self.metadata = _Rows()
+        self.frames: dict[int, int] = {}
+        """The id of the stack frame in each row of metadata."""
+        self.spelled: dict[bytes, str] = {}
+        self.shapes: dict[str, Any] = {}
+        self.known: dict[tuple[bytes, tuple[int, ...]], list[_Known]] = {}
+        self.count = 0
+        self.new: list[dict[str, Any]] = []
+        self.out = (0, 0)
+
+    def news(self) -> dict[str, Any]:
+        """Rows and computations since the last call."""
+        fields, metadata = self.out
+        self.out = len(self.fields.rows), len(self.metadata.rows)
+        new, self.new = self.new, []
+        return {
+            "fields": self.fields.rows[fields:],
+            "metadata": self.metadata.rows[metadata:],
+            "new": new,
+        }
+
+    def computation(
+        self,
+        computation: Any,
+        data: bytes,
+        computation_names: dict[int, str],
+        sequence: tuple[int, ...],
+    ) -> _Known:
+        """A computation, told now or before; `sequence` is its schedule."""
+        known = self.known.setdefault((data, sequence), [])
+        for found in known:
+            if all(computation_names[number] == name for number, name in found.called.items()):
+                return found
+        message = read(data)
+        instructions = [read(each) for each in message.get(2, ())]
         names = {integer(each, 35): text(each, 1) for each in instructions}
         by_text = {text(each, 1): each for each in instructions}
+        called: dict[int, str] = {}
+        frames: set[int] = set()
+        shapes: set[str] = set()
         entries = []
         for instruction in computation.instructions():
             each = by_text[instruction.name]
             shape = bytes(each.get(3, [b""])[-1])
-            if shape not in shapes:
-                shapes[shape] = _spelled(instruction)
+            if shape not in self.spelled:
+                self.spelled[shape] = _spelled(instruction)
+                self.shapes[self.spelled[shape]] = numbers(shape)
+            shapes.add(self.spelled[shape])
+            calls = integers(each, 38)
+            called.update((number, computation_names[number]) for number in calls)
             rest = tuple((field, tuple(each[field])) for field in each if field not in GRAPH)
+            metadata = self.metadata.number(bytes(each.get(7, [b""])[-1]), _metadata)
+            if metadata not in self.frames:
+                row = json.loads(self.metadata.rows[metadata])
+                self.frames[metadata] = row.get("stack_frame_id", 0)
+            frames.add(self.frames[metadata])
             entries.append(
                 {
                     "name": text(each, 1),
                     "opcode": text(each, 2),
-                    "shape": shapes[shape],
+                    "shape": self.spelled[shape],
                     "operands": [names[number] for number in integers(each, 36)],
                     "users": [user.name for user in instruction.users()],
-                    "called": [computation_names[number] for number in integers(each, 38)],
+                    "called": [computation_names[number] for number in calls],
                     "control": [names[number] for number in integers(each, 37)],
                     "parameter": integer(each, 9),
                     "index": integer(each, 13),
-                    "fields": fields.number(rest, _fields),
-                    "metadata": metadata.number(bytes(each.get(7, [b""])[-1]), origin),
+                    "fields": self.fields.number(rest, _fields),
+                    "metadata": metadata,
                 }
             )
-        root = names[integer(message, 6)]
-        found.append(
+        self.new.append(
             {
                 "name": text(message, 1),
-                "root": root,
+                "root": names[integer(message, 6)],
                 "thread": text(message, 8),
                 "instructions": entries,
+                "schedule": [names[number] for number in sequence],
             }
         )
+        found = _Known(self.count, called, frozenset(frames), frozenset(shapes))
+        self.count += 1
+        known.append(found)
+        return found
+
+
+def _metadata(data: object) -> dict[str, Any]:
+    assert isinstance(data, bytes)
+    return decode(METADATA, data)
+
+
+def graph(hlo: str, told: _Told) -> dict[str, Any]:
+    """What a text spells, computations and instructions in the order of the text."""
+    module = _hlo.hlo_module_from_text(hlo)
+    proto = read(module.as_serialized_hlo_module_proto())
+    computations = [(read(data), data) for data in proto.get(3, ())]
+    computation_names = {integer(each, 5): text(each, 1) for each, _ in computations}
+    by_name = {text(each, 1): (integer(each, 5), data) for each, data in computations}
+    stack = _stacks(proto)
+    sequences = [read(each) for each in read(proto[7][-1]).get(1, ())] if 7 in proto else []
+    schedule = {integer(each, 1): integers(read(each[2][-1]), 1) for each in sequences}
+    found = []
+    for computation in module.computations():
+        number, data = by_name[computation.name]
+        sequence = tuple(schedule.get(number, ()))
+        found.append(told.computation(computation, data, computation_names, sequence))
     program = read(proto[4][-1])
     return {
         "name": text(proto, 1),
         "entry": text(proto, 2),
         "is_scheduled": 7 in proto,
-        "computations": found,
-        "shapes": {spelled: numbers(data) for data, spelled in shapes.items()},
-        "fields": fields.rows,
-        "metadata": metadata.rows,
-        "stacks": stacks,
+        "computations": [known.number for known in found],
+        **told.news(),
+        "shapes": {spelled: told.shapes[spelled] for known in found for spelled in known.shapes},
+        "stacks": {frame: stack(frame) for frame in {f for known in found for f in known.frames}},
         "header": {
             **{
                 name: decoder(proto[field])
@@ -249,10 +316,11 @@ def graph(hlo: str) -> dict[str, Any]:
 
 def answers(texts: list[str]) -> Iterator[dict[str, Any]]:
     """A graph, or XLA's first complaint, for each text."""
+    told = _Told()
     for hlo in texts:
         try:
-            yield graph(hlo)
-        except (RuntimeError, ValueError) as refusal:
+            yield graph(hlo, told)
+        except (RuntimeError, ValueError, MemoryError) as refusal:
             where = _complaint(str(refusal))
             message = f"{where[1]}: {where[2]}" if where else str(refusal).partition("\n")[0]
             yield {"error": message}

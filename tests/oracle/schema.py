@@ -455,7 +455,24 @@ ALIAS_ENTRY: Table = {
     4: ("kind", word("", "may-alias", "must-alias")),
 }
 DONOR_ENTRY: Table = {1: ("parameter_number", one), 2: ("parameter_shape_index", ints)}
+RECOVERY: Table = {
+    1: ("old", message(ORIGINAL_ARRAY)),
+    2: ("new", message(ORIGINAL_ARRAY)),
+    3: ("module", lambda values: string([read(values[-1])[1][-1]])),
+}
+"""Of the module that recovers an array only its name."""
+DEBUG: Table = {
+    1: ("log_mode", word("none", "default", "fusion_debugger", "no_fusion", "guaranteed")),
+    2: ("callback_id", one),
+    3: ("op_id", one),
+    4: ("partitioned", flag),
+}
 MODULE: Table = {
+    20: ("origin_recovery_table", message({1: ("entries", messages(RECOVERY))})),
+    24: (
+        "debug_attributes",
+        messages({1: ("array", message(ORIGINAL_ARRAY)), 2: ("records", messages(DEBUG))}),
+    ),
     8: ("input_output_alias", message({1: ("entries", messages(ALIAS_ENTRY))})),
     18: ("buffer_donor", message({1: ("entries", messages(DONOR_ENTRY))})),
     19: ("frontend_attributes", message(FRONTEND)),

@@ -11,10 +11,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hlo_lint.source import encode
 
@@ -53,7 +53,15 @@ class XlaComputation:
     name: str
     root: str
     thread: str
+    schedule: tuple[str, ...]
+    """Its instructions in the order of execution; empty where none is given."""
     instructions: tuple[XlaInstruction, ...]
+    alike: dict[str, frozenset[tuple[int, int]]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+    """Texts that spell it: modules share what dumps repeat, and it is compared once. With each, the
+    ids of its stack frames, as the text has them and as XLA has them.
+    """
 
 
 @dataclass(frozen=True)
@@ -100,7 +108,8 @@ class Oracle:
         found: list[Answer] = []
         while len(found) < len(texts):
             lines, status, complaint = self._ask(texts[len(found) :])
-            found += [_answer(json.loads(line)) for line in lines]
+            told = _Told([], [], [])
+            found += [told.answer(json.loads(line)) for line in lines]
             if len(found) == len(texts):
                 break
             if status >= 0:  # no signal: the child is broken, not the text
@@ -134,30 +143,39 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-def _answer(found: dict[str, Any]) -> Answer:
-    if "error" in found:
-        return Refusal(found["error"])
-    return XlaModule(
-        found["name"],
-        found["entry"],
-        found["is_scheduled"],
-        tuple(
-            XlaComputation(
-                each["name"],
-                each["root"],
-                each["thread"],
-                tuple(
-                    _instruction(instruction, found["fields"], found["metadata"])
-                    for instruction in each["instructions"]
-                ),
-            )
-            for each in found["computations"]
-        ),
-        found["shapes"],
-        found["header"],
-        found["printed_header"],
-        found["stacks"],
-    )
+class _Told(NamedTuple):
+    """What a child has told so far."""
+
+    fields: list[str]
+    metadata: list[str]
+    computations: list[XlaComputation]
+
+    def answer(self, found: dict[str, Any]) -> Answer:
+        """What a line of the child says."""
+        if "error" in found:
+            return Refusal(found["error"])
+        self.fields.extend(found["fields"])
+        self.metadata.extend(found["metadata"])
+        self.computations.extend(map(self._computation, found["new"]))
+        return XlaModule(
+            found["name"],
+            found["entry"],
+            found["is_scheduled"],
+            tuple(self.computations[number] for number in found["computations"]),
+            found["shapes"],
+            found["header"],
+            found["printed_header"],
+            found["stacks"],
+        )
+
+    def _computation(self, found: dict[str, Any]) -> XlaComputation:
+        return XlaComputation(
+            found["name"],
+            found["root"],
+            found["thread"],
+            tuple(found["schedule"]),
+            tuple(_instruction(each, self.fields, self.metadata) for each in found["instructions"]),
+        )
 
 
 def _instruction(found: dict[str, Any], fields: list[str], metadata: list[str]) -> XlaInstruction:

@@ -318,6 +318,7 @@ get-tuple-element       | (f32[3,4]{1,0:S(5)}) | index=0               | f32[3,4
 copy                    | f32[3,4]{1,0}       |                        | f32[3,4]{0,1}
 infeed                  | token[]             |                        | ((f32[3], s32[]), token[])
 custom-call             | f32[3]              | custom_call_target="x" | (s32[7], token[])
+fusion                  | f32[4]; s32[]       | kind=kLoop, calls=%cut | f32[3]{0}
 slice-start             | f32[9]              | slice={[0:4]}          | ((f32[9]), f32[4], s32[])
 custom-call-start       | f32[4]              | custom_call_target="x" | ((f32[4]), f32[3], s32[])
 async-start             | f32[4]              | calls=%cut             | ((f32[4]), f32[3], s32[])
@@ -364,8 +365,11 @@ def test_what_xla_lets_through_is_right(
         ("transpose", "f32[3,4]", "", "f32[1,2]"),
         ("transpose", "f32[3,4]", "dimensions={x}", "f32[1,2]"),
         ("negate", "f9[3]", "", "f9[3]"),
+        ("add", "f9[3]; f32[3]", "", "f32[3]"),
+        ("dot", "f9[3]; f32[3]", "", "f32[3,3]"),
         ("call", "f32[3]", "to_apply=%missing", "f32[1,2]"),
         ("all-gather", "f32[3]", "replica_groups={}, dimensions={0}", "f32[12]"),
+        ("get-tuple-element", "(f32[3])", "index=x", "f32[3]"),
     ],
 )
 def test_what_the_text_does_not_say_is_not_known(
@@ -378,6 +382,13 @@ def test_what_the_text_does_not_say_is_not_known(
 @pytest.mark.parametrize("opcode", ["reshape", "broadcast", "bitcast", "convert", "custom-call"])
 def test_the_printed_type_says_what_some_opcodes_make(opcode: str) -> None:
     assert inferred(opcode, "f32[]", "dimensions={}") is Open.FREE
+
+
+def test_layouts_bind_once_they_are_assigned() -> None:
+    tuples = one("get-tuple-element", "(f32[3,4]{1,0})", "index=0", "f32[3,4]{0,1}")
+    inference = ShapeInference(tuples[1].computations)
+    assert len(inference.check(tuples[0])) == 1
+    assert inference.check(tuples[0], layouts=False) == ()
 
 
 def text_of(*lines: str) -> Module:
@@ -440,3 +451,13 @@ def test_metadata_does_not_bear_on_a_shape() -> None:
     assert str(inferred("slice", "f32[3]", tail)) == "f32[2]"
     behind = 'metadata={op_name="x"}, slice={[0:2]}'
     assert str(inferred("slice", "f32[3]", behind)) == "f32[2]"
+
+
+def test_numbers_that_no_machine_has_are_not_printed() -> None:
+    huge = ",".join(["9" * 17] * 400)
+    assert complaints("reshape", f"f32[{huge}]", "", "f32[2]") == ()
+    assert complaints("bitcast", f"f32[{huge}]", "", "f32[2]") == ()
+    module = text_of("p = (f32[3]) parameter(0)", f"ROOT n = negate(p#{'9' * 5000})")
+    assert module.entry is not None
+    assert module.entry.root is not None
+    assert infer(module.entry.root, module) is Open.UNKNOWN

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from math import prod
-
 from hlo_lint.analysis.shape_inference.operation import (
     S32,
     Impossible,
+    Inference,
     Operation,
-    Rule,
     Table,
     Unknowable,
 )
@@ -57,12 +55,23 @@ def _reshape(operation: Operation, printed: Shape) -> None:
 
 
 def _demand_same_count(operation: Operation, operand: ArrayShape, result: ArrayShape) -> None:
-    if UNBOUNDED in operand.dims or UNBOUNDED in result.dims:
-        return
-    if operand.elements != result.elements:
-        raise Impossible(
-            f"{operation.opcode} of {operand.elements} elements cannot give {result.elements}"
-        )
+    before, after = _count(operand), _count(result)
+    if before != after:
+        raise Impossible(f"{operation.opcode} of {before} elements cannot give {after}")
+
+
+def _count(shape: ArrayShape) -> int:
+    """How many elements there are."""
+    if UNBOUNDED in shape.dims:
+        raise Unknowable
+    if 0 in shape.dims:
+        return 0
+    count = 1
+    for size in shape.dims:
+        count *= size
+        if count >= 1 << 63:
+            raise Unknowable  # XLA's integers have 64 bits
+    return count
 
 
 def _dynamic_reshape(operation: Operation, printed: Shape) -> None:
@@ -81,14 +90,12 @@ def _bitcast(operation: Operation, printed: Shape) -> None:
         raise Impossible(f"bitcast of {brief(operand)} cannot give {brief(result)}")
     if not isinstance(operand, ArrayShape) or not isinstance(result, ArrayShape):
         return
-    if UNBOUNDED in operand.dims or UNBOUNDED in result.dims:
-        return
     demand_known(operand.dtype)
     demand_known(result.dtype)
     if any(each.layout is not None and each.layout.tiles for each in (operand, result)):
         return  # tiles may pad
-    bits = [BITS[each.dtype] * prod(each.dims) for each in (operand, result)]
-    if bits[0] != bits[1] and operand.byte_size != result.byte_size:
+    before, after = BITS[operand.dtype] * _count(operand), BITS[result.dtype] * _count(result)
+    if before != after and operand.byte_size != result.byte_size:
         raise Impossible(
             f"bitcast of {operand.byte_size} bytes cannot give {result.byte_size}: "
             f"{operand} and {result}"
@@ -194,7 +201,7 @@ def _concatenate(operation: Operation) -> Shape:
                     f"{sizes[dim]} and {size}"
                 )
             dynamic[dim] |= each.is_dynamic(dim)
-        dtype = higher(dtype, each.dtype)
+        dtype = higher(first.dtype, each.dtype)  # XLA, too, forgets those in between
     return bare(dtype, sizes, dynamic)
 
 
@@ -202,6 +209,7 @@ def _demand_starts(operation: Operation, first: int, rank: int) -> None:
     """Start indices: a scalar for each dimension, or one array of them as in early releases."""
     starts = operation.arrays(first)
     for number, start in enumerate(starts, first):
+        demand_known(start.dtype)
         if not is_integer(start.dtype):
             raise Impossible(f"operand {number} of {operation.opcode} has to be an integer")
     if starts and starts[0].rank == 1:
@@ -262,20 +270,20 @@ def _set_dimension_size(operation: Operation) -> Shape:
     return bare(operand.dtype, operand.dims, dynamic)
 
 
-RULES: Table = {
-    "broadcast": Rule(None, _broadcast, arity=1, attributes=True),
-    "reshape": Rule(None, _reshape, arity=1),
-    "dynamic-reshape": Rule(None, _dynamic_reshape),
-    "bitcast": Rule(None, _bitcast, arity=1),
-    "iota": Rule(None, _iota, arity=0, attributes=True),
-    "copy": Rule(_copy, arity=1),
-    "transpose": Rule(_transpose, arity=1, attributes=True),
-    "reverse": Rule(_reverse, arity=1, attributes=True),
-    "slice": Rule(_slice, arity=1, attributes=True),
-    "pad": Rule(_pad, arity=2, attributes=True),
-    "concatenate": Rule(_concatenate, attributes=True),
-    "dynamic-slice": Rule(_dynamic_slice, attributes=True),
-    "dynamic-update-slice": Rule(_dynamic_update_slice, keeps_layout=True),
-    "get-dimension-size": Rule(_get_dimension_size, arity=1, attributes=True),
-    "set-dimension-size": Rule(_set_dimension_size, arity=2, attributes=True),
+OPCODES: Table = {
+    "broadcast": Inference(None, _broadcast, arity=1, attributes=True),
+    "reshape": Inference(None, _reshape, arity=1),
+    "dynamic-reshape": Inference(None, _dynamic_reshape),
+    "bitcast": Inference(None, _bitcast, arity=1),
+    "iota": Inference(None, _iota, arity=0, attributes=True),
+    "copy": Inference(_copy, arity=1),
+    "transpose": Inference(_transpose, arity=1, attributes=True),
+    "reverse": Inference(_reverse, arity=1, attributes=True),
+    "slice": Inference(_slice, arity=1, attributes=True),
+    "pad": Inference(_pad, arity=2, attributes=True),
+    "concatenate": Inference(_concatenate, attributes=True),
+    "dynamic-slice": Inference(_dynamic_slice, attributes=True),
+    "dynamic-update-slice": Inference(_dynamic_update_slice, keeps_layout=True),
+    "get-dimension-size": Inference(_get_dimension_size, arity=1, attributes=True),
+    "set-dimension-size": Inference(_set_dimension_size, arity=2, attributes=True),
 }

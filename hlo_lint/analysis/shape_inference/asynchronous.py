@@ -6,8 +6,8 @@ from hlo_lint.analysis.shape_inference.operation import (
     TOKEN,
     U32,
     Impossible,
+    Inference,
     Operation,
-    Rule,
     Table,
     Unknowable,
     known,
@@ -132,10 +132,10 @@ SUGAR = frozenset(("start", "update", "done"))
 """What may stand behind an opcode that is printed in place of the computation around it."""
 
 
-def sugar(opcode: str, part: str, wrapped: Rule) -> Rule:
+def sugar(opcode: str, part: str, wrapped: Inference) -> Inference:
     """How the shape of one part of an asynchronous instruction follows from what it wraps."""
     if part != "start":
-        return RULES[f"async-{part}"]
+        return OPCODES[f"async-{part}"]
 
     def start(operation: Operation, printed: Shape) -> None:
         taken, given = _async_parts(printed)
@@ -143,26 +143,26 @@ def sugar(opcode: str, part: str, wrapped: Rule) -> Rule:
         if not compatible(shapes, TupleShape(taken)):
             ours, theirs = apart(shapes, TupleShape(taken))
             raise Impossible(f"{operation.opcode} takes {ours}, and its type has {theirs}")
-        inner = Operation(opcode, None, operation.operands, operation.tail, operation.callees)
+        inner = Operation(opcode, operation.operands, operation.tail, operation.callees)
         made = None if wrapped.infer is None else wrapped.infer(inner)
         if made is not None and not compatible(made, given, any_precision=True):
             ours, theirs = apart(made, given, any_precision=True)
             raise Impossible(f"{operation.opcode} makes {ours}, and its type has {theirs}")
 
-    return Rule(None, start, wrapped.arity, wrapped.attributes, wrapped.calls)
+    return Inference(None, start, wrapped.arity, wrapped.attributes, wrapped.calls)
 
 
-RULES: Table = {
-    "copy-start": Rule(_copy_start, arity=1),
-    "copy-done": Rule(_copy_done, arity=1, keeps_layout=True),
-    "send": Rule(_send, arity=2, keeps_layout=True),
-    "recv": Rule(None, _recv, arity=1),
-    "send-done": Rule(_send_done, arity=1),
-    "recv-done": Rule(_recv_done, arity=1, keeps_layout=True),
-    "async-start": Rule(None, _async_start, calls=True),
-    "async-update": Rule(_async_update, keeps_layout=True),
-    "async-done": Rule(_async_done, arity=1),
-    "all-reduce-done": Rule(_done_of_all_reduce, arity=1),
-    "all-gather-done": Rule(_done_of_all_gather, arity=1),
-    "collective-permute-done": Rule(_done_of_permute, arity=1),
+OPCODES: Table = {
+    "copy-start": Inference(_copy_start, arity=1),
+    "copy-done": Inference(_copy_done, arity=1, keeps_layout=True),
+    "send": Inference(_send, arity=2, keeps_layout=True),
+    "recv": Inference(None, _recv, arity=1),
+    "send-done": Inference(_send_done, arity=1),
+    "recv-done": Inference(_recv_done, arity=1, keeps_layout=True),
+    "async-start": Inference(None, _async_start, calls=True),
+    "async-update": Inference(_async_update, keeps_layout=True),
+    "async-done": Inference(_async_done, arity=1),
+    "all-reduce-done": Inference(_done_of_all_reduce, arity=1),
+    "all-gather-done": Inference(_done_of_all_gather, arity=1),
+    "collective-permute-done": Inference(_done_of_permute, arity=1),
 }

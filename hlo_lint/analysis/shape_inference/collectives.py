@@ -8,8 +8,8 @@ from math import prod
 from hlo_lint.analysis.shape_inference.operation import (
     U32,
     Impossible,
+    Inference,
     Operation,
-    Rule,
     Table,
     Unknowable,
 )
@@ -41,7 +41,7 @@ def _group_size(operation: Operation) -> int:
                 raise Unknowable from None
         case _:
             raise Unknowable
-    if found < 1:
+    if not 1 <= found < 1 << 31:
         raise Unknowable
     return found
 
@@ -210,17 +210,17 @@ def _number_of_this_device(operation: Operation) -> Shape:
     return U32
 
 
-RULES: Table = {
-    "all-gather": Rule(_gathered, _differs_only_along, attributes=True),
-    "all-gather-start": Rule(None, _start, attributes=True),
-    "all-reduce": Rule(_same),
-    "all-reduce-start": Rule(None, _all_reduce_start),
-    "reduce-scatter": Rule(_scattered, _differs_only_along, attributes=True),
-    "all-to-all": Rule(_all_to_all, attributes=True),
-    "ragged-all-to-all": Rule(_ragged_all_to_all, arity=6),
-    "collective-broadcast": Rule(_same),
-    "collective-permute": Rule(_permuted),
-    "collective-permute-start": Rule(None, _start),
-    "partition-id": Rule(_number_of_this_device, arity=0),
-    "replica-id": Rule(_number_of_this_device, arity=0),
+OPCODES: Table = {
+    "all-gather": Inference(_gathered, _differs_only_along, attributes=True),
+    "all-gather-start": Inference(None, _start, attributes=True),
+    "all-reduce": Inference(_same),
+    "all-reduce-start": Inference(None, _all_reduce_start),
+    "reduce-scatter": Inference(_scattered, _differs_only_along, attributes=True),
+    "all-to-all": Inference(_all_to_all, attributes=True),
+    "ragged-all-to-all": Inference(_ragged_all_to_all, arity=6),
+    "collective-broadcast": Inference(_same),
+    "collective-permute": Inference(_permuted),
+    "collective-permute-start": Inference(None, _start),
+    "partition-id": Inference(_number_of_this_device, arity=0),
+    "replica-id": Inference(_number_of_this_device, arity=0),
 }

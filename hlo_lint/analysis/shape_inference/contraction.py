@@ -6,15 +6,14 @@ from collections.abc import Sequence
 
 from hlo_lint.analysis.shape_inference.operation import (
     Impossible,
+    Inference,
     Operation,
-    Rule,
     Table,
     Unknowable,
 )
 from hlo_lint.analysis.shape_inference.types import (
     bare,
     demand_known,
-    flags,
     higher,
     is_float,
     same_size,
@@ -78,7 +77,7 @@ def _product(operation: Operation, left: ArrayShape, right: ArrayShape) -> Array
     return bare(
         higher(left.dtype, right.dtype),
         [shape.dims[dim] for shape, dim in places],
-        [flags(shape)[dim] for shape, dim in places],
+        [shape.is_dynamic(dim) for shape, dim in places],
     )
 
 
@@ -159,7 +158,7 @@ def _ragged_dot(operation: Operation) -> Shape:
     return bare(
         higher(left.dtype, right.dtype),
         [shape.dims[dim] for shape, dim in places],
-        [flags(shape)[dim] for shape, dim in places],
+        [shape.is_dynamic(dim) for shape, dim in places],
     )
 
 
@@ -173,8 +172,8 @@ def _before_ragged(
     return [*batch, *kind[: kind.index(ragged)]]
 
 
-RULES: Table = {
-    "dot": Rule(_dot, demand_accumulator, attributes=True, free_type=True),
-    "scaled-dot": Rule(_scaled_dot, _scaled, arity=4, attributes=True, free_type=True),
-    "ragged-dot": Rule(_ragged_dot, arity=3, attributes=True, free_type=True),
+OPCODES: Table = {
+    "dot": Inference(_dot, demand_accumulator, attributes=True, free_type=True),
+    "scaled-dot": Inference(_scaled_dot, _scaled, arity=4, attributes=True, free_type=True),
+    "ragged-dot": Inference(_ragged_dot, arity=3, attributes=True, free_type=True),
 }

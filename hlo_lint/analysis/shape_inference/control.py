@@ -7,8 +7,8 @@ from hlo_lint.analysis.shape_inference.operation import (
     S32,
     TOKEN,
     Impossible,
+    Inference,
     Operation,
-    Rule,
     Signature,
     Table,
     Unknowable,
@@ -73,7 +73,10 @@ def _call(operation: Operation) -> Shape:
 
 def _fusion(operation: Operation) -> Shape:
     called = operation.callee()
-    _demand_arguments(operation, called, operation.shapes())
+    shapes = operation.shapes()
+    if len(called.parameters) < len(shapes):
+        shapes = shapes[: len(called.parameters)]  # XLA lets a fusion leave operands unused
+    _demand_arguments(operation, called, shapes)
     return known(called.root)
 
 
@@ -153,20 +156,20 @@ def _outfeed(operation: Operation) -> Shape:
     return TOKEN
 
 
-RULES: Table = {
-    "tuple": Rule(_tuple, keeps_layout=True),
-    "get-tuple-element": Rule(_get_tuple_element, arity=1, attributes=True, keeps_layout=True),
-    "opt-barrier": Rule(_same, arity=1, keeps_layout=True),
-    "domain": Rule(_same, arity=1),
-    "after-all": Rule(_after_all, _behind_tokens),
-    "add-dependency": Rule(_same, _behind_token, arity=2),
-    "call": Rule(_call, keeps_layout=True, calls=True),
-    "fusion": Rule(_fusion, keeps_layout=True, calls=True),
-    "while": Rule(_while, arity=1, attributes=True, keeps_layout=True, calls=True),
-    "conditional": Rule(_conditional, attributes=True, keeps_layout=True, calls=True),
-    "infeed": Rule(None, _infeed, arity=1),
-    "outfeed": Rule(_outfeed, arity=2, attributes=True),
-    "parameter": Rule(),
-    "constant": Rule(),
-    "custom-call": Rule(),
+OPCODES: Table = {
+    "tuple": Inference(_tuple, keeps_layout=True),
+    "get-tuple-element": Inference(_get_tuple_element, arity=1, attributes=True, keeps_layout=True),
+    "opt-barrier": Inference(_same, arity=1, keeps_layout=True),
+    "domain": Inference(_same, arity=1),
+    "after-all": Inference(_after_all, _behind_tokens),
+    "add-dependency": Inference(_same, _behind_token, arity=2),
+    "call": Inference(_call, keeps_layout=True, calls=True),
+    "fusion": Inference(_fusion, keeps_layout=True, calls=True),
+    "while": Inference(_while, arity=1, attributes=True, keeps_layout=True, calls=True),
+    "conditional": Inference(_conditional, attributes=True, keeps_layout=True, calls=True),
+    "infeed": Inference(None, _infeed, arity=1),
+    "outfeed": Inference(_outfeed, arity=2, attributes=True),
+    "parameter": Inference(),
+    "constant": Inference(),
+    "custom-call": Inference(),
 }

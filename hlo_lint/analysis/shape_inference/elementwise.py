@@ -7,8 +7,8 @@ from typing import Final
 
 from hlo_lint.analysis.shape_inference.operation import (
     Impossible,
+    Inference,
     Operation,
-    Rule,
     Table,
     known,
 )
@@ -153,6 +153,8 @@ def _compare(operation: Operation) -> Shape:
 def _complex(operation: Operation) -> Shape:
     left, right = operation.array(0), operation.array(1)
     together = _together(operation, left, right)
+    demand_known(left.dtype)
+    demand_known(right.dtype)
     if left.dtype != right.dtype or left.dtype not in COMPLEX_OF:
         raise Impossible(f"there is no complex type of {left.dtype} and {right.dtype}")
     return bare(COMPLEX_OF[left.dtype], together.dims, together.dynamic)
@@ -281,24 +283,24 @@ def _map(operation: Operation) -> Shape:
     return bare(result.dtype, first.dims, first.dynamic)
 
 
-RULES: Table = {
+OPCODES: Table = {
     **{
-        opcode: Rule(_unary, _no_stretching, arity=1)
+        opcode: Inference(_unary, _no_stretching, arity=1)
         for opcodes in _UNARY.values()
         for opcode in opcodes.split()
     },
     **{
-        opcode: Rule(_binary, _no_stretching, arity=2)
+        opcode: Inference(_binary, _no_stretching, arity=2)
         for opcodes in _BINARY.values()
         for opcode in opcodes.split()
     },
-    "compare": Rule(_compare, _no_stretching, arity=2),
-    "complex": Rule(_complex, _no_stretching, arity=2),
-    "clamp": Rule(_clamp, arity=3),
-    "select": Rule(_select, arity=3),
-    "reduce-precision": Rule(_reduce_precision, arity=1, attributes=True),
-    "convert": Rule(None, _converted, arity=1),
-    "bitcast-convert": Rule(None, _reinterpreted, arity=1),
-    "stochastic-convert": Rule(None, _rounded_at_random, arity=2),
-    "map": Rule(_map, attributes=True, calls=True),
+    "compare": Inference(_compare, _no_stretching, arity=2),
+    "complex": Inference(_complex, _no_stretching, arity=2),
+    "clamp": Inference(_clamp, arity=3),
+    "select": Inference(_select, arity=3),
+    "reduce-precision": Inference(_reduce_precision, arity=1, attributes=True),
+    "convert": Inference(None, _converted, arity=1),
+    "bitcast-convert": Inference(None, _reinterpreted, arity=1),
+    "stochastic-convert": Inference(None, _rounded_at_random, arity=2),
+    "map": Inference(_map, attributes=True, calls=True),
 }

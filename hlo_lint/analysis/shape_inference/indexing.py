@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo_lint.analysis.shape_inference.operation import Impossible, Operation, Rule, Table
+from hlo_lint.analysis.shape_inference.operation import Impossible, Inference, Operation, Table
 from hlo_lint.analysis.shape_inference.reduction import demand_reducer
 from hlo_lint.analysis.shape_inference.types import (
     bare,
-    flags,
+    demand_known,
     is_integer,
     same_dims,
     same_size,
@@ -34,6 +34,7 @@ def _index_dims(indices: ArrayShape, vector: int) -> list[int]:
 
 def _demand_indices(operation: Operation, indices: ArrayShape) -> int:
     """Demands integers; gives `index_vector_dim`."""
+    demand_known(indices.dtype)
     if not is_integer(indices.dtype):
         raise Impossible(f"the indices of {operation.opcode} are {indices.dtype}, and no integers")
     vector = operation.integer("index_vector_dim")
@@ -119,7 +120,7 @@ def _assembled(
         else:
             dim = next(from_indices)
             dims.append(indices.dims[dim])
-            dynamic.append(flags(indices)[dim])
+            dynamic.append(indices.is_dynamic(dim))
     return bare(operand.dtype, dims, dynamic)
 
 
@@ -192,7 +193,7 @@ def _demand_scatter_dims(
             )
 
 
-RULES: Table = {
-    "gather": Rule(_gather, arity=2, attributes=True),
-    "scatter": Rule(_scatter, attributes=True, calls=True),
+OPCODES: Table = {
+    "gather": Inference(_gather, arity=2, attributes=True),
+    "scatter": Inference(_scatter, attributes=True, calls=True),
 }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hlo_lint.analysis.shape_inference.operation import (
     Impossible,
+    Inference,
     Operation,
-    Rule,
     Table,
     Unknowable,
 )
@@ -147,11 +147,11 @@ def _demand_gradient(operation: Operation, operand: ArrayShape) -> None:
         raise Impossible(f"batch-norm-grad of {operand} with the gradient {gradient}")
 
 
-RULES: Table = {
-    "fft": Rule(_fft, arity=1, attributes=True),
-    "cholesky": Rule(_cholesky, arity=1),
-    "triangular-solve": Rule(_triangular_solve, arity=2, attributes=True),
-    "batch-norm-training": Rule(_batch_norm, arity=3, attributes=True),
-    "batch-norm-inference": Rule(_batch_norm, arity=5, attributes=True),
-    "batch-norm-grad": Rule(_batch_norm, arity=5, attributes=True),
+OPCODES: Table = {
+    "fft": Inference(_fft, arity=1, attributes=True),
+    "cholesky": Inference(_cholesky, arity=1),
+    "triangular-solve": Inference(_triangular_solve, arity=2, attributes=True),
+    "batch-norm-training": Inference(_batch_norm, arity=3, attributes=True),
+    "batch-norm-inference": Inference(_batch_norm, arity=5, attributes=True),
+    "batch-norm-grad": Inference(_batch_norm, arity=5, attributes=True),
 }

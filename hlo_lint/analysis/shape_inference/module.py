@@ -12,8 +12,8 @@ from hlo_lint.analysis.shape_inference.verdict import (
     Verdict,
     element_type,
     facts,
+    inference_of,
     judge,
-    rule_of,
 )
 from hlo_lint.ir import OPCODE, REFERENCES, TAIL, TYPE, Computation, Instruction, Module
 from hlo_lint.shape import Shape
@@ -39,9 +39,12 @@ class ShapeInference:
         """
         return self._judge(instruction.computation, instruction.number).inferred
 
-    def check(self, instruction: Instruction) -> tuple[str, ...]:
-        """Why the printed shape of an instruction cannot be; empty where it can."""
-        return self._judge(instruction.computation, instruction.number).complaints
+    def check(self, instruction: Instruction, *, layouts: bool = True) -> tuple[str, ...]:
+        """Why the printed shape of an instruction cannot be; empty where it can.
+
+        `layouts` says whether layouts are assigned: before, the printed ones bind nobody.
+        """
+        return self._complaints(instruction.computation, instruction.number, layouts)
 
     def verdict(self, computation: Computation, number: int) -> Verdict:
         """The inferred shape of an instruction by its position, and why the printed cannot be."""
@@ -52,24 +55,28 @@ class ShapeInference:
         return shape_or_none(self._type(instruction.computation, instruction.number))
 
     def complaints(
-        self, computation: Computation, *, calls: bool = False
+        self, computation: Computation, *, calls: bool = False, layouts: bool = True
     ) -> Iterator[tuple[Instruction, str]]:
         """Each printed shape that cannot be, and why.
 
         With `calls`, of the instructions whose shape depends on what they call; else of the others,
-        which say the same in every module.
+        which say the same in every module. `layouts` as for `check`.
         """
         for number, row in enumerate(computation.rows):
-            rule = rule_of(row[OPCODE])
-            if rule is not None and rule.calls == calls:
-                for message in self._judge(computation, number).complaints:
+            inference = inference_of(row[OPCODE])
+            if inference is not None and inference.calls == calls:
+                for message in self._complaints(computation, number, layouts):
                     yield computation.at(number), message
+
+    def _complaints(self, computation: Computation, number: int, layouts: bool) -> tuple[str, ...]:
+        _, complaints, misplaced = self._judge(computation, number)
+        return (*complaints, misplaced) if layouts and misplaced else complaints
 
     def _judge(self, computation: Computation, number: int) -> Verdict:
         row = computation.rows[number]
-        rule = rule_of(row[OPCODE])
-        if rule is None:
-            return Verdict(Open.UNKNOWN, ())
+        inference = inference_of(row[OPCODE])
+        if inference is None:
+            return Verdict(Open.UNKNOWN)
         rows, index = computation.rows, computation.index
         operands = []
         for name in row[REFERENCES]:
@@ -79,9 +86,9 @@ class ShapeInference:
             else:
                 operands.append(rows[at][TYPE] or self._type(computation, at))
         callees: tuple[Signature | None, ...] = ()
-        if rule.calls:
+        if inference.calls:
             callees = tuple(map(self._signature, computation.at(number).called))
-        tail = facts(row[TAIL]) if rule.attributes else ""
+        tail = facts(row[TAIL]) if inference.attributes else ""
         return judge(row[OPCODE], row[TYPE], tuple(operands), tail, callees)
 
     def _element(self, computation: Computation, reference: str) -> str:

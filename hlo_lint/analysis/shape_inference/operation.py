@@ -1,13 +1,12 @@
 """One instruction as shape inference sees it: shapes, attributes, signatures, and no graph.
 
-A rule of inference reads what it needs and returns a shape. It stops with `Impossible` where XLA
+An inference reads what it needs and returns a shape. It stops with `Impossible` where XLA
 would infer none, and with `Unknowable` where the text does not say what it needs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -39,8 +38,7 @@ class Signature(NamedTuple):
     root: str
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Inference(NamedTuple):
     """How the shape of one opcode follows from what it reads."""
 
     infer: Callable[[Operation], Shape] | None = None
@@ -62,19 +60,16 @@ class Rule:
 class Operation:
     """What one instruction reads and says. Shapes are None where they cannot be known."""
 
-    __slots__ = ("_spans", "callees", "opcode", "operands", "printed", "tail")
+    __slots__ = ("_spans", "callees", "opcode", "operands", "tail")
 
     def __init__(
         self,
         opcode: str,
-        printed: Shape | None,
         operands: tuple[Shape | None, ...],
         tail: str = "",
         callees: tuple[Signature | None, ...] = (),
     ) -> None:
         self.opcode = opcode
-        self.printed = printed
-        """The shape that the text prints; None where it leaves it out."""
         self.operands = operands
         self.tail = tail
         """The attributes as text."""
@@ -211,4 +206,4 @@ def known(text: str) -> Shape:
     return shape
 
 
-Table = Mapping[str, Rule]
+Table = Mapping[str, Inference]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.shape_inference.operation import Impossible, Operation, Rule, Table
+from hlo_lint.analysis.shape_inference.operation import Impossible, Inference, Operation, Table
 from hlo_lint.analysis.shape_inference.types import (
     apart,
     bare,
@@ -44,8 +44,8 @@ def _rng_get_and_update_state(operation: Operation) -> Shape:
     return bare("u64", (2,))
 
 
-RULES: Table = {
-    "rng": Rule(None, _rng, arity=2, attributes=True),
-    "rng-bit-generator": Rule(None, _rng_bit_generator, arity=1),
-    "rng-get-and-update-state": Rule(_rng_get_and_update_state, arity=0),
+OPCODES: Table = {
+    "rng": Inference(None, _rng, arity=2, attributes=True),
+    "rng-bit-generator": Inference(None, _rng_bit_generator, arity=1),
+    "rng-get-and-update-state": Inference(_rng_get_and_update_state, arity=0),
 }

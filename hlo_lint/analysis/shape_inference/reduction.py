@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from hlo_lint.analysis.shape_inference.operation import (
     PRED,
     Impossible,
+    Inference,
     Operation,
-    Rule,
     Table,
     Unknowable,
     known,
@@ -79,7 +79,7 @@ def _reduce(operation: Operation) -> Shape:
     if len(gone) != len(dims):
         raise Impossible("dimensions of reduce names one twice")
     kept = [dim for dim in range(first.rank) if dim not in gone]
-    sizes, dynamic = [first.dims[dim] for dim in kept], [flags(first)[dim] for dim in kept]
+    sizes, dynamic = [first.dims[dim] for dim in kept], [first.is_dynamic(dim) for dim in kept]
     results = tuple(bare(each.dtype, sizes, dynamic) for each in folded)
     return results[0] if count == 1 else TupleShape(results)
 
@@ -108,11 +108,13 @@ def _compared(operation: Operation, printed: Shape) -> None:
             f"{2 * len(arrays)}"
         )
     if not compatible(known(called.root), PRED):
-        raise Impossible(f"sort calls a computation that gives {called.root}, and no pred[]")
+        given = brief(known(called.root))
+        raise Impossible(f"sort calls a computation that gives {given}, and no pred[]")
     for number, text in enumerate(called.parameters):
         wanted = bare(arrays[number // 2].dtype, ())
         if not compatible(known(text), wanted, any_precision=True):
-            raise Impossible(f"sort compares {wanted} by a parameter {number} of {text}")
+            taken = brief(known(text))
+            raise Impossible(f"sort compares {wanted} by a parameter {number} of {taken}")
 
 
 def _topk(operation: Operation) -> Shape:
@@ -190,9 +192,9 @@ def _scan_step(operation: Operation, printed: Shape) -> None:
             raise Impossible("scan carries {} as {}, and gives it as {}".format(*names))
 
 
-RULES: Table = {
-    "reduce": Rule(_reduce, attributes=True, calls=True),
-    "sort": Rule(_sort, _compared, attributes=True, calls=True),
-    "topk": Rule(_topk, arity=1, attributes=True),
-    "scan": Rule(_scan, _scan_step, attributes=True, calls=True),
+OPCODES: Table = {
+    "reduce": Inference(_reduce, attributes=True, calls=True),
+    "sort": Inference(_sort, _compared, attributes=True, calls=True),
+    "topk": Inference(_topk, arity=1, attributes=True),
+    "scan": Inference(_scan, _scan_step, attributes=True, calls=True),
 }

@@ -69,8 +69,13 @@ def part_of(dtype: str) -> str:
 
 
 def same_type(left: str, right: str) -> bool:
-    """Whether types are the same but for the precision of real floats."""
-    return left == right or (left in _FLOATS and right in _FLOATS)
+    """Whether types are the same but for the precision of real floats, or may be: new ones."""
+    return (
+        left == right
+        or (left in _FLOATS and right in _FLOATS)
+        or left not in BITS
+        or right not in BITS
+    )
 
 
 def higher(left: str, right: str) -> str:

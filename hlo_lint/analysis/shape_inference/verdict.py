@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
 from hlo_lint.analysis.shape_inference import (
@@ -23,8 +24,8 @@ from hlo_lint.analysis.shape_inference import (
 )
 from hlo_lint.analysis.shape_inference.operation import (
     Impossible,
+    Inference,
     Operation,
-    Rule,
     Signature,
     Table,
     Unknowable,
@@ -33,8 +34,8 @@ from hlo_lint.analysis.shape_inference.operation import (
 from hlo_lint.analysis.shape_inference.types import apart, compatible
 from hlo_lint.shape import ArrayShape, BufferShape, Shape, TupleShape
 
-RULES: Final[Table] = {
-    opcode: rule
+OPCODES: Final[Table] = {
+    opcode: inference
     for family in (
         elementwise,
         arrangement,
@@ -48,13 +49,12 @@ RULES: Final[Table] = {
         asynchronous,
         collectives,
     )
-    for opcode, rule in family.RULES.items()
+    for opcode, inference in family.OPCODES.items()
 }
 """How the shape of each opcode follows; what is not here is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """XLA would infer no shape."""
 
     message: str
@@ -77,24 +77,24 @@ class Verdict(NamedTuple):
     """What is known of an instruction's shape."""
 
     inferred: Inferred
-    complaints: tuple[str, ...]
+    complaints: tuple[str, ...] = ()
     """Why the printed shape cannot be, each a message; empty where it can."""
-    is_of_layout: bool = False
-    """Whether all that is wrong is the order in memory, which binds once layouts are assigned."""
+    misplaced: str = ""
+    """Why its layout cannot be, once layouts are assigned: an opcode keeps what it hands on."""
 
 
 @lru_cache(maxsize=1 << 10)
-def rule_of(opcode: str) -> Rule | None:
+def inference_of(opcode: str) -> Inference | None:
     """How the shape of an opcode follows; None where it is not known.
 
     `all-gather-start` is an opcode of its own; `fusion-start` is how an async-start is printed that
     calls a computation of one fusion.
     """
-    found = RULES.get(opcode)
+    found = OPCODES.get(opcode)
     if found is None:
         wrapped, _, part = opcode.rpartition("-")
-        if wrapped in RULES and part in asynchronous.SUGAR:
-            return asynchronous.sugar(wrapped, part, RULES[wrapped])
+        if wrapped in OPCODES and part in asynchronous.SUGAR:
+            return asynchronous.sugar(wrapped, part, OPCODES[wrapped])
     return found
 
 
@@ -110,27 +110,25 @@ def judge(
 
     Empty texts stand for types that are left out or cannot be known.
     """
-    rule = rule_of(opcode)
-    if rule is None:
-        return Verdict(Open.UNKNOWN, ())
+    inference = inference_of(opcode)
+    if inference is None:
+        return Verdict(Open.UNKNOWN)
     shape = shape_or_none(printed) if printed else None
     shapes = tuple(shape_or_none(text) if text else None for text in operands)
-    operation = Operation(opcode, shape, shapes, tail, callees)
-    inferred = _infer(rule, operation)
+    operation = Operation(opcode, shapes, tail, callees)
+    inferred = _infer(inference, operation)
     if isinstance(inferred, Refusal):
         return Verdict(inferred, (inferred.message,))
     if shape is None:
-        return Verdict(inferred, ())
-    if rule.free_type and isinstance(inferred, ArrayShape) and isinstance(shape, ArrayShape):
+        return Verdict(inferred)
+    if inference.free_type and isinstance(inferred, ArrayShape) and isinstance(shape, ArrayShape):
         inferred = replace(inferred, dtype=shape.dtype)
-    found = _complaints(rule, operation, inferred, shape)
-    if found or not rule.keeps_layout or isinstance(inferred, Refusal | Open):
-        return Verdict(inferred, tuple(found))
-    misplaced = _lies_apart(inferred, shape)
-    if misplaced is None:
-        return Verdict(inferred, ())
-    message = f"XLA infers {misplaced[0]}, and not the layout of {misplaced[1]}"
-    return Verdict(inferred, (message,), is_of_layout=True)
+    complaints = tuple(_complaints(inference, operation, inferred, shape))
+    misplaced = ""
+    if inference.keeps_layout and not complaints and not isinstance(inferred, Refusal | Open):
+        pair = _lies_apart(inferred, shape)
+        misplaced = f"XLA infers {pair[0]}, and not the layout of {pair[1]}" if pair else ""
+    return Verdict(inferred, complaints, misplaced)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -138,7 +136,7 @@ def element_type(text: str, index: str) -> str:
     """The type of an element of a tuple, from the tuple's and its numbers: `1#0`; else empty."""
     shape = shape_or_none(text)
     for number in index.split("#"):
-        if not isinstance(shape, TupleShape) or not number.isdecimal():
+        if not isinstance(shape, TupleShape) or not number.isdecimal() or len(number) > 9:
             return ""
         if int(number) >= len(shape.elements):
             return ""
@@ -146,31 +144,32 @@ def element_type(text: str, index: str) -> str:
     return "" if shape is None else str(shape)
 
 
-def _infer(rule: Rule, operation: Operation) -> Inferred:
-    if rule.arity is not None and len(operation.operands) != rule.arity:
-        return Refusal(
-            f"{operation.opcode} takes {rule.arity} operands, and has {len(operation.operands)}"
-        )
-    if rule.infer is None:
+def _infer(inference: Inference, operation: Operation) -> Inferred:
+    if inference.arity is not None and len(operation.operands) != inference.arity:
+        given = len(operation.operands)
+        return Refusal(f"{operation.opcode} takes {inference.arity} operands, and has {given}")
+    if inference.infer is None:
         return Open.FREE
     try:
-        return rule.infer(operation)
+        return inference.infer(operation)
     except Impossible as refusal:
         return Refusal(str(refusal))
     except Unknowable:
         return Open.UNKNOWN
 
 
-def _complaints(rule: Rule, operation: Operation, inferred: Inferred, printed: Shape) -> list[str]:
+def _complaints(
+    inference: Inference, operation: Operation, inferred: Inferred, printed: Shape
+) -> list[str]:
     found = []
     if not isinstance(inferred, Refusal | Open):
-        lenient = not rule.keeps_layout
+        lenient = not inference.keeps_layout
         if not compatible(inferred, printed, any_precision=lenient):
             ours, theirs = apart(inferred, printed, any_precision=lenient)
             found.append(f"XLA infers {ours}, and not {theirs}")
-    if rule.check is not None and not found:
+    if inference.check is not None and not found:
         try:
-            rule.check(operation, printed)
+            inference.check(operation, printed)
         except Impossible as refusal:
             found.append(str(refusal))
         except Unknowable:
@@ -192,9 +191,12 @@ def _lies_apart(left: Shape, right: Shape) -> tuple[ArrayShape, ArrayShape] | No
             return None
 
 
-_find_place = re.compile(
-    r', metadata=\{(?:[^{}"]++|"(?:[^"\\]++|\\.)*+")*+\}(?:, backend_config=.*+)?\Z', re.S
-).search
+@cache
+def _find_place() -> Callable[[str, int], re.Match[str] | None]:
+    """Compiled when first needed: nested patterns take milliseconds."""
+    return re.compile(
+        r', metadata=\{(?:[^{}"]++|"(?:[^"\\]++|\\.)*+")*+\}(?:, backend_config=.*+)?\Z', re.S
+    ).match
 
 
 def facts(tail: str) -> str:
@@ -202,5 +204,4 @@ def facts(tail: str) -> str:
     at = tail.find(", metadata={")
     if at < 0:
         return tail
-    place = _find_place(tail, at)
-    return tail[:at] if place is not None and place.start() == at else tail
+    return tail if _find_place()(tail, at) is None else tail[:at]

@@ -8,8 +8,8 @@ from hlo_lint.analysis.shape_inference.contraction import demand_accumulator
 from hlo_lint.analysis.shape_inference.operation import (
     PRED,
     Impossible,
+    Inference,
     Operation,
-    Rule,
     Table,
     Unknowable,
     known,
@@ -31,7 +31,7 @@ from hlo_lint.syntax.attributes import ConvolutionDimensionNumbers, WindowDimens
 def _window(operation: Operation, rank: int) -> tuple[WindowDimension, ...]:
     window = operation.attribute("window")
     if window is None:
-        window = (WindowDimension(1),) * rank if operation.opcode != "convolution" else ()
+        window = ()
     if not isinstance(window, tuple):
         raise Unknowable
     if len(window) != rank:
@@ -102,11 +102,9 @@ def _select_and_scatter(operation: Operation) -> Shape:
 
 
 def _convolution(operation: Operation) -> Shape:
-    if len(operation.operands) != 2:
-        if "sparsity" in operation.tail or "scaling" in operation.tail:
-            raise Unknowable
-        raise Impossible(f"convolution takes 2 operands, and has {len(operation.operands)}")
-    left, right = operation.arrays()
+    if len(operation.operands) > 2:
+        raise Unknowable  # sparse or scaled block by block, in few releases
+    left, right = operation.array(0), operation.array(1)
     numbers = operation.attribute("dim_labels")
     if not isinstance(numbers, ConvolutionDimensionNumbers):
         raise Unknowable
@@ -167,8 +165,8 @@ def _grouped(
     return batch // batch_groups, made
 
 
-RULES: Table = {
-    "convolution": Rule(_convolution, demand_accumulator, attributes=True, free_type=True),
-    "reduce-window": Rule(_reduce_window, attributes=True, calls=True),
-    "select-and-scatter": Rule(_select_and_scatter, arity=3, attributes=True, calls=True),
+OPCODES: Table = {
+    "convolution": Inference(_convolution, demand_accumulator, attributes=True, free_type=True),
+    "reduce-window": Inference(_reduce_window, attributes=True, calls=True),
+    "select-and-scatter": Inference(_select_and_scatter, arity=3, attributes=True, calls=True),
 }

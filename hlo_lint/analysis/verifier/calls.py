@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from hlo_lint.analysis.shape_inference.verdict import rule_of
+from hlo_lint.analysis.shape_inference.verdict import inference_of
 from hlo_lint.analysis.verifier.scope import (
     Checks,
     RowChecks,
@@ -201,7 +201,7 @@ def called_for_nothing(scope: Scope, number: int) -> Iterator[Said]:
     row = scope.computation.rows[number]
     if row[OPCODE] in CALLERS or row[OPCODE].endswith(("-start", "-update", "-done")):
         return
-    if _calls(row[TAIL]) and rule_of(row[OPCODE]) is not None:
+    if _calls(row[TAIL]) and inference_of(row[OPCODE]) is not None:
         instruction = scope.computation.at(number)
         if any(name in CALLING_ATTRIBUTES for name in instruction.attributes):
             yield said("S-03", instruction, f"{row[OPCODE]} calls no computation")

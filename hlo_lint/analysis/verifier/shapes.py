@@ -8,7 +8,7 @@ from typing import Final
 
 from hlo_lint.analysis.shape_inference import Refusal, ShapeInference
 from hlo_lint.analysis.shape_inference.types import is_float
-from hlo_lint.analysis.shape_inference.verdict import RULES, Verdict, rule_of
+from hlo_lint.analysis.shape_inference.verdict import OPCODES, Verdict, inference_of
 from hlo_lint.analysis.verifier.scope import (
     Checks,
     RowChecks,
@@ -82,8 +82,8 @@ _ARITIES: Final = _each(
 """The row of a wrong number of operands, where an opcode has one of its own."""
 _UNCHECKED: Final = frozenset(
     opcode
-    for opcode, rule in RULES.items()
-    if rule.infer is None and rule.check is None and rule.arity is None
+    for opcode, inference in OPCODES.items()
+    if inference.infer is None and inference.check is None and inference.arity is None
 )
 _ANY_PRECISION: Final = frozenset(
     "call conditional constant convolution dot ragged-dot scaled-dot all-reduce all-reduce-start "
@@ -157,7 +157,7 @@ _SAME: Final = frozenset(
 """Opcodes that give what they read, of the element types that they take."""
 _BY_TEXT: Final = {
     opcode: rule.attributes
-    for opcode, rule in RULES.items()
+    for opcode, rule in OPCODES.items()
     if not rule.calls and opcode not in _UNCHECKED
 }
 """Opcodes that are judged by texts alone, and whether attributes are among these."""
@@ -177,12 +177,15 @@ def _complaints(scope: Scope, inference: ShapeInference, number: int) -> Sequenc
     opcode = row[OPCODE]
     if opcode in _UNCHECKED:
         return found
-    if rule_of(opcode) is None:
+    if inference_of(opcode) is None:
         return found
     verdict = inference.verdict(computation, number)
-    if verdict.complaints and (scope.demands.layouts or not verdict.is_of_layout):
+    troubles_of_shape = [*verdict.complaints]
+    if verdict.misplaced and scope.demands.layouts:
+        troubles_of_shape.append(verdict.misplaced)
+    if troubles_of_shape:
         which = _row(row, verdict)
-        found += [said(which, computation.at(number), each) for each in verdict.complaints]
+        found += [said(which, computation.at(number), each) for each in troubles_of_shape]
     if not scope.demands.mixed_precision and opcode not in _ANY_PRECISION:
         found += _precisions(scope, number)
     return found
@@ -190,15 +193,17 @@ def _complaints(scope: Scope, inference: ShapeInference, number: int) -> Sequenc
 
 def _row(row: Row, verdict: Verdict) -> str:
     opcode = row[OPCODE]
-    rule = rule_of(opcode)
-    if rule is not None and rule.arity is not None and len(row[REFERENCES]) != rule.arity:
+    inference = inference_of(opcode)
+    arity = None if inference is None else inference.arity
+    if arity is not None and len(row[REFERENCES]) != arity:
         return _ARITIES.get(opcode, "S-04")
     specific = _ROWS.get(opcode)
     if specific is not None:
         return specific
     if isinstance(verdict.inferred, Refusal):
         return "S-10"
-    return "S-01" if verdict.complaints[0].startswith("XLA infers") else "I-14"
+    said_first = (*verdict.complaints, verdict.misplaced)[0]
+    return "S-01" if said_first.startswith("XLA infers") else "I-14"
 
 
 def _precisions(scope: Scope, number: int) -> Sequence[Said]:

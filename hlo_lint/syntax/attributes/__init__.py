@@ -37,7 +37,13 @@ if TYPE_CHECKING:
         read_frontend_attributes,
         read_metadata,
     )
-    from hlo_lint.syntax.attributes.origin import Origin, OriginalArray, OriginTree
+    from hlo_lint.syntax.attributes.origin import (
+        DebugEntry,
+        Origin,
+        OriginalArray,
+        OriginTree,
+        Recovery,
+    )
     from hlo_lint.syntax.attributes.plain import Alias, Donor, Padding, Slice, Statistics, Tolerance
     from hlo_lint.syntax.attributes.reading import (
         KEPT_AS_TEXT,
@@ -79,6 +85,7 @@ __all__ = [
     "AxisRef",
     "BlockScalingConfig",
     "ConvolutionDimensionNumbers",
+    "DebugEntry",
     "DeviceOrder",
     "DimensionSharding",
     "Domain",
@@ -98,6 +105,7 @@ __all__ = [
     "OriginalArray",
     "Padding",
     "ProgramShape",
+    "Recovery",
     "ReplicaGroupList",
     "ReplicaGroups",
     "ShardGroup",

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from lark import Token
 
 _is_integer = re.compile(r"-?[0-9]{1,18}").fullmatch
-_is_integers = re.compile(r"\{\s*(?:-?[0-9]{1,18}\s*(?:,(?!\s*\})|(?=\})))*\s*\}").fullmatch
+_is_integers = re.compile(r"\{(?:\s*+-?[0-9]{1,18}\s*+(?:,(?!\s*\})|(?=\})))*+\s*+\}").fullmatch
 _find_integers = re.compile(r"-?[0-9]+").findall
 _match_field = re.compile(
-    rf"\s*([A-Za-z_][A-Za-z0-9_]*)=({STRING}|[^\s{{}}\",]+|\{{(?:[^{{}}\"]++|{STRING})*+\}})\s*",
+    rf"\s*([A-Za-z_][A-Za-z0-9_]*)=\s*({STRING}|[^\s{{}}\",]+|\{{(?:[^{{}}\"]++|{STRING})*+\}})\s*",
     re.S,
 ).match
 _match_pair = re.compile(
-    rf"\s*([A-Za-z_][A-Za-z0-9_.\-]*)=({STRING}|[^\s{{}}\",]+|\{{(?:[^{{}}\"]++|{STRING})*+\}})"
+    rf"\s*([A-Za-z_][A-Za-z0-9_.\-]*)=\s*({STRING}|[^\s{{}}\",]+|\{{(?:[^{{}}\"]++|{STRING})*+\}})"
     r"\s*(?:,|\Z)",
     re.S,
 ).match
@@ -129,10 +129,20 @@ def _nested_pairs(text: str, error: AttributeSyntaxError) -> list[tuple[str, str
     return pairs
 
 
+def _blanked(found: re.Match[str]) -> str:
+    """A string as it is, a comment as blanks: what stands behind stays where it is."""
+    return found[0] if found[0].startswith('"') else " " * len(found[0])
+
+
+_comments_or_strings = re.compile(r'"(?:[^"\\]|\\.)*+"|//[^\n]*|/\*.*?\*/', re.S).sub
+
+
 def _fields(
     text: str, match: Callable[[str, int, int], re.Match[str] | None], message: str
 ) -> list[tuple[str, str]]:
     inside = text.rstrip()
+    if "/*" in inside or "//" in inside:
+        inside = _comments_or_strings(_blanked, inside)
     if not inside.startswith("{") or not inside.endswith("}") or len(inside) < 2:
         raise AttributeSyntaxError("expected braces", text, 0)
     at, end = 1, len(inside) - 1

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from hlo_lint.syntax.attributes.exact import Language, integer, parse_text
+from hlo_lint.syntax.attributes.exact import Language, integer, parse_text, refuse
 from hlo_lint.syntax.attributes.strings import unescape
 from hlo_lint.syntax.grammar import tokens, trees
 
@@ -39,6 +40,31 @@ class Origin:
     is_synthetic_call: bool = False
 
 
+class Recovery(NamedTuple):
+    """How an array that optimization replaced is computed from the one in its place."""
+
+    old: OriginalArray | None
+    new: OriginalArray | None
+    module: str = ""
+    """The text of the module that computes it; empty where both are the same array."""
+
+
+class DebugEntry(NamedTuple):
+    """What a debugger wants to know of an array."""
+
+    array: OriginalArray | None
+    records: tuple[Mapping[str, str], ...]
+    """The value of each field, by its name, as text."""
+
+
+_TABLES = Language(
+    "origin_tables",
+    'expected a table, like { {"old"} : {"new"} }',
+    {
+        'expected an array, like {"x" {1}} or {}': ["{x", '{{"x"} : x'],
+        "expected `:` and what belongs to the array": ['{{"x"} x', '{{"x"}}'],
+    },
+)
 _LANGUAGE = Language(
     "origin",
     'expected the origin of each array, like {{"x" {1}}}',
@@ -70,9 +96,55 @@ def read_origin(text: str) -> Origin:
 def _tree(tree: Tree[Token], text: str) -> OriginTree:
     if str(tree.data) == "tuple":
         return tuple(_tree(each, text) for each in trees(tree))
+    return _array(tree, text)
+
+
+def _array(tree: Tree[Token], text: str) -> OriginalArray | None:
     names = tokens(tree)
     if not names:
         return None
     index = trees(tree)
     numbers = tuple(integer(token, text) for token in tokens(index[0])) if index else ()
     return OriginalArray(unescape(names[0][1:-1]), numbers)
+
+
+def read_recovery_table(text: str) -> tuple[Recovery, ...]:
+    """What `origin_recovery_table={…}` says.
+
+    >>> read_recovery_table('{ {"old" {1}} : {"new"} }')[0].new
+    OriginalArray(name='new', shape_index=())
+
+    Raises:
+        AttributeSyntaxError: where it is no such table.
+    """
+    found = []
+    for row in trees(parse_text(_TABLES, text)):
+        if str(row.data) != "recovery":
+            refuse("expected an array behind `:`", text, row)
+        old, new = (_array(each, text) for each in trees(row))
+        module = unescape(tokens(row)[0][1:-1]) if tokens(row) else ""
+        found.append(Recovery(old, new, module))
+    return tuple(found)
+
+
+def read_debug_attributes(text: str) -> tuple[DebugEntry, ...]:
+    """What `debug_attributes={…}` says.
+
+    Raises:
+        AttributeSyntaxError: where it is no such table.
+    """
+    found = []
+    for row in trees(parse_text(_TABLES, text)):
+        if str(row.data) != "debug_entry":
+            refuse("expected records behind `:`", text, row)
+        array, *records = trees(row)
+        found.append(DebugEntry(_array(array, text), tuple(map(_record, records))))
+    return tuple(found)
+
+
+def _record(tree: Tree[Token]) -> Mapping[str, str]:
+    pairs = (map(str, tokens(pair)) for pair in trees(tree))
+    return {
+        name[:-1]: unescape(value[1:-1]) if value.startswith('"') else value
+        for name, value in pairs
+    }

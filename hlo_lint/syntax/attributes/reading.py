@@ -21,7 +21,14 @@ from hlo_lint.syntax.attributes.metadata import (
     read_frontend_attributes,
     read_metadata,
 )
-from hlo_lint.syntax.attributes.origin import Origin, read_origin
+from hlo_lint.syntax.attributes.origin import (
+    DebugEntry,
+    Origin,
+    Recovery,
+    read_debug_attributes,
+    read_origin,
+    read_recovery_table,
+)
 from hlo_lint.syntax.attributes.plain import PlainValue
 from hlo_lint.syntax.attributes.shapes import (
     ProgramShape,
@@ -58,12 +65,14 @@ AttributeValue: TypeAlias = (
     "PlainValue | Json | Dictionary | OpMetadata | Mapping[str, str] | Sharding | Domain"
     " | ReplicaGroups | Window | ConvolutionDimensionNumbers | SparsityConfig"
     " | BlockScalingConfig | ProgramShape | Shape | tuple[Shape, ...] | Origin | TypedLiteral"
+    " | tuple[Recovery, ...] | tuple[DebugEntry, ...]"
 )
 """What an attribute may be: which one follows from its name."""
 
 _READERS: dict[str, Callable[[str], AttributeValue]] = {
     "backend_config": read_backend_config,
     "block_scaling_config": read_block_scaling_config,
+    "debug_attributes": read_debug_attributes,
     "dim_labels": read_dim_labels,
     "domain": read_domain,
     "entry_computation_layout": read_program_shape,
@@ -72,7 +81,9 @@ _READERS: dict[str, Callable[[str], AttributeValue]] = {
     "metadata": read_metadata,
     "operand_layout_constraints": read_shape_list,
     "origin": read_origin,
+    "origin_recovery_table": read_recovery_table,
     "original_value": read_origin,
+    "original_value_recovery_table": read_recovery_table,
     "outfeed_shape": read_one_shape,
     "replica_groups": read_replica_groups,
     "sharding": read_sharding,
@@ -80,8 +91,8 @@ _READERS: dict[str, Callable[[str], AttributeValue]] = {
     "window": read_window,
 }
 
-KEPT_AS_TEXT = frozenset({"debug_attributes", "origin_recovery_table", "sparsity"})
-"""Known attributes whose value stays as it is spelled: whole modules, and what is gone again."""
+KEPT_AS_TEXT = frozenset({"sparsity"})
+"""Known attributes whose value stays as it is spelled: releases had it for a few months."""
 
 _BY_GRAMMAR: dict[str, Callable[[str], AttributeValue]] = {
     **_READERS,

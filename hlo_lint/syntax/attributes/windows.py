@@ -44,7 +44,7 @@ _WINDOW = Language(
     "expected a window, like {size=3x3 stride=2x2 pad=1_1x1_1}",
     {
         "expected size, stride, pad, lhs_dilate, rhs_dilate or rhs_reversal": ["{x", "{size=3 x"],
-        "expected a number for each dimension, like 3x3": ["{size=x", "{stride=}", "{size= 3x"],
+        "expected a number for each dimension, like 3x3": ["{size=x", "{stride=}", "{size=[3"],
         "expected low_high for each dimension, like 1_1x0_0": ["{pad=x", "{pad=1x1"],
     },
 )
@@ -134,7 +134,7 @@ _is_dim_labels = re.compile(r"([0-9bf?]+)_([0-9io?]+)->([0-9bf?]+)").fullmatch
 _DIM_LABELS = Language(
     "dim_labels",
     "expected labels of dimensions, like b01f_01io->b01f",
-    {"expected labels b, f and numbers": ["", "i", "x", "bf_io->i", "bf_io->x"]},
+    {"expected labels b, f and numbers": ["i", "x", "bf_io->i", "bf_io->x"]},
 )
 
 

@@ -1,0 +1,1 @@
+"""Commands of `hlo-lint`, one module each, imported when the command is asked for."""

@@ -1,0 +1,113 @@
+"""One dump, or one module's dumps, as a person names them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hlo_lint.dumps.directory import Dump, open_dump
+from hlo_lint.dumps.kinds import Kind
+from hlo_lint.dumps.names import DumpName
+from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.errors import DumpError, UsageError
+from hlo_lint.ir import Module
+
+FIRST = "before_optimizations"
+"""The dump of what the compiler was given."""
+
+
+def one_file(path: Path) -> PassDump:
+    """The HLO in one file.
+
+    Raises:
+        DumpError: for a path that is not there, is a directory, or holds no HLO.
+    """
+    dump = open_dump(path)
+    if path.is_dir():
+        raise DumpError(f"{path} is a directory; a file is wanted")
+    if not dump.pipelines:
+        raise DumpError(f"{path} holds no HLO")
+    return dump.pipelines[0].dumps[0]
+
+
+def modules_of(dump: PassDump) -> tuple[Module, ...]:
+    """The modules of a dump.
+
+    Raises:
+        DumpError: where it cannot be read, or is no HLO.
+    """
+    try:
+        modules = dump.file.modules
+    except OSError as error:
+        raise DumpError(f"{dump.path}: {error.strerror or error}") from error
+    if dump.kind is not Kind.HLO or not any(m.header or m.computations for m in modules):
+        raise DumpError(f"{dump.path} holds no HLO")
+    return modules
+
+
+def main_pipelines(dump: Dump) -> list[Pipeline]:
+    """The modules that were compiled, without those that the autotuner made to try a backend."""
+    return [
+        pipeline
+        for pipeline in dump
+        if pipeline.dumps[0].name is not None and not pipeline.is_helper
+    ]
+
+
+def module_named(folder: Path, name: str | None) -> Pipeline:
+    """The dumps of one module of a directory; of the one with most dumps where no name is given.
+
+    Raises:
+        DumpError: for a path that is no directory of dumps.
+        UsageError: for a module that is not there; says which are.
+    """
+    pipelines = main_pipelines(open_dump(folder))
+    if not pipelines:
+        raise DumpError(f"{folder}: no compiler's dumps are in it")
+    if name is None:
+        return max(pipelines, key=lambda pipeline: len(pipeline.dumps))
+    for pipeline in pipelines:
+        if name in names_of(pipeline):
+            return pipeline
+    known = ", ".join(dict.fromkeys(pipeline.title for pipeline in pipelines))
+    raise UsageError(f"no module of {folder} is named {name}; there are {known}")
+
+
+def in_order(pipeline: Pipeline) -> list[PassDump]:
+    """The dumps whose place in the run is known.
+
+    Where there are numbered dumps these are all but the named ones from the midst of the run:
+    their names do not say where they belong, and what they hold the numbered ones hold as well.
+    """
+    if not pipeline.steps:
+        return pipeline.dumps
+    return [dump for dump in pipeline.dumps if dump.name is None or _is_in_order(dump.name)]
+
+
+def _is_in_order(name: DumpName) -> bool:
+    return name.step is not None or name.is_final or name.rest.startswith(FIRST)
+
+
+def names_of(pipeline: Pipeline) -> tuple[str, ...]:
+    """What a module may be called: `module_0001.jit_f`, `jit_f`."""
+    name = pipeline.dumps[0].name
+    return (pipeline.title,) if name is None else (pipeline.title, name.module)
+
+
+def dump_at(pipeline: Pipeline, which: str) -> PassDump:
+    """The dump of a step's number, behind a pass (the first of them), or of a file's name.
+
+    Raises:
+        UsageError: where there is none; says what there is.
+    """
+    for dump in pipeline.dumps:
+        name = dump.name
+        if name is None:
+            continue
+        if which in (dump.path.name, name.rest.partition(".txt")[0]) or which == name.after:
+            return dump
+        if which.isdecimal() and name.step == int(which):
+            return dump
+    steps = [dump.name for dump in pipeline.steps if dump.name]
+    last = f"steps 0 to {steps[-1].step}" if steps else "no steps"
+    passes = ", ".join(dict.fromkeys(name.after for name in steps))
+    raise UsageError(f"{pipeline.title} has no dump {which}; it has {last}: {passes}")
