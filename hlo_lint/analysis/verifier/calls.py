@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from hlo_lint.analysis.shape_inference.operation import Signature
 from hlo_lint.analysis.shape_inference.verdict import inference_of
 from hlo_lint.analysis.verifier.scope import (
     Checks,
@@ -75,6 +76,13 @@ def _reads(caller: Instruction, number: int) -> str:
     return "" if at is None else caller.computation.rows[at][TYPE]
 
 
+def _types(caller: Instruction) -> tuple[str, ...]:
+    """The types of all operands as they are spelled."""
+    rows, index = caller.computation.rows, caller.computation.index
+    places = map(index.get, caller.row[REFERENCES])
+    return tuple(["" if at is None else rows[at][TYPE] for at in places])
+
+
 def _shape(instruction: Instruction | None) -> Shape | None:
     return None if instruction is None else instruction.shape_or_none
 
@@ -86,6 +94,9 @@ def passed_as_they_lie(scope: Scope, caller: Instruction) -> Iterator[Said]:
     row = {"fusion": "S-79", "call": "S-81", "async-start": "S-97"}[caller.opcode]
     (callee, *_) = scope.called(caller) or (None,)
     if callee is None:
+        return
+    seen = callee.memo.get(Signature)
+    if isinstance(seen, Signature) and _types(caller) == seen.parameters:
         return
     for parameter in callee.with_opcode("parameter"):
         number = parameter_number(parameter)

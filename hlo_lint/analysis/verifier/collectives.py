@@ -154,6 +154,17 @@ def _all_reduce(scope: Scope, reduce: Instruction) -> Iterator[Said]:
         yield said("I-18", reduce, f"channel_id={channel} has to be greater than 0")
 
 
+def _reducer(scope: Scope, collective: Instruction) -> Iterator[Said]:
+    """What joins two values takes both; XLA does not look, and dies where it generates code."""
+    (callee, *_) = scope.called(collective) or (None,)
+    if callee is None:
+        return
+    count = len(callee.with_opcode("parameter"))
+    if count != 2:
+        message = f"{collective.opcode} joins two values, and %{callee.name} takes {count}"
+        yield said("3.5-r", collective, message)
+
+
 def _constrained(
     module: Module, demands: Demands, by_name: Mapping[str, Computation]
 ) -> Iterator[Said]:
@@ -172,15 +183,15 @@ CHECKS: Checks = {
         (
             "all-gather",
             "all-gather-start",
-            "reduce-scatter",
             "all-to-all",
             "ragged-all-to-all",
             "collective-broadcast",
         ),
         (_replica_groups,),
     ),
-    "all-reduce": (_replica_groups, _all_reduce),
-    "all-reduce-start": (_replica_groups, _all_reduce),
+    "reduce-scatter": (_replica_groups, _reducer),
+    "all-reduce": (_replica_groups, _all_reduce, _reducer),
+    "all-reduce-start": (_replica_groups, _all_reduce, _reducer),
     "collective-permute": (_pairs,),
     "collective-permute-start": (_pairs,),
 }

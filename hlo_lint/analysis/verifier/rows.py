@@ -160,6 +160,7 @@ ROWS: Final[dict[str, str]] = {
     "3.5-7c": "forgotten: channels that several kinds of collectives share",
     "3.5-7g": "forgotten: groups of collective-broadcast",
     "3.5-8": "forgotten: all-reduce, reduce-scatter and starts between a send and its recv",
+    "3.5-r": "forgotten: what joins the values of all-reduce and reduce-scatter takes two",
     "3.5-9": "forgotten: other threads, and everything between passes of a release build",
     "3.5-10": "forgotten: the form that layout-normalization leaves",
     "3.5-11": "forgotten: narrow elements that are not packed",
