@@ -193,7 +193,8 @@ class Pipeline:
         """The text of the first artefact whose name ends so; None where there is none to read."""
         path = self.artefact_path(ending)
         try:
-            return None if path is None else decode(path.read_bytes())
+            # A pipe among the files would be waited for.
+            return decode(path.read_bytes()) if path is not None and path.is_file() else None
         except OSError:
             return None
 
@@ -206,7 +207,7 @@ class Pipeline:
         """The PTX that lies beside the HLO, to look at as text."""
         found = []
         for path in self.artefacts:
-            if path.name.endswith(".ptx"):
+            if path.name.endswith(".ptx") and path.is_file():
                 try:
                     text = decode(path.read_bytes())
                 except OSError:

@@ -20,6 +20,7 @@ class BrokenStructure(Rule):
     asked of numbered dumps only.
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "I-01": Bad(
             """
