@@ -26,6 +26,7 @@ _EMPTY_BY_DEFAULT = frozenset("dimensions control-predecessors frontend_attribut
 _MARKS_OF_A_RUN = frozenset({"fingerprint_before_lhs"})
 """Frontend attributes of a module that change with anything else, names included."""
 
+_word = re.compile(r"\b(?:true|false)\b")
 _fraction = re.compile(r"(?<![\w.])-?\d+(?:\.\d*(?:[eE][-+]?\d+)?|[eE][-+]?\d+)(?![\w.])")
 _comment_or_blank = re.compile(r'("(?:[^"\\]|\\.)*")|/\*.*?\*/|\s+', re.S)
 
@@ -164,10 +165,11 @@ def squeezed(text: str) -> str:
 def literal_meaning(text: str) -> str:
     """The value of a constant or the number of a parameter, numbers in one spelling.
 
-    >>> literal_meaning("{ 1e3, 0.50, -inf }")
-    '{1000,0.5,-inf}'
+    >>> literal_meaning("{ 1e3, 0.50, -inf }"), literal_meaning("{true, false}")
+    ('{1000,0.5,-inf}', '{1,0}')
     """
-    return _fraction.sub(_plainest, squeezed(text))
+    text = _fraction.sub(_plainest, squeezed(text))
+    return _word.sub(lambda found: "1" if found[0] == "true" else "0", text)
 
 
 def _plainest(found: re.Match[str]) -> str:
