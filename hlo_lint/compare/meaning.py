@@ -22,7 +22,7 @@ _FALSE_BY_DEFAULT = frozenset(
     "is_cross_program_prefetch is_host_transfer is_reverse is_scheduled is_stable lower "
     "unique_indices unit_diagonal use_global_device_ids".split()
 )
-_EMPTY_BY_DEFAULT = frozenset("dimensions control-predecessors frontend_attributes".split())
+_EMPTY_BY_DEFAULT = frozenset("dimensions control-predecessors frontend_attributes window".split())
 _MARKS_OF_A_RUN = frozenset({"fingerprint_before_lhs"})
 """Frontend attributes of a module that change with anything else, names included."""
 
@@ -50,7 +50,7 @@ def meaning(name: str, text: str) -> Hashable:
         return squeezed(text)
     if name in _FALSE_BY_DEFAULT and value is False:
         return None
-    if name in _EMPTY_BY_DEFAULT and not value:
+    if name in _EMPTY_BY_DEFAULT and squeezed(text) == "{}":
         return None
     if name == "operand_precision" and isinstance(value, tuple) and set(value) <= {"default"}:
         return None
