@@ -15,9 +15,9 @@ import pytest
 import hlo_lint
 from hlo_lint.analysis.shape_inference import ShapeInference
 from hlo_lint.ir import Problem
+from hlo_lint.opcodes import OPCODES
 from hlo_lint.source import decode
 from hlo_lint.strict import strict_problems
-from hlo_lint.opcodes import OPCODES
 from hlo_lint.syntax.parse import parse_file
 from tests.conftest import BROKEN, DUMPS, ROUNDTRIP, hlo_files
 from tests.oracle.xla import Oracle, XlaModule, oracles
