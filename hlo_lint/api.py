@@ -169,18 +169,21 @@ def lint(
     ignore: Sequence[str] | None = None,
     before: str | None = None,
     *,
+    cured: bool = False,
     progress: Progress = lambda _: None,
 ) -> Report:
     """Checks a file, a dump directory, a text, a Module, or a `jax.stages.Compiled` or `Lowered`.
 
     A str is a text if it holds a newline or starts with `HloModule`, else a path. `before` says
-    which pass comes next, where nothing in the dump does.
+    which pass comes next, where nothing in the dump does. What a later pass of the run cured is
+    told only where XLA promises that it is never there; with `cured` the rest is told as well, as
+    information.
 
     Raises:
         DumpError: for a path that is not there.
         UsageError: for a rule or a pass that nothing knows.
     """
-    checker = Checker(select_rules(select, ignore), before=_known_pass(before))
+    checker = Checker(select_rules(select, ignore), before=_known_pass(before), cured=cured)
     return _report(checker.check_dump(_as_dump(target), progress))
 
 

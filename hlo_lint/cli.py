@@ -42,7 +42,7 @@ _before = click.option(
 )
 
 
-LATE = ("bisect", "diff", "match", "passes")
+LATE = ("bisect", "config-diff", "diff", "match", "passes")
 """Commands with a module of their own in `hlo_lint.commands`, imported when asked for."""
 
 
@@ -54,7 +54,7 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in LATE:
-            module = import_module(f"hlo_lint.commands.{cmd_name}")
+            module = import_module(f"hlo_lint.commands.{cmd_name.replace('-', '_')}")
             found: click.Command = module.command
             return found
         return super().get_command(ctx, cmd_name)
@@ -103,6 +103,7 @@ def cli() -> None:
     show_default=True,
     envvar="HLO_LINT_OUTPUT_FORMAT",
 )
+@click.option("--cured", is_flag=True, help="Tell what a later pass cured, too, as information.")
 @click.pass_context
 def check(
     ctx: click.Context,
@@ -111,14 +112,41 @@ def check(
     ignore: tuple[str, ...],
     before: str | None,
     output_format: str,
+    cured: bool,
 ) -> None:
     """Check dump directories and files of HLO; `-` is standard input."""
     from hlo_lint.api import lint
 
     dump = _dump(paths)
     with _progress(dump) as progress:
-        report = lint(dump, _names(select), _names(ignore), before, progress=progress)
+        report = lint(dump, _names(select), _names(ignore), before, cured=cured, progress=progress)
     _print_report(report, output_format)
+    ctx.exit(report.exit_status)
+
+
+@cli.command()
+@click.argument("path")
+@click.argument("rule", required=False)
+@_before
+@click.option("--json", "as_json", is_flag=True, help="The report of `check`, as JSON.")
+@click.pass_context
+def blame(
+    ctx: click.Context, path: str, rule: str | None, before: str | None, as_json: bool
+) -> None:
+    """Say of each finding in PATH, or of RULE's, which pass it came with and which cured it.
+
+    Exit status: 1 where `check` has it too, else 0.
+    """
+    from hlo_lint.api import lint
+    from hlo_lint.report.lives import print_lives
+
+    dump = _dump((path,))
+    with _progress(dump) as progress:
+        report = lint(dump, rule and [rule], None, before, cured=True, progress=progress)
+    if as_json:
+        click.echo(report.to_json(), nl=False)
+    else:
+        print_lives(_console(), report.findings)
     ctx.exit(report.exit_status)
 
 
@@ -221,7 +249,7 @@ def convert(paths: tuple[str, ...], dialects: tuple[str, ...], out: Path | None)
         sys.stdout.buffer.write(in_format(converted.text, Path("-")))
         sys.stdout.buffer.flush()
     else:
-        target = out / given[0].name if out.is_dir() else out
+        target = out / given[0].name if out.is_dir() and paths != ("-",) else out
         write_atomically(target, in_format(converted.text, target))
     _print_notes(converted.notes)
 

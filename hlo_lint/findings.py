@@ -81,11 +81,13 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """The pass after which a finding is there for the first time."""
+    """The pass after which a finding is there for the first time, or is there no more."""
 
     pass_name: str
+    """Empty where the pass that cured it left no dump of its own."""
     pipeline: str
-    step: int
+    step: int | None
+    """The number of the dump behind it; None for the last dump of a run."""
     path: str
 
 
@@ -106,9 +108,14 @@ class Diagnostic:
     pipeline: str | None
     step: int | None
     introduced_by: Introduction | None
+    """None where it was there from the start, or came by a pass that left no dump."""
     origin: Origin | None
     notes: tuple[str, ...]
     fix: Fix | None
+    cured_by: Introduction | None = None
+    """None where it is there at the end of the run, too."""
+    seen_in: int | None = None
+    """How many dumps of its module have it; None where the rule looks at one of them only."""
     excerpt: str = field(default="", compare=False)
     """The line it stands on."""
 

@@ -50,7 +50,9 @@ def find_rule(name: str) -> Rule:
 def select_rules(
     select: Sequence[str] | None = None, ignore: Sequence[str] | None = None
 ) -> tuple[Rule, ...]:
-    """The rules whose name or family is in `select` (all where it is None) and not in `ignore`.
+    """The rules whose name or family is in `select` and not in `ignore`.
+
+    Where `select` is None, all but those that run only on request.
 
     Raises:
         UsageError: for a name that neither a rule nor a family has.
@@ -60,9 +62,15 @@ def select_rules(
     return tuple(
         rule
         for rule in rules
-        if (select is None or not {rule.name(), rule.family()}.isdisjoint(select))
+        if _is_wanted(rule, select)
         and {rule.name(), rule.family()}.isdisjoint(ignore or ())
     )
+
+
+def _is_wanted(rule: Rule, select: Sequence[str] | None) -> bool:
+    if select is None:
+        return not rule.on_request
+    return not {rule.name(), rule.family()}.isdisjoint(select)
 
 
 def _check_names(names: Iterable[str], rules: Sequence[Rule]) -> None:

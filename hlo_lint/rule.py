@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from inspect import cleandoc
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from hlo_lint.dumps.phases import Precondition
+from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.errors import RuleError
 from hlo_lint.findings import Finding, Fix, Severity
 from hlo_lint.ir import Instruction, Module
+from hlo_lint.source import Span
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.autotune import Autotuning
@@ -96,6 +100,51 @@ class AutotuningRuns:
     """The name of each log's file."""
 
 
+@dataclass(frozen=True)
+class Broken:
+    """What a pass that comes next demands and the last dump does not hold, as a rule says it."""
+
+    rule: str
+    demand: Precondition
+    finding: Finding
+    reported: bool
+    """Whether the report has the finding itself."""
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """One compilation of one module, whole. `Finding.file` is a number into its dumps."""
+
+    pipeline: Pipeline
+    broken: tuple[Broken, ...]
+    """What the last dump lacks for the passes to come, every rule asked."""
+
+    @property
+    def dumps(self) -> Sequence[PassDump]:
+        """Every HLO text, in the order of the run."""
+        return self.pipeline.dumps
+
+
+@dataclass(frozen=True)
+class DumpFolder:
+    """All compilations whose dumps lie in one folder. `Finding.file` is a number into `dumps`."""
+
+    folder: Path
+    pipelines: tuple[Pipeline, ...]
+
+    @cached_property
+    def dumps(self) -> Sequence[PassDump]:
+        """The first dump of each compilation."""
+        return [pipeline.dumps[0] for pipeline in self.pipelines]
+
+
+def first_line(dump: PassDump) -> Span:
+    """Where a finding about a whole dump stands: the module's own line."""
+    text = dump.file.text
+    end = text.find("\n")
+    return Span(0, end if end >= 0 else len(text))
+
+
 class Form(Enum):
     """How a fix that moves bytes spells the move."""
 
@@ -115,6 +164,10 @@ class Bad:
     form: Form = Form.TRANSPOSE
     artefacts: Mapping[str, str] = field(default_factory=dict)
     """What lies beside the text in its dump directory, by the ending of its name."""
+    file: str = ""
+    """The name of the text's file in its dump directory, where the rule goes by it."""
+    beside: Mapping[str, str] = field(default_factory=dict)
+    """The other files of that directory, by name, where the text's has one."""
 
     @property
     def source(self) -> str:
@@ -146,6 +199,10 @@ class Good:
     text: str
     artefacts: Mapping[str, str] = field(default_factory=dict)
     """What lies beside the text in its dump directory, by the ending of its name."""
+    file: str = ""
+    """The name of the text's file in its dump directory, where the rule goes by it."""
+    beside: Mapping[str, str] = field(default_factory=dict)
+    """The other files of that directory, by name, where the text's has one."""
 
     @property
     def source(self) -> str:
@@ -165,8 +222,14 @@ class Rule:
     severity: ClassVar[Severity] = Severity.ERROR
     precondition: ClassVar[Precondition | None] = None
     """What a pass demands; the rule then binds only where that pass comes next."""
+    between_passes: ClassVar[bool] = False
+    """Whether XLA promises it between any two passes; what a later pass cured is then told, too."""
+    opcodes: ClassVar[frozenset[str] | None] = None
+    """Where the rule looks at these alone: a computation without any of them is not checked."""
     unfused: ClassVar[bool] = True
     """Whether bodies of fusions and computations of other threads are left out."""
+    on_request: ClassVar[bool] = False
+    """Whether it runs only where its name or its family is asked for."""
     examples: ClassVar[tuple[Bad | Good, ...]] = ()
 
     def applies(self, module: Module) -> bool:

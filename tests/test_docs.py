@@ -13,7 +13,7 @@ import pytest
 
 import hlo_lint
 from tests.conftest import CRASH, ROOT
-from tests.docs import RULES, rules_page
+from tests.docs import RULES, VERIFIER, rules_page, verifier_page
 
 
 def test_the_page_of_rules_is_fresh() -> None:
@@ -26,6 +26,10 @@ def test_the_page_about_the_parser_is_what_it_does() -> None:
     )
     assert not failed
     assert ran > 15
+
+
+def test_the_table_of_the_verifier_is_fresh() -> None:
+    assert VERIFIER.read_text("utf-8") == verifier_page(), "run `make docs`"
 
 
 def test_the_session_in_the_readme_is_what_the_program_prints(tmp_path: Path) -> None:

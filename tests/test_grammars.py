@@ -55,10 +55,16 @@ MOST_LINES = 4000
 """lark takes some 200 microseconds a line: of more lines than this a sample is read."""
 
 HAND_WRITTEN = {
+    "comment_between_every_token.hlo",
     "names_with_trailing_colon.hlo",
     "nested_instruction_as_operand.hlo",
+    "nested_instruction_with_a_type.hlo",
+    "nested_instructions_three_deep.hlo",
+    "nested_parameters.hlo",
     "operand_that_xla_drops.hlo",
     "single_instruction.hlo",
+    "single_instruction_fusion.hlo",
+    "single_instruction_without_operand_definitions.hlo",
 }
 """Fixtures with lines that XLA reads and never prints: `instruction.lark` refuses them."""
 

@@ -26,6 +26,11 @@ def dump(tmp_path: Path) -> Callable[[Bad | Good], Path]:
     """An example as a dump directory holds it, where artefacts go with it."""
 
     def write(example: Bad | Good) -> Path:
+        if example.file:
+            (tmp_path / example.file).write_text(example.source)
+            for name, text in example.beside.items():
+                (tmp_path / name).write_text(cleandoc(text) + "\n")
+            return tmp_path
         if not example.artefacts:
             marks = {"HloModule": "hlo", ".entry": "ptx", "instruction_profiles": "textproto"}
             endings = [ending for mark, ending in marks.items() if mark in example.source]

@@ -14,6 +14,7 @@ from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.plan import checks_of
 from hlo_lint.engine.run import Checker
 from hlo_lint.engine.stages import Stages
+from hlo_lint.engine.timeline import Sighting, Timeline
 from hlo_lint.errors import RuleError
 from hlo_lint.findings import Finding
 from hlo_lint.ir import Computation, Module
@@ -151,23 +152,44 @@ class UnscheduledModules(Rule):
             yield Finding(root, f"in {module.name}")
 
 
+def sightings(rule: Rule) -> list[Sighting]:
+    """What a rule finds in a run of XLA:CPU."""
+    pipeline = open_dump(MLP).pipelines[0]
+    return list(Timeline(pipeline, pipeline.dumps).find(rule, "check"))
+
+
 def test_a_computation_is_checked_again_only_where_the_stage_makes_a_difference() -> None:
     rule = ScheduledReductions()
-    found = Checker([rule]).check_dump(open_dump(MLP)).diagnostics
+    found = sightings(rule)
     runs = Counter(rule.runs)
     twice = [each for each, count in runs.items() if count == 2]
     assert twice
     assert all(each.root and each.root.type_text == "f32[]" for each in twice)
     assert all(count == 1 for each, count in runs.items() if each not in twice)
-    assert {each.pipeline for each in found} == {"HLO_passes_after_scheduling"}
+    dumps = open_dump(MLP).pipelines[0].dumps
+    scheduled = [dump for dump in dumps if dump.module.is_scheduled]
+    assert len({sighting.spot.position for sighting in found}) == len(scheduled)
+
+
+def test_a_rule_that_names_its_opcodes_is_run_where_they_are() -> None:
+    class Dots(ScheduledReductions):
+        """A dot, and no other computation."""
+
+        opcodes = frozenset({"dot", "convolution"})
+
+    rule = Dots()
+    sightings(rule)
+    assert rule.runs
+    assert all(each.with_opcode("dot") for each in rule.runs)
+    assert len(set(rule.runs)) == len(rule.runs)
 
 
 def test_a_module_is_checked_once_for_all_files_that_repeat_it() -> None:
     rule = UnscheduledModules()
-    Checker([rule]).check_dump(open_dump(MLP))
+    sightings(rule)
     texts = {module.text for module in rule.runs}
     dumps = open_dump(MLP).pipelines[0].dumps
-    assert len(texts) == len(rule.runs) == len({dump.file.text for dump in dumps})
+    assert len(texts) == len(rule.runs) == len({dump.file.text for dump in dumps}) < len(dumps)
 
 
 def test_a_rule_that_asks_for_a_stage_alone_is_refused() -> None:

@@ -174,6 +174,9 @@ def flights(module: Module) -> tuple[Flight, ...]:
     )
 
 
+_DEEPEST_INDEX = 100
+
+
 class _Follower:
     """Follows the value of one start through tuples, loops and calls."""
 
@@ -202,7 +205,9 @@ class _Follower:
         )
 
     def _visit(self, instruction: Instruction, index: Index) -> None:
-        if (instruction, index) not in self._seen:
+        if len(index) > _DEEPEST_INDEX:
+            self._escapes = True  # only a computation that starts itself nests tuples like this
+        elif (instruction, index) not in self._seen:
             self._seen.add((instruction, index))
             self._todo.append((instruction, index))
 

@@ -46,6 +46,8 @@ class Draft:
         """What the new text does not say any more, each with how often."""
         self._edits: list[tuple[int, int, str]] = []
         self._taken: set[str] | None = None
+        self._numbers: Counter[str] = Counter()
+        """How often a name was taken already."""
 
     def replace(self, start: int, end: int, text: str) -> None:
         """Put `text` in place of a stretch, in characters of the module's text."""
@@ -62,10 +64,10 @@ class Draft:
                 row[NAME] for computation in self.module.computations for row in computation.rows
             }
             self._taken.update(computation.name for computation in self.module.computations)
-        name, number = base, 0
+        name = base
         while name in self._taken:
-            number += 1
-            name = f"{base}.{number}"
+            self._numbers[base] += 1
+            name = f"{base}.{self._numbers[base]}"
         self._taken.add(name)
         return name
 
@@ -229,6 +231,15 @@ def _parts(text: str) -> list[list[tuple[int, int]]]:
         else:
             parts[-1].append(token.span())
     return parts if parts != [[]] else []
+
+
+def bracketed(text: str) -> list[tuple[int, int]]:
+    """Where the parts between top-level commas stand.
+
+    >>> bracketed("{replicated}, {mesh['x'=2], [{'x'}]}")
+    [(0, 12), (14, 36)]
+    """
+    return [(part[0][0], part[-1][1]) for part in _parts(text) if part]
 
 
 @lru_cache(4096)

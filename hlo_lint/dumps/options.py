@@ -1,10 +1,22 @@
-"""The two records of a run that lie beside its dumps: debug options, and the passes that ran."""
+"""The records of a run that lie beside its dumps: debug options, the passes that ran, settings."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hlo_lint.dumps.artefacts.text_proto import Message
+    from hlo_lint.dumps.pipeline import Pipeline
+
+RECORDS = (".debug_options", ".config.pbtxt", ".gpu_target_config.pbtxt")
+"""Endings of the files that say how a module was to be compiled, and for what."""
+
+_OF_THE_RUN = ("xla_dump", "xla_gpu_dump", "entry_computation_layout")
+"""What differs between runs of one program and does not bear on it, or is the program's own."""
 
 _option = re.compile(r'^[ \t]*([a-z]\w*):[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s"]+))', re.M)
 _pass = re.compile(r"^pass_metadata \{\n(.*?)^\}", re.M | re.S)
@@ -82,3 +94,61 @@ def read_pass_runs(text: str) -> tuple[PassRun, ...]:
 def _microseconds(fields: dict[str, list[str]]) -> int | None:
     begin, end = (fields.get(f"{side}_timestamp_usec", [""])[-1] for side in ("start", "end"))
     return int(end) - int(begin) if begin.isdecimal() and end.isdecimal() else None
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A setting that two runs do not share."""
+
+    record: str
+    """What says so: `debug_options`, `config.pbtxt`, `gpu_target_config.pbtxt`."""
+    name: str
+    """The setting; a field of a message stands behind a dot."""
+    before: tuple[str, ...]
+    """Its values in the first run; none where the record does not name it, as for a default."""
+    after: tuple[str, ...]
+    """Its values in the second run."""
+
+
+def differences(before: Pipeline, after: Pipeline) -> tuple[Difference, ...]:
+    """What two compilations were told differently, by the records that both of them have.
+
+    Flags about dumps are left out, and so are the shapes of the entry computation. A flag that the
+    debug options tell is not told again by the configuration, which repeats them all.
+    """
+    found: dict[tuple[str, str], Difference] = {}
+    told: set[str] = set()
+    for ending in RECORDS:
+        texts = before.artefact(ending), after.artefact(ending)
+        if texts[0] is None or texts[1] is None:
+            continue
+        ours, theirs = (dict(_settings(ending, text)) for text in texts if text is not None)
+        record = ending.removeprefix(".")
+        for name in dict.fromkeys([*ours, *theirs]):
+            bare = name.removeprefix("debug_options.")
+            values = ours.get(name, ()), theirs.get(name, ())
+            if values[0] != values[1] and not bare.startswith(_OF_THE_RUN) and bare not in told:
+                found[record, bare] = Difference(record, bare, *values)
+                told.add(bare)
+    return tuple(found.values())
+
+
+def _settings(ending: str, text: str) -> Mapping[str, tuple[str, ...]]:
+    if ending == ".debug_options":
+        return read_debug_options(text).values
+    from hlo_lint.dumps.artefacts.text_proto import read_text_proto
+
+    message, _ = read_text_proto(text)
+    values: dict[str, tuple[str, ...]] = {}
+    for name, value in _flat(message, ""):
+        values[name] = (*values.get(name, ()), value)
+    return values
+
+
+def _flat(message: Message, prefix: str) -> Iterator[tuple[str, str]]:
+    """Every scalar of a message, named by the way to it."""
+    for field in message.fields:
+        if isinstance(field.value, str):
+            yield prefix + field.name, field.value
+        else:
+            yield from _flat(field.value, f"{prefix}{field.name}.")

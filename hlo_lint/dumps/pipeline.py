@@ -27,6 +27,10 @@ from hlo_lint.syntax.parse import Memo, parse_file
 EVERY_CHANGE = (".*", ".+")
 """Values of `xla_dump_hlo_pass_re` with which each change of the module is on disk."""
 
+KNOWN_SHARE = 0.8
+"""How many of a run's dumps a release's pass list has to know for the run to be of that release;
+pipelines for several devices and for flags of their own are in no list."""
+
 
 @dataclass(eq=False)
 class PassDump:
@@ -164,9 +168,14 @@ class Pipeline:
 
     @property
     def crashed(self) -> bool:
-        """Whether compilation began and never ended."""
+        """Whether compilation began and never ended.
+
+        A named dump with nothing beside it was put there by somebody: it proves nothing.
+        """
+        if self.final is not None or self.is_helper or self.lone:
+            return False
         begun = any(dump.name and dump.name.rest.startswith(BEFORE_LAYOUTS) for dump in self.dumps)
-        return begun and self.final is None and not self.is_helper and not self.lone
+        return begun and bool(self.steps or self.options)
 
     @cached_property
     def options(self) -> DebugOptions | None:
@@ -214,7 +223,10 @@ class Pipeline:
     @property
     def records_every_change(self) -> bool:
         """Whether each change of the module left a dump."""
-        return self.options is not None and self.options.pass_pattern in EVERY_CHANGE
+        options = self.options
+        if options is None or "xla_dump_hlo_pipeline_re" in options.values:
+            return False
+        return options.pass_pattern in EVERY_CHANGE
 
     def transitions(self) -> Iterator[Transition]:
         """The passes whose input and output are both on disk for certain.
@@ -306,6 +318,28 @@ class Pipeline:
         if self.crashed:
             return Meeting(Outcome.BREAKS, "compilation ended with this dump")
         return Meeting(Outcome.UNSURE, "which passes come next cannot be told from the dump's name")
+
+    def likened_to(self, release: PassList) -> str:
+        """How a release is named whose pass list this run is read with."""
+        names = [dump.name for dump in self.steps if dump.name]
+        fitting = sum(release.knows(name) > 0 for name in names)
+        if fitting >= len(names) * KNOWN_SHARE:
+            return release.title
+        return f"{release.title}, the nearest of the releases that are known"
+
+    def upcoming(self, dump: PassDump) -> tuple[PassList | None, list[Pass]]:
+        """What runs behind the last dump of a module, and the release that says so; passes that
+        were switched off included. None where that is not known."""
+        runs = self.pass_runs
+        for release in self.releases[:1]:
+            places = self._places(release, dump)
+            name = dump.name
+            assert name is not None
+            if runs and (ran := release.places(runs[-1].pipeline, runs[-1].name, "")):
+                return release, release.remaining(ran[-1], runs[-1].pipeline, "")
+            if places:
+                return release, release.remaining(places[0], name.pipeline, name.before)
+        return None, []
 
     def _judged(
         self, outcome: Outcome, release: str, dump: PassDump, precondition: Precondition

@@ -25,7 +25,12 @@ class Placed:
 
 
 def diagnose(
-    place: Placed, introduced: Introduction | None = None, form: Form = Form.TRANSPOSE
+    place: Placed,
+    introduced: Introduction | None = None,
+    form: Form = Form.TRANSPOSE,
+    *,
+    cured: Introduction | None = None,
+    seen_in: int | None = None,
 ) -> Diagnostic:
     """The finding as a report shows it: place, excerpt, Python line, fix."""
     finding, name = place.finding, place.dump.name
@@ -53,6 +58,8 @@ def diagnose(
         origin=origin_of(instruction, module),
         notes=finding.notes,
         fix=fix_of(place, form),
+        cured_by=cured,
+        seen_in=seen_in,
         excerpt=lines.line(start.line),
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from hlo_lint.dumps.kinds import Kind
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.errors import RuleError
 from hlo_lint.findings import Finding
-from hlo_lint.rule import AutotuningRuns, Rule, Stage
+from hlo_lint.rule import AutotuningRuns, Rule
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment
@@ -24,6 +23,8 @@ VIEWS = {
     "FinalModule": "what a compiler ended with, else its last dump; artefacts may go with it",
     "Log": "a text that prints tensor descriptors, as CUTLASS does",
     "Ptx": "the assembly of a kernel",
+    "Compilation": "one compilation of one module: all its dumps, its options, its passes",
+    "DumpFolder": "all compilations whose dumps lie in one folder",
     "AutotuningRuns": "all logs of the autotuner that were given",
 }
 """What there is to look at, by the name of its type: reading types would load all readers."""
@@ -107,37 +108,6 @@ def checks_of(rule: Rule) -> Mapping[str, Mapping[str, str]]:
     if not found:
         raise RuleError(f"{rule.name()} has no check")
     return found
-
-
-class Watched:
-    """A stage that remembers what was asked of it: what a check did not ask made no difference."""
-
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-        self.asked: dict[str, object] = {}
-
-    def __getattr__(self, name: str) -> object:
-        value = self.asked[name] = getattr(self._stage, name)
-        return value
-
-
-@dataclass
-class Checked:
-    """What a check found in one thing, for each stage at which it finds something else."""
-
-    found: list[tuple[dict[str, object], tuple[Finding, ...]]] = field(default_factory=list)
-
-    def at(
-        self, stage: Stage | None, check: Callable[[object], tuple[Finding, ...]]
-    ) -> tuple[Finding, ...]:
-        """What is known of a stage, else what the check finds there."""
-        for asked, findings in self.found:
-            if all(getattr(stage, name) == value for name, value in asked.items()):
-                return findings
-        watched = None if stage is None else Watched(stage)
-        findings = check(watched)
-        self.found.append(({} if watched is None else watched.asked, findings))
-        return findings
 
 
 def run_check(rule: Rule, method: str, views: Mapping[str, object]) -> tuple[Finding, ...]:

@@ -1,16 +1,18 @@
 """Runs rules: what is shared is checked once, and one defect through many dumps is one finding.
 
+A defect is reported where it is there at the end of its run, or where XLA promises between any two
+passes that it is not there. It is followed back to the pass after which it is there for the first
+time, and on to the pass that cured it.
+
 A rule with a precondition binds where a pass that demands it comes next. In a run that is only ever
 the last dump of a module: had the pass met the defect earlier, there would be no later dump. From
-there the defect is followed back, to the first dump that has it while it binds, and to the pass
-after which it is there for the first time.
+there the defect is followed back to the first dump that has it while it binds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 
 from hlo_lint.dumps.directory import Dump, Skipped
@@ -18,26 +20,26 @@ from hlo_lint.dumps.kinds import Kind
 from hlo_lint.dumps.phases import AUTOTUNERS, Precondition
 from hlo_lint.dumps.pipeline import Meeting, Outcome, PassDump, Pipeline
 from hlo_lint.engine.diagnose import Placed, diagnose, fix_of, text_of
-from hlo_lint.engine.plan import ARTEFACTS, TEXTS, Checked, autotuning_runs, checks_of, run_check
-from hlo_lint.engine.stages import Stages
+from hlo_lint.engine.lives import Life, cure, followed_back, introduction, lives_of, nameless
+from hlo_lint.engine.plan import ARTEFACTS, TEXTS, autotuning_runs, checks_of, run_check
+from hlo_lint.engine.timeline import Sighting, Spot, Timeline
 from hlo_lint.errors import DumpError
-from hlo_lint.findings import (
-    Diagnostic,
-    Finding,
-    Fix,
-    Introduction,
-    Severity,
+from hlo_lint.findings import Diagnostic, Finding, Fix, Introduction, Severity
+from hlo_lint.ir import HloFile, Instruction, Module
+from hlo_lint.registry import all_rules
+from hlo_lint.rule import (
+    BeforeAutotuner,
+    Broken,
+    Compilation,
+    DumpFolder,
+    FinalModule,
+    Form,
+    Rule,
 )
-from hlo_lint.ir import REFERENCES, TYPE, HloFile, Instruction, Module
-from hlo_lint.rule import BeforeAutotuner, FinalModule, Form, Rule, Stage
 from hlo_lint.source import Span
 
 Progress = Callable[[int], None]
 """Called with how many files have been read since the last call."""
-
-LifeKey = tuple[int, str, str, str, str]
-"""A defect through the dumps of a run: which module of its file, computation, instruction, its type
-and its operand's type."""
 
 
 @dataclass
@@ -69,13 +71,15 @@ class Checker:
         *,
         before: str | None = None,
         form: Form | None = None,
+        cured: bool = False,
     ) -> None:
         self.rules = rules
         self.before = before
         """The pass that the caller says comes next."""
         self.form = form
+        self.cured = cured
+        """Whether what a later pass cured is told in any case, for information."""
         self.result = Result()
-        self._checked: dict[tuple[Rule, str, object], Checked] = {}
         self._logs: list[PassDump] = []
         self._told: set[Path] = set()
         self._texts: dict[tuple[PassDump, str], object] = {}
@@ -83,10 +87,13 @@ class Checker:
     def check_dump(self, dump: Dump, progress: Progress = lambda _: None) -> Result:
         """Checks every pipeline, forgetting the text of each when it is done."""
         self.result.skipped += dump.skipped
+        folders: dict[Path, list[Pipeline]] = {}
         for pipeline in dump:
             self.check_pipeline(pipeline, progress)
             pipeline.release_text()
+            folders.setdefault(pipeline.dumps[0].path.parent, []).append(pipeline)
         self._check_runs()
+        self._check_folders(folders)
         self.result.diagnostics.sort(key=lambda found: (found.path, found.start, found.rule))
         return self.result
 
@@ -106,20 +113,25 @@ class Checker:
                 self._logs.append(dump)
             dumps.append(dump)
         kernels = pipeline.kernels
-        self._stages = Stages(pipeline)
+        timeline = Timeline(pipeline, [dump for dump in dumps if dump.kind is Kind.HLO])
         for rule in self.rules:
             for method, asked in checks_of(rule).items():
                 kinds = set(asked.values())
                 if "FinalModule" in kinds:
-                    self._check_final(rule, method, pipeline, dumps)
-                elif "AutotuningRuns" in kinds:
+                    self._check_final(rule, method, timeline)
+                elif not kinds.isdisjoint(("AutotuningRuns", "DumpFolder")):
                     continue  # when all files have been read
+                elif "Compilation" in kinds:
+                    self._check_compilation(rule, method, timeline)
                 elif "BeforeAutotuner" in kinds:
-                    self._check_before_autotuner(rule, method, pipeline, dumps)
-                elif "Computation" in kinds and rule.precondition is not None:
-                    self._check_precondition(rule, method, rule.precondition, pipeline, dumps)
-                else:
+                    self._check_before_autotuner(rule, method, timeline)
+                elif kinds & TEXTS.keys():
                     self._check_texts(rule, method, [*dumps, *kernels])
+                elif rule.precondition is not None:
+                    self._check_precondition(rule, method, rule.precondition, timeline)
+                else:
+                    for life in lives_of(timeline.find(rule, method), timeline):
+                        self._add_followed(rule, method, life, timeline)
 
     def _check_runs(self) -> None:
         """Rules about all logs of the autotuner together."""
@@ -133,50 +145,77 @@ class Checker:
                     for finding in run_check(rule, method, {name: runs}):
                         self._add(Placed(rule, finding, self._logs[finding.file], None))
 
-    # Rules that need nothing but the text
+    # Rules about a compilation as a whole, and about all in a folder
+
+    def _check_compilation(self, rule: Rule, method: str, timeline: Timeline) -> None:
+        pipeline = timeline.pipeline
+        whole = len(timeline.dumps) == len(pipeline.dumps)
+        if not whole or any(dump.name is None or dump.edited for dump in pipeline.dumps):
+            return  # not what a compiler wrote, or not all of it
+        (name,) = checks_of(rule)[method]
+        view = Compilation(pipeline, tuple(self._broken(timeline)))
+        for finding in run_check(rule, method, {name: view}):
+            self._add_from(rule, finding, pipeline.dumps)
+
+    def _broken(self, timeline: Timeline) -> Iterator[Broken]:
+        """What the last dump lacks for the passes to come, rules that were not chosen included."""
+        pipeline, last = timeline.pipeline, timeline.pipeline.dumps[-1]
+        if not pipeline.has_layouts(last):
+            return
+        position = timeline.dumps.index(last)
+        for rule in all_rules():
+            demand = rule.precondition
+            if demand is None or pipeline.meeting(last, demand).outcome is not Outcome.BREAKS:
+                continue
+            for method in checks_of(rule):
+                for finding, _ in timeline.find_at(rule, method, position):
+                    yield Broken(rule.name(), demand, finding, rule in self.rules)
+
+    def _check_folders(self, folders: dict[Path, list[Pipeline]]) -> None:
+        for rule in self.rules:
+            for method, asked in checks_of(rule).items():
+                if set(asked.values()) == {"DumpFolder"}:
+                    (name,) = asked
+                    for folder, pipelines in folders.items():
+                        view = DumpFolder(folder, tuple(pipelines))
+                        for finding in run_check(rule, method, {name: view}):
+                            self._add_from(rule, finding, view.dumps)
+
+    def _add_from(self, rule: Rule, finding: Finding, dumps: Sequence[PassDump]) -> None:
+        """Adds a finding in one of several files."""
+        dump = dumps[finding.file]
+        at = finding.at
+        modules = dump.file.modules
+        module = modules[0] if isinstance(at, Instruction) and len(modules) == 1 else None
+        self._add(Placed(rule, finding, dump, module))
+
+    # Rules about texts that are no HLO
 
     def _check_texts(self, rule: Rule, method: str, dumps: list[PassDump]) -> None:
-        seen: dict[tuple[str, str], PassDump] = {}  # what an earlier dump has said already
+        ((name, kind),) = checks_of(rule)[method].items()
+        held, read = TEXTS[kind]
+        seen: dict[tuple[str, str], PassDump] = {}  # what an earlier text has said already
         for dump in dumps:
-            for place in self._in_text(rule, method, dump):
-                key = (place.finding.message, text_of(place))
-                if seen.setdefault(key, dump) is dump:
+            if dump.kind is not held:
+                continue
+            key = (dump, kind)
+            if key not in self._texts:
+                self._texts[key] = read(dump.file.text)
+            for finding in run_check(rule, method, {name: self._texts[key]}):
+                place = Placed(rule, finding, dump, None)
+                if seen.setdefault((finding.message, text_of(place)), dump) is dump:
                     self._add(place)
-
-    def _in_text(self, rule: Rule, method: str, dump: PassDump) -> Iterator[Placed]:
-        asked = checks_of(rule)[method]
-        kinds = set(asked.values())
-        if len(asked) == 1:
-            ((name, kind),) = asked.items()
-            if kind in TEXTS:
-                if dump.kind is TEXTS[kind][0]:
-                    key = (dump, kind)
-                    if key not in self._texts:
-                        self._texts[key] = TEXTS[kind][1](dump.file.text)
-                    for finding in run_check(rule, method, {name: self._texts[key]}):
-                        yield Placed(rule, finding, dump, None)
-                return
-        if dump.kind is not Kind.HLO:
-            return
-        if "HloFile" in kinds:
-            for finding in run_check(rule, method, {name: dump.file}):
-                yield Placed(rule, finding, dump, None)
-        else:
-            for module in dump.file.modules:
-                for finding in self._in_module(rule, method, dump, module):
-                    yield Placed(rule, finding, dump, module)
 
     # Rules about what was going to run
 
-    def _check_final(
-        self, rule: Rule, method: str, pipeline: Pipeline, dumps: list[PassDump]
-    ) -> None:
-        dumps = [dump for dump in dumps if dump.kind is Kind.HLO]
-        if not dumps:
+    def _check_final(self, rule: Rule, method: str, timeline: Timeline) -> None:
+        pipeline = timeline.pipeline
+        held = set(timeline.dumps)
+        last = next((dump for dump in reversed(pipeline.dumps) if dump in held), None)
+        if last is None:
             return
-        last = pipeline.final if pipeline.final in dumps else dumps[-1]
-        assert last is not None
-        for module in last.file.modules:
+        at = timeline.dumps.index(last)
+        for number, module in enumerate(last.file.modules):
             if not rule.applies(module):
                 continue
             views: dict[str, object] = {}
@@ -198,122 +237,152 @@ class Checker:
                 reason = f"{rule.name()} needs the {' and '.join(missing)}, which {state}"
                 self.result.skipped.append(Skipped(str(last.path), reason))
                 continue
-            for finding in run_check(rule, method, views):
-                self._add(Placed(rule, finding, last, module))
+            findings = run_check(rule, method, views)
+            if len(views) > 1:
+                for finding in findings:  # an artefact tells of the final module only
+                    self._add(Placed(rule, finding, last, module))
+                continue
 
-    def _check_before_autotuner(
-        self, rule: Rule, method: str, pipeline: Pipeline, dumps: list[PassDump]
-    ) -> None:
-        dump = pipeline.before_autotuner()
-        if dump not in dumps or dump is None or dump.kind is not Kind.HLO:
+            def look(
+                earlier: Module, name: str = name, is_final: bool = last is pipeline.final
+            ) -> tuple[Finding, ...]:
+                return run_check(rule, method, {name: FinalModule(earlier, is_final)})
+
+            self._add_followed_back(rule, findings, Spot(at, number), timeline, look)
+
+    def _check_before_autotuner(self, rule: Rule, method: str, timeline: Timeline) -> None:
+        pipeline, held = timeline.pipeline, set(timeline.dumps)
+        dump, after = pipeline.before_autotuner(), pipeline.after_autotuner()
+        if dump is None or dump not in held:
             return
         release = pipeline.releases[0].name if len(pipeline.releases) == 1 else None
+        left = after.module if after is not None and after in held else None
+        told = self.before in AUTOTUNERS
         (name,) = checks_of(rule)[method]
-        for module in dump.file.modules:
-            if rule.applies(module):
-                told = self.before in AUTOTUNERS
-                after = pipeline.after_autotuner()
-                left = after.module if after in dumps and after is not None else None
-                view = BeforeAutotuner(module, release, told, left)
-                for finding in run_check(rule, method, {name: view}):
-                    self._add(Placed(rule, finding, dump, module))
+
+        def look(module: Module) -> tuple[Finding, ...]:
+            view = BeforeAutotuner(module, release, told, left)
+            return run_check(rule, method, {name: view}) if rule.applies(module) else ()
+
+        at = timeline.dumps.index(dump)
+        for number, module in enumerate(dump.file.modules):
+            self._add_followed_back(rule, look(module), Spot(at, number), timeline, look)
+
+    def _add_followed_back(
+        self,
+        rule: Rule,
+        findings: Iterable[Finding],
+        spot: Spot,
+        timeline: Timeline,
+        look: Callable[[Module], Iterable[Finding]],
+    ) -> None:
+        """Reports what one dump has, with the pass after which it is there."""
+        for life in followed_back(findings, spot, timeline, look):
+            self._add_life(rule, life, timeline, binding=len(life.seen) - 1)
+
+    # Rules about every dump
+
+    def _add_followed(self, rule: Rule, method: str, life: Life, timeline: Timeline) -> None:
+        """Reports a defect that is there at the end of the run, and any that is told anyway."""
+        over = life.last + 1 < timeline.length
+        cured = cure(timeline, life.last)
+        notes: tuple[str, ...] = ()
+        if over and _lapses(rule, method, life, timeline):
+            after = timeline.dumps[life.last + 1]
+            label = after.name.label if after.name else after.path.name
+            cured, notes = None, (f"the dump {label} still has it, where it does not bind",)
+        told = not over or rule.between_passes or timeline.pipeline.lone
+        if told or self.cured:
+            severity = None if told else Severity.INFO
+            self._add_life(rule, life, timeline, cured=cured, severity=severity, notes=notes)
+
+    def _add_life(
+        self,
+        rule: Rule,
+        life: Life,
+        timeline: Timeline,
+        *,
+        binding: int = 0,
+        cured: Introduction | None = None,
+        severity: Severity | None = None,
+        notes: tuple[str, ...] = (),
+        form: Form = Form.TRANSPOSE,
+    ) -> None:
+        """Reports a defect where it binds first; `severity` is the finding's own by default."""
+        place = _placed(rule, life.seen[binding], timeline)
+        introduced = _introduction(rule, life, timeline)
+        context: tuple[str, ...] = ()
+        if introduced is not None and life.first and not binding:
+            at, before = place.finding.at, timeline.dumps[life.first - 1]
+            if isinstance(at, Instruction) and place.module is not None:
+                context = rule.context(at, before.module, place.module)
+        finding = place.finding
+        finding = replace(
+            finding,
+            notes=(*finding.notes, *context, *notes),
+            severity=severity or finding.severity,
+        )
+        place = replace(place, finding=finding)
+        seen = len(life.everywhere)
+        diagnostic = diagnose(place, introduced, form, cured=cured, seen_in=seen)
+        self.result.diagnostics.append(diagnostic)
+        if diagnostic.severity is Severity.INFO and cured is not None:
+            return  # nothing is left to mend
+        if finding.fix is None and type(rule).fix is Rule.fix:
+            return  # there is no fix to look for in every dump
+        for sighting in (*life.seen[binding:], *life.beside):
+            again = _placed(rule, sighting, timeline)
+            fix = fix_of(again, form)
+            if fix is not None:
+                self.result.fixes.append(PlannedFix(again.dump, fix, diagnostic))
 
     # Rules that bind where a pass comes next
 
     def _check_precondition(
-        self,
-        rule: Rule,
-        method: str,
-        demand: Precondition,
-        pipeline: Pipeline,
-        dumps: list[PassDump],
+        self, rule: Rule, method: str, demand: Precondition, timeline: Timeline
     ) -> None:
-        hlo = [dump for dump in dumps if dump.kind is Kind.HLO]
-        bound = [dump for dump in hlo if pipeline.has_layouts(dump)]
-        if not bound or self.before not in (None, demand.demanded_by):
+        pipeline, dumps = timeline.pipeline, timeline.dumps
+        if self.before not in (None, demand.demanded_by):
             return
-        if self.before is None and not self._lives(rule, method, bound[-1]):
+        ends = (at for at in reversed(range(timeline.length)) if pipeline.has_layouts(dumps[at]))
+        end = next(ends, None)
+        if end is None:
+            return
+        every = self.before is not None or self.cured
+        if not every and not any(timeline.find_at(rule, method, end)):
             return  # whatever was there before, no pass died of it
-        lives = [self._lives(rule, method, dump) for dump in bound]
-        if self.before is not None:
-            told = Meeting(Outcome.BREAKS, f"{self.before} comes next, as the caller says")
-            for at, found in enumerate(lives):
-                for key in found:
-                    if at == 0 or key not in lives[at - 1]:
-                        end = _last_with(lives, at, key)
-                        self._add_life(pipeline, demand, told, bound, lives, at, end, key)
-            return
-        last = len(bound) - 1
-        meeting = pipeline.meeting(bound[last], demand)
-        if meeting.outcome in (Outcome.BREAKS, Outcome.UNSURE):
-            for key in lives[last]:
-                first = self._first_binding(pipeline, demand, bound, lives, key)
-                self._add_life(pipeline, demand, meeting, bound, lives, first, last, key)
-        elif meeting.outcome is Outcome.NEVER and bound[last].name is None:
+        bound = {at for at, dump in enumerate(dumps) if pipeline.has_layouts(dump)}
+        held = {dumps[at] for at in bound}
+        last = next(dump for dump in reversed(pipeline.dumps) if dump in held)
+        found = [each for each in timeline.find(rule, method) if each.spot.position in bound]
+        told = Meeting(Outcome.BREAKS, f"{self.before} comes next, as the caller says")
+        meeting = told if self.before else pipeline.meeting(last, demand)
+        binds = meeting.outcome in (Outcome.BREAKS, Outcome.UNSURE)
+        for life in lives_of(found, timeline):
+            if self.before or (binds and life.last == end):
+                self._add_binding(rule, demand, meeting, life, timeline)
+            elif self.cured and (cured := cure(timeline, life.last)) is not None:
+                self._add_life(rule, life, timeline, cured=cured, severity=Severity.INFO)
+        if meeting.outcome is Outcome.NEVER and last.name is None:
             reason = f"{rule.name()} does not apply: {meeting.why}"
-            self.result.skipped.append(Skipped(str(bound[last].path), reason))
+            self.result.skipped.append(Skipped(str(last.path), reason))
 
-    def _lives(self, rule: Rule, method: str, dump: PassDump) -> dict[LifeKey, Placed]:
-        return {
-            _life_key(number, finding): Placed(rule, finding, dump, module)
-            for number, module in enumerate(dump.file.modules)
-            for finding in self._in_module(rule, method, dump, module)
-        }
-
-    def _first_binding(
-        self,
-        pipeline: Pipeline,
-        demand: Precondition,
-        dumps: list[PassDump],
-        lives: list[dict[LifeKey, Placed]],
-        key: LifeKey,
-    ) -> int:
-        """The first dump of the defect's last unbroken stretch from which on nothing mends it."""
-        first = len(lives) - 1
-        while first and key in lives[first - 1]:
-            meeting = pipeline.meeting(dumps[first - 1], demand)
-            if meeting.outcome not in (Outcome.BREAKS, Outcome.UNSURE):
-                break
-            first -= 1
-        return first
-
-    def _add_life(
-        self,
-        pipeline: Pipeline,
-        demand: Precondition,
-        meeting: Meeting,
-        dumps: list[PassDump],
-        lives: list[dict[LifeKey, Placed]],
-        first: int,
-        last: int,
-        key: LifeKey,
+    def _add_binding(
+        self, rule: Rule, demand: Precondition, meeting: Meeting, life: Life, timeline: Timeline
     ) -> None:
-        born = first
-        while born and key in lives[born - 1]:
-            born -= 1
-        place = lives[first][key]
-        before = dumps[born - 1] if born else None
-        introduced = _introduction(dumps[born], before)
-        notes = list(place.finding.notes)
-        if introduced is not None and before is not None and born == first:
-            instruction = place.finding.at
-            if isinstance(instruction, Instruction) and place.module is not None:
-                notes += place.rule.context(instruction, before.module, place.module)
+        """Reports a defect that a pass dies of at the end of its life, or may die of."""
         certain = meeting.outcome is Outcome.BREAKS
-        notes += _verdict(demand, meeting, introduced, pipeline, certain=certain)
-        finding = replace(
-            place.finding,
-            notes=tuple(notes),
+        introduced = _introduction(rule, life, timeline)
+        self._add_life(
+            rule,
+            life,
+            timeline,
+            binding=0 if self.before else _first_binding(demand, life, timeline),
+            cured=cure(timeline, life.last),
             severity=Severity.ERROR if certain else Severity.WARNING,
+            notes=tuple(_verdict(demand, meeting, introduced, timeline.pipeline, certain=certain)),
+            form=self.form or (Form.COPY if certain else Form.TRANSPOSE),
         )
-        form = self.form or (Form.COPY if certain else Form.TRANSPOSE)
-        diagnostic = diagnose(replace(place, finding=finding), introduced, form)
-        self.result.diagnostics.append(diagnostic)
-        for number in range(first, last + 1):
-            again = lives[number][key]
-            fix = fix_of(again, form)
-            if fix is not None:
-                self.result.fixes.append(PlannedFix(again.dump, fix, diagnostic))
 
     # Findings with their places
 
@@ -336,52 +405,41 @@ class Checker:
         if diagnostic.fix is not None:
             self.result.fixes.append(PlannedFix(place.dump, diagnostic.fix, diagnostic))
 
-    def _in_module(
-        self, rule: Rule, method: str, dump: PassDump, module: Module
-    ) -> Iterator[Finding]:
-        kinds = checks_of(rule)[method].values()
-        stage = self._stages.of(dump, module) if "Stage" in kinds else None
-        if "Module" in kinds:
-            # The text of a file whose copies are told apart by nothing else.
-            return iter(self._in_view(rule, method, (module.start, module.pieces), module, stage))
-        computations = module.unfused if rule.unfused else module.computations
-        return chain.from_iterable(self._in_view(rule, method, c, c, stage) for c in computations)
 
-    def _in_view(
-        self, rule: Rule, method: str, key: object, view: object, stage: Stage | None
-    ) -> tuple[Finding, ...]:
-        """What is found in a computation or a module: once for all dumps that repeat it."""
-        checked = self._checked.setdefault((rule, method, key), Checked())
-
-        def check(watched: object) -> tuple[Finding, ...]:
-            asked = checks_of(rule)[method].items()
-            views = {name: watched if kind == "Stage" else view for name, kind in asked}
-            return run_check(rule, method, views)
-
-        return checked.at(stage, check)
+def _placed(rule: Rule, sighting: Sighting, timeline: Timeline) -> Placed:
+    module = timeline.module(sighting.spot)
+    dump = timeline.dumps[sighting.spot.position]
+    is_text = not isinstance(sighting.finding.at, Instruction)
+    return Placed(rule, sighting.finding, dump, None if is_text else module)
 
 
-def _life_key(module: int, finding: Finding) -> LifeKey:
-    at = finding.at
-    assert isinstance(at, Instruction)
-    operand = at.operands[0].shape if at.row[REFERENCES] else None
-    return module, at.computation.name, at.name, at.row[TYPE], str(operand)
+def _introduction(rule: Rule, life: Life, timeline: Timeline) -> Introduction | None:
+    return introduction(timeline, life.first, unless_established=rule.precondition is not None)
 
 
-def _last_with(lives: list[dict[LifeKey, Placed]], at: int, key: LifeKey) -> int:
-    while at + 1 < len(lives) and key in lives[at + 1]:
-        at += 1
-    return at
+def _lapses(rule: Rule, method: str, life: Life, timeline: Timeline) -> bool:
+    """Whether a defect ends only because it does not bind at the stage of the next dump."""
+    if "Stage" not in checks_of(rule)[method].values():
+        return False
+    last = life.seen[-1]
+    stage, after = timeline.stage(last.spot), Spot(last.spot.position + 1, last.spot.number)
+    modules = timeline.dumps[after.position].file.modules
+    if after.number >= len(modules) or stage == timeline.stage(after):
+        return False
+    there = timeline.find_at(rule, method, after.position, stage)
+    return any(nameless(each) == nameless(last) for each in there)
 
 
-def _introduction(dump: PassDump, before: PassDump | None) -> Introduction | None:
-    """The pass that made a dump what it is; None where its name does not tell."""
-    name = dump.name
-    if name is None or name.step is None:
-        return None
-    if name.after == "pipeline-start":
-        return None  # a pass outside the dumps at hand
-    return Introduction(name.after, name.pipeline, name.step, str(dump.path))
+def _first_binding(demand: Precondition, life: Life, timeline: Timeline) -> int:
+    """Which of a life's dumps is the first from which on nothing mends the defect."""
+    first = len(life.seen) - 1
+    while first:
+        dump = timeline.dumps[life.seen[first - 1].spot.position]
+        meeting = timeline.pipeline.meeting(dump, demand)
+        if meeting.outcome not in (Outcome.BREAKS, Outcome.UNSURE):
+            break
+        first -= 1
+    return first
 
 
 def _verdict(

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hlo_lint.dumps.directory import Skipped
-from hlo_lint.findings import Diagnostic
+from hlo_lint.findings import Diagnostic, Introduction
 
-VERSION = 1
+VERSION = 2
 
 
 def render_json(
@@ -27,7 +27,7 @@ def render_json(
 
 def as_dict(finding: Diagnostic) -> dict[str, Any]:
     """One finding; lines and columns count from 1, in characters, ends are exclusive."""
-    introduced, origin, fix = finding.introduced_by, finding.origin, finding.fix
+    origin, fix = finding.origin, finding.fix
     return {
         "rule": finding.rule,
         "severity": finding.severity.value,
@@ -42,13 +42,9 @@ def as_dict(finding: Diagnostic) -> dict[str, Any]:
         "instruction": finding.instruction,
         "pipeline": finding.pipeline,
         "step": finding.step,
-        "introduced_by": introduced
-        and {
-            "pass": introduced.pass_name,
-            "pipeline": introduced.pipeline,
-            "step": introduced.step,
-            "path": introduced.path,
-        },
+        "introduced_by": _pass(finding.introduced_by),
+        "cured_by": _pass(finding.cured_by),
+        "seen_in": finding.seen_in,
         "origin": origin
         and {"file": origin.file, "line": origin.line, "function": origin.function},
         "notes": list(finding.notes),
@@ -61,4 +57,16 @@ def as_dict(finding: Diagnostic) -> dict[str, Any]:
                 for edit in fix.edits
             ],
         },
+    }
+
+
+def _pass(behind: Introduction | None) -> dict[str, Any] | None:
+    """A pass; its name is null where it left no dump of its own."""
+    if behind is None:
+        return None
+    return {
+        "pass": behind.pass_name or None,
+        "pipeline": behind.pipeline or None,
+        "step": behind.step,
+        "path": behind.path,
     }

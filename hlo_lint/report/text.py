@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.directory import Skipped
-from hlo_lint.findings import Diagnostic, Severity
+from hlo_lint.findings import Diagnostic, Introduction, Severity
 from hlo_lint.source import shown
 
 if TYPE_CHECKING:
@@ -16,14 +16,25 @@ if TYPE_CHECKING:
 STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
 WIDTH = 160
 """How much of a line of HLO is shown, in characters; lines of dumps run to 100 kB."""
+UNKNOWN = "a pass that left no dump"
 
 
 def render_concise(finding: Diagnostic) -> str:
     """`path:line:column: severity[rule]: message`"""
     place = f"{finding.path}:{finding.line}:{finding.column}"
     message = f"{finding.severity.value}[{finding.rule}]: {finding.message}"
-    blame = f" (since {finding.introduced_by.pass_name})" if finding.introduced_by else ""
-    return shown(f"{place}: {message}{blame}")
+    since = f"since {finding.introduced_by.pass_name}" if finding.introduced_by else ""
+    cured = f"cured by {finding.cured_by.pass_name or UNKNOWN}" if finding.cured_by else ""
+    blame = ", ".join(part for part in (since, cured) if part)
+    return shown(f"{place}: {message}" + (f" ({blame})" if blame else ""))
+
+
+def describe(behind: Introduction) -> str:
+    """`pass autotuner of post-layout_assignment, step 0030`"""
+    step = "the last dump" if behind.step is None else f"step {behind.step:04d}"
+    if not behind.pass_name:
+        return f"{UNKNOWN}, before {step}"
+    return f"pass {behind.pass_name} of {behind.pipeline}, {step}"
 
 
 def print_text(console: Console, findings: Sequence[Diagnostic]) -> None:
@@ -114,8 +125,9 @@ def _notes(finding: Diagnostic) -> Iterator[tuple[str, str]]:
         where = f" in {origin.function}" if origin.function else ""
         yield "from", f"{origin.file}:{origin.line}{where}"
     if finding.introduced_by is not None:
-        since = finding.introduced_by
-        yield "since", f"pass {since.pass_name} of {since.pipeline}, step {since.step:04d}"
+        yield "since", describe(finding.introduced_by)
+    if finding.cured_by is not None:
+        yield "cured by", describe(finding.cured_by)
     if finding.instruction is not None:
         yield "in", f"%{finding.computation} of {finding.module}"
     for note in finding.notes:

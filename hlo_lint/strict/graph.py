@@ -70,7 +70,9 @@ class Scope:
         row = self.rows.get(name)
         shape = shape_or_none(row[TYPE]) if row and row[TYPE] else None
         for element in path:
-            if not isinstance(shape, TupleShape) or int(element) >= len(shape.elements):
+            if not isinstance(shape, TupleShape) or len(element) > 9:
+                return None
+            if int(element) >= len(shape.elements):
                 return None
             shape = shape.elements[int(element)]
         return shape

@@ -46,6 +46,10 @@ class ShapeInference:
         """
         return self._complaints(instruction.computation, instruction.number, layouts)
 
+    def verdict(self, computation: Computation, number: int) -> Verdict:
+        """The inferred shape of an instruction by its position, and why the printed cannot be."""
+        return self._judge(computation, number)
+
     def shape(self, instruction: Instruction) -> Shape | None:
         """The printed shape, else the inferred one; None where neither is known."""
         return shape_or_none(self._type(instruction.computation, instruction.number))

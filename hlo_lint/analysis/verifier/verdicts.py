@@ -1,0 +1,229 @@
+"""Runs the checks of the verifier over a module: what dumps share is judged once.
+
+A computation that changed is judged where it changed: rows that the last computation of its name
+has as well, with the same rows as operands and the same computations called, were judged there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from operator import itemgetter
+from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
+
+from hlo_lint.analysis.shape_inference import ShapeInference
+from hlo_lint.analysis.verifier import (
+    aliasing,
+    asynchronous,
+    attributes,
+    buffers,
+    calls,
+    channels,
+    collectives,
+    custom_calls,
+    entry,
+    layouts,
+    schedule,
+    shapes,
+    sharding,
+    structure,
+)
+from hlo_lint.analysis.verifier.scope import Check, Demands, Header, Said, Scope, name_in
+from hlo_lint.findings import Finding
+from hlo_lint.ir import NAME, OPCODE, OPERANDS, REFERENCES, TAIL, Computation, Module
+
+_FAMILIES: Final = (
+    shapes,
+    layouts,
+    attributes,
+    collectives,
+    calls,
+    asynchronous,
+    custom_calls,
+    aliasing,
+    channels,
+    buffers,
+    sharding,
+    schedule,
+    structure,
+    entry,
+)
+
+
+def _merged(tables: Iterable[Mapping[str, tuple[Check, ...]]]) -> dict[str, tuple[Check, ...]]:
+    merged: dict[str, tuple[Check, ...]] = {}
+    for table in tables:
+        for opcode, checks in table.items():
+            merged[opcode] = (*merged.get(opcode, ()), *checks)
+    return merged
+
+
+_BY_OPCODE: Final = _merged(family.CHECKS for family in _FAMILIES)
+_OF_ROWS: Final = tuple(check for family in _FAMILIES for check in family.OF_ROWS)
+_OF_COMPUTATIONS: Final = tuple(check for family in _FAMILIES for check in family.OF_COMPUTATIONS)
+_OF_MODULES: Final = tuple(check for family in _FAMILIES for check in family.OF_MODULES)
+
+Verdict = Mapping[str, tuple[Finding, ...]]
+"""What was found, by row of the list."""
+
+_name_of = itemgetter(NAME)
+_latest: WeakValueDictionary[tuple[Demands, Header, str], Computation] = WeakValueDictionary()
+"""The computation of a name that was judged last."""
+
+
+class _State(NamedTuple):
+    """What is known of one computation under some demands."""
+
+    ids: frozenset[int]
+    """Its rows, which live as long as it does."""
+    callees: Mapping[str, Computation | None]
+    """What it calls, by name."""
+    said: tuple[tuple[str, Said], ...]
+    """What was said of single instructions, by their names."""
+    whole: tuple[Said, ...]
+    """What was said of it as a whole."""
+
+
+def verify(module: Module, demands: Demands) -> Verdict:
+    """Everything that XLA's verifier would refuse in a module, and what it forgets to look at."""
+    known = module.memo.get(demands)
+    if known is None:
+        found: dict[str, list[Finding]] = {}
+        for row, finding in _verify(module, demands):
+            found.setdefault(row, []).append(finding)
+        known = module.memo[demands] = {row: tuple(each) for row, each in found.items()}
+    return known  # type: ignore[return-value]  # nobody else writes under such a key
+
+
+def _verify(module: Module, demands: Demands) -> Iterator[Said]:
+    by_name: dict[str, Computation] = {}
+    for computation in module.computations:
+        by_name.setdefault(computation.name, computation)
+    header = entry.header_of(module)
+    judge = _Judge(module, demands, header, by_name)
+    for computation in module.computations:
+        yield from judge.computation(computation)
+    for check in _OF_MODULES:
+        yield from check(module, demands, by_name)
+
+
+class _Judge:
+    """The computations of one module."""
+
+    def __init__(
+        self,
+        module: Module,
+        demands: Demands,
+        header: Header,
+        by_name: Mapping[str, Computation],
+    ) -> None:
+        self.module = module
+        self.demands = demands
+        self.header = header
+        self.by_name = by_name
+        self._inference: ShapeInference | None = None
+
+    @property
+    def inference(self) -> ShapeInference:
+        if self._inference is None:
+            self._inference = ShapeInference(self.module.computations)
+        return self._inference
+
+    def computation(self, computation: Computation) -> tuple[Said, ...]:
+        """What is said of a computation, remembered for as long as what it calls is the same."""
+        called = _called(computation)
+        callees = tuple(map(self.by_name.get, called))
+        key = (self.demands, self.header, callees)
+        known = computation.memo.get(key)
+        if not isinstance(known, _State):
+            known = computation.memo[key] = self._judge(computation, called, callees)
+            _latest[self.demands, self.header, computation.name] = computation
+            computation.memo[self.demands, self.header] = known
+        if not known.said and not known.whole:
+            return ()
+        return (*(each for _, each in known.said), *known.whole)
+
+    def _judge(
+        self,
+        computation: Computation,
+        called: tuple[str, ...],
+        callees: tuple[Computation | None, ...],
+    ) -> _State:
+        by_name = dict(zip(called, callees, strict=True))
+        before = _latest.get((self.demands, self.header, computation.name))
+        state = None if before is None else before.memo.get((self.demands, self.header))
+        places: Iterable[int] = range(len(computation.rows))
+        if before is not None and isinstance(state, _State):
+            places = _changed(computation, by_name, before, state)
+        scope = Scope(computation, self.by_name, self.demands, self.header)
+        found: list[tuple[str, Said]] = []
+        for number in places:
+            row = computation.rows[number]
+            complaints = shapes.complaints(scope, self.inference, number)
+            if complaints:
+                found += [(row[NAME], each) for each in complaints]
+            if row[TAIL]:
+                found += [(row[NAME], each) for check in _OF_ROWS for each in check(scope, number)]
+            checks = _BY_OPCODE.get(row[OPCODE])
+            if checks is not None:
+                instruction = computation.at(number)
+                for check in checks:
+                    found += [(row[NAME], each) for each in check(scope, instruction)]
+        whole = [each for check in _OF_COMPUTATIONS for each in check(scope)]
+        ids = frozenset(map(id, computation.rows))
+        return _State(ids, by_name, tuple(found), tuple(whole))
+
+
+def _changed(
+    computation: Computation,
+    callees: Mapping[str, Computation | None],
+    before: Computation,
+    state: _State,
+) -> list[int]:
+    """Which rows have to be judged, where the others were judged in an earlier computation."""
+    rows = computation.rows
+    ids = state.ids
+    new = {row[NAME] for row in rows if id(row) not in ids}
+    new |= before.index.keys() - computation.index.keys()
+    new |= {name for name, _ in state.said}
+    other = {name for name, callee in callees.items() if state.callees.get(name) is not callee}
+    if not new and not other:
+        return []
+    has_elements = any("#" in row[OPERANDS] for row in rows)
+    places = []
+    for number, row in enumerate(rows):
+        references = row[REFERENCES]
+        if (
+            row[NAME] in new
+            or not new.isdisjoint(references)
+            or (has_elements and not new.isdisjoint(map(name_in, references)))
+        ):
+            places.append(number)
+    if other:
+        judged = set(places)
+        for number, names in _calls(computation):
+            if number not in judged and not other.isdisjoint(names):
+                places.append(number)
+        places.sort()
+    return places
+
+
+def _calls(computation: Computation) -> tuple[tuple[int, tuple[str, ...]], ...]:
+    """Which rows call computations, and which; what an unknown opcode calls does not matter."""
+    known = computation.memo.get("calls")
+    if known is None:
+        known = computation.memo["calls"] = tuple(
+            (number, computation.at(number).called)
+            for number, row in enumerate(computation.rows)
+            if row[OPCODE] in calls.CALLERS or row[OPCODE].endswith("-start")
+        )
+    return known  # type: ignore[return-value]  # nobody else writes under this key
+
+
+def _called(computation: Computation) -> tuple[str, ...]:
+    """The names of the computations that it calls, each once."""
+    known = computation.memo.get("called")
+    if known is None:
+        names = (name for _, called in _calls(computation) for name in called)
+        known = computation.memo["called"] = tuple(dict.fromkeys(names))
+    return known  # type: ignore[return-value]  # nobody else writes under this key

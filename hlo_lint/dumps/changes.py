@@ -1,0 +1,54 @@
+"""Where the text of a module and what its passes report do not agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hlo_lint.dumps.pipeline import PassDump, Pipeline
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """Two dumps that follow each other, and differ or do not against what was reported."""
+
+    before: PassDump
+    after: PassDump
+    reported: bool
+    """Whether the pass in between reported a change: if so, there is none."""
+
+
+def disagreements(pipeline: Pipeline) -> Iterator[Disagreement]:
+    """Changes that no pass reported, and reports of changes that there are not.
+
+    What a pass reported is in the module's metadata; with `xla_dump_hlo_pass_re=.*` a pass that
+    reported none leaves no dump. No pass stands at the start of a pipeline: what has changed there
+    changed on the way. Left out is what is no pass's: scheduling, and pipelines that run within a
+    pass.
+    """
+    steps = pipeline.steps
+    if not pipeline.records_every_change or not pipeline.releases:
+        return
+    reports = {
+        name: run.changed for run in pipeline.pass_runs or () for name in run.dumps
+    }
+    starts = {entry for release in pipeline.releases for entry in release.passes}
+    for before, after in zip(steps, steps[1:], strict=False):
+        assert before.name is not None
+        assert after.name is not None
+        if not (before.name.before and after.name.before) or before.name.pipeline == after.name.after:
+            continue  # in the midst of a pass, or the record of a pipeline that has just ended
+        if after.name.after == "pipeline-start":
+            known = (after.name.pipeline, "pipeline-start") in starts
+            reported = False if known and not after.module.is_scheduled else None
+        elif after.path.name in reports:
+            reported = reports[after.path.name]
+        else:
+            only_changes = pipeline.options is not None and pipeline.options.pass_pattern == ".*"
+            reported = True if only_changes else None
+        if reported is not None and _same(before, after) == reported:
+            yield Disagreement(before, after, reported)
+
+
+def _same(before: PassDump, after: PassDump) -> bool:
+    return before.file is after.file or before.file.text == after.file.text

@@ -1,0 +1,209 @@
+"""What the passes of a pipeline promise each other. Facts; `docs/contracts.md` is made of them.
+
+A contract that is about the order of passes has it as data, in `orders`: those are held against the
+pass lists of the releases, and against the passes that a run is known to have run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hlo_lint.dumps.pass_lists import Pass
+
+
+class Kind(Enum):
+    """What an order says of two passes, `first` and `then`."""
+
+    BEFORE = "before"
+    """Where both run, the last `first` lies before the first `then`."""
+    NEEDS = "needs"
+    """Each run of `then` has a run of `first` before it."""
+    RENEWS = "renews"
+    """Each run of `then` has a run of `first` before it, and no `breaker` in between."""
+    FOLLOWS = "follows"
+    """Each run of `first` has a run of `then` behind it."""
+    NOT_BETWEEN = "not between"
+    """No `breaker` runs between a `first` and the `then` behind it in the same pipeline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An order of passes that a contract demands, by the names that dump files spell."""
+
+    kind: Kind
+    first: tuple[str, ...]
+    """Any of these."""
+    then: tuple[str, ...]
+    """Any of these."""
+    breakers: tuple[str, ...] = ()
+    pipelines: tuple[str, ...] = ()
+    """Where it holds; everywhere if empty."""
+
+    @property
+    def text(self) -> str:
+        """The order in words."""
+        first, then, breakers = (" or ".join(n) for n in (self.first, self.then, self.breakers))
+        where = f" (in {' and '.join(self.pipelines)})" if self.pipelines else ""
+        match self.kind:
+            case Kind.BEFORE:
+                return f"{first} before {then}{where}"
+            case Kind.NEEDS:
+                return f"{first} somewhere before every {then}{where}"
+            case Kind.RENEWS:
+                return f"{first} before every {then}, again after {breakers}{where}"
+            case Kind.FOLLOWS:
+                return f"{then} somewhere behind every {first}{where}"
+            case Kind.NOT_BETWEEN:
+                return f"no {breakers} between {first} and {then}{where}"
+
+    def breach(self, guilty: str) -> str:
+        """What is wrong where a pass breaks it, in words."""
+        first, then, breakers = (" or ".join(n) for n in (self.first, self.then, self.breakers))
+        match self.kind:
+            case Kind.BEFORE:
+                return f"{guilty} runs before the last {first}"
+            case Kind.NEEDS:
+                return f"{guilty} runs without {first} before it"
+            case Kind.RENEWS:
+                return f"{guilty} runs without {first} behind the last {breakers}"
+            case Kind.FOLLOWS:
+                return f"no {then} runs behind {guilty}"
+            case Kind.NOT_BETWEEN:
+                return f"{guilty} runs between {first} and {then}"
+
+    def broken_by(self, passes: Sequence[Pass]) -> Pass | None:
+        """The first pass of a run that breaks it; None where none does.
+
+        >>> order = Order(Kind.NEEDS, ("flatten-call-graph",), ("layout-assignment",))
+        >>> order.broken_by([("layout_assignment", "layout-assignment")])
+        ('layout_assignment', 'layout-assignment')
+        """
+        if self.pipelines:
+            passes = [entry for entry in passes if entry[0] in self.pipelines]
+        match self.kind:
+            case Kind.BEFORE:
+                return self._out_of_order(passes)
+            case Kind.FOLLOWS:
+                return self._not_followed(passes)
+            case Kind.NOT_BETWEEN:
+                return self._between(passes)
+            case _:
+                return self._unprepared(passes)
+
+    def _out_of_order(self, passes: Sequence[Pass]) -> Pass | None:
+        met: Pass | None = None
+        for entry in passes:
+            if entry[1] in self.first and met is not None:
+                return met
+            if entry[1] in self.then and met is None:
+                met = entry
+        return None
+
+    def _not_followed(self, passes: Sequence[Pass]) -> Pass | None:
+        open_: Pass | None = None
+        for entry in passes:
+            if entry[1] in self.then:
+                open_ = None
+            elif entry[1] in self.first and open_ is None:
+                open_ = entry
+        return open_
+
+    def _between(self, passes: Sequence[Pass]) -> Pass | None:
+        begun: str | None = None
+        met: Pass | None = None
+        for entry in passes:
+            pipeline, name = entry
+            if name in self.first:
+                begun, met = pipeline, None
+            elif name in self.then:
+                if begun == pipeline and met is not None:
+                    return met
+                begun = None
+            elif name in self.breakers and begun == pipeline and met is None:
+                met = entry
+        return None
+
+    def _unprepared(self, passes: Sequence[Pass]) -> Pass | None:
+        ready = False
+        for entry in passes:
+            name = entry[1]
+            if name in self.first:
+                ready = True
+            elif name in self.then and not ready:
+                return entry
+            elif self.kind is Kind.RENEWS and name in self.breakers:
+                ready = False
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """One promise: which pass relies on it, who keeps it, who breaks it, and what one sees then."""
+
+    number: int
+    relies: str
+    """The pass, or the stage, that relies on it."""
+    promise: str
+    """What holds for the module it meets."""
+    kept_by: str
+    broken_by: str
+    source: str
+    """The file of XLA where it is to be read."""
+    symptom: str
+    unchecked: bool
+    """Whether a release build of XLA looks at it nowhere."""
+    backends: tuple[str, ...]
+    """`gpu`, `cpu`"""
+    rules: tuple[str, ...]
+    """The rules that look at what it says of a module."""
+    orders: tuple[Order, ...]
+    """What it says about the order of passes."""
+
+
+@cache
+def contracts() -> tuple[Contract, ...]:
+    """Every contract, numbered from 1."""
+    import tomllib
+
+    table = tomllib.loads((Path(__file__).parent / "contracts.toml").read_text("utf-8"))
+    return tuple(_contract(number, row) for number, row in enumerate(table["contract"], 1))
+
+
+def _contract(number: int, row: Mapping[str, Any]) -> Contract:
+    return Contract(
+        number,
+        row["relies"],
+        row["promise"],
+        row["kept_by"],
+        row["broken_by"],
+        row["source"],
+        row["symptom"],
+        row.get("unchecked", False),
+        tuple(row.get("backends", ("gpu",))),
+        tuple(row.get("rules", ())),
+        tuple(map(_order, row.get("orders", ()))),
+    )
+
+
+def _order(row: Mapping[str, Any]) -> Order:
+    first, then, breakers, pipelines = (
+        tuple(row.get(column, ())) for column in ("first", "then", "breakers", "pipelines")
+    )
+    return Order(Kind(row["kind"]), first, then, breakers, pipelines)
+
+
+def broken_orders(backend: str, passes: Sequence[Pass]) -> list[tuple[Contract, Order, Pass]]:
+    """The orders that a sequence of passes breaks, each with the pass that breaks it."""
+    found = []
+    for contract in contracts():
+        if backend in contract.backends:
+            for order in contract.orders:
+                guilty = order.broken_by(passes)
+                if guilty is not None:
+                    found.append((contract, order, guilty))
+    return found

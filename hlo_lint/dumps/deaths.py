@@ -1,0 +1,88 @@
+"""Where a compilation that began and never ended stopped.
+
+A pass that fails leaves no dump, so the last dump is what it met, or what a pass before it met that
+changed nothing. XLA writes a dump where the pass that ran, or the one that is next in the list,
+matches `xla_dump_hlo_pass_re`; with `.*` only where the module changed, and at the start of each
+pipeline. The first place that should have left a dump and did not bounds the passes in question.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hlo_lint.dumps.options import DebugOptions
+from hlo_lint.dumps.pass_lists import Pass
+from hlo_lint.dumps.pipeline import PassDump, Pipeline
+
+CHANGES_ONLY = ".*"
+"""The pattern with which XLA leaves out the dumps of passes that changed nothing."""
+
+
+@dataclass(frozen=True)
+class Death:
+    """The end of a compilation that has no final dump."""
+
+    dump: PassDump
+    """The last one: what the failing pass met."""
+    suspects: tuple[Pass, ...]
+    """The passes of which one failed, in the order of the run; empty where none is known."""
+    why: str
+    """How they are known."""
+    is_complete: bool
+    """Whether it is one of them for certain."""
+
+
+def locate(pipeline: Pipeline) -> Death:
+    """The passes of which one ended a compilation. The pipeline has crashed."""
+    dump = (pipeline.steps or pipeline.dumps)[-1]
+    name = dump.name
+    if name is None or name.step is None:
+        return Death(dump, (), "no pass was dumped", False)
+    options = pipeline.options
+    release, passes = pipeline.upcoming(dump)
+    if release is None or options is None:
+        known = bool(name.before) and not name.before.startswith("pipeline-")
+        suspects = ((name.pipeline, name.before),) if known else ()
+        return Death(dump, suspects, "the last dump names the pass that is next in the list", False)
+    left = [entry for entry in passes if not options.disabled(entry[1])]
+    suspects = tuple(_until_dumped(left, _leaves_dump(options)))
+    return Death(dump, suspects, pipeline.likened_to(release), bool(suspects))
+
+
+_Leaves = Callable[[Pass, Pass | None], bool]
+"""Whether a pass leaves a dump for certain, given the one that follows."""
+
+
+def _leaves_dump(options: DebugOptions) -> _Leaves:
+    pattern = options.pass_pattern
+    if pattern is None or "xla_dump_hlo_pipeline_re" in options.values:
+        return lambda _, __: False
+    if pattern == CHANGES_ONLY:
+        return lambda entry, _: entry[1] == "pipeline-start"
+    try:
+        matches = re.compile(pattern).search
+    except re.error:  # RE2 knows spellings that Python does not
+        return lambda _, __: False
+    return lambda entry, after: bool(
+        matches(entry[1]) or (after and after[0] == entry[0] and matches(after[1]))
+    )
+
+
+def _until_dumped(passes: Sequence[Pass], leaves: _Leaves) -> list[Pass]:
+    """The passes up to the first that leaves a dump; the checks at its start where it is the
+    first of a pipeline and nothing runs before."""
+    found: list[Pass] = []
+    for number, entry in enumerate(passes):
+        pipeline, name = entry
+        after = passes[number + 1] if number + 1 < len(passes) else None
+        nested = number > 0 and passes[number - 1] == (name, "pipeline-end")
+        if name == "pipeline-start":
+            if leaves(entry, after):
+                return found or [(pipeline, "invariant checkers")]
+        elif name != "pipeline-end" and not nested:
+            found.append(entry)
+            if leaves(entry, after):
+                return found
+    return found

@@ -1,0 +1,234 @@
+"""The dumps of one module in the order of the run, and where each thing stands that rules look at.
+
+Half of the files repeat an earlier one, and of the rest most computations are known. So a check
+runs over what there is, each thing once, and what it finds is carried to the dumps that hold it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.engine.plan import checks_of, run_check
+from hlo_lint.engine.stages import Stages
+from hlo_lint.findings import Finding
+from hlo_lint.ir import Computation, Module
+from hlo_lint.rule import Rule, Stage
+
+
+class Spot(NamedTuple):
+    """A module of a dump."""
+
+    position: int
+    """Of the dump in the timeline."""
+    number: int
+    """Of the module in its file."""
+
+
+class Sighting(NamedTuple):
+    """Something that a check found, with one of the places where it is to be seen."""
+
+    finding: Finding
+    spot: Spot
+
+
+class _Watched:
+    """A stage that remembers what was asked of it: what a check did not ask made no difference."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self.asked: dict[str, object] = {}
+
+    def __getattr__(self, name: str) -> object:
+        value = self.asked[name] = getattr(self._stage, name)
+        return value
+
+    def would_say_the_same(self, stage: Stage) -> bool:
+        return all(getattr(stage, name) == value for name, value in self.asked.items())
+
+
+_Places = dict[Stage | None, list[Sequence[Spot]]]
+"""Where a thing stands, by stage where that is asked for: one sequence for each distinct text."""
+
+
+class Timeline:
+    """The HLO dumps of one pipeline that could be read."""
+
+    def __init__(self, pipeline: Pipeline, dumps: Iterable[PassDump]) -> None:
+        self.pipeline = pipeline
+        ordered, beside = _in_order(pipeline, list(dumps))
+        self.dumps = ordered + beside
+        self.length = len(ordered)
+        """How many dumps stand in the order of the run. Those behind them are named ones, of which
+        nothing tells which step they were written at."""
+        self.stages = Stages(pipeline)
+        self._texts = _distinct(self.dumps)
+        self._equal: dict[Stage, Stage] = {}
+        self._opcodes: dict[tuple[bool, bool], dict[str, list[object]]] = {}
+        self._views: dict[tuple[str, bool, bool], dict[object, _Places]] = {}
+
+    def module(self, spot: Spot) -> Module:
+        """The module at a place."""
+        return self.dumps[spot.position].file.modules[spot.number]
+
+    def stage(self, spot: Spot) -> Stage:
+        """What binds there: the same object where nothing differs."""
+        found = self.stages.of(self.dumps[spot.position], self.module(spot))
+        return self._equal.setdefault(found, found)
+
+    def find(self, rule: Rule, method: str) -> Iterator[Sighting]:
+        """What a check finds in all dumps."""
+        check = _Check(rule, method)
+        staged = check.stage_name is not None
+        placed = self._placed(check.kind, rule.unfused, staged)
+        views: Iterable[object] = placed
+        if check.kind == "Computation" and rule.opcodes is not None:
+            holding = self._holding(rule.unfused, staged)
+            views = dict.fromkeys(chain.from_iterable(holding.get(o, ()) for o in rule.opcodes))
+        for view in views:
+            known: list[tuple[_Watched, tuple[Finding, ...]]] = []
+            for stage, groups in placed[view].items():
+                for finding in check.findings(view, stage, known):
+                    for spots in groups:
+                        for spot in spots:
+                            yield Sighting(finding, spot)
+
+    def find_at(
+        self, rule: Rule, method: str, position: int, stage: Stage | None = None
+    ) -> Iterator[Sighting]:
+        """What a check finds in one dump, at its own stage or as if another one were binding."""
+        check = _Check(rule, method)
+        for number, module in enumerate(self.dumps[position].file.modules):
+            spot = Spot(position, number)
+            there = None if check.stage_name is None else stage or self.stage(spot)
+            for view in _views(check.kind, rule.unfused, module):
+                for finding in check.findings(view, there, []):
+                    yield Sighting(finding, spot)
+
+    def _placed(self, kind: str, unfused: bool, staged: bool) -> dict[object, _Places]:
+        """Every distinct thing of a kind, with the places where it stands."""
+        key = kind, unfused, staged
+        found = self._views.get(key)
+        if found is None:
+            found = self._views[key] = {}
+            for positions in self._texts:
+                for number, module in enumerate(self.dumps[positions[0]].file.modules):
+                    spots = [Spot(position, number) for position in positions]
+                    groups = self._by_stage(spots) if staged else {None: spots}
+                    for view in _views(kind, unfused, module):
+                        places = found.setdefault(view, {})
+                        for stage, group in groups.items():
+                            places.setdefault(stage, []).append(group)
+        return found
+
+    def _holding(self, unfused: bool, staged: bool) -> dict[str, list[object]]:
+        """The computations that hold an opcode."""
+        key = unfused, staged
+        found = self._opcodes.get(key)
+        if found is None:
+            found = self._opcodes[key] = {}
+            for view in self._placed("Computation", unfused, staged):
+                assert isinstance(view, Computation)
+                for opcode in view.opcodes:
+                    found.setdefault(opcode, []).append(view)
+        return found
+
+    def _by_stage(self, spots: Sequence[Spot]) -> dict[Stage | None, list[Spot]]:
+        groups: dict[Stage | None, list[Spot]] = {}
+        for spot in spots:
+            groups.setdefault(self.stage(spot), []).append(spot)
+        return groups
+
+
+def _views(kind: str, unfused: bool, module: Module) -> Sequence[object]:
+    """What a check of a kind looks at in a module; the file it is the first of, for an HloFile."""
+    match kind:
+        case "Computation":
+            return module.unfused if unfused else module.computations
+        case "Module":
+            return (module,)
+        case _:
+            return (module.file,) if module.file.modules[0] is module else ()
+
+
+class _Check:
+    """A check of a rule, with what it asks for looked up."""
+
+    def __init__(self, rule: Rule, method: str) -> None:
+        self.rule = rule
+        self.method = method
+        self.kind = ""
+        self.view_name = ""
+        self.stage_name: str | None = None
+        for name, kind in checks_of(rule)[method].items():
+            if kind == "Stage":
+                self.stage_name = name
+            else:
+                self.view_name, self.kind = name, kind
+
+    def findings(
+        self,
+        view: object,
+        stage: Stage | None,
+        known: list[tuple[_Watched, tuple[Finding, ...]]],
+    ) -> tuple[Finding, ...]:
+        """What it finds in one thing; `known` is what it found there at other stages."""
+        if stage is None or self.stage_name is None:
+            return run_check(self.rule, self.method, {self.view_name: view})
+        for watched, findings in known:
+            if watched.would_say_the_same(stage):
+                return findings
+        watched = _Watched(stage)
+        views = {self.view_name: view, self.stage_name: watched}
+        findings = run_check(self.rule, self.method, views)
+        known.append((watched, findings))
+        return findings
+
+
+def _text(dump: PassDump) -> tuple[int, ...]:
+    """Equal for dumps of the same text, as long as both are held."""
+    return tuple([id(module.pieces) for module in dump.file.modules])
+
+
+def _distinct(dumps: Sequence[PassDump]) -> list[list[int]]:
+    """The positions of the dumps of each distinct text."""
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for position, dump in enumerate(dumps):
+        groups.setdefault(_text(dump), []).append(position)
+    return list(groups.values())
+
+
+def _in_order(pipeline: Pipeline, dumps: list[PassDump]) -> tuple[list[PassDump], list[PassDump]]:
+    """The dumps in the order of the run, and those whose place in it nothing tells.
+
+    A named dump from the midst of a run stands behind a numbered one of the same text: before
+    layouts bind the first of these, else the last.
+    """
+    steps = [dump for dump in dumps if dump.name and dump.name.step is not None]
+    if not steps:
+        return dumps, []
+    begin: list[PassDump] = []
+    end: list[PassDump] = []
+    beside: list[PassDump] = []
+    behind: dict[PassDump, list[PassDump]] = {}
+    same: dict[tuple[int, ...], list[PassDump]] = {}
+    for dump in steps:
+        same.setdefault(_text(dump), []).append(dump)
+    for dump in dumps:
+        if dump.name is None or dump.name.step is not None:
+            continue
+        if dump.name.rest.startswith("before_optimizations"):
+            begin.append(dump)
+        elif dump.name.is_final:
+            end.append(dump)
+        elif _text(dump) in same:
+            layouts = pipeline.has_layouts(dump)
+            step = same[_text(dump)][-1 if layouts else 0]
+            fits = pipeline.has_layouts(step) == layouts
+            (behind.setdefault(step, []) if fits else beside).append(dump)
+        else:
+            beside.append(dump)
+    run = [each for step in steps for each in (step, *behind.get(step, ()))]
+    return begin + run + end, beside

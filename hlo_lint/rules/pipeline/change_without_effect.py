@@ -1,0 +1,68 @@
+"""Passes that report a change and leave the text as it was."""
+
+from __future__ import annotations
+
+from hlo_lint.dumps.changes import disagreements
+from hlo_lint.dumps.pipeline import PassDump
+from hlo_lint.findings import Finding, Severity
+from hlo_lint.rule import Bad, Compilation, Findings, Good, Rule, first_line
+
+_MODULE = """
+HloModule jit_f
+
+ENTRY %main (x: f32[8]) -> f32[8] {
+  %x = f32[8]{0} parameter(0)
+  ROOT %y = f32[8]{0} OPCODE(%x)
+}
+"""
+_BEFORE = "module_0001.jit_f.0006.fusion.after_priority-fusion.before_cse.txt"
+_AFTER = "module_0001.jit_f.0007.fusion.after_cse.before_dce.txt"
+_OPTIONS = {"module_0001.jit_f.debug_options": 'xla_dump_hlo_pass_re: ".*"'}
+
+
+class ChangeWithoutEffect(Rule):
+    """A pass that reports a change and leaves the module's text as it was.
+
+    It runs only on request: `--select change-without-effect`.
+
+    ## Why
+    A pass that always reports a change makes the verifier run for nothing, and a loop that waits
+    for no change never end. Some do so by design (`layout-assignment`), others change what the
+    text does not show: the order of computations that nothing calls, ids, aliasing. One finding
+    for each pass, with the number of times.
+    `--xla_unsupported_crash_on_hlo_pass_noop_change` makes XLA itself look.
+    """
+
+    severity = Severity.INFO
+    on_request = True
+    examples = (
+        Bad(
+            "HloModule jit_f  // error\n"
+            + _MODULE.partition("HloModule jit_f\n")[2].replace("OPCODE", "negate"),
+            file=_AFTER,
+            beside={
+                _BEFORE: _MODULE.replace("OPCODE", "negate"),
+                **_OPTIONS,
+            },
+        ),
+        Good(
+            _MODULE.replace("OPCODE", "negate"),
+            file=_AFTER,
+            beside={_BEFORE: _MODULE.replace("OPCODE", "exponential"), **_OPTIONS},
+        ),
+    )
+
+    def check(self, compilation: Compilation) -> Findings:
+        """Yields one finding for each pass, at the first of its dumps."""
+        found: dict[str, list[PassDump]] = {}
+        for each in disagreements(compilation.pipeline):
+            if each.reported:
+                assert each.after.name is not None
+                found.setdefault(each.after.name.after, []).append(each.after)
+        for name, dumps in found.items():
+            times = f" ({len(dumps)} times)" if len(dumps) > 1 else ""
+            yield Finding(
+                first_line(dumps[0]),
+                f"{name} reported a change, and the text is that of the dump before it{times}",
+                file=compilation.dumps.index(dumps[0]),
+            )

@@ -1,0 +1,175 @@
+"""Where a compilation that never ended stopped, and what of the module stopped it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from hlo_lint.dumps.deaths import Death, locate
+from hlo_lint.dumps.pass_lists import Pass
+from hlo_lint.dumps.passes_run import breaches
+from hlo_lint.dumps.phases import PRECONDITIONS
+from hlo_lint.dumps.pipeline import PassDump
+from hlo_lint.findings import Finding, Severity
+from hlo_lint.rule import Bad, Broken, Compilation, Findings, Good, Rule, first_line
+
+SHOWN = 6
+"""How many passes a message names."""
+
+_LAYOUTS = "layout_normalization.after_pipeline-start.before_move_copy_to_users"
+_SPREAD = "layout_assignment.after_layout-assignment.before_sub-byte-size-setter"
+
+
+class CompilationDied(Rule):
+    """A compilation that began and never ended, and the pass it ended in.
+
+    ## Why
+    A pass that fails leaves no dump: the last file is what it met, and the name of that file says
+    which pass is next in the list. That pass failed only if it left a dump even where it changed
+    nothing, and only if it was not switched off: with `xla_dump_hlo_pass_re=.*` the culprit may
+    be any pass up to the start of the next pipeline. Where a rule knows what one of them demands,
+    the rule is asked about the last dump. Then this is an error and says what the rule says (or
+    leaves it to that rule, where it was chosen as well). Else it is a warning, and a note only
+    where what is known of those passes' demands holds: the process may as well have been stopped.
+
+    A file given on its own says nothing about the end of its compilation: there it is an error if
+    a pass that is certain to come next demands what the module does not hold.
+    """
+
+    severity = Severity.WARNING
+    examples = (
+        Bad(
+            """
+            HloModule jit_f, entry_computation_layout={(f32[8,3]{1,0})->f32[24]{0}}
+
+            ENTRY %main (x: f32[8,3]) -> f32[24] {
+              %x = f32[8,3]{1,0} parameter(0)
+              %t = f32[3,8]{0,1} transpose(%x), dimensions={1,0}
+              ROOT %r = f32[24]{0} reshape(%t)  // error
+            }
+            """,
+            file=f"module_0001.jit_f.0013.{_LAYOUTS}.txt",
+            beside={
+                "module_0001.jit_f.before_optimizations.txt": """
+                HloModule jit_f, entry_computation_layout={(f32[8,3]{1,0})->f32[24]{0}}
+
+                ENTRY %main (x: f32[8,3]) -> f32[24] {
+                  %x = f32[8,3]{1,0} parameter(0)
+                  %t = f32[3,8]{1,0} transpose(%x), dimensions={1,0}
+                  ROOT %r = f32[24]{0} reshape(%t)
+                }
+                """,
+                "module_0001.jit_f.debug_options": """
+                xla_disable_hlo_passes: "reshape-decomposer"
+                xla_dump_hlo_pass_re: ".*"
+                """,
+            },
+        ),
+        Good(
+            """
+            HloModule jit_f, entry_computation_layout={(f32[8,3]{1,0})->f32[24]{0}}
+
+            ENTRY %main (x: f32[8,3]) -> f32[24] {
+              %x = f32[8,3]{1,0} parameter(0)
+              %t = f32[3,8]{0,1} transpose(%x), dimensions={1,0}
+              ROOT %r = f32[24]{0} reshape(%t)
+            }
+            """,
+            file=f"module_0001.jit_f.0012.{_SPREAD}.txt",
+            beside={
+                "module_0001.jit_f.sm_9.0_gpu_after_optimizations.txt": """
+                HloModule jit_f, is_scheduled=true
+
+                ENTRY %main (x: f32[8,3]) -> f32[24] {
+                  ROOT %x = f32[24]{0} parameter(0)
+                }
+                """,
+            },
+        ),
+    )
+
+    def check(self, compilation: Compilation) -> Findings:
+        """Yields what stopped the compilation, else where it stopped."""
+        pipeline = compilation.pipeline
+        if not pipeline.crashed:
+            if pipeline.final is None:
+                yield from _explained(compilation.broken, None, compilation.dumps)
+            return
+        death = locate(pipeline)
+        suspects = {name for _, name in death.suspects}
+        causes = [
+            broken
+            for broken in compilation.broken
+            if not death.is_complete or broken.demand.demanded_by in suspects
+        ]
+        if causes:
+            yield from _explained(causes, death, compilation.dumps)
+        else:
+            yield _unexplained(death, compilation)
+
+
+def _explained(
+    causes: Sequence[Broken], death: Death | None, dumps: Sequence[PassDump]
+) -> Iterator[Finding]:
+    """One finding for each pass that cannot go on, unless the report says it anyway."""
+    by_pass: dict[str, list[Broken]] = {}
+    for cause in causes:
+        by_pass.setdefault(cause.demand.demanded_by, []).append(cause)
+    for name, found in by_pass.items():
+        if any(cause.reported for cause in found):
+            continue
+        first = found[0]
+        more = f" (one of {len(found)})" if len(found) > 1 else ""
+        verb = "dies" if death is None else "died"
+        notes = [
+            f"{name} demands that {first.demand.fact}; XLA stops with {first.demand.failure}",
+            f"{first.rule}, {len(found)} in this dump",
+        ]
+        if death is not None and len(death.suspects) > 1:
+            listed = ", ".join(entry[1] for entry in death.suspects[:SHOWN])
+            notes.append(f"the dumps alone leave open which it was of {listed}")
+        yield replace(
+            first.finding,
+            message=f"compilation {verb} in {name}: {first.finding.message}{more}",
+            notes=(*first.finding.notes, *notes),
+            severity=Severity.ERROR,
+            fixable=False,
+            file=len(dumps) - 1,
+        )
+
+
+def _unexplained(death: Death, compilation: Compilation) -> Finding:
+    dumps = compilation.dumps
+    message = "this is the last dump of a compilation that never ended: it died, or was stopped"
+    suspects = {name for _, name in death.suspects}
+    checked = [demand for demand in PRECONDITIONS if demand.demanded_by in suspects]
+    notes = [_where(death)]
+    notes += [f"what is known of {d.demanded_by}'s demands holds: {d.fact}" for d in checked]
+    notes += [
+        f"a contract is broken, too: {breach.order.breach(breach.guilty[1])}; it relies on "
+        f"{breach.contract.promise}"
+        for breach in breaches(compilation.pipeline)
+    ]
+    if len(death.suspects) != 1 or not death.is_complete:
+        notes.append("XLA_FLAGS=--xla_dump_hlo_pass_re=.+ makes the last dump name the pass")
+    severity = Severity.INFO if checked else Severity.WARNING
+    at = dumps.index(death.dump) if death.dump in dumps else 0
+    return Finding(first_line(death.dump), message, tuple(notes), severity=severity, file=at)
+
+
+def _where(death: Death) -> str:
+    if not death.suspects:
+        return f"which pass it was cannot be told: {death.why}"
+    if len(death.suspects) == 1 and death.is_complete:
+        return f"it was in {_named(death.suspects[0])} ({death.why})"
+    listed = ", ".join(_named(entry) for entry in death.suspects[:SHOWN])
+    more = len(death.suspects) - SHOWN
+    listed += f" and {more} more" if more > 0 else ""
+    if not death.is_complete:
+        return f"next came {listed} ({death.why}), or a pass behind it"
+    return f"it was in one of {listed} ({death.why})"
+
+
+def _named(entry: Pass) -> str:
+    pipeline, name = entry
+    return name if name == pipeline else f"{name} of {pipeline}"

@@ -1,0 +1,100 @@
+"""What the flags of a run left out of its dumps, where rules miss it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.findings import Finding, Severity
+from hlo_lint.rule import Bad, DumpFolder, Findings, Good, Rule, first_line
+
+_MODULE = """
+HloModule jit_f
+
+ENTRY %main (x: f32[8]) -> f32[8] {
+  ROOT %x = f32[8]{0} parameter(0)
+}
+"""
+_FINAL = "module_0001.jit_f.cpu_after_optimizations.txt"
+
+
+class IncompleteDump(Rule):
+    """A dump folder that leaves out, or mixes up, what rules need.
+
+    ## Why
+    Some flags take away what a rule needs, and then silence means nothing: short text has neither
+    configurations of custom calls nor metadata, `xla_dump_max_hlo_modules` ends the dumps in the
+    midst of a program without a word, `xla_dump_hlo_pipeline_re` hides whole pipelines. A folder
+    that two runs wrote into has files of both under one number, so that what looks like a pass may
+    be another program. What no rule misses is not told: with `xla_dump_hlo_pass_re=.*` passes that
+    change nothing leave no dump, large constants are printed as `{...}`, elements of tuples have
+    no line of their own.
+    """
+
+    severity = Severity.INFO
+    examples = (
+        Bad(
+            "HloModule jit_f  // error\n" + _MODULE.partition("HloModule jit_f\n")[2],
+            file=_FINAL,
+            beside={"module_0001.jit_f.debug_options": "xla_dump_hlo_as_long_text: false"},
+        ),
+        Good(
+            _MODULE,
+            file=_FINAL,
+            beside={"module_0001.jit_f.debug_options": 'xla_dump_hlo_pass_re: ".*"'},
+        ),
+    )
+
+    def check(self, folder: DumpFolder) -> Findings:
+        """Yields one finding for a folder, with a note for each thing."""
+        gaps = list(_gaps(folder.pipelines))
+        if not gaps:
+            return
+        flags = " ".join(flag for _, flag in gaps if flag)
+        notes = [said for said, _ in gaps]
+        if flags:
+            notes.append(f"what shows it: XLA_FLAGS={flags}")
+        message = "these dumps leave out what rules need"
+        yield Finding(first_line(folder.dumps[0]), message, tuple(notes))
+
+
+def _gaps(pipelines: Sequence[Pipeline]) -> Iterator[tuple[str, str]]:
+    """What is missing, and the flag that would show it."""
+    values: dict[str, str] = {}
+    for pipeline in pipelines:
+        if pipeline.options is not None:
+            values |= {name: given[-1] for name, given in pipeline.options.values.items()}
+    if values.get("xla_dump_hlo_as_long_text") == "false":
+        said = "short text: no metadata, no backend_config, no frontend_attributes"
+        yield said, "--xla_dump_hlo_as_long_text=true"
+    if hidden := values.get("xla_dump_hlo_pipeline_re"):
+        said = f"only pipelines that match {hidden} left dumps"
+        yield said, "--xla_dump_hlo_pipeline_re=.*"
+    most = values.get("xla_dump_max_hlo_modules", "")
+    modules = {dump.name.module_id for p in pipelines for dump in p.dumps[:1] if dump.name}
+    if most.isdecimal() and 0 < int(most) <= len(modules):
+        said = f"{len(modules)} modules, as many as xla_dump_max_hlo_modules={most} lets through"
+        yield said, "--xla_dump_max_hlo_modules=-1"
+    mixed = _mixed(pipelines)
+    if mixed:
+        yield f"more than one run wrote into this folder: {mixed}", "--xla_dump_to=FOLDER_OF_ITS_OWN"
+
+
+def _mixed(pipelines: Sequence[Pipeline]) -> str:
+    """Two modules, or two dumps, of one number."""
+    names: dict[tuple[str, int], str] = {}
+    for pipeline in pipelines:
+        name = pipeline.dumps[0].name
+        if name is None or not pipeline.steps:
+            continue
+        other = names.setdefault((name.timestamp, name.module_id), name.module)
+        if other != name.module:
+            return f"module {name.module_id:04d} is both {other} and {name.module}"
+        steps: dict[int | None, str] = {}
+        for dump in pipeline.steps:
+            assert dump.name is not None
+            label = f"after {dump.name.after} of {dump.name.pipeline}"
+            other = steps.setdefault(dump.name.step, label)
+            if other != label:
+                return f"step {dump.name.step:04d} of {pipeline.title} is both {other} and {label}"
+    return ""

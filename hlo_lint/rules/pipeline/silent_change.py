@@ -1,0 +1,65 @@
+"""A change of the module that no pass reported."""
+
+from __future__ import annotations
+
+from hlo_lint.dumps.changes import disagreements
+from hlo_lint.findings import Finding, Severity
+from hlo_lint.rule import Bad, Compilation, Findings, Good, Rule, first_line
+
+_MODULE = """
+HloModule jit_f
+
+ENTRY %main (x: f32[8]) -> f32[8] {
+  %x = f32[8]{0} parameter(0)
+  ROOT %y = f32[8]{0} OPCODE(%x)
+}
+"""
+_END = "module_0001.jit_f.0006.collective-optimizations.after_all-gather-optimizer.before_dce.txt"
+_START = "module_0001.jit_f.0007.conv_canonicalization.after_pipeline-start.before_conv-rewriter.txt"
+_OPTIONS = {"module_0001.jit_f.debug_options": 'xla_dump_hlo_pass_re: ".*"'}
+
+
+class SilentChange(Rule):
+    """A module that changed between two dumps though no pass reported a change.
+
+    ## Why
+    XLA's verifier runs only behind passes that report a change, and loops of passes stop when none
+    does. A pass that changes the module and denies it escapes both, and the next pass is blamed
+    for what it did. It shows where the text at the start of a pipeline is not that of the dump
+    before it, and, with the module's metadata, where the text changed behind a pass that denied
+    it. Scheduling, which is no pass, and pipelines that run within a pass are left out.
+    `--xla_unsupported_crash_on_hlo_pass_silent_hlo_change` makes XLA itself look.
+    """
+
+    severity = Severity.WARNING
+    examples = (
+        Bad(
+            "HloModule jit_f  // error\n"
+            + _MODULE.partition("HloModule jit_f\n")[2].replace("OPCODE", "exponential"),
+            file=_START,
+            beside={_END: _MODULE.replace("OPCODE", "negate"), **_OPTIONS},
+        ),
+        Good(
+            _MODULE.replace("OPCODE", "negate"),
+            file=_START,
+            beside={_END: _MODULE.replace("OPCODE", "negate"), **_OPTIONS},
+        ),
+    )
+
+    def check(self, compilation: Compilation) -> Findings:
+        """Yields one finding for each such dump."""
+        dumps = compilation.dumps
+        for found in disagreements(compilation.pipeline):
+            if not found.reported:
+                assert found.before.name is not None
+                notes = (
+                    f"the dump before it: {found.before.path.name}",
+                    "a pass behind that dump changed the module, and reported that it had not",
+                )
+                yield Finding(
+                    first_line(found.after),
+                    f"the module is not as {found.before.name.after} left it, and no pass that "
+                    "reported a change ran in between",
+                    notes,
+                    file=dumps.index(found.after),
+                )
