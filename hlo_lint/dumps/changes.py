@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
 
@@ -29,14 +30,15 @@ def disagreements(pipeline: Pipeline) -> Iterator[Disagreement]:
     steps = pipeline.steps
     if not pipeline.records_every_change or not pipeline.releases:
         return
-    reports = {
-        name: run.changed for run in pipeline.pass_runs or () for name in run.dumps
-    }
+    reports = {name: run.changed for run in pipeline.pass_runs or () for name in run.dumps}
     starts = {entry for release in pipeline.releases for entry in release.passes}
-    for before, after in zip(steps, steps[1:], strict=False):
+    for before, after in pairwise(steps):
         assert before.name is not None
         assert after.name is not None
-        if not (before.name.before and after.name.before) or before.name.pipeline == after.name.after:
+        if (
+            not (before.name.before and after.name.before)
+            or before.name.pipeline == after.name.after
+        ):
             continue  # in the midst of a pass, or the record of a pipeline that has just ended
         if after.name.after == "pipeline-start":
             known = (after.name.pipeline, "pipeline-start") in starts

@@ -1,4 +1,4 @@
-"""The passes that a run is known to have run, and the contracts about their order that it breaks."""
+"""The passes that a run is known to have run, and the orders among them that it breaks."""
 
 from __future__ import annotations
 
