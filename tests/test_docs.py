@@ -13,7 +13,7 @@ import pytest
 
 import hlo_lint
 from tests.conftest import CRASH, ROOT
-from tests.docs import RULES, rules_page
+from tests.docs import CONTRACTS, RULES, contracts_page, rules_page
 
 
 def test_the_page_of_rules_is_fresh() -> None:
@@ -26,6 +26,10 @@ def test_the_page_about_the_parser_is_what_it_does() -> None:
     )
     assert not failed
     assert ran > 15
+
+
+def test_the_page_of_contracts_is_fresh() -> None:
+    assert CONTRACTS.read_text("utf-8") == contracts_page(), "run `make docs`"
 
 
 def test_the_session_in_the_readme_is_what_the_program_prints(tmp_path: Path) -> None:

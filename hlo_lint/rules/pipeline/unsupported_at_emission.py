@@ -103,7 +103,8 @@ class UnsupportedAtEmission(Rule):
 def _running(module: Module) -> Iterator[Computation]:
     """The entry computation, and what it runs step by step."""
     known = {computation.name: computation for computation in module.computations}
-    waiting, seen = [module.entry.name], set[str]()
+    waiting = [module.entry.name] if module.entry else []
+    seen: set[str] = set()
     while waiting:
         name = waiting.pop()
         if name in seen or name not in known:
