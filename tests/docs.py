@@ -60,7 +60,8 @@ def contracts_page() -> str:
 
 def _keepers(contract: Contract, order: Order) -> str:
     """The releases whose pass lists keep an order, and those that do not."""
-    keeps, breaks = [], []
+    keeps: list[str] = []
+    breaks: list[str] = []
     for release in pass_lists():
         if release.backend in contract.backends:
             guilty = order.broken_by(release.passes)
