@@ -35,11 +35,18 @@ class Judged(NamedTuple):
     """The rules that find it; none where it is missed."""
 
 
-def _findings(name: str, text: str) -> Counter[tuple[str, str]]:
+_SMALL = "HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n"
+
+
+def _findings(path: Path, text: str) -> Counter[tuple[str, str]]:
+    """What is said of a text in the place of a dump; the names of the others say what binds."""
+    module = path.name.partition(".")[0]
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / name
-        path.write_text(text, "utf-8")
-        report = hlo_lint.lint(path)
+        for other in path.parent.iterdir():
+            if other.name.startswith(module + ".") and other.suffix == ".txt":
+                (Path(folder) / other.name).write_text(_SMALL, "utf-8")
+        (Path(folder) / path.name).write_text(text, "utf-8", "surrogateescape")
+        report = hlo_lint.lint(folder, cured=True)
     return Counter(
         (finding.rule, finding.message)
         for finding in report.findings
@@ -66,7 +73,7 @@ def judged(paths: Sequence[Path], count: int, seed: int) -> Iterator[Judged]:
         if found is None:
             continue
         made += 1
-        said = _findings(path.name, found.text) - _findings(path.name, text)
+        said = _findings(path, found.text) - _findings(path, text)
         yield Judged(found, path, tuple(sorted({rule for rule, _ in said})))
 
 
