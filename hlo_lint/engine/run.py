@@ -166,11 +166,15 @@ class Checker:
         position = timeline.dumps.index(last)
         for rule in all_rules():
             demand = rule.precondition
-            if demand is None or pipeline.meeting(last, demand).outcome is not Outcome.BREAKS:
+            if demand is None:
                 continue
+            outcome = pipeline.meeting(last, demand).outcome
+            if outcome not in (Outcome.BREAKS, Outcome.UNSURE):
+                continue
+            certain, reported = outcome is Outcome.BREAKS, rule in self.rules
             for method in checks_of(rule):
                 for finding, _ in timeline.find_at(rule, method, position):
-                    yield Broken(rule.name(), demand, finding, rule in self.rules)
+                    yield Broken(rule.name(), demand, finding, certain, reported)
 
     def _check_folders(self, folders: dict[Path, list[Pipeline]]) -> None:
         for rule in self.rules:
