@@ -9,7 +9,8 @@ import pytest
 import hlo_lint
 from hlo_lint.analysis.verifier.rows import ELSEWHERE, LEFT_OUT, ROWS, WITH
 from hlo_lint.registry import all_rules
-from hlo_lint.rule import Bad, Rule
+from hlo_lint.rule import Bad, Good, Rule
+from tests.oracle.xla import Refusal, oracles
 
 RULES = [rule for rule in all_rules() if rule.family() == "verifier"]
 DECLARED = [(row, rule, bad) for rule in RULES for row, bad in getattr(rule, "rows", {}).items()]
@@ -39,3 +40,12 @@ def test_every_row_is_in_one_place() -> None:
 def test_rows_that_other_rules_have_name_rules_there_are() -> None:
     assert set(ELSEWHERE.values()) <= {rule.name() for rule in all_rules()}
     assert set(WITH.values()) <= {row for row, _, _ in DECLARED}
+
+
+@pytest.mark.skipif(not oracles(), reason="no jaxlib at hand")
+def test_xla_reads_every_good_example() -> None:
+    texts = [e.source for rule in RULES for e in rule.examples if isinstance(e, Good)]
+    answers = oracles()[-1].read(texts)
+    assert [
+        text for text, said in zip(texts, answers, strict=True) if isinstance(said, Refusal)
+    ] == []
