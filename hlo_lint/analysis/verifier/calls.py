@@ -91,10 +91,10 @@ def passed_as_they_lie(scope: Scope, caller: Instruction) -> Iterator[Said]:
     """Checks that what is passed lies in memory as the parameters do."""
     if not scope.demands.layouts:
         return
-    row = {"fusion": "S-79", "call": "S-81", "async-start": "S-97"}[caller.opcode]
     (callee, *_) = scope.called(caller) or (None,)
     if callee is None:
         return
+    row = {"fusion": "S-79", "call": "S-81", "async-start": "S-97"}[caller.opcode]
     seen = callee.memo.get(Signature)
     if isinstance(seen, Signature) and _types(caller) == seen.parameters:
         return
@@ -149,12 +149,6 @@ def _branches(scope: Scope, conditional: Instruction) -> tuple[Computation | Non
         names = [name_of(conditional, f"{which}_computation") for which in ("true", "false")]
         return tuple(scope.callees.get(name or "") for name in names)
     return scope.called(conditional)
-
-
-def _one_computation(scope: Scope, fusion: Instruction) -> Iterator[Said]:
-    called = fusion.called
-    if len(called) != 1:
-        yield said("S-77", fusion, f"a fusion calls one computation, and not {len(called)}")
 
 
 def _composite(scope: Scope, call: Instruction) -> Iterator[Said]:
@@ -219,7 +213,6 @@ def called_for_nothing(scope: Scope, number: int) -> Iterator[Said]:
 
 
 CHECKS: Checks = {
-    "fusion": (_one_computation, passed_as_they_lie),
     "call": (passed_as_they_lie, _composite, _own_results),
     "while": (_carried_as_it_lies, _sharding_of_loop),
     "conditional": (_branches_as_they_lie, _sharding_of_branches),
