@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import tarfile
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -198,17 +199,27 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=5)
     parser.add_argument("--show", action="store_true", help="print what is missed")
     given = parser.parse_args()
-    found = list(judged(dumps(given.folders), given.count, given.seed))
+    with tempfile.TemporaryDirectory() as scratch:
+        folders = [*given.folders, Path(scratch)]
+        for archive in [path for folder in given.folders for path in folder.glob("*.tar.xz")]:
+            with tarfile.open(archive) as tar:
+                tar.extractall(scratch, filter="data")
+        text = _run(dumps(folders), given.count, given.seed, show=given.show)
+    print(text)
+    RESULTS.write_text(text, "utf-8")
+
+
+def _run(paths: Sequence[Path], count: int, seed: int, *, show: bool) -> str:
+    """Judges mutants, and prints those that nobody can explain."""
+    found = list(judged(paths, count, seed))
     read = _read_by_xla(found)
-    if given.show:
+    if show:
         for each, taken in zip(found, read, strict=True):
             if not each.rules and (not taken or not reason(each.mutant)):
                 refused = "" if taken else " (XLA refuses it)"
                 print(f"\n{each.mutant.kind}: {each.path}{refused}")
                 print(f"- {each.mutant.before[:600]}\n+ {each.mutant.after[:600]}")
-    text = _page(found, read, given.seed)
-    print(text)
-    RESULTS.write_text(text, "utf-8")
+    return _page(found, read, seed)
 
 
 if __name__ == "__main__":
