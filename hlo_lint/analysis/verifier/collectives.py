@@ -14,6 +14,7 @@ from hlo_lint.analysis.verifier.scope import (
     Said,
     Scope,
     all_communicating,
+    contradiction,
     integer_of,
     said,
     text_of,
@@ -59,6 +60,8 @@ class _Groups(NamedTuple):
 @lru_cache(maxsize=1 << 12)
 def _groups(text: str) -> _Groups | None:
     """What is to be said of groups on their own; None where they cannot be read."""
+    if wrong := contradiction("replica_groups", text):
+        return _Groups(("S-21m", wrong), 1, frozenset({1}))
     value = value_or_none("replica_groups", text)
     if not isinstance(value, ReplicaGroupList | IotaReplicaGroups | MeshReplicaGroups):
         return None

@@ -28,6 +28,7 @@ ROWS: Final[dict[str, str]] = {
     "S-17": "convolution, fft, triangular-solve, cholesky, opt-barrier: inferred",
     "S-20": "no replica group is empty",
     "S-21": "the groups name the numbers below their count",
+    "S-21m": "the groups are of a mesh that has their axes, or of as many devices as they hold",
     "S-22": "no number is in the groups twice",
     "S-23": "the groups name all replicas",
     "S-24": "the groups name all partitions",
