@@ -225,11 +225,6 @@ def name_in(reference: str) -> str:
     return reference.partition("#")[0]
 
 
-def names(computation: Computation) -> frozenset[str]:
-    """The names that a computation defines."""
-    return frozenset(row[NAME] for row in computation.rows)
-
-
 def header_span(module: Module) -> Span:
     """Where the header stands, in characters of the module's text."""
     start = max(module.text.find(module.header), 0) if module.header else 0
