@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,6 +20,11 @@ _OF_THE_RUN = ("xla_dump", "xla_gpu_dump", "entry_computation_layout")
 
 _option = re.compile(r'^[ \t]*([a-z]\w*):[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s"]+))', re.M)
 _pass = re.compile(r"^pass_metadata \{\n(.*?)^\}", re.M | re.S)
+_run_fields = re.compile(
+    r"^[ \t]*(pass_name|pipeline_name|module_changed|dump_filenames|(?:start|end)_timestamp_usec):"
+    r'[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s"]+))',
+    re.M,
+).findall
 _unsafe = re.compile(r"[/\\\[\] ]")
 
 
@@ -76,19 +81,25 @@ def read_pass_runs(text: str) -> tuple[PassRun, ...]:
     runs = []
     for body in _pass.findall(text):
         fields: dict[str, list[str]] = {}
-        for name, string, plain in _option.findall(body):
+        for name, string, plain in _run_fields(body):
             fields.setdefault(name, []).append(string or plain)
         if "pass_name" in fields:
             runs.append(
                 PassRun(
-                    _unsafe.sub("_", fields.get("pipeline_name", [""])[-1]),
-                    _unsafe.sub("_", fields["pass_name"][-1]),
+                    _file_name(fields.get("pipeline_name", [""])[-1]),
+                    _file_name(fields["pass_name"][-1]),
                     fields.get("module_changed", [""])[-1] == "true",
-                    tuple(PurePosixPath(path).name for path in fields.get("dump_filenames", ())),
+                    tuple([path.rpartition("/")[2] for path in fields.get("dump_filenames", ())]),
                     _microseconds(fields),
                 )
             )
     return tuple(runs)
+
+
+@lru_cache(maxsize=1 << 10)
+def _file_name(name: str) -> str:
+    """A pass or pipeline as the names of dump files spell it."""
+    return _unsafe.sub("_", name)
 
 
 def _microseconds(fields: dict[str, list[str]]) -> int | None:
