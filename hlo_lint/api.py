@@ -325,7 +325,8 @@ def _merge(whole: Result, part: Result) -> None:
 
 
 def _known_pass(name: str | None) -> str | None:
-    known = [*(demand.demanded_by for demand in PRECONDITIONS), *AUTOTUNERS]
+    demanding = dict.fromkeys(demand.demanded_by for demand in PRECONDITIONS)
+    known = [*demanding, *AUTOTUNERS]
     if name is not None and name not in known:
         raise UsageError(f"no rule binds before a pass named {name}; there is {', '.join(known)}")
     return name

@@ -28,6 +28,7 @@ ROWS: Final[dict[str, str]] = {
     "S-17": "convolution, fft, triangular-solve, cholesky, opt-barrier: inferred",
     "S-20": "no replica group is empty",
     "S-21": "the groups name the numbers below their count",
+    "S-21m": "the groups are of a mesh that has their axes, or of as many devices as they hold",
     "S-22": "no number is in the groups twice",
     "S-23": "the groups name all replicas",
     "S-24": "the groups name all partitions",
@@ -160,6 +161,7 @@ ROWS: Final[dict[str, str]] = {
     "3.5-7c": "forgotten: channels that several kinds of collectives share",
     "3.5-7g": "forgotten: groups of collective-broadcast",
     "3.5-8": "forgotten: all-reduce, reduce-scatter and starts between a send and its recv",
+    "3.5-r": "forgotten: what joins the values of all-reduce and reduce-scatter takes two",
     "3.5-9": "forgotten: other threads, and everything between passes of a release build",
     "3.5-10": "forgotten: the form that layout-normalization leaves",
     "3.5-11": "forgotten: narrow elements that are not packed",
@@ -174,6 +176,10 @@ ELSEWHERE: Final[dict[str, str]] = {
     "M-27": "start-without-done",
     "M-28": "start-without-done",
     "I-21": "reshape-moves-data",
+    "I-25": "layout-changed",
+    "3.5-2": "constraint-ignored",
+    "3.5-4": "layout-changed",
+    "3.5-10": "normal-form-lost",
 }
 """Rows of rules that are of other families."""
 
@@ -189,16 +195,12 @@ LEFT_OUT: Final[dict[str, str]] = {
     "M-11": "an option that no pipeline sets; renaming is no defect",
     "I-03": "an option that no pipeline sets",
     "I-23": "an option that no pipeline sets",
-    "I-25": "a rule about layouts, see the family `layout`",
     "I-25m": "a rule about memory spaces, see the family `memory`",
     "I-25h": "a rule about memory spaces, see the family `memory`",
     "3.5-1": "a rule about layouts, see the family `layout`",
-    "3.5-2": "a rule about layouts, see the family `layout`",
     "3.5-3": "a rule about layouts, see the family `layout`",
-    "3.5-4": "a rule about layouts, see the family `layout`",
     "3.5-5": "a rule about layouts, see the family `layout`",
     "3.5-7c": "jax itself gives every collective of a `shard_map` channel 1",
-    "3.5-10": "a rule about layouts, see the family `layout`",
     "3.5-11": "a rule about memory, see the family `memory`",
     "3.5-13": "needs a buffer assignment, see the family `memory`",
 }
