@@ -60,4 +60,8 @@ def _are_neighbours(before: PassDump, after: PassDump) -> bool:
 
 
 def _same(before: PassDump, after: PassDump) -> bool:
-    return before.file is after.file or before.file.text == after.file.text
+    """Whether two dumps are of one text. Of a text that is repeated the pieces are shared."""
+    if before.memo is None or before.memo is not after.memo:
+        return before.file.text == after.file.text
+    ours, theirs = before.file.modules, after.file.modules
+    return [id(module.pieces) for module in ours] == [id(module.pieces) for module in theirs]

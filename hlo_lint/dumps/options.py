@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,6 +19,11 @@ _OF_THE_RUN = ("xla_dump", "xla_gpu_dump", "entry_computation_layout")
 
 _option = re.compile(r'^[ \t]*([a-z]\w*):[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s"]+))', re.M)
 _pass = re.compile(r"^pass_metadata \{\n(.*?)^\}", re.M | re.S)
+_pass_field = re.compile(
+    r"^[ \t]*(pass_name|pipeline_name|module_changed|dump_filenames|start_timestamp_usec"
+    r'|end_timestamp_usec):[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s"]+))',
+    re.M,
+)
 _unsafe = re.compile(r"[/\\\[\] ]")
 
 
@@ -75,24 +79,28 @@ def read_pass_runs(text: str) -> tuple[PassRun, ...]:
     """The passes of `HloModuleMetadataProto` text, in the order of the run."""
     runs = []
     for body in _pass.findall(text):
-        fields: dict[str, list[str]] = {}
-        for name, string, plain in _option.findall(body):
-            fields.setdefault(name, []).append(string or plain)
+        dumps: list[str] = []
+        fields: dict[str, str] = {}
+        for name, string, plain in _pass_field.findall(body):
+            if name == "dump_filenames":
+                dumps.append(string.rpartition("/")[2])
+            else:
+                fields[name] = string or plain
         if "pass_name" in fields:
             runs.append(
                 PassRun(
-                    _unsafe.sub("_", fields.get("pipeline_name", [""])[-1]),
-                    _unsafe.sub("_", fields["pass_name"][-1]),
-                    fields.get("module_changed", [""])[-1] == "true",
-                    tuple(PurePosixPath(path).name for path in fields.get("dump_filenames", ())),
+                    _unsafe.sub("_", fields.get("pipeline_name", "")),
+                    _unsafe.sub("_", fields["pass_name"]),
+                    fields.get("module_changed") == "true",
+                    tuple(dumps),
                     _microseconds(fields),
                 )
             )
     return tuple(runs)
 
 
-def _microseconds(fields: dict[str, list[str]]) -> int | None:
-    begin, end = (fields.get(f"{side}_timestamp_usec", [""])[-1] for side in ("start", "end"))
+def _microseconds(fields: Mapping[str, str]) -> int | None:
+    begin, end = (fields.get(f"{side}_timestamp_usec", "") for side in ("start", "end"))
     return int(end) - int(begin) if begin.isdecimal() and end.isdecimal() else None
 
 

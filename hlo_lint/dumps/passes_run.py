@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hlo_lint.dumps.contracts import Contract, Kind, Order, broken_orders
+from hlo_lint.dumps.contracts import Contract, Kind, Order, broken_orders, orders_broken_anyway
 from hlo_lint.dumps.pass_lists import Pass
 from hlo_lint.dumps.pipeline import Pipeline
 
@@ -66,11 +66,7 @@ def breaches(pipeline: Pipeline) -> list[Breach]:
     releases = pipeline.releases
     if run is None or not releases or pipeline.is_helper:
         return []
-    anyway = {
-        (contract.number, order)
-        for release in releases
-        for contract, order, _ in broken_orders(release.backend, release.passes)
-    }
+    anyway = frozenset().union(*map(orders_broken_anyway, releases))
     options = pipeline.options
     found = []
     for contract, order, guilty in broken_orders(releases[0].backend, run.passes):

@@ -83,6 +83,7 @@ class Checker:
         self._logs: list[PassDump] = []
         self._told: set[Path] = set()
         self._texts: dict[tuple[PassDump, str], object] = {}
+        self._compilation: Compilation | None = None
 
     def check_dump(self, dump: Dump, progress: Progress = lambda _: None) -> Result:
         """Checks every pipeline, forgetting the text of each when it is done."""
@@ -153,8 +154,9 @@ class Checker:
         if not whole or any(dump.name is None or dump.edited for dump in pipeline.dumps):
             return  # not what a compiler wrote, or not all of it
         (name,) = checks_of(rule)[method]
-        view = Compilation(pipeline, tuple(self._broken(timeline)))
-        for finding in run_check(rule, method, {name: view}):
+        if self._compilation is None or self._compilation.pipeline is not pipeline:
+            self._compilation = Compilation(pipeline, tuple(self._broken(timeline)))
+        for finding in run_check(rule, method, {name: self._compilation}):
             self._add_from(rule, finding, pipeline.dumps)
 
     def _broken(self, timeline: Timeline) -> Iterator[Broken]:
