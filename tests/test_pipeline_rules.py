@@ -17,7 +17,7 @@ from hlo_lint.dumps.changes import disagreements
 from hlo_lint.dumps.contracts import Contract, Kind, Order, broken_orders, contracts
 from hlo_lint.dumps.deaths import locate
 from hlo_lint.dumps.directory import open_dump
-from hlo_lint.dumps.options import differences
+from hlo_lint.dumps.options import differences, read_pass_order, read_pass_runs
 from hlo_lint.dumps.pass_lists import Pass, pass_list, pass_lists
 from hlo_lint.dumps.passes_run import breaches, passes_run
 from hlo_lint.dumps.pipeline import Pipeline
@@ -128,6 +128,14 @@ def test_the_passes_of_a_run_are_those_of_its_metadata() -> None:
     assert run is not None
     assert run.how == "the module's metadata lists the passes"
     assert ("layout_normalization", "layout_normalization") in run.passes
+
+
+def test_the_order_of_passes_is_read_alike_in_whatever_spelling() -> None:
+    text = next(GPU_0_11_2.glob("*.metadata.textproto")).read_text()
+    runs = tuple((run.pipeline, run.name) for run in read_pass_runs(text))
+    assert len(runs) > 300
+    assert read_pass_order(text) == runs
+    assert read_pass_order(text.replace("\n  pass_name", "\n   pass_name", 5)) == runs
 
 
 @pytest.mark.parametrize("case", HEALTHY, ids=title)

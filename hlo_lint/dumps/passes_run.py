@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hlo_lint.dumps.contracts import Contract, Kind, Order, broken_orders, orders_broken_anyway
+from hlo_lint.dumps.options import read_pass_order
 from hlo_lint.dumps.pass_lists import Pass
 from hlo_lint.dumps.pipeline import Pipeline
 
@@ -38,9 +39,9 @@ class Breach:
 def passes_run(pipeline: Pipeline) -> PassesRun | None:
     """The passes that ran, by the module's metadata, by the dumps where every pass left one, or by
     the release's list and the passes that were switched off; None where nothing tells."""
-    if pipeline.pass_runs:
-        runs = tuple((run.pipeline, run.name) for run in pipeline.pass_runs)
-        return PassesRun(runs, "the module's metadata lists the passes")
+    metadata = pipeline.artefact(".metadata.textproto")
+    if metadata is not None and (listed := read_pass_order(metadata)):
+        return PassesRun(listed, "the module's metadata lists the passes")
     options = pipeline.options
     if options is None or pipeline.lone:
         return None

@@ -161,7 +161,7 @@ class Pipeline:
         """What the compiler ended with, if it did."""
         return next((dump for dump in self.dumps if dump.name and dump.name.is_final), None)
 
-    @property
+    @cached_property
     def is_helper(self) -> bool:
         """Whether the autotuner made this module to try a backend."""
         return any(dump.name and dump.name.pipeline in HELPER_PIPELINES for dump in self.steps)
