@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
@@ -119,6 +120,7 @@ class Computation:
     """The instructions of one computation, shared by every module that repeats its text."""
 
     __slots__ = (
+        "__weakref__",
         "_by_opcode",
         "_fused",
         "_index",
@@ -130,6 +132,7 @@ class Computation:
         "_views",
         "inline",
         "is_entry",
+        "memo",
         "name",
         "nested",
         "rows",
@@ -175,6 +178,8 @@ class Computation:
         self._by_opcode: dict[str, tuple[Instruction, ...]] = {}
         self._fused: frozenset[str] | None = None
         self._views: dict[int, Instruction] = {}
+        self.memo: dict[object, object] = {}
+        """What analyses have found out about it, each under a key of its own."""
 
     def __repr__(self) -> str:
         return f"<Computation {self.name}: {len(self.rows)} instructions>"
@@ -268,11 +273,16 @@ class Computation:
         number = self.index.get(name.removeprefix("%"))
         return None if number is None else self.at(number)
 
-    def with_opcode(self, opcode: str) -> tuple[Instruction, ...]:
-        """The instructions of one opcode, in the order of the text."""
+    @property
+    def opcodes(self) -> frozenset[str]:
+        """The opcodes it holds."""
         if self._opcodes is None:
             self._opcodes = frozenset(map(_opcode_of, self.rows))
-        if opcode not in self._opcodes:
+        return self._opcodes
+
+    def with_opcode(self, opcode: str) -> tuple[Instruction, ...]:
+        """The instructions of one opcode, in the order of the text."""
+        if opcode not in self.opcodes:
             return ()
         found = self._by_opcode.get(opcode)
         if found is None:
@@ -448,6 +458,7 @@ class Instruction:
         return tuple(names)
 
 
+@lru_cache(maxsize=1 << 13)
 def called_names(attributes: str) -> tuple[str, ...]:
     """Names of the computations that attributes call, in order; none that stand in place.
 
@@ -469,6 +480,7 @@ class Module:
         "computations",
         "file",
         "header",
+        "memo",
         "name",
         "pieces",
         "places",
@@ -510,6 +522,8 @@ class Module:
         """Where its text begins, in characters of the file."""
         self._offsets = offsets
         self._unfused: list[Computation] = []
+        self.memo: dict[object, object] = {}
+        """What analyses have found out about it; every file of this text has the same."""
 
     def again(self) -> Module:
         """The same module, for another file of the same text."""

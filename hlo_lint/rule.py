@@ -225,6 +225,8 @@ class Rule:
     """What a pass demands; the rule then binds only where that pass comes next."""
     between_passes: ClassVar[bool] = False
     """Whether XLA promises it between any two passes; what a later pass cured is then told, too."""
+    opcodes: ClassVar[frozenset[str] | None] = None
+    """Where the rule looks at these alone: a computation without any of them is not checked."""
     unfused: ClassVar[bool] = True
     """Whether bodies of fusions and computations of other threads are left out."""
     on_request: ClassVar[bool] = False

@@ -358,6 +358,8 @@ FINDING: dict[str, type | tuple[type, ...]] = {
     "pipeline": (str, NONE),
     "step": (int, NONE),
     "introduced_by": (dict, NONE),
+    "cured_by": (dict, NONE),
+    "seen_in": (int, NONE),
     "origin": (dict, NONE),
     "notes": list,
     "fix": (dict, NONE),
@@ -367,7 +369,7 @@ FINDING: dict[str, type | tuple[type, ...]] = {
 def test_the_json_of_a_crash_has_the_published_fields(crash: Path) -> None:
     report = check_json("crash").json
     assert list(report) == ["version", "findings", "skipped", "stats"]
-    assert report["version"] == 1
+    assert report["version"] == 2
     assert report["stats"] == {
         "files": 33, "modules": 33, "errors": 1, "warnings": 0, "infos": 0,
     }  # fmt: skip
@@ -379,6 +381,7 @@ def test_the_json_of_a_crash_has_the_published_fields(crash: Path) -> None:
         "step": 30,
         "path": found["path"],
     }
+    assert (found["cured_by"], found["seen_in"]) == (None, 1)
     assert found["origin"] == {"file": "programs.py", "line": 40, "function": "batched_dot"}
     assert (found["pipeline"], found["step"]) == ("post-layout_assignment", 30)
     assert (found["severity"], found["module"]) == ("error", "jit_batched_dot")
@@ -426,7 +429,7 @@ def test_the_json_of_a_clean_run_is_the_same_object_without_findings() -> None:
     ran = check_json("clean.hlo")
     assert ran.status == 0
     assert ran.json == {
-        "version": 1,
+        "version": 2,
         "findings": [],
         "skipped": [],
         "stats": {"files": 1, "modules": 1, "errors": 0, "warnings": 0, "infos": 0},
@@ -442,7 +445,7 @@ def test_skipped_entries_of_the_json_have_a_path_and_a_reason(crash: Path) -> No
 
 def test_the_format_may_come_from_the_environment() -> None:
     write("clean.hlo", CLEAN)
-    assert run("check", "clean.hlo", HLO_LINT_OUTPUT_FORMAT="json").json["version"] == 1
+    assert run("check", "clean.hlo", HLO_LINT_OUTPUT_FORMAT="json").json["version"] == 2
 
 
 # Loose files, several modules, text that cannot be read

@@ -26,6 +26,12 @@ from hlo_lint.dialects.tuples import elided_predecessors, predecessors
 from hlo_lint.errors import DumpError, UsageError
 from hlo_lint.ir import Computation
 from hlo_lint.source import decode
+from hlo_lint.syntax.attributes.devices import (
+    IotaReplicaGroups,
+    MeshReplicaGroups,
+    ReplicaGroupList,
+    read_replica_groups,
+)
 from hlo_lint.syntax.parse import parse_file
 from tests.conftest import DUMPS, ROOT, ROUNDTRIP, hlo_files
 from tests.oracle.fields import (
@@ -33,14 +39,16 @@ from tests.oracle.fields import (
     COMPARISON_TYPE,
     IS_STABLE,
     METADATA,
+    REPLICA_GROUPS,
     SHARDING,
     Fields,
     differences,
     read_fields,
 )
-from tests.oracle.xla import Oracle, oracles
+from tests.oracle.xla import Oracle, as_utf8, oracles
 
 PRINTER = Path(__file__).parent / "oracle" / "print_hlo.py"
+SHARDINGS = Path(__file__).parent / "oracle" / "read_shardings.py"
 ARCHIVES = ROOT.parent / "shared" / "dumps"
 
 LOST = {
@@ -49,6 +57,7 @@ LOST = {
     "jax0.10": {IS_STABLE},
     "jax0.10.0": {IS_STABLE},
     "short": {METADATA, "waits for"},
+    "tiles": {SHARDING, *REPLICA_GROUPS},
     "async-sugar": {METADATA},
     "async-generic": {METADATA},
 }
@@ -142,7 +151,8 @@ def test_each_style_is_spelled_as_xla_spells_it(release: str) -> None:
     ]
     given = [text for text in given if "has_dynamic_root" not in text][::2]
     read = read_fields(oracle(release), given)
-    given = [text for text, found in zip(given, read, strict=True) if "error" not in found]
+    pairs = zip(given, read, strict=True)
+    given = [as_utf8(text) for text, found in pairs if "error" not in found]
     child = subprocess.run(
         [oracle(release).python, "-P", str(PRINTER)],
         input=json.dumps(given).encode(),
@@ -189,7 +199,7 @@ def test_there_and_back_is_the_same_graph(there: str, back: str) -> None:
 
 def test_any_chain_of_dialects_leaves_the_graph() -> None:
     chance = random.Random(4)
-    names = [name for name in DIALECTS if name != "short"]
+    names = [name for name in DIALECTS if name not in ("short", "tiles")]
     readable = [text for text in texts() if "error" not in read_by_0_11(text)]
     cases = [
         (chance.choice(readable), chance.choices(names, k=chance.randrange(2, 6)))
@@ -394,6 +404,94 @@ def test_without_that_tuple_they_are_those_of_the_second_halfs() -> None:
 def test_what_does_not_fit_is_not_guessed(root: str) -> None:
     clone = f"%n.clone = f32[2]{{0}} negate(%n), {SECOND}"
     assert elided_predecessors(loop(HALF, clone, root)) == {}
+
+
+# ---- named meshes
+
+MESHES = """
+{mesh['x'=2], [{}, {'x'}]}
+{mesh['x'=2,'y'=4], [{'x','y'}, {}]}
+{mesh['x'=2,'y'=4], [{'y','x'}, {}]}
+{mesh['x'=2,'y'=4], [{'y'}, {'x'}]}
+{mesh['x'=2,'y'=4], [{'y'}, {}]}
+{mesh['x'=2,'y'=4], replicated}
+{mesh['x'=2,'y'=4], manual}
+{mesh[], [{}, {}]}
+{mesh['x'=1], [{'x'}, {}]}
+{maximal_mesh[device_id=3]}
+{mesh['x'=2,'y'=4], [{'y':(1)2}, {}]}
+{mesh['x'=2,'y'=4], [{'y':(2)2,'x'}, {'y':(1)2}]}
+{mesh['x'=2,'y'=4], [{'x'}, {}], replicated={'y'}}
+{mesh['x'=2,'y'=4], [{'x'}, {}], unreduced={'y'}}
+{mesh['x'=2,'y'=4], [{}, {}], manual={'y'}}
+{mesh['x'=2,'y'=4], [{}, {}], manual={'x','y'}}
+{mesh['x'=2,'y'=4,'z'=2], [{'x'}, {}], manual={'z'}}
+{mesh['x'=2,'y'=4,'z'=2,'w'=2], [{'x'}, {}], replicated={'w'}, unreduced={'z'}, manual={'y'}}
+{mesh['x'=2,'y'=4], device_ids=([4,2]T(1,0)), [{'x'}, {}]}
+{mesh['x'=2,'y'=4], device_ids=(7,6,5,4,3,2,1,0), [{'x'}, {}]}
+{{mesh['x'=2], [{'x'}]}, {replicated}, {mesh['x'=2], replicated}}
+""".split("\n")[1:-1]
+
+
+def test_tiles_are_those_that_xla_makes_of_a_mesh() -> None:
+    seen = {
+        found
+        for text in texts()
+        for module in hlo_lint.parse_all(text)
+        for instruction in module.walk()
+        if "mesh[" in (found := instruction.attributes.get("sharding", ""))
+        and not {"metadata", "?", "max", "min"} & set(re.findall(r"[a-z]+|\?", found))
+    }
+    before = [*MESHES, *sorted(seen)]
+    after = []
+    for sharding in before:
+        new = converted(program(f"%a = f32[8,8]{{1,0}} parameter(0), sharding={sharding}"), "tiles")
+        (instruction,) = hlo_lint.parse(new).walk()
+        after.append(instruction.attributes["sharding"])
+        assert "mesh[" not in after[-1]
+    child = subprocess.run(
+        [oracle("0.11").python, "-P", str(SHARDINGS)],
+        input=json.dumps(before + after).encode(),
+        capture_output=True,
+        check=True,
+    )
+    read = child.stdout.decode().splitlines()
+    assert read[: len(before)] == read[len(before) :]
+
+
+@pytest.mark.parametrize(
+    ("groups", "becomes"),
+    [
+        ("mesh['x'=2] {'x'}", "[1,2]<=[2]"),
+        ("mesh['x'=2,'y'=4] {'y'}", "[2,4]<=[8]"),
+        ("mesh['x'=2,'y'=4] {'x'}", "[4,2]<=[2,4]T(1,0)"),
+        ("mesh['x'=2,'y'=4] {'y','x'}", "[1,8]<=[2,4]T(1,0)"),
+        ("mesh['x'=2,'y'=4] {'y':(1)2}", "[4,2]<=[2,2,2]T(0,2,1)"),
+        ("mesh['x'=2,'y'=2], device_ids=(3,2,1,0) {'x'}", "{{3,1},{2,0}}"),
+    ],
+)
+def test_groups_of_a_mesh_are_cut_from_all_devices(groups: str, becomes: str) -> None:
+    line = "%r = f32[2]{0} all-reduce(%a), replica_groups=GROUPS, to_apply=%add"
+    text = program("%a = f32[2]{0} parameter(0)", line)
+    assert converted(text.replace("GROUPS", groups), "tiles") == text.replace("GROUPS", becomes)
+    assert groups_of(groups) == groups_of(becomes)
+
+
+def groups_of(text: str) -> tuple[tuple[int, ...], ...]:
+    read = read_replica_groups(text)
+    assert isinstance(read, ReplicaGroupList | IotaReplicaGroups | MeshReplicaGroups)
+    return read.groups
+
+
+def test_what_tiles_cannot_say_of_a_mesh_is_noted() -> None:
+    sharding = "{mesh['x'=2], [{'x', ?}, {}], metadata={op_name=\"a\"}}"
+    text = program(f"%a = f32[8,8]{{1,0}} parameter(0), sharding={sharding}")
+    new = convert(parse_file(text), ["tiles"])
+    assert "sharding={devices=[2,1]<=[2]}" in new.text
+    assert new.notes == {
+        "metadata of a sharding: tiles have none": 1,
+        "open dimensions of a sharding: tiles have none": 1,
+    }
 
 
 # ---- asynchronous operations

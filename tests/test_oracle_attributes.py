@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import tarfile
 from functools import cache
+from math import prod
+from random import Random
 from zlib import crc32
 
 import pytest
@@ -411,6 +413,102 @@ def test_what_xla_refuses_we_refuse(release: str, number: int) -> None:
     with pytest.raises(AttributeSyntaxError) as raised:
         read_attribute(name, text)
     assert 0 <= raised.value.offset <= len(text)
+
+
+# ---- random devices
+
+MOST_RANDOM = 200
+
+
+def _some(chance: Random, axes: list[str]) -> list[str]:
+    """Takes none, one or two of the axes away, in order: XLA dies of another order."""
+    count = chance.choice((0, 0, 1, 1, 2))
+    taken = {axis[:3]: axis for axis in axes[:count]}
+    axes[:] = axes[count:]
+    return [taken[name] for name in sorted(taken)]
+
+
+def _random_iota(chance: Random, count: int) -> str:
+    dims = []
+    for factor in (2, 3, 2, 2):
+        if count % factor == 0 and chance.random() < 0.7:
+            dims.append(factor)
+            count //= factor
+    if count > 1 or not dims:
+        dims.append(count)
+    if len(dims) == 1:
+        return f"<=[{dims[0]}]"
+    order = ",".join(map(str, chance.sample(range(len(dims)), len(dims))))
+    return f"<=[{','.join(map(str, dims))}]T({order})"
+
+
+def _random_tiles(chance: Random) -> str:
+    kinds = chance.choice(
+        ([], [], ["replicated"], ["manual"], ["unreduced"], ["manual", "replicated"])
+    )
+    kinds = chance.sample(kinds, len(kinds))
+    dims = [chance.choice((1, 2, 2, 3, 4)) for _ in range(2 + len(kinds))]
+    dims[0] = max(dims[0], 2)
+    count = prod(dims)
+    listed = ",".join(map(str, chance.sample(range(count), count)))
+    devices = listed if chance.random() < 0.5 else _random_iota(chance, count)
+    last = f" last_tile_dims={{{','.join(kinds)}}}" if kinds else ""
+    return f"{{devices=[{','.join(map(str, dims))}]{devices}{last}}}"
+
+
+def _random_mesh(chance: Random) -> tuple[str, dict[str, int]]:
+    sizes = {name: chance.choice((2, 4, 8)) for name in "xyz"[: chance.choice((1, 2, 3))]}
+    mesh = "mesh[" + ",".join(f"'{name}'={size}" for name, size in sizes.items()) + "]"
+    count = prod(sizes.values())
+    if chance.random() < 0.3:
+        devices = chance.sample(range(count), count)
+        devices[0], devices[-1] = max(devices[0], devices[-1]), min(devices[0], devices[-1])
+        mesh += f", device_ids=({','.join(map(str, devices))})"
+    return mesh, sizes
+
+
+def _random_axes(chance: Random, sizes: dict[str, int]) -> list[str]:
+    axes = []
+    for name, size in sizes.items():
+        parts = [f"'{name}':(1)2", f"'{name}':(2){size // 2}"]
+        axes += parts if size > 2 and chance.random() < 0.5 else [f"'{name}'"]
+    return chance.sample(axes, len(axes))
+
+
+def _random_named(chance: Random) -> str:
+    mesh, sizes = _random_mesh(chance)
+    axes = _random_axes(chance, sizes)
+    dimensions = [[*_some(chance, axes), *chance.choice(([], [], ["?"]))] for _ in range(2)]
+    spread = ", ".join(f"{{{', '.join(each)}}}" for each in dimensions)
+    taken = {kind: _some(chance, axes) for kind in ("replicated", "unreduced", "manual")}
+    rest = [f", {kind}={{{', '.join(some)}}}" for kind, some in taken.items() if some]
+    return f"{{{mesh}, [{spread}]{''.join(rest)}}}"
+
+
+def _random_groups(chance: Random) -> str:
+    if chance.random() < 0.5:
+        count, size = chance.choice((1, 2, 3, 4)), chance.choice((2, 3, 4))
+        return f"[{count},{size}]{_random_iota(chance, count * size)}"
+    mesh, sizes = _random_mesh(chance)
+    return f"{mesh} {{{','.join(_random_axes(chance, sizes)[:1])}}}"
+
+
+def test_random_shardings_and_groups_mean_what_they_mean_to_xla(release: str) -> None:
+    chance = Random(0)
+    instructions = [f"{CALL}, sharding={_random_tiles(chance)}" for _ in range(MOST_RANDOM)]
+    instructions += [f"{CALL}, sharding={_random_named(chance)}" for _ in range(MOST_RANDOM)]
+    instructions += [
+        f"{REDUCE}, replica_groups={_random_groups(chance)}" for _ in range(MOST_RANDOM)
+    ]
+    texts = [MODULE.format(header="", instruction=each) for each in instructions]
+    oracle = _oracle(release)
+    assert oracle is not None
+    read = 0
+    for line, text, found in zip(instructions, texts, oracle.read(texts), strict=True):
+        if isinstance(found, XlaModule):
+            assert disagreements(text, found) == [], line
+            read += 1
+    assert read > len(texts) // 2
 
 
 # ---- real dumps

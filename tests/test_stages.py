@@ -171,6 +171,19 @@ def test_a_computation_is_checked_again_only_where_the_stage_makes_a_difference(
     assert len({sighting.spot.position for sighting in found}) == len(scheduled)
 
 
+def test_a_rule_that_names_its_opcodes_is_run_where_they_are() -> None:
+    class Dots(ScheduledReductions):
+        """A dot, and no other computation."""
+
+        opcodes = frozenset({"dot", "convolution"})
+
+    rule = Dots()
+    sightings(rule)
+    assert rule.runs
+    assert all(each.with_opcode("dot") for each in rule.runs)
+    assert len(set(rule.runs)) == len(rule.runs)
+
+
 def test_a_module_is_checked_once_for_all_files_that_repeat_it() -> None:
     rule = UnscheduledModules()
     sightings(rule)

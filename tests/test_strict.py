@@ -14,22 +14,18 @@ import pytest
 
 import hlo_lint
 from hlo_lint.analysis.shape_inference import ShapeInference
-from hlo_lint.ir import Problem
+from hlo_lint.ir import HloFile, Problem
+from hlo_lint.opcodes import OPCODES
 from hlo_lint.source import decode
 from hlo_lint.strict import strict_problems
-from hlo_lint.strict.opcodes import OPCODES
 from hlo_lint.syntax.parse import parse_file
 from tests.conftest import BROKEN, DUMPS, ROUNDTRIP, hlo_files
+from tests.mutations import mutate
 from tests.oracle.xla import Oracle, XlaModule, oracles
 from tests.token_mutations import mutate_tokens
 
 RELEASE = "jaxlib 0.11.2"
 FILES = [*sorted(ROUNDTRIP.glob("*.hlo")), *sorted(BROKEN.glob("*.hlo"))]
-
-WAITING = {
-    "inline_computation_in_branches.hlo": "the fast gear takes a computation on one line for text",
-}
-"""Files in which strict mode and XLA differ for no good reason."""
 
 READS_ALTHOUGH = "// Strict mode reads this, XLA's parser does not: "
 REFUSES_ALTHOUGH = "// XLA's parser reads this, strict mode does not: "
@@ -72,18 +68,7 @@ def test_there_are_three_hundred_odd_texts_and_each_is_on_record() -> None:
     assert record().keys() == set(FILES)
 
 
-def as_parameters(paths: list[Path]) -> list[Any]:
-    return [
-        pytest.param(
-            path,
-            id=path.stem,
-            marks=pytest.mark.xfail(reason=WAITING[path.name]) if path.name in WAITING else (),
-        )
-        for path in paths
-    ]
-
-
-@pytest.mark.parametrize("path", as_parameters(FILES))
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_strict_mode_reads_what_xla_reads_or_the_file_says_why_not(path: Path) -> None:
     text = text_of(path)
     xla_reads, we_read = record()[path] == "read", refusal(text) is None
@@ -91,7 +76,7 @@ def test_strict_mode_reads_what_xla_reads_or_the_file_says_why_not(path: Path) -
     assert (REFUSES_ALTHOUGH in text) == (xla_reads and not we_read)
 
 
-@pytest.mark.parametrize("path", as_parameters(sorted(BROKEN.glob("*.hlo"))))
+@pytest.mark.parametrize("path", sorted(BROKEN.glob("*.hlo")), ids=lambda path: path.stem)
 def test_a_refusal_says_where_and_what(path: Path) -> None:
     error = refusal(text_of(path))
     assert error is not None
@@ -153,13 +138,18 @@ def test_ten_times_the_text_takes_about_ten_times_as_long() -> None:
 
 
 def _steps(lines: int) -> int:
-    """How many calls it takes: a count, not a time."""
     body = "".join(
         f'  %n.{at} = f32[8]{{0}} add(%n.{at - 1}, %n.0), metadata={{op_name="a{at}"}}\n'
         for at in range(1, lines)
     )
     text = f"HloModule m\n\nENTRY %e {{\n  %n.0 = f32[8]{{0}} parameter(0)\n{body}}}\n"
     file = parse_file(text)
+    assert not list(strict_problems(file))
+    return _calls_of(file)
+
+
+def _calls_of(file: HloFile) -> int:
+    """How many calls strict mode takes: a count, not a time."""
     count = 0
 
     def tracer(frame: object, event: str, argument: object) -> None:
@@ -168,11 +158,36 @@ def _steps(lines: int) -> int:
 
     sys.setprofile(tracer)
     try:
-        found = list(strict_problems(file))
+        list(strict_problems(file))
     finally:
         sys.setprofile(None)
-    assert not found
     return count
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_of_damaged_bytes_strict_mode_raises_nothing_but_refusals(seed: int) -> None:
+    texts = [path.read_bytes() for path in (*FILES, *hlo_files(DUMPS)[::20])]
+    chance = random.Random(seed)
+    for _ in range(50):
+        refusal(decode(mutate(chance.choice(texts), texts, chance)))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "  %n = f32[8]{0} add(%n)",
+        "  %n = f32[8]{0} add(%p#" + "9" * 5_000 + ", %p)",
+        "  what is this",
+        "  %n = f32[8]{0} add(%p, %p), metadata={op_name=",
+        "  %n = f32[8]{0} constant({1, 2",
+    ],
+)
+def test_ten_times_the_mistakes_take_about_ten_times_as_long(line: str) -> None:
+    steps = []
+    for lines in (20, 200):
+        head = "HloModule m\n\nENTRY %e {\n  %p = f32[8]{0} parameter(0)\n"
+        steps.append(_calls_of(parse_file(head + f"{line}\n" * lines + "}\n")))
+    assert steps[1] < 15 * steps[0]
 
 
 # ---- XLA itself

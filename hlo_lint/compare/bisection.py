@@ -120,10 +120,7 @@ class _Walk:
         i = j = 0
         while i < len(self.ours) or j < len(self.theirs):
             one, other = self._next(i, j)
-            step = self.ours[i] if one else self.theirs[j]
-            yield Step(
-                *_key(step), self.ours[i] if one else None, self.theirs[j] if other else None
-            )
+            yield _step(self.ours[i] if one else None, self.theirs[j] if other else None)
             i, j = i + one, j + other
 
     def _next(self, i: int, j: int) -> tuple[bool, bool]:
@@ -138,8 +135,22 @@ class _Walk:
         if any(_disables(self.before, name) for name in other):
             return False, True
         rest = list(map(_key, self.ours[i:])), list(map(_key, self.theirs[j:]))
-        edit = SequenceMatcher(None, *rest, autojunk=False).get_opcodes()[0][0]
-        return edit != "insert", edit == "insert"
+        comes_back = one in rest[1], other in rest[0]
+        if comes_back == (True, True):  # a pipeline that is repeated: the fewest edits
+            edit = SequenceMatcher(None, *rest, autojunk=False).get_opcodes()[0][0]
+            is_ours = edit != "insert"
+        elif any(comes_back):
+            is_ours = comes_back[1]
+        else:
+            is_ours = self._place(one) <= self._place(other)
+        return is_ours, not is_ours
+
+    def _place(self, key: tuple[str, str]) -> int:
+        """Where a pass stands in the list of the release; before all others where it is unknown."""
+        for release in (*self.before.releases, *self.after.releases):
+            if key in release.passes:
+                return release.passes.index(key)
+        return -1
 
 
 def _step(before: PassDump | None, after: PassDump | None) -> Step:

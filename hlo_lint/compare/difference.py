@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from hlo_lint.compare.align import NOTHING, align
-from hlo_lint.compare.meaning import PROVENANCE, meaning, shape_meaning, squeezed
+from hlo_lint.compare.meaning import PROVENANCE, literal_meaning, meaning, shape_meaning
 from hlo_lint.compare.structure import (
     LITERALS,
     WITHOUT_WORK,
@@ -269,7 +269,7 @@ def _changes(
             yield Change("shape", ours.type_text, theirs.type_text)
         if ours.opcode in LITERALS:
             values = ours.row[OPERANDS].strip(), theirs.row[OPERANDS].strip()
-            if squeezed(values[0]) != squeezed(values[1]):
+            if literal_meaning(values[0]) != literal_meaning(values[1]):
                 yield Change("value", *values)
         yield from _attribute_changes(ours.attributes, theirs.attributes)
     if sides.metadata:
@@ -306,8 +306,11 @@ def _operand_changes(
     for place, (read, its) in enumerate(
         zip_longest(reads[:split], others[:other_split], fillvalue=None)
     ):
-        if read is None or its is None or not _same_read(one, other, read, its, pair):
-            yield Change(f"operand {place}", _shown(one, read), _shown(other, its))
+        if read is not None and its is not None and _same_read(one, other, read, its, pair):
+            continue
+        before, after = _shown(one, read), _shown(other, its)
+        if before != after:  # else one of that name is gone and one is new: that is said of them
+            yield Change(f"operand {place}", before, after)
     control, its_control = reads[split:], others[other_split:]
     partners = sorted((pair[read], path) for read, path in control)
     if partners != sorted(its_control):

@@ -19,9 +19,9 @@ from typing import Final
 from hlo_lint.compare.meaning import (
     PROVENANCE,
     attributes,
+    literal_meaning,
     meaning,
     shape_meaning,
-    squeezed,
     without_metadata,
 )
 from hlo_lint.ir import (
@@ -244,7 +244,7 @@ class Structures:
         key = (row[TYPE], opcode, bare, row[OPERANDS] if opcode in LITERALS else "")
         known = self._labels.get(key)
         if known is None:
-            said = (shape_meaning(key[0]), opcode, attributes(bare), squeezed(key[3]))
+            said = (shape_meaning(key[0]), opcode, attributes(bare), literal_meaning(key[3]))
             known = self._labels[key] = self._number(said)
         return known
 
@@ -271,7 +271,18 @@ def _header(module: Module) -> dict[str, Hashable]:
         for name, text in sorted(module.attributes.items())
         if name not in PROVENANCE
     }
+    if "entry_computation_layout" not in said and module.entry is not None:
+        said["entry_computation_layout"] = _entry_layout(module.entry)
     return {name: value for name, value in said.items() if value is not None}
+
+
+def _entry_layout(entry: Computation) -> Hashable:
+    """What XLA takes where the header says nothing: the shapes of parameters and root."""
+    root = entry.root
+    shapes = [parameter.type_text for parameter in entry.parameters]
+    if root is None or not all([*shapes, root.type_text]):
+        return None
+    return tuple(map(shape_meaning, shapes)), shape_meaning(root.type_text)
 
 
 def _reads(

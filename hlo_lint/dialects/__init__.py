@@ -13,6 +13,7 @@ from typing import Final
 
 from hlo_lint.dialects.asynchronous import generic, sugar
 from hlo_lint.dialects.draft import Draft
+from hlo_lint.dialects.meshes import tiles
 from hlo_lint.dialects.operand_shapes import typed_operands, untyped_operands
 from hlo_lint.dialects.percent import with_percent, without_percent
 from hlo_lint.dialects.releases import readable_by_0_10_0, readable_by_0_10_2
@@ -35,6 +36,7 @@ DIALECTS: Final[dict[str, tuple[str, tuple[Conversion, ...]]]] = {
     "compact": ("%x#1 for an element", (compact,)),
     "short": ("as_hlo_text(): no %, signatures, metadata, control predecessors", (short,)),
     "long": ("% and signatures", (long,)),
+    "tiles": ("shardings and replica groups without named meshes", (tiles,)),
     "percent": ("% before names", (with_percent,)),
     "no-percent": ("names without %", (without_percent,)),
     "typed-operands": ("add(f32[2]{0} %a, …), as old releases print", (typed_operands,)),

@@ -233,6 +233,15 @@ def _parts(text: str) -> list[list[tuple[int, int]]]:
     return parts if parts != [[]] else []
 
 
+def bracketed(text: str) -> list[tuple[int, int]]:
+    """Where the parts between top-level commas stand.
+
+    >>> bracketed("{replicated}, {mesh['x'=2], [{'x'}]}")
+    [(0, 12), (14, 36)]
+    """
+    return [(part[0][0], part[-1][1]) for part in _parts(text) if part]
+
+
 @lru_cache(4096)
 def tuple_elements(type_text: str) -> tuple[str, ...] | None:
     """The shapes of a tuple's elements as spelled; None where it is no tuple.

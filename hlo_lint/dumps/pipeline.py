@@ -208,7 +208,7 @@ class Pipeline:
         """The PTX that lies beside the HLO, to look at as text."""
         found = []
         for path in self.artefacts:
-            if path.name.endswith(".ptx"):
+            if path.name.endswith(".ptx") and path.is_file():
                 try:
                     text = decode(path.read_bytes())
                 except OSError:

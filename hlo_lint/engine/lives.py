@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 
-from hlo_lint.engine.timeline import Sighting, Timeline
-from hlo_lint.findings import Introduction
-from hlo_lint.ir import Instruction
+from hlo_lint.engine.timeline import Sighting, Spot, Timeline
+from hlo_lint.findings import Finding, Introduction
+from hlo_lint.ir import Instruction, Module
 
 Key = tuple[int, str, str, str, int | None, int]
 """Module of the file, computation, instruction (else the text), message, operand, and which of
@@ -54,14 +55,18 @@ def lives_of(sightings: Iterable[Sighting], timeline: Timeline) -> list[Life]:
     """The defects among sightings, each with the last unbroken stretch of dumps that have it."""
     known: dict[Key, dict[int, Sighting]] = {}
     keys: dict[tuple[int, int], Key] = {}  # one finding may stand in a hundred dumps
+    again: dict[tuple[Key, int], int] = {}
     for sighting in sightings:
         same = id(sighting.finding), sighting.spot.number
         key = keys.get(same)
         if key is None:
             key = keys[same] = _key(sighting, timeline)
-        while sighting.spot.position in known.setdefault(key, {}):
-            key = (*key[:-1], key[-1] + 1)
-        known[key][sighting.spot.position] = sighting
+        position = sighting.spot.position
+        seen = known.setdefault(key, {})
+        if position in seen:  # the same is said twice in one dump
+            number = again[key, position] = again.get((key, position), 0) + 1
+            seen = known.setdefault((*key[:-1], number), {})
+        seen[position] = sighting
     stretches = [life for key, seen in known.items() for life in _stretches(key, seen, timeline)]
     last: dict[Key, Life] = {}
     for life in _joined(stretches, timeline):
@@ -72,12 +77,69 @@ def lives_of(sightings: Iterable[Sighting], timeline: Timeline) -> list[Life]:
     return list(last.values())
 
 
-def introduction(timeline: Timeline, position: int) -> Introduction | None:
+def followed_back(
+    findings: Iterable[Finding],
+    spot: Spot,
+    timeline: Timeline,
+    look: Callable[[Module], Iterable[Finding]],
+) -> list[Life]:
+    """The defects of one module, each with the unbroken stretch of dumps before it that have it.
+
+    `look` finds them in a module, as if that were the one.
+    """
+    lives = [Life(_key(each, timeline), [each]) for each in _sightings(findings, spot)]
+    following = lives if spot.position < timeline.length else []
+    seen: tuple[Module, list[Finding]] | None = None
+    for position in range(spot.position - 1, -1, -1):
+        earlier = Spot(position, spot.number)
+        if not following or spot.number >= len(timeline.dumps[position].file.modules):
+            break
+        module = timeline.module(earlier)
+        if seen is None or seen[0].pieces is not module.pieces:
+            seen = module, list(look(module))
+        following = _still_there(following, _sightings(seen[1], earlier), timeline)
+    for life in lives:
+        life.seen.reverse()
+    return lives
+
+
+def _sightings(findings: Iterable[Finding], spot: Spot) -> list[Sighting]:
+    return [Sighting(finding, spot) for finding in findings]
+
+
+def _still_there(lives: list[Life], found: list[Sighting], timeline: Timeline) -> list[Life]:
+    """The lives that one more dump has: by name, else by what is said of a thing of the kind."""
+    named: dict[Key, deque[Sighting]] = {}
+    for each in found:
+        named.setdefault(_key(each, timeline), deque()).append(each)
+    there, renamed = [], []
+    for life in lives:
+        same = named.get(_key(life.seen[-1], timeline))
+        if same:
+            life.seen.append(same.popleft())
+            there.append(life)
+        else:
+            renamed.append(life)
+    alike: dict[tuple[str, str, str], deque[Sighting]] = {}
+    for each in chain.from_iterable(named.values()):
+        alike.setdefault(nameless(each), deque()).append(each)
+    for life in renamed:
+        others = alike.get(nameless(life.seen[-1]))
+        if others:
+            life.seen.append(others.popleft())
+            there.append(life)
+    return there
+
+
+def introduction(
+    timeline: Timeline, position: int, *, unless_established: bool = False
+) -> Introduction | None:
     """The pass behind which a defect is there for the first time; None where that is not known.
 
-    At the beginning of the dumps, or of a pipeline, it came from outside the dumps at hand.
+    What the first dump has may be older, unless other passes see to it that it is not there
+    (`unless_established`); what a pipeline begins with came from outside the dumps at hand.
     """
-    if not 0 < position < timeline.length:
+    if position >= timeline.length or (position == 0 and not unless_established):
         return None
     dump = timeline.dumps[position]
     name = dump.name

@@ -20,12 +20,12 @@ from hlo_lint.dumps.kinds import Kind
 from hlo_lint.dumps.phases import AUTOTUNERS, Precondition
 from hlo_lint.dumps.pipeline import Meeting, Outcome, PassDump, Pipeline
 from hlo_lint.engine.diagnose import Placed, diagnose, fix_of, text_of
-from hlo_lint.engine.lives import Life, cure, introduction, lives_of, nameless
+from hlo_lint.engine.lives import Life, cure, followed_back, introduction, lives_of, nameless
 from hlo_lint.engine.plan import ARTEFACTS, TEXTS, autotuning_runs, checks_of, run_check
 from hlo_lint.engine.timeline import Sighting, Spot, Timeline
 from hlo_lint.errors import DumpError
 from hlo_lint.findings import Diagnostic, Finding, Fix, Introduction, Severity
-from hlo_lint.ir import HloFile, Instruction
+from hlo_lint.ir import HloFile, Instruction, Module
 from hlo_lint.registry import all_rules
 from hlo_lint.rule import (
     BeforeAutotuner,
@@ -82,6 +82,7 @@ class Checker:
         self.result = Result()
         self._logs: list[PassDump] = []
         self._told: set[Path] = set()
+        self._said: set[tuple[Rule, tuple[str, str, str]]] = set()
         self._texts: dict[tuple[PassDump, str], object] = {}
         self._compilation: Compilation | None = None
 
@@ -119,13 +120,13 @@ class Checker:
             for method, asked in checks_of(rule).items():
                 kinds = set(asked.values())
                 if "FinalModule" in kinds:
-                    self._check_final(rule, method, pipeline, dumps)
+                    self._check_final(rule, method, timeline)
                 elif not kinds.isdisjoint(("AutotuningRuns", "DumpFolder")):
                     continue  # when all files have been read
                 elif "Compilation" in kinds:
                     self._check_compilation(rule, method, timeline)
                 elif "BeforeAutotuner" in kinds:
-                    self._check_before_autotuner(rule, method, pipeline, dumps)
+                    self._check_before_autotuner(rule, method, timeline)
                 elif kinds & TEXTS.keys():
                     self._check_texts(rule, method, [*dumps, *kernels])
                 elif rule.precondition is not None:
@@ -214,15 +215,14 @@ class Checker:
 
     # Rules about what was going to run
 
-    def _check_final(
-        self, rule: Rule, method: str, pipeline: Pipeline, dumps: list[PassDump]
-    ) -> None:
-        dumps = [dump for dump in dumps if dump.kind is Kind.HLO]
-        if not dumps:
+    def _check_final(self, rule: Rule, method: str, timeline: Timeline) -> None:
+        pipeline = timeline.pipeline
+        held = set(timeline.dumps)
+        last = next((dump for dump in reversed(pipeline.dumps) if dump in held), None)
+        if last is None:
             return
-        last = pipeline.final if pipeline.final in dumps else dumps[-1]
-        assert last is not None
-        for module in last.file.modules:
+        at = timeline.dumps.index(last)
+        for number, module in enumerate(last.file.modules):
             if not rule.applies(module):
                 continue
             views: dict[str, object] = {}
@@ -244,35 +244,70 @@ class Checker:
                 reason = f"{rule.name()} needs the {' and '.join(missing)}, which {state}"
                 self.result.skipped.append(Skipped(str(last.path), reason))
                 continue
-            for finding in run_check(rule, method, views):
-                self._add(Placed(rule, finding, last, module))
+            findings = run_check(rule, method, views)
+            if len(views) > 1:
+                for finding in findings:  # an artefact tells of the final module only
+                    self._add(Placed(rule, finding, last, module))
+                continue
 
-    def _check_before_autotuner(
-        self, rule: Rule, method: str, pipeline: Pipeline, dumps: list[PassDump]
-    ) -> None:
-        dump = pipeline.before_autotuner()
-        if dump not in dumps or dump is None or dump.kind is not Kind.HLO:
+            def look(
+                earlier: Module, name: str = name, is_final: bool = last is pipeline.final
+            ) -> tuple[Finding, ...]:
+                return run_check(rule, method, {name: FinalModule(earlier, is_final)})
+
+            self._add_followed_back(rule, findings, Spot(at, number), timeline, look)
+
+    def _check_before_autotuner(self, rule: Rule, method: str, timeline: Timeline) -> None:
+        pipeline, held = timeline.pipeline, set(timeline.dumps)
+        dump, after = pipeline.before_autotuner(), pipeline.after_autotuner()
+        if dump is None or dump not in held:
             return
         release = pipeline.releases[0].name if len(pipeline.releases) == 1 else None
+        left = after.module if after is not None and after in held else None
+        told = self.before in AUTOTUNERS
         (name,) = checks_of(rule)[method]
-        for module in dump.file.modules:
-            if rule.applies(module):
-                told = self.before in AUTOTUNERS
-                after = pipeline.after_autotuner()
-                left = after.module if after in dumps and after is not None else None
-                view = BeforeAutotuner(module, release, told, left)
-                for finding in run_check(rule, method, {name: view}):
-                    self._add(Placed(rule, finding, dump, module))
+
+        def look(module: Module) -> tuple[Finding, ...]:
+            view = BeforeAutotuner(module, release, told, left)
+            return run_check(rule, method, {name: view}) if rule.applies(module) else ()
+
+        at = timeline.dumps.index(dump)
+        for number, module in enumerate(dump.file.modules):
+            self._add_followed_back(rule, look(module), Spot(at, number), timeline, look)
+
+    def _add_followed_back(
+        self,
+        rule: Rule,
+        findings: Iterable[Finding],
+        spot: Spot,
+        timeline: Timeline,
+        look: Callable[[Module], Iterable[Finding]],
+    ) -> None:
+        """Reports what one dump has, with the pass after which it is there."""
+        for life in followed_back(findings, spot, timeline, look):
+            self._add_life(rule, life, timeline, binding=len(life.seen) - 1)
 
     # Rules about every dump
 
     def _add_followed(self, rule: Rule, method: str, life: Life, timeline: Timeline) -> None:
-        """Reports a defect that is there at the end of the run, and any that is told anyway."""
+        """Reports a defect that is there at the end of the run, and any that is told anyway.
+
+        What the autotuner took out of a module to try backends has the module's defects, too: those
+        are told of the module.
+        """
+        said = rule, nameless(life.seen[-1])
+        if timeline.pipeline.is_helper:
+            if said in self._said:
+                return
+        else:
+            self._said.add(said)
         over = life.last + 1 < timeline.length
         cured = cure(timeline, life.last)
         notes: tuple[str, ...] = ()
         if over and _lapses(rule, method, life, timeline):
-            cured, notes = None, ("it is there behind that as well, where it does not matter",)
+            after = timeline.dumps[life.last + 1]
+            label = after.name.label if after.name else after.path.name
+            cured, notes = None, (f"the dump {label} still has it, where it does not bind",)
         told = not over or rule.between_passes or timeline.pipeline.lone
         if told or self.cured:
             severity = None if told else Severity.INFO
@@ -292,9 +327,9 @@ class Checker:
     ) -> None:
         """Reports a defect where it binds first; `severity` is the finding's own by default."""
         place = _placed(rule, life.seen[binding], timeline)
-        introduced = introduction(timeline, life.first)
+        introduced = _introduction(rule, life, timeline)
         context: tuple[str, ...] = ()
-        if introduced is not None and not binding:
+        if introduced is not None and life.first and not binding:
             at, before = place.finding.at, timeline.dumps[life.first - 1]
             if isinstance(at, Instruction) and place.module is not None:
                 context = rule.context(at, before.module, place.module)
@@ -310,6 +345,8 @@ class Checker:
         self.result.diagnostics.append(diagnostic)
         if diagnostic.severity is Severity.INFO and cured is not None:
             return  # nothing is left to mend
+        if finding.fix is None and type(rule).fix is Rule.fix:
+            return  # there is no fix to look for in every dump
         for sighting in (*life.seen[binding:], *life.beside):
             again = _placed(rule, sighting, timeline)
             fix = fix_of(again, form)
@@ -341,8 +378,7 @@ class Checker:
         for life in lives_of(found, timeline):
             if self.before or (binds and life.last == end):
                 self._add_binding(rule, demand, meeting, life, timeline)
-            elif self.cured:
-                cured = cure(timeline, life.last)
+            elif self.cured and (cured := cure(timeline, life.last)) is not None:
                 self._add_life(rule, life, timeline, cured=cured, severity=Severity.INFO)
         if meeting.outcome is Outcome.NEVER and last.name is None:
             reason = f"{rule.name()} does not apply: {meeting.why}"
@@ -353,7 +389,7 @@ class Checker:
     ) -> None:
         """Reports a defect that a pass dies of at the end of its life, or may die of."""
         certain = meeting.outcome is Outcome.BREAKS
-        introduced = introduction(timeline, life.first)
+        introduced = _introduction(rule, life, timeline)
         self._add_life(
             rule,
             life,
@@ -392,6 +428,10 @@ def _placed(rule: Rule, sighting: Sighting, timeline: Timeline) -> Placed:
     dump = timeline.dumps[sighting.spot.position]
     is_text = not isinstance(sighting.finding.at, Instruction)
     return Placed(rule, sighting.finding, dump, None if is_text else module)
+
+
+def _introduction(rule: Rule, life: Life, timeline: Timeline) -> Introduction | None:
+    return introduction(timeline, life.first, unless_established=rule.precondition is not None)
 
 
 def _lapses(rule: Rule, method: str, life: Life, timeline: Timeline) -> bool:

@@ -75,12 +75,16 @@ class Stages:
         backends = {release.backend for release in self._candidates}
         return backends.pop() if len(backends) == 1 else None
 
+    @cached_property
+    def _is_helper(self) -> bool:
+        return self.pipeline.is_helper
+
     def _has_layouts(self, dump: PassDump) -> bool:
         name = dump.name
         assert name is not None
         if name.step is None:
             return not name.rest.startswith(BEFORE_LAYOUTS)
-        if self.pipeline.is_helper or name.after == LAYOUT_ASSIGNMENT:
+        if self._is_helper or name.after == LAYOUT_ASSIGNMENT:
             return True
         if self._assigned is not None:
             return name.step >= self._assigned
@@ -98,7 +102,7 @@ class Stages:
         """Whether the last run of a pass lies behind a dump; None where the releases do not say."""
         name = dump.name
         assert name is not None
-        if self.pipeline.is_helper:
+        if self._is_helper:
             return None  # passes over a fusion that was taken out of its module
         if self.pipeline.options is not None and self.pipeline.options.disabled(wanted):
             return None

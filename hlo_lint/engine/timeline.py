@@ -7,13 +7,14 @@ runs over what there is, each thing once, and what it finds is carried to the du
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.engine.plan import checks_of, run_check
 from hlo_lint.engine.stages import Stages
 from hlo_lint.findings import Finding
-from hlo_lint.ir import Module
+from hlo_lint.ir import Computation, Module
 from hlo_lint.rule import Rule, Stage
 
 
@@ -65,6 +66,7 @@ class Timeline:
         self.stages = Stages(pipeline)
         self._texts = _distinct(self.dumps)
         self._equal: dict[Stage, Stage] = {}
+        self._opcodes: dict[tuple[bool, bool], dict[str, list[object]]] = {}
         self._views: dict[tuple[str, bool, bool], dict[object, _Places]] = {}
 
     def module(self, spot: Spot) -> Module:
@@ -78,13 +80,17 @@ class Timeline:
 
     def find(self, rule: Rule, method: str) -> Iterator[Sighting]:
         """What a check finds in all dumps."""
-        asked = checks_of(rule)[method]
-        staged = "Stage" in asked.values()
-        (kind,) = {kind for kind in asked.values() if kind != "Stage"}
-        for view, places in self._placed(kind, rule.unfused, staged).items():
+        check = _Check(rule, method)
+        staged = check.stage_name is not None
+        placed = self._placed(check.kind, rule.unfused, staged)
+        views: Iterable[object] = placed
+        if check.kind == "Computation" and rule.opcodes is not None:
+            holding = self._holding(rule.unfused, staged)
+            views = dict.fromkeys(chain.from_iterable(holding.get(o, ()) for o in rule.opcodes))
+        for view in views:
             known: list[tuple[_Watched, tuple[Finding, ...]]] = []
-            for stage, groups in places.items():
-                for finding in _findings(rule, method, view, stage, known):
+            for stage, groups in placed[view].items():
+                for finding in check.findings(view, stage, known):
                     for spots in groups:
                         for spot in spots:
                             yield Sighting(finding, spot)
@@ -93,13 +99,12 @@ class Timeline:
         self, rule: Rule, method: str, position: int, stage: Stage | None = None
     ) -> Iterator[Sighting]:
         """What a check finds in one dump, at its own stage or as if another one were binding."""
-        asked = checks_of(rule)[method].values()
-        (kind,) = {kind for kind in asked if kind != "Stage"}
+        check = _Check(rule, method)
         for number, module in enumerate(self.dumps[position].file.modules):
             spot = Spot(position, number)
-            there = (stage or self.stage(spot)) if "Stage" in asked else None
-            for view in _views(kind, rule.unfused, module):
-                for finding in _findings(rule, method, view, there, []):
+            there = None if check.stage_name is None else stage or self.stage(spot)
+            for view in _views(check.kind, rule.unfused, module):
+                for finding in check.findings(view, there, []):
                     yield Sighting(finding, spot)
 
     def _placed(self, kind: str, unfused: bool, staged: bool) -> dict[object, _Places]:
@@ -116,6 +121,18 @@ class Timeline:
                         places = found.setdefault(view, {})
                         for stage, group in groups.items():
                             places.setdefault(stage, []).append(group)
+        return found
+
+    def _holding(self, unfused: bool, staged: bool) -> dict[str, list[object]]:
+        """The computations that hold an opcode."""
+        key = unfused, staged
+        found = self._opcodes.get(key)
+        if found is None:
+            found = self._opcodes[key] = {}
+            for view in self._placed("Computation", unfused, staged):
+                assert isinstance(view, Computation)
+                for opcode in view.opcodes:
+                    found.setdefault(opcode, []).append(view)
         return found
 
     def _by_stage(self, spots: Sequence[Spot]) -> dict[Stage | None, list[Spot]]:
@@ -136,25 +153,38 @@ def _views(kind: str, unfused: bool, module: Module) -> Sequence[object]:
             return (module.file,) if module.file.modules[0] is module else ()
 
 
-def _findings(
-    rule: Rule,
-    method: str,
-    view: object,
-    stage: Stage | None,
-    known: list[tuple[_Watched, tuple[Finding, ...]]],
-) -> tuple[Finding, ...]:
-    """What a check finds in one thing; `known` is what it found there at other stages."""
-    asked = checks_of(rule)[method].items()
-    if stage is None:
-        return run_check(rule, method, {name: view for name, _ in asked})
-    for watched, findings in known:
-        if watched.would_say_the_same(stage):
-            return findings
-    watched = _Watched(stage)
-    views = {name: watched if kind == "Stage" else view for name, kind in asked}
-    findings = run_check(rule, method, views)
-    known.append((watched, findings))
-    return findings
+class _Check:
+    """A check of a rule, with what it asks for looked up."""
+
+    def __init__(self, rule: Rule, method: str) -> None:
+        self.rule = rule
+        self.method = method
+        self.kind = ""
+        self.view_name = ""
+        self.stage_name: str | None = None
+        for name, kind in checks_of(rule)[method].items():
+            if kind == "Stage":
+                self.stage_name = name
+            else:
+                self.view_name, self.kind = name, kind
+
+    def findings(
+        self,
+        view: object,
+        stage: Stage | None,
+        known: list[tuple[_Watched, tuple[Finding, ...]]],
+    ) -> tuple[Finding, ...]:
+        """What it finds in one thing; `known` is what it found there at other stages."""
+        if stage is None or self.stage_name is None:
+            return run_check(self.rule, self.method, {self.view_name: view})
+        for watched, findings in known:
+            if watched.would_say_the_same(stage):
+                return findings
+        watched = _Watched(stage)
+        views = {self.view_name: view, self.stage_name: watched}
+        findings = run_check(self.rule, self.method, views)
+        known.append((watched, findings))
+        return findings
 
 
 def _text(dump: PassDump) -> tuple[int, ...]:

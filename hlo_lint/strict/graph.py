@@ -18,6 +18,7 @@ from hlo_lint.ir import (
     Row,
     Trouble,
 )
+from hlo_lint.opcodes import wrapped_opcode
 from hlo_lint.shape import ArrayShape, BufferShape, OpaqueShape, Shape, TupleShape
 from hlo_lint.strict.instruction import (
     Anatomy,
@@ -25,7 +26,6 @@ from hlo_lint.strict.instruction import (
     parameter_number,
     shape_or_none,
 )
-from hlo_lint.strict.opcodes import wrapped_opcode
 from hlo_lint.strict.shapes import compatible, has_element, spelled_index, tuple_of
 from hlo_lint.syntax.attributes import (
     Alias,
@@ -70,7 +70,9 @@ class Scope:
         row = self.rows.get(name)
         shape = shape_or_none(row[TYPE]) if row and row[TYPE] else None
         for element in path:
-            if not isinstance(shape, TupleShape) or int(element) >= len(shape.elements):
+            if not isinstance(shape, TupleShape) or len(element) > 9:
+                return None
+            if int(element) >= len(shape.elements):
                 return None
             shape = shape.elements[int(element)]
         return shape

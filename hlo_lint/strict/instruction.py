@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import lru_cache
 from typing import Final
 
 from hlo_lint.ir import CALLING_ATTRIBUTES, OPCODE, OPERANDS, REFERENCES, TAIL, TYPE, Row, Trouble
+from hlo_lint.opcodes import OPCODES, Opcode, demands_on, wrapped_opcode
 from hlo_lint.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
 from hlo_lint.strict.literals import literal_troubles
-from hlo_lint.strict.opcodes import OPCODES, Opcode, demands_on, wrapped_opcode
 from hlo_lint.strict.shapes import leaves_of, tuple_of, unsound
 from hlo_lint.strict.tokens import BLANK, NAME, blank_trouble, name_trouble
 from hlo_lint.syntax.attributes import (
@@ -120,7 +120,7 @@ class Anatomy:
         return None if span is None else self.text[span[0] : span[1]]
 
 
-@cache
+@lru_cache(maxsize=1 << 16)
 def shape_or_none(text: str) -> Shape | None:
     """The shape that a text spells; None where it spells none."""
     try:
@@ -302,7 +302,7 @@ def attribute_heads(
         behind = end
 
 
-@cache
+@lru_cache(maxsize=1 << 15)
 def _value_troubles(opcode: str, name: str, text: str) -> tuple[tuple[str, int], ...]:
     """What is wrong with a value: a message, and where in it."""
     if name in CALLING_ATTRIBUTES:

@@ -17,6 +17,7 @@ _token = re.compile(
     rf"{BLANK}(?P<token>\.\.\.|-?(?:inf|nan)(?:\(0x[0-9a-fA-F]+\))?(?![\w.])"
     r"|-?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?(?![\w.])|true(?!\w)|false(?!\w)|[{}(),])"
 ).match
+_is_elided = re.compile(rf"{BLANK}\.\.\.").match
 _is_integer = re.compile(r"-?[0-9]+").fullmatch
 
 _MANTISSA: Final = {"f64": 52, "f32": 23, "f16": 10, "bf16": 7, "f8e5m2": 2, "f8e4m3": 3}
@@ -154,7 +155,7 @@ class _Reader:
 
     def elided(self) -> bool:
         """Whether it is `{...}`, which is gone over."""
-        if self.token != "{" or not re.match(rf"{BLANK}\.\.\.", self.text[self.at :]):
+        if self.token != "{" or not _is_elided(self.text, self.at):
             return False
         self.next()
         self.next()

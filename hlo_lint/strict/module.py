@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -19,6 +20,7 @@ from hlo_lint.ir import (
     Row,
     Trouble,
 )
+from hlo_lint.opcodes import wrapped_opcode
 from hlo_lint.shape import Shape, ShapeSyntaxError, TupleShape, parse_shape
 from hlo_lint.strict.graph import computation_troubles
 from hlo_lint.strict.instruction import (
@@ -28,8 +30,7 @@ from hlo_lint.strict.instruction import (
     shape_or_none,
     type_troubles,
 )
-from hlo_lint.strict.opcodes import wrapped_opcode
-from hlo_lint.strict.shapes import compatible, has_element, spelled_index
+from hlo_lint.strict.shapes import compatible, has_element, spelled_index, unsound
 from hlo_lint.strict.tokens import BLANK, blank_trouble, name_trouble
 from hlo_lint.strict.tokens import NAME as WORD
 from hlo_lint.syntax.attributes import (
@@ -158,14 +159,20 @@ def _between(computation: Computation) -> Iterator[Trouble]:
         if not computation.signature
         else (text.find("{", text.find(computation.signature) + len(computation.signature)) + 1)
     )
-    unread = [(start, end) for _, start, end in computation.troubles]
+    unread = sorted(start for _, start, _ in computation.troubles)
     stops = [
         span for number, span in enumerate(computation.spans) if number not in computation.nested
     ]
     for begin, end in stops:
-        if not any(at <= start <= begin for start, _ in unread):
+        if not _any_between(unread, at, begin):
             yield from blank_trouble(text, at, begin)
         at = end
+
+
+def _any_between(starts: Sequence[int], begin: int, end: int) -> bool:
+    """Whether one of the sorted `starts` is from `begin` to `end`."""
+    first = bisect_left(starts, begin)
+    return first < len(starts) and starts[first] <= end
 
 
 # ---- the header
@@ -193,15 +200,15 @@ def _around(module: Module) -> Iterator[Trouble]:
         begin = text.find(table, at)
         yield from blank_trouble(text, at, begin)
         at = begin + len(table)
-    unread = [start for _, start, _ in module.troubles]
+    unread = sorted(start for _, start, _ in module.troubles)
     for number, computation in enumerate(module.computations):
         if number in module.within:
             continue
         begin = module.offset(number)
-        if not any(at <= start <= begin for start in unread):
+        if not _any_between(unread, at, begin):
             yield from blank_trouble(text, at, begin)
         at = begin + len(computation.text)
-    if not any(at <= start for start in unread):
+    if not _any_between(unread, at, len(text)):
         yield from blank_trouble(text, at, len(text))
     if not module.computations and not module.troubles and not separator:
         yield Trouble("a module needs a computation", len(text), len(text))
@@ -286,6 +293,8 @@ def _entry_layout(module: Module, text: str) -> Iterator[tuple[str, int]]:
     except ShapeSyntaxError as error:
         yield error.message, 1
         return
+    for said in (*unsound(parameters), *unsound(result)):
+        yield said, 1
     ours, root = _entry_shapes(module)
     if root is not None and not compatible(result, root):
         yield f"the result is {root}, not {result}", arrow
@@ -458,7 +467,7 @@ def _thread(row: Row, callee: Computation) -> Iterator[str]:
 
 _async_thread = re.compile(r'\basync_execution_thread="([^"]*)"').search
 _written_in_place = re.compile(
-    rf"\b(?:{'|'.join(CALLING_ATTRIBUTES)})=\{{[^{{}}\"]*(?:\{{[^{{}}\"=]*)?[%\w]\s*=\s"
+    rf"\b(?:{'|'.join(CALLING_ATTRIBUTES)})=\s*\{{[^{{}}\"=]*(?:\{{[^{{}}\"=]*)?="
 ).search
 _without_strings_sub = re.compile(r'"(?:[^"\\]|\\.)*"', re.S).sub
 

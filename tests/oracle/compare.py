@@ -179,14 +179,14 @@ def xla_graph(module: Module, xla: XlaModule, settled: Settled) -> dict[str, lis
                 place[each.name] = (name, (*path, each.index))
                 continue
             place[each.name] = (names[each.name], ())
-            opcode, called = each.opcode, each.called
+            opcode = each.opcode
+            called = each.called
             if opcode.startswith("async-"):
-                names_wrapper = each.called and each.called[0] not in written
-                if names_wrapper and opcode == "async-start":
-                    called = roots[each.called[0]].called
-                wrapped = (
-                    roots[each.called[0]].opcode if names_wrapper else started.get(each.operands[0])
-                )
+                wrapped = started.get(each.operands[0], "") if each.operands else ""
+                if each.called and each.called[0] not in written:
+                    root = roots[each.called[0]]
+                    wrapped = root.opcode
+                    called = root.called if opcode == "async-start" else ()
                 if wrapped:
                     started[each.name] = wrapped
                     opcode = f"{wrapped}{opcode.removeprefix('async')}"

@@ -16,6 +16,8 @@ _PATIENCE_IN_SECONDS = 300
 
 METADATA = "7"
 SHARDING = "40"
+REPLICA_GROUPS = {"49", "87", "92", "93"}
+"""Listed, as an iota, or on a mesh."""
 COMPARISON_TYPE = "72"
 COMPARISON_ORDER = "102"
 """New in 0.11: says what the field of the comparison's type says as well."""

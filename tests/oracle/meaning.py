@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy
@@ -476,12 +476,99 @@ def fields(instruction: Instruction, opcode: str) -> Fields:
     return kept
 
 
+_IOTA = ("iota_reshape_dims", "iota_transpose_perm")
 _NO_QUEUES = '"wait_on_operation_queues":[],'
 """What XLA 0.11 takes out of a configuration while it reads it."""
 
 
+def _canonical_sharding(found: Fields) -> Fields:
+    """A sharding with its devices listed and its subgroups in one order.
+
+    XLA drops subgroups of one device, joins those of one kind, orders the kinds, and sorts the
+    devices that hold the same: the meaning stays.
+    """
+    if "tuple_shardings" in found:
+        parts = [_canonical_sharding(part) for part in found["tuple_shardings"]]
+        return {**found, "tuple_shardings": parts}
+    kept_metadata = [each for each in found.get("metadata", ()) if each != _SUM]
+    found = {**found, "metadata": kept_metadata}
+    if "named_sharding" in found:
+        named = found["named_sharding"]
+        return {**found, "named_sharding": {**named, "mesh": _listed_mesh(named.get("mesh", {}))}}
+    sizes = tuple(found.get("tile_assignment_dimensions", ()))
+    if not sizes:
+        return found
+    kinds = found.get("last_tile_dims", [])
+    if found.get("replicate_on_last_tile_dim"):
+        kinds = ["replicated"]
+    if "iota_reshape_dims" in found:
+        listed = _listed(found["iota_reshape_dims"], found["iota_transpose_perm"])
+        devices = numpy.array(listed).reshape(sizes)
+    else:
+        devices = numpy.array(found["tile_assignment_devices"]).reshape(sizes)
+    rank = len(sizes) - len(kinds)
+    order = sorted(range(len(kinds)), key=lambda number: str(kinds[number]))
+    devices = devices.transpose([*range(rank), *(rank + number for number in order)])
+    joined: dict[str, int] = {}
+    for number in order:
+        joined[kinds[number]] = joined.get(kinds[number], 1) * sizes[rank + number]
+    devices = devices.reshape([*sizes[:rank], *joined.values()])
+    if "replicated" in joined:
+        devices = numpy.sort(devices, axis=rank + list(joined).index("replicated"))
+    subgroups = {kind: size for kind, size in joined.items() if size > 1}
+    kept = {key: value for key, value in found.items() if key not in _TILES}
+    left = subgroups or joined
+    if math.prod(sizes[:rank]) == 1 and len(left) == 1:
+        return {**kept, "type": next(iter(left))}
+    return {
+        **kept,
+        "tiles": list(sizes[:rank]),
+        "subgroups": subgroups,
+        "devices": devices.ravel().tolist(),
+    }
+
+
+_SUM = {"op_type": "sdy::reduction_op", "op_name": "SUM"}
+"""What 0.11 writes beside a sharding that is unreduced."""
+
+
+def _listed(dims: Sequence[int], permutation: Sequence[int]) -> list[int]:
+    """The devices of an array that is transposed: XLA spells the same order in several ways."""
+    numbered = numpy.arange(math.prod(dims)).reshape(dims).transpose(permutation)
+    found: list[int] = numbered.ravel().tolist()
+    return found
+
+
+def _listed_mesh(mesh: Fields) -> Fields:
+    """A mesh with its devices listed where they are not in order."""
+    if "iota" not in mesh:
+        return mesh
+    devices = _listed(mesh["iota"]["reshape_dims"], mesh["iota"]["transpose_perm"])
+    if devices == list(range(len(devices))):
+        devices = []
+    return {"axes": mesh["axes"], "device_ids": devices}
+
+
+_TILES = frozenset(
+    {"tile_assignment_dimensions", "tile_assignment_devices", "replicate_on_last_tile_dim"}
+    | {"last_tile_dims", "iota_reshape_dims", "iota_transpose_perm"}
+)
+
+
 def without_defaults(found: Fields) -> Fields:
     """The same fields of either side, less what XLA writes down, or not, at its own liking."""
+    for name in ("sharding", "domain_entry_sharding", "domain_exit_sharding"):
+        if name in found:
+            found = {**found, name: _canonical_sharding(found[name])}
+    groups = found.get("iota_collective_device_list")
+    if groups:
+        listed = _listed(groups["iota_reshape_dims"], groups["iota_transpose_perm"])
+        found = {**found, "iota_collective_device_list": {**groups, **dict.fromkeys(_IOTA)}}
+        found["iota_collective_device_list"]["devices"] = listed
+    groups = found.get("mesh_axes_replica_group_list")
+    if groups:
+        listed_groups = {**groups, "mesh": _listed_mesh(groups.get("mesh", {}))}
+        found = {**found, "mesh_axes_replica_group_list": listed_groups}
     precision = found.get("precision_config", {})
     if set(precision.get("operand_precision", ())) == {"default"}:
         found = {**found, "precision_config": {**precision, "operand_precision": []}}

@@ -325,7 +325,7 @@ def test_groups_of_every_form_list_their_devices(
 
 
 def test_devices_of_a_hostile_size_are_not_listed() -> None:
-    found = read_attribute("sharding", "{devices=[999999999,999]<=[999999999,999]}")
+    found = read_attribute("sharding", "{devices=[999999999,999]<=[999999999,999]T(1,0)}")
     assert isinstance(found, TiledSharding)
     with pytest.raises(OverflowError, match="too many to list"):
         device_numbers(found.devices)
@@ -383,6 +383,10 @@ def test_a_malformed_value_says_what_its_example_says(name: str, message: str, t
         ("sharding", "{devices=[2,1]0}", "1 devices for 2 places", 14),
         ("sharding", "{devices=[2,1]<=[3]}", "3 devices for 2 places", 16),
         ("sharding", "{devices=[2]<=[2]T(1)}", "a transposition names each dimension once", 17),
+        (
+            *("sharding", "{devices=[2,2]<=[2,2]}"),
+            *("an array of several dimensions needs their order, like T(1,0)", 16),
+        ),
         ("sharding", "{mesh['x'=2], [{'y'}]}", "the mesh has no axis y", 17),
         ("sharding", "{mesh['x'=4], [{'x':(1)3}]}", "axis x has no such part", 19),
         ("sharding", "{mesh['x'=2], [{?, 'x'}]}", "`?` stands once, behind the axes", 15),

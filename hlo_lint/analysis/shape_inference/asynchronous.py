@@ -117,8 +117,15 @@ def _done_of_permute(operation: Operation) -> Shape:
     return _elements(taken, 2, "what collective-permute-done takes")[1]
 
 
-def _same(operation: Operation) -> Shape:
-    return operation.shape(0)
+def _done_of_all_reduce(operation: Operation) -> Shape:
+    taken = operation.shape(0)
+    if (
+        isinstance(taken, TupleShape)
+        and taken.elements
+        and isinstance(taken.elements[0], TupleShape)
+    ):
+        return _async_parts(taken)[1]  # an async-done that is printed by what it wraps
+    return taken
 
 
 SUGAR = frozenset(("start", "update", "done"))
@@ -155,7 +162,7 @@ OPCODES: Table = {
     "async-start": Inference(None, _async_start, calls=True),
     "async-update": Inference(_async_update, keeps_layout=True),
     "async-done": Inference(_async_done, arity=1),
-    "all-reduce-done": Inference(_same, arity=1),
+    "all-reduce-done": Inference(_done_of_all_reduce, arity=1),
     "all-gather-done": Inference(_done_of_all_gather, arity=1),
     "collective-permute-done": Inference(_done_of_permute, arity=1),
 }

@@ -163,6 +163,8 @@ def _start(operation: Operation, printed: Shape) -> None:
     if in_place:
         return
     taken: Shape = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
+    if isinstance(printed.elements[0], TupleShape):
+        taken = TupleShape(shapes)  # an async-start that is printed by what it wraps
     if not compatible(printed.elements[0], taken):
         ours, theirs = apart(taken, printed.elements[0])
         raise Impossible(f"{operation.opcode} takes {ours}, and its type begins with {theirs}")
@@ -173,10 +175,25 @@ def _start(operation: Operation, printed: Shape) -> None:
         except Unknowable:
             return
     else:
-        made = taken
+        made = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
     if not compatible(printed.elements[1], made):
         ours, theirs = apart(made, printed.elements[1])
         raise Impossible(f"{operation.opcode} makes {ours}, and its type has {theirs}")
+
+
+def _all_reduce_start(operation: Operation, printed: Shape) -> None:
+    """Demands what an all-reduce gives; or all of an async-start, which is printed alike."""
+    made = _same(operation)
+    wrapped = TupleShape((TupleShape(operation.shapes()), made))
+    if (
+        isinstance(printed, TupleShape)
+        and printed.elements
+        and isinstance(printed.elements[0], TupleShape)
+    ):
+        printed, made = TupleShape(printed.elements[:2]), wrapped
+    if not compatible(printed, made, any_precision=True):
+        ours, theirs = apart(made, printed, any_precision=True)
+        raise Impossible(f"XLA infers {ours}, and not {theirs}")
 
 
 def _ragged_all_to_all(operation: Operation) -> Shape:
@@ -197,7 +214,7 @@ OPCODES: Table = {
     "all-gather": Inference(_gathered, _differs_only_along, attributes=True),
     "all-gather-start": Inference(None, _start, attributes=True),
     "all-reduce": Inference(_same),
-    "all-reduce-start": Inference(_same),
+    "all-reduce-start": Inference(None, _all_reduce_start),
     "reduce-scatter": Inference(_scattered, _differs_only_along, attributes=True),
     "all-to-all": Inference(_all_to_all, attributes=True),
     "ragged-all-to-all": Inference(_ragged_all_to_all, arity=6),

@@ -174,6 +174,6 @@ def _before_ragged(
 
 OPCODES: Table = {
     "dot": Inference(_dot, demand_accumulator, attributes=True, free_type=True),
-    "scaled-dot": Inference(_scaled_dot, arity=4, attributes=True, free_type=True),
+    "scaled-dot": Inference(_scaled_dot, _scaled, arity=4, attributes=True, free_type=True),
     "ragged-dot": Inference(_ragged_dot, arity=3, attributes=True, free_type=True),
 }

@@ -17,6 +17,7 @@ class UnreadableText(Rule):
     """
 
     severity = Severity.WARNING
+    between_passes = True
     examples = (
         Bad(
             """

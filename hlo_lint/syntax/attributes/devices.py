@@ -241,7 +241,7 @@ def read_replica_groups(text: str) -> ReplicaGroups:
         return ReplicaGroupList(tuple(map(counts, _find_lists(text[1:-1]))))
     if found := _is_iota(text):
         count, size, dims, permutation = found.groups()
-        order = _iota(counts(dims), counts(permutation) if permutation else None)
+        order = iota(counts(dims), counts(permutation) if permutation else None, text)
         return _checked_groups(IotaReplicaGroups(int(count), int(size), order), text)
     if found := _is_by_mesh(text):
         groups = MeshReplicaGroups(Mesh(mesh_axes(found[1])), axis_refs(found[2]))
@@ -264,9 +264,8 @@ def replica_groups_by_grammar(text: str) -> ReplicaGroups:
             sizes = numbers(shape, text)
             if len(sizes) != 2:
                 refuse("expected how many groups, and how large: [2,4]", text, shape)
-            order = _iota(
-                numbers(dims, text), numbers(permutation[0], text) if permutation else None
-            )
+            turned = numbers(permutation[0], text) if permutation else None
+            order = iota(numbers(dims, text), turned, text)
             return _checked_groups(IotaReplicaGroups(*sizes, order), text)
         case _:
             mesh = mesh_of(tree, text)
@@ -274,8 +273,16 @@ def replica_groups_by_grammar(text: str) -> ReplicaGroups:
             return _checked_groups(groups, text)
 
 
-def _iota(dims: tuple[int, ...], permutation: tuple[int, ...] | None) -> Iota:
-    return Iota(dims, tuple(range(len(dims))) if permutation is None else permutation)
+def iota(dims: tuple[int, ...], permutation: tuple[int, ...] | None, text: str) -> Iota:
+    """All devices as an array; of one dimension nothing is said of its order.
+
+    Raises:
+        AttributeSyntaxError: where several dimensions have no order.
+    """
+    if permutation is None and len(dims) > 1:
+        message = "an array of several dimensions needs their order, like T(1,0)"
+        raise AttributeSyntaxError(message, text, text.find("<=") + 2)
+    return Iota(dims, (0,) if permutation is None else permutation)
 
 
 def _checked_groups(groups: ReplicaGroups, text: str) -> ReplicaGroups:
@@ -349,7 +356,7 @@ def order_of(tree: Tree[Token], text: str) -> DeviceOrder:
     first, *rest = trees(tree)
     if str(first.data) == "ids":
         return numbers(first, text)
-    return _iota(numbers(first, text), numbers(rest[0], text) if rest else None)
+    return iota(numbers(first, text), numbers(rest[0], text) if rest else None, text)
 
 
 def mesh_of(tree: Tree[Token], text: str) -> Mesh:

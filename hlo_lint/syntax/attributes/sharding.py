@@ -19,6 +19,7 @@ from hlo_lint.syntax.attributes.devices import (
     check_axes,
     check_iota,
     counts,
+    iota,
     mesh_axes,
     mesh_of,
     numbers,
@@ -175,7 +176,7 @@ def read_sharding(text: str) -> Sharding:
     if found := _is_tiled(text):
         tiles, dims, permutation, ids, replicated = found.groups()
         subgroups = ("replicated",) if replicated else ()
-        order: DeviceOrder = counts(ids) if ids else _iota(dims, permutation)
+        order: DeviceOrder = counts(ids) if ids else _iota(dims, permutation, text)
         return _checked(TiledSharding("tiled", counts(tiles), order, subgroups), text)
     if found := _is_named(text):
         named = _named(*found.groups())
@@ -184,9 +185,8 @@ def read_sharding(text: str) -> Sharding:
     return sharding_by_grammar(text)
 
 
-def _iota(dims: str, permutation: str | None) -> Iota:
-    sizes = counts(dims)
-    return Iota(sizes, counts(permutation) if permutation else tuple(range(len(sizes))))
+def _iota(dims: str, permutation: str | None, text: str) -> Iota:
+    return iota(counts(dims), counts(permutation) if permutation else None, text)
 
 
 def _named(mesh_text: str, dimensions: str | None, kind: str | None) -> NamedSharding | None:
@@ -303,7 +303,7 @@ def _built_tiled(tree: Tree[Token], text: str) -> TiledSharding:
                 devices = dims
                 if str(order[0].data) == "dims":
                     permutation = (numbers(each, text) for each in order[1:])
-                    devices = Iota(dims, next(permutation, tuple(range(len(dims)))))
+                    devices = iota(dims, next(permutation, None), text)
             case "last_tile_dim_replicate":
                 subgroups = ("replicated",)
             case "last_tile_dims":

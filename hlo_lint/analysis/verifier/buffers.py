@@ -1,0 +1,129 @@
+"""Mutable buffers, `b(f32[8])`: who makes, writes and frees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from hlo_lint.analysis.shape_inference.types import compatible
+from hlo_lint.analysis.verifier.scope import (
+    Checks,
+    RowChecks,
+    Said,
+    Scope,
+    leaves,
+    operand_shape,
+    said,
+    text_of,
+    value_of,
+)
+from hlo_lint.ir import OPCODE, REFERENCES, TYPE, Instruction
+from hlo_lint.shape import ArrayShape, BufferShape, Shape
+from hlo_lint.syntax.attributes import Alias
+
+_CARRIES: Final = frozenset(
+    "custom-call parameter tuple get-tuple-element while call conditional fusion async-start "
+    "async-update async-done dynamic-update-slice bitcast opt-barrier collective-permute-start "
+    "collective-permute-done".split()
+)
+"""What may read a buffer or give one."""
+
+
+def _buffer_indices(shape: Shape | None) -> set[tuple[int, ...]]:
+    if shape is None:
+        return set()
+    return {index for index, each in leaves(shape) if isinstance(each, BufferShape)}
+
+
+def _special(call: Instruction) -> Iterator[Said]:
+    target = (text_of(call, "custom_call_target") or "").strip('"')
+    result, count = call.shape_or_none, len(call.row[REFERENCES])
+    operand = operand_shape(call, 0)
+    if target == "CreateBuffer":
+        if count:
+            yield said("M-50", call, f"CreateBuffer reads nothing, and has {count} operands")
+        elif not isinstance(result, BufferShape):
+            yield said("M-50", call, f"CreateBuffer gives a buffer, and not {result}")
+    elif target == "Pin":
+        if count != 1 or not isinstance(operand, ArrayShape):
+            yield said("M-50", call, "Pin takes one array")
+        elif not isinstance(result, BufferShape) or not compatible(result.element, operand):
+            yield said("M-50", call, f"Pin of {operand} gives a buffer of it, and not {result}")
+    elif target == "Unpin":
+        if count != 1 or not isinstance(operand, BufferShape):
+            yield said("M-50", call, "Unpin takes one buffer")
+        elif not isinstance(result, ArrayShape) or not compatible(operand.element, result):
+            yield said("M-50", call, f"Unpin of {operand} gives its array, and not {result}")
+
+
+def _paired(call: Instruction) -> Iterator[Said]:
+    """Each buffer that a custom call takes is one that it gives, and the other way round."""
+    target = (text_of(call, "custom_call_target") or "").strip('"')
+    if target in ("Pin", "CreateBuffer", "Unpin"):
+        return
+    given = {((), index) for index in _buffer_indices(call.shape_or_none)}
+    taken = {
+        (number, index)
+        for number in range(len(call.row[REFERENCES]))
+        for index in _buffer_indices(operand_shape(call, number))
+    }
+    if not given and not taken:
+        return
+    aliases = value_of(call, "output_to_operand_aliasing")
+    pairs = (
+        [each for each in aliases if isinstance(each, Alias)] if isinstance(aliases, tuple) else []
+    )
+    used = [(alias.operand, alias.operand_index) for alias in pairs]
+    made = [alias.output_index for alias in pairs]
+    found = False
+    for number, index in sorted(taken):
+        if used.count((number, index)) != 1:
+            times = used.count((number, index))
+            message = (
+                f"the buffer that is operand {number} is {times} times in the aliasing, not once"
+            )
+            yield said("M-52", call, message, operand=number)
+            found = True
+    for _, index in () if found else sorted(given):
+        if made.count(index) != 1:
+            message = (
+                f"a buffer of the result is {made.count(index)} times in the aliasing, not once"
+            )
+            yield said("M-52", call, message)
+
+
+def _buffers(scope: Scope) -> Iterator[Said]:
+    computation = scope.computation
+    if "b(" not in "".join([row[TYPE] for row in computation.rows]):
+        return
+    writers: dict[str, list[Instruction]] = {}
+    for number, row in enumerate(computation.rows):
+        instruction = computation.at(number)
+        result = instruction.shape_or_none
+        reads = [
+            n for n in range(len(row[REFERENCES])) if _buffer_indices(operand_shape(instruction, n))
+        ]
+        if (reads or _buffer_indices(result)) and row[OPCODE] not in _CARRIES:
+            yield said("M-51", instruction, f"{row[OPCODE]} neither reads nor gives a buffer")
+            continue
+        if row[OPCODE] == "parameter" and computation.is_entry and _buffer_indices(result):
+            yield said("M-51", instruction, "a program takes no buffer as its parameter")
+        if row[OPCODE] == "custom-call":
+            yield from _special(instruction)
+            yield from _paired(instruction)
+        if row[OPCODE] == "dynamic-update-slice" and 0 in reads and not _buffer_indices(result):
+            yield said("M-54", instruction, "dynamic-update-slice of a buffer gives a buffer")
+        if row[OPCODE] in ("custom-call", "dynamic-update-slice"):
+            for place in reads:
+                if isinstance(operand_shape(instruction, place), BufferShape):
+                    writers.setdefault(row[REFERENCES][place], []).append(instruction)
+    for name, found in writers.items():
+        for second in found[1:]:
+            message = f"%{found[0].name} writes or frees the buffer %{name} already"
+            yield said("M-53", second, message)
+
+
+CHECKS: Checks = {}
+OF_ROWS: RowChecks = {}
+OF_COMPUTATIONS = (_buffers,)
+OF_MODULES = ()

@@ -1,0 +1,75 @@
+"""Channels: who sends, and who receives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from hlo_lint.analysis.verifier.scope import (
+    Checks,
+    Demands,
+    RowChecks,
+    Said,
+    Scope,
+    all_communicating,
+    integer_of,
+    said,
+    text_of,
+)
+from hlo_lint.ir import OPCODE, TAIL, TYPE, Computation, Instruction, Module
+
+
+def _pair(scope: Scope) -> Iterator[Said]:
+    """A send or recv and its done have one channel, and both or neither talk to the host."""
+    for opcode in ("send", "recv"):
+        for start in scope.computation.with_opcode(opcode):
+            channel = integer_of(start, "channel_id")
+            if channel is None:
+                continue
+            users = start.users
+            if len(users) != 1 and not start.is_root:
+                message = f"one instruction takes this {opcode}, and not {len(users)}"
+                yield said("M-43", start, message)
+            for done in users:
+                if done.opcode == f"{opcode}-done":
+                    yield from _agree(start, done, channel)
+
+
+def _agree(start: Instruction, done: Instruction, channel: int) -> Iterator[Said]:
+    theirs = integer_of(done, "channel_id")
+    if theirs is not None and theirs != channel:
+        message = f"{done.opcode} names channel {theirs}, and its {start.opcode} channel {channel}"
+        yield said("M-43", done, message, operand=0)
+    hosts = [text_of(each, "is_host_transfer") == "true" for each in (start, done)]
+    if hosts[0] != hosts[1]:
+        message = f"one of {start.opcode} and {done.opcode} has is_host_transfer=true, not both"
+        yield said("M-43", done, message, operand=0)
+
+
+def _of_module(
+    module: Module, demands: Demands, by_name: Mapping[str, Computation]
+) -> Iterator[Said]:
+    """Transfers to the host that share a channel are the same."""
+    hosts: dict[tuple[str, int], Instruction] = {}
+    for each in all_communicating(module):
+        if each.opcode not in ("send", "recv") or "is_host_transfer=true" not in each.row[TAIL]:
+            continue
+        channel = integer_of(each, "channel_id")
+        if channel is None:
+            continue
+        same = hosts.setdefault((each.opcode, channel), each)
+        if _face(same) != _face(each):
+            message = f"this {each.opcode} to the host shares channel {channel} with "
+            yield said("M-44", each, f"{message}%{same.name}, and is another")
+
+
+def _face(instruction: Instruction) -> tuple[object, ...]:
+    attributes = instruction.attributes
+    attributes.pop("metadata", None)
+    attributes.pop("control-predecessors", None)
+    return instruction.row[OPCODE], instruction.row[TYPE], tuple(attributes.items())
+
+
+CHECKS: Checks = {}
+OF_ROWS: RowChecks = {}
+OF_COMPUTATIONS = (_pair,)
+OF_MODULES = (_of_module,)

@@ -1,0 +1,121 @@
+"""Names, parameters and roots: that a computation is one, and a module too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from hlo_lint.analysis.verifier.scope import (
+    Checks,
+    Demands,
+    RowChecks,
+    Said,
+    Scope,
+    header_span,
+    parameter_number,
+    said,
+)
+from hlo_lint.ir import NAME, OPCODE, OPERANDS, REFERENCES, ROOT, Computation, Instruction, Module
+
+
+def _names(scope: Scope) -> Iterator[Said]:
+    computation = scope.computation
+    if len(computation.index) == len(computation.rows):
+        return
+    seen: set[str] = set()
+    for number, row in enumerate(computation.rows):
+        if row[NAME] in seen:
+            yield said("I-01", computation.at(number), f"%{row[NAME]} is there twice")
+        seen.add(row[NAME])
+
+
+def _parameters(scope: Scope) -> Iterator[Said]:
+    """Parameters are numbered from 0, each number once."""
+    computation = scope.computation
+    texts = [row[OPERANDS] for row in computation.rows if row[OPCODE] == "parameter"]
+    if sorted(texts, key=_length_first) == list(map(str, range(len(texts)))):
+        return
+    numbers: dict[int, str] = {}
+    for parameter in computation.with_opcode("parameter"):
+        number = parameter_number(parameter)
+        if number is None:
+            text = parameter.row[4].strip()
+            yield said("I-05", parameter, f"{text or 'nothing'} is no number of a parameter")
+        elif number in numbers:
+            message = f"%{numbers[number]} is parameter {number} already"
+            yield said("I-05", parameter, message)
+        else:
+            numbers[number] = parameter.name
+    missing = sorted(set(range(len(numbers))) - numbers.keys())
+    if missing and computation.rows:
+        at = computation.with_opcode("parameter")[0]
+        yield said("I-05", at, f"there is no parameter {missing[0]}, and {len(numbers)} parameters")
+
+
+def _length_first(text: str) -> tuple[int, str]:
+    return len(text), text
+
+
+def _roots(scope: Scope) -> Iterator[Said]:
+    roots = [number for number, row in enumerate(scope.computation.rows) if row[ROOT]]
+    for number in roots[1:]:
+        first = scope.computation.at(roots[0])
+        message = f"a computation has one root, and %{first.name} is one already"
+        yield said("I-05r", scope.computation.at(number), message)
+
+
+def _fusion(scope: Scope, fusion: Instruction) -> Iterator[Said]:
+    """The body of a fusion: not the entry, and nothing in it that nobody reads."""
+    for body in scope.called(fusion):
+        if body is None:
+            continue
+        if body.is_entry:
+            yield said("M-10", fusion, "the entry computation is the body of a fusion")
+        for number in _unread(body):
+            message = f"nobody reads %{body.rows[number][NAME]} in the fusion %{body.name}"
+            yield said("I-05u", body.at(number), message)
+
+
+def _unread(body: Computation) -> tuple[int, ...]:
+    known = body.memo.get("unread")
+    if known is None:
+        root = body.root
+        read = {name.partition("#")[0] for row in body.rows for name in row[REFERENCES]}
+        known = body.memo["unread"] = tuple(
+            number
+            for number, row in enumerate(body.rows)
+            if row[NAME] not in read and root is not None and number != root.number
+        )
+    return known  # type: ignore[return-value]  # nobody else writes under this key
+
+
+def _module_name(
+    module: Module, demands: Demands, by_name: Mapping[str, Computation]
+) -> Iterator[Said]:
+    if module.header and not module.name:
+        yield said("M-10", header_span(module), "this module has no name")
+
+
+def _named_once(
+    module: Module, demands: Demands, by_name: Mapping[str, Computation]
+) -> Iterator[Said]:
+    """XLA prints each name of a module once."""
+    if not demands.named_once:
+        return
+    names: set[str] = set()
+    for computation in module.computations:
+        names.update(computation.index)
+    if len(names) == sum(len(computation.index) for computation in module.computations):
+        return
+    first: dict[str, Computation] = {}
+    for computation in module.computations:
+        for number, row in enumerate(computation.rows):
+            other = first.setdefault(row[NAME], computation)
+            if other is not computation:
+                at = computation.at(number)
+                yield said("I-01", at, f"%{row[NAME]} is in %{other.name}, too")
+
+
+CHECKS: Checks = {"fusion": (_fusion,)}
+OF_ROWS: RowChecks = {}
+OF_COMPUTATIONS = (_names, _parameters, _roots)
+OF_MODULES = (_module_name, _named_once)

@@ -1,0 +1,50 @@
+"""Comparisons of another type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from hlo_lint.ir import Module
+from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.verifier import refused
+
+
+class BadComparison(Rule):
+    """A compare that takes its operands for another kind of numbers.
+
+    ## Why
+    Signed, unsigned and floating-point numbers are compared by different instructions; which ones
+    follows from the element type (`HandleCompare` in `xla/service/hlo_verifier.cc`).
+    """
+
+    between_passes = True
+    rows: ClassVar[Mapping[str, Bad]] = {
+        "I-15": Bad(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              ROOT c = pred[8] compare(p, p), direction=LT, type=SIGNED  // error
+            }
+            """
+        ),
+    }
+    examples = (
+        *rows.values(),
+        Good(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              ROOT c = pred[8] compare(p, p), direction=LT, type=TOTALORDER
+            }
+            """
+        ),
+    )
+
+    def check(self, module: Module, stage: Stage) -> Findings:
+        """What XLA's verifier would refuse, each place of it."""
+        return refused(self.rows, module, stage)

@@ -1,0 +1,64 @@
+"""What XLA knows of a custom call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from hlo_lint.ir import Module
+from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.verifier import refused
+
+
+class BadCustomCall(Rule):
+    """A custom call whose constraints or types do not fit.
+
+    ## Why
+    `operand_layout_constraints` has a shape with a layout for each operand, and the result has a
+    layout, too: a library is called with what lies there (`HandleCustomCall` in
+    `xla/service/hlo_verifier.cc`).
+    """
+
+    between_passes = True
+    rows: ClassVar[Mapping[str, Bad]] = {
+        "S-82": Bad(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[8]{0} parameter(0)
+              ROOT c = f32[8]{0} custom-call(p), custom_call_target="f",  // error
+                  operand_layout_constraints={f32[9]{0}}
+            }
+            """
+        ),
+        "I-22": Bad(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[8]{0} parameter(0)
+              ROOT c = u64[] custom-call(p), custom_call_target="GetRngSeed"  // error
+            }
+            """
+        ),
+    }
+    examples = (
+        *rows.values(),
+        Good(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[8]{0} parameter(0)
+              s = u64[] custom-call(), custom_call_target="GetRngSeed"
+              ROOT c = f32[8]{0} custom-call(p), custom_call_target="f",
+                  operand_layout_constraints={f32[8]{0}}
+            }
+            """
+        ),
+    )
+
+    def check(self, module: Module, stage: Stage) -> Findings:
+        """What XLA's verifier would refuse, each place of it."""
+        return refused(self.rows, module, stage)

@@ -1,0 +1,70 @@
+"""Random numbers and their states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from hlo_lint.ir import Module
+from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.verifier import refused
+
+
+class BadRandomNumbers(Rule):
+    """A generator of random numbers with operands, a state or a type it cannot have.
+
+    ## Why
+    The kernels of generators know a few types and one form of state (`HandleRng` and others in
+    `xla/service/hlo_verifier.cc`).
+    """
+
+    between_passes = True
+    rows: ClassVar[Mapping[str, Bad]] = {
+        "S-43": Bad(
+            """
+            HloModule m
+
+            ENTRY e {
+              a = f32[] constant(0)
+              b = f32[2] constant({0, 1})
+              ROOT r = f32[8] rng(a, b), distribution=rng_uniform  // error
+            }
+            """
+        ),
+        "S-44": Bad(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = u64[2] parameter(0)
+              ROOT r = (u64[3], u32[8]) rng-bit-generator(p), algorithm=rng_philox  // error
+            }
+            """
+        ),
+        "S-45": Bad(
+            """
+            HloModule m
+
+            ENTRY e {
+              ROOT r = u64[3] rng-get-and-update-state(), delta=1  // error
+            }
+            """
+        ),
+    }
+    examples = (
+        *rows.values(),
+        Good(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = u64[2] parameter(0)
+              ROOT r = (u64[2], u32[8]) rng-bit-generator(p), algorithm=rng_philox
+            }
+            """
+        ),
+    )
+
+    def check(self, module: Module, stage: Stage) -> Findings:
+        """What XLA's verifier would refuse, each place of it."""
+        return refused(self.rows, module, stage)

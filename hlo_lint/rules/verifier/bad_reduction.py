@@ -1,0 +1,63 @@
+"""What a reduction folds with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from hlo_lint.ir import Module
+from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.verifier import refused
+
+
+class BadReduction(Rule):
+    """A reduction or map whose computation does not fit its operands.
+
+    ## Why
+    The computation of a reduction takes an accumulator and an element of each operand, and gives
+    accumulators (`HandleReduce` in `xla/service/hlo_verifier.cc`).
+    """
+
+    between_passes = True
+    rows: ClassVar[Mapping[str, Bad]] = {
+        "S-50": Bad(
+            """
+            HloModule m
+
+            twice {
+              a = f32[] parameter(0)
+              ROOT s = f32[] add(a, a)
+            }
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              z = f32[] constant(0)
+              ROOT r = f32[] reduce(p, z), dimensions={0}, to_apply=twice  // error
+            }
+            """
+        ),
+    }
+    examples = (
+        *rows.values(),
+        Good(
+            """
+            HloModule m
+
+            add {
+              a = f32[] parameter(0)
+              b = f32[] parameter(1)
+              ROOT s = f32[] add(a, b)
+            }
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              z = f32[] constant(0)
+              ROOT r = f32[] reduce(p, z), dimensions={0}, to_apply=add
+            }
+            """
+        ),
+    )
+
+    def check(self, module: Module, stage: Stage) -> Findings:
+        """What XLA's verifier would refuse, each place of it."""
+        return refused(self.rows, module, stage)

@@ -1,0 +1,50 @@
+"""An accuracy that nobody can give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from hlo_lint.ir import Module
+from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.verifier import refused
+
+
+class BadResultAccuracy(Rule):
+    """An instruction that is asked for an accuracy and has none.
+
+    ## Why
+    Only functions that are approximated can be asked to be closer (`CheckUnaryOpWithResultAccuracy`
+    in `xla/service/hlo_verifier.cc`).
+    """
+
+    between_passes = True
+    rows: ClassVar[Mapping[str, Bad]] = {
+        "I-13": Bad(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              ROOT n = f32[8] negate(p), result_accuracy={mode=highest}  // error
+            }
+            """
+        ),
+    }
+    examples = (
+        *rows.values(),
+        Good(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              ROOT n = f32[8] tanh(p), result_accuracy={mode=highest}
+            }
+            """
+        ),
+    )
+
+    def check(self, module: Module, stage: Stage) -> Findings:
+        """What XLA's verifier would refuse, each place of it."""
+        return refused(self.rows, module, stage)

@@ -1,0 +1,86 @@
+"""Scales that do not fit what they scale."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from hlo_lint.ir import Module
+from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.verifier import refused
+
+
+class BadScaledDot(Rule):
+    """A scaled-dot whose scales do not fit its operands.
+
+    ## Why
+    Each scale holds for a block of its operand, so it has as many dimensions, and each divides that
+    of the operand (`HandleScaledDot` in `xla/service/hlo_verifier.cc`). A kernel reads the scale at
+    a place that follows from that quotient.
+    """
+
+    between_passes = True
+    rows: ClassVar[Mapping[str, Bad]] = {
+        "S-12": Bad(
+            """
+            HloModule m
+
+            ENTRY e {
+              a = f8e4m3fn[4,8] parameter(0)
+              s = f8e8m0fnu[4] parameter(1)
+              b = f8e4m3fn[8,2] parameter(2)
+              t = f8e8m0fnu[4,2] parameter(3)
+              ROOT d = f32[4,2] scaled-dot(a, s, b, t), lhs_contracting_dims={1},  // error
+                  rhs_contracting_dims={0}
+            }
+            """
+        ),
+        "S-14": Bad(
+            """
+            HloModule m
+
+            ENTRY e {
+              a = f8e4m3fn[4,8] parameter(0)
+              s = f8e8m0fnu[4,3] parameter(1)
+              b = f8e4m3fn[8,2] parameter(2)
+              t = f8e8m0fnu[4,2] parameter(3)
+              ROOT d = f32[4,2] scaled-dot(a, s, b, t), lhs_contracting_dims={1},  // error
+                  rhs_contracting_dims={0}
+            }
+            """
+        ),
+        "S-15": Bad(
+            """
+            HloModule m
+
+            ENTRY e {
+              a = bf16[4,8] parameter(0)
+              s = bf16[] constant(1)
+              b = bf16[8,2] parameter(1)
+              ROOT d = f32[4,2] scaled-dot(a, s, b, s), lhs_contracting_dims={1},  // error
+                  rhs_contracting_dims={0}
+            }
+            """
+        ),
+    }
+    examples = (
+        *rows.values(),
+        Good(
+            """
+            HloModule m
+
+            ENTRY e {
+              a = f8e4m3fn[4,8] parameter(0)
+              s = f8e8m0fnu[4,4] parameter(1)
+              b = f8e4m3fn[8,2] parameter(2)
+              t = f8e8m0fnu[2,2] parameter(3)
+              ROOT d = f32[4,2] scaled-dot(a, s, b, t), lhs_contracting_dims={1},
+                  rhs_contracting_dims={0}
+            }
+            """
+        ),
+    )
+
+    def check(self, module: Module, stage: Stage) -> Findings:
+        """What XLA's verifier would refuse, each place of it."""
+        return refused(self.rows, module, stage)

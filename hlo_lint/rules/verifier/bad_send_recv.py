@@ -1,0 +1,52 @@
+"""Shapes of transfers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from hlo_lint.ir import Module
+from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.verifier import refused
+
+
+class BadSendRecv(Rule):
+    """A send or recv that does not give data, a context and a token.
+
+    ## Why
+    Both give `(data, u32[], token[])`, and their dones a token, recv-done with the data
+    (`HandleSend`, `HandleRecv` in `xla/service/hlo_verifier.cc`).
+    """
+
+    between_passes = True
+    rows: ClassVar[Mapping[str, Bad]] = {
+        "S-102": Bad(
+            """
+            HloModule m
+
+            ENTRY e {
+              t = token[] after-all()
+              r = (f32[8]{0}, s32[], token[]) recv(t), channel_id=1  // error
+              ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
+            }
+            """
+        ),
+    }
+    examples = (
+        *rows.values(),
+        Good(
+            """
+            HloModule m
+
+            ENTRY e {
+              t = token[] after-all()
+              r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1
+              ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
+            }
+            """
+        ),
+    )
+
+    def check(self, module: Module, stage: Stage) -> Findings:
+        """What XLA's verifier would refuse, each place of it."""
+        return refused(self.rows, module, stage)

@@ -1,0 +1,62 @@
+"""What a sort compares by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from hlo_lint.ir import Module
+from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.verifier import refused
+
+
+class BadSort(Rule):
+    """A sort whose comparator does not fit what it sorts.
+
+    ## Why
+    The comparator takes two scalars of each operand and says which comes first (`HandleSort` in
+    `xla/service/hlo_verifier.cc`). With another one the code generator reads what is not there.
+    """
+
+    between_passes = True
+    rows: ClassVar[Mapping[str, Bad]] = {
+        "S-46": Bad(
+            """
+            HloModule m
+
+            less {
+              a = f32[] parameter(0)
+              b = f32[] parameter(1)
+              ROOT s = f32[] subtract(a, b)
+            }
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              ROOT s = f32[8] sort(p), dimensions={0}, to_apply=less  // error
+            }
+            """
+        ),
+    }
+    examples = (
+        *rows.values(),
+        Good(
+            """
+            HloModule m
+
+            less {
+              a = f32[] parameter(0)
+              b = f32[] parameter(1)
+              ROOT c = pred[] compare(a, b), direction=LT
+            }
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              ROOT s = f32[8] sort(p), dimensions={0}, to_apply=less
+            }
+            """
+        ),
+    )
+
+    def check(self, module: Module, stage: Stage) -> Findings:
+        """What XLA's verifier would refuse, each place of it."""
+        return refused(self.rows, module, stage)

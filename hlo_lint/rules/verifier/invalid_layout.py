@@ -1,0 +1,72 @@
+"""Types that XLA does not take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from hlo_lint.ir import Module
+from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.verifier import refused
+
+
+class InvalidLayout(Rule):
+    """A type with a layout that is none, a size without a bound, or elements packed that cannot be.
+
+    ## Why
+    The order in a layout names each dimension once, or addresses cannot be computed from it.
+    Dimensions without a bound and packed elements of 8 bits or more are for other backends
+    (`xla/service/cpu_gpu_shape_verifier.cc`).
+    """
+
+    between_passes = True
+    rows: ClassVar[Mapping[str, Bad]] = {
+        "S-05": Bad(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[?] parameter(0)  // error
+              ROOT n = f32[8] constant({...})
+            }
+            """
+        ),
+        "S-06": Bad(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[8,3]{1,1} parameter(0)  // error
+              ROOT n = f32[8] constant({...})
+            }
+            """
+        ),
+        "S-06e": Bad(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[8]{0:E(4)} parameter(0)  // error
+              ROOT n = f32[8] constant({...})
+            }
+            """
+        ),
+    }
+    examples = (
+        *rows.values(),
+        Good(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[8,<=3]{0,1} parameter(0)
+              q = s4[8]{0:E(4)} parameter(1)
+              ROOT n = f32[8] constant({...})
+            }
+            """
+        ),
+    )
+
+    def check(self, module: Module, stage: Stage) -> Findings:
+        """What XLA's verifier would refuse, each place of it."""
+        return refused(self.rows, module, stage)

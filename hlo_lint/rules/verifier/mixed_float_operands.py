@@ -1,0 +1,57 @@
+"""Floats of different precision in one instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from hlo_lint.ir import Module
+from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.verifier import refused
+
+
+class MixedFloatOperands(Rule):
+    """An instruction that reads floats of different precision where XLA does not let it.
+
+    ## Why
+    Behind the passes that settle precision each elementwise instruction reads floats of one type; a
+    code generator takes the type of the first for all (`CheckShape` in
+    `xla/service/hlo_verifier.cc`, unless `allow_mixed_precision`). Reported in numbered dumps,
+    where it is known which verifier would run.
+    """
+
+    between_passes = True
+    rows: ClassVar[Mapping[str, Bad]] = {
+        "S-02": Bad(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[8]{0} parameter(0)
+              q = bf16[8]{0} parameter(1)
+              ROOT r = f32[8]{0} add(p, q)  // error
+            }
+            """,
+            artefacts={".ir-no-opt.ll": ""},
+        ),
+    }
+    examples = (
+        *rows.values(),
+        Good(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[8]{0} parameter(0)
+              q = bf16[8]{0} parameter(1)
+              c = f32[8]{0} convert(q)
+              ROOT r = f32[8]{0} add(p, c)
+            }
+            """,
+            artefacts={".ir-no-opt.ll": ""},
+        ),
+    )
+
+    def check(self, module: Module, stage: Stage) -> Findings:
+        """What XLA's verifier would refuse, each place of it."""
+        return refused(self.rows, module, stage)
