@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +26,7 @@ from hlo_lint.dumps.passes_run import breaches, passes_run
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.findings import Severity
 from hlo_lint.registry import find_rule, select_rules
+from hlo_lint.rule import Bad
 from tests.conftest import CRASH, DUMPS, FIXTURES
 
 GPU_0_10_2 = DUMPS / "gpu-jax0.10.2" / "cublaslt_fission"
@@ -447,3 +451,55 @@ def test_a_target_is_compared_field_by_field(tmp_path: Path) -> None:
     (found,) = differences(*runs)
     assert (found.record, found.name) == ("gpu_target_config.pbtxt", "gpu_device_info.core_count")
     assert (found.before, found.after) == (("132",), ("108",))
+
+
+# XLA is the judge
+
+PROGRAM = """
+import jax, jax.numpy as jnp
+inner = jax.jit(lambda x: jnp.tanh(x) @ x)
+def f(x):
+    y = jax.lax.fori_loop(0, 3, lambda _, y: inner(inner(y)), x)
+    return jax.lax.cond(y[0, 0] > 0, inner, lambda z: inner(z) + 1, y)
+jax.jit(f).lower(jax.ShapeDtypeStruct((8, 8), "float32")).compile()
+"""
+"""A computation with several callers, in a loop and in branches."""
+
+
+def compiled(folder: Path, *flags: str) -> str:
+    """What XLA:CPU says of the program, compiled in a child process that dumps into a folder."""
+    pytest.importorskip("jax")
+    flags = (f"--xla_dump_to={folder}", *flags)
+    environment = {**os.environ, "XLA_FLAGS": " ".join(flags), "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True
+    )
+    return done.stderr
+
+
+@pytest.mark.parametrize("pattern", [".*", ".+", "copy-insertion"])
+def test_a_shared_computation_kills_copy_insertion_as_said(pattern: str, tmp_path: Path) -> None:
+    off = "--xla_disable_hlo_passes=flatten-call-graph,call-inliner"
+    said = compiled(tmp_path, off, f"--xla_dump_hlo_pass_re={pattern}")
+    assert "Call graph must be flattened before copy insertion" in said
+    findings = hlo_lint.lint(tmp_path).findings
+    assert {found.rule for found in findings} == {"call-graph-not-flat"}
+    assert all(found.severity is Severity.ERROR for found in findings)
+    (found,) = hlo_lint.lint(tmp_path, ["compilation-died"]).findings
+    assert found.message.startswith("compilation died in copy-insertion: ")
+
+
+def test_with_every_pass_switched_on_the_same_program_has_no_findings(tmp_path: Path) -> None:
+    assert "Error" not in compiled(tmp_path, "--xla_dump_hlo_pass_re=.+")
+    findings = hlo_lint.lint(tmp_path).findings
+    assert [found for found in findings if found.severity is not Severity.INFO] == []
+    assert passes_run(main(tmp_path)) is not None
+
+
+def test_a_loose_text_may_share_computations(tmp_path: Path) -> None:
+    compiled(tmp_path)
+    path = next(tmp_path.glob("*jit_f.before_optimizations.txt"))
+    (bad,) = [f for f in find_rule("call-graph-not-flat").examples if isinstance(f, Bad)]
+    for text in (path.read_text(), bad.source):
+        assert hlo_lint.lint(text, ["call-graph-not-flat"]).findings == ()
+        assert hlo_lint.lint(text, ["call-graph-not-flat"], before="copy-insertion").findings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hlo_lint.dumps.contracts import Contract, Kind, Order, broken_orders, orders_broken_anyway
@@ -61,8 +62,11 @@ def passes_run(pipeline: Pipeline) -> PassesRun | None:
     return PassesRun(ran, f"as {pipeline.likened_to(release)} runs them")
 
 
-def breaches(pipeline: Pipeline) -> list[Breach]:
-    """The contracts about order that a run breaks. What its release breaks anyway is left out."""
+def breaches(pipeline: Pipeline, died_in: Sequence[Pass] = ()) -> list[Breach]:
+    """The contracts about order that a run breaks. What its release breaks anyway is left out.
+
+    Of a run that died only those that bear on the passes it may have died in.
+    """
     run = passes_run(pipeline)
     releases = pipeline.releases
     if run is None or not releases or pipeline.is_helper:
@@ -70,9 +74,10 @@ def breaches(pipeline: Pipeline) -> list[Breach]:
     anyway = frozenset().union(*map(orders_broken_anyway, releases))
     options = pipeline.options
     found = []
-    for contract, order, guilty in broken_orders(releases[0].backend, run.passes):
+    passes = run.passes if pipeline.final is not None else (*run.passes, *died_in)
+    for contract, order, guilty in broken_orders(releases[0].backend, passes):
         unfinished = order.kind is Kind.FOLLOWS and pipeline.final is None
-        if unfinished or (contract.number, order) in anyway:
+        if unfinished or (contract.number, order) in anyway or (died_in and guilty not in died_in):
             continue
         names = (*order.first, *order.then)
         disabled = tuple(name for name in names if options and options.disabled(name))
