@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hlo_lint.dumps.contracts import Contract, Kind, Order, broken_orders
+from hlo_lint.dumps.contracts import Contract, Kind, Order, broken_orders, orders_broken_anyway
+from hlo_lint.dumps.options import read_pass_order
 from hlo_lint.dumps.pass_lists import Pass
 from hlo_lint.dumps.pipeline import Pipeline
 
@@ -38,9 +40,9 @@ class Breach:
 def passes_run(pipeline: Pipeline) -> PassesRun | None:
     """The passes that ran, by the module's metadata, by the dumps where every pass left one, or by
     the release's list and the passes that were switched off; None where nothing tells."""
-    if pipeline.pass_runs:
-        runs = tuple((run.pipeline, run.name) for run in pipeline.pass_runs)
-        return PassesRun(runs, "the module's metadata lists the passes")
+    metadata = pipeline.artefact(".metadata.textproto")
+    if metadata is not None and (listed := read_pass_order(metadata)):
+        return PassesRun(listed, "the module's metadata lists the passes")
     options = pipeline.options
     if options is None or pipeline.lone:
         return None
@@ -60,22 +62,22 @@ def passes_run(pipeline: Pipeline) -> PassesRun | None:
     return PassesRun(ran, f"as {pipeline.likened_to(release)} runs them")
 
 
-def breaches(pipeline: Pipeline) -> list[Breach]:
-    """The contracts about order that a run breaks. What its release breaks anyway is left out."""
+def breaches(pipeline: Pipeline, died_in: Sequence[Pass] = ()) -> list[Breach]:
+    """The contracts about order that a run breaks. What its release breaks anyway is left out.
+
+    Of a run that died only those that bear on the passes it may have died in.
+    """
     run = passes_run(pipeline)
     releases = pipeline.releases
     if run is None or not releases or pipeline.is_helper:
         return []
-    anyway = {
-        (contract.number, order)
-        for release in releases
-        for contract, order, _ in broken_orders(release.backend, release.passes)
-    }
+    anyway = frozenset().union(*map(orders_broken_anyway, releases))
     options = pipeline.options
     found = []
-    for contract, order, guilty in broken_orders(releases[0].backend, run.passes):
+    passes = run.passes if pipeline.final is not None else (*run.passes, *died_in)
+    for contract, order, guilty in broken_orders(releases[0].backend, passes):
         unfinished = order.kind is Kind.FOLLOWS and pipeline.final is None
-        if unfinished or (contract.number, order) in anyway:
+        if unfinished or (contract.number, order) in anyway or (died_in and guilty not in died_in):
             continue
         names = (*order.first, *order.then)
         disabled = tuple(name for name in names if options and options.disabled(name))

@@ -155,9 +155,9 @@ def _unexplained(death: Death, causes: Sequence[Broken], compilation: Compilatio
         for d in checked
     ]
     notes += [
-        f"a contract is broken, too: {breach.order.breach(breach.guilty[1])}; it relies on "
-        f"{breach.contract.promise}"
-        for breach in breaches(compilation.pipeline)
+        f"a contract is broken: {breach.order.breach(breach.guilty[1])}, and it relies on this: "
+        f"{breach.contract.promise}; else: {breach.contract.symptom}"
+        for breach in breaches(compilation.pipeline, death.suspects)
     ]
     if len(death.suspects) != 1 or not death.is_complete:
         notes.append("XLA_FLAGS=--xla_dump_hlo_pass_re=.+ makes the last dump name the pass")
