@@ -95,8 +95,8 @@ class HostMemoryLeak(Rule):
                 if _holds_host(row[TYPE]):
                     yield Finding(
                         computation.at(number),
-                        f"this {row[OPCODE]} gives {row[TYPE]} in host memory, where host-offloader "
-                        "has not run",
+                        f"this {row[OPCODE]} gives {row[TYPE]} in host memory, and host-offloader has "
+                        "not run",
                     )
             return
         for opcode in _SLICES:
