@@ -93,10 +93,9 @@ class HostMemoryLeak(Rule):
         if not stage.host_memory:
             for number, row in enumerate(computation.rows):
                 if _holds_host(row[TYPE]):
+                    result = f"this {row[OPCODE]} gives {row[TYPE]}, which is host memory"
                     yield Finding(
-                        computation.at(number),
-                        f"this {row[OPCODE]} gives {row[TYPE]} in host memory, and host-offloader has "
-                        "not run",
+                        computation.at(number), f"{result}, and host-offloader has not run"
                     )
             return
         for opcode in _SLICES:
