@@ -40,7 +40,7 @@ test: $(BIN)/hlo-lint $(ORACLE)/installed  ## everything a change must pass: ruf
 
 check: test
 
-docs: $(BIN)/hlo-lint  ## write what is generated: docs/rules.md
+docs: $(BIN)/hlo-lint  ## write what is generated: docs/rules.md, docs/contracts.md
 	$(BIN)/python -m tests.docs
 
 corpus: $(BIN)/hlo-lint $(ORACLE)/installed  ## check and convert every dump of ARCHIVES, hold them and DUMPS against XLA; writes benchmarks/CORPUS.md, CONVERT.md, AGREEMENT.md

@@ -229,8 +229,8 @@ def convert(paths: tuple[str, ...], dialects: tuple[str, ...], out: Path | None)
     texts are converted and the rest copied. Without --to the text stays as it is.
     """
     from hlo_lint.conversion import convert_file, convert_text, convert_tree, in_format
-    from hlo_lint.engine.fixes import write_atomically
     from hlo_lint.errors import UsageError
+    from hlo_lint.writing import write_atomically
 
     names = _names(dialects) or []
     if "-" in paths and len(paths) > 1:
@@ -376,8 +376,8 @@ def _print_notes(notes: Mapping[str, int]) -> None:
 
 
 def _write_piped(result: FixResult, out: Path | None) -> None:
-    from hlo_lint.engine.fixes import write_atomically
     from hlo_lint.source import encode
+    from hlo_lint.writing import write_atomically
 
     if out is not None:
         write_atomically(out, result.text)

@@ -107,6 +107,8 @@ class Broken:
     rule: str
     demand: Precondition
     finding: Finding
+    certain: bool
+    """Whether the pass is known to come before any that would mend it."""
     reported: bool
     """Whether the report has the finding itself."""
 
@@ -139,10 +141,9 @@ class DumpFolder:
 
 
 def first_line(dump: PassDump) -> Span:
-    """Where a finding about a whole dump stands: the module's own line."""
-    text = dump.file.text
-    end = text.find("\n")
-    return Span(0, end if end >= 0 else len(text))
+    """Where a finding about a whole dump stands: the module's name on its own line."""
+    line = dump.file.text.partition("\n")[0]
+    return Span(0, len(line.partition(",")[0]))
 
 
 class Form(Enum):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 
 import hlo_lint
 from tests.conftest import CRASH, ROOT
-from tests.docs import RULES, VERIFIER, rules_page, verifier_page
+from tests.docs import CONTRACTS, RULES, VERIFIER, contracts_page, rules_page, verifier_page
 
 
 def test_the_page_of_rules_is_fresh() -> None:
@@ -28,8 +29,35 @@ def test_the_page_about_the_parser_is_what_it_does() -> None:
     assert ran > 15
 
 
+@pytest.mark.parametrize("page", ["pipeline.md", "match.md"])
+def test_the_sessions_of_a_page_are_what_the_program_prints(page: str) -> None:
+    """They run in `fixtures/`."""
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    sessions = re.findall(r"```console\n\$ hlo-lint (.*?)\n(.*?)```", text, re.S)
+    assert len(sessions) > 1
+    for command, shown in sessions:
+        ran = subprocess.run(
+            [sys.executable, "-m", "hlo_lint", *shlex.split(command)],
+            capture_output=True,
+            text=True,
+            cwd=ROOT / "fixtures",
+            env={"PYTHONPATH": str(ROOT)},
+        )
+        assert shown == ran.stdout, command
+
+
+def test_the_page_about_patterns_is_what_they_do() -> None:
+    failed, ran = doctest.testfile(str(ROOT / "docs/match.md"), module_relative=False)
+    assert not failed
+    assert ran > 5
+
+
 def test_the_table_of_the_verifier_is_fresh() -> None:
     assert VERIFIER.read_text("utf-8") == verifier_page(), "run `make docs`"
+
+
+def test_the_page_of_contracts_is_fresh() -> None:
+    assert CONTRACTS.read_text("utf-8") == contracts_page(), "run `make docs`"
 
 
 def test_the_session_in_the_readme_is_what_the_program_prints(tmp_path: Path) -> None:

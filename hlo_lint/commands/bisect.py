@@ -82,10 +82,9 @@ def _show(found: Bisection, everything: bool) -> None:
         click.echo(f"{title}: the same after each of {found.steps} steps")
     else:
         click.echo(click.style(f"{title}: {shown(found.first.title)}", bold=True))
-        plural = "" if found.steps == 1 else "s"
-        click.echo(
-            f"  the first pass that tells them apart, after {found.steps} equal step{plural}"
-        )
+        what = "pass" if found.first.pipeline or found.first.stage else "dump"
+        before = f"{found.steps} step{'' if found.steps == 1 else 's'}"
+        click.echo(f"  the first {what} after which they differ; the same after {before} before it")
         for side, dump in zip("AB", found.compared or (), strict=False):
             click.echo(f"  {side}: {shown(str(dump.path))}")
     for note in found.notes:

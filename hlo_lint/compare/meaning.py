@@ -22,10 +22,11 @@ _FALSE_BY_DEFAULT = frozenset(
     "is_cross_program_prefetch is_host_transfer is_reverse is_scheduled is_stable lower "
     "unique_indices unit_diagonal use_global_device_ids".split()
 )
-_EMPTY_BY_DEFAULT = frozenset("dimensions control-predecessors frontend_attributes".split())
+_EMPTY_BY_DEFAULT = frozenset("dimensions control-predecessors frontend_attributes window".split())
 _MARKS_OF_A_RUN = frozenset({"fingerprint_before_lhs"})
 """Frontend attributes of a module that change with anything else, names included."""
 
+_word = re.compile(r"\b(?:true|false)\b")
 _fraction = re.compile(r"(?<![\w.])-?\d+(?:\.\d*(?:[eE][-+]?\d+)?|[eE][-+]?\d+)(?![\w.])")
 _comment_or_blank = re.compile(r'("(?:[^"\\]|\\.)*")|/\*.*?\*/|\s+', re.S)
 
@@ -49,7 +50,7 @@ def meaning(name: str, text: str) -> Hashable:
         return squeezed(text)
     if name in _FALSE_BY_DEFAULT and value is False:
         return None
-    if name in _EMPTY_BY_DEFAULT and not value:
+    if name in _EMPTY_BY_DEFAULT and squeezed(text) == "{}":
         return None
     if name == "operand_precision" and isinstance(value, tuple) and set(value) <= {"default"}:
         return None
@@ -164,10 +165,11 @@ def squeezed(text: str) -> str:
 def literal_meaning(text: str) -> str:
     """The value of a constant or the number of a parameter, numbers in one spelling.
 
-    >>> literal_meaning("{ 1e3, 0.50, -inf }")
-    '{1000,0.5,-inf}'
+    >>> literal_meaning("{ 1e3, 0.50, -inf }"), literal_meaning("{true, false}")
+    ('{1000,0.5,-inf}', '{1,0}')
     """
-    return _fraction.sub(_plainest, squeezed(text))
+    text = _fraction.sub(_plainest, squeezed(text))
+    return _word.sub(lambda found: "1" if found[0] == "true" else "0", text)
 
 
 def _plainest(found: re.Match[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
 
@@ -29,15 +30,12 @@ def disagreements(pipeline: Pipeline) -> Iterator[Disagreement]:
     steps = pipeline.steps
     if not pipeline.records_every_change or not pipeline.releases:
         return
-    reports = {
-        name: run.changed for run in pipeline.pass_runs or () for name in run.dumps
-    }
+    reports = {name: run.changed for run in pipeline.pass_runs or () for name in run.dumps}
     starts = {entry for release in pipeline.releases for entry in release.passes}
-    for before, after in zip(steps, steps[1:], strict=False):
-        assert before.name is not None
+    for before, after in pairwise(steps):
+        if not _are_neighbours(before, after):
+            continue
         assert after.name is not None
-        if not (before.name.before and after.name.before) or before.name.pipeline == after.name.after:
-            continue  # in the midst of a pass, or the record of a pipeline that has just ended
         if after.name.after == "pipeline-start":
             known = (after.name.pipeline, "pipeline-start") in starts
             reported = False if known and not after.module.is_scheduled else None
@@ -48,6 +46,17 @@ def disagreements(pipeline: Pipeline) -> Iterator[Disagreement]:
             reported = True if only_changes else None
         if reported is not None and _same(before, after) == reported:
             yield Disagreement(before, after, reported)
+
+
+def _are_neighbours(before: PassDump, after: PassDump) -> bool:
+    """Whether one dump follows the other, and one pass stands between: neither was written in the
+    midst of a pass, nor is the second the record of a pipeline that has just ended."""
+    ours, theirs = before.name, after.name
+    assert ours is not None
+    assert theirs is not None
+    assert ours.step is not None
+    whole = bool(ours.before and theirs.before) and ours.pipeline != theirs.after
+    return whole and theirs.step == ours.step + 1
 
 
 def _same(before: PassDump, after: PassDump) -> bool:

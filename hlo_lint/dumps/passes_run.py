@@ -1,4 +1,4 @@
-"""The passes that a run is known to have run, and the contracts about their order that it breaks."""
+"""The passes that a run is known to have run, and the orders among them that it breaks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,10 @@ def passes_run(pipeline: Pipeline) -> PassesRun | None:
         return None
     whole = "xla_dump_hlo_pipeline_re" not in options.values
     if options.pass_pattern == EVERY_PASS and whole:
-        names = [dump.name for dump in pipeline.steps if dump.name and dump.name.before]
+        names = [dump.name for dump in pipeline.steps if dump.name]
+        if [name.step for name in names] != list(range(len(names))):
+            return None  # some were deleted
+        names = [name for name in names if name.before]
         return PassesRun(
             tuple((name.pipeline, name.after) for name in names), "each pass left a dump"
         )

@@ -193,7 +193,9 @@ class Pipeline:
         """The text of the first artefact whose name ends so; None where there is none to read."""
         path = self.artefact_path(ending)
         try:
-            return None if path is None else decode(path.read_bytes())
+            if path is None or not path.is_file():
+                return None  # a pipe would be waited for
+            return decode(path.read_bytes())
         except OSError:
             return None
 
@@ -206,7 +208,7 @@ class Pipeline:
         """The PTX that lies beside the HLO, to look at as text."""
         found = []
         for path in self.artefacts:
-            if path.name.endswith(".ptx"):
+            if path.name.endswith(".ptx") and path.is_file():
                 try:
                     text = decode(path.read_bytes())
                 except OSError:
@@ -401,11 +403,11 @@ class Pipeline:
 
     def _places(self, release: PassList, dump: PassDump) -> list[int]:
         """Where a dump may stand in a release's list, its predecessors considered."""
-        lowest = 0
+        lowest = -1
         for step in self.steps:
             assert step.name is not None
             places = release.places(step.name.pipeline, step.name.after, step.name.before)
-            later = [place for place in places if place >= lowest] or places
+            later = [place for place in places if place > lowest] or places
             if step is dump:
                 return later[:1] if len(self.steps) > 1 else later
             if later and step.name.after != "pipeline-end":

@@ -82,6 +82,7 @@ class Checker:
         self.result = Result()
         self._logs: list[PassDump] = []
         self._told: set[Path] = set()
+        self._said: set[tuple[Rule, tuple[str, str, str]]] = set()
         self._texts: dict[tuple[PassDump, str], object] = {}
 
     def check_dump(self, dump: Dump, progress: Progress = lambda _: None) -> Result:
@@ -165,11 +166,15 @@ class Checker:
         position = timeline.dumps.index(last)
         for rule in all_rules():
             demand = rule.precondition
-            if demand is None or pipeline.meeting(last, demand).outcome is not Outcome.BREAKS:
+            if demand is None:
                 continue
+            outcome = pipeline.meeting(last, demand).outcome
+            if outcome not in (Outcome.BREAKS, Outcome.UNSURE):
+                continue
+            certain, reported = outcome is Outcome.BREAKS, rule in self.rules
             for method in checks_of(rule):
                 for finding, _ in timeline.find_at(rule, method, position):
-                    yield Broken(rule.name(), demand, finding, rule in self.rules)
+                    yield Broken(rule.name(), demand, finding, certain, reported)
 
     def _check_folders(self, folders: dict[Path, list[Pipeline]]) -> None:
         for rule in self.rules:
@@ -283,7 +288,17 @@ class Checker:
     # Rules about every dump
 
     def _add_followed(self, rule: Rule, method: str, life: Life, timeline: Timeline) -> None:
-        """Reports a defect that is there at the end of the run, and any that is told anyway."""
+        """Reports a defect that is there at the end of the run, and any that is told anyway.
+
+        What the autotuner took out of a module to try backends has the module's defects, too: those
+        are told of the module.
+        """
+        said = rule, nameless(life.seen[-1])
+        if timeline.pipeline.is_helper:
+            if said in self._said:
+                return
+        else:
+            self._said.add(said)
         over = life.last + 1 < timeline.length
         cured = cure(timeline, life.last)
         notes: tuple[str, ...] = ()

@@ -136,7 +136,7 @@ class _HasShape:
 
     def __repr__(self) -> str:
         asked = self.asked
-        return f".shape({_spelled(asked) if isinstance(asked, str) else asked!r})"
+        return f".shape({_spelled(asked)})"
 
 
 @dataclass(frozen=True, slots=True)

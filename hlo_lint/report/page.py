@@ -20,7 +20,12 @@ def render_page(rule: Rule) -> str:
         )
     for example in rule.examples:
         title = "## Bad" if isinstance(example, Bad) else "## Good"
-        parts.append(f"{title}\n\n```\n{cleandoc(example.text)}\n```")
+        named = f"`{example.file}`:\n\n" if example.file else ""
+        parts.append(f"{title}\n\n{named}```\n{cleandoc(example.text)}\n```")
+        parts += [
+            f"Beside it `{name}`:\n\n```\n{cleandoc(text)}\n```"
+            for name, text in example.beside.items()
+        ]
         if isinstance(example, Bad) and example.fixed:
             parts.append(f"Fixed, as {example.form.value}:\n\n```\n{cleandoc(example.fixed)}\n```")
     return "\n\n".join(parts) + "\n"

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from hlo_lint.analysis.verifier.calls import passed_as_they_lie
+from hlo_lint.analysis.verifier.calls import order_apart, passed_as_they_lie
 from hlo_lint.analysis.verifier.scope import (
     Checks,
+    RowChecks,
     Said,
     Scope,
     name_in,
+    operand_shape,
+    part,
     producer,
     said,
     text_of,
@@ -27,8 +30,7 @@ _DONE_OF: Final = {
 }
 _START_OF: Final = {done: start for start, done in _DONE_OF.items()}
 _HANDS_ON: Final = frozenset(
-    "tuple get-tuple-element opt-barrier copy parameter while bitcast call conditional "
-    "add-dependency".split()
+    "tuple get-tuple-element opt-barrier copy parameter while call conditional".split()
 )
 """What may stand between a start and its done."""
 _SHARDING: Final = frozenset(('"Sharding"', '"SPMDFullToShardShape"', '"SPMDShardToFullShape"'))
@@ -145,6 +147,13 @@ def _root(computation: Computation) -> int:
     return -1 if computation.root is None else computation.root.number
 
 
+def _as_it_lies(scope: Scope, done: Instruction) -> Iterator[Said]:
+    """What a done gives lies as the start has made it."""
+    begun, result = operand_shape(done, 0), done.shape_or_none
+    if scope.demands.layouts and (apart := order_apart(result, part(begun, (1,)))):
+        yield said("S-98", done, f"the result and what the start makes lie apart: {apart}")
+
+
 def _is_barrier(computation: Computation) -> bool:
     silent = ("parameter", "tuple", "get-tuple-element", "opt-barrier", "bitcast")
     return all(row[OPCODE] in silent for row in computation.rows)
@@ -153,8 +162,8 @@ def _is_barrier(computation: Computation) -> bool:
 CHECKS: Checks = {
     "async-start": (_threads, _wrapped, passed_as_they_lie),
     "async-update": (_threads,),
-    "async-done": (_threads,),
+    "async-done": (_threads, _as_it_lies),
 }
-OF_ROWS = ()
+OF_ROWS: RowChecks = {}
 OF_COMPUTATIONS = (_consumers, _flows)
 OF_MODULES = ()

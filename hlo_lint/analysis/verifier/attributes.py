@@ -10,6 +10,7 @@ from typing import Final
 from hlo_lint.analysis.shape_inference.types import is_complex, is_float, is_integer, is_signed
 from hlo_lint.analysis.verifier.scope import (
     Checks,
+    RowChecks,
     Said,
     Scope,
     operand_shape,
@@ -96,6 +97,6 @@ CHECKS: Checks = {
     "scan": (_scan,),
     "constant": (_constant,),
 }
-OF_ROWS = ()
+OF_ROWS: RowChecks = {}
 OF_COMPUTATIONS = ()
 OF_MODULES = ()

@@ -9,6 +9,7 @@ from typing import Final
 from hlo_lint.analysis.shape_inference.verdict import inference_of
 from hlo_lint.analysis.verifier.scope import (
     Checks,
+    RowChecks,
     Said,
     Scope,
     leaves,
@@ -20,7 +21,15 @@ from hlo_lint.analysis.verifier.scope import (
     text_of,
     value_of,
 )
-from hlo_lint.ir import CALLING_ATTRIBUTES, OPCODE, TAIL, Computation, Instruction
+from hlo_lint.ir import (
+    CALLING_ATTRIBUTES,
+    OPCODE,
+    REFERENCES,
+    TAIL,
+    TYPE,
+    Computation,
+    Instruction,
+)
 from hlo_lint.shape import ArrayShape, Shape
 
 CALLERS: Final = frozenset(
@@ -59,6 +68,13 @@ def _parameter(computation: Computation | None, number: int) -> Instruction | No
     return None
 
 
+def _reads(caller: Instruction, number: int) -> str:
+    """The type of an operand as it is spelled; empty where it is an element of something."""
+    references = caller.row[REFERENCES]
+    at = caller.computation.index.get(references[number]) if number < len(references) else None
+    return "" if at is None else caller.computation.rows[at][TYPE]
+
+
 def _shape(instruction: Instruction | None) -> Shape | None:
     return None if instruction is None else instruction.shape_or_none
 
@@ -73,7 +89,7 @@ def passed_as_they_lie(scope: Scope, caller: Instruction) -> Iterator[Said]:
         return
     for parameter in callee.with_opcode("parameter"):
         number = parameter_number(parameter)
-        if number is None:
+        if number is None or _reads(caller, number) == parameter.type_text:
             continue
         apart = order_apart(operand_shape(caller, number), _shape(parameter))
         if apart:
@@ -180,8 +196,8 @@ def _same_sharding(
             return
 
 
-def _called_for_nothing(scope: Scope, number: int) -> Iterator[Said]:
-    """Only some opcodes call a computation."""
+def called_for_nothing(scope: Scope, number: int) -> Iterator[Said]:
+    """Checks that only some opcodes call a computation."""
     row = scope.computation.rows[number]
     if row[OPCODE] in CALLERS or row[OPCODE].endswith(("-start", "-update", "-done")):
         return
@@ -197,6 +213,6 @@ CHECKS: Checks = {
     "while": (_carried_as_it_lies, _sharding_of_loop),
     "conditional": (_branches_as_they_lie, _sharding_of_branches),
 }
-OF_ROWS = (_called_for_nothing,)
+OF_ROWS: RowChecks = {called_for_nothing: ("calls=", "to_apply=", "body=")}
 OF_COMPUTATIONS = ()
 OF_MODULES = ()

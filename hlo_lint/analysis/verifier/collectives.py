@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from hlo_lint.analysis.verifier.scope import (
     Checks,
     Demands,
+    RowChecks,
     Said,
     Scope,
     all_communicating,
@@ -183,6 +184,6 @@ CHECKS: Checks = {
     "collective-permute": (_pairs,),
     "collective-permute-start": (_pairs,),
 }
-OF_ROWS = ()
+OF_ROWS: RowChecks = {}
 OF_COMPUTATIONS = ()
 OF_MODULES = (_constrained,)

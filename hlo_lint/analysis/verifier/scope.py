@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -19,12 +18,13 @@ if TYPE_CHECKING:
 
 _opcode_of = itemgetter(OPCODE)
 
+RowChecks: TypeAlias = "Mapping[RowCheck, tuple[str, ...]]"
+"""Checks of every opcode, and words of which an instruction has one where they may say more."""
 Index: TypeAlias = tuple[int, ...]
 """The place of an element in a tuple of tuples."""
 
 
-@dataclass(frozen=True, slots=True)
-class Demands:
+class Demands(NamedTuple):
     """Which checks bind: the options of `xla/service/hlo_verifier.h`, and what the header says."""
 
     layouts: bool = True
@@ -33,6 +33,8 @@ class Demands:
     """`allow_mixed_precision`: floats of different precision may meet."""
     scan: bool = True
     """Whether a scan need not be associative: layout-sensitive runs want it to be."""
+    packed: bool = True
+    """Whether layouts say how narrow elements are packed: sub-byte-size-setter has run."""
     ordered_broadcasts: bool = False
     """`verify_broadcast_dimensions_order`: what XLA:GPU wants behind layout-assignment."""
     named_once: bool = False
@@ -58,6 +60,8 @@ class Said(NamedTuple):
 
 Check: TypeAlias = "Callable[[Scope, Instruction], Iterator[Said]]"
 """Looks at one instruction, what it reads and what it calls."""
+RowCheck: TypeAlias = "Callable[[Scope, int], Iterator[Said]]"
+"""Looks at one instruction of any opcode, by its position."""
 Checks: TypeAlias = Mapping[str, tuple[Check, ...]]
 """By opcode."""
 
@@ -79,12 +83,20 @@ class Scope:
         """The computations of the module, by name; of a doubled name the first."""
         self.demands = demands
         self.header = header
-        self.opcodes = frozenset(map(_opcode_of, computation.rows))
+        self.opcodes = opcodes_of(computation)
         """The opcodes of its instructions."""
 
     def called(self, instruction: Instruction) -> tuple[Computation | None, ...]:
         """The computations that an instruction calls, in order; None for what is not there."""
         return tuple(self.callees.get(name) for name in instruction.called)
+
+
+def opcodes_of(computation: Computation) -> frozenset[str]:
+    """The opcodes of a computation's instructions."""
+    known = computation.memo.get("opcodes")
+    if known is None:
+        known = computation.memo["opcodes"] = frozenset(map(_opcode_of, computation.rows))
+    return known  # type: ignore[return-value]  # nobody else writes under this key
 
 
 def said(
@@ -230,7 +242,7 @@ def all_communicating(module: Module) -> tuple[Instruction, ...]:
 def communicating(computation: Computation) -> tuple[Instruction, ...]:
     """The instructions that exchange data with other devices or the host, in the text's order."""
     known = computation.memo.get("communicating")
-    if known is None and _COMMUNICATION.isdisjoint(map(_opcode_of, computation.rows)):
+    if known is None and _COMMUNICATION.isdisjoint(opcodes_of(computation)):
         known = computation.memo["communicating"] = ()
     elif known is None:
         known = computation.memo["communicating"] = tuple(

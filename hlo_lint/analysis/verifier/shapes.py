@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
 from hlo_lint.analysis.shape_inference import Refusal, ShapeInference
 from hlo_lint.analysis.shape_inference.types import is_float
 from hlo_lint.analysis.shape_inference.verdict import OPCODES, Verdict, inference_of
-from hlo_lint.analysis.verifier.scope import Checks, Said, Scope, arrays, operand_shape, said
-from hlo_lint.ir import OPCODE, OPERANDS, REFERENCES, TYPE, Row
+from hlo_lint.analysis.verifier.scope import (
+    Checks,
+    RowChecks,
+    Said,
+    Scope,
+    arrays,
+    operand_shape,
+    said,
+)
+from hlo_lint.ir import OPCODE, OPERANDS, REFERENCES, TAIL, TYPE, Row
 from hlo_lint.shape import BITS, UNBOUNDED, ArrayShape, ShapeSyntaxError, parse_shape
 
 
@@ -88,12 +96,84 @@ _ANY_PRECISION: Final = frozenset(
 _NARROW: Final = frozenset(dtype for dtype, bits in BITS.items() if bits < 8)
 
 
-def complaints(scope: Scope, inference: ShapeInference, number: int) -> Sequence[Said]:
-    """What is wrong with the shape of an instruction."""
+def complaints(
+    scope: Scope, inference: Callable[[], ShapeInference], places: Iterable[int]
+) -> Iterator[tuple[int, Said]]:
+    """What is wrong with the shapes of some instructions, by their positions.
+
+    Most lines of a dump are like many others: what a judgement depends on is made a key, and looked
+    up before anything is read.
+    """
+    computation, demands = scope.computation, scope.demands
+    rows, index = computation.rows, computation.index
+    for number in places:
+        row = rows[number]
+        opcode, printed = row[OPCODE], row[TYPE]
+        key: tuple[object, ...] | None = None
+        attributes = _BY_TEXT.get(opcode)
+        if attributes is None:
+            if opcode in _UNCHECKED and (demands, printed) in _FINE:
+                continue
+            key = (demands, printed) if opcode in _UNCHECKED else None
+        else:
+            try:
+                types = [rows[index[name]][TYPE] for name in row[REFERENCES]]
+            except KeyError:
+                types = [""]
+            if "" in types or not printed:
+                key = None  # inferred from what lies further up
+            elif opcode in _SAME and types.count(printed) == len(types):
+                # Of shapes that are the same only the element type counts, once it is a shape.
+                key = (demands, opcode, len(types), printed[: printed.find("[")])
+                if key in _FINE and (demands, printed) in _FINE:
+                    continue
+            else:
+                key = (demands, opcode, printed, _facts(row[TAIL]) if attributes else "", *types)
+                if key in _FINE:
+                    continue
+        found = _complaints(scope, inference(), number)
+        if found:
+            for each in found:
+                yield number, each
+        elif key is not None:
+            if len(_FINE) >= _MOST_REMEMBERED:
+                _FINE.clear()
+            _FINE.add(key)
+            _FINE.add((demands, printed))
+
+
+def _facts(tail: str) -> str:
+    """The attributes before metadata, where nothing that counts stands behind it."""
+    head, _, rest = tail.partition(", metadata={")
+    end = rest.find("}, ")
+    return head if end < 0 or rest.startswith("backend_config=", end + 3) else tail
+
+
+_SAME: Final = frozenset(
+    "abs add and ceil cosine divide erf exponential exponential-minus-one floor log log-plus-one "
+    "logistic maximum minimum multiply negate not or popcnt power remainder rsqrt shift-left "
+    "shift-right-arithmetic shift-right-logical sign sine sqrt subtract tan tanh xor".split()
+)
+"""Opcodes that give what they read, of the element types that they take."""
+_BY_TEXT: Final = {
+    opcode: rule.attributes
+    for opcode, rule in OPCODES.items()
+    if not rule.calls and opcode not in _UNCHECKED
+}
+"""Opcodes that are judged by texts alone, and whether attributes are among these."""
+_FINE: Final[set[object]] = set()
+"""What was judged and found right: most lines of a dump are like many others."""
+_MOST_REMEMBERED = 1 << 15
+
+
+def _complaints(scope: Scope, inference: ShapeInference, number: int) -> Sequence[Said]:
     computation = scope.computation
     row = computation.rows[number]
-    troubles = _of_type(row[TYPE])
-    found = [said(which, computation.at(number), message) for which, message in troubles]
+    found = [
+        said(which, computation.at(number), message)
+        for which, message in _of_type(row[TYPE])
+        if which != "S-06e" or scope.demands.packed
+    ]
     opcode = row[OPCODE]
     if opcode in _UNCHECKED:
         return found
@@ -176,6 +256,6 @@ def _element_size(array: ArrayShape) -> str:
 
 
 CHECKS: Checks = {}
-OF_ROWS = ()
+OF_ROWS: RowChecks = {}
 OF_COMPUTATIONS = ()
 OF_MODULES = ()

@@ -8,6 +8,7 @@ from math import prod
 
 from hlo_lint.analysis.verifier.scope import (
     Checks,
+    RowChecks,
     Said,
     Scope,
     leaves,
@@ -86,6 +87,6 @@ def _of_array(sharding: TiledSharding | NamedSharding, shape: object, devices: i
 
 
 CHECKS: Checks = {}
-OF_ROWS = (_sharding,)
+OF_ROWS: RowChecks = {_sharding: ("sharding=",)}
 OF_COMPUTATIONS = ()
 OF_MODULES = ()

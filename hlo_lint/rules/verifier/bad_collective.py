@@ -19,6 +19,7 @@ class BadCollective(Rule):
     is only told the number of elements.
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "S-28": Bad(
             """

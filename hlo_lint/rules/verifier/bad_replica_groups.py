@@ -20,6 +20,7 @@ class BadReplicaGroups(Rule):
     held to the same, but for sizes and devices that take no part.
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "S-20": Bad(
             """
