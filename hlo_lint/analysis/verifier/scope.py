@@ -135,7 +135,8 @@ def value_or_none(name: str, text: str) -> AttributeValue | None:
 
 
 _of_meaning = re.compile(
-    r"the mesh has no axis |axis .* has no such part|\d+ devices for \d+ places|a transposition names"
+    r"the mesh has no axis |axis .* has no such part|\d+ devices for \d+ places"
+    r"|a transposition names"
 ).match
 
 
