@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hlo_lint.findings import Finding
-from hlo_lint.ir import NAME, OPCODE, OPERANDS, REFERENCES, TAIL, Computation, Instruction, Module
+from hlo_lint.ir import OPCODE, OPERANDS, REFERENCES, TAIL, Computation, Instruction, Module
 from hlo_lint.shape import ArrayShape, Shape, TupleShape
 from hlo_lint.source import Span
 from hlo_lint.syntax.attributes import AttributeSyntaxError, read_attribute, split_attributes
@@ -223,11 +223,6 @@ def spelled(index: Index) -> str:
 def name_in(reference: str) -> str:
     """The name of the instruction that a reference reads from."""
     return reference.partition("#")[0]
-
-
-def names(computation: Computation) -> frozenset[str]:
-    """The names that a computation defines."""
-    return frozenset(row[NAME] for row in computation.rows)
 
 
 def header_span(module: Module) -> Span:
