@@ -455,6 +455,36 @@ def test_a_target_is_compared_field_by_field(tmp_path: Path) -> None:
 
 # XLA is the judge
 
+DEATHS = FIXTURES / "deaths"
+CAUSES = {
+    "shared_computation": ("call-graph-not-flat", "has 2 callers", "flattened"),
+    "reduce_of_columns": (
+        "compilation-died",
+        "reduction-dimension-grouper ran without what it relies on",
+        "Default layout should be enforced on reduction operand",
+    ),
+    "stable_sort": ("unsupported-at-emission", "this sort has to be stable", "Stable sort"),
+    "triton_gemm_left": ("unsupported-at-emission", "__triton_gemm", "Block level fusion config"),
+    "not_wrapped": ("unsupported-at-emission", "reverse stands outside", "opcode: reverse"),
+    "topk_left": ("unsupported-at-emission", "topk stands outside", "opcode: topk"),
+}
+"""For each death: the rule that finds it, what it says, what XLA said."""
+
+
+def test_each_death_of_the_fixtures_has_a_cause() -> None:
+    outcomes = json.loads((DEATHS / "OUTCOMES.json").read_text())
+    assert outcomes.keys() == CAUSES.keys() == {p.name for p in DEATHS.iterdir() if p.is_dir()}
+    for name, (_, _, xla) in CAUSES.items():
+        assert xla in outcomes[name]
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_what_xla_died_of_is_found(name: str) -> None:
+    rule, said, _ = CAUSES[name]
+    found = [f for f in hlo_lint.lint(DEATHS / name).findings if f.rule != "required-pass-order"]
+    assert [(f.rule, said in f.message) for f in found] == [(rule, True)]
+
+
 PROGRAM = """
 import jax, jax.numpy as jnp
 inner = jax.jit(lambda x: jnp.tanh(x) @ x)
