@@ -128,8 +128,7 @@ def test_an_order_is_about_passes_that_some_release_runs_together(
 
 
 def test_the_passes_of_a_run_are_those_of_its_metadata() -> None:
-    run = passes_run(main(GPU_0_11_2))
-    assert run is not None
+    (run,) = passes_run(main(GPU_0_11_2))
     assert run.how == "the module's metadata lists the passes"
     assert ("layout_normalization", "layout_normalization") in run.passes
 
@@ -523,7 +522,8 @@ def test_with_every_pass_switched_on_the_same_program_has_no_findings(tmp_path: 
     assert "Error" not in compiled(tmp_path, "--xla_dump_hlo_pass_re=.+")
     findings = hlo_lint.lint(tmp_path).findings
     assert [found for found in findings if found.severity is not Severity.INFO] == []
-    assert passes_run(main(tmp_path)) is not None
+    (ran,) = passes_run(main(tmp_path))
+    assert ran.how == "each pass left a dump"
 
 
 def test_a_loose_text_may_share_computations(tmp_path: Path) -> None:
