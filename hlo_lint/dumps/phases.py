@@ -44,6 +44,30 @@ RESHAPES_ARE_BITCASTS = Precondition(
     "ShapeUtil::ReshapeIsBitcast(s, operand->shape())",
 )
 
+SCATTERS_ARE_SIMPLE = Precondition(
+    demanded_by=LAYOUT_NORMALIZATION,
+    fact="a scatter off the descending order has one scatter dimension, its operands lie alike",
+    established_by=("scatter_simplifier",),
+    failure="FailedPrecondition (layout_normalization.cc) All scatter operands must have the same "
+    "layout, or There should be just a single scatter dimension",
+)
+
+REDUCE_INPUTS_LIE_ALIKE = Precondition(
+    demanded_by="reduction-layout-normalizer",
+    fact="all inputs of a reduction lie in one order",
+    established_by=(LAYOUT_ASSIGNMENT,),
+    failure="FailedPrecondition (reduction_layout_normalizer.cc) Layout assignment should have "
+    "assigned the same layout to all reduce inputs",
+)
+
+REDUCE_INPUTS_DESCEND = Precondition(
+    demanded_by="reduction-dimension-grouper",
+    fact="inputs of reductions lie in the descending order",
+    established_by=("reduction-layout-normalizer",),
+    failure="a CHECK that ends the process (reduction_dimension_grouper.cc) Default layout should "
+    "be enforced on reduction operand",
+)
+
 COPY_INSERTION = "copy-insertion"
 """The pass that gives values their buffers, and copies where two would share one."""
 
@@ -59,7 +83,13 @@ CALL_GRAPH_IS_FLAT = Precondition(
 AUTOTUNERS = ("autotuner", "config-assigner")
 """The pass that chooses a backend for each kernel, by its names in the releases."""
 
-PRECONDITIONS = (RESHAPES_ARE_BITCASTS, CALL_GRAPH_IS_FLAT)
+PRECONDITIONS = (
+    RESHAPES_ARE_BITCASTS,
+    SCATTERS_ARE_SIMPLE,
+    REDUCE_INPUTS_LIE_ALIKE,
+    REDUCE_INPUTS_DESCEND,
+    CALL_GRAPH_IS_FLAT,
+)
 
 BEFORE_LAYOUTS = ("before_optimizations", "after_spmd_partitioner")
 """Named dumps that are written before layout-assignment."""

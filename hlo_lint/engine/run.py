@@ -131,7 +131,7 @@ class Checker:
                     self._check_texts(rule, method, [*dumps, *kernels])
                 elif rule.precondition is not None:
                     self._check_precondition(rule, method, rule.precondition, timeline)
-                else:
+                elif self.cured or "HloFile" in kinds or _is_alive(rule, method, timeline):
                     for life in lives_of(timeline.find(rule, method), timeline):
                         self._add_followed(rule, method, life, timeline)
 
@@ -307,7 +307,9 @@ class Checker:
             after = timeline.dumps[life.last + 1]
             label = after.name.label if after.name else after.path.name
             cured, notes = None, (f"the dump {label} still has it, where it does not bind",)
-        told = not over or rule.between_passes or timeline.pipeline.lone
+        told = not over or timeline.pipeline.lone
+        if rule.between_passes and not told:
+            told = self.cured or timeline.pipeline.crashed or "HloFile" in _kinds(rule, method)
         if told or self.cured:
             severity = None if told else Severity.INFO
             self._add_life(rule, life, timeline, cured=cured, severity=severity, notes=notes)
@@ -422,6 +424,22 @@ class Checker:
         self.result.diagnostics.append(diagnostic)
         if diagnostic.fix is not None:
             self.result.fixes.append(PlannedFix(place.dump, diagnostic.fix, diagnostic))
+
+
+def _kinds(rule: Rule, method: str) -> set[str]:
+    return set(checks_of(rule)[method].values())
+
+
+def _is_alive(rule: Rule, method: str, timeline: Timeline) -> bool:
+    """Whether a check finds anything in what a run ended with: most find nothing, and are done.
+
+    Named dumps of which nothing tells when they were written count as the end, too. Files that were
+    picked out by name are all looked at, and so are all dumps of a run that died.
+    """
+    if timeline.pipeline.lone or timeline.pipeline.crashed:
+        return True
+    ends = range(max(0, timeline.length - 1), len(timeline.dumps))
+    return any(True for at in ends for _ in timeline.find_at(rule, method, at))
 
 
 def _placed(rule: Rule, sighting: Sighting, timeline: Timeline) -> Placed:

@@ -134,6 +134,21 @@ def value_or_none(name: str, text: str) -> AttributeValue | None:
         return None
 
 
+_of_meaning = re.compile(
+    r"the mesh has no axis |axis .* has no such part|\d+ devices for \d+ places"
+    r"|a transposition names"
+).match
+
+
+def contradiction(name: str, text: str) -> str:
+    """Why devices that are spelled as they should be cannot be; empty where nothing is wrong."""
+    try:
+        read_attribute(name, text)
+    except AttributeSyntaxError as error:
+        return error.message if _of_meaning(error.message) else ""
+    return ""
+
+
 def name_of(instruction: Instruction, attribute: str) -> str | None:
     """The one computation that an attribute names; None where it names none, or several."""
     value = value_of(instruction, attribute)

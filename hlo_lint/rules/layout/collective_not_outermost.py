@@ -67,7 +67,9 @@ class CollectiveNotOutermost(Rule):
         for opcode in sorted(computation.opcodes & self.opcodes):
             for collective in computation.with_opcode(opcode):
                 dimension = _dimension(collective)
-                for shape in _results(collective) if dimension is not None else ():
+                if dimension is None:
+                    continue
+                for shape in _results(collective):
                     if not shape.has_valid_layout or not 0 <= dimension < shape.rank:
                         continue
                     outer = shape.minor_to_major[shape.minor_to_major.index(dimension) + 1 :]

@@ -44,6 +44,7 @@ class LayoutChanged(Rule):
     """
 
     opcodes = KEEP_ORDER
+    unfused = False
     between_passes = True
     examples = (
         Bad(
@@ -125,7 +126,9 @@ class LayoutChanged(Rule):
                     )
 
     def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
-        """A copy of each such operand, where nothing but its order differs."""
+        """A copy of each such operand, where nothing but its order differs; none in a kernel."""
+        if instruction.computation.name in module.fused:
+            return None
         shapes = {}
         for number, before, after in turned(instruction):
             if before.layout is None or after.layout is None or before.layout.tiles:
