@@ -128,8 +128,7 @@ def test_an_order_is_about_passes_that_some_release_runs_together(
 
 
 def test_the_passes_of_a_run_are_those_of_its_metadata() -> None:
-    run = passes_run(main(GPU_0_11_2))
-    assert run is not None
+    (run,) = passes_run(main(GPU_0_11_2))
     assert run.how == "the module's metadata lists the passes"
     assert ("layout_normalization", "layout_normalization") in run.passes
 
@@ -455,6 +454,36 @@ def test_a_target_is_compared_field_by_field(tmp_path: Path) -> None:
 
 # XLA is the judge
 
+DEATHS = FIXTURES / "deaths"
+CAUSES = {
+    "shared_computation": ("call-graph-not-flat", "has 2 callers", "flattened"),
+    "reduce_of_columns": (
+        "compilation-died",
+        "reduction-dimension-grouper ran without what it relies on",
+        "Default layout should be enforced on reduction operand",
+    ),
+    "stable_sort": ("unsupported-at-emission", "this sort has to be stable", "Stable sort"),
+    "triton_gemm_left": ("unsupported-at-emission", "__triton_gemm", "Block level fusion config"),
+    "not_wrapped": ("unsupported-at-emission", "reverse stands outside", "opcode: reverse"),
+    "topk_left": ("unsupported-at-emission", "topk stands outside", "opcode: topk"),
+}
+"""For each death: the rule that finds it, what it says, what XLA said."""
+
+
+def test_each_death_of_the_fixtures_has_a_cause() -> None:
+    outcomes = json.loads((DEATHS / "OUTCOMES.json").read_text())
+    assert outcomes.keys() == CAUSES.keys() == {p.name for p in DEATHS.iterdir() if p.is_dir()}
+    for name, (_, _, xla) in CAUSES.items():
+        assert xla in outcomes[name]
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_what_xla_died_of_is_found(name: str) -> None:
+    rule, said, _ = CAUSES[name]
+    found = [f for f in hlo_lint.lint(DEATHS / name).findings if f.rule != "required-pass-order"]
+    assert [(f.rule, said in f.message) for f in found] == [(rule, True)]
+
+
 PROGRAM = """
 import jax, jax.numpy as jnp
 inner = jax.jit(lambda x: jnp.tanh(x) @ x)
@@ -493,7 +522,8 @@ def test_with_every_pass_switched_on_the_same_program_has_no_findings(tmp_path: 
     assert "Error" not in compiled(tmp_path, "--xla_dump_hlo_pass_re=.+")
     findings = hlo_lint.lint(tmp_path).findings
     assert [found for found in findings if found.severity is not Severity.INFO] == []
-    assert passes_run(main(tmp_path)) is not None
+    (ran,) = passes_run(main(tmp_path))
+    assert ran.how == "each pass left a dump"
 
 
 def test_a_loose_text_may_share_computations(tmp_path: Path) -> None:
