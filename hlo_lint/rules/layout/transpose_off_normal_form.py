@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hlo_lint.analysis.orders import (
-    has_other_orders,
+    in_other_orders,
     is_descending,
     operand_array,
     result_array,
@@ -89,9 +89,7 @@ class TransposeOffNormalForm(Rule):
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Each transpose one side of which is in another order."""
-        if not has_other_orders(computation):
-            return
-        for transpose in computation.with_opcode("transpose"):
+        for transpose in in_other_orders(computation, self.opcodes):
             before, after = operand_array(transpose, 0), result_array(transpose)
             if before is None or after is None or stage.backend != "gpu":
                 continue
