@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import tarfile
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -95,17 +96,67 @@ def reason(each: Mutant) -> str:
     return ""
 
 
-REASONS: tuple[tuple[str, str, str], ...] = ()
+REASONS: tuple[tuple[str, str, str], ...] = (
+    (
+        "a layout",
+        "bitcast broadcast copy dot reduce reshape transpose iota constant convolution gather rng "
+        "dynamic-reshape",
+        "may give any layout: the result is another program, and most often a slower one",
+    ),
+    (
+        "a layout",
+        "parameter custom-call call fusion while tuple get-tuple-element",
+        "before layout-assignment layouts bind nothing",
+    ),
+    (
+        "a layout",
+        "",
+        "before layout-assignment layouts bind nothing; behind it, XLA lets the operand's order "
+        "differ from the result's where one of them has another rank or sizes of 1",
+    ),
+    (
+        "a called computation",
+        "",
+        "the other computation takes and gives the same: a program that computes something else",
+    ),
+    (
+        "an element type",
+        "dot convolution",
+        "the printed type of a dot counts: XLA computes in it, unless it is narrower",
+    ),
+    (
+        "an element type, a dimension, a range, an operand dropped, an operand of another type, "
+        "an index of an aliasing",
+        "custom-call",
+        "what a custom call takes and gives is between it and its target",
+    ),
+    (
+        "an element type, an operand of another type",
+        "bitcast",
+        "a bitcast takes as many bytes for anything",
+    ),
+    (
+        "an operand of another type",
+        "",
+        "what is read instead has the same sizes in another type or layout, which the opcode takes",
+    ),
+)
 """Kinds, opcodes (all where none is named), and why a mutant that is missed is a program."""
 
 
 def _read_by_xla(found: Sequence[Judged]) -> list[bool]:
+    """Whether XLA takes a mutant: what it refuses, it took before the change."""
+    mutants = _refused([each.mutant.text for each in found])
+    dumps = _refused([each.path.read_text("utf-8", "surrogateescape") for each in found])
+    return [not refused or was for refused, was in zip(mutants, dumps, strict=True)]
+
+
+def _refused(texts: Sequence[str]) -> list[bool]:
     oracle = oracles()[-1]
     answers = []
-    for begin in range(0, len(found), 50):
-        batch = [each.mutant.text for each in found[begin : begin + 50]]
-        answers += [isinstance(answer, Refusal) for answer in oracle.read(batch)]
-    return [not refused for refused in answers]
+    for begin in range(0, len(texts), 50):
+        answers += oracle.read(texts[begin : begin + 50])
+    return [isinstance(answer, Refusal) for answer in answers]
 
 
 def _page(found: Sequence[Judged], read: Sequence[bool], seed: int) -> str:
@@ -148,17 +199,27 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=5)
     parser.add_argument("--show", action="store_true", help="print what is missed")
     given = parser.parse_args()
-    found = list(judged(dumps(given.folders), given.count, given.seed))
+    with tempfile.TemporaryDirectory() as scratch:
+        folders = [*given.folders, Path(scratch)]
+        for archive in [path for folder in given.folders for path in folder.glob("*.tar.xz")]:
+            with tarfile.open(archive) as tar:
+                tar.extractall(scratch, filter="data")
+        text = _run(dumps(folders), given.count, given.seed, show=given.show)
+    print(text)
+    RESULTS.write_text(text, "utf-8")
+
+
+def _run(paths: Sequence[Path], count: int, seed: int, *, show: bool) -> str:
+    """Judges mutants, and prints those that nobody can explain."""
+    found = list(judged(paths, count, seed))
     read = _read_by_xla(found)
-    if given.show:
+    if show:
         for each, taken in zip(found, read, strict=True):
             if not each.rules and (not taken or not reason(each.mutant)):
                 refused = "" if taken else " (XLA refuses it)"
                 print(f"\n{each.mutant.kind}: {each.path}{refused}")
                 print(f"- {each.mutant.before[:600]}\n+ {each.mutant.after[:600]}")
-    text = _page(found, read, given.seed)
-    print(text)
-    RESULTS.write_text(text, "utf-8")
+    return _page(found, read, seed)
 
 
 if __name__ == "__main__":

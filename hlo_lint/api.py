@@ -176,8 +176,8 @@ def lint(
 
     A str is a text if it holds a newline or starts with `HloModule`, else a path. `before` says
     which pass comes next, where nothing in the dump does. What a later pass of the run cured is
-    told only where XLA promises that it is never there; with `cured` the rest is told as well, as
-    information.
+    told only of a run that died, where XLA promises that it is never there; with `cured` it is told
+    of any run, and what XLA promises nowhere is told as information.
 
     Raises:
         DumpError: for a path that is not there.

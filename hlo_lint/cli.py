@@ -103,7 +103,9 @@ def cli() -> None:
     show_default=True,
     envvar="HLO_LINT_OUTPUT_FORMAT",
 )
-@click.option("--cured", is_flag=True, help="Tell what a later pass cured, too, as information.")
+@click.option(
+    "--cured", is_flag=True, help="Look at every step: tell what a later pass cured, too."
+)
 @click.pass_context
 def check(
     ctx: click.Context,

@@ -169,7 +169,7 @@ _KINDS: dict[str, Mutation | _Operands] = {
         _further,
     ),
     "a range": _in(r"\b(?:slice|padding|window|dynamic_slice_sizes)=\{?[^ ]*\d[^ ]*", _next),
-    "a replica group": _in(r"\breplica_groups=[\[{][^ ]*", _next),
+    "a replica group": _in(r"\breplica_groups=\S*", _next),
     "a source or target": _in(r"\bsource_target_pairs=\{[^ ]*\}", _next),
     "a called computation": _callee,
     "a parameter's number": _in(r"\bparameter\(\d+\)", _next),

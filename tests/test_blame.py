@@ -202,8 +202,9 @@ def test_what_is_there_at_the_end_is_told_in_any_case() -> None:
     assert {each.severity for each in told} == {Severity.WARNING}
 
 
-def test_what_xla_promises_between_passes_is_told_though_it_was_cured() -> None:
-    told = lives(PromisedOpcode("dot"), ATTENTION, cured=False)
+def test_what_xla_promises_between_passes_keeps_its_severity_though_it_was_cured() -> None:
+    assert lives(PromisedOpcode("dot"), ATTENTION, cured=False) == []
+    told = lives(PromisedOpcode("dot"), ATTENTION, cured=True)
     assert {each.severity for each in told} == {Severity.WARNING}
     assert [passes(each) for each in told] == [
         passes(each) for each in lives(NamedOpcode("dot"), ATTENTION)
@@ -399,7 +400,8 @@ def test_what_the_verifier_would_have_refused_is_an_error_though_it_was_cured(
                 "reduce_max.4 = f32[] parameter(1)", "reduce_max.4 = f32[] parameter(5)"
             )
         )
-    (found,) = hlo_lint.lint(attention, ["verifier"]).findings
+    assert hlo_lint.lint(attention, ["verifier"]).findings == ()
+    (found,) = hlo_lint.lint(attention, ["verifier"], cured=True).findings
     assert (found.rule, found.severity, found.seen_in) == ("broken-structure", Severity.ERROR, 4)
     assert passes(found) == ("triton-gemm-rewriter 32", "algsimp 36")
 

@@ -1,4 +1,4 @@
-"""A seeded sample of damaged dumps: what rules say of them, and that memory of others is no matter."""
+"""A seeded sample of damaged dumps: what rules say of them, whatever was judged before."""
 
 from __future__ import annotations
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -17,12 +20,13 @@ from hlo_lint.dumps.changes import disagreements
 from hlo_lint.dumps.contracts import Contract, Kind, Order, broken_orders, contracts
 from hlo_lint.dumps.deaths import locate
 from hlo_lint.dumps.directory import open_dump
-from hlo_lint.dumps.options import differences
+from hlo_lint.dumps.options import differences, read_pass_order, read_pass_runs
 from hlo_lint.dumps.pass_lists import Pass, pass_list, pass_lists
 from hlo_lint.dumps.passes_run import breaches, passes_run
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.findings import Severity
 from hlo_lint.registry import find_rule, select_rules
+from hlo_lint.rule import Bad
 from tests.conftest import CRASH, DUMPS, FIXTURES
 
 GPU_0_10_2 = DUMPS / "gpu-jax0.10.2" / "cublaslt_fission"
@@ -124,10 +128,17 @@ def test_an_order_is_about_passes_that_some_release_runs_together(
 
 
 def test_the_passes_of_a_run_are_those_of_its_metadata() -> None:
-    run = passes_run(main(GPU_0_11_2))
-    assert run is not None
+    (run,) = passes_run(main(GPU_0_11_2))
     assert run.how == "the module's metadata lists the passes"
     assert ("layout_normalization", "layout_normalization") in run.passes
+
+
+def test_the_order_of_passes_is_read_alike_in_whatever_spelling() -> None:
+    text = next(GPU_0_11_2.glob("*.metadata.textproto")).read_text()
+    runs = tuple((run.pipeline, run.name) for run in read_pass_runs(text))
+    assert len(runs) > 300
+    assert read_pass_order(text) == runs
+    assert read_pass_order(text.replace("\n  pass_name", "\n   pass_name", 5)) == runs
 
 
 @pytest.mark.parametrize("case", HEALTHY, ids=title)
@@ -439,3 +450,86 @@ def test_a_target_is_compared_field_by_field(tmp_path: Path) -> None:
     (found,) = differences(*runs)
     assert (found.record, found.name) == ("gpu_target_config.pbtxt", "gpu_device_info.core_count")
     assert (found.before, found.after) == (("132",), ("108",))
+
+
+# XLA is the judge
+
+DEATHS = FIXTURES / "deaths"
+CAUSES = {
+    "shared_computation": ("call-graph-not-flat", "has 2 callers", "flattened"),
+    "reduce_of_columns": (
+        "compilation-died",
+        "reduction-dimension-grouper ran without what it relies on",
+        "Default layout should be enforced on reduction operand",
+    ),
+    "stable_sort": ("unsupported-at-emission", "this sort has to be stable", "Stable sort"),
+    "triton_gemm_left": ("unsupported-at-emission", "__triton_gemm", "Block level fusion config"),
+    "not_wrapped": ("unsupported-at-emission", "reverse stands outside", "opcode: reverse"),
+    "topk_left": ("unsupported-at-emission", "topk stands outside", "opcode: topk"),
+}
+"""For each death: the rule that finds it, what it says, what XLA said."""
+
+
+def test_each_death_of_the_fixtures_has_a_cause() -> None:
+    outcomes = json.loads((DEATHS / "OUTCOMES.json").read_text())
+    assert outcomes.keys() == CAUSES.keys() == {p.name for p in DEATHS.iterdir() if p.is_dir()}
+    for name, (_, _, xla) in CAUSES.items():
+        assert xla in outcomes[name]
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_what_xla_died_of_is_found(name: str) -> None:
+    rule, said, _ = CAUSES[name]
+    found = [f for f in hlo_lint.lint(DEATHS / name).findings if f.rule != "required-pass-order"]
+    assert [(f.rule, said in f.message) for f in found] == [(rule, True)]
+
+
+PROGRAM = """
+import jax, jax.numpy as jnp
+inner = jax.jit(lambda x: jnp.tanh(x) @ x)
+def f(x):
+    y = jax.lax.fori_loop(0, 3, lambda _, y: inner(inner(y)), x)
+    return jax.lax.cond(y[0, 0] > 0, inner, lambda z: inner(z) + 1, y)
+jax.jit(f).lower(jax.ShapeDtypeStruct((8, 8), "float32")).compile()
+"""
+"""A computation with several callers, in a loop and in branches."""
+
+
+def compiled(folder: Path, *flags: str) -> str:
+    """What XLA:CPU says of the program, compiled in a child process that dumps into a folder."""
+    pytest.importorskip("jax")
+    flags = (f"--xla_dump_to={folder}", *flags)
+    environment = {**os.environ, "XLA_FLAGS": " ".join(flags), "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True
+    )
+    return done.stderr
+
+
+@pytest.mark.parametrize("pattern", [".*", ".+", "copy-insertion"])
+def test_a_shared_computation_kills_copy_insertion_as_said(pattern: str, tmp_path: Path) -> None:
+    off = "--xla_disable_hlo_passes=flatten-call-graph,call-inliner"
+    said = compiled(tmp_path, off, f"--xla_dump_hlo_pass_re={pattern}")
+    assert "Call graph must be flattened before copy insertion" in said
+    findings = hlo_lint.lint(tmp_path).findings
+    assert {found.rule for found in findings} == {"call-graph-not-flat"}
+    assert all(found.severity is Severity.ERROR for found in findings)
+    (found,) = hlo_lint.lint(tmp_path, ["compilation-died"]).findings
+    assert found.message.startswith("compilation died in copy-insertion: ")
+
+
+def test_with_every_pass_switched_on_the_same_program_has_no_findings(tmp_path: Path) -> None:
+    assert "Error" not in compiled(tmp_path, "--xla_dump_hlo_pass_re=.+")
+    findings = hlo_lint.lint(tmp_path).findings
+    assert [found for found in findings if found.severity is not Severity.INFO] == []
+    (ran,) = passes_run(main(tmp_path))
+    assert ran.how == "each pass left a dump"
+
+
+def test_a_loose_text_may_share_computations(tmp_path: Path) -> None:
+    compiled(tmp_path)
+    path = next(tmp_path.glob("*jit_f.before_optimizations.txt"))
+    (bad,) = [f for f in find_rule("call-graph-not-flat").examples if isinstance(f, Bad)]
+    for text in (path.read_text(), bad.source):
+        assert hlo_lint.lint(text, ["call-graph-not-flat"]).findings == ()
+        assert hlo_lint.lint(text, ["call-graph-not-flat"], before="copy-insertion").findings

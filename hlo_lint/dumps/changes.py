@@ -30,7 +30,9 @@ def disagreements(pipeline: Pipeline) -> Iterator[Disagreement]:
     steps = pipeline.steps
     if not pipeline.records_every_change or not pipeline.releases:
         return
-    reports = {name: run.changed for run in pipeline.pass_runs or () for name in run.dumps}
+    only_changes = pipeline.options is not None and pipeline.options.pass_pattern == ".*"
+    runs = () if only_changes else pipeline.pass_runs or ()
+    reports = {name: run.changed for run in runs for name in run.dumps}
     starts = {entry for release in pipeline.releases for entry in release.passes}
     for before, after in pairwise(steps):
         if not _are_neighbours(before, after):
@@ -39,11 +41,8 @@ def disagreements(pipeline: Pipeline) -> Iterator[Disagreement]:
         if after.name.after == "pipeline-start":
             known = (after.name.pipeline, "pipeline-start") in starts
             reported = False if known and not after.module.is_scheduled else None
-        elif after.path.name in reports:
-            reported = reports[after.path.name]
         else:
-            only_changes = pipeline.options is not None and pipeline.options.pass_pattern == ".*"
-            reported = True if only_changes else None
+            reported = True if only_changes else reports.get(after.path.name)
         if reported is not None and _same(before, after) == reported:
             yield Disagreement(before, after, reported)
 
@@ -60,4 +59,8 @@ def _are_neighbours(before: PassDump, after: PassDump) -> bool:
 
 
 def _same(before: PassDump, after: PassDump) -> bool:
-    return before.file is after.file or before.file.text == after.file.text
+    """Whether two dumps are of one text. Of a text that is repeated the pieces are shared."""
+    if before.memo is None or before.memo is not after.memo:
+        return before.file.text == after.file.text
+    ours, theirs = before.file.modules, after.file.modules
+    return [id(module.pieces) for module in ours] == [id(module.pieces) for module in theirs]

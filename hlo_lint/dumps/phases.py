@@ -29,6 +29,11 @@ class Precondition:
     """Passes after which the fact holds, whatever came before."""
     failure: str
     """What XLA says when the fact does not hold."""
+    about_layouts: bool = True
+    """Whether it means something only where layouts bind, behind layout-assignment."""
+    only_if_certain: bool = False
+    """Whether nothing is to be said where it is not known which passes come next: programs that a
+    compiler has not seen yet break it, and may."""
 
 
 RESHAPES_ARE_BITCASTS = Precondition(
@@ -63,6 +68,18 @@ REDUCE_INPUTS_DESCEND = Precondition(
     "be enforced on reduction operand",
 )
 
+COPY_INSERTION = "copy-insertion"
+"""The pass that gives values their buffers, and copies where two would share one."""
+
+CALL_GRAPH_IS_FLAT = Precondition(
+    demanded_by=COPY_INSERTION,
+    fact="each computation that runs step by step has one caller",
+    established_by=("flatten-call-graph",),
+    failure="FAILED_PRECONDITION: Call graph must be flattened before copy insertion",
+    about_layouts=False,
+    only_if_certain=True,
+)
+
 AUTOTUNERS = ("autotuner", "config-assigner")
 """The pass that chooses a backend for each kernel, by its names in the releases."""
 
@@ -71,6 +88,7 @@ PRECONDITIONS = (
     SCATTERS_ARE_SIMPLE,
     REDUCE_INPUTS_LIE_ALIKE,
     REDUCE_INPUTS_DESCEND,
+    CALL_GRAPH_IS_FLAT,
 )
 
 BEFORE_LAYOUTS = ("before_optimizations", "after_spmd_partitioner")

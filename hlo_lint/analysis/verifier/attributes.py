@@ -18,7 +18,7 @@ from hlo_lint.analysis.verifier.scope import (
     text_of,
     value_of,
 )
-from hlo_lint.ir import OPERANDS, TAIL, Instruction
+from hlo_lint.ir import OPERANDS, TAIL, TYPE, Instruction
 from hlo_lint.shape import BITS, ArrayShape
 
 _ACCURATE: Final = frozenset(
@@ -76,6 +76,8 @@ _comment = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 
 def _constant(scope: Scope, constant: Instruction) -> Iterator[Said]:
     text = constant.row[OPERANDS]
+    if constant.row[TYPE].endswith("[]") and text.isalnum():
+        return
     shape = constant.shape_or_none
     if not isinstance(shape, ArrayShape) or "..." in text:
         return

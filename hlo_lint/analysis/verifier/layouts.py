@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from hlo_lint.analysis.verifier.scope import (
@@ -14,7 +15,7 @@ from hlo_lint.analysis.verifier.scope import (
     said,
     value_of,
 )
-from hlo_lint.ir import Instruction
+from hlo_lint.ir import TAIL, Instruction
 from hlo_lint.shape import ArrayShape
 
 _HOST = 5
@@ -59,7 +60,13 @@ def _copy(scope: Scope, copy: Instruction) -> Iterator[Said]:
         yield said("S-01c", copy, message)
 
 
+_few = re.compile(r", dimensions=\{\d*\}").match
+"""One dimension or none, as it is printed: nothing can be out of order."""
+
+
 def _broadcast(scope: Scope, broadcast: Instruction) -> Iterator[Said]:
+    if _few(broadcast.row[TAIL]) is not None:
+        return
     dimensions = value_of(broadcast, "dimensions")
     if not isinstance(dimensions, tuple) or not all(isinstance(n, int) for n in dimensions):
         return

@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hlo_lint.findings import Finding
-from hlo_lint.ir import NAME, OPCODE, OPERANDS, REFERENCES, TAIL, Computation, Instruction, Module
+from hlo_lint.ir import OPCODE, OPERANDS, REFERENCES, TAIL, Computation, Instruction, Module
 from hlo_lint.shape import ArrayShape, Shape, TupleShape
 from hlo_lint.source import Span
 from hlo_lint.syntax.attributes import AttributeSyntaxError, read_attribute, split_attributes
@@ -134,6 +134,21 @@ def value_or_none(name: str, text: str) -> AttributeValue | None:
         return None
 
 
+_of_meaning = re.compile(
+    r"the mesh has no axis |axis .* has no such part|\d+ devices for \d+ places"
+    r"|a transposition names"
+).match
+
+
+def contradiction(name: str, text: str) -> str:
+    """Why devices that are spelled as they should be cannot be; empty where nothing is wrong."""
+    try:
+        read_attribute(name, text)
+    except AttributeSyntaxError as error:
+        return error.message if _of_meaning(error.message) else ""
+    return ""
+
+
 def name_of(instruction: Instruction, attribute: str) -> str | None:
     """The one computation that an attribute names; None where it names none, or several."""
     value = value_of(instruction, attribute)
@@ -208,11 +223,6 @@ def spelled(index: Index) -> str:
 def name_in(reference: str) -> str:
     """The name of the instruction that a reference reads from."""
     return reference.partition("#")[0]
-
-
-def names(computation: Computation) -> frozenset[str]:
-    """The names that a computation defines."""
-    return frozenset(row[NAME] for row in computation.rows)
 
 
 def header_span(module: Module) -> Span:

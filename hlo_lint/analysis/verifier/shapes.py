@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from hlo_lint.analysis.shape_inference import Refusal, ShapeInference
+from hlo_lint.analysis.shape_inference.operation import Signature
 from hlo_lint.analysis.shape_inference.types import is_float
 from hlo_lint.analysis.shape_inference.verdict import OPCODES, Verdict, inference_of
 from hlo_lint.analysis.verifier.scope import (
@@ -104,33 +105,11 @@ def complaints(
     Most lines of a dump are like many others: what a judgement depends on is made a key, and looked
     up before anything is read.
     """
-    computation, demands = scope.computation, scope.demands
-    rows, index = computation.rows, computation.index
+    rows, demands = scope.computation.rows, scope.demands
     for number in places:
-        row = rows[number]
-        opcode, printed = row[OPCODE], row[TYPE]
-        key: tuple[object, ...] | None = None
-        attributes = _BY_TEXT.get(opcode)
-        if attributes is None:
-            if opcode in _UNCHECKED and (demands, printed) in _FINE:
-                continue
-            key = (demands, printed) if opcode in _UNCHECKED else None
-        else:
-            try:
-                types = [rows[index[name]][TYPE] for name in row[REFERENCES]]
-            except KeyError:
-                types = [""]
-            if "" in types or not printed:
-                key = None  # inferred from what lies further up
-            elif opcode in _SAME and types.count(printed) == len(types):
-                # Of shapes that are the same only the element type counts, once it is a shape.
-                key = (demands, opcode, len(types), printed[: printed.find("[")])
-                if key in _FINE and (demands, printed) in _FINE:
-                    continue
-            else:
-                key = (demands, opcode, printed, _facts(row[TAIL]) if attributes else "", *types)
-                if key in _FINE:
-                    continue
+        key = _key(scope, number, rows[number])
+        if key in _FINE:
+            continue
         found = _complaints(scope, inference(), number)
         if found:
             for each in found:
@@ -139,7 +118,40 @@ def complaints(
             if len(_FINE) >= _MOST_REMEMBERED:
                 _FINE.clear()
             _FINE.add(key)
-            _FINE.add((demands, printed))
+            _FINE.add((demands, rows[number][TYPE]))
+
+
+def _key(scope: Scope, number: int, row: Row) -> tuple[object, ...] | None:
+    """All that the judgement of a shape depends on; None where that is more than a few texts."""
+    opcode, printed = row[OPCODE], row[TYPE]
+    demands = scope.demands
+    if opcode in _UNCHECKED:
+        return demands, printed
+    reads = _READS.get(opcode)
+    if reads is None or not printed:
+        return None
+    rows, index = scope.computation.rows, scope.computation.index
+    try:
+        types = [rows[index[name]][TYPE] for name in row[REFERENCES]]
+    except KeyError:
+        return None
+    if "" in types:
+        return None  # inferred from what lies further up
+    if opcode in _SAME and types.count(printed) == len(types) and (demands, printed) in _FINE:
+        # Of shapes that are the same only the element type counts.
+        return demands, opcode, len(types), printed[: printed.find("[")]
+    attributes, calls = reads
+    tail = _facts(row[TAIL]) if attributes else ""
+    if not calls:
+        return (demands, opcode, printed, tail, *types)
+    signatures = []
+    for name in scope.computation.at(number).called:
+        callee = scope.callees.get(name)
+        signature = None if callee is None else callee.memo.get(Signature)
+        if signature is None:
+            return None
+        signatures.append(signature)
+    return (demands, opcode, printed, tail, *types, *signatures)
 
 
 def _facts(tail: str) -> str:
@@ -155,12 +167,8 @@ _SAME: Final = frozenset(
     "shift-right-arithmetic shift-right-logical sign sine sqrt subtract tan tanh xor".split()
 )
 """Opcodes that give what they read, of the element types that they take."""
-_BY_TEXT: Final = {
-    opcode: rule.attributes
-    for opcode, rule in OPCODES.items()
-    if not rule.calls and opcode not in _UNCHECKED
-}
-"""Opcodes that are judged by texts alone, and whether attributes are among these."""
+_READS: Final = {opcode: (each.attributes, each.calls) for opcode, each in OPCODES.items()}
+"""Whether a judgement reads attributes, and the signatures of what is called, by opcode."""
 _FINE: Final[set[object]] = set()
 """What was judged and found right: most lines of a dump are like many others."""
 _MOST_REMEMBERED = 1 << 15

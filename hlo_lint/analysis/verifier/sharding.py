@@ -11,6 +11,7 @@ from hlo_lint.analysis.verifier.scope import (
     RowChecks,
     Said,
     Scope,
+    contradiction,
     leaves,
     said,
     text_of,
@@ -38,6 +39,8 @@ def _sharding(scope: Scope, number: int) -> Iterator[Said]:
 
 @lru_cache(maxsize=1 << 12)
 def _trouble(text: str, spelled: str, devices: int) -> str:
+    if wrong := contradiction("sharding", text):
+        return wrong
     sharding = value_or_none("sharding", text)
     try:
         shape = parse_shape(spelled)

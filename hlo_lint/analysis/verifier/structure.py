@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from hlo_lint.analysis.verifier.calls import passed_as_they_lie
 from hlo_lint.analysis.verifier.scope import (
     Checks,
     Demands,
@@ -64,15 +65,21 @@ def _roots(scope: Scope) -> Iterator[Said]:
 
 
 def _fusion(scope: Scope, fusion: Instruction) -> Iterator[Said]:
-    """The body of a fusion: not the entry, and nothing in it that nobody reads."""
-    for body in scope.called(fusion):
-        if body is None:
-            continue
-        if body.is_entry:
-            yield said("M-10", fusion, "the entry computation is the body of a fusion")
-        for number in _unread(body):
-            message = f"nobody reads %{body.rows[number][NAME]} in the fusion %{body.name}"
-            yield said("I-05u", body.at(number), message)
+    """The body of a fusion: one, not the entry, and nothing in it that nobody reads."""
+    bodies = scope.called(fusion)
+    if len(bodies) != 1:
+        yield said("S-77", fusion, f"a fusion calls one computation, and not {len(bodies)}")
+        return
+    (body,) = bodies
+    if body is None:
+        return
+    if body.is_entry:
+        yield said("M-10", fusion, "the entry computation is the body of a fusion")
+    for number in _unread(body):
+        message = f"nobody reads %{body.rows[number][NAME]} in the fusion %{body.name}"
+        yield said("I-05u", body.at(number), message)
+    if scope.demands.layouts:
+        yield from passed_as_they_lie(scope, fusion)
 
 
 def _unread(body: Computation) -> tuple[int, ...]:

@@ -50,7 +50,7 @@ class GemmLayoutUnsupported(Rule):
     """
 
     opcodes = frozenset({"custom-call"})
-    between_passes = True
+    lasting = True
     examples = (
         Bad(
             _PROGRAM % ("0,2,1", "", _CALL % "p", "  // error"),

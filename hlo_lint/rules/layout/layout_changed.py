@@ -45,7 +45,7 @@ class LayoutChanged(Rule):
 
     opcodes = KEEP_ORDER
     unfused = False
-    between_passes = True
+    lasting = True
     examples = (
         Bad(
             """

@@ -44,7 +44,7 @@ class HostMemoryLeak(Rule):
     """
 
     unfused = False
-    between_passes = True
+    lasting = True
     examples = (
         Bad(
             """

@@ -142,6 +142,10 @@ def _explained(
 def _unexplained(death: Death, causes: Sequence[Broken], compilation: Compilation) -> Finding:
     dumps = compilation.dumps
     message = "this is the last dump of a compilation that never ended: it died, or was stopped"
+    broken = breaches(compilation.pipeline, death.suspects)
+    guilty = list(dict.fromkeys(breach.guilty[1] for breach in broken))
+    if len(guilty) == 1:
+        message += f", and {guilty[0]} ran without what it relies on"
     suspects = {name for _, name in death.suspects}
     lacking = {cause.demand for cause in causes}
     checked = [d for d in PRECONDITIONS if d.demanded_by in suspects and d not in lacking]
@@ -155,13 +159,13 @@ def _unexplained(death: Death, causes: Sequence[Broken], compilation: Compilatio
         for d in checked
     ]
     notes += [
-        f"a contract is broken, too: {breach.order.breach(breach.guilty[1])}; it relies on "
-        f"{breach.contract.promise}"
-        for breach in breaches(compilation.pipeline)
+        f"a contract is broken: {breach.order.breach(breach.guilty[1])}, and it relies on this: "
+        f"{breach.contract.promise}; else: {breach.contract.symptom}"
+        for breach in broken
     ]
     if len(death.suspects) != 1 or not death.is_complete:
         notes.append("XLA_FLAGS=--xla_dump_hlo_pass_re=.+ makes the last dump name the pass")
-    severity = Severity.INFO if checked and not causes else Severity.WARNING
+    severity = Severity.INFO if checked and not causes and not broken else Severity.WARNING
     at = dumps.index(death.dump) if death.dump in dumps else 0
     return Finding(first_line(death.dump), message, tuple(notes), severity=severity, file=at)
 

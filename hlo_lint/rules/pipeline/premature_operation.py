@@ -54,7 +54,7 @@ class PrematureOperation(Rule):
 
     def check(self, compilation: Compilation) -> Findings:
         """Yields each such instruction of the last dump before layout-assignment."""
-        before = [dump for dump in compilation.dumps if _is_early(compilation.pipeline, dump)]
+        before = _early(compilation.pipeline)
         if not before:
             return
         last = before[-1]
@@ -70,21 +70,26 @@ class PrematureOperation(Rule):
                         )
 
 
-def _is_early(pipeline: Pipeline, dump: PassDump) -> bool:
-    """Whether a dump lies before layout-assignment for certain."""
-    name = dump.name
-    if name is None or pipeline.is_helper:
-        return False
-    if name.step is None:
-        return name.rest.startswith(BEFORE_LAYOUTS)
-    if name.before == LAYOUT_ASSIGNMENT:
-        return True
+def _early(pipeline: Pipeline) -> list[PassDump]:
+    """The dumps that lie before layout-assignment for certain."""
+    if pipeline.is_helper:
+        return []
     assigned = [
-        step.name.step
-        for step in pipeline.steps
-        if step.name and LAYOUT_ASSIGNMENT in (step.name.before, step.name.after)
+        dump.name.step if dump.name.after == LAYOUT_ASSIGNMENT else dump.name.step + 1
+        for dump in pipeline.steps
+        if dump.name
+        and dump.name.step is not None
+        and LAYOUT_ASSIGNMENT in (dump.name.before, dump.name.after)
     ]
-    return bool(assigned) and name.step < min(filter(None, assigned), default=0)
+    end = min(assigned, default=0)
+    found = []
+    for dump in pipeline.dumps:
+        name = dump.name
+        if name is not None:
+            named = name.step is None and name.rest.startswith(BEFORE_LAYOUTS)
+            if named or (name.step is not None and name.step < end):
+                found.append(dump)
+    return found
 
 
 def _is_premature(instruction: Instruction) -> bool:

@@ -8,17 +8,17 @@ from hlo_lint.findings import Finding, Severity
 from hlo_lint.ir import Computation, Instruction, Module
 from hlo_lint.rule import Bad, Compilation, Findings, Good, Rule
 
-WRAPPED = frozenset(
+NO_THUNK = frozenset(
     "abs acos acosh add and asin asinh atan2 atanh bitcast-convert broadcast cbrt ceil clamp "
     "compare complex concatenate convert cosh cosine count-leading-zeros divide dot dynamic-slice "
     "dynamic-update-slice erf exponential exponential-minus-one floor gather imag iota is-finite "
     "log log-plus-one logistic map maximum minimum multiply negate not or pad popcnt power real "
     "reduce reduce-precision reduce-window remainder reshape reverse round-nearest-afz "
     "round-nearest-even rsqrt scatter select shift-left shift-right-arithmetic "
-    "shift-right-logical sign sine sinh slice sqrt stochastic-convert subtract tan tanh transpose "
-    "xor".split()
+    "shift-right-logical sign sine sinh slice sqrt stochastic-convert subtract tan tanh topk "
+    "transpose xor".split()
 )
-"""Opcodes that fusion-wrapper puts into fusions of their own: alone they have no thunk."""
+"""Opcodes that are put into fusions, or taken apart: alone they have no thunk."""
 
 RUNS = ("call", "conditional", "while")
 """Opcodes whose computations run as part of the program."""
@@ -118,7 +118,7 @@ def _running(module: Module) -> Iterator[Computation]:
 
 def _reason(instruction: Instruction) -> str:
     opcode = instruction.opcode
-    if opcode in WRAPPED:
+    if opcode in NO_THUNK:
         return f"{opcode} stands outside a fusion, and XLA:GPU has no thunk for it"
     if opcode == "fusion":
         config = instruction.attributes.get("backend_config", "").replace(" ", "")

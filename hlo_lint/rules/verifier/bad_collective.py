@@ -132,6 +132,21 @@ class BadCollective(Rule):
             }
             """
         ),
+        "3.5-r": Bad(
+            """
+            HloModule m
+
+            one {
+              a = f32[] parameter(0)
+              ROOT n = f32[] negate(a)
+            }
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              ROOT g = f32[8] all-reduce(p), replica_groups={}, to_apply=one  // error
+            }
+            """
+        ),
         "M-41": Bad(
             """
             HloModule m

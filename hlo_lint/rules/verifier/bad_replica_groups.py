@@ -43,6 +43,17 @@ class BadReplicaGroups(Rule):
             }
             """
         ),
+        "S-21m": Bad(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              ROOT g = f32[16] all-gather(p), dimensions={0},  // error
+                  replica_groups=mesh['x'=2] {'y'}
+            }
+            """
+        ),
         "S-22": Bad(
             """
             HloModule m
