@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 from itertools import pairwise
+from operator import itemgetter
 from typing import Final, NamedTuple
 
-from hlo_lint.ir import NAME, OPCODE, REFERENCES, TYPE, Computation, Instruction
+from hlo_lint.ir import NAME, OPCODE, OPERANDS, REFERENCES, TYPE, Computation, Instruction
 from hlo_lint.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
 
 UNARY: Final = frozenset(
@@ -83,11 +84,28 @@ def turned(instruction: Instruction) -> tuple[Turned, ...]:
     """
     if instruction.opcode not in KEEP_ORDER:
         return ()
-    operands = tuple(operand.shape for operand in instruction.operands)
-    return _turned(instruction.opcode, instruction.shape_or_none, operands)
+    row, rows, index = instruction.row, instruction.computation.rows, instruction.computation.index
+    places = [index.get(reference) for reference in row[REFERENCES]]
+    if None in places:  # an element of a tuple, or what is not there
+        operands = tuple(operand.shape for operand in instruction.operands)
+        return _turned(row[OPCODE], instruction.shape_or_none, operands)
+    types = tuple([rows[place][TYPE] for place in places if place is not None])
+    return _turned_types(row[OPCODE], row[TYPE], types)
 
 
 @lru_cache(maxsize=1 << 14)
+def _turned_types(opcode: str, result: str, operands: tuple[str, ...]) -> tuple[Turned, ...]:
+    """The same of types as they are spelled: dumps repeat them."""
+    return _turned(opcode, _shape_or_none(result), tuple(map(_shape_or_none, operands)))
+
+
+def _shape_or_none(text: str) -> Shape | None:
+    try:
+        return parse_shape(text)
+    except ShapeSyntaxError:
+        return None
+
+
 def _turned(
     opcode: str, result: Shape | None, operands: tuple[Shape | None, ...]
 ) -> tuple[Turned, ...]:
@@ -129,17 +147,26 @@ def in_other_orders(computation: Computation, opcodes: Collection[str]) -> Itera
 
 
 def _places(computation: Computation) -> tuple[int, ...]:
-    types = {row[TYPE] for row in computation.rows}
-    other = {each for each in types if not _is_plain(each)}
+    other = {each for each in types_of(computation) if not _is_plain(each)}
     if not other:
         return ()
-    names = {row[NAME] for row in computation.rows if row[TYPE] in other}
-    return tuple(
-        number
-        for number, row in enumerate(computation.rows)
-        if row[TYPE] in other
-        or any(reference.partition("#")[0] in names for reference in row[REFERENCES])
-    )
+    apart = {row[NAME] for row in computation.rows if row[TYPE] in other}.isdisjoint
+    found = []
+    for number, row in enumerate(computation.rows):
+        references = row[REFERENCES]
+        if "#" in row[OPERANDS]:
+            references = tuple(each.partition("#")[0] for each in references)
+        if row[TYPE] in other or not apart(references):
+            found.append(number)
+    return tuple(found)
+
+
+def types_of(computation: Computation) -> frozenset[str]:
+    """The types of its instructions as spelled, each once."""
+    known = computation.memo.get("types")
+    if known is None:
+        known = computation.memo["types"] = frozenset(map(itemgetter(TYPE), computation.rows))
+    return known  # type: ignore[return-value]  # nobody else writes under this key
 
 
 @lru_cache(maxsize=1 << 14)
