@@ -237,6 +237,15 @@ def test_attributes_are_compared_by_what_they_say(name: str, one: str, other: st
 
 
 @pytest.mark.parametrize(
+    "text",
+    ["mesh['x'=0] {'x'}", "mesh['x'=2] {'y'}", "[1,99999999]<=[99999999]", "[2,2]<=[5]", "{{"],
+)
+def test_groups_that_no_machine_has_are_compared_as_they_are_spelled(text: str) -> None:
+    assert meaning("replica_groups", text) == meaning("replica_groups", text)
+    assert meaning("replica_groups", text) != meaning("replica_groups", "{{0,1}}")
+
+
+@pytest.mark.parametrize(
     ("name", "text"),
     [
         ("is_stable", "false"),
