@@ -40,13 +40,15 @@ test: $(BIN)/hlo-lint $(ORACLE)/installed  ## everything a change must pass: ruf
 
 check: test
 
-docs: $(BIN)/hlo-lint  ## write what is generated: docs/rules.md
+docs: $(BIN)/hlo-lint  ## write what is generated: docs/rules.md, docs/contracts.md
 	$(BIN)/python -m tests.docs
 
-corpus: $(BIN)/hlo-lint $(ORACLE)/installed  ## check and convert every dump of ARCHIVES, hold them and DUMPS against XLA; writes benchmarks/CORPUS.md, CONVERT.md, AGREEMENT.md
+corpus: $(BIN)/hlo-lint $(ORACLE)/installed  ## check and convert every dump of ARCHIVES, hold them and DUMPS against XLA; change them; writes benchmarks/CORPUS.md, CONVERT.md, MUTATIONS.md, AGREEMENT.md
 	$(BIN)/python -m benchmarks.corpus $(ARCHIVES)
 	HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) \
 		$(BIN)/python -m benchmarks.convert $(ARCHIVES)
+	HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) \
+		$(BIN)/python -m benchmarks.mutations fixtures/dumps $(ARCHIVES)
 	HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) $(BIN)/python -m benchmarks.agreement \
 		--state $(VENV)/agreement.jsonl --archives $(ARCHIVES) $(DUMPS)
 

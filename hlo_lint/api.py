@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -13,7 +12,7 @@ from hlo_lint.dumps.directory import Dump, Skipped, open_dump
 from hlo_lint.dumps.kinds import Kind, kind_of
 from hlo_lint.dumps.phases import AUTOTUNERS, PRECONDITIONS
 from hlo_lint.dumps.pipeline import PassDump, Pipeline, is_proto
-from hlo_lint.engine.fixes import ROUNDS, apply, write_atomically
+from hlo_lint.engine.fixes import ROUNDS, apply
 from hlo_lint.engine.run import Checker, Result, planned_by_file
 from hlo_lint.errors import DumpError, UsageError
 from hlo_lint.findings import Applied, Diagnostic, Edit, Severity
@@ -21,6 +20,7 @@ from hlo_lint.ir import HloFile, Module
 from hlo_lint.registry import select_rules
 from hlo_lint.rule import Form
 from hlo_lint.syntax.parse import parse_file
+from hlo_lint.writing import copy_file, mirrored, write_atomically
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -176,8 +176,8 @@ def lint(
 
     A str is a text if it holds a newline or starts with `HloModule`, else a path. `before` says
     which pass comes next, where nothing in the dump does. What a later pass of the run cured is
-    told only where XLA promises that it is never there; with `cured` the rest is told as well, as
-    information.
+    told only of a run that died, where XLA promises that it is never there; with `cured` it is told
+    of any run, and what XLA promises nowhere is told as information.
 
     Raises:
         DumpError: for a path that is not there.
@@ -293,7 +293,12 @@ def write_fixed(result: FixResult, inputs: Sequence[Path], out: Path | None) -> 
     elif len(inputs) == 1 and inputs[0].is_file():
         targets = dict.fromkeys(changed, out)
     else:
-        targets = _mirrored(inputs, changed, out)
+        targets = {
+            path: target.with_name(target.name.partition(".hlo.pb")[0] + ".txt")
+            if path in changed and is_proto(path.name)
+            else target
+            for path, target in mirrored(inputs, out).items()
+        }
     if len(set(targets.values())) < len(targets):
         raise DumpError(f"{out}: two of the inputs would be the same file there")
     for path, target in targets.items():
@@ -301,35 +306,7 @@ def write_fixed(result: FixResult, inputs: Sequence[Path], out: Path | None) -> 
             write_atomically(target, changed[path].after)
             yield target
         else:
-            _copy(path, target)
-
-
-def _mirrored(
-    inputs: Sequence[Path], changed: Mapping[Path, Applied], out: Path
-) -> dict[Path, Path]:
-    """Where each file below the inputs goes; what lies in `out` already is not an input."""
-    inside = out.resolve()
-    targets = {}
-    for root in inputs:
-        nested = inside != root.resolve() and root.resolve() in inside.parents
-        for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
-            if path.is_dir() or (nested and inside in path.resolve().parents):
-                continue
-            target = out / (path.relative_to(root) if root.is_dir() else path.name)
-            if path in changed and is_proto(path.name):
-                target = target.with_name(target.name.partition(".hlo.pb")[0] + ".txt")
-            targets[path] = target
-    return targets
-
-
-def _copy(path: Path, target: Path) -> None:
-    try:
-        if target.exists() and target.samefile(path):
-            return
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, target, follow_symlinks=False)
-    except (OSError, shutil.Error) as error:
-        raise DumpError(f"{target}: cannot be written: {error}") from error
+            copy_file(path, target)
 
 
 def _report(result: Result) -> Report:
@@ -348,7 +325,8 @@ def _merge(whole: Result, part: Result) -> None:
 
 
 def _known_pass(name: str | None) -> str | None:
-    known = [*(demand.demanded_by for demand in PRECONDITIONS), *AUTOTUNERS]
+    demanding = dict.fromkeys(demand.demanded_by for demand in PRECONDITIONS)
+    known = [*demanding, *AUTOTUNERS]
     if name is not None and name not in known:
         raise UsageError(f"no rule binds before a pass named {name}; there is {', '.join(known)}")
     return name

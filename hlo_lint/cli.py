@@ -103,7 +103,9 @@ def cli() -> None:
     show_default=True,
     envvar="HLO_LINT_OUTPUT_FORMAT",
 )
-@click.option("--cured", is_flag=True, help="Tell what a later pass cured, too, as information.")
+@click.option(
+    "--cured", is_flag=True, help="Look at every step: tell what a later pass cured, too."
+)
 @click.pass_context
 def check(
     ctx: click.Context,
@@ -229,8 +231,8 @@ def convert(paths: tuple[str, ...], dialects: tuple[str, ...], out: Path | None)
     texts are converted and the rest copied. Without --to the text stays as it is.
     """
     from hlo_lint.conversion import convert_file, convert_text, convert_tree, in_format
-    from hlo_lint.engine.fixes import write_atomically
     from hlo_lint.errors import UsageError
+    from hlo_lint.writing import write_atomically
 
     names = _names(dialects) or []
     if "-" in paths and len(paths) > 1:
@@ -376,8 +378,8 @@ def _print_notes(notes: Mapping[str, int]) -> None:
 
 
 def _write_piped(result: FixResult, out: Path | None) -> None:
-    from hlo_lint.engine.fixes import write_atomically
     from hlo_lint.source import encode
+    from hlo_lint.writing import write_atomically
 
     if out is not None:
         write_atomically(out, result.text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +9,11 @@ from pathlib import Path
 
 from hlo_lint.dialects import Converted, conversions, convert
 from hlo_lint.dumps.pipeline import is_proto
-from hlo_lint.engine.fixes import write_atomically
 from hlo_lint.errors import DumpError
 from hlo_lint.ir import HloFile
 from hlo_lint.source import encode
 from hlo_lint.syntax.parse import Memo, parse_file
+from hlo_lint.writing import copy_file, mirrored, write_atomically
 
 _PROTOS = (".pb", ".pbtxt", ".textproto", ".txtpb")
 
@@ -76,7 +75,7 @@ def convert_tree(inputs: Sequence[Path], out: Path, dialects: Sequence[str]) -> 
         UsageError: for a dialect that nothing knows.
     """
     conversions(dialects)
-    targets = _mirrored(inputs, out)
+    targets = mirrored(inputs, out)
     if len(set(targets.values())) < len(targets):
         raise DumpError(f"{out}: two of the inputs would be the same file there")
     memo = Memo()
@@ -88,7 +87,7 @@ def convert_tree(inputs: Sequence[Path], out: Path, dialects: Sequence[str]) -> 
             write_atomically(target, encode(converted.text))
             yield Written(path, target, converted.notes)
         else:
-            _copy(path, target)
+            copy_file(path, target)
             yield Written(path, target, None)
 
 
@@ -130,25 +129,3 @@ def _content(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise DumpError(f"{path}: cannot be read: {error.strerror or error}") from error
-
-
-def _mirrored(inputs: Sequence[Path], out: Path) -> dict[Path, Path]:
-    """Where each file below the inputs goes; what lies in `out` already is no input."""
-    inside = out.resolve()
-    targets = {}
-    for root in inputs:
-        if not root.exists():
-            raise DumpError(f"{root}: no such file or directory")
-        for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
-            nested = inside != root.resolve() and inside in path.resolve().parents
-            if path.is_file() and not nested:
-                targets[path] = out / (path.relative_to(root) if root.is_dir() else path.name)
-    return targets
-
-
-def _copy(path: Path, target: Path) -> None:
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, target, follow_symlinks=False)
-    except (OSError, shutil.Error) as error:
-        raise DumpError(f"{target}: cannot be written: {error}") from error

@@ -62,8 +62,7 @@ def select_rules(
     return tuple(
         rule
         for rule in rules
-        if _is_wanted(rule, select)
-        and {rule.name(), rule.family()}.isdisjoint(ignore or ())
+        if _is_wanted(rule, select) and {rule.name(), rule.family()}.isdisjoint(ignore or ())
     )
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hlo_lint.findings import Edit, Fix, Safety
-from hlo_lint.ir import NAME, OPERANDS, TAIL, Instruction, Module, Operand
+from hlo_lint.ir import NAME, OPERANDS, REFERENCES, TAIL, Instruction, Module, Operand
 from hlo_lint.shape import ArrayShape, Shape, TupleShape
 from hlo_lint.source import Span
 
@@ -152,6 +152,55 @@ def with_more_operands(
         changed = attribute_edit(call, module, "operand_layout_constraints", value)
         edits += [changed] if changed is not None else []
     return edits
+
+
+def with_copied_operands(
+    reader: Instruction, module: Module, shapes: Mapping[int, ArrayShape], title: str
+) -> Fix | None:
+    """The fix that has operands copied, by number, into the shapes that the reader wants.
+
+    The copies go right before the reader and carry the metadata of what they copy. None where the
+    text of the operands cannot be told apart.
+    """
+    row, text, begin = reader.row, reader.text, module.span(reader).start
+    close = text.rindex(")", 0, len(text) - len(row[TAIL]))
+    start = close - len(row[OPERANDS])
+    pieces = _split_operands(row[OPERANDS])
+    if text[start:close] != row[OPERANDS] or len(pieces) != len(row[REFERENCES]):
+        return None
+    percent, taken = _percent(text), _names(module)
+    indent = _indent(module.file.text, begin)
+    copies, edits = "", []
+    for number, shape in sorted(shapes.items()):
+        first, last = pieces[number]
+        old = row[OPERANDS][first:last]
+        typed = f"{shape} " if re.search(r"\s", old) else ""
+        name = percent + _fresh(f"{reader.name}.copy", taken)
+        metadata = _metadata(reader.operands[number])
+        copies += f"{name} = {shape} copy({old}){metadata}\n{indent}"
+        place = Span(begin + start + first, begin + start + last)
+        edits.append(Edit(place, f"{typed}{name}"))
+    return Fix(title, (Edit(Span(begin, begin), copies), *edits), Safety.SAFE)
+
+
+_gap = re.compile(r"(?:\s|/\*.*?\*/)*", re.S)
+
+
+def _split_operands(text: str) -> list[tuple[int, int]]:
+    """Where each operand stands in the text between the parentheses, comments left out."""
+    places, depth, start = [], 0, 0
+    for at, sign in enumerate(text + ","):
+        if sign in "([{":
+            depth += 1
+        elif sign in ")]}":
+            depth -= 1
+        elif sign == "," and not depth:
+            gap = _gap.match(text, start)
+            first = gap.end() if gap else start
+            if first < at:
+                places.append((first, first + len(text[first:at].rstrip())))
+            start = at + 1
+    return places
 
 
 def _arrays(shape: Shape) -> list[ArrayShape]:

@@ -107,6 +107,8 @@ class Broken:
     rule: str
     demand: Precondition
     finding: Finding
+    certain: bool
+    """Whether the pass is known to come before any that would mend it."""
     reported: bool
     """Whether the report has the finding itself."""
 
@@ -139,10 +141,9 @@ class DumpFolder:
 
 
 def first_line(dump: PassDump) -> Span:
-    """Where a finding about a whole dump stands: the module's own line."""
-    text = dump.file.text
-    end = text.find("\n")
-    return Span(0, end if end >= 0 else len(text))
+    """Where a finding about a whole dump stands: the module's name on its own line."""
+    line = dump.file.text.partition("\n")[0]
+    return Span(0, len(line.partition(",")[0]))
 
 
 class Form(Enum):
@@ -223,7 +224,11 @@ class Rule:
     precondition: ClassVar[Precondition | None] = None
     """What a pass demands; the rule then binds only where that pass comes next."""
     between_passes: ClassVar[bool] = False
-    """Whether XLA promises it between any two passes; what a later pass cured is then told, too."""
+    """Whether XLA promises it between any two passes: then it is told of a run that died, though a
+    later pass cured it."""
+    lasting: ClassVar[bool] = False
+    """Whether what it breaks stays broken though a later pass takes the defect away: values that
+    were read in the wrong order, text that was not read. Then it is told of any run."""
     opcodes: ClassVar[frozenset[str] | None] = None
     """Where the rule looks at these alone: a computation without any of them is not checked."""
     unfused: ClassVar[bool] = True

@@ -110,7 +110,22 @@ def test_each_module_that_died_behind_the_autotuner_is_found_by_its_file(dumps: 
         assert finding.severity is hlo_lint.Severity.ERROR
 
 
+@pytest.mark.parametrize("folder", CRASHES)
+def test_a_crash_names_the_pass_it_died_in(dumps: Path, folder: str) -> None:
+    (finding,) = hlo_lint.lint(dumps / folder, ["compilation-died"]).findings
+    assert finding.severity is hlo_lint.Severity.ERROR
+    assert finding.message.startswith(f"compilation died in {NEXT}: ")
+
+
+def test_each_module_that_died_names_the_pass_it_died_in(dumps: Path) -> None:
+    for file in sorted((dumps / "deviceless_examples/003_corpus").glob("module_*.txt")):
+        (finding,) = hlo_lint.lint(file, ["compilation-died"]).findings
+        assert finding.severity is hlo_lint.Severity.ERROR
+        assert finding.message.startswith(f"compilation dies in {NEXT}: ")
+
+
 TRUE_OF_HEALTHY_DUMPS = {
+    "incomplete-dump",
     "reshape-runs-as-kernel",
     "gemm-breaks-on-backend-flip",
     "gemm-slows-on-backend-flip",

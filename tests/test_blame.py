@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,11 +18,13 @@ from hlo_lint.dumps.directory import open_dump
 from hlo_lint.engine.run import Checker
 from hlo_lint.findings import Finding, Introduction
 from hlo_lint.ir import Computation, HloFile, Module
+from hlo_lint.registry import select_rules
 from hlo_lint.report.text import render_concise
 from hlo_lint.rule import Findings, Rule, Stage
-from tests.conftest import CRASH, DUMPS, FIXTURES
+from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
 
 ATTENTION = DUMPS / "gpu-jax0.11.2" / "attention"
+DOCS = ROOT / "docs" / "blame.md"
 FISSION = DUMPS / "gpu-jax0.10.2" / "cublaslt_fission"
 NO_DECOMPOSER = [
     DUMPS / f"gpu-jax{release}" / "no_reshape_decomposer_crash"
@@ -199,12 +202,30 @@ def test_what_is_there_at_the_end_is_told_in_any_case() -> None:
     assert {each.severity for each in told} == {Severity.WARNING}
 
 
-def test_what_xla_promises_between_passes_is_told_though_it_was_cured() -> None:
-    told = lives(PromisedOpcode("dot"), ATTENTION, cured=False)
+def test_what_xla_promises_between_passes_keeps_its_severity_though_it_was_cured() -> None:
+    assert lives(PromisedOpcode("dot"), ATTENTION, cured=False) == []
+    told = lives(PromisedOpcode("dot"), ATTENTION, cured=True)
     assert {each.severity for each in told} == {Severity.WARNING}
     assert [passes(each) for each in told] == [
         passes(each) for each in lives(NamedOpcode("dot"), ATTENTION)
     ]
+
+
+def test_what_the_autotuner_took_out_to_try_is_told_of_the_module() -> None:
+    """Its helper modules repeat the reshapes that fission leaves in the program."""
+    helpers = [each for each in open_dump(FISSION) if each.is_helper]
+    reshapes = {
+        each.type_text
+        for pipeline in helpers
+        for module in pipeline.dumps[-1].file.modules
+        for each in module.walk()
+        if each.opcode == "reshape"
+    }
+    found = Checker([NamedOpcode("reshape")], cured=True).check_dump(open_dump(FISSION)).diagnostics
+    told = {each.module for each in found if each.message in reshapes & {"f16[16,64,128]{2,1,0}"}}
+    assert told == {"jit_batched_dot"}
+    others = {each.message for each in found if each.module != "jit_batched_dot"}
+    assert others == {"f16[16,32,64]{2,1,0}"}  # a reshape that the program never had
 
 
 def test_files_picked_by_name_are_told_of_in_any_case() -> None:
@@ -310,7 +331,7 @@ def _until_autotuner(case: Path) -> list[Path]:
 
 def test_what_only_an_artefact_shows_has_no_life() -> None:
     done = blame(FIXTURES / "autotune" / "new.textproto")
-    assert "life: not known: the rule looks at one file of a run" in done.output
+    assert "life: not known: the rule does not look at each dump" in done.output
     assert done.output.rstrip().endswith("not followed")
 
 
@@ -359,3 +380,31 @@ def test_check_tells_what_was_cured_when_asked() -> None:
     assert "= cured by: pass fusion-wrapper of pre-scheduling-passes, step 0057" in done.output
     concise = run(cli, [*args, "--cured", "--output-format", "concise"]).output
     assert concise.endswith("(since autotuner, cured by fusion-wrapper)\n")
+
+
+def test_the_session_in_the_docs_is_what_the_program_prints(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown_there = re.search(r"```console\n\$ hlo-lint (.*?)\n(.*?)```", DOCS.read_text(), re.S)
+    assert shown_there is not None
+    monkeypatch.chdir(DUMPS)
+    assert CliRunner().invoke(cli, shown_there[1].split()).output == shown_there[2]
+
+
+def test_what_the_verifier_would_have_refused_is_an_error_though_it_was_cured(
+    attention: Path,
+) -> None:
+    for path in steps(attention, range(32, 36)):
+        path.write_text(
+            path.read_text().replace(
+                "reduce_max.4 = f32[] parameter(1)", "reduce_max.4 = f32[] parameter(5)"
+            )
+        )
+    assert hlo_lint.lint(attention, ["verifier"]).findings == ()
+    (found,) = hlo_lint.lint(attention, ["verifier"], cured=True).findings
+    assert (found.rule, found.severity, found.seen_in) == ("broken-structure", Severity.ERROR, 4)
+    assert passes(found) == ("triton-gemm-rewriter 32", "algsimp 36")
+
+
+def test_the_verifier_is_a_promise_between_passes() -> None:
+    assert {rule.between_passes for rule in select_rules(["verifier"])} == {True}

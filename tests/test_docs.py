@@ -14,7 +14,7 @@ import pytest
 
 import hlo_lint
 from tests.conftest import CRASH, ROOT
-from tests.docs import RULES, VERIFIER, rules_page, verifier_page
+from tests.docs import CONTRACTS, RULES, VERIFIER, contracts_page, rules_page, verifier_page
 
 
 def test_the_page_of_rules_is_fresh() -> None:
@@ -55,6 +55,10 @@ def test_what_a_page_says_of_python_is_so(page: str) -> None:
 
 def test_the_table_of_the_verifier_is_fresh() -> None:
     assert VERIFIER.read_text("utf-8") == verifier_page(), "run `make docs`"
+
+
+def test_the_page_of_contracts_is_fresh() -> None:
+    assert CONTRACTS.read_text("utf-8") == contracts_page(), "run `make docs`"
 
 
 def test_the_session_in_the_readme_is_what_the_program_prints(tmp_path: Path) -> None:

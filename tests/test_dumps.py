@@ -422,7 +422,8 @@ def test_a_crash_before_layout_assignment_binds_nothing(crash: Path) -> None:
         step = name_of(path.name).step
         if step is not None and step > 16:
             path.unlink()
-    assert hlo_lint.lint(rewrite(crash, lambda _: True)).findings == ()
+    cut = rewrite(crash, lambda _: True)
+    assert hlo_lint.lint(cut, ["reshape-moves-data"]).findings == ()
 
 
 def test_a_healthy_run_is_not_fatal_when_its_final_dump_is_lost(tmp_path: Path) -> None:
@@ -440,7 +441,7 @@ def test_dumps_of_the_cpu_never_bind(case: str, final: bool, tmp_path: Path) -> 
     if not final:
         for path in copy.glob("*cpu_after_optimizations*"):
             path.unlink()
-    assert hlo_lint.lint(copy).findings == ()
+    assert hlo_lint.lint(copy, ["reshape-moves-data"]).findings == ()
 
 
 def test_helper_modules_of_the_autotuner_never_bind(tmp_path: Path) -> None:
@@ -482,7 +483,7 @@ def test_the_caller_may_say_what_comes_next_for_a_helper_too(tmp_path: Path) -> 
 def test_one_reshape_through_many_dumps_is_one_finding_with_its_pass(
     bad: Iterable[int], since: str, step: int, crash: Path
 ) -> None:
-    (found,) = hlo_lint.lint(with_steps(crash, bad)).findings
+    (found,) = hlo_lint.lint(with_steps(crash, bad), ["reshape-moves-data"]).findings
     assert found.introduced_by is not None
     assert (found.introduced_by.pass_name, found.introduced_by.step) == (since, step)
     assert f".{step:04d}." in found.introduced_by.path
@@ -508,11 +509,11 @@ def test_the_finding_stands_at_the_first_dump_in_which_it_binds(crash: Path) -> 
 def test_a_reshape_that_is_gone_from_the_last_dump_killed_nobody(
     bad: Iterable[int], crash: Path
 ) -> None:
-    assert hlo_lint.lint(with_steps(crash, bad)).findings == ()
+    assert hlo_lint.lint(with_steps(crash, bad), ["reshape-moves-data"]).findings == ()
 
 
 def test_a_pass_between_two_pipelines_has_no_name(crash: Path) -> None:
-    (found,) = hlo_lint.lint(with_steps(crash, range(28, 31))).findings
+    (found,) = hlo_lint.lint(with_steps(crash, range(28, 31)), ["reshape-moves-data"]).findings
     assert (found.introduced_by, found.step) == (None, 28)
 
 

@@ -62,11 +62,7 @@ NEW_IN_0_11 = {
 
 XLA_READS_OTHERWISE = {
     "async_generic_on_the_main_thread.hlo": "XLA forgets which computation an async-done names",
-    "comment_between_every_token.hlo": "we take a comment for the module's name",
     "names_that_end_in_numbers_with_zeros.hlo": "XLA gives `a.01` another name",
-    "replica_groups_iota_of_three_axes.hlo": "XLA writes the same order of devices in fewer axes",
-    "sharding_last_tile_dims_unreduced.hlo": "XLA of jax 0.11 adds how it reduces",
-    "sharding_unreduced.hlo": "XLA of jax 0.11 adds how it reduces",
     "single_instruction_fusion.hlo": "XLA names the computation around the instruction last",
 }
 """Texts that both read, and that mean something else afterwards."""

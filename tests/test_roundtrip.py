@@ -44,7 +44,7 @@ def test_the_bytes_of_damaged_texts_survive_and_nothing_raises(seed: int) -> Non
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"\n", b"\xef\xbb\xbf", b"\x00", b"// nothing", b"}{", b"\xff"]
+    "data", [b"", b"\n", b"\xef\xbb\xbf", b"\x00", b"// nothing", b"}{", b"\xff", b",\n}"]
 )
 def test_what_is_no_hlo_is_one_problem(data: bytes) -> None:
     module = hlo_lint.parse(data)

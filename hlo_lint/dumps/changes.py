@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
 
@@ -29,26 +30,37 @@ def disagreements(pipeline: Pipeline) -> Iterator[Disagreement]:
     steps = pipeline.steps
     if not pipeline.records_every_change or not pipeline.releases:
         return
-    reports = {
-        name: run.changed for run in pipeline.pass_runs or () for name in run.dumps
-    }
+    only_changes = pipeline.options is not None and pipeline.options.pass_pattern == ".*"
+    runs = () if only_changes else pipeline.pass_runs or ()
+    reports = {name: run.changed for run in runs for name in run.dumps}
     starts = {entry for release in pipeline.releases for entry in release.passes}
-    for before, after in zip(steps, steps[1:], strict=False):
-        assert before.name is not None
+    for before, after in pairwise(steps):
+        if not _are_neighbours(before, after):
+            continue
         assert after.name is not None
-        if not (before.name.before and after.name.before) or before.name.pipeline == after.name.after:
-            continue  # in the midst of a pass, or the record of a pipeline that has just ended
         if after.name.after == "pipeline-start":
             known = (after.name.pipeline, "pipeline-start") in starts
             reported = False if known and not after.module.is_scheduled else None
-        elif after.path.name in reports:
-            reported = reports[after.path.name]
         else:
-            only_changes = pipeline.options is not None and pipeline.options.pass_pattern == ".*"
-            reported = True if only_changes else None
+            reported = True if only_changes else reports.get(after.path.name)
         if reported is not None and _same(before, after) == reported:
             yield Disagreement(before, after, reported)
 
 
+def _are_neighbours(before: PassDump, after: PassDump) -> bool:
+    """Whether one dump follows the other, and one pass stands between: neither was written in the
+    midst of a pass, nor is the second the record of a pipeline that has just ended."""
+    ours, theirs = before.name, after.name
+    assert ours is not None
+    assert theirs is not None
+    assert ours.step is not None
+    whole = bool(ours.before and theirs.before) and ours.pipeline != theirs.after
+    return whole and theirs.step == ours.step + 1
+
+
 def _same(before: PassDump, after: PassDump) -> bool:
-    return before.file is after.file or before.file.text == after.file.text
+    """Whether two dumps are of one text. Of a text that is repeated the pieces are shared."""
+    if before.memo is None or before.memo is not after.memo:
+        return before.file.text == after.file.text
+    ours, theirs = before.file.modules, after.file.modules
+    return [id(module.pieces) for module in ours] == [id(module.pieces) for module in theirs]

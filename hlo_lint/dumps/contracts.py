@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hlo_lint.dumps.pass_lists import Pass
+from hlo_lint.dumps.pass_lists import Pass, PassList
 
 
 class Kind(Enum):
@@ -75,6 +75,11 @@ class Order:
                 return f"no {then} runs behind {guilty}"
             case Kind.NOT_BETWEEN:
                 return f"{guilty} runs between {first} and {then}"
+
+    def among(self, places: Mapping[str, Sequence[int]]) -> list[int]:
+        """Where in a run the passes stand that it is about, in the order of the run."""
+        names = {*self.first, *self.then, *self.breakers}
+        return sorted(place for name in names for place in places.get(name, ()))
 
     def broken_by(self, passes: Sequence[Pass]) -> Pass | None:
         """The first pass of a run that breaks it; None where none does.
@@ -199,11 +204,21 @@ def _order(row: Mapping[str, Any]) -> Order:
 
 def broken_orders(backend: str, passes: Sequence[Pass]) -> list[tuple[Contract, Order, Pass]]:
     """The orders that a sequence of passes breaks, each with the pass that breaks it."""
+    places: dict[str, list[int]] = {}
+    for place, (_, name) in enumerate(passes):
+        places.setdefault(name, []).append(place)
     found = []
     for contract in contracts():
         if backend in contract.backends:
             for order in contract.orders:
-                guilty = order.broken_by(passes)
+                guilty = order.broken_by([passes[place] for place in order.among(places)])
                 if guilty is not None:
                     found.append((contract, order, guilty))
     return found
+
+
+@cache
+def orders_broken_anyway(release: PassList) -> frozenset[tuple[int, Order]]:
+    """The orders that a release itself does not keep, with the numbers of their contracts."""
+    broken = broken_orders(release.backend, release.passes)
+    return frozenset((contract.number, order) for contract, order, _ in broken)

@@ -44,8 +44,8 @@ def locate(pipeline: Pipeline) -> Death:
     release, passes = pipeline.upcoming(dump)
     if release is None or options is None:
         known = bool(name.before) and not name.before.startswith("pipeline-")
-        suspects = ((name.pipeline, name.before),) if known else ()
-        return Death(dump, suspects, "the last dump names the pass that is next in the list", False)
+        named = ((name.pipeline, name.before),) if known else ()
+        return Death(dump, named, "the last dump names the pass that is next in the list", False)
     left = [entry for entry in passes if not options.disabled(entry[1])]
     suspects = tuple(_until_dumped(left, _leaves_dump(options)))
     return Death(dump, suspects, pipeline.likened_to(release), bool(suspects))

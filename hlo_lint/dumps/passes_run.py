@@ -1,10 +1,12 @@
-"""The passes that a run is known to have run, and the contracts about their order that it breaks."""
+"""The passes that a run is known to have run, and the orders among them that it breaks."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hlo_lint.dumps.contracts import Contract, Kind, Order, broken_orders
+from hlo_lint.dumps.contracts import Contract, Kind, Order, broken_orders, orders_broken_anyway
+from hlo_lint.dumps.options import read_pass_order
 from hlo_lint.dumps.pass_lists import Pass
 from hlo_lint.dumps.pipeline import Pipeline
 
@@ -35,46 +37,57 @@ class Breach:
     """Those of the order's passes that were switched off."""
 
 
-def passes_run(pipeline: Pipeline) -> PassesRun | None:
+def passes_run(pipeline: Pipeline) -> tuple[PassesRun, ...]:
     """The passes that ran, by the module's metadata, by the dumps where every pass left one, or by
-    the release's list and the passes that were switched off; None where nothing tells."""
-    if pipeline.pass_runs:
-        runs = tuple((run.pipeline, run.name) for run in pipeline.pass_runs)
-        return PassesRun(runs, "the module's metadata lists the passes")
+    the release's list and the passes that were switched off.
+
+    Several where several releases fit, which must not be of two backends; none where nothing tells.
+    """
+    metadata = pipeline.artefact(".metadata.textproto")
+    if metadata is not None and (listed := read_pass_order(metadata)):
+        return (PassesRun(listed, "the module's metadata lists the passes"),)
     options = pipeline.options
     if options is None or pipeline.lone:
-        return None
+        return ()
     whole = "xla_dump_hlo_pipeline_re" not in options.values
     if options.pass_pattern == EVERY_PASS and whole:
-        names = [dump.name for dump in pipeline.steps if dump.name and dump.name.before]
-        return PassesRun(
-            tuple((name.pipeline, name.after) for name in names), "each pass left a dump"
+        names = [dump.name for dump in pipeline.steps if dump.name]
+        if [name.step for name in names] != list(range(len(names))):
+            return ()  # some were deleted
+        ran = tuple((name.pipeline, name.after) for name in names if name.before)
+        return (PassesRun(ran, "each pass left a dump"),)
+    if len({release.backend for release in pipeline.releases}) != 1:
+        return ()
+    return tuple(
+        PassesRun(
+            tuple(entry for entry in release.passes if not options.disabled(entry[1])),
+            f"as {pipeline.likened_to(release)} runs them",
         )
-    if len(pipeline.releases) != 1:
-        return None
-    (release,) = pipeline.releases
-    ran = tuple(entry for entry in release.passes if not options.disabled(entry[1]))
-    return PassesRun(ran, f"as {pipeline.likened_to(release)} runs them")
+        for release in pipeline.releases
+    )
 
 
-def breaches(pipeline: Pipeline) -> list[Breach]:
-    """The contracts about order that a run breaks. What its release breaks anyway is left out."""
-    run = passes_run(pipeline)
-    releases = pipeline.releases
-    if run is None or not releases or pipeline.is_helper:
+def breaches(pipeline: Pipeline, died_in: Sequence[Pass] = ()) -> list[Breach]:
+    """The contracts about order that a run breaks. What its release breaks anyway is left out.
+
+    Of a run that died only those that bear on the passes it may have died in.
+    """
+    runs, releases = passes_run(pipeline), pipeline.releases
+    if not runs or not releases or pipeline.is_helper:
         return []
-    anyway = {
-        (contract.number, order)
-        for release in releases
-        for contract, order, _ in broken_orders(release.backend, release.passes)
-    }
-    options = pipeline.options
+    backend, options = releases[0].backend, pipeline.options
+    anyway = frozenset().union(*map(orders_broken_anyway, releases))
+    died = () if pipeline.final is not None else tuple(died_in)
+    broken = [broken_orders(backend, (*run.passes, *died)) for run in runs]
+    in_all = set.intersection(*({(each.number, order) for each, order, _ in b} for b in broken))
     found = []
-    for contract, order, guilty in broken_orders(releases[0].backend, run.passes):
+    for contract, order, guilty in broken[0]:
         unfinished = order.kind is Kind.FOLLOWS and pipeline.final is None
-        if unfinished or (contract.number, order) in anyway:
+        if unfinished or (contract.number, order) not in in_all - anyway:
+            continue
+        if died_in and guilty not in died_in:
             continue
         names = (*order.first, *order.then)
         disabled = tuple(name for name in names if options and options.disabled(name))
-        found.append(Breach(contract, order, guilty, run.how, disabled))
+        found.append(Breach(contract, order, guilty, runs[0].how, disabled))
     return found

@@ -29,6 +29,11 @@ class Precondition:
     """Passes after which the fact holds, whatever came before."""
     failure: str
     """What XLA says when the fact does not hold."""
+    about_layouts: bool = True
+    """Whether it means something only where layouts bind, behind layout-assignment."""
+    only_if_certain: bool = False
+    """Whether nothing is to be said where it is not known which passes come next: programs that a
+    compiler has not seen yet break it, and may."""
 
 
 RESHAPES_ARE_BITCASTS = Precondition(
@@ -39,10 +44,52 @@ RESHAPES_ARE_BITCASTS = Precondition(
     "ShapeUtil::ReshapeIsBitcast(s, operand->shape())",
 )
 
+SCATTERS_ARE_SIMPLE = Precondition(
+    demanded_by=LAYOUT_NORMALIZATION,
+    fact="a scatter off the descending order has one scatter dimension, its operands lie alike",
+    established_by=("scatter_simplifier",),
+    failure="FailedPrecondition (layout_normalization.cc) All scatter operands must have the same "
+    "layout, or There should be just a single scatter dimension",
+)
+
+REDUCE_INPUTS_LIE_ALIKE = Precondition(
+    demanded_by="reduction-layout-normalizer",
+    fact="all inputs of a reduction lie in one order",
+    established_by=(LAYOUT_ASSIGNMENT,),
+    failure="FailedPrecondition (reduction_layout_normalizer.cc) Layout assignment should have "
+    "assigned the same layout to all reduce inputs",
+)
+
+REDUCE_INPUTS_DESCEND = Precondition(
+    demanded_by="reduction-dimension-grouper",
+    fact="inputs of reductions lie in the descending order",
+    established_by=("reduction-layout-normalizer",),
+    failure="a CHECK that ends the process (reduction_dimension_grouper.cc) Default layout should "
+    "be enforced on reduction operand",
+)
+
+COPY_INSERTION = "copy-insertion"
+"""The pass that gives values their buffers, and copies where two would share one."""
+
+CALL_GRAPH_IS_FLAT = Precondition(
+    demanded_by=COPY_INSERTION,
+    fact="each computation that runs step by step has one caller",
+    established_by=("flatten-call-graph",),
+    failure="FAILED_PRECONDITION: Call graph must be flattened before copy insertion",
+    about_layouts=False,
+    only_if_certain=True,
+)
+
 AUTOTUNERS = ("autotuner", "config-assigner")
 """The pass that chooses a backend for each kernel, by its names in the releases."""
 
-PRECONDITIONS = (RESHAPES_ARE_BITCASTS,)
+PRECONDITIONS = (
+    RESHAPES_ARE_BITCASTS,
+    SCATTERS_ARE_SIMPLE,
+    REDUCE_INPUTS_LIE_ALIKE,
+    REDUCE_INPUTS_DESCEND,
+    CALL_GRAPH_IS_FLAT,
+)
 
 BEFORE_LAYOUTS = ("before_optimizations", "after_spmd_partitioner")
 """Named dumps that are written before layout-assignment."""

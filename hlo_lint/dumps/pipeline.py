@@ -161,7 +161,7 @@ class Pipeline:
         """What the compiler ended with, if it did."""
         return next((dump for dump in self.dumps if dump.name and dump.name.is_final), None)
 
-    @property
+    @cached_property
     def is_helper(self) -> bool:
         """Whether the autotuner made this module to try a backend."""
         return any(dump.name and dump.name.pipeline in HELPER_PIPELINES for dump in self.steps)
@@ -193,7 +193,9 @@ class Pipeline:
         """The text of the first artefact whose name ends so; None where there is none to read."""
         path = self.artefact_path(ending)
         try:
-            return None if path is None else decode(path.read_bytes())
+            if path is None or not path.is_file():
+                return None  # a pipe would be waited for
+            return decode(path.read_bytes())
         except OSError:
             return None
 
@@ -206,7 +208,7 @@ class Pipeline:
         """The PTX that lies beside the HLO, to look at as text."""
         found = []
         for path in self.artefacts:
-            if path.name.endswith(".ptx"):
+            if path.name.endswith(".ptx") and path.is_file():
                 try:
                     text = decode(path.read_bytes())
                 except OSError:
@@ -301,7 +303,8 @@ class Pipeline:
             return Meeting(Outcome.NEVER, "the module was compiled to the end")
         if name is None:
             return self._meeting_of_loose(dump)
-        if name.rest.partition(".txt")[0].endswith(AFTER_NORMALIZATION):
+        over = name.rest.partition(".txt")[0].endswith(AFTER_NORMALIZATION)
+        if over and precondition.about_layouts:
             return Meeting(Outcome.NEVER, f"no {demanded} is left to run")
         if self.is_helper:
             return Meeting(Outcome.NEVER, "the autotuner's helper modules are not normalized")
@@ -401,11 +404,11 @@ class Pipeline:
 
     def _places(self, release: PassList, dump: PassDump) -> list[int]:
         """Where a dump may stand in a release's list, its predecessors considered."""
-        lowest = 0
+        lowest = -1
         for step in self.steps:
             assert step.name is not None
             places = release.places(step.name.pipeline, step.name.after, step.name.before)
-            later = [place for place in places if place >= lowest] or places
+            later = [place for place in places if place > lowest] or places
             if step is dump:
                 return later[:1] if len(self.steps) > 1 else later
             if later and step.name.after != "pipeline-end":

@@ -11,6 +11,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 
 from hlo_lint.engine.timeline import Sighting, Spot, Timeline
 from hlo_lint.findings import Finding, Introduction
@@ -54,14 +55,18 @@ def lives_of(sightings: Iterable[Sighting], timeline: Timeline) -> list[Life]:
     """The defects among sightings, each with the last unbroken stretch of dumps that have it."""
     known: dict[Key, dict[int, Sighting]] = {}
     keys: dict[tuple[int, int], Key] = {}  # one finding may stand in a hundred dumps
+    again: dict[tuple[Key, int], int] = {}
     for sighting in sightings:
         same = id(sighting.finding), sighting.spot.number
         key = keys.get(same)
         if key is None:
             key = keys[same] = _key(sighting, timeline)
-        while sighting.spot.position in known.setdefault(key, {}):
-            key = (*key[:-1], key[-1] + 1)
-        known[key][sighting.spot.position] = sighting
+        position = sighting.spot.position
+        seen = known.setdefault(key, {})
+        if position in seen:  # the same is said twice in one dump
+            number = again[key, position] = again.get((key, position), 0) + 1
+            seen = known.setdefault((*key[:-1], number), {})
+        seen[position] = sighting
     stretches = [life for key, seen in known.items() for life in _stretches(key, seen, timeline)]
     last: dict[Key, Life] = {}
     for life in _joined(stretches, timeline):
@@ -104,18 +109,24 @@ def _sightings(findings: Iterable[Finding], spot: Spot) -> list[Sighting]:
 
 def _still_there(lives: list[Life], found: list[Sighting], timeline: Timeline) -> list[Life]:
     """The lives that one more dump has: by name, else by what is said of a thing of the kind."""
-    named = {_key(each, timeline): each for each in found}
-    pairs = [(life, named.pop(_key(life.seen[-1], timeline), None)) for life in lives]
-    others: dict[tuple[str, str, str], deque[Sighting]] = {}
-    for each in named.values():
-        others.setdefault(nameless(each), deque()).append(each)
-    there = []
-    for life, sighting in pairs:
-        if sighting is None:
-            alike = others.get(nameless(life.seen[-1]))
-            sighting = alike.popleft() if alike else None
-        if sighting is not None:
-            life.seen.append(sighting)
+    named: dict[Key, deque[Sighting]] = {}
+    for each in found:
+        named.setdefault(_key(each, timeline), deque()).append(each)
+    there, renamed = [], []
+    for life in lives:
+        same = named.get(_key(life.seen[-1], timeline))
+        if same:
+            life.seen.append(same.popleft())
+            there.append(life)
+        else:
+            renamed.append(life)
+    alike: dict[tuple[str, str, str], deque[Sighting]] = {}
+    for each in chain.from_iterable(named.values()):
+        alike.setdefault(nameless(each), deque()).append(each)
+    for life in renamed:
+        others = alike.get(nameless(life.seen[-1]))
+        if others:
+            life.seen.append(others.popleft())
             there.append(life)
     return there
 

@@ -82,7 +82,9 @@ class Checker:
         self.result = Result()
         self._logs: list[PassDump] = []
         self._told: set[Path] = set()
+        self._said: set[tuple[Rule, tuple[str, str, str]]] = set()
         self._texts: dict[tuple[PassDump, str], object] = {}
+        self._compilation: Compilation | None = None
 
     def check_dump(self, dump: Dump, progress: Progress = lambda _: None) -> Result:
         """Checks every pipeline, forgetting the text of each when it is done."""
@@ -129,7 +131,7 @@ class Checker:
                     self._check_texts(rule, method, [*dumps, *kernels])
                 elif rule.precondition is not None:
                     self._check_precondition(rule, method, rule.precondition, timeline)
-                else:
+                elif self.cured or rule.lasting or _is_alive(rule, method, timeline):
                     for life in lives_of(timeline.find(rule, method), timeline):
                         self._add_followed(rule, method, life, timeline)
 
@@ -153,23 +155,27 @@ class Checker:
         if not whole or any(dump.name is None or dump.edited for dump in pipeline.dumps):
             return  # not what a compiler wrote, or not all of it
         (name,) = checks_of(rule)[method]
-        view = Compilation(pipeline, tuple(self._broken(timeline)))
-        for finding in run_check(rule, method, {name: view}):
+        if self._compilation is None or self._compilation.pipeline is not pipeline:
+            self._compilation = Compilation(pipeline, tuple(self._broken(timeline)))
+        for finding in run_check(rule, method, {name: self._compilation}):
             self._add_from(rule, finding, pipeline.dumps)
 
     def _broken(self, timeline: Timeline) -> Iterator[Broken]:
         """What the last dump lacks for the passes to come, rules that were not chosen included."""
-        pipeline, last = timeline.pipeline, timeline.pipeline.dumps[-1]
-        if not pipeline.has_layouts(last):
-            return
+        pipeline = timeline.pipeline
+        last = (pipeline.steps or pipeline.dumps)[-1]
         position = timeline.dumps.index(last)
         for rule in all_rules():
             demand = rule.precondition
-            if demand is None or pipeline.meeting(last, demand).outcome is not Outcome.BREAKS:
+            if demand is None or not _is_bound(demand, pipeline, last):
                 continue
+            meeting = pipeline.meeting(last, demand)
+            if not _binds(demand, meeting):
+                continue
+            certain, reported = meeting.outcome is Outcome.BREAKS, rule in self.rules
             for method in checks_of(rule):
                 for finding, _ in timeline.find_at(rule, method, position):
-                    yield Broken(rule.name(), demand, finding, rule in self.rules)
+                    yield Broken(rule.name(), demand, finding, certain, reported)
 
     def _check_folders(self, folders: dict[Path, list[Pipeline]]) -> None:
         for rule in self.rules:
@@ -283,7 +289,17 @@ class Checker:
     # Rules about every dump
 
     def _add_followed(self, rule: Rule, method: str, life: Life, timeline: Timeline) -> None:
-        """Reports a defect that is there at the end of the run, and any that is told anyway."""
+        """Reports a defect that is there at the end of the run, and any that is told anyway.
+
+        What the autotuner took out of a module to try backends has the module's defects, too: those
+        are told of the module.
+        """
+        said = rule, nameless(life.seen[-1])
+        if timeline.pipeline.is_helper:
+            if said in self._said:
+                return
+        else:
+            self._said.add(said)
         over = life.last + 1 < timeline.length
         cured = cure(timeline, life.last)
         notes: tuple[str, ...] = ()
@@ -291,7 +307,9 @@ class Checker:
             after = timeline.dumps[life.last + 1]
             label = after.name.label if after.name else after.path.name
             cured, notes = None, (f"the dump {label} still has it, where it does not bind",)
-        told = not over or rule.between_passes or timeline.pipeline.lone
+        told = not over or timeline.pipeline.lone or rule.lasting
+        if rule.between_passes and not told:
+            told = self.cured or timeline.pipeline.crashed
         if told or self.cured:
             severity = None if told else Severity.INFO
             self._add_life(rule, life, timeline, cured=cured, severity=severity, notes=notes)
@@ -344,26 +362,28 @@ class Checker:
         pipeline, dumps = timeline.pipeline, timeline.dumps
         if self.before not in (None, demand.demanded_by):
             return
-        ends = (at for at in reversed(range(timeline.length)) if pipeline.has_layouts(dumps[at]))
+        ends = (
+            at for at in reversed(range(timeline.length)) if _is_bound(demand, pipeline, dumps[at])
+        )
         end = next(ends, None)
         if end is None:
             return
         every = self.before is not None or self.cured
         if not every and not any(timeline.find_at(rule, method, end)):
             return  # whatever was there before, no pass died of it
-        bound = {at for at, dump in enumerate(dumps) if pipeline.has_layouts(dump)}
+        bound = {at for at, dump in enumerate(dumps) if _is_bound(demand, pipeline, dump)}
         held = {dumps[at] for at in bound}
         last = next(dump for dump in reversed(pipeline.dumps) if dump in held)
         found = [each for each in timeline.find(rule, method) if each.spot.position in bound]
         told = Meeting(Outcome.BREAKS, f"{self.before} comes next, as the caller says")
         meeting = told if self.before else pipeline.meeting(last, demand)
-        binds = meeting.outcome in (Outcome.BREAKS, Outcome.UNSURE)
+        binds = _binds(demand, meeting)
         for life in lives_of(found, timeline):
             if self.before or (binds and life.last == end):
                 self._add_binding(rule, demand, meeting, life, timeline)
             elif self.cured and (cured := cure(timeline, life.last)) is not None:
                 self._add_life(rule, life, timeline, cured=cured, severity=Severity.INFO)
-        if meeting.outcome is Outcome.NEVER and last.name is None:
+        if meeting.outcome is Outcome.NEVER and last.name is None and not demand.only_if_certain:
             reason = f"{rule.name()} does not apply: {meeting.why}"
             self.result.skipped.append(Skipped(str(last.path), reason))
 
@@ -406,6 +426,18 @@ class Checker:
             self.result.fixes.append(PlannedFix(place.dump, diagnostic.fix, diagnostic))
 
 
+def _is_alive(rule: Rule, method: str, timeline: Timeline) -> bool:
+    """Whether a check finds anything in what a run ended with: most find nothing, and are done.
+
+    Named dumps of which nothing tells when they were written count as the end, too. Files that were
+    picked out by name are all looked at, and so are all dumps of a run that died.
+    """
+    if timeline.pipeline.lone or timeline.pipeline.crashed:
+        return True
+    ends = range(max(0, timeline.length - 1), len(timeline.dumps))
+    return any(True for at in ends for _ in timeline.find_at(rule, method, at))
+
+
 def _placed(rule: Rule, sighting: Sighting, timeline: Timeline) -> Placed:
     module = timeline.module(sighting.spot)
     dump = timeline.dumps[sighting.spot.position]
@@ -430,13 +462,24 @@ def _lapses(rule: Rule, method: str, life: Life, timeline: Timeline) -> bool:
     return any(nameless(each) == nameless(last) for each in there)
 
 
+def _is_bound(demand: Precondition, pipeline: Pipeline, dump: PassDump) -> bool:
+    """Whether what is demanded means something for a dump."""
+    return not demand.about_layouts or pipeline.has_layouts(dump)
+
+
+def _binds(demand: Precondition, meeting: Meeting) -> bool:
+    """Whether a pass dies of what breaks the demand, or may."""
+    unsure = meeting.outcome is Outcome.UNSURE and not demand.only_if_certain
+    return unsure or meeting.outcome is Outcome.BREAKS
+
+
 def _first_binding(demand: Precondition, life: Life, timeline: Timeline) -> int:
     """Which of a life's dumps is the first from which on nothing mends the defect."""
     first = len(life.seen) - 1
     while first:
         dump = timeline.dumps[life.seen[first - 1].spot.position]
         meeting = timeline.pipeline.meeting(dump, demand)
-        if meeting.outcome not in (Outcome.BREAKS, Outcome.UNSURE):
+        if not _binds(demand, meeting):
             break
         first -= 1
     return first

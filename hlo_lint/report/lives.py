@@ -38,7 +38,7 @@ def _life(finding: Diagnostic) -> Iterator[tuple[str, str]]:
         yield "in", f"%{finding.instruction} of %{finding.computation} of {finding.module}"
     yield "first at", where
     if finding.seen_in is None:
-        yield "life", "not known: the rule looks at one file of a run"
+        yield "life", "not known: the rule does not look at each dump"
         return
     yield "since", _birth(finding)
     yield "seen in", f"{finding.seen_in} dump{'' if finding.seen_in == 1 else 's'}"

@@ -13,14 +13,20 @@ def render_page(rule: Rule) -> str:
     if rule.precondition is not None:
         demand = rule.precondition
         guards = ", ".join(f"`{name}`" for name in demand.established_by)
+        unsure = "nothing is said" if demand.only_if_certain else "it is a warning"
         parts.append(
             f"## Where it binds\n\nWhere `{demand.demanded_by}` comes next and none of {guards} "
-            "before it: there it is an error. Where the dump does not say what comes next it is a "
-            f"warning; `--before {demand.demanded_by}` says it."
+            "before it: there it is an error. Where the dump does not say what comes next "
+            f"{unsure}; `--before {demand.demanded_by}` says it."
         )
     for example in rule.examples:
         title = "## Bad" if isinstance(example, Bad) else "## Good"
-        parts.append(f"{title}\n\n```\n{cleandoc(example.text)}\n```")
+        named = f"`{example.file}`:\n\n" if example.file else ""
+        parts.append(f"{title}\n\n{named}```\n{cleandoc(example.text)}\n```")
+        parts += [
+            f"Beside it `{name}`:\n\n```\n{cleandoc(text)}\n```"
+            for name, text in example.beside.items()
+        ]
         if isinstance(example, Bad) and example.fixed:
             parts.append(f"Fixed, as {example.form.value}:\n\n```\n{cleandoc(example.fixed)}\n```")
     return "\n\n".join(parts) + "\n"

@@ -183,16 +183,18 @@ class Scanner:
             at = self.skip(end)
         return found
 
-    def header(self, start: int) -> int:
-        """The end of `HloModule name, attribute=…`, as far as it can be read."""
+    def header(self, start: int) -> tuple[str, int]:
+        """The name in `HloModule name, attribute=…` and where that ends, as far as it is read."""
         at = self.skip(start) + len("HloModule")
         self._bound(start)
+        name = ""
         try:
             named = self._expect(_name, self.skip(at), "a module needs a name")
+            name = named[1]
             at = named.end() + self.text.startswith(":", named.end())
-            return self.attributes(at)
+            return name, self.attributes(at)
         except Unreadable as unreadable:
-            return self._pass_over(start, unreadable, self.troubles)
+            return name, self._pass_over(start, unreadable, self.troubles)
 
     def _computation(self, start: int) -> tuple[int, Computation]:
         self._bound(start)
@@ -291,7 +293,10 @@ class Scanner:
         at = named.end()
         root = "ROOT " if named[0] == "ROOT" else ""
         if root:
-            named = self._expect(_name, self.skip(at), "ROOT needs an instruction")
+            at = self.skip(at)
+            if at >= self.end:
+                self._bound(at)  # its name stands on a line of its own
+            named = self._expect(_name, at, "ROOT needs an instruction")
             at = named.end()
         at = self.skip(at + text.startswith(":", at))
         if not text.startswith("=", at):
@@ -566,9 +571,12 @@ class Scanner:
             return
         while self.next_statement <= line_end:
             following = _statement_line(self.text, line_end + 1)
-            self.next_statement = following.start() if following else len(self.text)
+            if following is None:
+                self.next_statement = len(self.text)
+                break
+            self.next_statement = following.start()
             # `metadata={…}` on a line of its own, behind a comma, is no statement.
-            if following and self.text[self._back(following.start()) - 1] == ",":
+            if self.text[self._back(following.start()) - 1] == ",":
                 line_end = following.end()
         self.end = self.next_statement
 

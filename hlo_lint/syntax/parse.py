@@ -12,7 +12,8 @@ from hlo_lint.syntax.dump_gear import LineMemo, known_blocks, read_again, read_a
 
 _module_start = re.compile(r"^(?:// -----|[ \t]*HloModule\b)", re.M)
 _separator = re.compile(r"^// -----", re.M)
-_module_name = re.compile(r"\s*HloModule\s+%?([^\s,:]+)")
+_begins_module = re.compile(r"HloModule(?![\w.\-])", re.A).match
+_module_name = re.compile(r"HloModule %?([A-Za-z_][\w.\-]*)(?=[,:]|\Z)", re.A).match
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _table = re.compile(rf"(?:{'|'.join(_TABLES)})[ \t]*\r?\n(?:\d+ [^\n]*(?:\n|$))*")
 
@@ -114,10 +115,10 @@ def _modules(text: str, memo: Memo | None) -> tuple[Module, ...]:
 def _module(text: str, memo: Memo | None) -> _Builder:
     end = text.find("\n\n")
     header = text if end < 0 else text[:end]
-    if not header.startswith("HloModule ") or "\n" in header or "\r" in header or "//" in header:
+    name = _module_name(header)
+    if name is None or "\n" in header or "\r" in header or "//" in header:
         return _rough_module(text)
-    name = _module_name.match(header)
-    builder = _Builder(name[1] if name else "", header)
+    builder = _Builder(name[1], header)
     builder.text(header)
     at = len(header)
     while text.startswith(_TABLES, at + 2):
@@ -172,11 +173,9 @@ def _rough_module(text: str) -> _Builder:
     scanner = Scanner(text)
     begin = scanner.skip(0)
     end = 0
-    if text.startswith("HloModule", begin):
-        end = scanner.header(begin)
+    if _begins_module(text, begin):
+        builder.name, end = scanner.header(begin)
         builder.header = text[begin:end]
-        found = _module_name.match(builder.header)
-        builder.name = found[1] if found else ""
     builder.text(text[:end])
     builder.troubles += scanner.troubles
     at = scanner.skip(end)

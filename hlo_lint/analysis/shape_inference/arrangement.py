@@ -12,6 +12,7 @@ from hlo_lint.analysis.shape_inference.operation import (
 )
 from hlo_lint.analysis.shape_inference.types import (
     bare,
+    brief,
     demand_array_sizes,
     demand_known,
     flags,
@@ -20,7 +21,7 @@ from hlo_lint.analysis.shape_inference.types import (
     same_size,
     same_type,
 )
-from hlo_lint.shape import BITS, UNBOUNDED, ArrayShape, Shape
+from hlo_lint.shape import BITS, UNBOUNDED, ArrayShape, Shape, TupleShape
 from hlo_lint.syntax.attributes import Padding, Slice
 
 
@@ -85,6 +86,8 @@ def _dynamic_reshape(operation: Operation, printed: Shape) -> None:
 
 def _bitcast(operation: Operation, printed: Shape) -> None:
     operand, result = operation.shape(0), printed
+    if isinstance(operand, TupleShape) != isinstance(result, TupleShape):
+        raise Impossible(f"bitcast of {brief(operand)} cannot give {brief(result)}")
     if not isinstance(operand, ArrayShape) or not isinstance(result, ArrayShape):
         return
     demand_known(operand.dtype)

@@ -175,7 +175,7 @@ def _start(operation: Operation, printed: Shape) -> None:
         except Unknowable:
             return
     else:
-        made = taken
+        made = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
     if not compatible(printed.elements[1], made):
         ours, theirs = apart(made, printed.elements[1])
         raise Impossible(f"{operation.opcode} makes {ours}, and its type has {theirs}")

@@ -128,10 +128,16 @@ class ShapeInference:
 
     def _seen(self, computation: Computation) -> Signature | None:
         """A computation from outside; None where it has no root, or something was not read."""
+        known = computation.memo.get(Signature)
+        if isinstance(known, Signature):
+            return known
         if computation.root is None or computation.troubles:
             return None
         parameters = (self._type(computation, each.number) for each in computation.parameters)
-        return Signature(tuple(parameters), self._type(computation, computation.root.number))
+        found = Signature(tuple(parameters), self._type(computation, computation.root.number))
+        if all(row[TYPE] for row in computation.rows):
+            computation.memo[Signature] = found  # else it follows from what it calls
+        return found
 
 
 def infer(instruction: Instruction, module: Module | None = None) -> Inferred:

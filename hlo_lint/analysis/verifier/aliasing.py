@@ -10,6 +10,7 @@ from hlo_lint.analysis.verifier.calls import order_apart
 from hlo_lint.analysis.verifier.scope import (
     Checks,
     Demands,
+    RowChecks,
     Said,
     Scope,
     header_span,
@@ -165,6 +166,7 @@ def _entry_shapes(module: Module) -> tuple[dict[int, Shape], Shape] | None:
 
 
 CHECKS: Checks = dict.fromkeys(_ROWS, (_of_operands,))
-OF_ROWS = ()
+OF_ROWS: RowChecks = {}
 OF_COMPUTATIONS = ()
-OF_MODULES = (_of_parameters,)
+OF_MODULES = ()
+OF_HEADERS = (_of_parameters,)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from hlo_lint.analysis.verifier.calls import passed_as_they_lie
+from hlo_lint.analysis.verifier.calls import order_apart, passed_as_they_lie
 from hlo_lint.analysis.verifier.scope import (
     Checks,
+    RowChecks,
     Said,
     Scope,
     name_in,
+    operand_shape,
+    part,
     producer,
     said,
     text_of,
@@ -27,8 +30,7 @@ _DONE_OF: Final = {
 }
 _START_OF: Final = {done: start for start, done in _DONE_OF.items()}
 _HANDS_ON: Final = frozenset(
-    "tuple get-tuple-element opt-barrier copy parameter while bitcast call conditional "
-    "add-dependency".split()
+    "tuple get-tuple-element opt-barrier copy parameter while call conditional".split()
 )
 """What may stand between a start and its done."""
 _SHARDING: Final = frozenset(('"Sharding"', '"SPMDFullToShardShape"', '"SPMDShardToFullShape"'))
@@ -71,10 +73,13 @@ def _is_asynchronous(opcode: str, part: str) -> bool:
 
 
 def _flows(scope: Scope) -> Iterator[Said]:
-    """The value of an async-start or -update is operand 0 of what goes on with it."""
-    computation = scope.computation
-    if not any(opcode.endswith(("-start", "-update", "-done")) for opcode in scope.opcodes):
-        return
+    if any(opcode.endswith(("-start", "-update", "-done")) for opcode in scope.opcodes):
+        yield from _chains(scope.computation)
+        yield from _readers(scope.computation)
+
+
+def _chains(computation: Computation) -> Iterator[Said]:
+    """From a start one chain of updates leads to a done, of one computation."""
     chains: dict[str, Instruction] = {}
     for number, row in enumerate(computation.rows):
         opcode = row[OPCODE]
@@ -92,6 +97,10 @@ def _flows(scope: Scope) -> Iterator[Said]:
             if first is not after and "-update" in (first.opcode + after.opcode):
                 message = f"%{first.name} and %{after.name} both go on with %{made.name}"
                 yield said("M-24", after, message, operand=0)
+
+
+def _readers(computation: Computation) -> Iterator[Said]:
+    """The value of an async-start or -update is operand 0 of what goes on with it."""
     for number, row in enumerate(computation.rows):
         if not row[OPCODE].endswith(("-start", "-update")) or row[OPCODE] in _DONE_OF:
             continue
@@ -145,6 +154,13 @@ def _root(computation: Computation) -> int:
     return -1 if computation.root is None else computation.root.number
 
 
+def _as_it_lies(scope: Scope, done: Instruction) -> Iterator[Said]:
+    """What a done gives lies as the start has made it."""
+    begun, result = operand_shape(done, 0), done.shape_or_none
+    if scope.demands.layouts and (apart := order_apart(result, part(begun, (1,)))):
+        yield said("S-98", done, f"the result and what the start makes lie apart: {apart}")
+
+
 def _is_barrier(computation: Computation) -> bool:
     silent = ("parameter", "tuple", "get-tuple-element", "opt-barrier", "bitcast")
     return all(row[OPCODE] in silent for row in computation.rows)
@@ -153,8 +169,8 @@ def _is_barrier(computation: Computation) -> bool:
 CHECKS: Checks = {
     "async-start": (_threads, _wrapped, passed_as_they_lie),
     "async-update": (_threads,),
-    "async-done": (_threads,),
+    "async-done": (_threads, _as_it_lies),
 }
-OF_ROWS = ()
+OF_ROWS: RowChecks = {}
 OF_COMPUTATIONS = (_consumers, _flows)
 OF_MODULES = ()

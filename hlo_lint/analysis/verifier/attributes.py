@@ -10,6 +10,7 @@ from typing import Final
 from hlo_lint.analysis.shape_inference.types import is_complex, is_float, is_integer, is_signed
 from hlo_lint.analysis.verifier.scope import (
     Checks,
+    RowChecks,
     Said,
     Scope,
     operand_shape,
@@ -17,7 +18,7 @@ from hlo_lint.analysis.verifier.scope import (
     text_of,
     value_of,
 )
-from hlo_lint.ir import OPERANDS, TAIL, Instruction
+from hlo_lint.ir import OPERANDS, TAIL, TYPE, Instruction
 from hlo_lint.shape import BITS, ArrayShape
 
 _ACCURATE: Final = frozenset(
@@ -75,6 +76,8 @@ _comment = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 
 def _constant(scope: Scope, constant: Instruction) -> Iterator[Said]:
     text = constant.row[OPERANDS]
+    if constant.row[TYPE].endswith("[]") and text.isalnum():
+        return
     shape = constant.shape_or_none
     if not isinstance(shape, ArrayShape) or "..." in text:
         return
@@ -96,6 +99,6 @@ CHECKS: Checks = {
     "scan": (_scan,),
     "constant": (_constant,),
 }
-OF_ROWS = ()
+OF_ROWS: RowChecks = {}
 OF_COMPUTATIONS = ()
 OF_MODULES = ()

@@ -8,6 +8,7 @@ from typing import Final
 from hlo_lint.analysis.shape_inference.types import compatible
 from hlo_lint.analysis.verifier.scope import (
     Checks,
+    RowChecks,
     Said,
     Scope,
     leaves,
@@ -93,7 +94,7 @@ def _paired(call: Instruction) -> Iterator[Said]:
 
 def _buffers(scope: Scope) -> Iterator[Said]:
     computation = scope.computation
-    if not any("b(" in row[TYPE] for row in computation.rows):
+    if "b(" not in "".join([row[TYPE] for row in computation.rows]):
         return
     writers: dict[str, list[Instruction]] = {}
     for number, row in enumerate(computation.rows):
@@ -123,6 +124,6 @@ def _buffers(scope: Scope) -> Iterator[Said]:
 
 
 CHECKS: Checks = {}
-OF_ROWS = ()
+OF_ROWS: RowChecks = {}
 OF_COMPUTATIONS = (_buffers,)
 OF_MODULES = ()

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from hlo_lint.analysis.verifier.scope import (
     Checks,
     Demands,
+    RowChecks,
     Said,
     Scope,
     all_communicating,
@@ -69,6 +70,6 @@ def _face(instruction: Instruction) -> tuple[object, ...]:
 
 
 CHECKS: Checks = {}
-OF_ROWS = ()
+OF_ROWS: RowChecks = {}
 OF_COMPUTATIONS = (_pair,)
 OF_MODULES = (_of_module,)

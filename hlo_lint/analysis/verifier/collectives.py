@@ -10,9 +10,11 @@ from typing import Final, NamedTuple
 from hlo_lint.analysis.verifier.scope import (
     Checks,
     Demands,
+    RowChecks,
     Said,
     Scope,
     all_communicating,
+    contradiction,
     integer_of,
     said,
     text_of,
@@ -58,6 +60,8 @@ class _Groups(NamedTuple):
 @lru_cache(maxsize=1 << 12)
 def _groups(text: str) -> _Groups | None:
     """What is to be said of groups on their own; None where they cannot be read."""
+    if wrong := contradiction("replica_groups", text):
+        return _Groups(("S-21m", wrong), 1, frozenset({1}))
     value = value_or_none("replica_groups", text)
     if not isinstance(value, ReplicaGroupList | IotaReplicaGroups | MeshReplicaGroups):
         return None
@@ -153,6 +157,17 @@ def _all_reduce(scope: Scope, reduce: Instruction) -> Iterator[Said]:
         yield said("I-18", reduce, f"channel_id={channel} has to be greater than 0")
 
 
+def _reducer(scope: Scope, collective: Instruction) -> Iterator[Said]:
+    """What joins two values takes both; XLA does not look, and dies where it generates code."""
+    (callee, *_) = scope.called(collective) or (None,)
+    if callee is None:
+        return
+    count = len(callee.with_opcode("parameter"))
+    if count != 2:
+        message = f"{collective.opcode} joins two values, and %{callee.name} takes {count}"
+        yield said("3.5-r", collective, message)
+
+
 def _constrained(
     module: Module, demands: Demands, by_name: Mapping[str, Computation]
 ) -> Iterator[Said]:
@@ -171,18 +186,18 @@ CHECKS: Checks = {
         (
             "all-gather",
             "all-gather-start",
-            "reduce-scatter",
             "all-to-all",
             "ragged-all-to-all",
             "collective-broadcast",
         ),
         (_replica_groups,),
     ),
-    "all-reduce": (_replica_groups, _all_reduce),
-    "all-reduce-start": (_replica_groups, _all_reduce),
+    "reduce-scatter": (_replica_groups, _reducer),
+    "all-reduce": (_replica_groups, _all_reduce, _reducer),
+    "all-reduce-start": (_replica_groups, _all_reduce, _reducer),
     "collective-permute": (_pairs,),
     "collective-permute-start": (_pairs,),
 }
-OF_ROWS = ()
+OF_ROWS: RowChecks = {}
 OF_COMPUTATIONS = ()
 OF_MODULES = (_constrained,)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from hlo_lint.analysis.shape_inference.types import apart, compatible
 from hlo_lint.analysis.verifier.scope import (
     Checks,
+    RowChecks,
     Said,
     Scope,
     arrays,
@@ -64,6 +65,6 @@ def _rng_seed(scope: Scope, call: Instruction) -> Iterator[Said]:
 
 
 CHECKS: Checks = {"custom-call": (_constraints, _rng_seed)}
-OF_ROWS = ()
+OF_ROWS: RowChecks = {}
 OF_COMPUTATIONS = ()
 OF_MODULES = ()

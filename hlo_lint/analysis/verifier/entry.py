@@ -11,6 +11,7 @@ from hlo_lint.analysis.verifier.scope import (
     Checks,
     Demands,
     Header,
+    RowChecks,
     Said,
     Scope,
     arrays,
@@ -20,7 +21,7 @@ from hlo_lint.analysis.verifier.scope import (
     text_of,
     value_or_none,
 )
-from hlo_lint.ir import TAIL, Computation, Instruction, Module
+from hlo_lint.ir import OPCODE, OPERANDS, TAIL, TYPE, Computation, Instruction, Module
 from hlo_lint.shape import Shape, TupleShape
 from hlo_lint.syntax.attributes import Origin as OriginValue
 from hlo_lint.syntax.attributes import OriginalArray, ProgramShape
@@ -68,6 +69,19 @@ def _layout(module: Module, demands: Demands, by_name: Mapping[str, Computation]
         yield from _differs("M-01", entry.root, "the result", layout.result, demands)
 
 
+def face_of(entry: Computation) -> tuple[str, ...]:
+    """The numbers and types of its parameters and the type of its root: all a header speaks of."""
+    known = entry.memo.get("face")
+    if known is None:
+        rows = [row for row in entry.rows if row[OPCODE] == "parameter"]
+        if entry.root is not None:
+            rows.append(entry.root.row)
+        known = entry.memo["face"] = tuple(
+            text for row in rows for text in (row[OPERANDS], row[TYPE])
+        )
+    return known  # type: ignore[return-value]  # nobody else writes under this key
+
+
 def _differs(
     row: str, at: Instruction, what: str, wanted: Shape, demands: Demands
 ) -> Iterator[Said]:
@@ -106,6 +120,7 @@ def _same_tree(tree: object, shape: Shape) -> bool:
 
 
 CHECKS: Checks = {}
-OF_ROWS = (_origin,)
+OF_ROWS: RowChecks = {_origin: ("origin={", "original_value={")}
 OF_COMPUTATIONS = ()
-OF_MODULES = (_layout,)
+OF_MODULES = ()
+OF_HEADERS = (_layout,)

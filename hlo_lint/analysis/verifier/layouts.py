@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from hlo_lint.analysis.verifier.scope import (
     Checks,
+    RowChecks,
     Said,
     Scope,
     operand_shape,
@@ -13,7 +15,7 @@ from hlo_lint.analysis.verifier.scope import (
     said,
     value_of,
 )
-from hlo_lint.ir import Instruction
+from hlo_lint.ir import TAIL, Instruction
 from hlo_lint.shape import ArrayShape
 
 _HOST = 5
@@ -23,16 +25,16 @@ def _space(array: ArrayShape) -> int:
     return array.layout.memory_space if array.layout is not None else 0
 
 
-def _spaces_of_bitcasts(scope: Scope) -> Iterator[Said]:
+def _bitcast(scope: Scope, bitcast: Instruction) -> Iterator[Said]:
     """A bitcast stays in host memory, or outside of it, unless it reads a constant."""
-    if not scope.demands.layouts:
-        return
-    for bitcast in scope.computation.with_opcode("bitcast"):
-        before, after = operand_shape(bitcast, 0), bitcast.shape_or_none
-        if not isinstance(before, ArrayShape) or not isinstance(after, ArrayShape):
-            continue
-        if (_space(before) == _HOST) == (_space(after) == _HOST) or _is_constant(bitcast):
-            continue
+    before, after = operand_shape(bitcast, 0), bitcast.shape_or_none
+    if (
+        scope.demands.layouts
+        and isinstance(before, ArrayShape)
+        and isinstance(after, ArrayShape)
+        and (_space(before) == _HOST) != (_space(after) == _HOST)
+        and not _is_constant(bitcast)
+    ):
         message = f"this bitcast leads from memory space {_space(before)} to {_space(after)}"
         yield said("S-72", bitcast, message, operand=0)
 
@@ -58,7 +60,13 @@ def _copy(scope: Scope, copy: Instruction) -> Iterator[Said]:
         yield said("S-01c", copy, message)
 
 
+_few = re.compile(r", dimensions=\{\d*\}").match
+"""One dimension or none, as it is printed: nothing can be out of order."""
+
+
 def _broadcast(scope: Scope, broadcast: Instruction) -> Iterator[Said]:
+    if _few(broadcast.row[TAIL]) is not None:
+        return
     dimensions = value_of(broadcast, "dimensions")
     if not isinstance(dimensions, tuple) or not all(isinstance(n, int) for n in dimensions):
         return
@@ -72,7 +80,7 @@ def _broadcast(scope: Scope, broadcast: Instruction) -> Iterator[Said]:
         )
 
 
-CHECKS: Checks = {"copy": (_copy,), "broadcast": (_broadcast,)}
-OF_ROWS = ()
-OF_COMPUTATIONS = (_spaces_of_bitcasts,)
+CHECKS: Checks = {"bitcast": (_bitcast,), "copy": (_copy,), "broadcast": (_broadcast,)}
+OF_ROWS: RowChecks = {}
+OF_COMPUTATIONS = ()
 OF_MODULES = ()

@@ -8,6 +8,7 @@ from typing import Final
 
 from hlo_lint.analysis.verifier.scope import (
     Checks,
+    RowChecks,
     Said,
     Scope,
     communicating,
@@ -120,6 +121,6 @@ def _has_cycle(pairs: tuple[tuple[int, int], ...]) -> bool:
 
 
 CHECKS: Checks = {}
-OF_ROWS = ()
+OF_ROWS: RowChecks = {}
 OF_COMPUTATIONS = (_in_order, _deadlocks)
 OF_MODULES = ()

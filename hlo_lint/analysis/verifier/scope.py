@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hlo_lint.findings import Finding
-from hlo_lint.ir import NAME, OPCODE, OPERANDS, REFERENCES, TAIL, Computation, Instruction, Module
+from hlo_lint.ir import OPCODE, OPERANDS, REFERENCES, TAIL, Computation, Instruction, Module
 from hlo_lint.shape import ArrayShape, Shape, TupleShape
 from hlo_lint.source import Span
 from hlo_lint.syntax.attributes import AttributeSyntaxError, read_attribute, split_attributes
@@ -19,12 +18,13 @@ if TYPE_CHECKING:
 
 _opcode_of = itemgetter(OPCODE)
 
+RowChecks: TypeAlias = "Mapping[RowCheck, tuple[str, ...]]"
+"""Checks of every opcode, and words of which an instruction has one where they may say more."""
 Index: TypeAlias = tuple[int, ...]
 """The place of an element in a tuple of tuples."""
 
 
-@dataclass(frozen=True, slots=True)
-class Demands:
+class Demands(NamedTuple):
     """Which checks bind: the options of `xla/service/hlo_verifier.h`, and what the header says."""
 
     layouts: bool = True
@@ -33,6 +33,8 @@ class Demands:
     """`allow_mixed_precision`: floats of different precision may meet."""
     scan: bool = True
     """Whether a scan need not be associative: layout-sensitive runs want it to be."""
+    packed: bool = True
+    """Whether layouts say how narrow elements are packed: sub-byte-size-setter has run."""
     ordered_broadcasts: bool = False
     """`verify_broadcast_dimensions_order`: what XLA:GPU wants behind layout-assignment."""
     named_once: bool = False
@@ -58,6 +60,8 @@ class Said(NamedTuple):
 
 Check: TypeAlias = "Callable[[Scope, Instruction], Iterator[Said]]"
 """Looks at one instruction, what it reads and what it calls."""
+RowCheck: TypeAlias = "Callable[[Scope, int], Iterator[Said]]"
+"""Looks at one instruction of any opcode, by its position."""
 Checks: TypeAlias = Mapping[str, tuple[Check, ...]]
 """By opcode."""
 
@@ -79,12 +83,20 @@ class Scope:
         """The computations of the module, by name; of a doubled name the first."""
         self.demands = demands
         self.header = header
-        self.opcodes = frozenset(map(_opcode_of, computation.rows))
+        self.opcodes = opcodes_of(computation)
         """The opcodes of its instructions."""
 
     def called(self, instruction: Instruction) -> tuple[Computation | None, ...]:
         """The computations that an instruction calls, in order; None for what is not there."""
         return tuple(self.callees.get(name) for name in instruction.called)
+
+
+def opcodes_of(computation: Computation) -> frozenset[str]:
+    """The opcodes of a computation's instructions."""
+    known = computation.memo.get("opcodes")
+    if known is None:
+        known = computation.memo["opcodes"] = frozenset(map(_opcode_of, computation.rows))
+    return known  # type: ignore[return-value]  # nobody else writes under this key
 
 
 def said(
@@ -120,6 +132,21 @@ def value_or_none(name: str, text: str) -> AttributeValue | None:
         return read_attribute(name, text)
     except AttributeSyntaxError:
         return None
+
+
+_of_meaning = re.compile(
+    r"the mesh has no axis |axis .* has no such part|\d+ devices for \d+ places"
+    r"|a transposition names"
+).match
+
+
+def contradiction(name: str, text: str) -> str:
+    """Why devices that are spelled as they should be cannot be; empty where nothing is wrong."""
+    try:
+        read_attribute(name, text)
+    except AttributeSyntaxError as error:
+        return error.message if _of_meaning(error.message) else ""
+    return ""
 
 
 def name_of(instruction: Instruction, attribute: str) -> str | None:
@@ -198,11 +225,6 @@ def name_in(reference: str) -> str:
     return reference.partition("#")[0]
 
 
-def names(computation: Computation) -> frozenset[str]:
-    """The names that a computation defines."""
-    return frozenset(row[NAME] for row in computation.rows)
-
-
 def header_span(module: Module) -> Span:
     """Where the header stands, in characters of the module's text."""
     start = max(module.text.find(module.header), 0) if module.header else 0
@@ -230,7 +252,7 @@ def all_communicating(module: Module) -> tuple[Instruction, ...]:
 def communicating(computation: Computation) -> tuple[Instruction, ...]:
     """The instructions that exchange data with other devices or the host, in the text's order."""
     known = computation.memo.get("communicating")
-    if known is None and _COMMUNICATION.isdisjoint(map(_opcode_of, computation.rows)):
+    if known is None and _COMMUNICATION.isdisjoint(opcodes_of(computation)):
         known = computation.memo["communicating"] = ()
     elif known is None:
         known = computation.memo["communicating"] = tuple(

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
 from hlo_lint.analysis.shape_inference import Refusal, ShapeInference
+from hlo_lint.analysis.shape_inference.operation import Signature
 from hlo_lint.analysis.shape_inference.types import is_float
 from hlo_lint.analysis.shape_inference.verdict import OPCODES, Verdict, inference_of
-from hlo_lint.analysis.verifier.scope import Checks, Said, Scope, arrays, operand_shape, said
-from hlo_lint.ir import OPCODE, OPERANDS, REFERENCES, TYPE, Row
+from hlo_lint.analysis.verifier.scope import (
+    Checks,
+    RowChecks,
+    Said,
+    Scope,
+    arrays,
+    operand_shape,
+    said,
+)
+from hlo_lint.ir import OPCODE, OPERANDS, REFERENCES, TAIL, TYPE, Row
 from hlo_lint.shape import BITS, UNBOUNDED, ArrayShape, ShapeSyntaxError, parse_shape
 
 
@@ -88,12 +97,91 @@ _ANY_PRECISION: Final = frozenset(
 _NARROW: Final = frozenset(dtype for dtype, bits in BITS.items() if bits < 8)
 
 
-def complaints(scope: Scope, inference: ShapeInference, number: int) -> Sequence[Said]:
-    """What is wrong with the shape of an instruction."""
+def complaints(
+    scope: Scope, inference: Callable[[], ShapeInference], places: Iterable[int]
+) -> Iterator[tuple[int, Said]]:
+    """What is wrong with the shapes of some instructions, by their positions.
+
+    Most lines of a dump are like many others: what a judgement depends on is made a key, and looked
+    up before anything is read.
+    """
+    rows, demands = scope.computation.rows, scope.demands
+    for number in places:
+        key = _key(scope, number, rows[number])
+        if key in _FINE:
+            continue
+        found = _complaints(scope, inference(), number)
+        if found:
+            for each in found:
+                yield number, each
+        elif key is not None:
+            if len(_FINE) >= _MOST_REMEMBERED:
+                _FINE.clear()
+            _FINE.add(key)
+            _FINE.add((demands, rows[number][TYPE]))
+
+
+def _key(scope: Scope, number: int, row: Row) -> tuple[object, ...] | None:
+    """All that the judgement of a shape depends on; None where that is more than a few texts."""
+    opcode, printed = row[OPCODE], row[TYPE]
+    demands = scope.demands
+    if opcode in _UNCHECKED:
+        return demands, printed
+    reads = _READS.get(opcode)
+    if reads is None or not printed:
+        return None
+    rows, index = scope.computation.rows, scope.computation.index
+    try:
+        types = [rows[index[name]][TYPE] for name in row[REFERENCES]]
+    except KeyError:
+        return None
+    if "" in types:
+        return None  # inferred from what lies further up
+    if opcode in _SAME and types.count(printed) == len(types) and (demands, printed) in _FINE:
+        # Of shapes that are the same only the element type counts.
+        return demands, opcode, len(types), printed[: printed.find("[")]
+    attributes, calls = reads
+    tail = _facts(row[TAIL]) if attributes else ""
+    if not calls:
+        return (demands, opcode, printed, tail, *types)
+    signatures = []
+    for name in scope.computation.at(number).called:
+        callee = scope.callees.get(name)
+        signature = None if callee is None else callee.memo.get(Signature)
+        if signature is None:
+            return None
+        signatures.append(signature)
+    return (demands, opcode, printed, tail, *types, *signatures)
+
+
+def _facts(tail: str) -> str:
+    """The attributes before metadata, where nothing that counts stands behind it."""
+    head, _, rest = tail.partition(", metadata={")
+    end = rest.find("}, ")
+    return head if end < 0 or rest.startswith("backend_config=", end + 3) else tail
+
+
+_SAME: Final = frozenset(
+    "abs add and ceil cosine divide erf exponential exponential-minus-one floor log log-plus-one "
+    "logistic maximum minimum multiply negate not or popcnt power remainder rsqrt shift-left "
+    "shift-right-arithmetic shift-right-logical sign sine sqrt subtract tan tanh xor".split()
+)
+"""Opcodes that give what they read, of the element types that they take."""
+_READS: Final = {opcode: (each.attributes, each.calls) for opcode, each in OPCODES.items()}
+"""Whether a judgement reads attributes, and the signatures of what is called, by opcode."""
+_FINE: Final[set[object]] = set()
+"""What was judged and found right: most lines of a dump are like many others."""
+_MOST_REMEMBERED = 1 << 15
+
+
+def _complaints(scope: Scope, inference: ShapeInference, number: int) -> Sequence[Said]:
     computation = scope.computation
     row = computation.rows[number]
-    troubles = _of_type(row[TYPE])
-    found = [said(which, computation.at(number), message) for which, message in troubles]
+    found = [
+        said(which, computation.at(number), message)
+        for which, message in _of_type(row[TYPE])
+        if which != "S-06e" or scope.demands.packed
+    ]
     opcode = row[OPCODE]
     if opcode in _UNCHECKED:
         return found
@@ -176,6 +264,6 @@ def _element_size(array: ArrayShape) -> str:
 
 
 CHECKS: Checks = {}
-OF_ROWS = ()
+OF_ROWS: RowChecks = {}
 OF_COMPUTATIONS = ()
 OF_MODULES = ()

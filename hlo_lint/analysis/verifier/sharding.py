@@ -8,8 +8,10 @@ from math import prod
 
 from hlo_lint.analysis.verifier.scope import (
     Checks,
+    RowChecks,
     Said,
     Scope,
+    contradiction,
     leaves,
     said,
     text_of,
@@ -37,6 +39,8 @@ def _sharding(scope: Scope, number: int) -> Iterator[Said]:
 
 @lru_cache(maxsize=1 << 12)
 def _trouble(text: str, spelled: str, devices: int) -> str:
+    if wrong := contradiction("sharding", text):
+        return wrong
     sharding = value_or_none("sharding", text)
     try:
         shape = parse_shape(spelled)
@@ -86,6 +90,6 @@ def _of_array(sharding: TiledSharding | NamedSharding, shape: object, devices: i
 
 
 CHECKS: Checks = {}
-OF_ROWS = (_sharding,)
+OF_ROWS: RowChecks = {_sharding: ("sharding=",)}
 OF_COMPUTATIONS = ()
 OF_MODULES = ()

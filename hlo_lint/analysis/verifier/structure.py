@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from hlo_lint.analysis.verifier.calls import passed_as_they_lie
 from hlo_lint.analysis.verifier.scope import (
     Checks,
     Demands,
+    RowChecks,
     Said,
     Scope,
     header_span,
     parameter_number,
     said,
 )
-from hlo_lint.ir import NAME, REFERENCES, ROOT, Computation, Module
+from hlo_lint.ir import NAME, OPCODE, OPERANDS, REFERENCES, ROOT, Computation, Instruction, Module
 
 
 def _names(scope: Scope) -> Iterator[Said]:
@@ -30,6 +32,9 @@ def _names(scope: Scope) -> Iterator[Said]:
 def _parameters(scope: Scope) -> Iterator[Said]:
     """Parameters are numbered from 0, each number once."""
     computation = scope.computation
+    texts = [row[OPERANDS] for row in computation.rows if row[OPCODE] == "parameter"]
+    if sorted(texts, key=_length_first) == list(map(str, range(len(texts)))):
+        return
     numbers: dict[int, str] = {}
     for parameter in computation.with_opcode("parameter"):
         number = parameter_number(parameter)
@@ -47,6 +52,10 @@ def _parameters(scope: Scope) -> Iterator[Said]:
         yield said("I-05", at, f"there is no parameter {missing[0]}, and {len(numbers)} parameters")
 
 
+def _length_first(text: str) -> tuple[int, str]:
+    return len(text), text
+
+
 def _roots(scope: Scope) -> Iterator[Said]:
     roots = [number for number, row in enumerate(scope.computation.rows) if row[ROOT]]
     for number in roots[1:]:
@@ -55,20 +64,22 @@ def _roots(scope: Scope) -> Iterator[Said]:
         yield said("I-05r", scope.computation.at(number), message)
 
 
-def _fusions(
-    module: Module, demands: Demands, by_name: Mapping[str, Computation]
-) -> Iterator[Said]:
-    """Bodies of fusions: not the entry, and nothing in them that nobody reads."""
-    entry = module.entry
-    fused = module.fused
-    if entry is not None and entry.name in fused:
-        yield said("M-10", header_span(module), "the entry computation is the body of a fusion")
-    for name in fused:
-        body = by_name.get(name)
-        if body is not None:
-            for number in _unread(body):
-                message = f"nobody reads %{body.rows[number][NAME]} in the fusion %{name}"
-                yield said("I-05u", body.at(number), message)
+def _fusion(scope: Scope, fusion: Instruction) -> Iterator[Said]:
+    """The body of a fusion: one, not the entry, and nothing in it that nobody reads."""
+    bodies = scope.called(fusion)
+    if len(bodies) != 1:
+        yield said("S-77", fusion, f"a fusion calls one computation, and not {len(bodies)}")
+        return
+    (body,) = bodies
+    if body is None:
+        return
+    if body.is_entry:
+        yield said("M-10", fusion, "the entry computation is the body of a fusion")
+    for number in _unread(body):
+        message = f"nobody reads %{body.rows[number][NAME]} in the fusion %{body.name}"
+        yield said("I-05u", body.at(number), message)
+    if scope.demands.layouts:
+        yield from passed_as_they_lie(scope, fusion)
 
 
 def _unread(body: Computation) -> tuple[int, ...]:
@@ -111,7 +122,7 @@ def _named_once(
                 yield said("I-01", at, f"%{row[NAME]} is in %{other.name}, too")
 
 
-CHECKS: Checks = {}
-OF_ROWS = ()
+CHECKS: Checks = {"fusion": (_fusion,)}
+OF_ROWS: RowChecks = {}
 OF_COMPUTATIONS = (_names, _parameters, _roots)
-OF_MODULES = (_module_name, _fusions, _named_once)
+OF_MODULES = (_module_name, _named_once)

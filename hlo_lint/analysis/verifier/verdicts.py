@@ -7,7 +7,6 @@ has as well, with the same rows as operands and the same computations called, we
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from operator import itemgetter
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -28,7 +27,16 @@ from hlo_lint.analysis.verifier import (
     sharding,
     structure,
 )
-from hlo_lint.analysis.verifier.scope import Check, Demands, Header, Said, Scope, name_in
+from hlo_lint.analysis.verifier.scope import (
+    Check,
+    Demands,
+    Header,
+    RowCheck,
+    Said,
+    Scope,
+    name_in,
+    opcodes_of,
+)
 from hlo_lint.findings import Finding
 from hlo_lint.ir import NAME, OPCODE, OPERANDS, REFERENCES, TAIL, Computation, Module
 
@@ -59,14 +67,22 @@ def _merged(tables: Iterable[Mapping[str, tuple[Check, ...]]]) -> dict[str, tupl
 
 
 _BY_OPCODE: Final = _merged(family.CHECKS for family in _FAMILIES)
-_OF_ROWS: Final = tuple(check for family in _FAMILIES for check in family.OF_ROWS)
+_OF_ROWS: Final[dict[RowCheck, tuple[str, ...]]] = {
+    check: marks for family in _FAMILIES for check, marks in family.OF_ROWS.items()
+}
+"""Checks of every opcode, and a word of which an instruction has one where they may say more."""
 _OF_COMPUTATIONS: Final = tuple(check for family in _FAMILIES for check in family.OF_COMPUTATIONS)
 _OF_MODULES: Final = tuple(check for family in _FAMILIES for check in family.OF_MODULES)
+
+_OF_HEADERS: Final = (*aliasing.OF_HEADERS, *entry.OF_HEADERS)
+"""Checks of a header beside the parameters and the root of the entry."""
+_FINE: Final[set[object]] = set()
+"""Headers that agree with their entries."""
+_MOST_REMEMBERED = 1 << 10
 
 Verdict = Mapping[str, tuple[Finding, ...]]
 """What was found, by row of the list."""
 
-_name_of = itemgetter(NAME)
 _latest: WeakValueDictionary[tuple[Demands, Header, str], Computation] = WeakValueDictionary()
 """The computation of a name that was judged last."""
 
@@ -105,6 +121,16 @@ def _verify(module: Module, demands: Demands) -> Iterator[Said]:
         yield from judge.computation(computation)
     for check in _OF_MODULES:
         yield from check(module, demands, by_name)
+    if module.entry is None or module.entry.troubles:
+        return  # what is missing may stand where the text cannot be read
+    key = (module.header, demands, entry.face_of(module.entry))
+    if key not in _FINE:
+        found = [each for check in _OF_HEADERS for each in check(module, demands, by_name)]
+        if not found:
+            if len(_FINE) >= _MOST_REMEMBERED:
+                _FINE.clear()
+            _FINE.add(key)
+        yield from found
 
 
 class _Judge:
@@ -123,7 +149,6 @@ class _Judge:
         self.by_name = by_name
         self._inference: ShapeInference | None = None
 
-    @property
     def inference(self) -> ShapeInference:
         if self._inference is None:
             self._inference = ShapeInference(self.module.computations)
@@ -156,22 +181,48 @@ class _Judge:
         if before is not None and isinstance(state, _State):
             places = _changed(computation, by_name, before, state)
         scope = Scope(computation, self.by_name, self.demands, self.header)
-        found: list[tuple[str, Said]] = []
-        for number in places:
-            row = computation.rows[number]
-            complaints = shapes.complaints(scope, self.inference, number)
-            if complaints:
-                found += [(row[NAME], each) for each in complaints]
-            if row[TAIL]:
-                found += [(row[NAME], each) for check in _OF_ROWS for each in check(scope, number)]
-            checks = _BY_OPCODE.get(row[OPCODE])
-            if checks is not None:
-                instruction = computation.at(number)
-                for check in checks:
-                    found += [(row[NAME], each) for each in check(scope, instruction)]
-        whole = [each for check in _OF_COMPUTATIONS for each in check(scope)]
-        ids = frozenset(map(id, computation.rows))
+        rows = computation.rows
+        found = [
+            (rows[number][NAME], each)
+            for number, each in shapes.complaints(scope, self.inference, places)
+        ]
+        of_rows = _of_rows(scope, places)
+        if of_rows:
+            found += [
+                (rows[number][NAME], each)
+                for number in places
+                for check in of_rows
+                for each in check(scope, number)
+            ]
+        if not scope.opcodes.isdisjoint(_BY_OPCODE):
+            for number in places:
+                checks = _BY_OPCODE.get(rows[number][OPCODE])
+                if checks is not None:
+                    instruction = computation.at(number)
+                    for of_opcode in checks:
+                        said = of_opcode(scope, instruction)
+                        found += [(instruction.name, each) for each in said]
+        of_all = () if computation.troubles else _OF_COMPUTATIONS
+        whole = [each for check in of_all for each in check(scope)]
+        ids = frozenset(map(id, rows))
         return _State(ids, by_name, tuple(found), tuple(whole))
+
+
+def _of_rows(scope: Scope, places: Iterable[int]) -> tuple[RowCheck, ...]:
+    """The checks of every opcode that find a word of theirs: few computations have any."""
+    rows = [scope.computation.rows[number] for number in places]
+    tails = "".join([row[TAIL] for row in rows])
+    callers = calls.CALLERS
+    others = (
+        tails
+        if callers.isdisjoint(scope.opcodes)
+        else "".join([row[TAIL] for row in rows if row[OPCODE] not in callers])
+    )
+    return tuple(
+        check
+        for check, marks in _OF_ROWS.items()
+        if any(mark in (others if check is calls.called_for_nothing else tails) for mark in marks)
+    )
 
 
 def _changed(
@@ -183,22 +234,25 @@ def _changed(
     """Which rows have to be judged, where the others were judged in an earlier computation."""
     rows = computation.rows
     ids = state.ids
-    new = {row[NAME] for row in rows if id(row) not in ids}
+    fresh = set(map(id, rows)).difference(ids)
+    new = {row[NAME] for row in rows if id(row) in fresh} if fresh else set()
     new |= before.index.keys() - computation.index.keys()
     new |= {name for name, _ in state.said}
     other = {name for name, callee in callees.items() if state.callees.get(name) is not callee}
     if not new and not other:
         return []
-    has_elements = any("#" in row[OPERANDS] for row in rows)
-    places = []
-    for number, row in enumerate(rows):
-        references = row[REFERENCES]
-        if (
-            row[NAME] in new
-            or not new.isdisjoint(references)
-            or (has_elements and not new.isdisjoint(map(name_in, references)))
-        ):
-            places.append(number)
+    untouched = new.isdisjoint
+    places = [
+        number
+        for number, row in enumerate(rows)
+        if row[NAME] in new or not untouched(row[REFERENCES])
+    ]
+    if "#" in "".join([row[OPERANDS] for row in rows]):
+        judged = set(places)
+        for number, row in enumerate(rows):
+            if number not in judged and not untouched(map(name_in, row[REFERENCES])):
+                places.append(number)
+        places.sort()
     if other:
         judged = set(places)
         for number, names in _calls(computation):
@@ -212,10 +266,20 @@ def _calls(computation: Computation) -> tuple[tuple[int, tuple[str, ...]], ...]:
     """Which rows call computations, and which; what an unknown opcode calls does not matter."""
     known = computation.memo.get("calls")
     if known is None:
+        rows = computation.rows
+        callers = {
+            each
+            for each in opcodes_of(computation)
+            if each in calls.CALLERS or each.endswith("-start")
+        }
         known = computation.memo["calls"] = tuple(
-            (number, computation.at(number).called)
-            for number, row in enumerate(computation.rows)
-            if row[OPCODE] in calls.CALLERS or row[OPCODE].endswith("-start")
+            [
+                (number, computation.at(number).called)
+                for number, row in enumerate(rows)
+                if row[OPCODE] in callers
+            ]
+            if callers
+            else ()
         )
     return known  # type: ignore[return-value]  # nobody else writes under this key
 

@@ -1,1 +1,1 @@
-"""Rules about a run as a whole: the order of its passes, where it died, what its dumps leave out."""
+"""Rules about a run as a whole: its passes, their order, where it died, what dumps leave out."""

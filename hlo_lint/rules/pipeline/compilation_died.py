@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from hlo_lint.dumps.deaths import Death, locate
-from hlo_lint.dumps.pass_lists import Pass
 from hlo_lint.dumps.passes_run import breaches
 from hlo_lint.dumps.phases import PRECONDITIONS
 from hlo_lint.dumps.pipeline import PassDump
@@ -93,7 +92,8 @@ class CompilationDied(Rule):
         pipeline = compilation.pipeline
         if not pipeline.crashed:
             if pipeline.final is None:
-                yield from _explained(compilation.broken, None, compilation.dumps)
+                certain = [broken for broken in compilation.broken if broken.certain]
+                yield from _explained(certain, None, compilation.dumps)
             return
         death = locate(pipeline)
         suspects = {name for _, name in death.suspects}
@@ -102,10 +102,11 @@ class CompilationDied(Rule):
             for broken in compilation.broken
             if not death.is_complete or broken.demand.demanded_by in suspects
         ]
-        if causes:
-            yield from _explained(causes, death, compilation.dumps)
-        else:
-            yield _unexplained(death, compilation)
+        if any(cause.certain for cause in causes):
+            certain = [cause for cause in causes if cause.certain]
+            yield from _explained(certain, death, compilation.dumps)
+        elif not any(cause.reported for cause in causes):
+            yield _unexplained(death, causes, compilation)
 
 
 def _explained(
@@ -138,21 +139,33 @@ def _explained(
         )
 
 
-def _unexplained(death: Death, compilation: Compilation) -> Finding:
+def _unexplained(death: Death, causes: Sequence[Broken], compilation: Compilation) -> Finding:
     dumps = compilation.dumps
     message = "this is the last dump of a compilation that never ended: it died, or was stopped"
+    broken = breaches(compilation.pipeline, death.suspects)
+    guilty = list(dict.fromkeys(breach.guilty[1] for breach in broken))
+    if len(guilty) == 1:
+        message += f", and {guilty[0]} ran without what it relies on"
     suspects = {name for _, name in death.suspects}
-    checked = [demand for demand in PRECONDITIONS if demand.demanded_by in suspects]
+    lacking = {cause.demand for cause in causes}
+    checked = [d for d in PRECONDITIONS if d.demanded_by in suspects and d not in lacking]
     notes = [_where(death)]
-    notes += [f"what is known of {d.demanded_by}'s demands holds: {d.fact}" for d in checked]
     notes += [
-        f"a contract is broken, too: {breach.order.breach(breach.guilty[1])}; it relies on "
-        f"{breach.contract.promise}"
-        for breach in breaches(compilation.pipeline)
+        f"perhaps it was {cause.demand.demanded_by}: {cause.rule} says {cause.finding.message}"
+        for cause in causes[:SHOWN]
+    ]
+    notes += [
+        f"what {d.demanded_by} is known to demand holds (was this dump mended?): {d.fact}"
+        for d in checked
+    ]
+    notes += [
+        f"a contract is broken: {breach.order.breach(breach.guilty[1])}, and it relies on this: "
+        f"{breach.contract.promise}; else: {breach.contract.symptom}"
+        for breach in broken
     ]
     if len(death.suspects) != 1 or not death.is_complete:
         notes.append("XLA_FLAGS=--xla_dump_hlo_pass_re=.+ makes the last dump name the pass")
-    severity = Severity.INFO if checked else Severity.WARNING
+    severity = Severity.INFO if checked and not causes and not broken else Severity.WARNING
     at = dumps.index(death.dump) if death.dump in dumps else 0
     return Finding(first_line(death.dump), message, tuple(notes), severity=severity, file=at)
 
@@ -160,16 +173,13 @@ def _unexplained(death: Death, compilation: Compilation) -> Finding:
 def _where(death: Death) -> str:
     if not death.suspects:
         return f"which pass it was cannot be told: {death.why}"
-    if len(death.suspects) == 1 and death.is_complete:
-        return f"it was in {_named(death.suspects[0])} ({death.why})"
-    listed = ", ".join(_named(entry) for entry in death.suspects[:SHOWN])
-    more = len(death.suspects) - SHOWN
-    listed += f" and {more} more" if more > 0 else ""
+    shown = death.suspects[:SHOWN]
+    pipelines = list(dict.fromkeys(pipeline for pipeline, _ in shown))
+    more = len(death.suspects) - len(shown)
+    listed = ", ".join(name for _, name in shown) + (f" and {more} more" if more else "")
+    listed += f" of {' and '.join(pipelines)}"
     if not death.is_complete:
         return f"next came {listed} ({death.why}), or a pass behind it"
-    return f"it was in one of {listed} ({death.why})"
-
-
-def _named(entry: Pass) -> str:
-    pipeline, name = entry
-    return name if name == pipeline else f"{name} of {pipeline}"
+    if len(death.suspects) == 1:
+        return f"it was in {listed} ({death.why})"
+    return f"it was in one of {listed}, or in one that flags add there ({death.why})"

@@ -77,7 +77,10 @@ def _gaps(pipelines: Sequence[Pipeline]) -> Iterator[tuple[str, str]]:
         yield said, "--xla_dump_max_hlo_modules=-1"
     mixed = _mixed(pipelines)
     if mixed:
-        yield f"more than one run wrote into this folder: {mixed}", "--xla_dump_to=FOLDER_OF_ITS_OWN"
+        yield (
+            f"more than one run wrote into this folder: {mixed}",
+            "--xla_dump_to=FOLDER_OF_ITS_OWN",
+        )
 
 
 def _mixed(pipelines: Sequence[Pipeline]) -> str:

@@ -15,7 +15,9 @@ ENTRY %main (x: f32[8]) -> f32[8] {
 }
 """
 _END = "module_0001.jit_f.0006.collective-optimizations.after_all-gather-optimizer.before_dce.txt"
-_START = "module_0001.jit_f.0007.conv_canonicalization.after_pipeline-start.before_conv-rewriter.txt"
+_START = (
+    "module_0001.jit_f.0007.conv_canonicalization.after_pipeline-start.before_conv-rewriter.txt"
+)
 _OPTIONS = {"module_0001.jit_f.debug_options": 'xla_dump_hlo_pass_re: ".*"'}
 
 

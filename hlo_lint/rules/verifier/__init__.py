@@ -18,6 +18,7 @@ def refused(rows: Collection[str], module: Module, stage: Stage) -> Findings:
         layouts=stage.layouts and (stage.backend is not None or _is_compiled(module)),
         mixed_precision=stage.mixed_precision,
         scan=stage.scan,
+        packed=stage.backend is None or stage.normalized is True or stage.final,
         ordered_broadcasts=stage.backend == "gpu" and stage.normalized is True,
         named_once=stage.backend is not None,
     )

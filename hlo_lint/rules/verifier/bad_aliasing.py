@@ -19,6 +19,7 @@ class BadAliasing(Rule):
     layout-assignment: before, its size function returns 0.
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "M-04": Bad(
             """

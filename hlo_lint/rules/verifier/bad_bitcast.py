@@ -19,6 +19,7 @@ class BadBitcast(Rule):
     device may not follow (`HandleBitcast` in `xla/service/hlo_verifier.cc`).
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "S-71": Bad(
             """

@@ -18,6 +18,7 @@ class BadBuffer(Rule):
     and who pins a value frees it (`VerifyBuffers` in `xla/service/hlo_verifier.cc`).
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "M-50": Bad(
             """

@@ -18,6 +18,7 @@ class BadChannel(Rule):
     `xla/service/hlo_verifier.cc`).
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "M-43": Bad(
             """

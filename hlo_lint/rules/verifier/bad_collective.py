@@ -19,6 +19,7 @@ class BadCollective(Rule):
     is only told the number of elements.
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "S-28": Bad(
             """
@@ -128,6 +129,21 @@ class BadCollective(Rule):
             ENTRY e {
               p = f32[8] parameter(0)
               ROOT g = f32[8] all-reduce(p), channel_id=0, replica_groups={}, to_apply=add  // error
+            }
+            """
+        ),
+        "3.5-r": Bad(
+            """
+            HloModule m
+
+            one {
+              a = f32[] parameter(0)
+              ROOT n = f32[] negate(a)
+            }
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              ROOT g = f32[8] all-reduce(p), replica_groups={}, to_apply=one  // error
             }
             """
         ),

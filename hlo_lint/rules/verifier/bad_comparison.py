@@ -18,6 +18,7 @@ class BadComparison(Rule):
     follows from the element type (`HandleCompare` in `xla/service/hlo_verifier.cc`).
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "I-15": Bad(
             """

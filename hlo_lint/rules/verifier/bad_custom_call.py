@@ -19,6 +19,7 @@ class BadCustomCall(Rule):
     `xla/service/hlo_verifier.cc`).
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "S-82": Bad(
             """

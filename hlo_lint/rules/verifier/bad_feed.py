@@ -18,6 +18,7 @@ class BadFeed(Rule):
     turn (`HandleInfeed`, `HandleOutfeed` in `xla/service/hlo_verifier.cc`).
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "S-40": Bad(
             """

@@ -19,6 +19,7 @@ class BadOutputAliasing(Rule):
     `HandleCustomCall` in `xla/service/hlo_verifier.cc`).
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "S-80": Bad(
             """

@@ -18,6 +18,7 @@ class BadRandomNumbers(Rule):
     `xla/service/hlo_verifier.cc`).
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "S-43": Bad(
             """

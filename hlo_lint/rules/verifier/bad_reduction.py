@@ -18,6 +18,7 @@ class BadReduction(Rule):
     accumulators (`HandleReduce` in `xla/service/hlo_verifier.cc`).
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "S-50": Bad(
             """

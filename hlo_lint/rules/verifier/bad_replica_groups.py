@@ -20,6 +20,7 @@ class BadReplicaGroups(Rule):
     held to the same, but for sizes and devices that take no part.
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "S-20": Bad(
             """
@@ -39,6 +40,17 @@ class BadReplicaGroups(Rule):
             ENTRY e {
               p = f32[8] parameter(0)
               ROOT g = f32[32] all-gather(p), dimensions={0}, replica_groups={{0,1,2,4}}  // error
+            }
+            """
+        ),
+        "S-21m": Bad(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              ROOT g = f32[16] all-gather(p), dimensions={0},  // error
+                  replica_groups=mesh['x'=2] {'y'}
             }
             """
         ),

@@ -18,6 +18,7 @@ class BadResultAccuracy(Rule):
     in `xla/service/hlo_verifier.cc`).
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "I-13": Bad(
             """

@@ -19,6 +19,7 @@ class BadScaledDot(Rule):
     a place that follows from that quotient.
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "S-12": Bad(
             """

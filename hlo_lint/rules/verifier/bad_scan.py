@@ -19,6 +19,7 @@ class BadScan(Rule):
     associative scan is left: the others have become loops.
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "S-51": Bad(
             """

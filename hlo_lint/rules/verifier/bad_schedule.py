@@ -18,6 +18,7 @@ class BadSchedule(Rule):
     parser still wants operands first (`xla/hlo/ir/hlo_schedule.cc`).
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "M-60": Bad(
             """

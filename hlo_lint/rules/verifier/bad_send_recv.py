@@ -18,6 +18,7 @@ class BadSendRecv(Rule):
     (`HandleSend`, `HandleRecv` in `xla/service/hlo_verifier.cc`).
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "S-102": Bad(
             """

@@ -19,6 +19,7 @@ class BadSharding(Rule):
     array to nobody.
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "I-02": Bad(
             """

@@ -18,6 +18,7 @@ class BadSort(Rule):
     `xla/service/hlo_verifier.cc`). With another one the code generator reads what is not there.
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "S-46": Bad(
             """

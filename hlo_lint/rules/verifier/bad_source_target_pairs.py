@@ -18,6 +18,7 @@ class BadSourceTargetPairs(Rule):
     (`CheckSourceTargetPairs` in `xla/service/hlo_verifier.cc`).
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "S-37": Bad(
             """

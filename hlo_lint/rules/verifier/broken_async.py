@@ -21,6 +21,7 @@ class BrokenAsync(Rule):
     done is [start-without-done](#start-without-done).
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "S-90": Bad(
             """

@@ -18,6 +18,7 @@ class BrokenCall(Rule):
     (`HandleCall` in `xla/service/hlo_verifier.cc`). A composite call has to say what it stands for.
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "S-03": Bad(
             """

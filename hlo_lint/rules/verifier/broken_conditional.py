@@ -19,6 +19,7 @@ class BrokenConditional(Rule):
     `xla/service/hlo_verifier.cc`).
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "S-86": Bad(
             """

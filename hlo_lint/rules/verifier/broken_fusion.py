@@ -19,6 +19,7 @@ class BrokenFusion(Rule):
     `CheckFusionInstruction` in `xla/service/hlo_verifier.cc`).
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "S-77": Bad(
             """

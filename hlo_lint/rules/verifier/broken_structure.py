@@ -20,6 +20,7 @@ class BrokenStructure(Rule):
     asked of numbered dumps only.
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "I-01": Bad(
             """
@@ -56,11 +57,11 @@ class BrokenStructure(Rule):
         ),
         "M-10": Bad(
             """
-            HloModule m  // error
+            HloModule m
 
             f {
               a = f32[8] parameter(0)
-              ROOT b = f32[8] fusion(a), kind=kLoop, calls=e
+              ROOT b = f32[8] fusion(a), kind=kLoop, calls=e  // error
             }
 
             ENTRY e {

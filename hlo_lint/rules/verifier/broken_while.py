@@ -19,6 +19,7 @@ class BrokenWhile(Rule):
     `xla/service/hlo_verifier.cc`), and so it does with the sharding.
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "S-07": Bad(
             """

@@ -18,6 +18,7 @@ class EntryLayoutDisagrees(Rule):
     its parameters say (`VerifyEntryComputationLayout` in `xla/service/hlo_verifier.cc`).
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "M-01": Bad(
             """

@@ -19,6 +19,7 @@ class InvalidLayout(Rule):
     (`xla/service/cpu_gpu_shape_verifier.cc`).
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "S-05": Bad(
             """

@@ -20,6 +20,7 @@ class MixedFloatOperands(Rule):
     where it is known which verifier would run.
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "S-02": Bad(
             """

@@ -19,6 +19,7 @@ class OriginDisagrees(Rule):
     `xla/service/hlo_verifier.cc`).
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "M-42": Bad(
             """

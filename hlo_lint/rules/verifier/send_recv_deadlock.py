@@ -20,6 +20,7 @@ class SendRecvDeadlock(Rule):
     starts of asynchronous collectives, which are reported here as well.
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "M-30": Bad(
             """

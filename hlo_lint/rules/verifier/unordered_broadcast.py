@@ -19,6 +19,7 @@ class UnorderedBroadcast(Rule):
     counts that go to one place is said nowhere.
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "I-07": Bad(
             """

@@ -23,6 +23,7 @@ class WrongResultShape(Rule):
     only where an opcode hands on what lies in memory.
     """
 
+    between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
         "S-01": Bad(
             """

@@ -1,0 +1,101 @@
+"""Collectives along a dimension that is not the outermost one in memory."""
+
+from __future__ import annotations
+
+from hlo_lint.findings import Finding
+from hlo_lint.ir import Computation, Instruction
+from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
+from hlo_lint.shape import ArrayShape, TupleShape
+from hlo_lint.syntax.attributes import AttributeSyntaxError
+
+_FINAL = {".ir-no-opt.ll": ""}
+
+
+class CollectiveNotOutermost(Rule):
+    """A collective along a dimension that does not lie outermost.
+
+    ## Why
+    NCCL joins and cuts blocks of bytes: what all-gather, reduce-scatter and all-to-all join or cut
+    has to be the outermost dimension in memory. Layout assignment of XLA:GPU sees to that
+    (`backends/gpu/transforms/layout_assignment.cc:657-686`) and nobody looks again: a pass that
+    changes the layout or the dimension behind it interleaves what the devices send.
+    """
+
+    opcodes = frozenset({"all-gather", "all-gather-start", "all-to-all", "reduce-scatter"})
+    unfused = False
+    lasting = True
+    examples = (
+        Bad(
+            """
+            HloModule m, replica_count=2
+
+            ENTRY e {
+              p = f32[8,3]{1,0} parameter(0)
+              ROOT g = f32[8,6]{1,0} all-gather(p), replica_groups={{0,1}}, dimensions={1}  // error
+            }
+            """,
+            artefacts=_FINAL,
+        ),
+        Good(
+            """
+            HloModule m, replica_count=2
+
+            ENTRY e {
+              p = f32[8,3]{0,1} parameter(0)
+              ROOT g = f32[8,6]{0,1} all-gather(p), replica_groups={{0,1}}, dimensions={1}
+            }
+            """,
+            artefacts=_FINAL,
+        ),
+        Good(
+            """
+            HloModule m, replica_count=2
+
+            ENTRY e {
+              p = f32[1,3]{1,0} parameter(0)
+              ROOT g = f32[1,6]{1,0} all-gather(p), replica_groups={{0,1}}, dimensions={1}
+            }
+            """,
+            artefacts=_FINAL,
+        ),
+    )
+
+    def check(self, computation: Computation, stage: Stage) -> Findings:
+        """Each such collective with an array outside of whose dimension others lie."""
+        if not stage.layouts or stage.backend != "gpu":
+            return
+        for opcode in sorted(computation.opcodes & self.opcodes):
+            for collective in computation.with_opcode(opcode):
+                dimension = _dimension(collective)
+                if dimension is None:
+                    continue
+                for shape in _results(collective):
+                    if not shape.has_valid_layout or not 0 <= dimension < shape.rank:
+                        continue
+                    outer = shape.minor_to_major[shape.minor_to_major.index(dimension) + 1 :]
+                    if any(shape.dims[d] != 1 for d in outer):
+                        yield Finding(
+                            collective,
+                            f"this {opcode} is along dimension {dimension} of {shape}, which does "
+                            "not lie outermost",
+                        )
+                        break
+
+
+def _dimension(collective: Instruction) -> int | None:
+    """The dimension it is along; None for an all-to-all of a tuple, which has none."""
+    try:
+        value = collective.attribute("dimensions")
+    except AttributeSyntaxError:
+        return None
+    first = value[0] if isinstance(value, tuple) and len(value) == 1 else None
+    return first if isinstance(first, int) else None
+
+
+def _results(collective: Instruction) -> list[ArrayShape]:
+    """The arrays it gives; of a start those of its second element."""
+    shape = collective.shape_or_none
+    if collective.opcode == "all-gather-start" and isinstance(shape, TupleShape):
+        shape = shape.elements[1] if len(shape.elements) == 2 else None
+    shapes = shape.elements if isinstance(shape, TupleShape) else (shape,)
+    return [each for each in shapes if isinstance(each, ArrayShape)]

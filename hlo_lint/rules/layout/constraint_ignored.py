@@ -1,0 +1,114 @@
+"""Custom calls whose operands do not lie as the call says it needs them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from hlo_lint.analysis.orders import lie_alike, operand_array
+from hlo_lint.findings import Finding, Fix
+from hlo_lint.ir import TAIL, Computation, Instruction, Module
+from hlo_lint.rewrite import with_copied_operands
+from hlo_lint.rule import Bad, Findings, Form, Good, Rule, Stage
+from hlo_lint.shape import ArrayShape, Layout
+from hlo_lint.syntax.attributes import AttributeSyntaxError
+
+_CONSTRAINTS = "operand_layout_constraints="
+_FINAL = {".ir-no-opt.ll": ""}
+
+
+class ConstraintIgnored(Rule):
+    """A custom call that is handed an operand in another order than it asks for.
+
+    ## Why
+    `operand_layout_constraints` says how the kernel behind a custom call reads its operands. Layout
+    assignment obeys, and is the last to look: afterwards XLA's verifier compares the constraints
+    with the operands and leaves layouts out (`hlo_verifier.cc:1715-1732`), and a pass that clones
+    the call with another operand keeps the old constraints. The kernel then reads a transposed
+    array.
+
+    ## Fix
+    Copies the operand into the order that the call asks for.
+    """
+
+    opcodes = frozenset({"custom-call"})
+    lasting = True
+    examples = (
+        Bad(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[8,3]{0,1} parameter(0)
+              ROOT c = f32[8,3]{1,0} custom-call(p), custom_call_target="t", operand_layout_constraints={f32[8,3]{1,0}}  // error
+            }
+            """,  # noqa: E501
+            fixed="""
+            HloModule m
+
+            ENTRY e {
+              p = f32[8,3]{0,1} parameter(0)
+              c.copy = f32[8,3]{1,0} copy(p)
+              ROOT c = f32[8,3]{1,0} custom-call(c.copy), custom_call_target="t", operand_layout_constraints={f32[8,3]{1,0}}
+            }
+            """,  # noqa: E501
+            artefacts=_FINAL,
+        ),
+        Good(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[8,1]{0,1} parameter(0)
+              ROOT c = f32[8,1]{1,0} custom-call(p), custom_call_target="t", operand_layout_constraints={f32[8,1]{1,0}}
+            }
+            """,  # noqa: E501
+            artefacts=_FINAL,
+        ),
+    )
+
+    def check(self, computation: Computation, stage: Stage) -> Findings:
+        """Each operand that is an array and lies otherwise."""
+        for call in computation.with_opcode("custom-call"):
+            if _CONSTRAINTS not in call.row[TAIL] or not stage.layouts or stage.backend is None:
+                continue
+            for number, before, wanted in _ignored(call):
+                yield Finding(
+                    call,
+                    f"this call asks for operand {number} as {wanted} and is handed {before}",
+                    operand=number,
+                )
+
+    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
+        """A copy of each such operand."""
+        shapes = {}
+        for number, before, wanted in _ignored(instruction):
+            layout = before.layout or Layout(before.minor_to_major)
+            ordered = replace(layout, minor_to_major=wanted.minor_to_major)
+            shapes[number] = before.with_layout(ordered)
+        return with_copied_operands(
+            instruction, module, shapes, "copy the operand into the order that the call asks for"
+        )
+
+
+class _Ignored(NamedTuple):
+    operand: int
+    before: ArrayShape
+    wanted: ArrayShape
+
+
+def _ignored(call: Instruction) -> list[_Ignored]:
+    try:
+        constraints = call.attribute("operand_layout_constraints")
+    except AttributeSyntaxError:
+        return []  # another rule's business
+    if not isinstance(constraints, tuple):
+        return []
+    found = []
+    for number, wanted in enumerate(constraints):
+        before = operand_array(call, number)
+        if not isinstance(wanted, ArrayShape) or before is None or not wanted.has_valid_layout:
+            continue
+        if before.dims == wanted.dims and not lie_alike(before, wanted):
+            found.append(_Ignored(number, before, wanted))
+    return found

@@ -1,0 +1,126 @@
+"""GEMM calls on arrays that cuBLASLt cannot describe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from hlo_lint.analysis.gemm_layouts import groups_of, unsupported
+from hlo_lint.analysis.orders import in_other_orders, operand_array
+from hlo_lint.findings import Finding, Fix
+from hlo_lint.ir import TAIL, Computation, Instruction, Module
+from hlo_lint.rewrite import with_copied_operands
+from hlo_lint.rule import Bad, Findings, Form, Good, Rule, Stage
+from hlo_lint.shape import ArrayShape, Layout, TupleShape
+
+TARGETS: Final = ('"__cublas$lt$matmul"', '"__cublas$gemm"')
+
+_FINAL = {".ir-no-opt.ll": ""}
+_CALL = (
+    'custom-call(%s, q), custom_call_target="__cublas$lt$matmul", backend_config={'
+    '"gemm_backend_config":{"alpha_real":1,"beta":0,"dot_dimension_numbers":{'
+    '"lhs_batch_dimensions":["0"],"lhs_contracting_dimensions":["2"],'
+    '"rhs_batch_dimensions":["0"],"rhs_contracting_dimensions":["1"]}}}'
+)
+_PROGRAM = """
+HloModule m
+
+ENTRY e {
+  p = f32[4,8,16]{%s} parameter(0)
+  q = f32[4,16,32]{2,1,0} parameter(1)%s
+  ROOT g = (f32[4,8,32]{2,1,0}, s8[0]{0}) %s%s
+}
+"""
+_COPIED = "\n  g.copy = f32[4,8,16]{2,1,0} copy(p)"
+
+
+class GemmLayoutUnsupported(Rule):
+    """A GEMM call on an array whose layout cuBLASLt has no word for.
+
+    ## Why
+    cuBLASLt takes a batch of matrices, stored by rows or by columns: the dimensions of batch, rows
+    and columns lie side by side each, and a batch does not vary fastest. XLA looks when it rewrites
+    a dot into the call and then only when it emits the thunk: `dims not physically_sequential`,
+    `batch in most minor dimension` (`matmul_utils.cc:62-197`). A pass in between that changes an
+    operand or the result is not asked.
+
+    ## Fix
+    Copies the operand into the descending order, where that is one that cuBLASLt takes.
+    """
+
+    opcodes = frozenset({"custom-call"})
+    lasting = True
+    examples = (
+        Bad(
+            _PROGRAM % ("0,2,1", "", _CALL % "p", "  // error"),
+            fixed=_PROGRAM % ("0,2,1", _COPIED, _CALL % "g.copy", ""),
+            artefacts=_FINAL,
+        ),
+        Good(_PROGRAM % ("1,2,0", "", _CALL % "p", ""), artefacts=_FINAL),
+    )
+
+    def check(self, computation: Computation, stage: Stage) -> Findings:
+        """Each operand or result that is no batch of matrices."""
+        for call in in_other_orders(computation, self.opcodes):
+            if stage.backend != "gpu":
+                return
+            for side in _wrong_sides(call):
+                what = "result" if side.operand is None else f"operand {side.operand}"
+                yield Finding(
+                    call,
+                    f"cuBLASLt cannot read {side.shape}, the {what} of this GEMM: {side.why}",
+                    operand=side.operand,
+                    fixable=side.operand is not None,
+                )
+
+    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
+        """Copies of the operands."""
+        shapes = {}
+        for side in _wrong_sides(instruction):
+            descending = tuple(reversed(range(side.shape.rank)))
+            layout = replace(side.shape.layout or Layout(()), minor_to_major=descending)
+            copied = side.shape.with_layout(layout)
+            if side.operand is not None and not unsupported(copied, *side.groups):
+                shapes[side.operand] = copied
+        if not shapes:
+            return None
+        return with_copied_operands(
+            instruction, module, shapes, "copy the operand into the descending order"
+        )
+
+
+class _Side(NamedTuple):
+    operand: int | None
+    shape: ArrayShape
+    groups: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+    why: str
+
+
+def _wrong_sides(call: Instruction) -> Iterator[_Side]:
+    if not any(target in call.row[TAIL] for target in TARGETS):
+        return
+    from hlo_lint.payloads import GemmConfig, PayloadError, decode
+
+    try:
+        config = decode(call)
+    except PayloadError:
+        return  # another rule's business
+    lhs, rhs, result = operand_array(call, 0), operand_array(call, 1), _product(call)
+    if not isinstance(config, GemmConfig) or lhs is None or rhs is None or result is None:
+        return
+    if not config.dimensions.lhs_contracting:
+        return  # an old release that prints no dimensions
+    groups = groups_of(config.dimensions, lhs, rhs)
+    for number, (shape, group) in enumerate(zip((lhs, rhs, result), groups, strict=True)):
+        why = unsupported(shape, *group)
+        if why:
+            yield _Side(number if number < 2 else None, shape, group, why)
+
+
+def _product(call: Instruction) -> ArrayShape | None:
+    """What a call gives besides its workspace."""
+    shape = call.shape_or_none
+    if isinstance(shape, TupleShape) and shape.elements:
+        shape = shape.elements[0]
+    return shape if isinstance(shape, ArrayShape) and shape.has_valid_layout else None

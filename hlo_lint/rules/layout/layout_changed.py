@@ -1,0 +1,161 @@
+"""Operands that lie otherwise than the result of an operation that cannot move them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hlo_lint.analysis.orders import BINARY, KEEP_ORDER, in_other_orders, turned
+from hlo_lint.findings import Finding, Fix
+from hlo_lint.ir import Computation, Instruction, Module
+from hlo_lint.rewrite import with_copied_operands
+from hlo_lint.rule import Bad, Findings, Form, Good, Rule, Stage
+from hlo_lint.shape import Layout
+
+_BEFORE = (
+    "module_0001.m.0001.layout_normalization.after_reshape-decomposer.before_layout_normalization"
+    ".txt"
+)
+_AFTER = {
+    "module_0001.m.sm_9.0_gpu_after_optimizations.txt": """
+        HloModule m
+
+        ENTRY e {
+          ROOT p = f32[8,8]{1,0} parameter(0)
+        }
+        """
+}
+
+
+class LayoutChanged(Rule):
+    """An operand that lies otherwise than the result, where the operation cannot move it.
+
+    ## Why
+    Elementwise operations, slices, pads, concatenations and the like read their operands in the
+    order in which they write. Layout assignment sees to that; a pass behind it that puts another
+    value in an operand's place may break it. XLA looks in debug builds only (`Instruction
+    shouldn't change layouts`, `hlo_verifier.cc:4533-4571`). LayoutNormalization compares the first
+    operand of an addition and dies there, `RET_CHECK … layout`; it does not compare the second, nor
+    operands of concatenate, pad, reverse, the update of a dynamic-update-slice, the predicate of a
+    select or the bounds of a clamp (`layout_normalization.cc:178-860`). Where two dimensions have
+    one size, those are transposed without a word.
+
+    ## Fix
+    Copies the operand into the order of the result. Its values stay.
+    """
+
+    opcodes = KEEP_ORDER
+    unfused = False
+    lasting = True
+    examples = (
+        Bad(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[8,8]{1,0} parameter(0)
+              q = f32[8,8]{0,1} parameter(1)
+              ROOT sum = f32[8,8]{1,0} add(p, q)  // error
+            }
+            """,
+            fixed="""
+            HloModule m
+
+            ENTRY e {
+              p = f32[8,8]{1,0} parameter(0)
+              q = f32[8,8]{0,1} parameter(1)
+              sum.copy = f32[8,8]{1,0} copy(q)
+              ROOT sum = f32[8,8]{1,0} add(p, sum.copy)
+            }
+            """,
+            file=_BEFORE,
+            beside=_AFTER,
+        ),
+        Bad(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[8,8]{1,0} parameter(0)
+              ROOT half = f32[4,8]{0,1} slice(p), slice={[0:4], [0:8]}  // error
+            }
+            """,
+            fixed="""
+            HloModule m
+
+            ENTRY e {
+              p = f32[8,8]{1,0} parameter(0)
+              half.copy = f32[8,8]{0,1} copy(p)
+              ROOT half = f32[4,8]{0,1} slice(half.copy), slice={[0:4], [0:8]}
+            }
+            """,
+            file=_BEFORE,
+            beside=_AFTER,
+        ),
+        Good(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[8,8]{0,1} parameter(0)
+              q = f32[8,8]{0,1} parameter(1)
+              ROOT sum = f32[8,8]{0,1} add(p, q)
+            }
+            """,
+            file=_BEFORE,
+            beside=_AFTER,
+        ),
+    )
+
+    def check(self, computation: Computation, stage: Stage) -> Findings:
+        """Each operand of such an operation with another order, or packed otherwise."""
+        for instruction in in_other_orders(computation, KEEP_ORDER):
+            opcode = instruction.opcode
+            for number, before, after in turned(instruction):
+                if not stage.layouts or stage.backend is None:
+                    return
+                hidden = stage.normalized is False and _is_hidden(opcode, number)
+                note = (
+                    "layout_normalization does not compare the two: it transposes the operand "
+                    "without a word where sizes are equal"
+                )
+                yield Finding(
+                    instruction,
+                    f"this {opcode} cannot move what it reads: {before} is to become {after}",
+                    notes=(note,) if hidden else (),
+                    operand=number,
+                )
+
+    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
+        """A copy of each such operand, where nothing but its order differs; none in a kernel."""
+        if instruction.computation.name in module.fused:
+            return None
+        shapes = {}
+        for number, before, after in turned(instruction):
+            if before.layout is None or after.layout is None or before.layout.tiles:
+                return None
+            shapes[number] = before.with_layout(_ordered(before.layout, after.layout))
+        if not shapes:
+            return None
+        return with_copied_operands(
+            instruction, module, shapes, "copy the operand into the order of the result"
+        )
+
+
+def _is_hidden(opcode: str, number: int) -> bool:
+    """Whether LayoutNormalization takes the operand's order for granted."""
+    match opcode:
+        case "concatenate" | "pad" | "reverse":
+            return True
+        case "dynamic-update-slice":
+            return number == 1
+        case "select":
+            return number == 0
+        case "clamp":
+            return number in (0, 2)
+        case _:
+            return opcode in BINARY and number == 1
+
+
+def _ordered(before: Layout, after: Layout) -> Layout:
+    """The operand's layout in the order of the result's."""
+    return replace(before, minor_to_major=after.minor_to_major)

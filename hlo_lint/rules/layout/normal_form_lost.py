@@ -1,0 +1,72 @@
+"""Operations off the descending order, once layouts are normalized."""
+
+from __future__ import annotations
+
+from hlo_lint.analysis.orders import BINARY, UNARY, in_other_orders, is_descending, result_array
+from hlo_lint.findings import Finding, Severity
+from hlo_lint.ir import Computation
+from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
+
+_FINAL = {".ir-no-opt.ll": ""}
+
+_NORMALIZED = (
+    UNARY
+    | BINARY
+    | frozenset(
+        "broadcast clamp concatenate constant dynamic-slice dynamic-update-slice iota pad "
+        "reduce-window reverse scatter select slice".split()
+    )
+)
+
+
+class NormalFormLost(Rule):
+    """An operation on arrays that do not lie as in C, behind layout normalization.
+
+    ## Why
+    LayoutNormalization of XLA:GPU leaves each slice, pad, broadcast, elementwise operation and the
+    like on descending layouts, with bitcasts around it (`layout_normalization.cc:79-910`). Passes
+    and emitters behind it are written for that form: they look at logical dimensions, and choose
+    worse kernels or none for another order. XLA checks the form nowhere. What a pass puts back in
+    another order behind the last layout_normalization stays so.
+    """
+
+    severity = Severity.WARNING
+    opcodes = _NORMALIZED
+    examples = (
+        Bad(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[8,3]{0,1} parameter(0)
+              ROOT n = f32[8,3]{0,1} negate(p)  // error
+            }
+            """,
+            artefacts=_FINAL,
+        ),
+        Good(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[8,3]{0,1} parameter(0)
+              b = f32[3,8]{1,0} bitcast(p)
+              n = f32[3,8]{1,0} negate(b)
+              ROOT r = f32[8,3]{0,1} bitcast(n)
+            }
+            """,
+            artefacts=_FINAL,
+        ),
+    )
+
+    def check(self, computation: Computation, stage: Stage) -> Findings:
+        """Each operation that LayoutNormalization would have rewritten."""
+        for instruction in in_other_orders(computation, _NORMALIZED):
+            if stage.normalized is not True or stage.backend != "gpu":
+                return
+            shape = result_array(instruction)
+            if shape is not None and not is_descending(shape):
+                yield Finding(
+                    instruction,
+                    f"this {instruction.opcode} gives {shape}, in an order that is normalized",
+                )

@@ -1,0 +1,64 @@
+"""The precondition of ReductionLayoutNormalizer: the inputs of a reduction lie alike."""
+
+from __future__ import annotations
+
+from hlo_lint.analysis.orders import in_other_orders, operand_array
+from hlo_lint.dumps.phases import REDUCE_INPUTS_LIE_ALIKE
+from hlo_lint.findings import Finding
+from hlo_lint.ir import Computation
+from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
+
+_FILE = (
+    "module_0001.m.0001.hlo_normalization.after_reduction-degenerate-dim-remover."
+    "before_reduction-layout-normalizer.txt"
+)
+_PROGRAM = """
+HloModule m
+
+largest {
+  a = f32[] parameter(0)
+  i = s32[] parameter(1)
+  b = f32[] parameter(2)
+  j = s32[] parameter(3)
+  x = f32[] maximum(a, b)
+  y = s32[] maximum(i, j)
+  ROOT t = (f32[], s32[]) tuple(x, y)
+}
+
+ENTRY e {
+  p = f32[8,4]{1,0} parameter(0)
+  q = s32[8,4]{%s} parameter(1)
+  z = f32[] constant(0)
+  n = s32[] constant(0)
+  ROOT r = (f32[8]{0}, s32[8]{0}) reduce(p, q, z, n), dimensions={1}, to_apply=largest%s
+}
+"""
+
+
+class ReduceInputsDiffer(Rule):
+    """A reduction of several arrays that do not lie alike.
+
+    ## Why
+    A reduction of several arrays walks them together. Layout assignment gives them one layout;
+    where a pass behind it turned one of them, ReductionLayoutNormalizer of XLA:GPU stops
+    (`reduction_layout_normalizer.cc:65`). XLA's verifier does not look at results that are tuples.
+    """
+
+    precondition = REDUCE_INPUTS_LIE_ALIKE
+    opcodes = frozenset({"reduce"})
+    examples = (
+        Bad(_PROGRAM % ("0,1", "  // error"), file=_FILE),
+        Good(_PROGRAM % ("1,0", ""), file=_FILE),
+    )
+
+    def check(self, computation: Computation, stage: Stage) -> Findings:
+        """Each reduction of arrays in more than one order."""
+        for reduce in in_other_orders(computation, self.opcodes):
+            if stage.backend != "gpu":
+                return
+            count = len(reduce.operands) // 2
+            arrays = [operand_array(reduce, number) for number in range(count)]
+            known = [each for each in arrays if each is not None]
+            if len({each.minor_to_major for each in known}) > 1:
+                listed = ", ".join(map(str, known))
+                yield Finding(reduce, f"the inputs of this reduce do not lie alike: {listed}")

@@ -1,0 +1,62 @@
+"""The precondition of ReductionDimensionGrouper: reductions read the descending order."""
+
+from __future__ import annotations
+
+from hlo_lint.analysis.orders import in_other_orders, operand_array
+from hlo_lint.dumps.phases import REDUCE_INPUTS_DESCEND
+from hlo_lint.findings import Finding
+from hlo_lint.ir import Computation
+from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
+
+_FILE = (
+    "module_0001.m.0001.hlo_normalization.after_triton-softmax-rewriter."
+    "before_reduction-dimension-grouper.txt"
+)
+_PROGRAM = """
+HloModule m
+
+sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+
+ENTRY e {
+  p = f32[8,4]{%s} parameter(0)
+  z = f32[] constant(0)
+  ROOT r = f32[8]{0} reduce(p, z), dimensions={1}, to_apply=sum%s
+}
+"""
+
+
+class ReduceOffNormalForm(Rule):
+    """A reduction that reads an array that does not lie as in C, where it has to.
+
+    ## Why
+    ReductionLayoutNormalizer of XLA:GPU gives every reduction an operand in the descending order.
+    ReductionDimensionGrouper and ReductionSplitter merge and split dimensions by their numbers and
+    end the process where one is left in another order (`reduction_dimension_grouper.cc:59`,
+    `reduction_splitter.cc:70`), dimensions of size 1 included.
+    """
+
+    precondition = REDUCE_INPUTS_DESCEND
+    opcodes = frozenset({"reduce"})
+    examples = (
+        Bad(_PROGRAM % ("0,1", "  // error"), file=_FILE),
+        Good(_PROGRAM % ("1,0", ""), file=_FILE),
+    )
+
+    def check(self, computation: Computation, stage: Stage) -> Findings:
+        """Each input of a reduction in another order."""
+        for reduce in in_other_orders(computation, self.opcodes):
+            if stage.backend != "gpu":
+                return
+            for number in range(len(reduce.operands) // 2):
+                read = operand_array(reduce, number)
+                if read is not None and read.minor_to_major != tuple(reversed(range(read.rank))):
+                    yield Finding(
+                        reduce,
+                        f"this reduce reads {read}, which does not lie as in C",
+                        operand=number,
+                    )
+                    break

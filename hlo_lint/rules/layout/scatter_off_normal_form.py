@@ -1,0 +1,89 @@
+"""The precondition of LayoutNormalization on scatters."""
+
+from __future__ import annotations
+
+from hlo_lint.analysis.orders import in_other_orders, operand_array
+from hlo_lint.dumps.phases import SCATTERS_ARE_SIMPLE
+from hlo_lint.findings import Finding
+from hlo_lint.ir import Computation, Instruction
+from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
+from hlo_lint.shape import ArrayShape
+from hlo_lint.syntax.attributes import AttributeSyntaxError
+
+_FILE = (
+    "module_0001.m.0001.layout_normalization.after_move_copy_to_users.before_layout_normalization"
+    ".txt"
+)
+_PROGRAM = """
+HloModule m
+
+sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+
+ENTRY e {
+  p = f32[8,4]{0,1} parameter(0)
+  i = %s parameter(1)
+  u = %s parameter(2)
+  ROOT r = f32[8,4]{0,1} scatter(p, i, u), update_window_dims={%d}, inserted_window_dims={0}, \
+scatter_dims_to_operand_dims={0}, index_vector_dim=%d, to_apply=sum%s
+}
+"""
+_PAIRS = "s32[2,3,1]{2,1,0}", "f32[2,3,4]{2,1,0}", 2, 2, "  // error"
+_ONE_ROW = "s32[6,1]{1,0}", "f32[6,4]{1,0}", 1, 1, ""
+
+
+class ScatterOffNormalForm(Rule):
+    """A scatter that LayoutNormalization cannot bring into the descending order.
+
+    ## Why
+    LayoutNormalization leaves a scatter alone as long as all its arrays lie as in C. Of any other
+    it demands that the operands lie alike, that the updates lie alike, and that the updates have at
+    most one scatter dimension, as ScatterSimplifier leaves them; else XLA stops with
+    FailedPrecondition (`layout_normalization.cc:442-481`).
+    """
+
+    precondition = SCATTERS_ARE_SIMPLE
+    opcodes = frozenset({"scatter"})
+    examples = (
+        Bad(_PROGRAM % _PAIRS, file=_FILE),
+        Good(_PROGRAM % _ONE_ROW, file=_FILE),
+    )
+
+    def check(self, computation: Computation, stage: Stage) -> Findings:
+        """Each scatter that is not left alone and is not of that form."""
+        for scatter in in_other_orders(computation, self.opcodes):
+            if stage.backend != "gpu":
+                return
+            reason = _reason(scatter)
+            if reason:
+                yield Finding(scatter, reason)
+
+
+def _reason(scatter: Instruction) -> str:
+    """Why it cannot be normalized; empty where it can, or where it is left alone."""
+    count = len(scatter.operands)
+    arrays = [operand_array(scatter, number) for number in range(count)]
+    known = [each for each in arrays if each is not None]
+    if count < 3 or count % 2 == 0 or len(known) < count:
+        return ""
+    if all(each.minor_to_major == tuple(range(each.rank - 1, -1, -1)) for each in known):
+        return ""
+    operands, updates = known[: count // 2], known[count // 2 + 1 :]
+    for name, group in (("operands", operands), ("updates", updates)):
+        if len({each.minor_to_major for each in group}) > 1:
+            return f"the {name} of this scatter do not lie alike: {', '.join(map(str, group))}"
+    dimensions = _scatter_dimensions(scatter, updates[0])
+    if dimensions > 1:
+        return f"this scatter has {dimensions} scatter dimensions, and {known[0]} is to be turned"
+    return ""
+
+
+def _scatter_dimensions(scatter: Instruction, update: ArrayShape) -> int:
+    try:
+        windows = scatter.attribute("update_window_dims")
+    except AttributeSyntaxError:
+        return 0
+    return update.rank - len(windows) if isinstance(windows, tuple) else 0

@@ -1,0 +1,142 @@
+"""Transposes between arrays that do not lie as in C, once all of them should."""
+
+from __future__ import annotations
+
+from hlo_lint.analysis.orders import (
+    in_other_orders,
+    is_descending,
+    operand_array,
+    result_array,
+)
+from hlo_lint.findings import Finding, Fix
+from hlo_lint.ir import Computation, Instruction, Module
+from hlo_lint.layouts import compose, inverse, normalize
+from hlo_lint.rewrite import Rewrite
+from hlo_lint.rule import Bad, Findings, Form, Good, Rule, Stage
+from hlo_lint.shape import ArrayShape
+from hlo_lint.syntax.attributes import AttributeSyntaxError
+
+_FINAL = {".ir-no-opt.ll": ""}
+
+
+class TransposeOffNormalForm(Rule):
+    """A transpose between arrays that do not lie as in C, behind layout normalization.
+
+    ## Why
+    Once layouts are normalized, XLA:GPU's emitters and heuristics read a transpose by its logical
+    dimensions alone (`ir_emission_utils.cc:266-330`). `MakeTransposeHlo` gives its result the
+    layout in which nothing moves; a pass that uses it behind the last layout_normalization makes a
+    transpose that is emitted as another one: wrong numbers (openxla/xla#17276). XLA has no check.
+
+    ## Fix
+    Spells the same transpose between descending layouts, with bitcasts around it. Where it moves
+    nothing, a bitcast is all that is left.
+    """
+
+    opcodes = frozenset({"transpose"})
+    examples = (
+        Bad(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[2,3,4]{0,2,1} parameter(0)
+              ROOT t = f32[4,2,3]{2,1,0} transpose(p), dimensions={2,0,1}  // error
+            }
+            """,
+            fixed="""
+            HloModule m
+
+            ENTRY e {
+              p = f32[2,3,4]{0,2,1} parameter(0)
+              t.bitcast = f32[3,4,2]{2,1,0} bitcast(p)
+              ROOT t = f32[4,2,3]{2,1,0} transpose(t.bitcast), dimensions={1,2,0}
+            }
+            """,
+            artefacts=_FINAL,
+        ),
+        Bad(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[2,3]{1,0} parameter(0)
+              ROOT t = f32[3,2]{0,1} transpose(p), dimensions={1,0}  // error
+            }
+            """,
+            fixed="""
+            HloModule m
+
+            ENTRY e {
+              p = f32[2,3]{1,0} parameter(0)
+              ROOT t = f32[3,2]{0,1} bitcast(p)
+            }
+            """,
+            artefacts=_FINAL,
+        ),
+        Good(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[2,1,3]{2,0,1} parameter(0)
+              ROOT t = f32[3,2,1]{2,1,0} transpose(p), dimensions={2,0,1}
+            }
+            """,
+            artefacts=_FINAL,
+        ),
+    )
+
+    def check(self, computation: Computation, stage: Stage) -> Findings:
+        """Each transpose one side of which is in another order."""
+        for transpose in in_other_orders(computation, self.opcodes):
+            before, after = operand_array(transpose, 0), result_array(transpose)
+            if before is None or after is None or stage.backend != "gpu":
+                continue
+            if is_descending(before) and is_descending(after):
+                continue
+            if stage.normalized is True:
+                yield Finding(
+                    transpose,
+                    f"this transpose leads from {before} to {after}, and is emitted as if both lay "
+                    "as in C",
+                )
+
+    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
+        """A transpose of what the bytes spell in reading order."""
+        before, after = operand_array(instruction, 0), result_array(instruction)
+        if before is None or after is None:
+            return None
+        dimensions = _dimensions(instruction, before, after)
+        if dimensions is None or _is_special(before) or _is_special(after):
+            return None
+        major_before, major_after = before.minor_to_major[::-1], after.minor_to_major[::-1]
+        moves = compose(inverse(major_before), compose(dimensions, major_after))
+        rewrite = Rewrite(instruction, module, dropping=("dimensions",))
+        at, moved = before, list(moves) != sorted(moves)
+        if moved:
+            if normalize(before) != before:
+                rewrite.add("bitcast", normalize(before))
+            at = normalize(after)
+            rewrite.add("transpose", at, f", dimensions={{{','.join(map(str, moves))}}}")
+        if at != after or not moved:
+            rewrite.add("bitcast", after)
+        return rewrite.fix("spell the transpose between descending layouts")
+
+
+def _dimensions(
+    transpose: Instruction, before: ArrayShape, after: ArrayShape
+) -> tuple[int, ...] | None:
+    try:
+        value = transpose.attribute("dimensions")
+    except AttributeSyntaxError:
+        return None
+    if not isinstance(value, tuple) or before.rank != after.rank:
+        return None
+    numbers = tuple(number for number in value if isinstance(number, int))
+    return numbers if sorted(numbers) == list(range(before.rank)) else None
+
+
+def _is_special(shape: ArrayShape) -> bool:
+    """Whether a layout says more than an order and a width."""
+    return shape.layout is not None and bool(shape.layout.tiles or shape.layout.rest)

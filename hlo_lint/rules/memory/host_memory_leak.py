@@ -1,0 +1,143 @@
+"""Host memory where no pass has put anything yet, and slices that would cross over to it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from hlo_lint.analysis.orders import operand_array, result_array
+from hlo_lint.findings import Finding
+from hlo_lint.ir import OPCODE, TYPE, Computation, Instruction
+from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
+from hlo_lint.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
+
+HOST: Final = 5
+FAST: Final = 1
+_SLICES: Final = ("dynamic-slice", "dynamic-update-slice")
+
+_EARLY = (
+    "module_0001.m.0001.layout_normalization.after_reshape-decomposer.before_layout_normalization"
+    ".txt"
+)
+_AFTER = {
+    "module_0001.m.sm_9.0_gpu_after_optimizations.txt": """
+        HloModule m
+
+        ENTRY e {
+          ROOT p = f32[8]{0} parameter(0)
+        }
+        """
+}
+_FINAL = {".ir-no-opt.ll": ""}
+
+
+class HostMemoryLeak(Rule):
+    """A value in host memory that no pass has moved there.
+
+    ## Why
+    HostOffloader of XLA:GPU puts values into host memory, `S(5)`, and makes the copies that carry
+    them across; before it, only the entry's layout speaks of host memory, and normalization would
+    turn a copy between two memories into a transpose (`layout_normalization.cc:621`). From it on, a
+    dynamic-slice does not carry device memory to the host, nor a dynamic-update-slice host memory
+    to the device (`hlo_verifier.cc:4596-4625`): no kernel does that. Release builds look once, and
+    only for the first.
+    """
+
+    unfused = False
+    lasting = True
+    examples = (
+        Bad(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[8]{0} parameter(0)
+              ROOT c = f32[8]{0:S(5)} copy(p)  // error
+            }
+            """,
+            file=_EARLY,
+            beside=_AFTER,
+        ),
+        Bad(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[8]{0} parameter(0)
+              i = s32[] parameter(1)
+              ROOT d = f32[4]{0:S(5)} dynamic-slice(p, i), dynamic_slice_sizes={4}  // error
+            }
+            """,
+            artefacts=_FINAL,
+        ),
+        Good(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[8]{0:S(5)} parameter(0)
+              i = s32[] parameter(1)
+              ROOT d = f32[4]{0} dynamic-slice(p, i), dynamic_slice_sizes={4}
+            }
+            """,
+            artefacts=_FINAL,
+        ),
+    )
+
+    def check(self, computation: Computation, stage: Stage) -> Findings:
+        """Each result in host memory too early, and each slice that crosses the wrong way."""
+        if not any(_is_placed(text) for text in {row[TYPE] for row in computation.rows}):
+            return
+        if not stage.layouts or stage.backend is None:
+            return
+        if not stage.host_memory:
+            for number, row in enumerate(computation.rows):
+                if _holds_host(row[TYPE]):
+                    result = f"this {row[OPCODE]} gives {row[TYPE]}, which is host memory"
+                    yield Finding(
+                        computation.at(number), f"{result}, and host-offloader has not run"
+                    )
+            return
+        for opcode in _SLICES:
+            for instruction in computation.with_opcode(opcode):
+                crossing = _crossing(instruction)
+                if crossing:
+                    yield Finding(instruction, crossing, operand=0)
+
+
+def _crossing(instruction: Instruction) -> str:
+    """How a slice leads from one memory into another that it may not; empty where it does not."""
+    before, after = operand_array(instruction, 0), result_array(instruction)
+    if before is None or after is None:
+        return ""
+    was, becomes = _space(before), _space(after)
+    to_host = instruction.opcode == "dynamic-slice" and was != HOST == becomes
+    from_host = instruction.opcode == "dynamic-update-slice" and was == HOST != becomes
+    fast = (was == FAST) != (becomes == FAST)
+    if not (to_host or from_host or fast):
+        return ""
+    return f"this {instruction.opcode} leads from memory space {was} to {becomes}"
+
+
+def _space(shape: ArrayShape) -> int:
+    return shape.layout.memory_space if shape.layout is not None else 0
+
+
+def _is_placed(text: str) -> bool:
+    return "S(" in text
+
+
+@lru_cache(maxsize=1 << 12)
+def _holds_host(text: str) -> bool:
+    if not _is_placed(text):
+        return False
+    try:
+        return _in_host(parse_shape(text))
+    except ShapeSyntaxError:
+        return False
+
+
+def _in_host(shape: Shape) -> bool:
+    if isinstance(shape, TupleShape):
+        return any(map(_in_host, shape.elements))
+    return isinstance(shape, ArrayShape) and _space(shape) == HOST

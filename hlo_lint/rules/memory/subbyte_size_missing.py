@@ -1,0 +1,86 @@
+"""Elements of less than a byte that take a byte each in what is going to run."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from hlo_lint.findings import Finding
+from hlo_lint.ir import TYPE, Computation
+from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
+from hlo_lint.shape import BITS, ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
+
+_NARROW: Final = {dtype: bits for dtype, bits in BITS.items() if bits < 8}
+_FINAL = {".ir-no-opt.ll": ""}
+
+
+class SubbyteSizeMissing(Rule):
+    """An array of elements narrower than a byte, without the size that packs them.
+
+    ## Why
+    SubByteSizeSetter gives every array of s4, u4, s2 … its `E(4)` or `E(2)` behind layout
+    assignment, and XLA:GPU runs it once more behind normalization, because layouts that passes make
+    of an order alone have none. An array left without one takes a byte for each element. What reads
+    it reads packed elements: half of the data is wrong, or a bitcast has two sizes. XLA refuses an
+    `E` where none belongs and says nothing where one is missing.
+    """
+
+    unfused = False
+    examples = (
+        Bad(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = s4[8,4]{1,0:E(4)} parameter(0)
+              ROOT c = s4[8,4]{0,1} copy(p)  // error
+            }
+            """,
+            artefacts=_FINAL,
+        ),
+        Good(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = s4[8,4]{1,0:E(4)} parameter(0)
+              ROOT c = s4[8,4]{0,1:E(4)} copy(p)
+            }
+            """,
+            artefacts=_FINAL,
+        ),
+    )
+
+    def check(self, computation: Computation, stage: Stage) -> Findings:
+        """Each instruction with such an array in its type, in what a compiler ended with."""
+        wrong = {row[TYPE] for row in computation.rows if _unpacked(row[TYPE]) is not None}
+        if not wrong or not stage.final or stage.backend is None:
+            return
+        for number, row in enumerate(computation.rows):
+            array = _unpacked(row[TYPE]) if row[TYPE] in wrong else None
+            if array is not None:
+                bits = _NARROW[array.dtype]
+                yield Finding(
+                    computation.at(number),
+                    f"{array} has elements of {bits} bits and no E({bits}): each takes a byte here",
+                )
+
+
+@lru_cache(maxsize=1 << 14)
+def _unpacked(text: str) -> ArrayShape | None:
+    """The first array of a type that should be packed and is not; scalars are not packed."""
+    if not any(dtype in text for dtype in _NARROW):
+        return None
+    try:
+        return _first(parse_shape(text))
+    except ShapeSyntaxError:
+        return None
+
+
+def _first(shape: Shape) -> ArrayShape | None:
+    if isinstance(shape, TupleShape):
+        return next((found for each in shape.elements if (found := _first(each))), None)
+    if not isinstance(shape, ArrayShape) or shape.dtype not in _NARROW or not shape.rank:
+        return None
+    packed = shape.layout is not None and shape.layout.element_size_in_bits
+    return None if packed else shape

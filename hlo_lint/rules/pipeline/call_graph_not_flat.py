@@ -1,0 +1,80 @@
+"""The precondition of copy-insertion on the call graph."""
+
+from __future__ import annotations
+
+from hlo_lint.dumps.phases import CALL_GRAPH_IS_FLAT
+from hlo_lint.findings import Finding
+from hlo_lint.ir import Instruction, Module
+from hlo_lint.rule import Bad, Findings, Good, Rule
+
+SEQUENTIAL = ("call", "conditional", "while")
+"""Opcodes that run a computation as part of the program; others apply it to elements."""
+
+
+class CallGraphNotFlat(Rule):
+    """A computation that several instructions run, where copy-insertion decides once for it.
+
+    ## Why
+    copy-insertion gives a computation one set of buffers, as if it ran in one place.
+    flatten-call-graph gives each caller its own copy; where it was switched off, or a pass behind
+    it shares computations again, compilation ends with `Call graph must be flattened before copy
+    insertion`, which names none of them. Computations that are applied to elements (by a reduce, a
+    map, a sort) may be shared, and so may those of asynchronous starts. Where it is not known that
+    copy-insertion comes next nothing is said: programs share computations, and may.
+    """
+
+    precondition = CALL_GRAPH_IS_FLAT
+    examples = (
+        Bad(
+            """
+            HloModule shares_a_computation
+
+            double {
+              x = f32[8]{0} parameter(0)
+              ROOT y = f32[8]{0} add(x, x)
+            }
+
+            ENTRY main {
+              p = f32[8]{0} parameter(0)
+              a = f32[8]{0} call(p), to_apply=double
+              ROOT b = f32[8]{0} call(a), to_apply=double  // error
+            }
+            """
+        ),
+        Good(
+            """
+            HloModule applies_one_to_elements
+
+            sum {
+              x = f32[] parameter(0)
+              y = f32[] parameter(1)
+              ROOT z = f32[] add(x, y)
+            }
+
+            ENTRY main {
+              p = f32[8,8]{1,0} parameter(0)
+              zero = f32[] constant(0)
+              a = f32[8]{0} reduce(p, zero), dimensions={0}, to_apply=sum
+              ROOT b = f32[] reduce(a, zero), dimensions={0}, to_apply=sum
+            }
+            """
+        ),
+    )
+
+    def check(self, module: Module) -> Findings:
+        """Yields each instruction but the first that runs a computation which another calls."""
+        callers: dict[str, list[Instruction]] = {}
+        for computation in module.computations:
+            for instruction in computation.instructions:
+                if instruction.opcode != "async-start":
+                    for name in instruction.called:
+                        callers.setdefault(name, []).append(instruction)
+        for name, found in callers.items():
+            sequential = [each for each in found if each.opcode in SEQUENTIAL]
+            if sequential and len(found) > 1:
+                last = sequential[-1]
+                others = ", ".join(f"%{each.name}" for each in found if each is not last)
+                yield Finding(
+                    last,
+                    f"%{name} has {len(found)} callers: {others}, and this {last.opcode}",
+                )

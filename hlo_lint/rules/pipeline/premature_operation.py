@@ -1,0 +1,118 @@
+"""Operations that only later passes may make, met before layout-assignment."""
+
+from __future__ import annotations
+
+from hlo_lint.dumps.phases import BEFORE_LAYOUTS, LAYOUT_ASSIGNMENT
+from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.findings import Finding, Severity
+from hlo_lint.ir import Instruction
+from hlo_lint.rule import Bad, Compilation, Findings, Good, Rule
+
+CUBLASLT = "__cublas$lt"
+"""How targets of cuBLASLt calls begin."""
+
+_BEFORE = (
+    "module_0001.jit_f.0013.layout_assignment.after_flatten-call-graph.before_layout-assignment"
+)
+_AFTER = (
+    "module_0001.jit_f.0014.layout_assignment.after_layout-assignment.before_sub-byte-size-setter"
+)
+_TEXT = """
+HloModule jit_f
+
+ENTRY %main (p: f32[8]) -> f32[2,4] {
+  %p = f32[8]{0} parameter(0)
+  ROOT %b = f32[2,4]{1,0} bitcast(%p)
+}
+"""
+
+
+class PrematureOperation(Rule):
+    """A bitcast, or a call of cuBLASLt, before layout-assignment.
+
+    ## Why
+    A bitcast means something only where layouts do, and GEMM calls pin theirs: layout-assignment
+    stops with `Unexpected bitcast operation seen during layout assignment`, and on GPU the process
+    aborts in a CHECK on a `__cublas$lt` call. Mostly somebody fed HLO in again that was dumped
+    later, or a custom pass runs too early. Only dumps that are known to lie before it are looked
+    at, and of those the last.
+    """
+
+    severity = Severity.ERROR
+    examples = (
+        Bad(
+            _TEXT.replace("(%p)\n", "(%p)  // error\n"),
+            file=f"{_BEFORE}.txt",
+            beside={"module_0001.jit_f.debug_options": 'xla_dump_hlo_pass_re: ".*"'},
+        ),
+        Good(
+            _TEXT,
+            file=f"{_AFTER}.txt",
+            beside={"module_0001.jit_f.debug_options": 'xla_dump_hlo_pass_re: ".*"'},
+        ),
+    )
+
+    def check(self, compilation: Compilation) -> Findings:
+        """Yields each such instruction of the last dump before layout-assignment."""
+        before = _early(compilation.pipeline)
+        if not before:
+            return
+        last = before[-1]
+        for module in last.file.modules:
+            for computation in module.unfused:
+                for instruction in computation.instructions:
+                    if _is_premature(instruction):
+                        yield Finding(
+                            instruction,
+                            f"{_title(instruction)} before {LAYOUT_ASSIGNMENT}, which stops at it",
+                            (_since(before, instruction),),
+                            file=compilation.dumps.index(last),
+                        )
+
+
+def _early(pipeline: Pipeline) -> list[PassDump]:
+    """The dumps that lie before layout-assignment for certain."""
+    if pipeline.is_helper:
+        return []
+    assigned = [
+        dump.name.step if dump.name.after == LAYOUT_ASSIGNMENT else dump.name.step + 1
+        for dump in pipeline.steps
+        if dump.name
+        and dump.name.step is not None
+        and LAYOUT_ASSIGNMENT in (dump.name.before, dump.name.after)
+    ]
+    end = min(assigned, default=0)
+    found = []
+    for dump in pipeline.dumps:
+        name = dump.name
+        if name is not None:
+            named = name.step is None and name.rest.startswith(BEFORE_LAYOUTS)
+            if named or (name.step is not None and name.step < end):
+                found.append(dump)
+    return found
+
+
+def _is_premature(instruction: Instruction) -> bool:
+    if instruction.opcode == "custom-call":
+        target = instruction.attributes.get("custom_call_target", "")
+        return target.strip('"').startswith(CUBLASLT)
+    return instruction.opcode == "bitcast"
+
+
+def _title(instruction: Instruction) -> str:
+    return "a bitcast" if instruction.opcode == "bitcast" else "a cuBLASLt call"
+
+
+def _since(dumps: list[PassDump], instruction: Instruction) -> str:
+    """Where it is there for the first time."""
+    first = dumps[-1]
+    for dump in reversed(dumps):
+        computation = dump.module.computation(instruction.computation.name)
+        found = computation.instruction(instruction.name) if computation else None
+        if found is None or found.opcode != instruction.opcode:
+            break
+        first = dump
+    assert first.name is not None
+    if first.name.step is None:
+        return "the input has it"
+    return f"it is there from step {first.name.step:04d} on, {first.name.label}"

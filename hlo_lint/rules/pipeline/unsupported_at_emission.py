@@ -1,0 +1,129 @@
+"""What the emitter of XLA:GPU has no thunk for, in what a compiler ended with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hlo_lint.findings import Finding, Severity
+from hlo_lint.ir import Computation, Instruction, Module
+from hlo_lint.rule import Bad, Compilation, Findings, Good, Rule
+
+NO_THUNK = frozenset(
+    "abs acos acosh add and asin asinh atan2 atanh bitcast-convert broadcast cbrt ceil clamp "
+    "compare complex concatenate convert cosh cosine count-leading-zeros divide dot dynamic-slice "
+    "dynamic-update-slice erf exponential exponential-minus-one floor gather imag iota is-finite "
+    "log log-plus-one logistic map maximum minimum multiply negate not or pad popcnt power real "
+    "reduce reduce-precision reduce-window remainder reshape reverse round-nearest-afz "
+    "round-nearest-even rsqrt scatter select shift-left shift-right-arithmetic "
+    "shift-right-logical sign sine sinh slice sqrt stochastic-convert subtract tan tanh topk "
+    "transpose xor".split()
+)
+"""Opcodes that are put into fusions, or taken apart: alone they have no thunk."""
+
+RUNS = ("call", "conditional", "while")
+"""Opcodes whose computations run as part of the program."""
+
+TRITON_GEMM = '"kind":"__triton_gemm"'
+
+_FINAL = "module_0001.jit_f.sm_9.0_gpu_after_optimizations.txt"
+
+
+class UnsupportedAtEmission(Rule):
+    """An instruction that XLA:GPU cannot emit, in what its passes ended with.
+
+    ## Why
+    Behind the last pass every instruction outside fusions needs a thunk, and most opcodes have
+    none: fusion-wrapper puts them into fusions of their own. What a pass makes behind its last run
+    stops the emitter with `Unsupported instruction opcode`; a fusion of kind `__triton_gemm` that
+    convert_triton_gemm_config left stops it, too, and so does a sort that has to be stable. The
+    text is written before the emitter runs, so it is there even when the compilation died of it.
+    """
+
+    severity = Severity.ERROR
+    examples = (
+        Bad(
+            """
+            HloModule jit_f, is_scheduled=true
+
+            ENTRY %main (p: f32[8]) -> f32[8] {
+              %p = f32[8]{0} parameter(0)
+              ROOT %n = f32[8]{0} negate(%p)  // error
+            }
+            """,
+            file=_FINAL,
+        ),
+        Bad(
+            """
+            HloModule jit_f, is_scheduled=true
+
+            %body (q: f32[8]) -> f32[8] {
+              %q = f32[8]{0} parameter(0)
+              ROOT %m = f32[8]{0} negate(%q)
+            }
+
+            ENTRY %main (p: f32[8]) -> f32[8] {
+              %p = f32[8]{0} parameter(0)
+              ROOT %n = f32[8]{0} fusion(%p), kind=kCustom, calls=%body, backend_config={"fusion_backend_config":{"kind":"__triton_gemm"}}  // error
+            }
+            """,  # noqa: E501
+            file=_FINAL,
+        ),
+        Good(
+            """
+            HloModule jit_f, is_scheduled=true
+
+            %body (q: f32[8]) -> f32[8] {
+              %q = f32[8]{0} parameter(0)
+              ROOT %m = f32[8]{0} negate(%q)
+            }
+
+            ENTRY %main (p: f32[8]) -> f32[8] {
+              %p = f32[8]{0} parameter(0)
+              ROOT %n = f32[8]{0} fusion(%p), kind=kLoop, calls=%body
+            }
+            """,
+            file=_FINAL,
+        ),
+    )
+
+    def check(self, compilation: Compilation) -> Findings:
+        """Yields each instruction that nothing emits."""
+        final = compilation.pipeline.final
+        if final is None or final.name is None or "gpu_after_optimizations" not in final.name.rest:
+            return
+        file = compilation.dumps.index(final)
+        for module in final.file.modules:
+            for computation in _running(module):
+                for instruction in computation.instructions:
+                    reason = _reason(instruction)
+                    if reason:
+                        yield Finding(instruction, reason, file=file)
+
+
+def _running(module: Module) -> Iterator[Computation]:
+    """The entry computation, and what it runs step by step."""
+    known = {computation.name: computation for computation in module.computations}
+    waiting = [module.entry.name] if module.entry else []
+    seen: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name in seen or name not in known:
+            continue
+        seen.add(name)
+        yield known[name]
+        for instruction in known[name].instructions:
+            if instruction.opcode in RUNS:
+                waiting += instruction.called
+
+
+def _reason(instruction: Instruction) -> str:
+    opcode = instruction.opcode
+    if opcode in NO_THUNK:
+        return f"{opcode} stands outside a fusion, and XLA:GPU has no thunk for it"
+    if opcode == "fusion":
+        config = instruction.attributes.get("backend_config", "").replace(" ", "")
+        if TRITON_GEMM in config:
+            return "this fusion is still of kind __triton_gemm, which nothing emits"
+    if opcode == "sort" and instruction.attributes.get("is_stable") == "true":
+        return "this sort has to be stable, and XLA:GPU emits only sorts that are not"
+    return ""

@@ -1,0 +1,100 @@
+"""Kernels that move an array and leave its bytes as they were."""
+
+from __future__ import annotations
+
+from hlo_lint.analysis.moves import Move, moves, source_of_move
+from hlo_lint.findings import Finding, Severity
+from hlo_lint.rule import Bad, FinalModule, Findings, Good, Rule
+
+_FINAL = {".ir-no-opt.ll": ""}
+
+
+class NeedlessTranspose(Rule):
+    """A kernel that moves an array for nothing.
+
+    ## Why
+    A transpose or a copy to another order that only dimensions of size 1 change, or one that undoes
+    another one, reads and writes the whole array and ends where it began. A bitcast costs nothing.
+    Such pairs come of layouts that two passes chose differently, and of layers that were written
+    for other orders; behind fusion nothing looks for them any more. A copy into the same layout is
+    not meant: XLA makes those where a value needs a second buffer.
+    """
+
+    severity = Severity.WARNING
+    examples = (
+        Bad(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[64,1,128]{2,1,0} parameter(0)
+              ROOT t = f32[64,128,1]{2,1,0} transpose(p), dimensions={0,2,1}  // error
+            }
+            """,
+            artefacts=_FINAL,
+        ),
+        Bad(
+            """
+            HloModule m
+
+            one {
+              q = f32[64,128]{1,0} parameter(0)
+              ROOT u = f32[128,64]{1,0} transpose(q), dimensions={1,0}
+            }
+
+            two {
+              q.1 = f32[128,64]{1,0} parameter(0)
+              u.1 = f32[64,128]{1,0} transpose(q.1), dimensions={1,0}
+              ROOT b.1 = f32[8,8,128]{2,1,0} bitcast(u.1)
+            }
+
+            ENTRY e {
+              p = f32[64,128]{1,0} parameter(0)
+              there = f32[128,64]{1,0} fusion(p), kind=kInput, calls=one
+              ROOT back = f32[8,8,128]{2,1,0} fusion(there), kind=kInput, calls=two  // error
+            }
+            """,
+            artefacts=_FINAL,
+        ),
+        Good(
+            """
+            HloModule m
+
+            ENTRY e {
+              p = f32[4,8,16]{2,1,0} parameter(0)
+              t = f32[16,4,8]{2,1,0} transpose(p), dimensions={2,0,1}
+              u = f32[8,16,4]{2,1,0} transpose(t), dimensions={2,0,1}
+              ROOT c = f32[8,16,4]{2,1,0} copy(u)
+            }
+            """,
+            artefacts=_FINAL,
+        ),
+    )
+
+    def check(self, final: FinalModule) -> Findings:
+        """Each move whose bytes end where they began."""
+        if not final.is_final:
+            return
+        found = moves(final.module)
+        by_kernel = {move.kernel: move for move in found}
+        for move in found:
+            if not move.steps:
+                if not move.is_duplicate:
+                    yield Finding(
+                        move.kernel,
+                        f"this kernel moves {move.byte_count} bytes and changes none: "
+                        f"{move.before} and {move.after} are the same bytes",
+                    )
+                continue
+            first = source_of_move(move, by_kernel)
+            if first is not None and _undoes(move, first):
+                yield Finding(
+                    move.kernel,
+                    f"this kernel moves {move.byte_count} bytes to undo what %{first.kernel.name} "
+                    "did",
+                    notes=(f"%{first.kernel.name} reads what this one writes",),
+                )
+
+
+def _undoes(move: Move, first: Move) -> bool:
+    return move.before.element_bits == first.after.element_bits and move.undoes(first)
