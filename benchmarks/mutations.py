@@ -103,17 +103,7 @@ REASONS: tuple[tuple[str, str, str], ...] = (
         "dynamic-reshape",
         "may give any layout: the result is another program, and most often a slower one",
     ),
-    (
-        "a layout",
-        "parameter custom-call call fusion while tuple get-tuple-element",
-        "before layout-assignment layouts bind nothing",
-    ),
-    (
-        "a layout",
-        "",
-        "before layout-assignment layouts bind nothing; behind it, XLA lets the operand's order "
-        "differ from the result's where one of them has another rank or sizes of 1",
-    ),
+    ("a layout", "", "before layout-assignment layouts bind nothing"),
     (
         "a called computation",
         "",
