@@ -226,6 +226,9 @@ class Rule:
     between_passes: ClassVar[bool] = False
     """Whether XLA promises it between any two passes: then it is told of a run that died, though a
     later pass cured it."""
+    lasting: ClassVar[bool] = False
+    """Whether what it breaks stays broken though a later pass takes the defect away: values that
+    were read in the wrong order, text that was not read. Then it is told of any run."""
     opcodes: ClassVar[frozenset[str] | None] = None
     """Where the rule looks at these alone: a computation without any of them is not checked."""
     unfused: ClassVar[bool] = True

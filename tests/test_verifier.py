@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 import hlo_lint
+from hlo_lint.analysis import verifier
 from hlo_lint.analysis.verifier.rows import ELSEWHERE, LEFT_OUT, ROWS, WITH
 from hlo_lint.registry import all_rules
 from hlo_lint.rule import Bad, Good, Rule
@@ -62,3 +64,14 @@ def test_a_defect_of_the_header_stands_in_its_own_module() -> None:
     wrong = whole.replace("HloModule a", "HloModule b, buffer_donor={ (3, {}) }")
     (found,) = hlo_lint.lint(f"{whole}\n{wrong}", ["verifier"]).findings
     assert (found.rule, found.module, found.line) == ("bad-aliasing", "b", 7)
+
+
+def test_what_a_check_says_is_of_a_row_that_a_rule_has() -> None:
+    """Every row that is spelled in the checks: what no rule asks for would be lost."""
+    spelled = {
+        row
+        for path in Path(verifier.__file__).parent.glob("*.py")
+        if path.name != "rows.py"
+        for row in re.findall(r'"((?:[SMI]-|3\.5-)\w+)"', path.read_text("utf-8"))
+    }
+    assert spelled <= {row for row, _, _ in DECLARED}

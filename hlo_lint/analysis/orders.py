@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 from itertools import pairwise
+from operator import itemgetter
 from typing import Final, NamedTuple
 
-from hlo_lint.ir import REFERENCES, TYPE, Computation, Instruction
+from hlo_lint.ir import NAME, OPCODE, OPERANDS, REFERENCES, TYPE, Computation, Instruction
 from hlo_lint.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
 
 UNARY: Final = frozenset(
@@ -74,22 +75,44 @@ def _long(shape: ArrayShape) -> list[int]:
     return [d for d in shape.minor_to_major if shape.dims[d] != 1]
 
 
-def turned(instruction: Instruction) -> Iterator[Turned]:
+def turned(instruction: Instruction) -> tuple[Turned, ...]:
     """The operands that lie otherwise than the result of an operation that may not change that.
 
     Compared are the order and the packing of arrays of one rank, as the verifier does
     (`hlo_verifier.cc:4533-4571`), dimensions of size 1 included: passes compare these too. Tiles
     and memory spaces are other things. Indices of a scatter are no part of its result.
     """
-    opcode = instruction.opcode
-    if opcode not in KEEP_ORDER:
-        return
-    result = instruction.shape_or_none
-    operands = instruction.operands
-    for number, operand in enumerate(operands):
+    if instruction.opcode not in KEEP_ORDER:
+        return ()
+    row, rows, index = instruction.row, instruction.computation.rows, instruction.computation.index
+    places = [index.get(reference) for reference in row[REFERENCES]]
+    if None in places:  # an element of a tuple, or what is not there
+        operands = tuple(operand.shape for operand in instruction.operands)
+        return _turned(row[OPCODE], instruction.shape_or_none, operands)
+    types = tuple([rows[place][TYPE] for place in places if place is not None])
+    return _turned_types(row[OPCODE], row[TYPE], types)
+
+
+@lru_cache(maxsize=1 << 14)
+def _turned_types(opcode: str, result: str, operands: tuple[str, ...]) -> tuple[Turned, ...]:
+    """The same of types as they are spelled: dumps repeat them."""
+    return _turned(opcode, _shape_or_none(result), tuple(map(_shape_or_none, operands)))
+
+
+def _shape_or_none(text: str) -> Shape | None:
+    try:
+        return parse_shape(text)
+    except ShapeSyntaxError:
+        return None
+
+
+def _turned(
+    opcode: str, result: Shape | None, operands: tuple[Shape | None, ...]
+) -> tuple[Turned, ...]:
+    found = []
+    for number, before in enumerate(operands):
         if opcode == "scatter" and number == len(operands) // 2:
             continue
-        before = operand.shape
         after = result
         if isinstance(after, TupleShape):
             paired = opcode in _PAIRED and len(after.elements) == len(operands)
@@ -101,21 +124,49 @@ def turned(instruction: Instruction) -> Iterator[Turned]:
         repacks = opcode in _REPACKING or (opcode == "select" and number == 0)
         packed_alike = repacks or _packing(before) == _packing(after)
         if before.minor_to_major != after.minor_to_major or not packed_alike:
-            yield Turned(number, before, after)
+            found.append(Turned(number, before, after))
+    return tuple(found)
 
 
 def _packing(shape: ArrayShape) -> int:
     return shape.layout.element_size_in_bits if shape.layout is not None else 0
 
 
-def has_other_orders(computation: Computation) -> bool:
-    """Whether any array of a computation is packed, or does not lie as in C: seldom."""
+def in_other_orders(computation: Computation, opcodes: Collection[str]) -> Iterator[Instruction]:
+    """The instructions of these opcodes that read or give what does not lie as in C, or is packed.
+
+    They are few, so a rule about orders looks at nothing else.
+    """
     known = computation.memo.get("other orders")
     if known is None:
-        known = computation.memo["other orders"] = not all(
-            map(_is_plain, {row[TYPE] for row in computation.rows})
-        )
-    return known is True
+        known = computation.memo["other orders"] = _places(computation)
+    assert isinstance(known, tuple)
+    for number in known:
+        if computation.rows[number][OPCODE] in opcodes:
+            yield computation.at(number)
+
+
+def _places(computation: Computation) -> tuple[int, ...]:
+    other = {each for each in types_of(computation) if not _is_plain(each)}
+    if not other:
+        return ()
+    apart = {row[NAME] for row in computation.rows if row[TYPE] in other}.isdisjoint
+    found = []
+    for number, row in enumerate(computation.rows):
+        references = row[REFERENCES]
+        if "#" in row[OPERANDS]:
+            references = tuple(each.partition("#")[0] for each in references)
+        if row[TYPE] in other or not apart(references):
+            found.append(number)
+    return tuple(found)
+
+
+def types_of(computation: Computation) -> frozenset[str]:
+    """The types of its instructions as spelled, each once."""
+    known = computation.memo.get("types")
+    if known is None:
+        known = computation.memo["types"] = frozenset(map(itemgetter(TYPE), computation.rows))
+    return known  # type: ignore[return-value]  # nobody else writes under this key
 
 
 @lru_cache(maxsize=1 << 14)

@@ -131,7 +131,7 @@ class Checker:
                     self._check_texts(rule, method, [*dumps, *kernels])
                 elif rule.precondition is not None:
                     self._check_precondition(rule, method, rule.precondition, timeline)
-                elif self.cured or "HloFile" in kinds or _is_alive(rule, method, timeline):
+                elif self.cured or rule.lasting or _is_alive(rule, method, timeline):
                     for life in lives_of(timeline.find(rule, method), timeline):
                         self._add_followed(rule, method, life, timeline)
 
@@ -307,9 +307,9 @@ class Checker:
             after = timeline.dumps[life.last + 1]
             label = after.name.label if after.name else after.path.name
             cured, notes = None, (f"the dump {label} still has it, where it does not bind",)
-        told = not over or timeline.pipeline.lone
+        told = not over or timeline.pipeline.lone or rule.lasting
         if rule.between_passes and not told:
-            told = self.cured or timeline.pipeline.crashed or "HloFile" in _kinds(rule, method)
+            told = self.cured or timeline.pipeline.crashed
         if told or self.cured:
             severity = None if told else Severity.INFO
             self._add_life(rule, life, timeline, cured=cured, severity=severity, notes=notes)
@@ -424,10 +424,6 @@ class Checker:
         self.result.diagnostics.append(diagnostic)
         if diagnostic.fix is not None:
             self.result.fixes.append(PlannedFix(place.dump, diagnostic.fix, diagnostic))
-
-
-def _kinds(rule: Rule, method: str) -> set[str]:
-    return set(checks_of(rule)[method].values())
 
 
 def _is_alive(rule: Rule, method: str, timeline: Timeline) -> bool:

@@ -73,10 +73,13 @@ def _is_asynchronous(opcode: str, part: str) -> bool:
 
 
 def _flows(scope: Scope) -> Iterator[Said]:
-    """The value of an async-start or -update is operand 0 of what goes on with it."""
-    computation = scope.computation
-    if not any(opcode.endswith(("-start", "-update", "-done")) for opcode in scope.opcodes):
-        return
+    if any(opcode.endswith(("-start", "-update", "-done")) for opcode in scope.opcodes):
+        yield from _chains(scope.computation)
+        yield from _readers(scope.computation)
+
+
+def _chains(computation: Computation) -> Iterator[Said]:
+    """From a start one chain of updates leads to a done, of one computation."""
     chains: dict[str, Instruction] = {}
     for number, row in enumerate(computation.rows):
         opcode = row[OPCODE]
@@ -94,6 +97,10 @@ def _flows(scope: Scope) -> Iterator[Said]:
             if first is not after and "-update" in (first.opcode + after.opcode):
                 message = f"%{first.name} and %{after.name} both go on with %{made.name}"
                 yield said("M-24", after, message, operand=0)
+
+
+def _readers(computation: Computation) -> Iterator[Said]:
+    """The value of an async-start or -update is operand 0 of what goes on with it."""
     for number, row in enumerate(computation.rows):
         if not row[OPCODE].endswith(("-start", "-update")) or row[OPCODE] in _DONE_OF:
             continue

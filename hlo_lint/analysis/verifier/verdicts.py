@@ -121,8 +121,8 @@ def _verify(module: Module, demands: Demands) -> Iterator[Said]:
         yield from judge.computation(computation)
     for check in _OF_MODULES:
         yield from check(module, demands, by_name)
-    if module.entry is None:
-        return
+    if module.entry is None or module.entry.troubles:
+        return  # what is missing may stand where the text cannot be read
     key = (module.header, demands, entry.face_of(module.entry))
     if key not in _FINE:
         found = [each for check in _OF_HEADERS for each in check(module, demands, by_name)]
@@ -202,7 +202,8 @@ class _Judge:
                     for of_opcode in checks:
                         said = of_opcode(scope, instruction)
                         found += [(instruction.name, each) for each in said]
-        whole = [each for check in _OF_COMPUTATIONS for each in check(scope)]
+        of_all = () if computation.troubles else _OF_COMPUTATIONS
+        whole = [each for check in of_all for each in check(scope)]
         ids = frozenset(map(id, rows))
         return _State(ids, by_name, tuple(found), tuple(whole))
 

@@ -17,7 +17,7 @@ class UnreadableText(Rule):
     """
 
     severity = Severity.WARNING
-    between_passes = True
+    lasting = True
     examples = (
         Bad(
             """

@@ -23,7 +23,7 @@ class CollectiveNotOutermost(Rule):
 
     opcodes = frozenset({"all-gather", "all-gather-start", "all-to-all", "reduce-scatter"})
     unfused = False
-    between_passes = True
+    lasting = True
     examples = (
         Bad(
             """

@@ -32,7 +32,7 @@ class ConstraintIgnored(Rule):
     """
 
     opcodes = frozenset({"custom-call"})
-    between_passes = True
+    lasting = True
     examples = (
         Bad(
             """

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from hlo_lint.analysis.gemm_layouts import groups_of, unsupported
-from hlo_lint.analysis.orders import has_other_orders, operand_array
+from hlo_lint.analysis.orders import in_other_orders, operand_array
 from hlo_lint.findings import Finding, Fix
 from hlo_lint.ir import TAIL, Computation, Instruction, Module
 from hlo_lint.rewrite import with_copied_operands
@@ -50,7 +50,7 @@ class GemmLayoutUnsupported(Rule):
     """
 
     opcodes = frozenset({"custom-call"})
-    between_passes = True
+    lasting = True
     examples = (
         Bad(
             _PROGRAM % ("0,2,1", "", _CALL % "p", "  // error"),
@@ -62,9 +62,7 @@ class GemmLayoutUnsupported(Rule):
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Each operand or result that is no batch of matrices."""
-        if not has_other_orders(computation):
-            return  # what lies as in C and is no matrix is not rewritten into a call
-        for call in computation.with_opcode("custom-call"):
+        for call in in_other_orders(computation, self.opcodes):
             if stage.backend != "gpu":
                 return
             for side in _wrong_sides(call):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hlo_lint.analysis.orders import BINARY, KEEP_ORDER, has_other_orders, turned
+from hlo_lint.analysis.orders import BINARY, KEEP_ORDER, in_other_orders, turned
 from hlo_lint.findings import Finding, Fix
 from hlo_lint.ir import Computation, Instruction, Module
 from hlo_lint.rewrite import with_copied_operands
@@ -45,7 +45,7 @@ class LayoutChanged(Rule):
 
     opcodes = KEEP_ORDER
     unfused = False
-    between_passes = True
+    lasting = True
     examples = (
         Bad(
             """
@@ -108,22 +108,22 @@ class LayoutChanged(Rule):
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Each operand of such an operation with another order, or packed otherwise."""
-        if not has_other_orders(computation) or not stage.layouts or stage.backend is None:
-            return
-        for opcode in sorted(computation.opcodes & KEEP_ORDER):
-            for instruction in computation.with_opcode(opcode):
-                for number, before, after in turned(instruction):
-                    hidden = stage.normalized is False and _is_hidden(opcode, number)
-                    note = (
-                        "layout_normalization does not compare the two: it transposes the operand "
-                        "without a word where sizes are equal"
-                    )
-                    yield Finding(
-                        instruction,
-                        f"this {opcode} cannot move what it reads: {before} is to become {after}",
-                        notes=(note,) if hidden else (),
-                        operand=number,
-                    )
+        for instruction in in_other_orders(computation, KEEP_ORDER):
+            opcode = instruction.opcode
+            for number, before, after in turned(instruction):
+                if not stage.layouts or stage.backend is None:
+                    return
+                hidden = stage.normalized is False and _is_hidden(opcode, number)
+                note = (
+                    "layout_normalization does not compare the two: it transposes the operand "
+                    "without a word where sizes are equal"
+                )
+                yield Finding(
+                    instruction,
+                    f"this {opcode} cannot move what it reads: {before} is to become {after}",
+                    notes=(note,) if hidden else (),
+                    operand=number,
+                )
 
     def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
         """A copy of each such operand, where nothing but its order differs; none in a kernel."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.orders import BINARY, UNARY, has_other_orders, is_descending, result_array
+from hlo_lint.analysis.orders import BINARY, UNARY, in_other_orders, is_descending, result_array
 from hlo_lint.findings import Finding, Severity
 from hlo_lint.ir import Computation
 from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
@@ -61,14 +61,12 @@ class NormalFormLost(Rule):
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Each operation that LayoutNormalization would have rewritten."""
-        if not has_other_orders(computation) or stage.normalized is not True:
-            return
-        if stage.backend != "gpu":
-            return
-        for opcode in sorted(computation.opcodes & _NORMALIZED):
-            for instruction in computation.with_opcode(opcode):
-                shape = result_array(instruction)
-                if shape is not None and not is_descending(shape):
-                    yield Finding(
-                        instruction, f"this {opcode} gives {shape}, in an order that is normalized"
-                    )
+        for instruction in in_other_orders(computation, _NORMALIZED):
+            if stage.normalized is not True or stage.backend != "gpu":
+                return
+            shape = result_array(instruction)
+            if shape is not None and not is_descending(shape):
+                yield Finding(
+                    instruction,
+                    f"this {instruction.opcode} gives {shape}, in an order that is normalized",
+                )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.orders import has_other_orders, operand_array
+from hlo_lint.analysis.orders import in_other_orders, operand_array
 from hlo_lint.dumps.phases import REDUCE_INPUTS_LIE_ALIKE
 from hlo_lint.findings import Finding
 from hlo_lint.ir import Computation
@@ -53,9 +53,9 @@ class ReduceInputsDiffer(Rule):
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Each reduction of arrays in more than one order."""
-        if not has_other_orders(computation) or stage.backend != "gpu":
-            return
-        for reduce in computation.with_opcode("reduce"):
+        for reduce in in_other_orders(computation, self.opcodes):
+            if stage.backend != "gpu":
+                return
             count = len(reduce.operands) // 2
             arrays = [operand_array(reduce, number) for number in range(count)]
             known = [each for each in arrays if each is not None]

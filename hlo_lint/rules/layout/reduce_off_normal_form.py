@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.orders import has_other_orders, operand_array
+from hlo_lint.analysis.orders import in_other_orders, operand_array
 from hlo_lint.dumps.phases import REDUCE_INPUTS_DESCEND
 from hlo_lint.findings import Finding
 from hlo_lint.ir import Computation
@@ -48,9 +48,9 @@ class ReduceOffNormalForm(Rule):
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Each input of a reduction in another order."""
-        if not has_other_orders(computation) or stage.backend != "gpu":
-            return
-        for reduce in computation.with_opcode("reduce"):
+        for reduce in in_other_orders(computation, self.opcodes):
+            if stage.backend != "gpu":
+                return
             for number in range(len(reduce.operands) // 2):
                 read = operand_array(reduce, number)
                 if read is not None and read.minor_to_major != tuple(reversed(range(read.rank))):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.orders import has_other_orders, operand_array
+from hlo_lint.analysis.orders import in_other_orders, operand_array
 from hlo_lint.dumps.phases import SCATTERS_ARE_SIMPLE
 from hlo_lint.findings import Finding
 from hlo_lint.ir import Computation, Instruction
@@ -54,9 +54,9 @@ class ScatterOffNormalForm(Rule):
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Each scatter that is not left alone and is not of that form."""
-        if not has_other_orders(computation) or stage.backend != "gpu":
-            return
-        for scatter in computation.with_opcode("scatter"):
+        for scatter in in_other_orders(computation, self.opcodes):
+            if stage.backend != "gpu":
+                return
             reason = _reason(scatter)
             if reason:
                 yield Finding(scatter, reason)

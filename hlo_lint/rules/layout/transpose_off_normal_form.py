@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hlo_lint.analysis.orders import (
-    has_other_orders,
+    in_other_orders,
     is_descending,
     operand_array,
     result_array,
@@ -89,15 +89,13 @@ class TransposeOffNormalForm(Rule):
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Each transpose one side of which is in another order."""
-        if not has_other_orders(computation):
-            return
-        for transpose in computation.with_opcode("transpose"):
+        for transpose in in_other_orders(computation, self.opcodes):
+            if stage.normalized is not True or stage.backend != "gpu":
+                return
             before, after = operand_array(transpose, 0), result_array(transpose)
-            if before is None or after is None or stage.backend != "gpu":
+            if before is None or after is None:
                 continue
-            if is_descending(before) and is_descending(after):
-                continue
-            if stage.normalized is True:
+            if not is_descending(before) or not is_descending(after):
                 yield Finding(
                     transpose,
                     f"this transpose leads from {before} to {after}, and is emitted as if both lay "

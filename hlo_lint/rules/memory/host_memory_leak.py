@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from hlo_lint.analysis.orders import operand_array, result_array
+from hlo_lint.analysis.orders import operand_array, result_array, types_of
 from hlo_lint.findings import Finding
 from hlo_lint.ir import OPCODE, TYPE, Computation, Instruction
 from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
@@ -44,7 +44,7 @@ class HostMemoryLeak(Rule):
     """
 
     unfused = False
-    between_passes = True
+    lasting = True
     examples = (
         Bad(
             """
@@ -86,7 +86,7 @@ class HostMemoryLeak(Rule):
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Each result in host memory too early, and each slice that crosses the wrong way."""
-        if not any(_is_placed(text) for text in {row[TYPE] for row in computation.rows}):
+        if not any(map(_is_placed, types_of(computation))):
             return
         if not stage.layouts or stage.backend is None:
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from hlo_lint.analysis.orders import types_of
 from hlo_lint.findings import Finding
 from hlo_lint.ir import TYPE, Computation
 from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
@@ -53,7 +54,7 @@ class SubbyteSizeMissing(Rule):
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Each instruction with such an array in its type, in what a compiler ended with."""
-        wrong = {row[TYPE] for row in computation.rows if _unpacked(row[TYPE]) is not None}
+        wrong = {each for each in types_of(computation) if _unpacked(each) is not None}
         if not wrong or not stage.final or stage.backend is None:
             return
         for number, row in enumerate(computation.rows):
