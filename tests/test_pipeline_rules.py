@@ -277,6 +277,22 @@ def test_a_release_of_tomorrow_is_read_with_the_nearest_and_says_so(crash: Path)
     assert any("the nearest of the releases that are known" in note for note in found.notes)
 
 
+def test_a_death_that_no_rule_explains_is_put_down_to_a_broken_contract(tmp_path: Path) -> None:
+    copy = copy_of(GPU_0_10_2, tmp_path)
+    set_options(copy, 'xla_dump_hlo_pass_re: ".*"\nxla_disable_hlo_passes: "dot_normalizer"\n')
+    pipeline = main(copy)
+    starts = [dump.name for dump in pipeline.steps if dump.name]
+    last = next(name.step for name in starts if name.pipeline == "hlo_normalization")
+    for dump in pipeline.dumps:
+        assert dump.name is not None
+        begun = dump.name.rest.startswith("before_optimizations")
+        if not begun and (dump.name.step is None or dump.name.step > (last or 0)):
+            dump.path.unlink()
+    (found,) = hlo_lint.lint(copy, ["compilation-died"]).findings
+    assert found.message.endswith(", and triton-gemm-rewriter ran without what it relies on")
+    assert any("every dot has a contracting dimension" in note for note in found.notes)
+
+
 # What dumps and passes say of changes
 
 
@@ -458,8 +474,8 @@ DEATHS = FIXTURES / "deaths"
 CAUSES = {
     "shared_computation": ("call-graph-not-flat", "has 2 callers", "flattened"),
     "reduce_of_columns": (
-        "compilation-died",
-        "reduction-dimension-grouper ran without what it relies on",
+        "reduce-off-normal-form",
+        "does not lie as in C",
         "Default layout should be enforced on reduction operand",
     ),
     "stable_sort": ("unsupported-at-emission", "this sort has to be stable", "Stable sort"),
@@ -475,6 +491,19 @@ def test_each_death_of_the_fixtures_has_a_cause() -> None:
     assert outcomes.keys() == CAUSES.keys() == {p.name for p in DEATHS.iterdir() if p.is_dir()}
     for name, (_, _, xla) in CAUSES.items():
         assert xla in outcomes[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "guilty"),
+    [
+        ("shared_computation", "copy-insertion"),
+        ("reduce_of_columns", "reduction-dimension-grouper"),
+    ],
+)
+def test_a_death_names_the_pass_that_xla_died_in(name: str, guilty: str) -> None:
+    (found,) = hlo_lint.lint(DEATHS / name, ["compilation-died"]).findings
+    assert found.severity is Severity.ERROR
+    assert found.message.startswith(f"compilation died in {guilty}: ")
 
 
 @pytest.mark.parametrize("name", CAUSES)

@@ -21,6 +21,8 @@ class PassesRun:
     passes: tuple[Pass, ...]
     how: str
     """How they are known."""
+    left_dumps: bool = False
+    """Whether they are those that left a dump, so that one that failed is not among them."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def passes_run(pipeline: Pipeline) -> tuple[PassesRun, ...]:
         if [name.step for name in names] != list(range(len(names))):
             return ()  # some were deleted
         ran = tuple((name.pipeline, name.after) for name in names if name.before)
-        return (PassesRun(ran, "each pass left a dump"),)
+        return (PassesRun(ran, "each pass left a dump", left_dumps=True),)
     if len({release.backend for release in pipeline.releases}) != 1:
         return ()
     return tuple(
@@ -77,8 +79,10 @@ def breaches(pipeline: Pipeline, died_in: Sequence[Pass] = ()) -> list[Breach]:
         return []
     backend, options = releases[0].backend, pipeline.options
     anyway = frozenset().union(*map(orders_broken_anyway, releases))
-    died = () if pipeline.final is not None else tuple(died_in)
-    broken = [broken_orders(backend, (*run.passes, *died)) for run in runs]
+    broken = [
+        broken_orders(backend, (*run.passes, *died_in) if run.left_dumps else run.passes)
+        for run in runs
+    ]
     in_all = set.intersection(*({(each.number, order) for each, order, _ in b} for b in broken))
     found = []
     for contract, order, guilty in broken[0]:

@@ -142,21 +142,27 @@ def _explained(
 def _unexplained(death: Death, causes: Sequence[Broken], compilation: Compilation) -> Finding:
     dumps = compilation.dumps
     message = "this is the last dump of a compilation that never ended: it died, or was stopped"
-    broken = breaches(compilation.pipeline, death.suspects)
+    suspects = {name for _, name in death.suspects}
+    lacking = {cause.demand.demanded_by for cause in causes}
+    known = dict.fromkeys(demand.demanded_by for demand in PRECONDITIONS)
+    held = [name for name in known if name in suspects and name not in lacking]
+    broken = [
+        breach
+        for breach in breaches(compilation.pipeline, death.suspects)
+        if breach.guilty[1] not in held
+    ]
     guilty = list(dict.fromkeys(breach.guilty[1] for breach in broken))
     if len(guilty) == 1:
         message += f", and {guilty[0]} ran without what it relies on"
-    suspects = {name for _, name in death.suspects}
-    lacking = {cause.demand for cause in causes}
-    checked = [d for d in PRECONDITIONS if d.demanded_by in suspects and d not in lacking]
     notes = [_where(death)]
     notes += [
         f"perhaps it was {cause.demand.demanded_by}: {cause.rule} says {cause.finding.message}"
         for cause in causes[:SHOWN]
     ]
     notes += [
-        f"what {d.demanded_by} is known to demand holds (was this dump mended?): {d.fact}"
-        for d in checked
+        f"what {name} is known to demand holds: the process was stopped, or this dump mended, or "
+        "it demands more"
+        for name in held
     ]
     notes += [
         f"a contract is broken: {breach.order.breach(breach.guilty[1])}, and it relies on this: "
@@ -165,7 +171,7 @@ def _unexplained(death: Death, causes: Sequence[Broken], compilation: Compilatio
     ]
     if len(death.suspects) != 1 or not death.is_complete:
         notes.append("XLA_FLAGS=--xla_dump_hlo_pass_re=.+ makes the last dump name the pass")
-    severity = Severity.INFO if checked and not causes and not broken else Severity.WARNING
+    severity = Severity.INFO if held and not causes and not broken else Severity.WARNING
     at = dumps.index(death.dump) if death.dump in dumps else 0
     return Finding(first_line(death.dump), message, tuple(notes), severity=severity, file=at)
 
