@@ -168,6 +168,7 @@ class _Counts:
     def _effect(self, before: Module, module: Module, counted: bool) -> Effect:
         if counted:
             return Effect.CHANGED
+        self._structures.keep((before, module))
         same = self._structures.of(before).number == self._structures.of(module).number
         return Effect.NAMES if same else Effect.CHANGED
 

@@ -8,14 +8,17 @@ import re
 import shutil
 import subprocess
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from hlo_lint.compare.bisection import Bisection
 from hlo_lint.compare.bisection import bisect as bisect_pipelines
-from hlo_lint.compare.difference import Difference, diff
+from hlo_lint.compare.difference import Difference, compare, diff
 from hlo_lint.compare.meaning import meaning, without_metadata
+from hlo_lint.compare.structure import Structures
+from hlo_lint.compare.text import as_dict, render
 from hlo_lint.dialects import convert
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.selection import module_named
@@ -23,6 +26,7 @@ from hlo_lint.ir import NAME, REFERENCES, TAIL, Module
 from hlo_lint.syntax.attributes import split_attributes
 from hlo_lint.syntax.parse import parse_file
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROUNDTRIP, hlo_files
+from tests.mutations import mutate
 from tests.oracle.xla import Oracle, Refusal, oracles
 from tests.test_cli import run, write
 from tests.test_convert import PRINTER
@@ -233,6 +237,15 @@ def test_attributes_are_compared_by_what_they_say(name: str, one: str, other: st
 
 
 @pytest.mark.parametrize(
+    "text",
+    ["mesh['x'=0] {'x'}", "mesh['x'=2] {'y'}", "[1,99999999]<=[99999999]", "[2,2]<=[5]", "{{"],
+)
+def test_groups_that_no_machine_has_are_compared_as_they_are_spelled(text: str) -> None:
+    assert meaning("replica_groups", text) == meaning("replica_groups", text)
+    assert meaning("replica_groups", text) != meaning("replica_groups", "{{0,1}}")
+
+
+@pytest.mark.parametrize(
     ("name", "text"),
     [
         ("is_stable", "false"),
@@ -373,6 +386,37 @@ def test_every_pass_that_changed_a_graph_is_seen() -> None:
 def test_text_that_is_hardly_hlo_is_compared_all_the_same(text: str) -> None:
     assert between(text, text).same
     assert not between(text, SMALL).same
+
+
+def test_two_modules_have_one_number_where_nothing_differs_and_only_there() -> None:
+    alike = different = 0
+    for case in [
+        CRASH,
+        DUMPS / "gpu-jax0.11.2" / "attention",
+        DUMPS / "cpu-jax0.10.2" / "mlp_train",
+    ]:
+        modules = [parse_file(path.read_bytes(), path).modules[0] for path in hlo_files(case)]
+        structures = Structures()
+        for before, after in pairwise(modules):
+            one, other = structures.of(before), structures.of(after)
+            found = compare(one, other)
+            assert found.same == (one.number == other.number) == compare(other, one).same
+            alike += found.same and before.text != after.text
+            different += not found.same
+    assert alike > 3
+    assert different > 30
+
+
+def test_damaged_text_is_compared_all_the_same() -> None:
+    chance = random.Random(4)
+    texts = [path.read_bytes() for path in hlo_files(ROUNDTRIP)]
+    for _ in range(300):
+        text = chance.choice(texts)
+        damaged = read(mutate(text, texts, chance))
+        assert diff(damaged, damaged).same
+        found = diff(read(text), damaged)
+        assert [line for _, line in render(found)][-1]
+        assert json.dumps(as_dict(found))
 
 
 def test_circles_and_names_that_nobody_defines_are_no_trouble() -> None:

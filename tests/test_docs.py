@@ -46,8 +46,9 @@ def test_the_sessions_of_a_page_are_what_the_program_prints(page: str) -> None:
         assert shown == ran.stdout, command
 
 
-def test_the_page_about_patterns_is_what_they_do() -> None:
-    failed, ran = doctest.testfile(str(ROOT / "docs/match.md"), module_relative=False)
+@pytest.mark.parametrize("page", ["pipeline.md", "match.md"])
+def test_what_a_page_says_of_python_is_so(page: str) -> None:
+    failed, ran = doctest.testfile(str(ROOT / "docs" / page), module_relative=False)
     assert not failed
     assert ran > 5
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from hlo_lint.compare.difference import Difference, compare
-from hlo_lint.compare.structure import Structure, Structures
+from hlo_lint.compare.structure import Structures
 from hlo_lint.dumps.pass_lists import unnumbered
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.dumps.selection import in_order, modules_of
@@ -82,7 +82,6 @@ class _Walk:
 
     def bisection(self) -> Bisection:
         walked = 0
-        state: tuple[Structure, Structure] | None = None
         dumps: tuple[PassDump, PassDump] | None = None
         for step in self._steps():
             one = step.before or (dumps and dumps[0])
@@ -90,13 +89,11 @@ class _Walk:
             if one is None or other is None:
                 continue  # nothing of the other run to compare it with yet
             dumps = one, other
-            state = self._structure(one), self._structure(other)
-            if state[0].number != state[1].number:
-                break
+            difference = self._difference(one, other)
+            if not difference.same:
+                return self._result(walked, step, difference, dumps)
             walked += 1
-        else:
-            return self._result(walked, None, None, dumps)
-        return self._result(walked, step, compare(*state), dumps)
+        return self._result(walked, None, None, dumps)
 
     def _result(
         self,
@@ -108,12 +105,16 @@ class _Walk:
         ends = self.before.final, self.after.final
         differ = None
         if ends[0] is not None and ends[1] is not None:
-            differ = self._structure(ends[0]).number != self._structure(ends[1]).number
+            differ = not self._difference(ends[0], ends[1]).same
         notes = tuple(_notes(first, self.before, self.after))
         return Bisection(self.before, self.after, walked, first, difference, dumps, differ, notes)
 
-    def _structure(self, dump: PassDump) -> Structure:
-        return self.structures.of(modules_of(dump)[0])
+    def _difference(self, one: PassDump, other: PassDump) -> Difference:
+        before, after = modules_of(one)[0], modules_of(other)[0]
+        if before.text == after.text:
+            return Difference(before, after)
+        self.structures.keep((before, after))
+        return compare(self.structures.of(before), self.structures.of(after))
 
     def _steps(self) -> Iterator[Step]:
         """The steps of both runs, in one order: as they come while they have the same names."""

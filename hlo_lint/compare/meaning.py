@@ -6,6 +6,7 @@ import re
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from math import prod
 from typing import Final
 
 from hlo_lint.ir import CALLING_ATTRIBUTES
@@ -23,6 +24,8 @@ _FALSE_BY_DEFAULT = frozenset(
     "unique_indices unit_diagonal use_global_device_ids".split()
 )
 _EMPTY_BY_DEFAULT = frozenset("dimensions control-predecessors frontend_attributes window".split())
+_MOST_LISTED = 1 << 16
+"""Of more devices than this the spelling is compared."""
 _MARKS_OF_A_RUN = frozenset({"fingerprint_before_lhs"})
 """Frontend attributes of a module that change with anything else, names included."""
 
@@ -64,7 +67,9 @@ def meaning(name: str, text: str) -> Hashable:
 def _frozen(value: object) -> Hashable:
     """The value, its dictionaries and lists made hashable, its spellings made one."""
     from hlo_lint.syntax.attributes import (
+        Iota,
         IotaReplicaGroups,
+        Mesh,
         MeshReplicaGroups,
         NamedSharding,
         ProgramShape,
@@ -78,16 +83,17 @@ def _frozen(value: object) -> Hashable:
     match value:
         case bool():
             return ("true",) if value else ("false",)  # not the numbers 1 and 0
-        case ReplicaGroupList() | IotaReplicaGroups() | MeshReplicaGroups():
-            try:
-                return value.groups
-            except (OverflowError, KeyError):
-                return value
+        case ReplicaGroupList():
+            return value.groups
+        case IotaReplicaGroups(order=Iota(dims)):
+            return value.groups if prod(dims) <= _MOST_LISTED else value
+        case MeshReplicaGroups(mesh=Mesh(axes)):
+            sizes = [axis.size for axis in axes]
+            return value.groups if 0 < prod(sizes) <= _MOST_LISTED else value
+        case TiledSharding(devices=Iota(dims)) if prod(dims) <= _MOST_LISTED:
+            return replace(value, devices=device_numbers(value.devices), metadata=())
         case TiledSharding():
-            try:
-                return replace(value, devices=device_numbers(value.devices), metadata=())
-            except OverflowError:
-                return replace(value, metadata=())
+            return replace(value, metadata=())
         case NamedSharding():
             return replace(value, metadata=())
         case TupleSharding():

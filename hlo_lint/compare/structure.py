@@ -11,7 +11,7 @@ A get-tuple-element is no instruction here but a way to read one: whether a rele
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Final
@@ -44,6 +44,8 @@ WITHOUT_WORK = frozenset("parameter constant tuple bitcast after-all".split())
 """Opcodes that take no time: where they stand in a schedule changes nothing."""
 _UNKNOWN: Final = -1
 """The number of what is not there, or is part of a circle."""
+_MOST_NUMBERS: Final = 2_000_000
+"""More structures than this are not kept from one comparison to the next."""
 _ELEMENT: Final = "get-tuple-element"
 
 
@@ -122,6 +124,20 @@ class Structures:
         self._labels: dict[tuple[str, ...], int] = {}
         self._bodies: dict[Computation, dict[tuple[int, ...], Body]] = {}
         self._surfaces: dict[Computation, _Surface] = {}
+
+    def keep(self, modules: Iterable[Module]) -> None:
+        """Forgets what these modules do not hold: a run goes on, and has many dumps.
+
+        What was taken apart before is not to be compared with what will be.
+        """
+        if len(self._numbers) > _MOST_NUMBERS:
+            for memo in (self._numbers, self._labels, self._bodies, self._surfaces):
+                memo.clear()
+            return
+        needed = {computation for module in modules for computation in module.computations}
+        for known in (self._bodies, self._surfaces):
+            for computation in known.keys() - needed:
+                del known[computation]
 
     def _number(self, structure: Hashable) -> int:
         return self._numbers.setdefault(structure, len(self._numbers))

@@ -69,7 +69,7 @@ Checks: TypeAlias = Mapping[str, tuple[Check, ...]]
 class Scope:
     """One computation, what it calls, and what binds there."""
 
-    __slots__ = ("callees", "computation", "demands", "header", "opcodes")
+    __slots__ = ("callees", "computation", "demands", "header", "opcodes", "strictness")
 
     def __init__(
         self,
@@ -82,6 +82,8 @@ class Scope:
         self.callees = callees
         """The computations of the module, by name; of a doubled name the first."""
         self.demands = demands
+        self.strictness = demands.layouts, demands.mixed_precision, demands.packed
+        """The demands that bear on shapes."""
         self.header = header
         self.opcodes = opcodes_of(computation)
         """The opcodes of its instructions."""

@@ -105,7 +105,7 @@ def complaints(
     Most lines of a dump are like many others: what a judgement depends on is made a key, and looked
     up before anything is read.
     """
-    rows, demands = scope.computation.rows, scope.demands
+    rows, strictness = scope.computation.rows, scope.strictness
     for number in places:
         key = _key(scope, number, rows[number])
         if key in _FINE:
@@ -118,15 +118,15 @@ def complaints(
             if len(_FINE) >= _MOST_REMEMBERED:
                 _FINE.clear()
             _FINE.add(key)
-            _FINE.add((demands, rows[number][TYPE]))
+            _FINE.add((strictness, rows[number][TYPE]))
 
 
 def _key(scope: Scope, number: int, row: Row) -> tuple[object, ...] | None:
     """All that the judgement of a shape depends on; None where that is more than a few texts."""
     opcode, printed = row[OPCODE], row[TYPE]
-    demands = scope.demands
+    strictness = scope.strictness
     if opcode in _UNCHECKED:
-        return demands, printed
+        return strictness, printed
     reads = _READS.get(opcode)
     if reads is None or not printed:
         return None
@@ -137,13 +137,13 @@ def _key(scope: Scope, number: int, row: Row) -> tuple[object, ...] | None:
         return None
     if "" in types:
         return None  # inferred from what lies further up
-    if opcode in _SAME and types.count(printed) == len(types) and (demands, printed) in _FINE:
+    if opcode in _SAME and types.count(printed) == len(types) and (strictness, printed) in _FINE:
         # Of shapes that are the same only the element type counts.
-        return demands, opcode, len(types), printed[: printed.find("[")]
+        return strictness, opcode, len(types), printed[: printed.find("[")]
     attributes, calls = reads
     tail = _facts(row[TAIL]) if attributes else ""
     if not calls:
-        return (demands, opcode, printed, tail, *types)
+        return (strictness, opcode, printed, tail, *types)
     signatures = []
     for name in scope.computation.at(number).called:
         callee = scope.callees.get(name)
@@ -151,7 +151,7 @@ def _key(scope: Scope, number: int, row: Row) -> tuple[object, ...] | None:
         if signature is None:
             return None
         signatures.append(signature)
-    return (demands, opcode, printed, tail, *types, *signatures)
+    return (strictness, opcode, printed, tail, *types, *signatures)
 
 
 def _facts(tail: str) -> str:
