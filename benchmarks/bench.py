@@ -90,8 +90,9 @@ def main() -> None:
         "[AGREEMENT.md](AGREEMENT.md). Nothing is kept between two runs: a second check costs as "
         "much as the first (G4, G5), and one process does it all (G13).",
         "",
-        f"Below: medians of {ROUNDS} rounds, each measurement in a process of its own. “Whole "
-        "process” counts start-up and imports on both sides.",
+        f"Below: medians of {ROUNDS} rounds, each measurement in a process of its own. “Work” is "
+        "the CPU time of the thread that reads; “whole process” counts start-up, imports and all "
+        "threads on both sides, for ours the import of the rules.",
         "",
         *compared,
     ]
