@@ -17,7 +17,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from hlo_lint.shape import Shape, ShapeSyntaxError, TupleShape, parse_shape
+from hlo_lint.shape import Shape, parse_shape, part, shape_or_none
 from hlo_lint.source import Lines, Position, Span
 
 if TYPE_CHECKING:
@@ -90,12 +90,7 @@ class Operand:
         """The shape of what is read, or None where it cannot be known."""
         if self.instruction is None:
             return None
-        shape = self.instruction.shape_or_none
-        for element in self.index:
-            if not isinstance(shape, TupleShape) or element >= len(shape.elements):
-                return None
-            shape = shape.elements[element]
-        return shape
+        return part(self.instruction.shape_or_none, self.index)
 
 
 _numbers: list[int] = []
@@ -368,10 +363,7 @@ class Instruction:
     @property
     def shape_or_none(self) -> Shape | None:
         """The shape, or None where the text spells none that can be read."""
-        try:
-            return parse_shape(self.row[TYPE])
-        except ShapeSyntaxError:
-            return None
+        return shape_or_none(self.row[TYPE])
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -634,6 +626,12 @@ class Module:
         begin = self.start + self.offset(self.computations.index(instruction.computation))
         start, end = instruction.span
         return Span(begin + start, begin + end)
+
+    def names(self) -> set[str]:
+        """All names, without `%`: those of instructions and of computations are one space."""
+        names = {row[NAME] for computation in self.computations for row in computation.rows}
+        names.update(computation.name for computation in self.computations)
+        return names
 
     def walk(self) -> Iterator[Instruction]:
         """Every instruction, in the order of the text."""

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 from hlo_lint.findings import Edit, Fix, Safety
-from hlo_lint.ir import NAME, OPERANDS, REFERENCES, TAIL, Instruction, Module, Operand
-from hlo_lint.shape import ArrayShape, Shape, TupleShape
-from hlo_lint.source import Span
+from hlo_lint.ir import OPERANDS, REFERENCES, TAIL, Instruction, Module, Operand
+from hlo_lint.shape import ArrayShape, Shape, arrays
+from hlo_lint.source import Span, indent_before
 
 _op_name = re.compile(r'op_name="[^"]')
 
@@ -36,7 +36,7 @@ class Rewrite:
         self._module = module
         self._text = replaced.text
         self._percent = _percent(self._text)
-        self._taken = _names(module)
+        self._taken = module.names()
         self._lines: list[tuple[str, Shape, str, str, str]] = []
         source = replaced.operands[0]
         self._value = replaced.row[OPERANDS].strip()
@@ -53,7 +53,7 @@ class Rewrite:
         """The edit that puts the new instructions in the old one's place."""
         place = self._module.span(self._old)
         text = self._module.file.text
-        indent = _indent(text, place.start)
+        indent = indent_before(text, place.start)
         newline = "\r\n" if "\r\n" in text[place.end : place.end + 2] else "\n"
         lines = []
         for number, (name, shape, opcode, value, attributes) in enumerate(self._lines, 1):
@@ -91,7 +91,7 @@ class Fills:
         self._reader = reader
         self._module = module
         self._percent = _percent(reader.text)
-        self._taken = _names(module)
+        self._taken = module.names()
         self._fused = any(each.with_opcode("fusion") for each in module.computations)
         self._lines: list[str] = []
         self._computations: list[str] = []
@@ -115,7 +115,7 @@ class Fills:
         """What goes in before the reader, and before its computation."""
         module = self._module
         start = module.span(self._reader).start
-        indent = _indent(module.file.text, start)
+        indent = indent_before(module.file.text, start)
         lines = "".join(f"{line}\n{indent}" for line in self._lines)
         edits = [Edit(Span(start, start), lines)]
         if self._computations:
@@ -147,7 +147,7 @@ def with_more_operands(
     constraints = call.attributes.get("operand_layout_constraints")
     if constraints is not None:
         inner = constraints.removesuffix("}")
-        shapes = ", ".join(str(leaf) for leaf in _arrays(call.shape))
+        shapes = ", ".join(str(leaf) for leaf in arrays(call.shape))
         value = f"{inner}{', ' if inner != '{' else ''}{shapes}}}"
         changed = attribute_edit(call, module, "operand_layout_constraints", value)
         edits += [changed] if changed is not None else []
@@ -168,8 +168,8 @@ def with_copied_operands(
     pieces = _split_operands(row[OPERANDS])
     if text[start:close] != row[OPERANDS] or len(pieces) != len(row[REFERENCES]):
         return None
-    percent, taken = _percent(text), _names(module)
-    indent = _indent(module.file.text, begin)
+    percent, taken = _percent(text), module.names()
+    indent = indent_before(module.file.text, begin)
     copies, edits = "", []
     for number, shape in sorted(shapes.items()):
         first, last = pieces[number]
@@ -203,22 +203,9 @@ def _split_operands(text: str) -> list[tuple[int, int]]:
     return places
 
 
-def _arrays(shape: Shape) -> list[ArrayShape]:
-    if isinstance(shape, TupleShape):
-        return [leaf for element in shape.elements for leaf in _arrays(element)]
-    return [shape] if isinstance(shape, ArrayShape) else []
-
-
 def _percent(text: str) -> str:
     """The sign before names in the dialect of an instruction."""
     return "%" if re.match(r"(?:ROOT\s+)?%", text) else ""
-
-
-def _names(module: Module) -> set[str]:
-    """All names of a module: those of instructions and of computations are one space."""
-    taken = {row[NAME] for computation in module.computations for row in computation.rows}
-    taken.update(computation.name for computation in module.computations)
-    return taken
 
 
 def _fresh(base: str, taken: set[str]) -> str:
@@ -249,9 +236,3 @@ def _metadata(operand: Operand) -> str:
         return ""
     text = source.attributes.get("metadata")
     return f", metadata={text}" if text else ""
-
-
-def _indent(text: str, start: int) -> str:
-    """The white space before an instruction, or two blanks where something else is there."""
-    line = text[text.rfind("\n", 0, start) + 1 : start]
-    return line if not line.strip() else "  "

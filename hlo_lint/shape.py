@@ -7,6 +7,7 @@ one to the slowest: `f32[8,3]{1,0}` lies in memory as a C array, `f32[8,3]{0,1}`
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
@@ -248,3 +249,54 @@ def parse_array(text: str) -> ArrayShape:
     if not isinstance(shape, ArrayShape):
         raise ShapeSyntaxError("expected an array", text, 0)
     return shape
+
+
+@lru_cache(maxsize=1 << 16)
+def shape_or_none(text: str) -> Shape | None:
+    """The shape that a text spells; None where it spells none."""
+    try:
+        return parse_shape(text)
+    except ShapeSyntaxError:
+        return None
+
+
+Index = tuple[int, ...]
+"""Which element of a tuple of tuples: `(1, 0)` for `{1,0}`, empty for the whole."""
+
+
+def leaves(shape: Shape, at: Index = ()) -> Iterator[tuple[Index, Shape]]:
+    """What is no tuple in a shape, and where.
+
+    >>> [index for index, _ in leaves(parse_shape("(s32[], (f32[8], token[]))"))]
+    [(0,), (1, 0), (1, 1)]
+    """
+    if isinstance(shape, TupleShape):
+        for number, element in enumerate(shape.elements):
+            yield from leaves(element, (*at, number))
+    else:
+        yield at, shape
+
+
+def arrays(shape: Shape | None) -> Iterator[ArrayShape]:
+    """The arrays in a shape; none where it is not known."""
+    for _, leaf in leaves(shape) if shape is not None else ():
+        if isinstance(leaf, ArrayShape):
+            yield leaf
+
+
+def part(shape: Shape | None, index: Index) -> Shape | None:
+    """An element of a tuple of tuples; None where there is none."""
+    for number in index:
+        if not isinstance(shape, TupleShape) or not 0 <= number < len(shape.elements):
+            return None
+        shape = shape.elements[number]
+    return shape
+
+
+def spelled_index(index: Index) -> str:
+    """The index of an element as HLO spells it.
+
+    >>> spelled_index((1, 0))
+    '{1,0}'
+    """
+    return "{" + ",".join(map(str, index)) + "}"

@@ -83,3 +83,9 @@ def shown(text: str) -> str:
         else f"\\x{ord(character):02x}"
         for character in text
     )
+
+
+def indent_before(text: str, start: int) -> str:
+    """The white space before a statement, or two blanks where something else is there."""
+    line = text[text.rfind("\n", 0, start) + 1 : start]
+    return line if not line.strip() else "  "

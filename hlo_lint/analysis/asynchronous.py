@@ -14,13 +14,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hlo_lint.ir import OPCODE, OPERANDS, TAIL, Computation, Instruction, Module
-from hlo_lint.shape import ArrayShape, Shape, TupleShape
+from hlo_lint.shape import ArrayShape, Index, Shape, TupleShape, leaves
 from hlo_lint.syntax.attributes import AttributeSyntaxError
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.buffer_assignment import AssignedValue, BufferAssignment
 
-Index: TypeAlias = tuple[int, ...]
 Position: TypeAlias = tuple[Instruction, Index]
 """A part of an instruction's result."""
 
@@ -596,13 +595,11 @@ def _holds_operands(shape: Shape | None) -> bool:
     return isinstance(shape, TupleShape) and isinstance(shape.elements[0], TupleShape)
 
 
-def _arrays(shape: Shape | None, index: Index = ()) -> Iterator[Index]:
+def _arrays(shape: Shape | None) -> Iterator[Index]:
     """Where the arrays of a shape are; the tables of pointers around them hold no data."""
-    if isinstance(shape, TupleShape):
-        for number, element in enumerate(shape.elements):
-            yield from _arrays(element, (*index, number))
-    elif isinstance(shape, ArrayShape):
-        yield index
+    for index, leaf in leaves(shape) if shape is not None else ():
+        if isinstance(leaf, ArrayShape):
+            yield index
 
 
 def _operand(instruction: Instruction, number: int, index: Index) -> Position | None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hlo_lint.ir import Instruction
-from hlo_lint.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape
+from hlo_lint.shape import ArrayShape, Index, ShapeSyntaxError, leaves
 from hlo_lint.syntax.attributes import Alias, AttributeSyntaxError
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.buffer_assignment import AssignedValue, BufferAssignment
-
-Index = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +33,12 @@ def results(instruction: Instruction) -> tuple[Result, ...]:
         shape = instruction.shape
     except ShapeSyntaxError:
         return ()
-    leaves = (leaf for leaf in _leaves(shape, ()) if isinstance(leaf[1], ArrayShape))
+    parts = (leaf for leaf in leaves(shape) if isinstance(leaf[1], ArrayShape))
     return tuple(
         Result(number, index, leaf)
-        for number, (index, leaf) in enumerate(leaves)
+        for number, (index, leaf) in enumerate(parts)
         if isinstance(leaf, ArrayShape)
     )
-
-
-def _leaves(shape: Shape, index: Index) -> Iterator[tuple[Index, Shape]]:
-    if not isinstance(shape, TupleShape):
-        yield index, shape
-        return
-    for number, element in enumerate(shape.elements):
-        yield from _leaves(element, (*index, number))
 
 
 def declared_aliases(instruction: Instruction) -> dict[Index, int]:

@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from hlo_lint.ir import NAME, OPCODE, OPERANDS, REFERENCES, TYPE, Computation, Instruction
-from hlo_lint.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
+from hlo_lint.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, arrays, parse_shape
 
 UNARY: Final = frozenset(
     "abs acos acosh asin asinh atanh bitcast-convert cbrt ceil convert cosine cosh "
@@ -175,18 +175,10 @@ def _is_plain(text: str) -> bool:
         return all(
             each.layout is None
             or (each.layout.is_descending and not each.layout.element_size_in_bits)
-            for each in _arrays(parse_shape(text))
+            for each in arrays(parse_shape(text))
         )
     except ShapeSyntaxError:
         return True
-
-
-def _arrays(shape: Shape) -> Iterator[ArrayShape]:
-    if isinstance(shape, TupleShape):
-        for element in shape.elements:
-            yield from _arrays(element)
-    elif isinstance(shape, ArrayShape):
-        yield shape
 
 
 def operand_array(instruction: Instruction, number: int) -> ArrayShape | None:

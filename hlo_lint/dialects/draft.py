@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from hlo_lint.ir import NAME, OPERANDS, REFERENCES, TAIL, TYPE, Computation, Module, Row
+from hlo_lint.ir import OPERANDS, REFERENCES, TAIL, TYPE, Computation, Module, Row
 from hlo_lint.syntax.attributes import split_attributes
 
 _STRING = r'"(?:[^"\\]|\\.)*+"'
@@ -60,10 +60,7 @@ class Draft:
     def fresh(self, base: str) -> str:
         """A name that nothing in the module has, taken from now on."""
         if self._taken is None:
-            self._taken = {
-                row[NAME] for computation in self.module.computations for row in computation.rows
-            }
-            self._taken.update(computation.name for computation in self.module.computations)
+            self._taken = self.module.names()
         name = base
         while name in self._taken:
             self._numbers[base] += 1
@@ -280,12 +277,6 @@ def head_of(computation: Computation) -> re.Match[str] | None:
     """`ENTRY %main`, with `%` and name as groups; None for a computation that has no head."""
     found = _head(computation.text)
     return found if found and found[2] == computation.name else None
-
-
-def indent_before(text: str, start: int) -> str:
-    """The white space before a statement, or two blanks where something else is there."""
-    line = text[text.rfind("\n", 0, start) + 1 : start]
-    return line if not line.strip() else "  "
 
 
 def drop_attributes(draft: Draft, statement: Statement, dropped: set[str]) -> None:

@@ -14,12 +14,12 @@ import re
 from hlo_lint.dialects.draft import (
     Draft,
     Statement,
-    indent_before,
     statements,
     tuple_elements,
     type_of,
 )
 from hlo_lint.ir import NAME, OPCODE, REFERENCES, ROOT, TAIL, Computation, Module, Row
+from hlo_lint.source import indent_before
 
 _find_name = re.compile(r"[^\s,{}%]+").finditer
 _control_predecessors = re.compile(r"\bcontrol-predecessors=\{([^{}]*)\}").search

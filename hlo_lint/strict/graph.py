@@ -19,14 +19,21 @@ from hlo_lint.ir import (
     Trouble,
 )
 from hlo_lint.opcodes import wrapped_opcode
-from hlo_lint.shape import ArrayShape, BufferShape, OpaqueShape, Shape, TupleShape
+from hlo_lint.shape import (
+    ArrayShape,
+    BufferShape,
+    OpaqueShape,
+    Shape,
+    TupleShape,
+    shape_or_none,
+    spelled_index,
+)
 from hlo_lint.strict.instruction import (
     Anatomy,
     declared_shapes,
     parameter_number,
-    shape_or_none,
 )
-from hlo_lint.strict.shapes import compatible, has_element, spelled_index, tuple_of
+from hlo_lint.strict.shapes import compatible, has_element, tuple_of
 from hlo_lint.syntax.attributes import (
     Alias,
     AttributeSyntaxError,

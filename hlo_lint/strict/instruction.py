@@ -12,9 +12,17 @@ from typing import Final
 
 from hlo_lint.ir import CALLING_ATTRIBUTES, OPCODE, OPERANDS, REFERENCES, TAIL, TYPE, Row, Trouble
 from hlo_lint.opcodes import OPCODES, Opcode, demands_on, wrapped_opcode
-from hlo_lint.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
+from hlo_lint.shape import (
+    ArrayShape,
+    Shape,
+    ShapeSyntaxError,
+    TupleShape,
+    leaves,
+    parse_shape,
+    shape_or_none,
+)
 from hlo_lint.strict.literals import literal_troubles
-from hlo_lint.strict.shapes import leaves_of, tuple_of, unsound
+from hlo_lint.strict.shapes import tuple_of, unsound
 from hlo_lint.strict.tokens import BLANK, NAME, blank_trouble, name_trouble
 from hlo_lint.syntax.attributes import (
     AttributeSyntaxError,
@@ -118,15 +126,6 @@ class Anatomy:
         """The text of an attribute; None where there is none."""
         span = self.attributes.get(attribute)
         return None if span is None else self.text[span[0] : span[1]]
-
-
-@lru_cache(maxsize=1 << 16)
-def shape_or_none(text: str) -> Shape | None:
-    """The shape that a text spells; None where it spells none."""
-    try:
-        return parse_shape(text)
-    except ShapeSyntaxError:
-        return None
 
 
 def instruction_troubles(text: str, row: Row, *, is_named: bool) -> Iterator[Trouble]:
@@ -419,9 +418,9 @@ def _replication_troubles(anatomy: Anatomy) -> Iterator[Trouble]:
     if anatomy.row[OPCODE] != "parameter":
         yield Trouble("only parameters have parameter_replication: XLA dies of others", at, end)
     elif shape is not None:
-        words, leaves = len(_find_words(text)), sum(1 for _ in leaves_of(shape))
-        if words != leaves:
-            said = f"parameter_replication: {words} words for {leaves} arrays"
+        words, count = len(_find_words(text)), sum(1 for _ in leaves(shape))
+        if words != count:
+            said = f"parameter_replication: {words} words for {count} arrays"
             yield Trouble(said, at, end)
 
 
@@ -437,9 +436,9 @@ def _sharding_troubles(anatomy: Anatomy) -> Iterator[Trouble]:
         return
     is_whole = isinstance(shape, TupleShape) and anatomy.row[OPCODE] in ("parameter", "tuple")
     if is_whole and isinstance(value, TupleSharding):
-        leaves = sum(1 for _ in leaves_of(shape))
-        if leaves and len(value.elements) != leaves:
-            said = f"sharding: {len(value.elements)} parts for {leaves} arrays"
+        count = sum(1 for _ in leaves(shape))
+        if count and len(value.elements) != count:
+            said = f"sharding: {len(value.elements)} parts for {count} arrays"
             yield Trouble(said, at, end)
     elif isinstance(value, TiledSharding) and value.tiles and isinstance(shape, ArrayShape):
         dimensions = len(value.tiles) - len(value.subgroups)

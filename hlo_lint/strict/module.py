@@ -21,16 +21,22 @@ from hlo_lint.ir import (
     Trouble,
 )
 from hlo_lint.opcodes import wrapped_opcode
-from hlo_lint.shape import Shape, ShapeSyntaxError, TupleShape, parse_shape
+from hlo_lint.shape import (
+    Shape,
+    ShapeSyntaxError,
+    TupleShape,
+    parse_shape,
+    shape_or_none,
+    spelled_index,
+)
 from hlo_lint.strict.graph import computation_troubles
 from hlo_lint.strict.instruction import (
     attribute_heads,
     instruction_troubles,
     parameter_number,
-    shape_or_none,
     type_troubles,
 )
-from hlo_lint.strict.shapes import compatible, has_element, spelled_index, unsound
+from hlo_lint.strict.shapes import compatible, has_element, unsound
 from hlo_lint.strict.tokens import BLANK, blank_trouble, name_trouble
 from hlo_lint.strict.tokens import NAME as WORD
 from hlo_lint.syntax.attributes import (

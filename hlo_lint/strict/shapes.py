@@ -100,24 +100,6 @@ def has_element(shape: Shape | None, index: tuple[int, ...]) -> bool:
     return True
 
 
-def spelled_index(index: tuple[int, ...]) -> str:
-    """The index of an element as HLO spells it.
-
-    >>> spelled_index((1, 0))
-    '{1,0}'
-    """
-    return "{" + ",".join(map(str, index)) + "}"
-
-
-def leaves_of(shape: Shape) -> Iterator[Shape]:
-    """Everything in a tuple that is no tuple; the shape itself, where it is none."""
-    if isinstance(shape, TupleShape):
-        for element in shape.elements:
-            yield from leaves_of(element)
-    else:
-        yield shape
-
-
 def tuple_of(text: str) -> tuple[Shape, ...] | None:
     """The shapes of a list without its parentheses, or None where they cannot be read."""
     try:

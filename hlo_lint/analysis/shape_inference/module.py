@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from hlo_lint.analysis.shape_inference.operation import Signature, shape_or_none
+from hlo_lint.analysis.shape_inference.operation import Signature
 from hlo_lint.analysis.shape_inference.verdict import (
     Inferred,
     Open,
@@ -16,7 +16,7 @@ from hlo_lint.analysis.shape_inference.verdict import (
     judge,
 )
 from hlo_lint.ir import OPCODE, REFERENCES, TAIL, TYPE, Computation, Instruction, Module
-from hlo_lint.shape import Shape
+from hlo_lint.shape import Shape, shape_or_none
 
 _DEEPEST_CALL = 100
 

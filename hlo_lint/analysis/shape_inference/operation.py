@@ -7,10 +7,15 @@ would infer none, and with `Unknowable` where the text does not say what it need
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from hlo_lint.shape import ArrayShape, OpaqueShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
+from hlo_lint.shape import (
+    ArrayShape,
+    OpaqueShape,
+    Shape,
+    TupleShape,
+    shape_or_none,
+)
 from hlo_lint.syntax.attributes import AttributeSyntaxError, read_attribute, split_attributes
 
 if TYPE_CHECKING:
@@ -187,15 +192,6 @@ class Operation:
 
 def _kind(shape: TupleShape | OpaqueShape) -> str:
     return "a tuple" if isinstance(shape, TupleShape) else str(shape)
-
-
-@lru_cache(maxsize=1 << 14)
-def shape_or_none(text: str) -> Shape | None:
-    """The shape that a text spells; None where it spells none."""
-    try:
-        return parse_shape(text)
-    except ShapeSyntaxError:
-        return None
 
 
 def known(text: str) -> Shape:

@@ -29,10 +29,9 @@ from hlo_lint.analysis.shape_inference.operation import (
     Signature,
     Table,
     Unknowable,
-    shape_or_none,
 )
 from hlo_lint.analysis.shape_inference.types import apart, compatible
-from hlo_lint.shape import ArrayShape, BufferShape, Shape, TupleShape
+from hlo_lint.shape import ArrayShape, BufferShape, Shape, TupleShape, shape_or_none
 
 OPCODES: Final[Table] = {
     opcode: inference

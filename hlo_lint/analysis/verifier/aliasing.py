@@ -15,15 +15,13 @@ from hlo_lint.analysis.verifier.scope import (
     Scope,
     header_span,
     operand_shape,
-    part,
     said,
-    spelled,
     text_of,
     value_of,
     value_or_none,
 )
 from hlo_lint.ir import REFERENCES, TAIL, Computation, Instruction, Module
-from hlo_lint.shape import ArrayShape, BufferShape, Shape
+from hlo_lint.shape import ArrayShape, BufferShape, Shape, part, spelled_index
 from hlo_lint.syntax.attributes import Alias, Donor, ProgramShape
 
 _ROWS: Final = {
@@ -64,10 +62,10 @@ def _trouble(scope: Scope, instruction: Instruction, alias: Alias, result: Shape
         return ""
     theirs = part(given, alias.operand_index)
     if theirs is None:
-        return f"operand {alias.operand} has no part {spelled(alias.operand_index)}"
+        return f"operand {alias.operand} has no part {spelled_index(alias.operand_index)}"
     ours = part(result, alias.output_index)
     if ours is None:
-        return f"the result has no part {spelled(alias.output_index)}"
+        return f"the result has no part {spelled_index(alias.output_index)}"
     if text_of(instruction, "custom_call_target") in ('"Pin"', '"Unpin"'):
         ours, theirs = _held(ours), _held(theirs)
     if not compatible(ours, theirs):
@@ -104,14 +102,16 @@ def _of_parameters(
         if not isinstance(alias, Alias):
             return
         place = (alias.operand, alias.operand_index)
-        where = f"part {spelled(alias.operand_index)} of parameter {alias.operand}"
+        where = f"part {spelled_index(alias.operand_index)} of parameter {alias.operand}"
         ours = part(result, alias.output_index)
         theirs = parameters.get(alias.operand)
         theirs = None if theirs is None else part(theirs, alias.operand_index)
         if theirs is None:
             yield said("M-61", at, f"input_output_alias names {where}, which is not there")
         elif ours is None:
-            message = f"input_output_alias names part {spelled(alias.output_index)} of the result"
+            message = (
+                f"input_output_alias names part {spelled_index(alias.output_index)} of the result"
+            )
             yield said("M-61", at, f"{message}, which is not there")
         elif not isinstance(ours, ArrayShape) or not isinstance(theirs, ArrayShape):
             yield said("M-61", at, f"input_output_alias names {where}, which is no array")
@@ -128,7 +128,7 @@ def _of_parameters(
     for donor in donors if isinstance(donors, tuple) else ():
         if not isinstance(donor, Donor):
             return
-        where = f"part {spelled(donor.shape_index)} of parameter {donor.parameter}"
+        where = f"part {spelled_index(donor.shape_index)} of parameter {donor.parameter}"
         theirs = parameters.get(donor.parameter)
         theirs = None if theirs is None else part(theirs, donor.shape_index)
         if not isinstance(theirs, ArrayShape):
@@ -145,7 +145,9 @@ def _equal(module: Module, layout: ProgramShape, alias: Alias) -> Iterator[Said]
     if isinstance(ours, ArrayShape) and isinstance(theirs, ArrayShape):
         ordered = ours.layout is None or theirs.layout is None or ours.layout == theirs.layout
         if ours.dtype != theirs.dtype or ours.dims != theirs.dims or not ordered:
-            message = f"the result {spelled(alias.output_index)}, {ours}, has to lie in parameter "
+            message = (
+                f"the result {spelled_index(alias.output_index)}, {ours}, has to lie in parameter "
+            )
             yield said("M-04", header_span(module), f"{message}{alias.operand}, which is {theirs}")
 
 

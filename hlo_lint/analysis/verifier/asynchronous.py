@@ -13,12 +13,12 @@ from hlo_lint.analysis.verifier.scope import (
     Scope,
     name_in,
     operand_shape,
-    part,
     producer,
     said,
     text_of,
 )
 from hlo_lint.ir import OPCODE, REFERENCES, TAIL, Computation, Instruction
+from hlo_lint.shape import part
 
 _DONE_OF: Final = {
     "all-reduce-start": "all-reduce-done",

@@ -11,14 +11,13 @@ from hlo_lint.analysis.verifier.scope import (
     RowChecks,
     Said,
     Scope,
-    leaves,
     operand_shape,
     said,
     text_of,
     value_of,
 )
 from hlo_lint.ir import OPCODE, REFERENCES, TYPE, Instruction
-from hlo_lint.shape import ArrayShape, BufferShape, Shape
+from hlo_lint.shape import ArrayShape, BufferShape, Shape, leaves
 from hlo_lint.syntax.attributes import Alias
 
 _CARRIES: Final = frozenset(

@@ -13,12 +13,10 @@ from hlo_lint.analysis.verifier.scope import (
     RowChecks,
     Said,
     Scope,
-    leaves,
     name_of,
     operand_shape,
     parameter_number,
     said,
-    spelled,
     text_of,
     value_of,
 )
@@ -31,7 +29,7 @@ from hlo_lint.ir import (
     Computation,
     Instruction,
 )
-from hlo_lint.shape import ArrayShape, Shape
+from hlo_lint.shape import ArrayShape, Shape, leaves, spelled_index
 
 CALLERS: Final = frozenset(
     "all-reduce all-reduce-start async-start async-update async-done call conditional custom-call "
@@ -57,7 +55,7 @@ def order_apart(left: Shape | None, right: Shape | None) -> str:
             and ours.rank == other.rank
             and ours.minor_to_major != other.minor_to_major
         ):
-            place = f" at index {spelled(index)}" if index else ""
+            place = f" at index {spelled_index(index)}" if index else ""
             return f"{ours}{place} and {other}"
     return ""
 

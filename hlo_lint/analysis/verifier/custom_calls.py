@@ -10,14 +10,13 @@ from hlo_lint.analysis.verifier.scope import (
     RowChecks,
     Said,
     Scope,
-    arrays,
     operand_shape,
     said,
     text_of,
     value_of,
 )
 from hlo_lint.ir import REFERENCES, TAIL, Instruction
-from hlo_lint.shape import ArrayShape, BufferShape, OpaqueShape, Shape, TupleShape
+from hlo_lint.shape import ArrayShape, BufferShape, OpaqueShape, Shape, TupleShape, arrays
 
 _FREE = ('"LayoutConstraint"', '"control_dep"')
 

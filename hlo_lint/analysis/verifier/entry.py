@@ -14,7 +14,6 @@ from hlo_lint.analysis.verifier.scope import (
     RowChecks,
     Said,
     Scope,
-    arrays,
     header_span,
     parameter_number,
     said,
@@ -22,7 +21,7 @@ from hlo_lint.analysis.verifier.scope import (
     value_or_none,
 )
 from hlo_lint.ir import OPCODE, OPERANDS, TAIL, TYPE, Computation, Instruction, Module
-from hlo_lint.shape import Shape, TupleShape
+from hlo_lint.shape import Shape, TupleShape, arrays
 from hlo_lint.syntax.attributes import Origin as OriginValue
 from hlo_lint.syntax.attributes import OriginalArray, ProgramShape
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hlo_lint.findings import Finding
 from hlo_lint.ir import OPCODE, OPERANDS, REFERENCES, TAIL, Computation, Instruction, Module
-from hlo_lint.shape import ArrayShape, Shape, TupleShape
+from hlo_lint.shape import Shape, part
 from hlo_lint.source import Span
 from hlo_lint.syntax.attributes import AttributeSyntaxError, read_attribute, split_attributes
 
@@ -20,8 +20,6 @@ _opcode_of = itemgetter(OPCODE)
 
 RowChecks: TypeAlias = "Mapping[RowCheck, tuple[str, ...]]"
 """Checks of every opcode, and words of which an instruction has one where they may say more."""
-Index: TypeAlias = tuple[int, ...]
-"""The place of an element in a tuple of tuples."""
 
 
 class Demands(NamedTuple):
@@ -190,36 +188,6 @@ def producer(instruction: Instruction, number: int = 0) -> Instruction | None:
     if number >= len(references):
         return None
     return instruction.computation.instruction(references[number].partition("#")[0])
-
-
-def part(shape: Shape | None, index: Index) -> Shape | None:
-    """An element of a tuple of tuples; None where there is none."""
-    for number in index:
-        if not isinstance(shape, TupleShape) or not 0 <= number < len(shape.elements):
-            return None
-        shape = shape.elements[number]
-    return shape
-
-
-def leaves(shape: Shape, at: Index = ()) -> Iterator[tuple[Index, Shape]]:
-    """What is no tuple in a shape, and where."""
-    if isinstance(shape, TupleShape):
-        for number, element in enumerate(shape.elements):
-            yield from leaves(element, (*at, number))
-    else:
-        yield at, shape
-
-
-def arrays(shape: Shape | None) -> Iterator[ArrayShape]:
-    """The arrays in a shape."""
-    for _, each in leaves(shape) if shape is not None else ():
-        if isinstance(each, ArrayShape):
-            yield each
-
-
-def spelled(index: Index) -> str:
-    """`{1,0}`."""
-    return "{" + ",".join(map(str, index)) + "}"
 
 
 def name_in(reference: str) -> str:

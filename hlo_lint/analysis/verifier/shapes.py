@@ -10,17 +10,9 @@ from hlo_lint.analysis.shape_inference import Refusal, ShapeInference
 from hlo_lint.analysis.shape_inference.operation import Signature
 from hlo_lint.analysis.shape_inference.types import is_float
 from hlo_lint.analysis.shape_inference.verdict import OPCODES, Verdict, inference_of
-from hlo_lint.analysis.verifier.scope import (
-    Checks,
-    RowChecks,
-    Said,
-    Scope,
-    arrays,
-    operand_shape,
-    said,
-)
+from hlo_lint.analysis.verifier.scope import Checks, RowChecks, Said, Scope, operand_shape, said
 from hlo_lint.ir import OPCODE, OPERANDS, REFERENCES, TAIL, TYPE, Row
-from hlo_lint.shape import BITS, UNBOUNDED, ArrayShape, ShapeSyntaxError, parse_shape
+from hlo_lint.shape import BITS, UNBOUNDED, ArrayShape, ShapeSyntaxError, arrays, parse_shape
 
 
 def _each(rows: dict[str, str]) -> dict[str, str]:

@@ -12,13 +12,12 @@ from hlo_lint.analysis.verifier.scope import (
     Said,
     Scope,
     contradiction,
-    leaves,
     said,
     text_of,
     value_or_none,
 )
 from hlo_lint.ir import TAIL, TYPE
-from hlo_lint.shape import ArrayShape, ShapeSyntaxError, parse_shape
+from hlo_lint.shape import ArrayShape, ShapeSyntaxError, leaves, parse_shape
 from hlo_lint.syntax.attributes import (
     NamedSharding,
     TiledSharding,
