@@ -35,14 +35,18 @@ _PRINT_ORDER = ("D", "T", "L", "#", "*", "E", "S", "SC", "P", "M")
 """The order in which `Layout::ToString` (`layout.cc`) prints the parts behind the colon."""
 
 
-class ShapeSyntaxError(ValueError):
-    """A text that is no shape; `offset` is where, in characters from its start."""
+class TextError(ValueError):
+    """A text that is no value of its kind; `offset` is where, in characters from its start."""
 
     def __init__(self, message: str, text: str, offset: int) -> None:
         super().__init__(message)
         self.message = message
         self.text = text
         self.offset = offset
+
+
+class ShapeSyntaxError(TextError):
+    """A text that is no shape."""
 
 
 @dataclass(frozen=True, slots=True)

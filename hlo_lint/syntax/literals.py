@@ -12,21 +12,15 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from hlo_lint.shape import ArrayShape, BufferShape, OpaqueShape, Shape, TupleShape
+from hlo_lint.shape import ArrayShape, BufferShape, OpaqueShape, Shape, TextError, TupleShape
 
 if TYPE_CHECKING:
     import numpy
     from numpy.typing import NDArray
 
 
-class LiteralError(ValueError):
-    """A text that is no value of its shape; `offset` is where, in characters from its start."""
-
-    def __init__(self, message: str, text: str, offset: int) -> None:
-        super().__init__(message)
-        self.message = message
-        self.text = text
-        self.offset = offset
+class LiteralError(TextError):
+    """A text that is no value of its shape."""
 
 
 class Elided(Enum):

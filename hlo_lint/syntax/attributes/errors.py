@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
+from hlo_lint.shape import TextError
 
-class AttributeSyntaxError(ValueError):
-    """A text that is no value of its attribute; `offset` is where, in characters from its start."""
 
-    def __init__(self, message: str, text: str, offset: int) -> None:
-        super().__init__(message)
-        self.message = message
-        self.text = text
-        self.offset = offset
+class AttributeSyntaxError(TextError):
+    """A text that is no value of its attribute."""
