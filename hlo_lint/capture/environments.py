@@ -1,0 +1,127 @@
+"""Environments with a release of jax and its GPU compiler, made once and kept in the user's cache.
+
+What is installed comes to about 300 MB of downloads and 1.1 GB of disk for each release.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hlo_lint.capture.children import Interpreter, interpreter_at
+from hlo_lint.capture.targets import version_of
+from hlo_lint.errors import CaptureError, UsageError
+
+PACKAGES = ("jax", "jaxlib", "jax-cuda12-plugin", "jax-cuda12-pjrt")
+OLDEST = (0, 10)
+FROM_PYTHON_3_12 = (0, 11)
+"""The first release of jax that needs Python 3.12."""
+INSTALLED = "installed"
+"""The file that says that nothing is missing."""
+
+
+def environment_of(release: str) -> Interpreter:
+    """The Python of an environment with that jax; made where it is not there yet.
+
+    Raises:
+        UsageError: for what is no release, or one that is too old.
+        CaptureError: where it cannot be made.
+    """
+    if not re.fullmatch(r"\d+\.\d+\.\d+(\.\w+)*", release):
+        raise UsageError(f"{release} is no release of jax; give one as in 0.11.2")
+    if version_of(release) < OLDEST:
+        raise UsageError(f"jax {release} is too old to compile for a GPU that is not there")
+    folder = _folder(release)
+    python = folder / "bin" / "python"
+    with _locked(folder.with_suffix(f"{folder.suffix}.lock")):
+        if not is_installed(release):
+            _make(folder, python, release)
+    return interpreter_at(python)
+
+
+def is_installed(release: str) -> bool:
+    """Whether the environment is there already."""
+    return (_folder(release) / INSTALLED).exists()
+
+
+def _folder(release: str) -> Path:
+    return cache_folder() / f"jax-{release}"
+
+
+def cache_folder() -> Path:
+    """Where environments are kept: `$XDG_CACHE_HOME/hlo_lint`, by default below `~/.cache`."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "hlo_lint"
+
+
+def _make(folder: Path, python: Path, release: str) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    wanted = [f"{package}=={release}" for package in PACKAGES]
+    newest = version_of(release) >= FROM_PYTHON_3_12
+    if uv := shutil.which("uv"):
+        _run(release, uv, "venv", "--quiet", "--python", "3.12", str(folder))
+        _run(release, uv, "pip", "install", "--quiet", "--python", str(python), *wanted)
+    else:
+        base = _python(at_least=(3, 12) if newest else (3, 11), release=release)
+        _run(release, base, "-m", "venv", str(folder))
+        install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+        _run(release, str(python), *install, *wanted)
+    (folder / INSTALLED).touch()
+
+
+def _python(at_least: tuple[int, int], release: str) -> str:
+    """A Python that a release runs on: this one, or one of those that are installed."""
+    if at_least <= sys.version_info[:2] <= (3, 13):
+        return sys.executable
+    for found in _pythons():
+        if _version(found) and at_least <= _version(found) <= (3, 13):
+            return found
+    raise CaptureError(
+        f"jax {release} needs Python {at_least[0]}.{at_least[1]} or later, and none is found; "
+        "install uv, which fetches one, or give --python"
+    )
+
+
+def _pythons() -> Iterator[str]:
+    for name in ("python3.13", "python3.12", "python3.11"):
+        if path := shutil.which(name):
+            yield path
+    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    for path in sorted(versions.glob("3.1[123].*/bin/python3"), reverse=True):
+        yield str(path)
+
+
+def _version(python: str) -> tuple[int, ...]:
+    """(3, 12); empty where it does not run, as a shim of pyenv may not."""
+    code = "import sys; print(*sys.version_info[:2])"
+    try:
+        done = subprocess.run([python, "-c", code], capture_output=True, text=True)
+    except OSError:
+        return ()
+    return tuple(map(int, done.stdout.split())) if done.returncode == 0 else ()
+
+
+def _run(release: str, *command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if "error" in line.lower()]
+        reason = (said or done.stderr.strip().splitlines() or ["no reason given"])[-1].strip()
+        raise CaptureError(f"no environment for jax {release}: {reason}")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One process at a time makes an environment."""
+    import fcntl
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
