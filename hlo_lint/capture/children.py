@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hlo_lint.errors import CaptureError, UsageError
-from hlo_lint.source import decode
+from hlo_lint.errors import CaptureError, HloLintError, UsageError
+from hlo_lint.source import decode, shown
 
 WORKER = Path(__file__).with_name("worker.py")
 
@@ -54,11 +54,10 @@ def interpreter_at(path: str | Path) -> Interpreter:
         done = subprocess.run([str(path), "-c", _ASK], capture_output=True)
     except OSError as error:
         raise UsageError(f"{path} cannot be run: {error.strerror}") from error
-    if done.returncode:
-        last = decode(done.stderr).strip().splitlines()[-1:]
-        reason = "it has no jax" if last and "PackageNotFound" in last[0] else " ".join(last)
-        raise UsageError(f"{path}: {reason}; give a Python in which jax is installed")
-    said = json.loads(done.stdout)
+    try:
+        said = json.loads(done.stdout)
+    except ValueError:
+        raise UsageError(f"{path} is no Python in which jax is installed") from None
     return Interpreter(Path(path), said["jax"], said["gpu"])
 
 
@@ -130,7 +129,8 @@ def run(interpreter: Interpreter, job: Job, folder: Path, environment: Mapping[s
             text = decode(log.read())
         said = json.loads(answer.read_bytes()) if answer.exists() else {"programs": []}
     if "error" in said:
-        raise _refusal(*said["error"], text, interpreter)
+        kind, message = said["error"]
+        raise _refusal(kind, shown(message), text, interpreter)
     if done.returncode and not said["programs"]:
         raise CaptureError(f"{job.script}: {_last_words(done.returncode, text)}")
     died = _last_words(done.returncode, text) if done.returncode else ""
@@ -144,7 +144,7 @@ def _outcome(said: Mapping[str, Any], died: str) -> Outcome:
     return Outcome(name, folder, died if said["state"] == "compiling" else message)
 
 
-def _refusal(kind: str, message: str, log: str, interpreter: Interpreter) -> Exception:
+def _refusal(kind: str, message: str, log: str, interpreter: Interpreter) -> HloLintError:
     if kind == "ScriptFailed":
         return CaptureError(message)
     if kind == "OptionRefused":
@@ -162,6 +162,6 @@ def _last_words(status: int, log: str) -> str:
     if status < 0:
         name = signal.Signals(-status).name
         said = _fatal.search(log)
-        return f"XLA ended the process ({name})" + (f": {said[1]}" if said else "")
+        return f"XLA ended the process ({name})" + (f": {shown(said[1])}" if said else "")
     lines = [line for line in log.splitlines() if line.strip()]
-    return lines[-1].strip() if lines else f"the process ended with status {status}"
+    return shown(lines[-1].strip()) if lines else f"the process ended with status {status}"

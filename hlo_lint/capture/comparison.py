@@ -44,6 +44,8 @@ class State(Enum):
     COMPILES = "compiles"
     DIES = "dies"
     UNTRIED = "not tried"
+    MOOT = "no such GEMM"
+    """There is none whose backend the autotuner chooses."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class Comparison:
         for release in dict.fromkeys(trial.jax for trial in self.trials):
             mine = [trial for trial in self.trials if trial.jax == release]
             fates.setdefault(_fate(mine), []).append(release)
-        parts = []
+        parts: list[str] = []
         for fate in sorted(fates, key=_goodness):
             verb, _, when = fate.partition(" when ")
             when = f" when {when}" if when else ""
@@ -106,9 +108,10 @@ class Comparison:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing died and there is neither an error nor a warning."""
+        """Whether all that can be compiled was, and there is neither an error nor a warning."""
         return all(
-            trial.state is not State.DIES and (trial.report is None or trial.report.clean)
+            trial.state in (State.COMPILES, State.MOOT)
+            and (trial.report is None or trial.report.clean)
             for trial in self.trials
         )
 
@@ -170,8 +173,7 @@ def _trials(
             continue
         other = forced.get(outcome.name)
         if other is None or not _mentions(outcome.folder, CHOICE):
-            reason = "there is no GEMM whose backend the autotuner chooses"
-            yield Trial(outcome.name, release, Winner.CUBLASLT, State.UNTRIED, reason)
+            yield Trial(outcome.name, release, Winner.CUBLASLT, State.MOOT)
         elif not _mentions(other.folder, CUBLASLT_CALL.encode()):
             reason = f"XLA did not take it: {other.failure or 'it chose another backend'}"
             yield Trial(outcome.name, release, Winner.CUBLASLT, State.UNTRIED, reason)

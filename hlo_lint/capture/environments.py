@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,8 +26,8 @@ INSTALLED = "installed"
 """The file that says that nothing is missing."""
 
 
-def environment_of(release: str) -> Interpreter:
-    """The Python of an environment with that jax; made where it is not there yet.
+def environment_of(release: str, announce: Callable[[], None] = lambda: None) -> Interpreter:
+    """The Python of an environment with that jax; announced and made where it is not there yet.
 
     Raises:
         UsageError: for what is no release, or one that is too old.
@@ -37,21 +37,13 @@ def environment_of(release: str) -> Interpreter:
         raise UsageError(f"{release} is no release of jax; give one as in 0.11.2")
     if version_of(release) < OLDEST:
         raise UsageError(f"jax {release} is too old to compile for a GPU that is not there")
-    folder = _folder(release)
+    folder = cache_folder() / f"jax-{release}"
     python = folder / "bin" / "python"
     with _locked(folder.with_suffix(f"{folder.suffix}.lock")):
-        if not is_installed(release):
+        if not (folder / INSTALLED).exists():
+            announce()
             _make(folder, python, release)
     return interpreter_at(python)
-
-
-def is_installed(release: str) -> bool:
-    """Whether the environment is there already."""
-    return (_folder(release) / INSTALLED).exists()
-
-
-def _folder(release: str) -> Path:
-    return cache_folder() / f"jax-{release}"
 
 
 def cache_folder() -> Path:
@@ -81,7 +73,7 @@ def _python(at_least: tuple[int, int], release: str) -> str:
     if at_least <= sys.version_info[:2] <= (3, 13):
         return sys.executable
     for found in _pythons():
-        if _version(found) and at_least <= _version(found) <= (3, 13):
+        if at_least <= _version(found) <= (3, 13):
             return found
     raise CaptureError(
         f"jax {release} needs Python {at_least[0]}.{at_least[1]} or later, and none is found; "
@@ -94,8 +86,7 @@ def _pythons() -> Iterator[str]:
         if path := shutil.which(name):
             yield path
     versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    for path in sorted(versions.glob("3.1[123].*/bin/python3"), reverse=True):
-        yield str(path)
+    yield from map(str, sorted(versions.glob("3.1[123].*/bin/python3"), reverse=True))
 
 
 def _version(python: str) -> tuple[int, ...]:

@@ -34,7 +34,7 @@ from hlo_lint.errors import CaptureError, HloLintError, UsageError
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.pipeline import Pipeline
-    from hlo_lint.findings import Diagnostic
+    from hlo_lint.findings import Introduction
 
 
 class FindingsError(HloLintError, AssertionError):
@@ -266,21 +266,23 @@ def without_folder(report: Report, folder: Path) -> Report:
     """A report whose paths are those within a folder."""
     start = f"{folder}/"
 
-    def moved(found: Diagnostic) -> Diagnostic:
-        behind = {
-            name: None if each is None else replace(each, path=each.path.removeprefix(start))
-            for name, each in (
-                ("introduced_by", found.introduced_by),
-                ("cured_by", found.cured_by),
-            )
-        }
-        return replace(found, path=found.path.removeprefix(start), **behind)
+    def within(path: str) -> str:
+        return "dump" if path == str(folder) else path.removeprefix(start)
 
-    skipped = tuple(
-        replace(each, path=each.path.removeprefix(start) if each.path != str(folder) else "dump")
-        for each in report.skipped
+    def met(behind: Introduction | None) -> Introduction | None:
+        return None if behind is None else replace(behind, path=within(behind.path))
+
+    findings = tuple(
+        replace(
+            found,
+            path=within(found.path),
+            introduced_by=met(found.introduced_by),
+            cured_by=met(found.cured_by),
+        )
+        for found in report.findings
     )
-    return replace(report, findings=tuple(map(moved, report.findings)), skipped=skipped)
+    skipped = tuple(replace(each, path=within(each.path)) for each in report.skipped)
+    return replace(report, findings=findings, skipped=skipped)
 
 
 def empty_folder(path: str | Path) -> Path:

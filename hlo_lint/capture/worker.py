@@ -8,6 +8,7 @@ nothing but jax and the standard library. The job is JSON on standard input.
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.util
 import json
 import os
@@ -43,6 +44,11 @@ class ScriptFailed(Exception):
     """What the caller's script raised, or lacks."""
 
 
+def _jax() -> Any:
+    """What types jax declares changes from release to release."""
+    return importlib.import_module("jax")
+
+
 def compile_lowered(
     lowered: Any, folder: Path, options: Mapping[str, Any], passes: str = ".*"
 ) -> tuple[Any, str | None]:
@@ -70,7 +76,7 @@ def uncached() -> Iterator[None]:
 
     jax looks once a process whether there is a cache; to reset it makes jax look again.
     """
-    import jax
+    jax = _jax()
     from jax.experimental.compilation_cache import compilation_cache
 
     before = jax.config.jax_enable_compilation_cache
@@ -97,11 +103,9 @@ def lower_for_gpu(
     Raises:
         TargetRefused: without the CUDA plugin, or where it does not read the description.
     """
-    import jax
-    from jax.sharding import NamedSharding, PartitionSpec
-
-    mesh = _mesh(target_config)
-    whole = NamedSharding(mesh, PartitionSpec())
+    jax = _jax()
+    sharding = jax.sharding
+    whole = sharding.NamedSharding(_mesh(target_config), sharding.PartitionSpec())
     found = False
 
     def placed(leaf: Any) -> Any:
@@ -195,7 +199,7 @@ def programs_of(script: Path, arguments: Sequence[str]) -> list[Program]:
     Raises:
         ScriptFailed: where the script raises, or calls no jitted function.
     """
-    import jax
+    jax = _jax()
 
     recorded: dict[Any, Program] = {}
     real = jax.jit
@@ -212,7 +216,7 @@ def programs_of(script: Path, arguments: Sequence[str]) -> list[Program]:
 
 def _recording(real: Any, recorded: dict[Any, Program]) -> Any:
     """`jax.jit`, which keeps the shapes of each call that is no part of another's tracing."""
-    import jax
+    jax = _jax()
 
     def described(leaf: Any) -> Any:
         if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
@@ -277,13 +281,14 @@ def _guarded(script: Path, run: Callable[[], Any]) -> Any:
 
 def _where(error: BaseException, script: Path) -> str:
     """`script.py:12: ValueError: …`, at the last line of the script that was running."""
-    said = f"{type(error).__name__}: {error}".strip().splitlines()[0]
-    if isinstance(error, SyntaxError) and error.filename == str(script):
-        return f"{script}:{error.lineno}:{error.offset}: {said}"
+    message = error.msg if isinstance(error, SyntaxError) else str(error)
+    said = f"{type(error).__name__}: {message}".strip().splitlines()[0]
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}:{error.offset}: {said}"
     lines = [
         frame.lineno
         for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename == str(script)
+        if Path(frame.filename).resolve() == script.resolve()
     ]
     return f"{script}:{lines[-1]}: {said}" if lines else f"{script}: {said}"
 
@@ -308,7 +313,7 @@ def _takes_none(function: Callable[..., Any]) -> bool:
 
 def _argument(shape: Any) -> Any:
     """`["float16", [2, 3]]` as an argument; a list of such as a tuple."""
-    import jax
+    jax = _jax()
 
     if isinstance(shape[0], str):
         return jax.ShapeDtypeStruct(

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,7 +121,9 @@ def command(
             said = [_as_dict(each, keep is not None) for each in found]
             click.echo(json.dumps({"version": 1, "target": target, "programs": said}, indent=2))
         else:
-            for each in found:
+            for number, each in enumerate(found):
+                if number:
+                    click.echo()
                 _show(each)
     ctx.exit(0 if all(each.clean for each in found) else 1)
 
@@ -151,8 +154,13 @@ def _job(
         arguments=arguments,
         target_config="",
         passes=".*",
-        options={name: value for name, _, value in pairs},
+        options={name: _value(value) for name, _, value in pairs},
     )
+
+
+def _value(text: str) -> str | bool:
+    """XLA reads numbers and names as text, but not what flags call true and false."""
+    return {"true": True, "false": False}.get(text.lower(), text)
 
 
 def _shape(text: str) -> Any:
@@ -178,13 +186,12 @@ def _shape(text: str) -> Any:
 
 def _interpreters(releases: Sequence[str], pythons: Sequence[str]) -> list[Interpreter]:
     from hlo_lint.capture.children import interpreter_at
-    from hlo_lint.capture.environments import environment_of, is_installed
+    from hlo_lint.capture.environments import environment_of
 
     found = []
     for release in dict.fromkeys(releases):
-        if not is_installed(release):
-            click.echo(f"installing jax {release} and its GPU compiler, once …", err=True)
-        found.append(environment_of(release))
+        said = f"installing jax {release} and its GPU compiler, once …"
+        found.append(environment_of(release, partial(click.echo, said, err=True)))
     found += [interpreter_at(path) for path in dict.fromkeys(pythons)]
     return found or [interpreter_at(sys.executable)]
 
