@@ -45,7 +45,8 @@ REFERENCES: Final = 6
 
 _name_of = itemgetter(NAME)
 _opcode_of = itemgetter(OPCODE)
-_FUSED = re.compile(r"\bcalls=%?([\w.\-]+)")
+_FUSED = re.compile(r"%?([\w.\-]+)").match
+"""What stands behind `calls=`, which `str.split` finds several times faster than a pattern."""
 _THREAD = re.compile(r'execution_thread="([^"]*)"')
 CALLING_ATTRIBUTES: Final = tuple(
     "calls to_apply body condition select scatter comparator called_computations "
@@ -291,7 +292,8 @@ class Computation:
         """Names of the computations that are bodies of its fusions."""
         if self._fused is None:
             tails = [row[TAIL] for row in self.rows if row[OPCODE] == "fusion"]
-            self._fused = frozenset(_FUSED.findall("\n".join(tails))) if tails else frozenset()
+            named = map(_FUSED, "\n".join(tails).split("calls=")[1:])
+            self._fused = frozenset([found[1] for found in named if found is not None])
         return self._fused
 
     def to_networkx(self) -> networkx.DiGraph[str]:
@@ -641,7 +643,7 @@ class Module:
     @property
     def fused(self) -> frozenset[str]:
         """Names of the computations that are bodies of fusions."""
-        return frozenset().union(*(computation.fused for computation in self.computations))
+        return frozenset().union(*[computation.fused for computation in self.computations])
 
     @property
     def unfused(self) -> Sequence[Computation]:
