@@ -241,7 +241,7 @@ class Computation:
     @property
     def instructions(self) -> tuple[Instruction, ...]:
         """A view of each instruction, in the order of the text."""
-        return tuple(self.at(number) for number in range(len(self.rows)))
+        return tuple(map(self.at, range(len(self.rows))))
 
     @property
     def root(self) -> Instruction | None:
@@ -291,7 +291,9 @@ class Computation:
     def fused(self) -> frozenset[str]:
         """Names of the computations that are bodies of its fusions."""
         if self._fused is None:
-            tails = [row[TAIL] for row in self.rows if row[OPCODE] == "fusion"]
+            tails: list[str] = []
+            if "fusion" in self.opcodes:
+                tails = [row[TAIL] for row in self.rows if row[OPCODE] == "fusion"]
             named = map(_FUSED, "\n".join(tails).split("calls=")[1:])
             self._fused = frozenset([found[1] for found in named if found is not None])
         return self._fused
@@ -653,7 +655,8 @@ class Module:
             self._unfused += [
                 computation
                 for computation in self.computations
-                if computation.name not in fused and computation.thread == "main"
+                if computation.name not in fused
+                and (not computation.tail or computation.thread == "main")
             ]
         return self._unfused
 
