@@ -29,35 +29,48 @@ class Stages:
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
         self._known: dict[tuple[PassDump, bool], Stage] = {}
+        self._made: dict[tuple[bool | None, ...], Stage] = {}
+        self._last_places: dict[str, tuple[int | None, ...]] = {}
 
     def of(self, dump: PassDump, module: Module) -> Stage:
-        """What binds for a module of a dump; equal where nothing differs."""
+        """What binds for a module of a dump: the same object where nothing differs."""
         key = dump, module.is_scheduled
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self._stage(dump, scheduled=module.is_scheduled)
+            of_kind = self._of_file if dump.name is None else self._of_step
+            found = self._known[key] = of_kind(dump, scheduled=module.is_scheduled)
         return found
 
-    def _stage(self, dump: PassDump, *, scheduled: bool) -> Stage:
-        if dump.name is None:
-            name = dump.path.name.rpartition(".")[0]
-            return Stage(
-                layouts=scheduled or not name.endswith(BEFORE_LAYOUTS),
+    def _of_file(self, dump: PassDump, *, scheduled: bool) -> Stage:
+        """Of a file that no compiler named."""
+        name = dump.path.name.rpartition(".")[0]
+        layouts, final = scheduled or not name.endswith(BEFORE_LAYOUTS), name.endswith(FINAL)
+        key = layouts, scheduled, final
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = Stage(layouts=layouts, scheduled=scheduled, final=final)
+        return found
+
+    def _of_step(self, dump: PassDump, *, scheduled: bool) -> Stage:
+        assert dump.name is not None
+        layouts, final = self._has_layouts(dump), dump.name.is_final
+        normalized = self._is_behind(dump, LAYOUT_NORMALIZATION)
+        host_memory = self._is_behind(dump, HOST_OFFLOADER) is not False
+        key = layouts, normalized, scheduled, host_memory, final
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = Stage(
+                backend=self._backend,
+                release=self._candidates[0].name if len(self._candidates) == 1 else None,
+                layouts=layouts,
+                normalized=normalized,
                 scheduled=scheduled,
-                final=name.endswith(FINAL),
+                mixed_precision=self._backend is None,
+                host_memory=host_memory,
+                scan=self._backend is None or not layouts,
+                final=final,
             )
-        layouts = self._has_layouts(dump)
-        return Stage(
-            backend=self._backend,
-            release=self._candidates[0].name if len(self._candidates) == 1 else None,
-            layouts=layouts,
-            normalized=self._is_behind(dump, LAYOUT_NORMALIZATION),
-            scheduled=scheduled,
-            mixed_precision=self._backend is None,
-            host_memory=self._is_behind(dump, HOST_OFFLOADER) is not False,
-            scan=self._backend is None or not layouts,
-            final=dump.name.is_final,
-        )
+        return found
 
     @cached_property
     def _candidates(self) -> tuple[PassList, ...]:
@@ -102,21 +115,29 @@ class Stages:
         """Whether the last run of a pass lies behind a dump; None where the releases do not say."""
         name = dump.name
         assert name is not None
-        if self._is_helper:
-            return None  # passes over a fusion that was taken out of its module
-        if self.pipeline.options is not None and self.pipeline.options.disabled(wanted):
+        lasts = self._lasts(wanted)
+        if not lasts or None in lasts:
             return None
+        if name.step is None:
+            return not name.rest.startswith(BEFORE_LAYOUTS)
         answers: set[bool | None] = set()
-        for number, release in enumerate(self._candidates):
-            last = release.last_place(wanted)
-            if last is None:
-                answers.add(None)
-            elif name.step is None:
-                answers.add(not name.rest.startswith(BEFORE_LAYOUTS))
-            else:
-                first, end = self._places[dump][number]
-                answers.add(True if first >= last else False if end < last else None)
+        for (first, end), last in zip(self._places[dump], lasts, strict=True):
+            assert last is not None
+            answers.add(True if first >= last else False if end < last else None)
         return answers.pop() if len(answers) == 1 else None
+
+    def _lasts(self, wanted: str) -> tuple[int | None, ...]:
+        """Where each release runs a pass last; nothing where that does not matter."""
+        found = self._last_places.get(wanted)
+        if found is None:
+            if self._is_helper:
+                found = ()  # passes over a fusion that was taken out of its module
+            elif self.pipeline.options is not None and self.pipeline.options.disabled(wanted):
+                found = ()
+            else:
+                found = tuple(release.last_place(wanted) for release in self._candidates)
+            self._last_places[wanted] = found
+        return found
 
     @cached_property
     def _places(self) -> dict[PassDump, tuple[tuple[int, int], ...]]:
