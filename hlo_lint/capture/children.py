@@ -18,6 +18,9 @@ from hlo_lint.source import decode, shown
 
 WORKER = Path(__file__).with_name("worker.py")
 
+SHORT_PATHS = {"JAX_HLO_SOURCE_FILE_CANONICALIZATION_REGEX": re.escape(f"{Path.cwd()}/")}
+"""Lines of Python are named as seen from here."""
+
 _fatal = re.compile(r"^F\d{4} [\d:.]+ +\d+ (.*)", re.M)
 _parsing = re.compile(r"Error parsing text-format \S+: (.*)")
 _ASK = """
@@ -123,7 +126,7 @@ def run(interpreter: Interpreter, job: Job, folder: Path, environment: Mapping[s
                 input=json.dumps(given).encode(),
                 stdout=log,
                 stderr=log,
-                env={**os.environ, **environment, "JAX_PLATFORMS": "cpu"},
+                env={**SHORT_PATHS, **os.environ, **environment, "JAX_PLATFORMS": "cpu"},
             )
             log.seek(0)
             text = decode(log.read())

@@ -22,6 +22,7 @@ PACKAGES = ("jax", "jaxlib", "jax-cuda12-plugin", "jax-cuda12-pjrt")
 OLDEST = (0, 10)
 FROM_PYTHON_3_12 = (0, 11)
 """The first release of jax that needs Python 3.12."""
+NEWEST_PYTHON = (3, 13)
 INSTALLED = "installed"
 """The file that says that nothing is missing."""
 
@@ -53,32 +54,39 @@ def cache_folder() -> Path:
 
 
 def _make(folder: Path, python: Path, release: str) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
     wanted = [f"{package}=={release}" for package in PACKAGES]
-    newest = version_of(release) >= FROM_PYTHON_3_12
+    oldest = (3, 12) if version_of(release) >= FROM_PYTHON_3_12 else (3, 11)
+    base = _python(oldest)
     if uv := shutil.which("uv"):
-        _run(release, uv, "venv", "--quiet", "--python", "3.12", str(folder))
-        _run(release, uv, "pip", "install", "--quiet", "--python", str(python), *wanted)
-    else:
-        base = _python(at_least=(3, 12) if newest else (3, 11), release=release)
-        _run(release, base, "-m", "venv", str(folder))
-        install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-        _run(release, str(python), *install, *wanted)
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+            _run(release, uv, "venv", "--quiet", "--python", base or "3.12", str(folder))
+            _run(release, uv, "pip", "install", "--quiet", "--python", str(python), *wanted)
+            (folder / INSTALLED).touch()
+            return
+        except CaptureError:
+            if base is None:
+                raise
+            # uv reads none of pip's settings, an index of one's own among them.
+    if base is None:
+        raise CaptureError(
+            f"jax {release} needs Python {oldest[0]}.{oldest[1]} to 3.13, and none is found; "
+            "install uv, which fetches one, or give --python"
+        )
+    shutil.rmtree(folder, ignore_errors=True)
+    _run(release, base, "-m", "venv", str(folder))
+    install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    _run(release, str(python), *install, *wanted)
     (folder / INSTALLED).touch()
 
 
-def _python(at_least: tuple[int, int], release: str) -> str:
-    """A Python that a release runs on: this one, or one of those that are installed."""
-    if at_least <= sys.version_info[:2] <= (3, 13):
+def _python(at_least: tuple[int, int]) -> str | None:
+    """A Python that is new enough: this one, or one of those that are installed."""
+    if at_least <= sys.version_info[:2] <= NEWEST_PYTHON:
         return sys.executable
-    for found in _pythons():
-        if at_least <= _version(found) <= (3, 13):
-            return found
-    raise CaptureError(
-        f"jax {release} needs Python {at_least[0]}.{at_least[1]} or later, and none is found; "
-        "install uv, which fetches one, or give --python"
-    )
+    fitting = (each for each in _pythons() if at_least <= _version(each) <= NEWEST_PYTHON)
+    return next(fitting, None)
 
 
 def _pythons() -> Iterator[str]:

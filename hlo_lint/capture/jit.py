@@ -263,11 +263,11 @@ def _but(report: Report, allow: Sequence[str]) -> Report:
 
 
 def without_folder(report: Report, folder: Path) -> Report:
-    """A report whose paths are those within a folder."""
+    """A report whose paths are those within a folder; what else XLA wrote there is no news."""
     start = f"{folder}/"
 
     def within(path: str) -> str:
-        return "dump" if path == str(folder) else path.removeprefix(start)
+        return path.removeprefix(start)
 
     def met(behind: Introduction | None) -> Introduction | None:
         return None if behind is None else replace(behind, path=within(behind.path))
@@ -281,7 +281,11 @@ def without_folder(report: Report, folder: Path) -> Report:
         )
         for found in report.findings
     )
-    skipped = tuple(replace(each, path=within(each.path)) for each in report.skipped)
+    skipped = tuple(
+        replace(each, path=within(each.path))
+        for each in report.skipped
+        if not Path(each.path).is_dir()
+    )
     return replace(report, findings=findings, skipped=skipped)
 
 
