@@ -94,8 +94,9 @@ def test_the_dot_of_the_report_is_safe_on_one_release_and_dies_on_the_other(
 
 
 def instructions(path: Path) -> list[str]:
-    """What each instruction computes of what."""
-    return re.findall(r"^ +(?:ROOT )?(%.* = .*?\)|%.* = .*?)(?:, \w+=.*)?$", path.read_text(), re.M)
+    """What each instruction computes of what, but for how much scratch a GEMM gets."""
+    text = re.sub(r"s8\[\d+\]", "s8[]", path.read_text())
+    return re.findall(r"^ +(?:ROOT )?(%.* = .*?\)|%.* = .*?)(?:, \w+=.*)?$", text, re.M)
 
 
 def test_the_text_says_all_of_it_and_leaves_nothing_behind(tmp_path: Path) -> None:
