@@ -190,7 +190,7 @@ def pytest_terminal_summary(
     said = json.loads((folder / SUMMARY).read_bytes())
     terminalreporter.write_line(
         f"hlo-lint: {said['programs']} compiled in {len(said['tests'])} tests, "
-        f"{said['failed']} failed; see {folder / SUMMARY}"
+        f"{said['failed']} failed; see {Path(config.getoption('--hlo-lint-report'), SUMMARY)}"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -133,6 +134,22 @@ def test_a_finding_fails_the_test_and_is_in_the_report(
     (folder,) = (runs.path / "out").glob("*test_convolved*/2-convolved")
     assert (folder / finding["path"]).is_file()
     assert "test_pipeline" not in programs, "it checks nothing"
+
+
+def test_the_example_of_the_page_runs_as_shown(runs: pytest.Pytester) -> None:
+    page = (ROOT / "docs" / "pytest.md").read_text("utf-8")
+    example = re.search(r"```python\n(.*?)```", page, re.S)
+    session = re.search(r"```console\n\$ pytest test_model.py(.*?)\n(.*?)```", page, re.S)
+    assert example
+    assert session
+    runs.makepyfile(test_model=example[1])
+    result = runs.runpytest_subprocess("test_model.py", *session[1].split())
+    result.assert_outcomes(passed=2, failed=1)
+    release = re.search(r"compiled by jax ([\d.]+)", session[2])
+    assert release
+    if metadata.version("jax") == release[1]:
+        shown = [line for line in session[2].splitlines() if "/home/" not in line]
+        result.stdout.fnmatch_lines([re.sub(r"([\[\]])", r"[\1]", line) for line in shown])
 
 
 def test_a_report_holds_one_run(runs: pytest.Pytester) -> None:
