@@ -1,0 +1,105 @@
+"""Where in a TOML file a key stands: the parser does not say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from hlo_lint.errors import ConfigError
+from hlo_lint.source import Position, shown
+
+Key = str | int
+"""A name in a table, or a number in an array."""
+
+_part = r"""(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[\w-]+)"""
+_header = re.compile(rf"[ \t]*(\[\[?)[ \t]*({_part}(?:[ \t]*\.[ \t]*{_part})*)[ \t]*\]")
+_statement = re.compile(rf"[ \t]*({_part}(?:[ \t]*\.[ \t]*{_part})*)[ \t]*=")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A value of a settings file."""
+
+    path: Path
+    text: str = field(repr=False)
+    keys: tuple[Key, ...] = ()
+    """From the top of the file."""
+    shown_from: int = 0
+    """How many of the keys are the same for all settings."""
+
+    def at(self, key: Key) -> Place:
+        """A value in it."""
+        return replace(self, keys=(*self.keys, key))
+
+    @property
+    def title(self) -> str:
+        """`per-path-ignores.fixtures`, as a message names it."""
+        return ".".join(str(key) for key in self.keys[self.shown_from :])
+
+    @property
+    def position(self) -> Position:
+        """Where its key stands."""
+        return locate(self.text, self.keys)
+
+    @property
+    def label(self) -> str:
+        """`path:line:column`"""
+        line, column = self.position
+        return f"{self.path}:{line}:{column}"
+
+    def error(self, message: str) -> ConfigError:
+        """What is wrong with the value."""
+        named = f"{self.title}: " if self.title else ""
+        return ConfigError(f"{self.label}: {shown(named + message)}")
+
+
+def locate(text: str, keys: Sequence[Key]) -> Position:
+    """The line and the column of a key, or of the nearest table around it.
+
+    >>> locate('[tool.x]\\na = 1\\nb = { c = 2 }\\n', ("tool", "x", "b", "c"))
+    Position(line=3, column=7)
+    """
+    best, found = 0, (0, 0)
+    for written, start, end in _statements(text):
+        length = len(written)
+        if length > best and written == tuple(keys[:length]):
+            best, found = length, (start, end)
+    start, end = found
+    for key in keys[best:]:
+        if isinstance(key, int):
+            continue
+        name = re.compile(rf"""(?<![\w-])["']?{re.escape(key)}["']?[ \t]*=""")
+        inner = name.search(text, start, end)
+        if inner is None:
+            break
+        start = inner.start()
+    line = text.count("\n", 0, start) + 1
+    return Position(line, start - text.rfind("\n", 0, start))
+
+
+def _statements(text: str) -> Iterator[tuple[tuple[Key, ...], int, int]]:
+    """Each table and each key with where it stands, up to where the next begins."""
+    counts: dict[tuple[Key, ...], int] = {}
+    table: tuple[Key, ...] = ()
+    found: list[tuple[tuple[Key, ...], int]] = []
+    at = 0
+    for line in text.splitlines(keepends=True):
+        header, statement = _header.match(line), _statement.match(line)
+        if header is not None:
+            table = _parts(header[2])
+            if header[1] == "[[":
+                number = counts[table] = counts.get(table, -1) + 1
+                table = (*table, number)
+            found.append((table, at + header.start(1)))
+        elif statement is not None:
+            found.append(((*table, *_parts(statement[1])), at + statement.start(1)))
+        at += len(line)
+    ends = [start for _, start in found[1:]] + [len(text)]
+    for (keys, start), end in zip(found, ends, strict=True):
+        yield keys, start, end
+
+
+def _parts(dotted: str) -> tuple[str, ...]:
+    return tuple(part.strip("\"'") for part in re.findall(_part, dotted))
