@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hlo_lint import __version__
+from hlo_lint.report.formats import FORMATS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -98,7 +99,7 @@ def cli() -> None:
 @_before
 @click.option(
     "--output-format",
-    type=click.Choice(["text", "concise", "json"]),
+    type=click.Choice(list(FORMATS)),
     default="text",
     show_default=True,
     envvar="HLO_LINT_OUTPUT_FORMAT",
@@ -338,16 +339,13 @@ def _console(*, stderr: bool = False) -> Console:
 
 
 def _print_report(report: Report, output_format: str) -> None:
-    match output_format:
-        case "json":
-            click.echo(report.to_json(), nl=False)
-        case "concise":
-            from hlo_lint.report.text import render_concise
+    if output_format == "text":
+        report.print(_console())
+        return
+    from hlo_lint.report.formats import render
 
-            for finding in report.findings:
-                click.echo(render_concise(finding))
-        case _:
-            report.print(_console())
+    text = render(report, output_format, lambda line: click.echo(f"hlo-lint: {line}", err=True))
+    click.echo(text, nl=False)
 
 
 def _fixed(result: FixResult, written: Sequence[Path]) -> str:
