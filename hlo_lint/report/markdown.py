@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
+from hlo_lint.dumps.directory import Skipped
 from hlo_lint.findings import Diagnostic
 from hlo_lint.report.formats import Report, Warn
 from hlo_lint.report.statistics import RuleCount, counts
@@ -12,6 +14,8 @@ from hlo_lint.source import shown
 
 MOST_BYTES = 900_000
 """GitHub shows no summary of more than 1 MiB."""
+MOST_SKIPPED = 100
+"""How many of the things that were not looked at are named."""
 
 
 def render(report: Report, warn: Warn) -> str:
@@ -24,6 +28,8 @@ def render(report: Report, warn: Warn) -> str:
         rows = [_row(count) for count in counts(report.findings)]
         head = ["| rule | errors | warnings | notes | fixable |", "|---|---:|---:|---:|---:|"]
         parts.append("\n".join([*head, *rows]))
+    if report.skipped:
+        parts.append(_skipped(report.skipped))
     size = sum(len(part.encode()) + 2 for part in parts)
     for number, finding in enumerate(report.findings):
         part = _finding(finding)
@@ -34,9 +40,6 @@ def render(report: Report, warn: Warn) -> str:
             parts.append(f"… {left}.")
             break
         parts.append(part)
-    if report.skipped:
-        lines = (f"{shown(entry.path)}: {shown(entry.reason)}" for entry in report.skipped)
-        parts.append(f"### Not looked at\n\n{fenced(chr(10).join(lines))}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -51,6 +54,14 @@ def _row(count: RuleCount) -> str:
     return (
         f"| `{count.rule}` | {count.errors} | {count.warnings} | {count.infos} | {count.fixable} |"
     )
+
+
+def _skipped(skipped: Sequence[Skipped]) -> str:
+    lines = [f"{shown(entry.path)}: {shown(entry.reason)}" for entry in skipped[:MOST_SKIPPED]]
+    if len(skipped) > MOST_SKIPPED:
+        lines.append(f"… {len(skipped) - MOST_SKIPPED} more")
+    block = fenced("\n".join(lines))
+    return f"<details><summary>Not looked at</summary>\n\n{block}\n\n</details>"
 
 
 def _finding(finding: Diagnostic) -> str:
