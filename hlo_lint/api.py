@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,11 +119,9 @@ class Report:
         print_summary(console, self.findings, self.skipped, self.stats)
 
     def __str__(self) -> str:
-        from rich.console import Console
+        from hlo_lint.report.formats import render
 
-        out = StringIO()
-        self.print(Console(file=out, no_color=True, width=160, highlight=False))
-        return out.getvalue()
+        return render(self, "text")
 
 
 @dataclass

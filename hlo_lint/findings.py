@@ -40,6 +40,19 @@ class Edit:
 
 
 @dataclass(frozen=True, slots=True)
+class Region:
+    """A stretch of a file as other programs count it."""
+
+    start: Position
+    end: Position
+    """Exclusive."""
+    start_byte: int
+    """The column in bytes of UTF-8, counted from 1."""
+    end_byte: int
+    """Exclusive."""
+
+
+@dataclass(frozen=True, slots=True)
 class Fix:
     """A change of the text that mends a finding."""
 
@@ -116,6 +129,8 @@ class Diagnostic:
     """None where it is there at the end of the run, too."""
     seen_in: int | None = None
     """How many dumps of its module have it; None where the rule looks at one of them only."""
+    regions: tuple[Region, ...] = field(default=(), compare=False)
+    """Where it stands, and behind that each edit of its fix, in their order."""
     excerpt: str = field(default="", compare=False)
     """The line it stands on."""
 

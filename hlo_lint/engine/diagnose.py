@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 
 from hlo_lint.dumps.pipeline import PassDump
-from hlo_lint.findings import Diagnostic, Finding, Fix, Introduction, Origin
+from hlo_lint.findings import Diagnostic, Finding, Fix, Introduction, Origin, Region
 from hlo_lint.ir import REFERENCES, HloFile, Instruction, Module
 from hlo_lint.rule import Form, Rule
-from hlo_lint.source import Span
+from hlo_lint.source import Lines, Span, encode
 
 _comment = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 
@@ -42,6 +42,8 @@ def diagnose(
     span = module.span(at) if isinstance(at, Instruction) else at
     caret = _caret(span, finding, lines.text)
     start, end = lines.position(caret.start), lines.position(caret.end)
+    fix = fix_of(place, form)
+    replaced = (edit.span for edit in fix.edits) if fix else ()
     return Diagnostic(
         rule=place.rule.name(),
         severity=finding.severity or place.rule.severity,
@@ -57,11 +59,27 @@ def diagnose(
         introduced_by=introduced,
         origin=origin_of(instruction, module),
         notes=finding.notes,
-        fix=fix_of(place, form),
+        fix=fix,
         cured_by=cured,
         seen_in=seen_in,
         excerpt=lines.line(start.line),
+        regions=tuple(_region(stretch, lines) for stretch in (caret, *replaced)),
     )
+
+
+def _region(span: Span, lines: Lines) -> Region:
+    start, end = lines.position(span.start), lines.position(span.end)
+    return Region(
+        start,
+        end,
+        _bytes_before(span.start, start.column, lines.text) + 1,
+        _bytes_before(span.end, end.column, lines.text) + 1,
+    )
+
+
+def _bytes_before(offset: int, column: int, text: str) -> int:
+    """How many bytes of its line stand before a place."""
+    return column - 1 if text.isascii() else len(encode(text[offset - column + 1 : offset]))
 
 
 def fix_of(place: Placed, form: Form) -> Fix | None:

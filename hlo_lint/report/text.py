@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
 from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.directory import Skipped
 from hlo_lint.findings import Diagnostic, Introduction, Severity
+from hlo_lint.report.formats import Report, Warn
 from hlo_lint.source import shown
 
 if TYPE_CHECKING:
@@ -17,6 +19,17 @@ STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.
 WIDTH = 160
 """How much of a line of HLO is shown, in characters; lines of dumps run to 100 kB."""
 UNKNOWN = "a pass that left no dump"
+
+
+def render(report: Report, _: Warn) -> str:
+    """The report without colours."""
+    from rich.console import Console
+
+    out = StringIO()
+    console = Console(file=out, no_color=True, width=WIDTH, highlight=False)
+    print_text(console, report.findings)
+    print_summary(console, report.findings, report.skipped, report.stats)
+    return out.getvalue()
 
 
 def render_concise(finding: Diagnostic) -> str:
@@ -40,9 +53,14 @@ def describe(behind: Introduction) -> str:
 def print_text(console: Console, findings: Sequence[Diagnostic]) -> None:
     """Prints each finding with its excerpt, an empty line behind each."""
     for finding in findings:
-        for line in _finding(finding):
+        for line in _lines(finding):
             console.print(line, soft_wrap=True)
         console.print()
+
+
+def as_text(finding: Diagnostic) -> str:
+    """A finding as `print_text` prints it, without colours."""
+    return "\n".join(line.plain for line in _lines(finding))
 
 
 def print_summary(
@@ -81,7 +99,7 @@ def _counted(number: int, name: str) -> str:
     return f"{number} {name}{'' if number == 1 else 's'}" if number else ""
 
 
-def _finding(finding: Diagnostic) -> Iterator[Text]:
+def _lines(finding: Diagnostic) -> Iterator[Text]:
     from rich.text import Text
 
     style = STYLES[finding.severity]
@@ -93,12 +111,12 @@ def _finding(finding: Diagnostic) -> Iterator[Text]:
         ("  --> ", "blue"), shown(f"{finding.path}:{finding.line}:{finding.column}")
     )
     yield from _excerpt(finding, style)
-    for label, note in _notes(finding):
+    for label, note in notes_of(finding):
         yield Text.assemble(("   = ", "blue"), (f"{label}: ", "bold"), shown(note))
     if finding.fix is not None:
         yield Text.assemble(
             ("help: ", "bold green"),
-            f"{finding.fix.title} ({finding.fix.safety.value}; hlo-lint fix)",
+            f"{shown(finding.fix.title)} ({finding.fix.safety.value}; hlo-lint fix)",
         )
 
 
@@ -119,7 +137,8 @@ def _excerpt(finding: Diagnostic, style: str) -> Iterator[Text]:
     yield Text.assemble((bar, "blue"), " " * before, ("^" * marked, style))
 
 
-def _notes(finding: Diagnostic) -> Iterator[tuple[str, str]]:
+def notes_of(finding: Diagnostic) -> Iterator[tuple[str, str]]:
+    """What is known of a finding besides its place, each with its label: `("since", "pass …")`."""
     if finding.origin is not None:
         origin = finding.origin
         where = f" in {origin.function}" if origin.function else ""
