@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hlo_lint.configuration.settings import Settings
 from hlo_lint.dumps.directory import Dump, Skipped, open_dump
 from hlo_lint.dumps.kinds import Kind, kind_of
 from hlo_lint.dumps.phases import AUTOTUNERS, PRECONDITIONS
 from hlo_lint.dumps.pipeline import PassDump, Pipeline, is_proto
 from hlo_lint.engine.fixes import ROUNDS, apply
-from hlo_lint.engine.run import Checker, Result, planned_by_file
+from hlo_lint.engine.run import Checker, PlannedFix, Result, planned_by_file
 from hlo_lint.errors import DumpError, UsageError
-from hlo_lint.findings import Applied, Diagnostic, Edit, Severity
+from hlo_lint.findings import Applied, Diagnostic, Edit, Safety, Severity
 from hlo_lint.ir import HloFile, Module
-from hlo_lint.registry import select_rules
 from hlo_lint.rule import Form
 from hlo_lint.syntax.parse import parse_file
 from hlo_lint.writing import copy_file, mirrored, write_atomically
@@ -166,6 +166,7 @@ def lint(
     ignore: Sequence[str] | None = None,
     before: str | None = None,
     *,
+    settings: Settings | None = None,
     cured: bool = False,
     progress: Progress = lambda _: None,
 ) -> Report:
@@ -176,12 +177,27 @@ def lint(
     told only of a run that died, where XLA promises that it is never there; with `cured` it is told
     of any run, and what XLA promises nowhere is told as information.
 
+    `settings` are what a file would say (`hlo_lint.load_settings` reads one); the other arguments
+    count more. No file is read where none are given. More processes than one check only where
+    `settings.jobs` says so.
+
     Raises:
         DumpError: for a path that is not there.
         UsageError: for a rule or a pass that nothing knows.
     """
-    checker = Checker(select_rules(select, ignore), before=_known_pass(before), cured=cured)
-    return _report(checker.check_dump(_as_dump(target), progress))
+    told = _settings(settings, select, ignore, before)
+    dump = _as_dump(target, told)
+    rules, before = told.chosen_rules(), _known_pass(told.before)
+    if (told.jobs or 1) > 1:
+        from hlo_lint.engine.parallel import check_in_parallel
+
+        jobs = told.jobs or 1
+        result = check_in_parallel(
+            rules, dump, jobs=jobs, before=before, cured=cured, progress=progress
+        )
+    else:
+        result = Checker(rules, before=before, cured=cured).check_dump(dump, progress)
+    return _report(result, told)
 
 
 def fix(
@@ -190,21 +206,24 @@ def fix(
     ignore: Sequence[str] | None = None,
     before: str | None = None,
     *,
+    settings: Settings | None = None,
+    unsafe_fixes: bool | None = None,
     form: Form | str | None = None,
     progress: Progress = lambda _: None,
 ) -> FixResult:
-    """The texts with every finding mended that has a fix; nothing is written.
+    """The texts with every finding mended that has a safe fix; nothing is written.
 
-    Takes what `lint` takes. `form` says how a move of bytes is spelled: "copy" or "transpose". By
-    default it is copy where LayoutNormalization is sure to come next, else transpose.
+    Takes what `lint` takes. With `unsafe_fixes` what may change a value or the cost is
+    done, too. `form` says how a move of bytes is spelled: "copy" or "transpose". By default it is
+    copy where LayoutNormalization is sure to come next, else transpose.
 
     Raises:
         DumpError: for a path that is not there.
         UsageError: for a rule, a pass or a form that nothing knows.
     """
-    rules = select_rules(select, ignore)
-    before, form = _known_pass(before), _known_form(form)
-    dump = _as_dump(target)
+    told = _settings(settings, select, ignore, before).overridden(unsafe_fixes=unsafe_fixes)
+    rules, before, form = told.chosen_rules(), _known_pass(told.before), _known_form(form)
+    dump = _as_dump(target, told)
     texts: dict[PassDump, Applied] = {}
     single = len(dump.pipelines) == 1 and len(dump.pipelines[0].dumps) == 1
     result = Result()
@@ -212,7 +231,7 @@ def fix(
         checker = Checker(rules, before=before, form=form)
         checker.check_pipeline(pipeline, progress)
         for _ in range(ROUNDS):
-            planned = planned_by_file(checker.result.fixes)
+            planned = planned_by_file(_wanted(checker.result.fixes, told))
             if not planned:
                 break
             for file, fixes in planned.items():
@@ -233,7 +252,7 @@ def fix(
             file = pipeline.dumps[0]
             texts[file] = Applied(file.file.path, file.file.text, file.file.text, ())
         pipeline.release_text()
-    return FixResult(tuple(texts.values()), _report(result), tuple(dump.skipped))
+    return FixResult(tuple(texts.values()), _report(result, told), tuple(dump.skipped))
 
 
 def payload_text(path: Path, instruction: str) -> str:
@@ -306,8 +325,33 @@ def write_fixed(result: FixResult, inputs: Sequence[Path], out: Path | None) -> 
             copy_file(path, target)
 
 
-def _report(result: Result) -> Report:
-    found = tuple(result.diagnostics)
+def _settings(
+    settings: Settings | None,
+    select: Sequence[str] | None,
+    ignore: Sequence[str] | None,
+    before: str | None,
+) -> Settings:
+    """Settings, with what a caller says besides."""
+    told = settings or Settings()
+    return told.reselected(select, ignore or ()).overridden(before=before)
+
+
+def _wanted(planned: Sequence[PlannedFix], settings: Settings) -> Iterator[PlannedFix]:
+    """The fixes that the settings let be done."""
+    for plan in planned:
+        rule = plan.diagnostic.rule
+        safe = plan.fix.safety is Safety.SAFE or settings.unsafe_fixes
+        places = {plan.diagnostic.path, str(plan.dump.path)}
+        if safe and not any(settings.ignores(rule, place) for place in places):
+            yield plan
+
+
+def _report(result: Result, settings: Settings) -> Report:
+    found = tuple(
+        settings.judged(each)
+        for each in result.diagnostics
+        if not settings.ignores(each.rule, each.path)
+    )
     stats = {"files": result.files, "modules": result.modules}
     for severity in Severity:
         stats[f"{severity.value}s"] = sum(f.severity is severity for f in found)
@@ -337,7 +381,7 @@ def _known_form(form: Form | str | None) -> Form | None:
         raise UsageError(f"no form is named {form}; there are {known}") from None
 
 
-def _as_dump(target: Target) -> Dump:
+def _as_dump(target: Target, settings: Settings | None = None) -> Dump:
     match target:
         case Dump():
             return target
@@ -346,15 +390,15 @@ def _as_dump(target: Target) -> Dump:
         case HloFile():
             return _text_dump(target)
         case Path():
-            return open_dump(target)
+            return open_paths(target, settings)
         case bytes():
             return _text_dump(parse_file(target))
         case str() if "\n" in target or target.lstrip().startswith("HloModule"):
             return _text_dump(parse_file(target))
         case str():
-            return open_dump(target)
+            return open_paths(target, settings)
         case list() | tuple():
-            return open_dump(target)
+            return open_paths(target, settings)
         case _ if hasattr(target, "as_text"):
             return _jax_dump(target)
         case _:
@@ -363,6 +407,16 @@ def _as_dump(target: Target) -> Dump:
                 f"cannot lint a {kind}: give a path, HLO text, a Module, or what jax lowered or "
                 "compiled"
             )
+
+
+def open_paths(paths: str | Path | Sequence[str | Path], settings: Settings | None = None) -> Dump:
+    """The dumps under paths, without what the settings exclude.
+
+    Raises:
+        DumpError: for a path that is not there.
+    """
+    told = settings or Settings()
+    return open_dump(paths, told.excludes, exclude_given=told.force_exclude)
 
 
 def _text_dump(file: HloFile) -> Dump:
@@ -382,6 +436,6 @@ def _jax_dump(stage: Any) -> Dump:
     return _text_dump(parse_file(text, path))
 
 
-def piped_dump(data: bytes) -> Dump:
-    """A text that came through a pipe."""
-    return _text_dump(parse_file(data, Path("<stdin>")))
+def piped_dump(data: bytes, name: str | None = None) -> Dump:
+    """A text that came through a pipe, read as a file of that name would be."""
+    return _text_dump(parse_file(data, Path(name or "<stdin>")))

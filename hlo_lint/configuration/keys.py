@@ -39,7 +39,7 @@ class Kind(Protocol):
 
 
 @dataclass(frozen=True)
-class Text:
+class _Text:
     """A text."""
 
     title: str = "a text"
@@ -54,7 +54,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Truth:
+class _Truth:
     """True or false."""
 
     title: str = "true or false"
@@ -69,7 +69,7 @@ class Truth:
 
 
 @dataclass(frozen=True)
-class Choice:
+class _Choice:
     """One of several words."""
 
     words: Callable[[], Sequence[str]]
@@ -93,13 +93,13 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Level:
+class _Level:
     """A severity, or `off`."""
 
     title: str = 'one of "error", "warning", "info", "off"'
 
     def read(self, value: object, place: Place) -> Severity | None:
-        word = Choice(lambda: LEVELS).read(value, place)
+        word = _Choice(lambda: LEVELS).read(value, place)
         return None if word == OFF else Severity(word)
 
     def schema(self) -> Schema:
@@ -107,20 +107,20 @@ class Level:
 
 
 @dataclass(frozen=True)
-class FilePath:
+class _FilePath:
     """A path, relative to the folder of the settings file."""
 
     title: str = "a path, relative to the folder of the file"
 
     def read(self, value: object, place: Place) -> Path:
-        return place.path.parent / Text(self.title).read(value, place)
+        return place.path.parent / _Text(self.title).read(value, place)
 
     def schema(self) -> Schema:
-        return Text().schema()
+        return _Text().schema()
 
 
 @dataclass(frozen=True)
-class Processes:
+class _Processes:
     """A number of processes."""
 
     title: str = '"auto" or a whole number from 1'
@@ -137,7 +137,7 @@ class Processes:
 
 
 @dataclass(frozen=True)
-class Listed:
+class _Listed:
     """An array of one kind."""
 
     each: Kind
@@ -153,13 +153,13 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class RuleName:
+class _RuleName:
     """The name of a rule or a family."""
 
     title: str = "the name of a rule or of a family"
 
     def read(self, value: object, place: Place) -> str:
-        name = Text(self.title).read(value, place)
+        name = _Text(self.title).read(value, place)
         try:
             check_names([name])
         except UsageError as error:
@@ -171,7 +171,7 @@ class RuleName:
 
 
 @dataclass(frozen=True)
-class Table:
+class _Table:
     """A table whose keys are of one kind and whose values are of another."""
 
     key: Kind
@@ -196,13 +196,13 @@ class Table:
 
 
 @dataclass(frozen=True)
-class RuleOptions:
+class _RuleOptions:
     """Tables of the options of rules."""
 
     title: str = "a table of options for each rule"
 
     def read(self, value: object, place: Place) -> Mapping[str, Mapping[str, object]]:
-        tables = Table(Text(), _AnyTable(), self.title).read(value, place)
+        tables = _Table(_Text(), _AnyTable(), self.title).read(value, place)
         return {name: self._options(name, table, place.at(name)) for name, table in tables.items()}
 
     def _options(self, rule: str, table: object, place: Place) -> Mapping[str, object]:
@@ -217,7 +217,9 @@ class RuleOptions:
             try:
                 known[name].read(value)
             except UsageError as error:
-                raise place.at(name).error(f"takes {known[name].expected}, not {_spelled(value)}") from error
+                raise place.at(name).error(
+                    f"takes {known[name].expected}, not {_spelled(value)}"
+                ) from error
         return dict(table)
 
     def schema(self) -> Schema:
@@ -276,8 +278,8 @@ def _passes() -> Sequence[str]:
     return (*dict.fromkeys(demand.demanded_by for demand in PRECONDITIONS), *AUTOTUNERS)
 
 
-_names = Listed(RuleName(), "an array of rules and families")
-_globs = Listed(Text("a pattern"), "an array of patterns")
+_names = _Listed(_RuleName(), "an array of rules and families")
+_globs = _Listed(_Text("a pattern"), "an array of patterns")
 
 KEYS: Final = (
     Key(
@@ -290,35 +292,35 @@ KEYS: Final = (
     Key("extend-ignore", _names, "Rules that do not run, besides those that are ignored."),
     Key(
         "per-path-ignores",
-        Table(Text("a pattern"), _names, "a table of patterns with an array of rules each"),
+        _Table(_Text("a pattern"), _names, "a table of patterns with an array of rules each"),
         "Rules that say nothing about the files a pattern means.",
     ),
     Key(
         "severity",
-        Table(RuleName(), Level(), "a table of rules and families with a severity each"),
+        _Table(_RuleName(), _Level(), "a table of rules and families with a severity each"),
         'How bad what a rule finds is: "error" and "warning" make the exit status 1, "info" does '
         'not, and "off" switches the rule off.',
     ),
-    Key("rules", RuleOptions(), "Options of rules; the page of each rule lists its own."),
+    Key("rules", _RuleOptions(), "Options of rules; the page of each rule lists its own."),
     Key(
         "before",
-        Choice(_passes),
+        _Choice(_passes),
         "The pass that comes next, where nothing in a dump says so.",
     ),
     Key("exclude", _globs, "Files and folders that are not looked at."),
     Key(
         "force-exclude",
-        Truth(),
+        _Truth(),
         "Whether `exclude` holds for files that are given by name, too.",
     ),
     Key(
         "baseline",
-        FilePath(),
+        _FilePath(),
         "A file of findings that are known: they are not told again.",
     ),
-    Key("jobs", Processes(), 'How many processes check; "auto" is 1 for a small input.'),
-    Key("output-format", Choice(_formats), "What a report looks like."),
-    Key("unsafe-fixes", Truth(), "Whether `fix` does what may change a value or the cost."),
+    Key("jobs", _Processes(), 'How many processes check; "auto" is 1 for a small input.'),
+    Key("output-format", _Choice(_formats), "What a report looks like."),
+    Key("unsafe-fixes", _Truth(), "Whether `fix` does what may change a value or the cost."),
 )
 """In the order of the docs."""
 

@@ -79,9 +79,7 @@ def read(path: Path) -> Settings:
         raise place.error("has to be a table")
     place = Place(path, text, place.keys, shown_from=len(section))
     fields = read_settings(document, place)
-    origins = {
-        name: f"{path}:{place.at(name.replace('_', '-')).position.line}" for name in fields
-    }
+    origins = {name: f"{path}:{place.at(name.replace('_', '-')).position.line}" for name in fields}
     return Settings(**{**fields, "file": path, "origins": origins})  # type: ignore[arg-type]
 
 

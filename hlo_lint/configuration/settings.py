@@ -87,15 +87,17 @@ class Settings:
         ignored = (*ignore, *extend_ignore)
         check_names([*(select or ()), *ignored, *extend_select])
         if select is not None:
-            kept = {name: each for name, each in self.severity.items() if each is not None}
-            given = {"extend_select": tuple(extend_select), "extend_ignore": ()}
             return self.overridden(
-                select=tuple(select), ignore=ignored, severity=kept, **given
+                select=tuple(select),
+                ignore=ignored,
+                extend_select=tuple(extend_select),
+                extend_ignore=(),
+                severity={name: level for name, level in self.severity.items() if level},
             )
         if not ignored and not extend_select:
             return self
-        wanted, unwanted = set(extend_select), set(ignored)
-        on, off = set(), set()
+        on: set[str] = set()
+        off: set[str] = set()
         for rule in all_rules():
             if not {rule.name(), rule.family()}.isdisjoint((*ignored, *extend_select)):
                 added = is_chosen(rule, set(extend_select), set(ignored), otherwise=False)

@@ -66,6 +66,11 @@ class PassDump:
                 self._file = parse_file(self.path.read_bytes(), self.path, self.memo)
         return self._file
 
+    @property
+    def is_read(self) -> bool:
+        """Whether it holds its text already."""
+        return self._file is not None
+
     def _other_text(self) -> str | None:
         """The text, where it is no HLO but something else that rules look at."""
         if self.path.name.endswith((".gz", ".pb", ".hlo", ".hlo.pbtxt")):
