@@ -16,6 +16,7 @@ from hlo_lint.engine.fixes import ROUNDS, apply
 from hlo_lint.engine.run import Checker, PlannedFix, Result, planned_by_file
 from hlo_lint.errors import DumpError, UsageError
 from hlo_lint.findings import Applied, Diagnostic, Edit, Safety, Severity
+from hlo_lint.fingerprints import numbered
 from hlo_lint.ir import HloFile, Module
 from hlo_lint.rule import Form
 from hlo_lint.syntax.parse import parse_file
@@ -349,7 +350,7 @@ def _wanted(planned: Sequence[PlannedFix], settings: Settings) -> Iterator[Plann
 def _report(result: Result, settings: Settings) -> Report:
     found = tuple(
         settings.judged(each)
-        for each in result.diagnostics
+        for each in numbered(result.diagnostics)
         if not settings.ignores(each.rule, each.path)
     )
     stats = {"files": result.files, "modules": result.modules}

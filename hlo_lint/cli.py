@@ -16,6 +16,7 @@ LATE = (
     "bisect",
     "blame",
     "check",
+    "config",
     "config-diff",
     "convert",
     "dialects",

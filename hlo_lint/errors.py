@@ -63,8 +63,10 @@ class RuleError(HloLintError):
     """A rule that is wrong about itself: two of one name, no example."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
     """The end of a sentence about a name that nothing has.
+
+    Where nothing is near, `otherwise`, else all there are.
 
     >>> nearest("ignroe", ["select", "ignore"])
     'did you mean ignore?'
@@ -75,4 +77,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name, names, n=1, cutoff=0.5)
     if near:
         return f"did you mean {near[0]}?"
+    if otherwise:
+        return otherwise
     return f"there are {', '.join(names)}" if names else "there are none"

@@ -133,6 +133,10 @@ class Diagnostic:
     """Where it stands, and behind that each edit of its fix, in their order."""
     excerpt: str = field(default="", compare=False)
     """The line it stands on."""
+    op_name: str | None = None
+    """What the instruction's metadata names: `jit(step)/jvp(Model)/add`."""
+    fingerprint: str = ""
+    """Hexadecimal; equal for the same finding in another dump of the same program."""
 
     @property
     def line(self) -> int:

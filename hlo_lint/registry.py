@@ -108,4 +108,5 @@ def configured(rule: Rule, options: tuple[tuple[str, Value], ...]) -> Rule:
 
 
 def _unknown(name: str) -> UsageError:
-    return UsageError(f"no rule or family is named {name}: {nearest(name, known_names())}")
+    hint = nearest(name, known_names(), "`hlo-lint rules` lists them")
+    return UsageError(f"no rule or family is named {name}: {hint}")

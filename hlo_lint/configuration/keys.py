@@ -146,7 +146,7 @@ class _Listed:
     def read(self, value: object, place: Place) -> tuple[object, ...]:
         if not isinstance(value, list):
             raise place.error(f"takes {self.title}, not {_spelled(value)}")
-        return tuple(self.each.read(one, place.at(at)) for at, one in enumerate(value))
+        return tuple(self.each.read(one, place.at(at, one)) for at, one in enumerate(value))
 
     def schema(self) -> Schema:
         return {"type": "array", "items": self.each.schema()}

@@ -57,7 +57,7 @@ def read(path: Path) -> Settings:
     import tomllib
 
     from hlo_lint.configuration.keys import read_settings
-    from hlo_lint.configuration.places import Place
+    from hlo_lint.configuration.places import Place, displayed
 
     try:
         text = path.read_bytes().decode("utf-8")
@@ -79,7 +79,10 @@ def read(path: Path) -> Settings:
         raise place.error("has to be a table")
     place = Place(path, text, place.keys, shown_from=len(section))
     fields = read_settings(document, place)
-    origins = {name: f"{path}:{place.at(name.replace('_', '-')).position.line}" for name in fields}
+    origins = {
+        name: f"{displayed(path)}:{place.at(name.replace('_', '-')).position.line}"
+        for name in fields
+    }
     return Settings(**{**fields, "file": path, "origins": origins})  # type: ignore[arg-type]
 
 

@@ -28,26 +28,31 @@ class Place:
     """From the top of the file."""
     shown_from: int = 0
     """How many of the keys are the same for all settings."""
+    value: str = ""
+    """The text that stands there, to look for it in an array."""
 
-    def at(self, key: Key) -> Place:
+    def at(self, key: Key, value: object = None) -> Place:
         """A value in it."""
-        return replace(self, keys=(*self.keys, key))
+        text = value if isinstance(value, str) else ""
+        return replace(self, keys=(*self.keys, key), value=text)
 
     @property
     def title(self) -> str:
         """`per-path-ignores.fixtures`, as a message names it."""
-        return ".".join(str(key) for key in self.keys[self.shown_from :])
+        keys = self.keys[self.shown_from :]
+        named = (f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
+        return "".join(named).removeprefix(".")
 
     @property
     def position(self) -> Position:
         """Where its key stands."""
-        return locate(self.text, self.keys)
+        return locate(self.text, self.keys, self.value)
 
     @property
     def label(self) -> str:
         """`path:line:column`"""
         line, column = self.position
-        return f"{self.path}:{line}:{column}"
+        return f"{displayed(self.path)}:{line}:{column}"
 
     def error(self, message: str) -> ConfigError:
         """What is wrong with the value."""
@@ -55,16 +60,24 @@ class Place:
         return ConfigError(f"{self.label}: {shown(named + message)}")
 
 
-def locate(text: str, keys: Sequence[Key]) -> Position:
+def displayed(path: Path) -> Path:
+    """A path as people write it: from the working directory, where it is below that."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_absolute() and path.is_relative_to(here) else path
+
+
+def locate(text: str, keys: Sequence[Key], value: str = "") -> Position:
     """The line and the column of a key, or of the nearest table around it.
+
+    Behind a key that is the number in an array stands the text `value`.
 
     >>> locate('[tool.x]\\na = 1\\nb = { c = 2 }\\n', ("tool", "x", "b", "c"))
     Position(line=3, column=7)
     """
     best, found = 0, (0, 0)
     for written, start, end in _statements(text):
-        length = len(written)
-        if length > best and written == tuple(keys[:length]):
+        length = min(len(written), len(keys))
+        if length > best and written[:length] == tuple(keys[:length]):
             best, found = length, (start, end)
     start, end = found
     for key in keys[best:]:
@@ -75,6 +88,9 @@ def locate(text: str, keys: Sequence[Key]) -> Position:
         if inner is None:
             break
         start = inner.start()
+    if value and keys and isinstance(keys[-1], int):
+        places = (text.find(f"{quote}{value}{quote}", start, end) for quote in "\"'")
+        start = next((place for place in places if place >= 0), start)
     line = text.count("\n", 0, start) + 1
     return Position(line, start - text.rfind("\n", 0, start))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
-import os
 import sys
 import threading
 from collections.abc import Iterable, Sequence
@@ -15,12 +14,10 @@ from pathlib import Path
 
 from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.engine.jobs import size_of
 from hlo_lint.engine.run import Checker, Progress, Result
 from hlo_lint.errors import DumpError
 from hlo_lint.rule import Rule
-
-WORTH = 16 << 20
-"""Bytes of dumps from which processes save more time than it takes to start them."""
 
 Said = frozenset[tuple[str, tuple[str, str, str]]]
 
@@ -48,17 +45,6 @@ class _Part:
 
 _task: _Task | None = None
 """Of this process, where it is one that checks."""
-
-
-def automatic_jobs(dump: Dump) -> int:
-    """How many processes are worth their start."""
-    most = min(_processors(), len(dump.pipelines))
-    size = 0
-    for pipeline in dump if most > 1 else ():
-        size += _size(pipeline)
-        if size >= WORTH:
-            return most
-    return 1
 
 
 def check_in_parallel(
@@ -93,7 +79,7 @@ def check_in_parallel(
     ) as pool:
         try:
             for wave in (others, helpers):
-                largest = sorted(wave, key=lambda at: -_size(dump.pipelines[at]))
+                largest = sorted(wave, key=lambda at: -size_of(dump.pipelines[at]))
                 said = {at: _said_before(at, parts) for at in wave}
                 running = {pool.submit(_check, at, said[at]): at for at in largest}
                 for done in as_completed(running):
@@ -143,13 +129,6 @@ def _add(whole: Checker, part: _Part, pipeline: Pipeline) -> None:
     whole.told |= part.told
 
 
-def _processors() -> int:
-    """How many this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def _said_before(at: int, parts: dict[int, _Part]) -> Said:
     earlier: Iterable[Said] = (part.said for other, part in parts.items() if other < at)
     return frozenset().union(*earlier)
@@ -159,17 +138,6 @@ def _start_method() -> str:
     """To fork is quick, and safe where nothing else runs in this process."""
     alone = threading.active_count() == 1 and "jaxlib" not in sys.modules
     return "fork" if alone and sys.platform == "linux" else "spawn"
-
-
-def _size(pipeline: Pipeline) -> int:
-    """Bytes of its texts; a file that cannot be read has none."""
-    size = 0
-    for dump in pipeline.dumps:
-        try:
-            size += dump.path.stat().st_size
-        except OSError:
-            continue
-    return size
 
 
 def _is_read(pipeline: Pipeline) -> bool:

@@ -7,7 +7,7 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.directory import Skipped
-from hlo_lint.findings import Diagnostic, Introduction, Severity
+from hlo_lint.findings import Diagnostic, Introduction, Safety, Severity
 from hlo_lint.report.formats import Report, Warn
 from hlo_lint.source import shown
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
 WIDTH = 160
 """How much of a line of HLO is shown, in characters; lines of dumps run to 100 kB."""
+COMMANDS = {Safety.SAFE: "hlo-lint fix", Safety.UNSAFE: "hlo-lint fix --unsafe-fixes"}
 UNKNOWN = "a pass that left no dump"
 
 
@@ -114,9 +115,10 @@ def _lines(finding: Diagnostic) -> Iterator[Text]:
     for label, note in notes_of(finding):
         yield Text.assemble(("   = ", "blue"), (f"{label}: ", "bold"), shown(note))
     if finding.fix is not None:
+        how = f"{finding.fix.safety.value}; {COMMANDS[finding.fix.safety]}"
         yield Text.assemble(
             ("help: ", "bold green"),
-            f"{shown(finding.fix.title)} ({finding.fix.safety.value}; hlo-lint fix)",
+            f"{shown(finding.fix.title)} ({how})",
         )
 
 
