@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hlo_lint.allow.allowances import Allowance
+from hlo_lint.allow.baseline import Baseline, read_baseline
+from hlo_lint.allow.judging import UNUSED, Judged, Run
+from hlo_lint.allow.judging import apply as judge
 from hlo_lint.dumps.directory import Dump, Skipped, open_dump
 from hlo_lint.dumps.kinds import Kind, kind_of
 from hlo_lint.dumps.phases import AUTOTUNERS, PRECONDITIONS
 from hlo_lint.dumps.pipeline import PassDump, Pipeline, is_proto
 from hlo_lint.engine.fixes import ROUNDS, apply
-from hlo_lint.engine.run import Checker, Result, planned_by_file
+from hlo_lint.engine.run import Checker, PlannedFix, Result, planned_by_file
 from hlo_lint.errors import DumpError, UsageError
-from hlo_lint.findings import Applied, Diagnostic, Edit, Severity
+from hlo_lint.findings import Allowed, Applied, Diagnostic, Edit, Severity
 from hlo_lint.fingerprints import numbered
 from hlo_lint.ir import HloFile, Module
 from hlo_lint.registry import select_rules
@@ -96,6 +100,8 @@ class Report:
     """What was not looked at, and why."""
     stats: dict[str, int]
     """`files` and `modules` that were read, `errors`, `warnings`, `infos`."""
+    allowed: tuple[Allowed, ...] = ()
+    """What was found and may stay, with the reason; it counts for nothing."""
 
     @property
     def clean(self) -> bool:
@@ -111,14 +117,14 @@ class Report:
         """The report as one JSON object."""
         from hlo_lint.report.json import render_json
 
-        return render_json(self.findings, self.skipped, self.stats)
+        return render_json(self.findings, self.skipped, self.stats, self.allowed)
 
     def print(self, console: Console) -> None:
         """Prints it for people."""
         from hlo_lint.report.text import print_summary, print_text
 
         print_text(console, self.findings)
-        print_summary(console, self.findings, self.skipped, self.stats)
+        print_summary(console, self.findings, self.skipped, self.stats, len(self.allowed))
 
     def __str__(self) -> str:
         from rich.console import Console
@@ -171,6 +177,8 @@ def lint(
     before: str | None = None,
     *,
     cured: bool = False,
+    allow: Sequence[Allowance] = (),
+    baseline: str | Path | None = None,
     progress: Progress = lambda _: None,
 ) -> Report:
     """Checks a file, a dump directory, a text, a Module, or a `jax.stages.Compiled` or `Lowered`.
@@ -180,12 +188,16 @@ def lint(
     told only of a run that died, where XLA promises that it is never there; with `cured` it is told
     of any run, and what XLA promises nowhere is told as information.
 
+    What a comment in the text allows, one of `allow` or the file `baseline` is found and counts for
+    nothing: it is in `Report.allowed`.
+
     Raises:
-        DumpError: for a path that is not there.
+        DumpError: for a path that is not there, and for a baseline that is none.
         UsageError: for a rule or a pass that nothing knows.
     """
     checker = Checker(select_rules(select, ignore), before=_known_pass(before), cured=cured)
-    return _report(checker.check_dump(_as_dump(target), progress))
+    known = None if baseline is None else read_baseline(Path(baseline))
+    return _report(checker.check_dump(_as_dump(target), progress), checker, allow, known)
 
 
 def fix(
@@ -195,19 +207,22 @@ def fix(
     before: str | None = None,
     *,
     form: Form | str | None = None,
+    allow: Sequence[Allowance] = (),
+    baseline: str | Path | None = None,
     progress: Progress = lambda _: None,
 ) -> FixResult:
-    """The texts with every finding mended that has a fix; nothing is written.
+    """The texts with every finding mended that has a fix and is not allowed; nothing is written.
 
     Takes what `lint` takes. `form` says how a move of bytes is spelled: "copy" or "transpose". By
     default it is copy where LayoutNormalization is sure to come next, else transpose.
 
     Raises:
-        DumpError: for a path that is not there.
+        DumpError: for a path that is not there, and for a baseline that is none.
         UsageError: for a rule, a pass or a form that nothing knows.
     """
     rules = select_rules(select, ignore)
     before, form = _known_pass(before), _known_form(form)
+    known = left = None if baseline is None else read_baseline(Path(baseline))
     dump = _as_dump(target)
     texts: dict[PassDump, Applied] = {}
     single = len(dump.pipelines) == 1 and len(dump.pipelines[0].dumps) == 1
@@ -216,7 +231,7 @@ def fix(
         checker = Checker(rules, before=before, form=form)
         checker.check_pipeline(pipeline, progress)
         for _ in range(ROUNDS):
-            planned = planned_by_file(checker.result.fixes)
+            planned = planned_by_file(_wanted(checker, pipeline, allow, left))
             if not planned:
                 break
             for file, fixes in planned.items():
@@ -233,11 +248,14 @@ def fix(
             checker = Checker(rules, before=before, form=form)
             checker.check_pipeline(pipeline)
         _merge(result, checker.result)
+        left = _judged(checker.result, checker, allow, left).left
         if single and not texts:
             file = pipeline.dumps[0]
             texts[file] = Applied(file.file.path, file.file.text, file.file.text, ())
         pipeline.release_text()
-    return FixResult(tuple(texts.values()), _report(result), tuple(dump.skipped))
+    checker = Checker(rules, before=before, form=form)
+    report = _report(result, checker, allow, known)
+    return FixResult(tuple(texts.values()), report, tuple(dump.skipped))
 
 
 def payload_text(path: Path, instruction: str) -> str:
@@ -310,17 +328,46 @@ def write_fixed(result: FixResult, inputs: Sequence[Path], out: Path | None) -> 
             copy_file(path, target)
 
 
-def _report(result: Result) -> Report:
-    found = tuple(numbered(result.diagnostics))
+def _report(
+    result: Result, checker: Checker, allow: Sequence[Allowance], baseline: Baseline | None
+) -> Report:
+    judged = _judged(result, checker, allow, baseline)
+    every = numbered([*judged.kept, *(each.finding for each in judged.allowed)])
+    found, spared = tuple(every[: len(judged.kept)]), every[len(judged.kept) :]
+    allowed = tuple(
+        replace(each, finding=finding) for each, finding in zip(judged.allowed, spared, strict=True)
+    )
     stats = {"files": result.files, "modules": result.modules}
     for severity in Severity:
         stats[f"{severity.value}s"] = sum(f.severity is severity for f in found)
-    return Report(found, tuple(result.skipped), stats)
+    return Report(found, tuple(result.skipped), stats, allowed)
+
+
+def _judged(
+    result: Result, checker: Checker, allow: Sequence[Allowance], baseline: Baseline | None
+) -> Judged:
+    run = Run(checker.rules, result.checked, result.skipped, checker.before)
+    return judge(result.diagnostics, run, allow, baseline)
+
+
+def _wanted(
+    checker: Checker, pipeline: Pipeline, allow: Sequence[Allowance], baseline: Baseline | None
+) -> list[PlannedFix]:
+    """The fixes of what is not allowed, and of the comments that allow nothing."""
+    judged = _judged(checker.result, checker, allow, baseline)
+    kept = {id(each) for each in judged.kept}
+    files = {str(dump.path): dump for dump in (*pipeline.dumps, *pipeline.kernels)}
+    return [plan for plan in checker.result.fixes if id(plan.diagnostic) in kept] + [
+        PlannedFix(files[each.path], each.fix, each)
+        for each in judged.kept
+        if each.rule == UNUSED and each.fix is not None
+    ]
 
 
 def _merge(whole: Result, part: Result) -> None:
     whole.diagnostics += part.diagnostics
     whole.skipped += part.skipped
+    whole.checked += part.checked
     whole.files += part.files
     whole.modules += part.modules
 

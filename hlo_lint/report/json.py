@@ -7,18 +7,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hlo_lint.dumps.directory import Skipped
-from hlo_lint.findings import Diagnostic, Introduction
+from hlo_lint.findings import Allowed, Diagnostic, Introduction
 
 VERSION = 2
 
 
 def render_json(
-    findings: Iterable[Diagnostic], skipped: Sequence[Skipped], stats: Mapping[str, int]
+    findings: Iterable[Diagnostic],
+    skipped: Sequence[Skipped],
+    stats: Mapping[str, int],
+    allowed: Iterable[Allowed] = (),
 ) -> str:
     """Two blanks of indent, a newline at the end; surrogates as `\\udcXX` escapes."""
     report = {
         "version": VERSION,
         "findings": [as_dict(finding) for finding in findings],
+        "allowed": [
+            {**as_dict(each.finding), "allowed_by": each.by.value, "reason": each.reason}
+            for each in allowed
+        ],
         "skipped": [{"path": entry.path, "reason": entry.reason} for entry in skipped],
         "stats": dict(stats),
     }
