@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hlo_lint.allow.allowances import Allowance
+from hlo_lint.allow.baseline import Baseline, read_baseline
+from hlo_lint.allow.judging import UNUSED, Judged, Run
+from hlo_lint.allow.judging import apply as judge
 from hlo_lint.configuration.settings import Settings
 from hlo_lint.dumps.directory import Dump, Skipped, open_dump
 from hlo_lint.dumps.kinds import Kind, kind_of
@@ -15,7 +19,7 @@ from hlo_lint.dumps.pipeline import PassDump, Pipeline, is_proto
 from hlo_lint.engine.fixes import ROUNDS, apply
 from hlo_lint.engine.run import Checker, PlannedFix, Result, planned_by_file
 from hlo_lint.errors import DumpError, UsageError
-from hlo_lint.findings import Applied, Diagnostic, Edit, Safety, Severity
+from hlo_lint.findings import Allowed, Applied, Diagnostic, Edit, Safety, Severity
 from hlo_lint.fingerprints import numbered
 from hlo_lint.ir import HloFile, Module
 from hlo_lint.rule import Form
@@ -95,6 +99,8 @@ class Report:
     """What was not looked at, and why."""
     stats: dict[str, int]
     """`files` and `modules` that were read, `errors`, `warnings`, `infos`."""
+    allowed: tuple[Allowed, ...] = ()
+    """What was found and may stay, with the reason; it counts for nothing."""
 
     @property
     def clean(self) -> bool:
@@ -110,14 +116,14 @@ class Report:
         """The report as one JSON object."""
         from hlo_lint.report.json import render_json
 
-        return render_json(self.findings, self.skipped, self.stats)
+        return render_json(self.findings, self.skipped, self.stats, self.allowed)
 
     def print(self, console: Console) -> None:
         """Prints it for people."""
         from hlo_lint.report.text import print_summary, print_text
 
         print_text(console, self.findings)
-        print_summary(console, self.findings, self.skipped, self.stats)
+        print_summary(console, self.findings, self.skipped, self.stats, len(self.allowed))
 
     def __str__(self) -> str:
         from hlo_lint.report.formats import render
@@ -169,6 +175,8 @@ def lint(
     *,
     settings: Settings | None = None,
     cured: bool = False,
+    allow: Sequence[Allowance] = (),
+    baseline: str | Path | None = None,
     progress: Progress = lambda _: None,
 ) -> Report:
     """Checks a file, a dump directory, a text, a Module, or a `jax.stages.Compiled` or `Lowered`.
@@ -178,27 +186,28 @@ def lint(
     told only of a run that died, where XLA promises that it is never there; with `cured` it is told
     of any run, and what XLA promises nowhere is told as information.
 
+    What a comment in the text allows, one of `allow` or the file `baseline` is found and counts for
+    nothing: it is in `Report.allowed`.
+
     `settings` are what a file would say (`hlo_lint.load_settings` reads one); the other arguments
-    count more. No file is read where none are given. More processes than one check only where
-    `settings.jobs` says so.
+    count more, and `allow` is added. No file is read where none are given. More processes than one
+    check only where `settings.jobs` says so.
 
     Raises:
-        DumpError: for a path that is not there.
+        DumpError: for a path that is not there, and for a baseline that is none.
         UsageError: for a rule or a pass that nothing knows.
     """
-    told = _settings(settings, select, ignore, before)
+    told = _settings(settings, select, ignore, before, allow, baseline)
+    known = None if told.baseline is None else read_baseline(told.baseline)
     dump = _as_dump(target, told)
-    rules, before = told.chosen_rules(), _known_pass(told.before)
+    checker = Checker(told.chosen_rules(), before=_known_pass(told.before), cured=cured)
     if (told.jobs or 1) > 1:
         from hlo_lint.engine.parallel import check_in_parallel
 
-        jobs = told.jobs or 1
-        result = check_in_parallel(
-            rules, dump, jobs=jobs, before=before, cured=cured, progress=progress
-        )
+        result = check_in_parallel(checker, dump, told.jobs or 1, progress)
     else:
-        result = Checker(rules, before=before, cured=cured).check_dump(dump, progress)
-    return _report(result, told)
+        result = checker.check_dump(dump, progress)
+    return _report(result, checker, told, known)
 
 
 def fix(
@@ -210,20 +219,24 @@ def fix(
     settings: Settings | None = None,
     unsafe_fixes: bool | None = None,
     form: Form | str | None = None,
+    allow: Sequence[Allowance] = (),
+    baseline: str | Path | None = None,
     progress: Progress = lambda _: None,
 ) -> FixResult:
-    """The texts with every finding mended that has a safe fix; nothing is written.
+    """The texts with every finding mended that has a safe fix and is not allowed.
 
-    Takes what `lint` takes. With `unsafe_fixes` what may change a value or the cost is
-    done, too. `form` says how a move of bytes is spelled: "copy" or "transpose". By default it is
-    copy where LayoutNormalization is sure to come next, else transpose.
+    Takes what `lint` takes, and writes nothing. With `unsafe_fixes` what may change a value or the
+    cost is done, too. `form` says how a move of bytes is spelled: "copy" or "transpose". By default
+    it is copy where LayoutNormalization is sure to come next, else transpose.
 
     Raises:
-        DumpError: for a path that is not there.
+        DumpError: for a path that is not there, and for a baseline that is none.
         UsageError: for a rule, a pass or a form that nothing knows.
     """
-    told = _settings(settings, select, ignore, before).overridden(unsafe_fixes=unsafe_fixes)
+    told = _settings(settings, select, ignore, before, allow, baseline)
+    told = told.overridden(unsafe_fixes=unsafe_fixes)
     rules, before, form = told.chosen_rules(), _known_pass(told.before), _known_form(form)
+    known = left = None if told.baseline is None else read_baseline(told.baseline)
     dump = _as_dump(target, told)
     texts: dict[PassDump, Applied] = {}
     single = len(dump.pipelines) == 1 and len(dump.pipelines[0].dumps) == 1
@@ -232,7 +245,7 @@ def fix(
         checker = Checker(rules, before=before, form=form)
         checker.check_pipeline(pipeline, progress)
         for _ in range(ROUNDS):
-            planned = planned_by_file(_wanted(checker.result.fixes, told))
+            planned = planned_by_file(_wanted(checker, pipeline, told, left))
             if not planned:
                 break
             for file, fixes in planned.items():
@@ -249,11 +262,14 @@ def fix(
             checker = Checker(rules, before=before, form=form)
             checker.check_pipeline(pipeline)
         _merge(result, checker.result)
+        left = _judged(checker.result, checker, told, left).left
         if single and not texts:
             file = pipeline.dumps[0]
             texts[file] = Applied(file.file.path, file.file.text, file.file.text, ())
         pipeline.release_text()
-    return FixResult(tuple(texts.values()), _report(result, told), tuple(dump.skipped))
+    checker = Checker(rules, before=before, form=form)
+    report = _report(result, checker, told, known)
+    return FixResult(tuple(texts.values()), report, tuple(dump.skipped))
 
 
 def payload_text(path: Path, instruction: str) -> str:
@@ -331,37 +347,64 @@ def _settings(
     select: Sequence[str] | None,
     ignore: Sequence[str] | None,
     before: str | None,
+    allow: Sequence[Allowance],
+    baseline: str | Path | None,
 ) -> Settings:
     """Settings, with what a caller says besides."""
     told = settings or Settings()
-    return told.reselected(select, ignore or ()).overridden(before=before)
+    return told.reselected(select, ignore or ()).overridden(
+        before=before,
+        allow=(*told.allow, *allow) or None,
+        baseline=None if baseline is None else Path(baseline),
+    )
 
 
-def _wanted(planned: Sequence[PlannedFix], settings: Settings) -> Iterator[PlannedFix]:
-    """The fixes that the settings let be done."""
-    for plan in planned:
-        rule = plan.diagnostic.rule
-        safe = plan.fix.safety is Safety.SAFE or settings.unsafe_fixes
-        places = {plan.diagnostic.path, str(plan.dump.path)}
-        if safe and not any(settings.ignores(rule, place) for place in places):
-            yield plan
-
-
-def _report(result: Result, settings: Settings) -> Report:
+def _report(result: Result, checker: Checker, told: Settings, baseline: Baseline | None) -> Report:
+    judged = _judged(result, checker, told, baseline)
+    every = numbered([*judged.kept, *(each.finding for each in judged.allowed)])
+    spared = every[len(judged.kept) :]
     found = tuple(
-        settings.judged(each)
-        for each in numbered(result.diagnostics)
-        if not settings.ignores(each.rule, each.path)
+        told.judged(each)
+        for each in every[: len(judged.kept)]
+        if not told.ignores(each.rule, each.path)
+    )
+    allowed = tuple(
+        replace(each, finding=told.judged(finding))
+        for each, finding in zip(judged.allowed, spared, strict=True)
     )
     stats = {"files": result.files, "modules": result.modules}
     for severity in Severity:
         stats[f"{severity.value}s"] = sum(f.severity is severity for f in found)
-    return Report(found, tuple(result.skipped), stats)
+    return Report(found, tuple(result.skipped), stats, allowed)
+
+
+def _judged(result: Result, checker: Checker, told: Settings, baseline: Baseline | None) -> Judged:
+    run = Run(checker.rules, result.checked, result.skipped, checker.before)
+    return judge(result.diagnostics, run, told.allow, baseline)
+
+
+def _wanted(
+    checker: Checker, pipeline: Pipeline, told: Settings, baseline: Baseline | None
+) -> Iterator[PlannedFix]:
+    """The fixes that may be done, of what is not allowed, and of comments that allow nothing."""
+    judged = _judged(checker.result, checker, told, baseline)
+    kept = {id(each) for each in judged.kept}
+    files = {str(dump.path): dump for dump in (*pipeline.dumps, *pipeline.kernels)}
+    for plan in checker.result.fixes:
+        rule, paths = plan.diagnostic.rule, {plan.diagnostic.path, str(plan.dump.path)}
+        safe = plan.fix.safety is Safety.SAFE or told.unsafe_fixes
+        ignored = any(told.ignores(rule, path) for path in paths)
+        if safe and not ignored and id(plan.diagnostic) in kept:
+            yield plan
+    for each in judged.kept:
+        if each.rule == UNUSED and each.fix is not None and not told.ignores(UNUSED, each.path):
+            yield PlannedFix(files[each.path], each.fix, each)
 
 
 def _merge(whole: Result, part: Result) -> None:
     whole.diagnostics += part.diagnostics
     whole.skipped += part.skipped
+    whole.checked += part.checked
     whole.files += part.files
     whole.modules += part.modules
 

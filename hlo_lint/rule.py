@@ -236,6 +236,8 @@ class Rule:
     """Where the rule looks at these alone: a computation without any of them is not checked."""
     unfused: ClassVar[bool] = True
     """Whether bodies of fusions and computations of other threads are left out."""
+    about_report: ClassVar[bool] = False
+    """Whether it speaks of the report, when all rules have run, and has no check of its own."""
     on_request: ClassVar[bool] = False
     """Whether it runs only where its name or its family is asked for."""
     examples: ClassVar[tuple[Bad | Good, ...]] = ()

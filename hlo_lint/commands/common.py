@@ -55,6 +55,12 @@ _choice = (
         help=f"How bad a finding of a rule or a family is: {', '.join(LEVELS)} (repeatable).",
     ),
     before_option,
+    click.option(
+        "--baseline",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Findings that are known and not told again.",
+    ),
 )
 _input = (
     click.option(
@@ -119,7 +125,9 @@ def settings_of(paths: Sequence[str], given: Mapping[str, Any]) -> Settings:
     if exclude := given.get("exclude"):
         settings = settings.overridden(exclude=(*settings.exclude, *exclude))
     return settings.overridden(
-        before=given.get("before"), force_exclude=given.get("force_exclude") or None
+        before=given.get("before"),
+        baseline=given.get("baseline"),
+        force_exclude=given.get("force_exclude") or None,
     )
 
 

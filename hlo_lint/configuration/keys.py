@@ -8,7 +8,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from hlo_lint.configuration.places import Place
+from hlo_lint.allow.allowances import Allowance
+from hlo_lint.configuration.places import Place, displayed
 from hlo_lint.errors import UsageError, nearest
 from hlo_lint.findings import Severity
 from hlo_lint.options import Option
@@ -240,6 +241,38 @@ class _RuleOptions:
 
 
 @dataclass(frozen=True)
+class _Allowances:
+    """Tables that allow findings."""
+
+    title: str = "an array of tables"
+
+    def read(self, value: object, place: Place) -> tuple[Allowance, ...]:
+        tables = _Listed(_AnyTable(), self.title).read(value, place)
+        return tuple(self._allowance(one, place.at(at)) for at, one in enumerate(tables))
+
+    def _allowance(self, table: object, place: Place) -> Allowance:
+        assert isinstance(table, dict)
+        for name, value in table.items():
+            if name not in ALLOWANCE:
+                raise place.at(name).error(f"there is no such key: {nearest(name, ALLOWANCE)}")
+            ALLOWANCE[name].read(value, place.at(name))
+        for name in ("rule", "reason"):
+            if not str(table.get(name, "")).strip():
+                raise place.error(f"an allowance has to have a {name}")
+        line = place.position.line
+        return Allowance(**table, stated_in=str(displayed(place.path)), line=line)
+
+    def schema(self) -> Schema:
+        one = {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["rule", "reason"],
+            "properties": {name: kind.schema() for name, kind in ALLOWANCE.items()},
+        }
+        return {"type": "array", "items": one}
+
+
+@dataclass(frozen=True)
 class _AnyTable:
     title: str = "a table"
 
@@ -281,6 +314,16 @@ def _passes() -> Sequence[str]:
 _names = _Listed(_RuleName(), "an array of rules and families")
 _globs = _Listed(_Text("a pattern"), "an array of patterns")
 
+ALLOWANCE: Final[Mapping[str, Kind]] = {
+    "rule": _RuleName(),
+    "reason": _Text(),
+    "module": _Text("a pattern"),
+    "computation": _Text("a pattern"),
+    "op_name": _Text("a pattern"),
+    "path": _Text("a pattern"),
+}
+"""What an allowance says; `hlo_lint.allow.allowances` says what it means."""
+
 KEYS: Final = (
     Key(
         "select",
@@ -317,6 +360,12 @@ KEYS: Final = (
         "baseline",
         _FilePath(),
         "A file of findings that are known: they are not told again.",
+    ),
+    Key(
+        "allow",
+        _Allowances(),
+        "Findings that may stay: each table has a `rule` and a `reason`, and patterns of `module`, "
+        "`computation`, `op_name` and `path` for what it means.",
     ),
     Key("jobs", _Processes(), 'How many processes check; "auto" is 1 for a small input.'),
     Key("output-format", _Choice(_formats), "What a report looks like."),

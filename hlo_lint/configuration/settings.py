@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from hlo_lint.allow.allowances import Allowance
 from hlo_lint.configuration.globs import Globs
 from hlo_lint.findings import Diagnostic, Severity
 from hlo_lint.options import Value
@@ -49,6 +50,8 @@ class Settings:
     output_format: str = "text"
     baseline: Path | None = None
     """The file of findings that are known."""
+    allow: tuple[Allowance, ...] = ()
+    """Findings that may stay, and why."""
     file: Path | None = None
     """Where they come from; None where no file was read."""
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from hlo_lint.configuration.keys import KEYS, OFF
+from hlo_lint.allow.allowances import Allowance
+from hlo_lint.configuration.keys import ALLOWANCE, KEYS, OFF
 from hlo_lint.configuration.settings import Settings
 from hlo_lint.configuration.toml import key_of, spelled
 from hlo_lint.source import shown
@@ -23,6 +24,8 @@ def _lines(settings: Settings) -> Iterator[str]:
         value = getattr(settings, key.attribute)
         if key.name == "jobs" and value is None:
             value = "auto"
+        if key.name == "allow":
+            value = [_allowance(one) for one in settings.allow]
         origin = shown(settings.origin(key.attribute))
         if value is None:
             yield f"# {key.name} is not set"
@@ -32,6 +35,11 @@ def _lines(settings: Settings) -> Iterator[str]:
             yield f"{key.name} = {spelled(value)}  # {origin}"
     for name, value, origin in tables:
         yield from _table(name, value, origin)
+
+
+def _allowance(one: Allowance) -> dict[str, str]:
+    said = {name: getattr(one, name) for name in ALLOWANCE}
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def _table(name: str, table: Mapping[str, object], origin: str) -> Iterator[str]:

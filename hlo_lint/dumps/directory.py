@@ -40,6 +40,8 @@ class Skipped:
 
     path: str
     reason: str
+    rule: str = ""
+    """The rule that could say nothing of it; empty where no rule could."""
 
 
 @dataclass

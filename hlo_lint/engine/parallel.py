@@ -48,15 +48,9 @@ _task: _Task | None = None
 
 
 def check_in_parallel(
-    rules: Sequence[Rule],
-    dump: Dump,
-    *,
-    jobs: int,
-    before: str | None = None,
-    cured: bool = False,
-    progress: Progress = lambda _: None,
+    checker: Checker, dump: Dump, jobs: int, progress: Progress = lambda _: None
 ) -> Result:
-    """What `Checker.check_dump` gives, made by so many processes.
+    """What `checker.check_dump` gives, made by so many processes.
 
     Modules that the autotuner made are checked when those before them have been: what those say is
     not said again.
@@ -64,10 +58,9 @@ def check_in_parallel(
     Raises:
         DumpError: where a process dies, as it does where memory is short.
     """
-    whole = Checker(rules, before=before, cured=cured)
     if jobs < 2 or len(dump.pipelines) < 2 or any(map(_is_read, dump)):
-        return whole.check_dump(dump, progress)
-    task = _Task(dump.pipelines, rules, before, cured)
+        return checker.check_dump(dump, progress)
+    task = _Task(dump.pipelines, checker.rules, checker.before, checker.cured)
     helpers = [at for at, pipeline in enumerate(dump) if pipeline.is_helper]
     others = [at for at, pipeline in enumerate(dump) if not pipeline.is_helper]
     parts: dict[int, _Part] = {}
@@ -94,8 +87,8 @@ def check_in_parallel(
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     for at, pipeline in enumerate(dump):
-        _add(whole, parts[at], pipeline)
-    return whole.finish(dump)
+        _add(checker, parts[at], pipeline)
+    return checker.finish(dump)
 
 
 def _check(at: int, said: Said) -> _Part:
@@ -125,6 +118,7 @@ def _add(whole: Checker, part: _Part, pipeline: Pipeline) -> None:
     whole.result.skipped += found.skipped
     whole.result.files += found.files
     whole.result.modules += found.modules
+    whole.result.checked += found.checked
     whole.logs += [pipeline.dumps[at] for at in part.logs]
     whole.told |= part.told
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from hlo_lint.allow.comments import CheckedFile
 from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.kinds import Kind
 from hlo_lint.dumps.phases import AUTOTUNERS, Precondition
@@ -51,6 +52,7 @@ class Result:
     files: int = 0
     modules: int = 0
     fixes: list[PlannedFix] = field(default_factory=list)
+    checked: list[CheckedFile] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,7 @@ class Checker:
                 self.logs.append(dump)
             dumps.append(dump)
         kernels = pipeline.kernels
+        self.result.checked += [each.checked(lone=pipeline.lone) for each in (*dumps, *kernels)]
         timeline = Timeline(pipeline, [dump for dump in dumps if dump.kind is Kind.HLO])
         for rule in self.rules:
             for method, asked in checks_of(rule).items():
@@ -250,7 +253,7 @@ class Checker:
             if missing:
                 state = "only a new compilation makes" if last.edited else "is not there"
                 reason = f"{rule.name()} needs the {' and '.join(missing)}, which {state}"
-                self.result.skipped.append(Skipped(str(last.path), reason))
+                self.result.skipped.append(Skipped(str(last.path), reason, rule.name()))
                 continue
             findings = run_check(rule, method, views)
             if len(views) > 1:
@@ -394,7 +397,7 @@ class Checker:
                 self._add_life(rule, life, timeline, cured=cured, severity=Severity.INFO)
         if meeting.outcome is Outcome.NEVER and last.name is None and not demand.only_if_certain:
             reason = f"{rule.name()} does not apply: {meeting.why}"
-            self.result.skipped.append(Skipped(str(last.path), reason))
+            self.result.skipped.append(Skipped(str(last.path), reason, rule.name()))
 
     def _add_binding(
         self, rule: Rule, demand: Precondition, meeting: Meeting, life: Life, timeline: Timeline

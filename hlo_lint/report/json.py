@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hlo_lint.dumps.directory import Skipped
-from hlo_lint.findings import Diagnostic, Introduction
+from hlo_lint.findings import Allowed, Diagnostic, Introduction
 from hlo_lint.report.formats import Report, Warn
 
 VERSION = 2
@@ -19,12 +19,19 @@ def render(report: Report, _: Warn) -> str:
 
 
 def render_json(
-    findings: Iterable[Diagnostic], skipped: Sequence[Skipped], stats: Mapping[str, int]
+    findings: Iterable[Diagnostic],
+    skipped: Sequence[Skipped],
+    stats: Mapping[str, int],
+    allowed: Iterable[Allowed] = (),
 ) -> str:
     """Two blanks of indent, a newline at the end; surrogates as `\\udcXX` escapes."""
     report = {
         "version": VERSION,
         "findings": [as_dict(finding) for finding in findings],
+        "allowed": [
+            {**as_dict(each.finding), "allowed_by": each.by.value, "reason": each.reason}
+            for each in allowed
+        ],
         "skipped": [{"path": entry.path, "reason": entry.reason} for entry in skipped],
         "stats": dict(stats),
     }

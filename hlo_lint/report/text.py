@@ -69,6 +69,7 @@ def print_summary(
     findings: Sequence[Diagnostic],
     skipped: Sequence[Skipped],
     stats: Mapping[str, int],
+    allowed: int = 0,
 ) -> None:
     """Prints what was not looked at, and one line that counts."""
     for entry in skipped:
@@ -79,11 +80,11 @@ def print_summary(
             highlight=False,
             markup=False,
         )
-    console.print(summary(findings, stats), highlight=False, markup=False, soft_wrap=True)
+    console.print(summary(findings, stats, allowed), highlight=False, markup=False, soft_wrap=True)
 
 
-def summary(findings: Sequence[Diagnostic], stats: Mapping[str, int]) -> str:
-    """`1 error, 2 warnings in 31 files`, or `no findings in 31 files`."""
+def summary(findings: Sequence[Diagnostic], stats: Mapping[str, int], allowed: int = 0) -> str:
+    """`1 error, 2 warnings in 31 files`, or `no findings in 31 files`; `, 3 allowed` behind it."""
     counts = [
         _counted(sum(finding.severity is severity for finding in findings), name)
         for severity, name in (
@@ -93,7 +94,8 @@ def summary(findings: Sequence[Diagnostic], stats: Mapping[str, int]) -> str:
         )
     ]
     said = ", ".join(count for count in counts if count) or "no findings"
-    return f"{said} in {_counted(stats['files'], 'file') or 'no files'} of HLO"
+    spared = f", {allowed} allowed" if allowed else ""
+    return f"{said} in {_counted(stats['files'], 'file') or 'no files'} of HLO{spared}"
 
 
 def _counted(number: int, name: str) -> str:
