@@ -14,11 +14,25 @@ import pytest
 
 import hlo_lint
 from tests.conftest import CRASH, ROOT
-from tests.docs import CONTRACTS, RULES, VERIFIER, contracts_page, rules_page, verifier_page
+from tests.docs import (
+    CONTRACTS,
+    PAGES,
+    RULES,
+    VERIFIER,
+    contracts_page,
+    rule_pages,
+    rules_page,
+    verifier_page,
+)
 
 
 def test_the_page_of_rules_is_fresh() -> None:
     assert RULES.read_text("utf-8") == rules_page(), "run `make docs`"
+
+
+def test_the_page_of_each_rule_is_fresh() -> None:
+    kept = {path: path.read_text("utf-8") for path in PAGES.iterdir()}
+    assert kept == rule_pages(), "run `make docs`"
 
 
 def test_the_page_about_the_parser_is_what_it_does() -> None:
