@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
-import hlo_lint  # noqa: E402
+import hlo_lint
 
 project = "hlo_lint"
 version = release = hlo_lint.__version__

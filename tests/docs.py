@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from hlo_lint.analysis.verifier.rows import ELSEWHERE, LEFT_OUT, ROWS, WITH
 from hlo_lint.dumps.contracts import Contract, Order, contracts
@@ -10,12 +11,15 @@ from hlo_lint.dumps.pass_lists import pass_lists
 from hlo_lint.registry import all_rules
 from hlo_lint.report.page import render_page
 from hlo_lint.rule import Rule
+from tests.pages import replayed
 
 DOCS = Path(__file__).parent.parent / "docs"
 RULES = DOCS / "rules.md"
 PAGES = DOCS / "rules"
 VERIFIER = DOCS / "verifier.md"
 CONTRACTS = DOCS / "contracts.md"
+RUN = (DOCS / "tutorial.md", DOCS / "writing-rules.md")
+"""Pages whose commands are run: `tests/pages.py`."""
 
 CONTRACTS_HEAD = """# Contracts
 
@@ -143,3 +147,6 @@ if __name__ == "__main__":
     RULES.write_text(rules_page(), "utf-8")
     VERIFIER.write_text(verifier_page(), "utf-8")
     CONTRACTS.write_text(contracts_page(), "utf-8")
+    for page in RUN:
+        with TemporaryDirectory() as folder:
+            page.write_text(replayed(page.read_text("utf-8"), Path(folder)), "utf-8")

@@ -23,10 +23,9 @@ COMMAND = re.compile(r"^\$ (.+)\n", re.M)
 TIME = re.compile(r"\bin \d+\.\d\ds\b")
 
 PROGRAMS = {
-    "hlo-lint": "-m hlo_lint",
-    "pytest": "-m pytest -p no:cacheprovider",
-    # Offline, and of what is here: the packages that a project needs are there already.
-    "pip": "-m pip --disable-pip-version-check --quiet",
+    "hlo-lint": '-m hlo_lint "$@"',
+    # The packages that a project needs are there already, and no index has to be.
+    "pip": '-m pip --quiet "$@" --no-deps --no-build-isolation --no-index',
 }
 
 
@@ -58,14 +57,12 @@ def _environment(folder: Path) -> dict[str, str]:
     (packages / "around.pth").write_text("\n".join(path for path in sys.path if path))
     for name, arguments in PROGRAMS.items():
         program = folder / "bin" / name
-        program.write_text(f'#!/bin/sh\nexec "{folder}/bin/python" {arguments} "$@"\n')
+        program.write_text(f'#!/bin/sh\nexec "{folder}/bin/python" {arguments}\n')
         program.chmod(0o755)
     return {
         "PATH": f"{folder}/bin:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
-        "PIP_NO_INDEX": "1",
-        "PIP_NO_DEPENDENCIES": "1",
-        "PIP_NO_BUILD_ISOLATION": "0",  # turns the isolation off: pip reads it so
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     }
 
 

@@ -18,12 +18,14 @@ from tests.docs import (
     CONTRACTS,
     PAGES,
     RULES,
+    RUN,
     VERIFIER,
     contracts_page,
     rule_pages,
     rules_page,
     verifier_page,
 )
+from tests.pages import replayed
 
 
 def test_the_page_of_rules_is_fresh() -> None:
@@ -65,6 +67,12 @@ def test_what_a_page_says_of_python_is_so(page: str) -> None:
     failed, ran = doctest.testfile(str(ROOT / "docs" / page), module_relative=False)
     assert not failed
     assert ran > 5
+
+
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
+def test_a_page_that_is_run_shows_what_its_commands_print(page: Path, tmp_path: Path) -> None:
+    text = page.read_text("utf-8")
+    assert text == replayed(text, tmp_path), "read the difference, then run `make docs`"
 
 
 def test_the_table_of_the_verifier_is_fresh() -> None:
