@@ -33,7 +33,7 @@ from hlo_lint.strict.instruction import (
     declared_shapes,
     parameter_number,
 )
-from hlo_lint.strict.shapes import compatible, has_element, tuple_of
+from hlo_lint.strict.shapes import compatible, has_element, tuple_of, unsound
 from hlo_lint.syntax.attributes import (
     Alias,
     AttributeSyntaxError,
@@ -152,6 +152,9 @@ def _result(computation: Computation, scope: Scope, root: Row | None) -> Iterato
         said = f"the signature has {len(parameters)} parameters, the computation {len(declared)}"
         yield Trouble(said, at, at + arrow)
         return
+    for each in (result, *dict.fromkeys(parameters)):
+        for said in unsound(each) if each is not None else ():
+            yield Trouble(f"the signature: {said}", at, at + len(signature))
     for number, row in declared.items():
         shape = shape_or_none(row[TYPE])
         wanted = parameters[number] if number < len(parameters) else None

@@ -192,7 +192,13 @@ class Scanner:
             named = self._expect(_name, self.skip(at), "a module needs a name")
             name = named[1]
             at = named.end() + self.text.startswith(":", named.end())
-            return name, self.attributes(at)
+            try:
+                return name, self.attributes(at)
+            except Unreadable as unreadable:
+                if not unreadable.ran_out:
+                    raise
+                self.end = len(self.text)  # a table of recovery holds whole modules, in a string
+                return name, self.attributes(at)
         except Unreadable as unreadable:
             return name, self._pass_over(start, unreadable, self.troubles)
 

@@ -314,6 +314,7 @@ def test_stack_frames_are_read_as_loosely_as_xla_reads_them() -> None:
         ("mesh['x'=2,'y'=2], device_ids=(0,1,3,2) {'x'}", ((0, 3), (1, 2))),
         ("mesh['x'=2,'y'=2], device_ids=([2,2]T(1,0)) {'y'}", ((0, 2), (1, 3))),
         ("mesh['x'=4] {}", ((0,), (1,), (2,), (3,))),
+        ("mesh['x'=0] {'x'}", ()),
     ],
 )
 def test_groups_of_every_form_list_their_devices(

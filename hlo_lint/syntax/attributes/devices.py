@@ -165,6 +165,8 @@ class MeshReplicaGroups:
             OverflowError: where there are more than `MOST_DEVICES`.
             KeyError: where the mesh has no axis of a name.
         """
+        if not all(size for _, size in self.mesh.axes):
+            return ()
         places: dict[tuple[str, int], int] = {}  # of each part of an axis, by where it begins
         sizes: list[int] = []
         for name, size in self.mesh.axes:
