@@ -14,7 +14,7 @@ version = release = hlo_lint.__version__
 copyright = "the authors of hlo_lint, Apache-2.0"
 
 extensions = [
-    "hlo_lexer",
+    "lexers",
     "markdown_docstrings",
     "myst_parser",
     "repository_links",

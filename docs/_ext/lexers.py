@@ -1,11 +1,11 @@
-"""Colours for HLO: the language `hlo` of code blocks."""
+"""Colours for code blocks: `hlo`, and `console` as `hlo-lint` prints."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
 from pygments.lexer import RegexLexer, bygroups
-from pygments.token import Comment, Keyword, Name, Number, Punctuation, String, Text
+from pygments.token import Comment, Generic, Keyword, Name, Number, Punctuation, String, Text
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -36,7 +36,27 @@ class HloLexer(RegexLexer):
     }
 
 
+class ConsoleLexer(RegexLexer):
+    """Commands and what they print; `%` begins a name of HLO, and is no prompt."""
+
+    name = "Commands of hlo-lint"
+    aliases: ClassVar[list[str]] = ["console"]
+    tokens: ClassVar = {
+        "root": [
+            (r"^(\$ )(.*\n)", bygroups(Generic.Prompt, Generic.Strong)),
+            (r"^(?:error|Error)\b", Name.Variable),
+            (r"^(?:warning|info|note|help|skipped)\b", Keyword),
+            (r"^ *\^+\n|(?<=\| )\s*\^+\n", Name.Variable),
+            (r"^ *\+.*\n", String),
+            (r"^ *-(?!->).*\n", Name.Variable),
+            (r"^@@.*\n", Comment),
+            (r".+?(?=\s*\^+\n)|.*\n", Text),
+        ],
+    }
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Registers the lexer."""
+    """Registers both."""
     app.add_lexer("hlo", HloLexer)
+    app.add_lexer("console", ConsoleLexer)
     return {"parallel_read_safe": True}
