@@ -27,7 +27,7 @@ def render(report: Report, _: Warn) -> str:
     from rich.console import Console
 
     out = StringIO()
-    console = Console(file=out, no_color=True, width=WIDTH, highlight=False)
+    console = Console(file=out, force_terminal=False, color_system=None, width=WIDTH)
     print_text(console, report.findings)
     print_summary(console, report.findings, report.skipped, report.stats)
     return out.getvalue()
