@@ -12,16 +12,25 @@ module = hlo_lint.parse(fixed.text)          # a graph; hlo_lint.emit(module) ==
 """
 
 from hlo_lint.api import FixResult, Report, emit, fix, lint, parse, parse_all
+from hlo_lint.configuration.load import load as load_settings
+from hlo_lint.configuration.settings import Settings
 from hlo_lint.dumps.directory import Dump, open_dump
-from hlo_lint.errors import DumpError, HloLintError, HloSyntaxError, RuleError, UsageError
+from hlo_lint.errors import (
+    ConfigError,
+    DumpError,
+    HloLintError,
+    HloSyntaxError,
+    RuleError,
+    UsageError,
+)
 from hlo_lint.findings import Diagnostic, Edit, Finding, Fix, Safety, Severity
 from hlo_lint.ir import Computation, Instruction, Module
 from hlo_lint.rule import Form, Rule
-
-__version__ = "0.1.0"
+from hlo_lint.version import __version__ as __version__
 
 __all__ = [
     "Computation",
+    "ConfigError",
     "Diagnostic",
     "Dump",
     "DumpError",
@@ -38,11 +47,13 @@ __all__ = [
     "Rule",
     "RuleError",
     "Safety",
+    "Settings",
     "Severity",
     "UsageError",
     "emit",
     "fix",
     "lint",
+    "load_settings",
     "open_dump",
     "parse",
     "parse_all",

@@ -10,12 +10,13 @@ from typing import Any
 
 import click
 
-from hlo_lint import __version__
+from hlo_lint.version import __version__
 
 LATE = (
     "bisect",
     "blame",
     "check",
+    "config",
     "config-diff",
     "convert",
     "dialects",

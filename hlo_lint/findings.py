@@ -159,6 +159,27 @@ class Diagnostic:
         return self.end.column
 
 
+class AllowedBy(Enum):
+    """Who says that a finding may stay."""
+
+    COMMENT = "comment"
+    """A comment in the text itself."""
+    CONFIGURATION = "configuration"
+    """An allowance that was configured, or given by a caller."""
+    BASELINE = "baseline"
+    """A list of what was there before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """A finding that counts for nothing, and why."""
+
+    finding: Diagnostic
+    reason: str
+    """As somebody gave it; empty where a baseline has none."""
+    by: AllowedBy
+
+
 @dataclass(frozen=True, slots=True)
 class Applied:
     """One file that a fix changes."""

@@ -370,7 +370,7 @@ FINDING: dict[str, type | tuple[type, ...]] = {
 
 def test_the_json_of_a_crash_has_the_published_fields(crash: Path) -> None:
     report = check_json("crash").json
-    assert list(report) == ["version", "findings", "skipped", "stats"]
+    assert list(report) == ["version", "findings", "allowed", "skipped", "stats"]
     assert report["version"] == 2
     assert report["stats"] == {
         "files": 33, "modules": 33, "errors": 1, "warnings": 0, "infos": 0,
@@ -433,6 +433,7 @@ def test_the_json_of_a_clean_run_is_the_same_object_without_findings() -> None:
     assert ran.json == {
         "version": 2,
         "findings": [],
+        "allowed": [],
         "skipped": [],
         "stats": {"files": 1, "modules": 1, "errors": 0, "warnings": 0, "infos": 0},
     }

@@ -23,7 +23,7 @@ import hlo_lint
 from hlo_lint import Diagnostic, Severity
 from hlo_lint.api import Report
 from hlo_lint.errors import UsageError
-from hlo_lint.findings import Introduction, Origin
+from hlo_lint.findings import Allowed, AllowedBy, Introduction, Origin
 from hlo_lint.report import markdown, sarif
 from hlo_lint.report.formats import FORMATS, render
 from hlo_lint.report.statistics import counts, render_statistics
@@ -80,7 +80,8 @@ def evil(crash: Report) -> Report:
     )
     severities = (replace(found, severity=severity) for severity in Severity)
     skipped = tuple(replace(each, path=EVIL, reason=EVIL) for each in crash.skipped)
-    return Report(tuple(severities), skipped, crash.stats)
+    allowed = Allowed(found, EVIL, AllowedBy.CONFIGURATION)
+    return Report(tuple(severities), skipped, crash.stats, (allowed,))
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +143,28 @@ def test_a_clean_report_has_no_finding_in_any_format(name: str, clean: Report) -
 def test_an_unknown_format_is_refused_with_those_there_are(clean: Report) -> None:
     with pytest.raises(UsageError, match="no format is named xml; there are text, concise, json"):
         render(clean, "xml")
+
+
+def test_what_is_allowed_counts_for_nothing_and_is_told_where_a_format_has_a_word_for_it(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "m.hlo"
+    line = "// hlo-lint: allow reshape-moves-data -- as it should be\n  ROOT"
+    path.write_text(MOVES.replace("  ROOT", f"  {line}"), "utf-8")
+    report = hlo_lint.lint(path)
+    assert len(report.allowed) == 1
+    silent = [name for name in FORMATS if "as it should be" not in render(report, name)]
+    assert silent == ["text", "concise", "sarif", "github", "gitlab", "rdjson", "markdown"]
+    assert not run_of(report)["results"]
+    assert run_of(report)["properties"]["allowed"] == 1
+    for name in ("text", "markdown"):
+        assert "no findings in 1 file of HLO, 1 allowed" in render(report, name)
+    *_, allowed, _ = map(json.loads, render(report, "json-lines").splitlines())
+    assert (allowed["type"], allowed["reason"]) == ("allowed", "as it should be")
+    of_the_file, passed = suites(report)
+    ((skipped,),) = [case.result for case in of_the_file]
+    assert skipped.message == "allowed by comment: as it should be"
+    assert [case.is_passed for case in passed] == [True]
 
 
 # SARIF
@@ -441,7 +464,12 @@ def test_a_clean_report_is_one_test_that_passes(clean: Report) -> None:
 
 def test_junit_reads_whatever_a_dump_says(evil: Report) -> None:
     found, _ = suites(evil)
-    assert [case.is_passed for case in found] == [False, False, True]
+    assert [(case.is_passed, case.is_skipped) for case in found] == [
+        (False, False),
+        (False, False),
+        (True, False),
+        (False, True),
+    ]
 
 
 # reviewdog
@@ -492,6 +520,7 @@ def test_json_lines_are_the_json_report_line_by_line(everything: Report) -> None
     assert [{"type": "finding", **each} for each in report["findings"]] == findings
     assert summary.pop("type") == "summary"
     assert summary == {name: report[name] for name in ("version", "skipped", "stats")}
+    assert report["allowed"] == []
 
 
 def test_bytes_that_are_no_utf_8_survive_in_json(tmp_path: Path) -> None:

@@ -6,22 +6,22 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hlo_lint.commands import common
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from hlo_lint.api import FixResult
     from hlo_lint.findings import Applied
 
 
 @click.command("fix")
 @common.paths_argument
-@common.select_option
-@common.ignore_option
-@common.before_option
+@common.settings_options
 @click.option("--diff", is_flag=True, help="Print what would change; write nothing.")
 @click.option(
     "--form",
@@ -37,32 +37,44 @@ if TYPE_CHECKING:
     metavar="OUT",
     help="Write here instead of in place: a file for one file, else a folder.",
 )
-@common.sniff_option
+@click.option(
+    "--unsafe-fixes/--no-unsafe-fixes",
+    default=None,
+    help="Do what may change a value or the cost, too.",
+)
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 where something is left, too.")
+@click.option(
+    "--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 where something was mended, too."
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print what is left, and nothing else.")
+@common.color_option
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     paths: tuple[str, ...],
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    before: str | None,
     diff: bool,
     form: str | None,
     out: Path | None,
-    sniff: bool,
+    unsafe_fixes: bool | None,
+    exit_zero: bool,
+    exit_non_zero_on_fix: bool,
+    quiet: bool,
+    color: str,
+    **given: Any,
 ) -> None:
-    """Mend what has a fix, in place unless told otherwise; the rest of each file stays as it is.
+    """Mend what has a safe fix, in place unless told otherwise; the rest of each file stays.
 
     Exit status: 0 when nothing is left, 1 otherwise.
     """
     from hlo_lint.api import fix as fix_all
     from hlo_lint.api import write_fixed
 
-    dump = common.open_given(paths, sniff=sniff)
-    with common.progress_bar(dump) as progress:
-        result = fix_all(
-            dump, common.names(select), common.names(ignore), before, form=form, progress=progress
-        )
-    errors = common.console(stderr=True)
+    settings = common.settings_of(paths, given).overridden(unsafe_fixes=unsafe_fixes)
+    dump = common.open_given(paths, settings, given)
+    with common.progress_bar(dump, wanted=not quiet) as progress:
+        result = fix_all(dump, settings=settings, form=form, progress=progress)
+    errors = common.console(stderr=True, color=color)
     if diff:
         for file in result.files:
             _print_diff(file)
@@ -70,9 +82,32 @@ def command(
         _write_piped(result, None if str(out) == "-" else out)
     else:
         written = list(write_fixed(result, [Path(path) for path in paths], out))
-        errors.print(_fixed(result, written), highlight=False, markup=False, soft_wrap=True)
+        if not quiet:
+            errors.print(_fixed(result, written), highlight=False, markup=False, soft_wrap=True)
+    _print_remaining(result, errors, quiet)
+    if exit_non_zero_on_fix and result.edits:
+        ctx.exit(1)
+    ctx.exit(0 if exit_zero else result.remaining.exit_status)
+
+
+def _print_remaining(result: FixResult, errors: Console, quiet: bool) -> None:
+    from hlo_lint.findings import Safety
+
+    if quiet:
+        from hlo_lint.report.text import print_text
+
+        print_text(errors, result.findings)
+        return
     result.remaining.print(errors)
-    ctx.exit(result.remaining.exit_status)
+    unsafe = sum(
+        finding.fix is not None and finding.fix.safety is Safety.UNSAFE
+        for finding in result.findings
+    )
+    if unsafe:
+        errors.print(
+            f"{unsafe} unsafe fix{' is' if unsafe == 1 else 'es are'} to be had: --unsafe-fixes",
+            highlight=False,
+        )
 
 
 def _fixed(result: FixResult, written: Sequence[Path]) -> str:

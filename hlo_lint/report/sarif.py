@@ -17,6 +17,7 @@ from hlo_lint.report.locations import has_lines, uri_of
 from hlo_lint.report.page import render_page
 from hlo_lint.report.text import describe, notes_of
 from hlo_lint.source import is_utf8, shown
+from hlo_lint.version import __version__
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
@@ -32,7 +33,10 @@ Json = dict[str, Any]
 
 
 def render(report: Report, warn: Warn) -> str:
-    """One run; what it has no room for is said in it and to `warn`."""
+    """One run; what it has no room for is said in it and to `warn`.
+
+    What is allowed is left out: GitHub shows suppressed results as it shows others.
+    """
     kept = most_urgent(report.findings, MOST_RESULTS)
     while True:
         dropped = len(report.findings) - len(kept)
@@ -75,8 +79,6 @@ def _compressed(text: str) -> int:
 
 
 def _log(report: Report, findings: Sequence[Diagnostic], lost: Sequence[str]) -> Json:
-    from hlo_lint import __version__
-
     rules = list(dict.fromkeys(finding.rule for finding in findings))
     told = [_notification(f"not looked at: {entry.reason}", entry.path) for entry in report.skipped]
     told += [_notification(line, level="warning") for line in lost]
@@ -98,7 +100,7 @@ def _log(report: Report, findings: Sequence[Diagnostic], lost: Sequence[str]) ->
         "originalUriBaseIds": {ROOT: {"description": {"text": "the working directory"}}},
         "columnKind": "unicodeCodePoints",
         "results": [_result(finding, rules.index(finding.rule)) for finding in findings],
-        "properties": dict(report.stats),
+        "properties": {**report.stats, "allowed": len(report.allowed)},
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 

@@ -48,7 +48,7 @@ def render_statistics(report: Report, output_format: Literal["text", "json"] = "
         f"{number.rjust(widths[0])}  {rule.ljust(widths[1])}  {said.ljust(widths[2])}  {fixable}"
         for number, rule, said, fixable in cells
     ]
-    return "\n".join([*lines, summary(report.findings, report.stats)]) + "\n"
+    return "\n".join([*lines, summary(report)]) + "\n"
 
 
 def _count(rule: str, findings: list[Diagnostic]) -> RuleCount:

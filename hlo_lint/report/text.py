@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING
 
-from hlo_lint.dumps.directory import Skipped
-from hlo_lint.findings import Diagnostic, Introduction, Severity
+from hlo_lint.findings import Diagnostic, Introduction, Safety, Severity
 from hlo_lint.report.formats import Report, Warn
 from hlo_lint.source import shown
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
 WIDTH = 160
 """How much of a line of HLO is shown, in characters; lines of dumps run to 100 kB."""
+COMMANDS = {Safety.SAFE: "hlo-lint fix", Safety.UNSAFE: "hlo-lint fix --unsafe-fixes"}
 UNKNOWN = "a pass that left no dump"
 
 
@@ -27,8 +27,7 @@ def render(report: Report, _: Warn) -> str:
 
     out = StringIO()
     console = Console(file=out, no_color=True, width=WIDTH, highlight=False)
-    print_text(console, report.findings)
-    print_summary(console, report.findings, report.skipped, report.stats)
+    print_report(console, report)
     return out.getvalue()
 
 
@@ -50,6 +49,20 @@ def describe(behind: Introduction) -> str:
     return f"pass {behind.pass_name} of {behind.pipeline}, {step}"
 
 
+def print_report(console: Console, report: Report) -> None:
+    """Prints each finding, what was not looked at, and one line that counts."""
+    print_text(console, report.findings)
+    for entry in report.skipped:
+        console.print(
+            f"skipped: {shown(entry.path)}: {shown(entry.reason)}",
+            style="dim",
+            soft_wrap=True,
+            highlight=False,
+            markup=False,
+        )
+    console.print(summary(report), highlight=False, markup=False, soft_wrap=True)
+
+
 def print_text(console: Console, findings: Sequence[Diagnostic]) -> None:
     """Prints each finding with its excerpt, an empty line behind each."""
     for finding in findings:
@@ -63,28 +76,10 @@ def as_text(finding: Diagnostic) -> str:
     return "\n".join(line.plain for line in _lines(finding))
 
 
-def print_summary(
-    console: Console,
-    findings: Sequence[Diagnostic],
-    skipped: Sequence[Skipped],
-    stats: Mapping[str, int],
-) -> None:
-    """Prints what was not looked at, and one line that counts."""
-    for entry in skipped:
-        console.print(
-            f"skipped: {shown(entry.path)}: {shown(entry.reason)}",
-            style="dim",
-            soft_wrap=True,
-            highlight=False,
-            markup=False,
-        )
-    console.print(summary(findings, stats), highlight=False, markup=False, soft_wrap=True)
-
-
-def summary(findings: Sequence[Diagnostic], stats: Mapping[str, int]) -> str:
-    """`1 error, 2 warnings in 31 files`, or `no findings in 31 files`."""
+def summary(report: Report) -> str:
+    """`1 error, 2 warnings in 31 files`, or `no findings in 31 files`; `, 3 allowed` behind it."""
     counts = [
-        _counted(sum(finding.severity is severity for finding in findings), name)
+        _counted(sum(finding.severity is severity for finding in report.findings), name)
         for severity, name in (
             (Severity.ERROR, "error"),
             (Severity.WARNING, "warning"),
@@ -92,7 +87,8 @@ def summary(findings: Sequence[Diagnostic], stats: Mapping[str, int]) -> str:
         )
     ]
     said = ", ".join(count for count in counts if count) or "no findings"
-    return f"{said} in {_counted(stats['files'], 'file') or 'no files'} of HLO"
+    allowed = f", {len(report.allowed)} allowed" if report.allowed else ""
+    return f"{said} in {_counted(report.stats['files'], 'file') or 'no files'} of HLO{allowed}"
 
 
 def _counted(number: int, name: str) -> str:
@@ -114,9 +110,10 @@ def _lines(finding: Diagnostic) -> Iterator[Text]:
     for label, note in notes_of(finding):
         yield Text.assemble(("   = ", "blue"), (f"{label}: ", "bold"), shown(note))
     if finding.fix is not None:
+        how = f"{finding.fix.safety.value}; {COMMANDS[finding.fix.safety]}"
         yield Text.assemble(
             ("help: ", "bold green"),
-            f"{shown(finding.fix.title)} ({finding.fix.safety.value}; hlo-lint fix)",
+            f"{shown(finding.fix.title)} ({how})",
         )
 
 
