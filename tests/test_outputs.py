@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -77,6 +78,8 @@ def evil(crash: Report) -> Report:
         notes=(EVIL, EVIL),
         fix=replace(finding.fix, title=EVIL, edits=(replace(edit, text=EVIL),)),
         excerpt=EVIL,
+        pipeline=EVIL,
+        op_name=EVIL,
     )
     severities = (replace(found, severity=severity) for severity in Severity)
     skipped = tuple(replace(each, path=EVIL, reason=EVIL) for each in crash.skipped)
@@ -131,6 +134,11 @@ def test_whatever_a_dump_says_the_output_is_utf_8_and_obeyed_by_no_terminal(
     text = render(evil, name)
     text.encode()
     assert all(character.isprintable() or character == "\n" for character in text)
+
+
+@pytest.mark.parametrize("name", ["sarif", "rdjson", "gitlab"])
+def test_json_for_other_programs_has_no_half_of_a_character(name: str, evil: Report) -> None:
+    json.dumps(json.loads(render(evil, name)), ensure_ascii=False).encode()
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -588,3 +596,33 @@ def test_statistics_as_text_are_a_table(crash: Report, clean: Report) -> None:
         "1  reshape-moves-data  1 error  1 fixable\n1 error in 33 files of HLO\n"
     )
     assert render_statistics(clean) == "no findings in 1 file of HLO\n"
+
+
+# The page
+
+
+def sessions() -> list[tuple[str, str]]:
+    """Each command of the page and what it is said to print."""
+    page = (ROOT / "docs" / "outputs.md").read_text("utf-8")
+    blocks = [token for token in MarkdownIt().parse(page) if token.info == "console"]
+    split = (token.content.split("\n", 1) for token in blocks)
+    return [(command.removeprefix("$ hlo-lint "), said) for command, said in split]
+
+
+@pytest.mark.parametrize(("command", "said"), sessions(), ids=[each for each, _ in sessions()])
+def test_the_page_shows_what_the_program_prints(command: str, said: str) -> None:
+    """They run in `fixtures/`; a line with an ellipsis stands for lines that are left out."""
+    done = subprocess.run(
+        [sys.executable, "-m", "hlo_lint", *shlex.split(command)],
+        capture_output=True,
+        text=True,
+        cwd=FIXTURES,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    shown = "(?s:.*)".join(map(re.escape, re.split(r"^…\n", said, flags=re.M)))
+    assert re.fullmatch(shown, done.stdout), done.stdout
+
+
+def test_the_page_shows_every_format_but_the_one_of_long_lines() -> None:
+    shown = {shlex.split(command)[-1] for command, _ in sessions()}
+    assert {name for name in FORMATS if name not in shown} == {"text", "json-lines"}

@@ -9,7 +9,7 @@ from inspect import cleandoc
 from typing import Any
 
 from hlo_lint.errors import UsageError
-from hlo_lint.findings import Diagnostic, Fix, Introduction, Region, Severity
+from hlo_lint.findings import Diagnostic, Fix, Region, Severity
 from hlo_lint.fingerprints import KIND
 from hlo_lint.registry import find_rule
 from hlo_lint.report.formats import Report, Warn
@@ -150,14 +150,17 @@ def _result(finding: Diagnostic, rule: int) -> Json:
         and all(is_utf8(edit.text) for edit in fix.edits)
     ):
         result["fixes"] = [_fix(finding.path, fix, finding.regions[1:])]
-    known = {
-        "pipeline": finding.pipeline,
-        "step": finding.step,
-        "seenIn": finding.seen_in,
-        "introducedBy": finding.introduced_by and finding.introduced_by.pass_name,
-        "curedBy": finding.cured_by and finding.cured_by.pass_name,
+    passes = (("introducedBy", finding.introduced_by), ("curedBy", finding.cured_by))
+    named = [
+        ("opName", finding.op_name),
+        ("pipeline", finding.pipeline),
+        *((name, dump.pass_name) for name, dump in passes if dump is not None),
+    ]
+    numbers = {"step": finding.step, "seenIn": finding.seen_in}
+    result["properties"] = {
+        **{name: shown(value) for name, value in named if value},
+        **{name: value for name, value in numbers.items() if value is not None},
     }
-    result["properties"] = {name: value for name, value in known.items() if value is not None}
     return result
 
 
@@ -194,7 +197,7 @@ def _location(path: str, region: Json | None = None) -> Json:
 
 def _related(finding: Diagnostic) -> Iterator[Json]:
     for label, dump in (("since", finding.introduced_by), ("cured by", finding.cured_by)):
-        if isinstance(dump, Introduction) and dump.path:
+        if dump is not None and dump.path:
             yield {**_location(dump.path), "message": _message(f"{label} {describe(dump)}")}
     if finding.origin is not None and finding.origin.file:
         origin = finding.origin
