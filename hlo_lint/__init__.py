@@ -25,30 +25,55 @@ from hlo_lint.errors import (
 )
 from hlo_lint.findings import Diagnostic, Edit, Finding, Fix, Safety, Severity
 from hlo_lint.ir import Computation, Instruction, Module
-from hlo_lint.rule import Form, Rule
+from hlo_lint.rewrite import Rewrite
+from hlo_lint.rule import (
+    AutotuningRuns,
+    Bad,
+    BeforeAutotuner,
+    Compilation,
+    DumpFolder,
+    FinalModule,
+    Findings,
+    Form,
+    Good,
+    Rule,
+    Stage,
+)
+from hlo_lint.source import Span
 from hlo_lint.version import __version__ as __version__
 
 __all__ = [
+    "AutotuningRuns",
+    "Bad",
+    "BeforeAutotuner",
+    "Compilation",
     "Computation",
     "ConfigError",
     "Diagnostic",
     "Dump",
     "DumpError",
+    "DumpFolder",
     "Edit",
+    "FinalModule",
     "Finding",
+    "Findings",
     "Fix",
     "FixResult",
     "Form",
+    "Good",
     "HloLintError",
     "HloSyntaxError",
     "Instruction",
     "Module",
     "Report",
+    "Rewrite",
     "Rule",
     "RuleError",
     "Safety",
     "Settings",
     "Severity",
+    "Span",
+    "Stage",
     "UsageError",
     "emit",
     "fix",

@@ -22,7 +22,7 @@ from hlo_lint.errors import DumpError, UsageError
 from hlo_lint.findings import Allowed, Applied, Diagnostic, Edit, Safety, Severity
 from hlo_lint.fingerprints import numbered
 from hlo_lint.ir import HloFile, Module
-from hlo_lint.rule import Form
+from hlo_lint.rule import Form, Rule
 from hlo_lint.syntax.parse import parse_file
 from hlo_lint.writing import copy_file, mirrored, write_atomically
 
@@ -168,7 +168,7 @@ Target = Any
 
 def lint(
     target: Target,
-    select: Sequence[str] | None = None,
+    select: Sequence[str | type[Rule]] | None = None,
     ignore: Sequence[str] | None = None,
     before: str | None = None,
     *,
@@ -180,7 +180,8 @@ def lint(
 ) -> Report:
     """Checks a file, a dump directory, a text, a Module, or a `jax.stages.Compiled` or `Lowered`.
 
-    A str is a text if it holds a newline or starts with `HloModule`, else a path. `before` says
+    A str is a text if it holds a newline or starts with `HloModule`, else a path. `select` and
+    `ignore` name rules or families; a rule of one's own is selected by its class. `before` says
     which pass comes next, where nothing in the dump does. What a later pass of the run cured is
     told only of a run that died, where XLA promises that it is never there; with `cured` it is told
     of any run, and what XLA promises nowhere is told as information.
@@ -211,7 +212,7 @@ def lint(
 
 def fix(
     target: Target,
-    select: Sequence[str] | None = None,
+    select: Sequence[str | type[Rule]] | None = None,
     ignore: Sequence[str] | None = None,
     before: str | None = None,
     *,
@@ -343,7 +344,7 @@ def write_fixed(result: FixResult, inputs: Sequence[Path], out: Path | None) -> 
 
 def _settings(
     settings: Settings | None,
-    select: Sequence[str] | None,
+    select: Sequence[str | type[Rule]] | None,
     ignore: Sequence[str] | None,
     before: str | None,
     allow: Sequence[Allowance],

@@ -9,28 +9,54 @@ from functools import cache
 
 from hlo_lint.errors import RuleError, UsageError, nearest
 from hlo_lint.options import Value
+from hlo_lint.plugins import is_isolated, plugin_rules
 from hlo_lint.rule import Rule
 
 
-@cache
 def all_rules() -> tuple[Rule, ...]:
-    """One of each rule under `hlo_lint/rules`, by family and name.
+    """One of each rule under `hlo_lint/rules` and of other packages' rules, by family and name.
 
     Raises:
-        RuleError: where two have one name.
+        RuleError: where two have one name, or where those of another package cannot be had.
     """
+    return _own_rules() if is_isolated() else _with_plugins()
+
+
+@cache
+def _own_rules() -> tuple[Rule, ...]:
     package = importlib.import_module("hlo_lint.rules")  # by name: rules stand above this module
     for found in pkgutil.walk_packages(package.__path__, "hlo_lint.rules."):
         if not found.ispkg:
             importlib.import_module(found.name)
-    rules: dict[str, Rule] = {}
-    for kind in Rule.__subclasses__():
-        if not kind.__module__.startswith("hlo_lint.rules."):
-            continue
+    kinds = [
+        kind for kind in Rule.__subclasses__() if kind.__module__.startswith("hlo_lint.rules.")
+    ]
+    return _sorted((kind, "hlo_lint") for kind in kinds)
+
+
+@cache
+def _with_plugins() -> tuple[Rule, ...]:
+    own = _own_rules()
+    plugins = tuple(plugin_rules())
+    return _sorted((*((type(rule), "hlo_lint") for rule in own), *plugins)) if plugins else own
+
+
+def _sorted(kinds: Iterable[tuple[type[Rule], str]]) -> tuple[Rule, ...]:
+    """One of each, by family and name; with each comes the package that has it."""
+    rules: dict[str, tuple[Rule, str]] = {}
+    for kind, package in kinds:
         if kind.name() in rules:
-            raise RuleError(f"two rules are named {kind.name()}")
-        rules[kind.name()] = kind()
-    return tuple(sorted(rules.values(), key=lambda rule: (rule.family(), rule.name())))
+            raise RuleError(
+                f"two rules are named {kind.name()}: one of {rules[kind.name()][1]}, "
+                f"one of {package}"
+            )
+        rules[kind.name()] = kind(), package
+    for rule, package in rules.values():
+        if rule.family() in rules:
+            raise RuleError(f"{package}: the family {rule.family()} has the name of a rule")
+    return tuple(
+        sorted((rule for rule, _ in rules.values()), key=lambda rule: (rule.family(), rule.name()))
+    )
 
 
 def find_rule(name: str) -> Rule:
@@ -49,25 +75,30 @@ def find_rule(name: str) -> Rule:
 
 
 def select_rules(
-    select: Sequence[str] | None = None,
+    select: Sequence[str | type[Rule]] | None = None,
     ignore: Sequence[str] | None = None,
     extend_select: Sequence[str] = (),
 ) -> tuple[Rule, ...]:
     """The rules whose name or family is in `select`, or is added to it, and not in `ignore`.
 
     The name of a rule counts more than that of its family. Where `select` is None, all but those
-    that run only on request.
+    that run only on request. A rule that nobody registered is selected by its class.
 
     Raises:
         UsageError: for a name that neither a rule nor a family has.
     """
-    wanted, unwanted = {*(select or ()), *extend_select}, set(ignore or ())
+    names = {each for each in select or () if isinstance(each, str)}
+    wanted, unwanted = names | set(extend_select), set(ignore or ())
     check_names([*wanted, *unwanted])
-    return tuple(
+    rules = all_rules()
+    chosen = tuple(
         rule
-        for rule in all_rules()
+        for rule in rules
         if is_chosen(rule, wanted, unwanted, otherwise=select is None and not rule.on_request)
     )
+    registered = {type(rule): rule for rule in rules}
+    kinds = [each for each in select or () if not isinstance(each, str)]
+    return (*chosen, *(registered.get(kind) or kind() for kind in kinds))
 
 
 def is_chosen(rule: Rule, wanted: Set[str], unwanted: Set[str], *, otherwise: bool) -> bool:
@@ -104,7 +135,7 @@ def configured(rule: Rule, options: tuple[tuple[str, Value], ...]) -> Rule:
     Raises:
         UsageError: for an option that it does not have, or a value that does not fit.
     """
-    return rule.with_options(dict(options)) if options else rule
+    return rule.with_options(dict(options))
 
 
 def _unknown(name: str) -> UsageError:

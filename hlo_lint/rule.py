@@ -217,7 +217,8 @@ class Good:
 class Rule:
     """One thing that can be wrong. A subclass is a rule; its docstring is its page.
 
-    The class name in kebab-case is the rule's name, the folder of its file its family. Its method
+    The class name in kebab-case is the rule's name, the folder of its file its family (of another
+    package's rule, the name of the entry point in the group `hlo_lint.rules`). Its method
     `check` yields findings, and its signature says what it looks at (`engine/plan.py`): a
     `Computation`, a `Module`, either with the `Stage` of the run it was dumped at, an `HloFile`, …
     It is pure, so what many dumps share is checked once.
@@ -241,6 +242,8 @@ class Rule:
     on_request: ClassVar[bool] = False
     """Whether it runs only where its name or its family is asked for."""
     examples: ClassVar[tuple[Bad | Good, ...]] = ()
+    entry_point: ClassVar[str] = ""
+    """The entry point that brought it, where another package has it; `hlo_lint.plugins` says so."""
 
     def applies(self, module: Module) -> bool:
         """Whether a module holds anything for the rule to judge.
@@ -264,8 +267,8 @@ class Rule:
 
     @classmethod
     def family(cls) -> str:
-        """The folder of the rule's file: `layout`."""
-        return cls.__module__.split(".")[-2]
+        """The folder of the rule's file: `layout`. In another package, its entry point's name."""
+        return cls.entry_point or cls.__module__.split(".")[-2:][0]
 
     @classmethod
     def summary(cls) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from hlo_lint.allow.allowances import Allowance
 from hlo_lint.configuration.globs import Globs
@@ -14,6 +14,8 @@ from hlo_lint.findings import Diagnostic, Severity
 from hlo_lint.options import Value
 from hlo_lint.registry import all_rules, check_names, configured, is_chosen, select_rules
 from hlo_lint.rule import Rule
+
+Name = TypeVar("Name", bound=object)
 
 DEFAULT = "default"
 COMMAND_LINE = "command line"
@@ -26,8 +28,8 @@ class Settings:
     Rules are named by their own name or by that of their family, and the own name counts more.
     """
 
-    select: tuple[str, ...] | None = None
-    """None for all but those that run only on request."""
+    select: tuple[str | type[Rule], ...] | None = None
+    """None for all but those that run only on request. A rule of one's own may be its class."""
     ignore: tuple[str, ...] = ()
     extend_select: tuple[str, ...] = ()
     extend_ignore: tuple[str, ...] = ()
@@ -68,13 +70,17 @@ class Settings:
 
     def overridden(self, origin: str = COMMAND_LINE, **given: Any) -> Settings:
         """The same with some fields set by somebody who counts more; None leaves one as it is."""
-        said = {name: value for name, value in given.items() if value is not None}
+        said = {
+            name: value
+            for name, value in given.items()
+            if value is not None and value != getattr(self, name)
+        }
         origins = {**self.origins, **dict.fromkeys(said, origin)}
         return replace(self, **said, origins=origins)
 
     def reselected(
         self,
-        select: Sequence[str] | None = None,
+        select: Sequence[str | type[Rule]] | None = None,
         ignore: Sequence[str] = (),
         extend_select: Sequence[str] = (),
         extend_ignore: Sequence[str] = (),
@@ -88,7 +94,8 @@ class Settings:
             UsageError: for a name that neither a rule nor a family has.
         """
         ignored = (*ignore, *extend_ignore)
-        check_names([*(select or ()), *ignored, *extend_select])
+        named = [each for each in select or () if isinstance(each, str)]
+        check_names([*named, *ignored, *extend_select])
         if select is not None:
             return self.overridden(
                 select=tuple(select),
@@ -133,10 +140,11 @@ class Settings:
             (*self.ignore, *self.extend_ignore, *off),
             (*self.extend_select, *spared),
         )
-        return tuple(
-            configured(rule, tuple(sorted(self.rules.get(rule.name(), {}).items())))
-            for rule in chosen
-        )
+        return tuple(self._with_options(rule) for rule in chosen)
+
+    def _with_options(self, rule: Rule) -> Rule:
+        options = self.rules.get(rule.name())
+        return configured(rule, tuple(sorted(options.items()))) if options else rule
 
     @cached_property
     def _ignored(self) -> tuple[tuple[Globs, frozenset[str]], ...]:
@@ -180,5 +188,5 @@ class Settings:
         return finding if level is None or past else replace(finding, severity=level)
 
 
-def _without(names: Iterable[str], dropped: set[str]) -> tuple[str, ...]:
+def _without(names: Iterable[Name], dropped: set[str]) -> tuple[Name, ...]:
     return tuple(name for name in names if name not in dropped)
