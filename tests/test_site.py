@@ -62,6 +62,14 @@ def test_every_public_name_is_in_the_reference(site: Path) -> None:
     assert set(__all__) - described == {"Findings"}  # an alias: Iterator[Finding]
 
 
+def test_docstrings_become_what_sphinx_reads() -> None:
+    """By its path: it is an extension of the site, and no module of the package."""
+    path = ROOT / "docs/_ext/markdown_docstrings.py"
+    done = subprocess.run([sys.executable, "-m", "doctest", "-v", str(path)], capture_output=True)
+    assert done.returncode == 0, done.stdout
+    assert b"2 passed" in done.stdout
+
+
 def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
     for path in site.rglob("*.html"):
         for found in LOADED.findall(path.read_text("utf-8")):
