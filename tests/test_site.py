@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ from hlo_lint import __all__
 from hlo_lint.cli import cli
 from hlo_lint.registry import all_rules
 from tests.conftest import ROOT
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 pytest.importorskip("furo", reason="the site needs the extra `docs`")
 
@@ -76,3 +79,19 @@ def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
             assert not re.match(r"\w+:|//", "".join(found)), path
     for path in site.rglob("*.css"):
         assert not re.search(r"url\(\s*[\"']?(?:https?:)?//|@import", path.read_text("utf-8")), path
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium to search in")
+def test_the_search_finds_a_rule(site: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            str(CHROMIUM),
+            *("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}"),
+            *("--virtual-time-budget=10000", "--dump-dom"),
+            f"{(site / 'search.html').as_uri()}?q=reshape",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert 'href="rules/reshape-moves-data.html"' in done.stdout.partition("search-results")[2]
