@@ -18,7 +18,7 @@ RULES = DOCS / "rules.md"
 PAGES = DOCS / "rules"
 VERIFIER = DOCS / "verifier.md"
 CONTRACTS = DOCS / "contracts.md"
-RUN = (DOCS / "tutorial.md", DOCS / "writing-rules.md")
+RUN = tuple(DOCS / f"{name}.md" for name in ("live", "tutorial", "writing-rules"))
 """Pages whose commands are run: `tests/pages.py`."""
 
 CONTRACTS_HEAD = """# Contracts
