@@ -133,7 +133,8 @@ def test_there_are_five_bug_reports_and_three_more_faces_of_them() -> None:
     assert len(reports()) == 8
 
 
-def test_every_link_of_the_readme_leads_somewhere() -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_every_link_leads_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text("utf-8")
     for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", text):
         assert (ROOT / link).exists(), link
