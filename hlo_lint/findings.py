@@ -40,6 +40,19 @@ class Edit:
 
 
 @dataclass(frozen=True, slots=True)
+class Region:
+    """A stretch of a file as other programs count it."""
+
+    start: Position
+    end: Position
+    """Exclusive."""
+    start_byte: int
+    """The column in bytes of UTF-8, counted from 1."""
+    end_byte: int
+    """Exclusive."""
+
+
+@dataclass(frozen=True, slots=True)
 class Fix:
     """A change of the text that mends a finding."""
 
@@ -116,8 +129,14 @@ class Diagnostic:
     """None where it is there at the end of the run, too."""
     seen_in: int | None = None
     """How many dumps of its module have it; None where the rule looks at one of them only."""
+    regions: tuple[Region, ...] = field(default=(), compare=False)
+    """Where it stands, and behind that each edit of its fix, in their order."""
     excerpt: str = field(default="", compare=False)
     """The line it stands on."""
+    op_name: str | None = None
+    """What the instruction's metadata names: `jit(step)/jvp(Model)/add`."""
+    fingerprint: str = ""
+    """Hexadecimal; equal for the same finding in another dump of the same program."""
 
     @property
     def line(self) -> int:
@@ -138,6 +157,27 @@ class Diagnostic:
     def end_column(self) -> int:
         """Counted from 1, in characters, exclusive."""
         return self.end.column
+
+
+class AllowedBy(Enum):
+    """Who says that a finding may stay."""
+
+    COMMENT = "comment"
+    """A comment in the text itself."""
+    CONFIGURATION = "configuration"
+    """An allowance that was configured, or given by a caller."""
+    BASELINE = "baseline"
+    """A list of what was there before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """A finding that counts for nothing, and why."""
+
+    finding: Diagnostic
+    reason: str
+    """As somebody gave it; empty where a baseline has none."""
+    by: AllowedBy
 
 
 @dataclass(frozen=True, slots=True)

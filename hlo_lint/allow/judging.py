@@ -1,0 +1,303 @@
+"""Which findings may stay, who says so, and which of those who say it speak of nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from hlo_lint.allow.allowances import Allowance
+from hlo_lint.allow.baseline import Baseline, Entry
+from hlo_lint.allow.comments import EVERYWHERE, CheckedFile, Comment, Lines, without
+from hlo_lint.dumps.directory import Skipped
+from hlo_lint.errors import UsageError
+from hlo_lint.findings import Allowed, AllowedBy, Diagnostic, Edit, Fix, Safety, Severity
+from hlo_lint.fingerprints import KIND, fingerprint, nameless
+from hlo_lint.registry import all_rules, select_rules
+from hlo_lint.rule import Rule
+from hlo_lint.source import Position
+
+UNUSED = "unused-allowance"
+"""The rule that findings about allowances are of."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run did, so far as it tells what an allowance could have met."""
+
+    rules: Sequence[Rule]
+    files: Sequence[CheckedFile] = ()
+    skipped: Sequence[Skipped] = ()
+    before: str | None = None
+    """The pass that the caller says comes next."""
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The rules that ran, and the families that ran whole."""
+        ran = {
+            rule.name()
+            for rule in self.rules
+            if rule.precondition is None or self.before in (None, rule.precondition.demanded_by)
+        }
+        asked: dict[str, set[str]] = {}
+        for rule in all_rules():
+            if not rule.on_request:
+                asked.setdefault(rule.family(), set()).add(rule.name())
+        return frozenset(ran | {family for family, names in asked.items() if names <= ran})
+
+    @cached_property
+    def silent(self) -> frozenset[tuple[str, str]]:
+        """Rules that could say nothing of a file, with its path."""
+        return frozenset((entry.rule, entry.path) for entry in self.skipped if entry.rule)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Findings, sorted into those that count and those that do not."""
+
+    kept: tuple[Diagnostic, ...]
+    """With those about allowances, if their rule ran."""
+    allowed: tuple[Allowed, ...]
+    left: Baseline | None
+    """What of the baseline was not needed."""
+
+
+def apply(
+    findings: Sequence[Diagnostic],
+    run: Run,
+    allowances: Sequence[Allowance] = (),
+    baseline: Baseline | None = None,
+) -> Judged:
+    """What of the findings counts, with what is to be said of the allowances themselves.
+
+    A comment goes before what was configured, and that before the baseline.
+
+    Raises:
+        UsageError: for an allowance of a rule that nothing knows.
+    """
+    for each in allowances:
+        _check_name(each)
+    judge = _Judge(run, allowances, baseline)
+    kept, allowed = judge.sorted_out(findings)
+    if UNUSED in run.names:
+        said, spared = judge.sorted_out(judge.comments_without_use())
+        kept, allowed = [*kept, *said], [*allowed, *spared]
+        said, spared = judge.sorted_out(judge.others_without_use())
+        kept, allowed = [*kept, *said], [*allowed, *spared]
+        kept.sort(key=lambda found: (found.path, found.start, found.rule))
+    return Judged(tuple(kept), tuple(allowed), judge.left())
+
+
+class _Judge:
+    def __init__(
+        self, run: Run, allowances: Sequence[Allowance], baseline: Baseline | None
+    ) -> None:
+        self._run = run
+        self._allowances = allowances
+        self._baseline = baseline
+        self._comments = {
+            file.path: [comment for comment in file.comments if not comment.trouble]
+            for file in run.files
+            if file.comments
+        }
+        self._families = {rule.name(): rule.family() for rule in all_rules()}
+        self._counts: Counter[str] = Counter()
+        for entry in baseline.entries if baseline else ():
+            self._counts[entry.fingerprint] += entry.count
+        self._met: set[tuple[Comment, str]] = set()
+        self._used: set[int] = set()
+        """Positions of allowances."""
+
+    def sorted_out(self, findings: Iterable[Diagnostic]) -> tuple[list[Diagnostic], list[Allowed]]:
+        """Findings that count, in their order, and those that do not."""
+        found = list(findings)
+        allowed: dict[int, Allowed] = {}
+        for at in sorted(range(len(found)), key=lambda at: (found[at].path, found[at].start)):
+            judged = self._judged(found[at])
+            if judged is not None:
+                allowed[at] = judged
+        kept = [each for at, each in enumerate(found) if at not in allowed]
+        return kept, [allowed[at] for at in sorted(allowed)]
+
+    def _judged(self, finding: Diagnostic) -> Allowed | None:
+        names = (finding.rule, self._families.get(finding.rule, ""))
+        for comment in self._comments.get(finding.path, ()):
+            for name in comment.names:
+                if name in names and _meet(finding, comment.lines_of(name)):
+                    self._met.add((comment, name))
+                    return Allowed(finding, comment.reason, AllowedBy.COMMENT)
+        for number, allowance in enumerate(self._allowances):
+            if allowance.rule in names and allowance.covers(finding):
+                self._used.add(number)
+                return Allowed(finding, allowance.reason, AllowedBy.CONFIGURATION)
+        kind = finding.fingerprint[:KIND]
+        if self._counts[kind] > 0:
+            self._counts[kind] -= 1
+            return Allowed(finding, self._reasons[kind], AllowedBy.BASELINE)
+        return None
+
+    @cached_property
+    def _reasons(self) -> Mapping[str, str]:
+        entries = self._baseline.entries if self._baseline else ()
+        return {entry.fingerprint: entry.reason for entry in entries}
+
+    # What speaks of nothing
+
+    def comments_without_use(self) -> Iterator[Diagnostic]:
+        """Comments that allow nothing, for one reason or another."""
+        for file in self._run.files:
+            for comment in file.comments:
+                found = self._about_comment(comment)
+                if found is not None:
+                    yield found
+
+    def _about_comment(self, comment: Comment) -> Diagnostic | None:
+        message = comment.trouble or next(filter(None, map(_unknown, comment.names)), "")
+        if message or comment.verb == "allow-end":
+            return _diagnostic(comment, message) if message else None
+        unused = [
+            name
+            for name in comment.names
+            if (comment, name) not in self._met and name != UNUSED and self._could(comment, name)
+        ]
+        if not unused:
+            return None
+        title = "remove the comment"
+        if len(unused) < len(set(comment.names)):
+            title = f"remove {' and '.join(unused)} from the comment"
+        edits = [Edit(*without(comment, unused))]
+        for name in unused:
+            end = comment.regions[name][1] if name in comment.regions else None
+            if end is not None:
+                edits.append(Edit(*without(end, [each for each in unused if each in end.names])))
+        fix = Fix(title, tuple(dict.fromkeys(edits)), Safety.SAFE)
+        where = _where(comment.lines_of(unused[0]))
+        said = " or ".join(unused)
+        return _diagnostic(comment, f"there is no finding of {said} {where} to allow", fix)
+
+    def _could(self, comment: Comment, name: str) -> bool:
+        """Whether a comment could have met a finding; one that speaks of nothing never could."""
+        if comment.lines_of(name) is None:
+            return True
+        return name in self._run.names and not self._is_silent(name, comment.path)
+
+    def _is_silent(self, name: str, path: str) -> bool:
+        return any(
+            where == path and name in (rule, self._families.get(rule, ""))
+            for rule, where in self._run.silent
+        )
+
+    def others_without_use(self) -> Iterator[Diagnostic]:
+        """Configured allowances and parts of the baseline that nothing was found for."""
+        for number, allowance in enumerate(self._allowances):
+            if number not in self._used and self._was_due(allowance):
+                message = f"there is no finding of {allowance} to allow"
+                notes = (f"it was allowed because: {allowance.reason}",)
+                yield _told(allowance.stated_in, allowance.line, f"{allowance}", message, notes)
+        for entry, gone in self._remaining():
+            if self._baseline is not None and self._was_looked_for(entry):
+                times = f" {gone} of {entry.count} times" if entry.count > 1 else ""
+                message = f"what the baseline lists is gone{times}: {entry.rule}: {entry.message}"
+                notes = ("`hlo-lint baseline --prune` takes it out",)
+                excerpt = f'"fingerprint": "{entry.fingerprint}"'
+                yield _told(str(self._baseline.path), entry.line, excerpt, message, notes)
+
+    def _was_due(self, allowance: Allowance) -> bool:
+        """Whether what it speaks of was looked at: files that were picked out prove nothing."""
+        if allowance.rule == UNUSED or allowance.rule not in self._run.names:
+            return False
+        return any(
+            allowance.is_about(file.path, file.modules)
+            and (not file.lone or allowance.path is not None)
+            and not self._is_silent(allowance.rule, file.path)
+            for file in self._run.files
+        )
+
+    def _was_looked_for(self, entry: Entry) -> bool:
+        return entry.rule in self._run.names and any(
+            not file.lone
+            and entry.module in map(nameless, file.modules)
+            and not self._is_silent(entry.rule, file.path)
+            for file in self._run.files
+        )
+
+    def left(self) -> Baseline | None:
+        """The baseline without what was met."""
+        if self._baseline is None:
+            return None
+        left = tuple(replace(entry, count=count) for entry, count in self._remaining())
+        return replace(self._baseline, entries=left)
+
+    def _remaining(self) -> Iterator[tuple[Entry, int]]:
+        """The entries that have not met all they list, and how many each has not met."""
+        counts = self._counts.copy()
+        for entry in self._baseline.entries if self._baseline else ():
+            count = min(counts[entry.fingerprint], entry.count)
+            counts[entry.fingerprint] -= count
+            if count:
+                yield entry, count
+
+
+def _check_name(allowance: Allowance) -> None:
+    message = _unknown(allowance.rule)
+    if message:
+        raise UsageError(f"{allowance.stated_in}:{allowance.line}: {message}")
+
+
+def _unknown(name: str) -> str:
+    try:
+        select_rules([name])
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+def _meet(finding: Diagnostic, lines: Lines | None) -> bool:
+    last = finding.end.line - (finding.end.column == 1 and finding.end.line > finding.start.line)
+    return lines is not None and finding.start.line <= lines.last and last >= lines.first
+
+
+def _where(lines: Lines | None) -> str:
+    if lines is None:
+        return "behind this comment"
+    if lines == EVERYWHERE:
+        return "in this file"
+    if lines.first == lines.last:
+        return f"on line {lines.first}"
+    return f"on lines {lines.first} to {lines.last}"
+
+
+def _diagnostic(comment: Comment, message: str, fix: Fix | None = None) -> Diagnostic:
+    found = _told(comment.path, comment.start.line, comment.excerpt, message, (), comment.module)
+    return replace(found, start=comment.start, end=comment.end, fix=fix)
+
+
+def _told(
+    path: str,
+    line: int,
+    excerpt: str,
+    message: str,
+    notes: tuple[str, ...] = (),
+    module: str = "",
+) -> Diagnostic:
+    """A finding about an allowance; it stands on a line, with what stands there."""
+    return Diagnostic(
+        rule=UNUSED,
+        severity=Severity.WARNING,
+        message=message,
+        path=path,
+        start=Position(line, 1),
+        end=Position(line, len(excerpt) + 1),
+        module=module,
+        computation=None,
+        instruction=None,
+        pipeline=None,
+        step=None,
+        introduced_by=None,
+        origin=None,
+        notes=notes,
+        fix=None,
+        excerpt=excerpt,
+        fingerprint=fingerprint(UNUSED, message, module, None, excerpt),
+    )
