@@ -433,7 +433,7 @@ def test_the_json_of_a_clean_run_is_the_same_object_without_findings() -> None:
     assert ran.json == {
         "version": 2,
         "findings": [],
-            "allowed": [],
+        "allowed": [],
         "skipped": [],
         "stats": {"files": 1, "modules": 1, "errors": 0, "warnings": 0, "infos": 0},
     }

@@ -120,6 +120,11 @@ def lost_comments(old: str, new: str) -> list[str]:
     return [comment for comment in kept if comment not in new]
 
 
+def length_without_comments(text: str) -> int:
+    """Up to where something else stands than comments and blanks."""
+    return len(_bare(text).rstrip())
+
+
 def without(comment: Comment, names: Collection[str]) -> tuple[Span, str]:
     """Where the text changes, and to what, so that a comment no longer has these names."""
     left = [name for name in comment.names if name not in names]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import accumulate
 
 from hlo_lint.allow.allowances import Allowance
 from hlo_lint.allow.baseline import Baseline, Entry
@@ -13,7 +15,7 @@ from hlo_lint.allow.comments import EVERYWHERE, CheckedFile, Comment, Lines, wit
 from hlo_lint.dumps.directory import Skipped
 from hlo_lint.errors import UsageError
 from hlo_lint.findings import Allowed, AllowedBy, Diagnostic, Edit, Fix, Safety, Severity
-from hlo_lint.fingerprints import KIND, fingerprint, nameless
+from hlo_lint.fingerprints import KIND, fingerprint, unnumbered
 from hlo_lint.registry import all_rules, select_rules
 from hlo_lint.rule import Rule
 from hlo_lint.source import Position
@@ -96,11 +98,7 @@ class _Judge:
         self._run = run
         self._allowances = allowances
         self._baseline = baseline
-        self._comments = {
-            file.path: [comment for comment in file.comments if not comment.trouble]
-            for file in run.files
-            if file.comments
-        }
+        self._comments = {file.path: _Comments(file) for file in run.files if file.comments}
         self._families = {rule.name(): rule.family() for rule in all_rules()}
         self._counts: Counter[str] = Counter()
         for entry in baseline.entries if baseline else ():
@@ -122,11 +120,12 @@ class _Judge:
 
     def _judged(self, finding: Diagnostic) -> Allowed | None:
         names = (finding.rule, self._families.get(finding.rule, ""))
-        for comment in self._comments.get(finding.path, ()):
-            for name in comment.names:
-                if name in names and _meet(finding, comment.lines_of(name)):
-                    self._met.add((comment, name))
-                    return Allowed(finding, comment.reason, AllowedBy.COMMENT)
+        comments = self._comments.get(finding.path)
+        for name in names:
+            comment = comments.about(name, finding) if comments else None
+            if comment is not None:
+                self._met.add((comment, name))
+                return Allowed(finding, comment.reason, AllowedBy.COMMENT)
         for number, allowance in enumerate(self._allowances):
             if allowance.rule in names and allowance.covers(finding):
                 self._used.add(number)
@@ -217,7 +216,7 @@ class _Judge:
     def _was_looked_for(self, entry: Entry) -> bool:
         return entry.rule in self._run.names and any(
             not file.lone
-            and entry.module in map(nameless, file.modules)
+            and entry.module in map(unnumbered, file.modules)
             and not self._is_silent(entry.rule, file.path)
             for file in self._run.files
         )
@@ -239,23 +238,51 @@ class _Judge:
                 yield entry, count
 
 
+class _Comments:
+    """The comments of a file, by name and by line."""
+
+    def __init__(self, file: CheckedFile) -> None:
+        by_name: dict[str, list[tuple[Lines, int, Comment]]] = {}
+        for number, comment in enumerate(file.comments):
+            for name in comment.names if not comment.trouble else ():
+                lines = comment.lines_of(name)
+                if lines is not None:
+                    by_name.setdefault(name, []).append((lines, number, comment))
+        self._by_name = {name: sorted(found) for name, found in by_name.items()}
+        self._reach = {
+            name: list(accumulate((lines.last for lines, *_ in found), max))
+            for name, found in self._by_name.items()
+        }
+        """The last line that any comment up to here speaks of."""
+
+    def about(self, name: str, finding: Diagnostic) -> Comment | None:
+        """The nearest comment with that name that speaks of a line of a finding."""
+        found, reach = self._by_name.get(name, []), self._reach.get(name, [])
+        first, last = finding.start.line, finding.end.line
+        if finding.end.column == 1 and last > first:
+            last -= 1  # it ends with the line before
+        at = bisect_right(found, last, key=lambda each: each[0].first)
+        while at and reach[at - 1] >= first:
+            lines, _, comment = found[at - 1]
+            if lines.last >= first:
+                return comment
+            at -= 1
+        return None
+
+
 def _check_name(allowance: Allowance) -> None:
     message = _unknown(allowance.rule)
     if message:
         raise UsageError(f"{allowance.stated_in}:{allowance.line}: {message}")
 
 
+@lru_cache
 def _unknown(name: str) -> str:
     try:
         select_rules([name])
     except UsageError as error:
         return str(error)
     return ""
-
-
-def _meet(finding: Diagnostic, lines: Lines | None) -> bool:
-    last = finding.end.line - (finding.end.column == 1 and finding.end.line > finding.start.line)
-    return lines is not None and finding.start.line <= lines.last and last >= lines.first
 
 
 def _where(lines: Lines | None) -> str:
