@@ -41,7 +41,7 @@ def fingerprint(
         computation = at.computation
         role = "ENTRY" if computation.is_entry else _stem(computation.name)
         what = (role, at.opcode, at.type_text)
-    parts = (rule, nameless(message), unnumbered(module), *what, op_name, function)
+    parts = (rule, nameless(message), base_name(module), *what, op_name, function)
     return sha256(encode("\0".join(parts))).hexdigest()[:KIND]
 
 
@@ -55,7 +55,7 @@ def nameless(text: str) -> str:
     return _name(lambda name: _stem(name[0]), plain)
 
 
-def unnumbered(name: str) -> str:
+def base_name(name: str) -> str:
     """The name of a module or a computation as the program has it: `jit_f` of `jit_f.12`."""
     return _word(r"\1", name)
 

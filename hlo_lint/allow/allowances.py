@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from hlo_lint.errors import UsageError
 from hlo_lint.findings import Diagnostic
-from hlo_lint.fingerprints import unnumbered
+from hlo_lint.fingerprints import base_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Allowance:
 def _fits(name: str | None, pattern: str | None) -> bool:
     if pattern is None:
         return True
-    return _matches(name, pattern) or (name is not None and _matches(unnumbered(name), pattern))
+    return _matches(name, pattern) or (name is not None and _matches(base_name(name), pattern))
 
 
 def _matches(name: str | None, pattern: str) -> bool:

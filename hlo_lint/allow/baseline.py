@@ -10,7 +10,7 @@ from typing import Any
 
 from hlo_lint.errors import DumpError
 from hlo_lint.findings import Diagnostic
-from hlo_lint.fingerprints import KIND, unnumbered
+from hlo_lint.fingerprints import KIND, base_name
 from hlo_lint.source import Lines, shown
 from hlo_lint.writing import write_atomically
 
@@ -140,7 +140,7 @@ def compare(
 
 def _entry(finding: Diagnostic) -> Entry:
     kind = finding.fingerprint[:KIND]
-    return Entry(kind, finding.rule, unnumbered(finding.module), finding.message)
+    return Entry(kind, finding.rule, base_name(finding.module), finding.message)
 
 
 def _as_dict(entry: Entry) -> dict[str, Any]:

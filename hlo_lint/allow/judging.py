@@ -15,7 +15,7 @@ from hlo_lint.allow.comments import EVERYWHERE, CheckedFile, Comment, Lines, wit
 from hlo_lint.dumps.directory import Skipped
 from hlo_lint.errors import UsageError
 from hlo_lint.findings import Allowed, AllowedBy, Diagnostic, Edit, Fix, Safety, Severity
-from hlo_lint.fingerprints import KIND, fingerprint, unnumbered
+from hlo_lint.fingerprints import KIND, fingerprint, base_name
 from hlo_lint.registry import all_rules, select_rules
 from hlo_lint.rule import Rule
 from hlo_lint.source import Position
@@ -216,7 +216,7 @@ class _Judge:
     def _was_looked_for(self, entry: Entry) -> bool:
         return entry.rule in self._run.names and any(
             not file.lone
-            and entry.module in map(unnumbered, file.modules)
+            and entry.module in map(base_name, file.modules)
             and not self._is_silent(entry.rule, file.path)
             for file in self._run.files
         )
