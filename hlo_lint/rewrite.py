@@ -30,8 +30,14 @@ class Rewrite:
         replaced: Instruction,
         module: Module,
         dropping: Sequence[str] = ("inferred_dimension",),
+        *,
+        reading: Instruction | None = None,
     ) -> None:
-        """`dropping` names the attributes that only the old opcode has."""
+        """`dropping` names the attributes that only the old opcode has.
+
+        The first new instruction reads what `reading` reads, an instruction above: by default what
+        the old one does.
+        """
         self._old = replaced
         self._dropped = {"metadata", *dropping}
         self._module = module
@@ -39,12 +45,12 @@ class Rewrite:
         self._percent = _percent(self._text)
         self._taken = module.names()
         self._lines: list[tuple[str, Shape, str, str, str]] = []
-        source = replaced.operands[0]
-        self._value = _line_comment.sub("", replaced.row[OPERANDS]).strip()
-        self._metadata = _metadata(source)
+        reader = reading or replaced
+        self._value = _line_comment.sub("", reader.row[OPERANDS]).strip()
+        self._metadata = _metadata(reader.operands[0])
 
     def add(self, opcode: str, shape: Shape, attributes: str = "") -> None:
-        """Appends an instruction that reads the one before it, or the old one's only operand."""
+        """Appends an instruction that reads the one before it, or the only operand at first."""
         name = _fresh(f"{self._old.name}.{opcode}", self._taken)
         self._lines.append((name, shape, opcode, self._value, attributes))
         typed = f"{shape} " if self._is_typed() else ""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from hlo_lint.commands import common
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,28 +19,27 @@ DEFAULT = Path("hlo_lint_baseline.json")
 
 
 @click.command("baseline")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@common.paths_argument
 @click.option("--update", is_flag=True, help="Write down all that is found; reasons are kept.")
 @click.option("--prune", is_flag=True, help="Take out what is no longer found; add nothing.")
 @click.option(
     "-o",
     "--output",
     "path",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    default=DEFAULT,
-    show_default=True,
-    help="The baseline.",
+    help=f"The baseline; by default the one in the settings, else {DEFAULT}.",
 )
-@click.option("--before", metavar="PASS", help="The pass that comes next, as for `check`.")
+@common.settings_options
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     paths: tuple[str, ...],
     update: bool,
     prune: bool,
-    path: Path,
-    before: str | None,
+    path: Path | None,
+    **given: Any,
 ) -> None:
     """Compare what is found in PATH with a baseline, or bring the baseline up to date.
 
@@ -46,19 +48,28 @@ def command(
     """
     from hlo_lint.allow.baseline import Baseline, compare, read_baseline, write_baseline
     from hlo_lint.api import lint
+    from hlo_lint.engine.jobs import automatic_jobs
     from hlo_lint.errors import UsageError
     from hlo_lint.findings import Severity
+    from hlo_lint.registry import all_rules
 
     if update and prune:
         raise UsageError("--update also takes out what is gone: give it or --prune, not both")
+    settings = common.settings_of(paths, given)
+    path = path or settings.baseline or DEFAULT
     known = Baseline(path) if update and not path.exists() else read_baseline(path)
-    report = lint(paths, before=before)
-    compared = compare(known, report.findings)
+    dump = common.open_given(paths, settings, given)
+    jobs = settings.jobs or automatic_jobs(dump)
+    with common.progress_bar(dump) as progress:
+        report = lint(dump, settings=replace(settings, baseline=None, jobs=jobs), progress=progress)
+    ran = {rule.name() for rule in settings.chosen_rules()}
+    not_run = {rule.name() for rule in all_rules()} - ran
+    compared = compare(known, report.findings, not_run)
     if update or prune:
         after = compared.updated if update else compared.pruned
         write_baseline(after)
         click.echo(_written(compared, after.entries, added=update))
-        ctx.exit(0)
+        return
     _show(compared, path)
     ctx.exit(1 if any(each.severity is not Severity.INFO for each in compared.new) else 0)
 

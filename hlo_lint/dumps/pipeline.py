@@ -47,6 +47,8 @@ class PassDump:
     """What it holds; of a file that no compiler named it is known when it has been read."""
     edited: bool = False
     """Whether a fix has changed the text, so that artefacts beside it are no longer its own."""
+    _can_be_read_again: bool = False
+    """Whether it was read from its path, and not handed over."""
     _has_comments: bool | None = field(default=None, repr=False)
     """Whether the bytes have the mark of comments that allow findings."""
 
@@ -59,6 +61,7 @@ class PassDump:
             DumpError: for a protocol buffer that cannot be turned into text.
         """
         if self._file is None:
+            self._can_be_read_again = True
             if self.name is None and (text := self._other_text()) is not None:
                 self._file = HloFile.of_text(text, self.path)
             elif is_proto(self.path.name):
@@ -71,6 +74,11 @@ class PassDump:
                 self._has_comments = MARK.encode() in data  # to join the text would take longer
                 self._file = parse_file(data, self.path, self.memo)
         return self._file
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it holds its text already."""
+        return self._file is not None
 
     def _other_text(self) -> str | None:
         """The text, where it is no HLO but something else that rules look at."""
@@ -109,7 +117,7 @@ class PassDump:
 
     def release(self) -> None:
         """Forget what was read; a text that came from no file stays."""
-        if self.path.exists() and self.kind is Kind.HLO:
+        if self._can_be_read_again and self.kind is Kind.HLO:
             self._file = None
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.pipeline import PassDump
-from hlo_lint.findings import Diagnostic, Finding, Fix, Introduction, Origin
+from hlo_lint.findings import Diagnostic, Finding, Fix, Introduction, Origin, Region
 from hlo_lint.fingerprints import fingerprint
 from hlo_lint.ir import REFERENCES, HloFile, Instruction, Module
 from hlo_lint.rule import Form, Rule
@@ -50,6 +50,8 @@ def diagnose(
     origin = _origin(metadata, module) if metadata else None
     op_name = metadata.op_name if metadata else ""
     start, end = lines.position(caret.start), lines.position(caret.end)
+    fix = fix_of(place, form)
+    replaced = (edit.span for edit in fix.edits) if fix else ()
     return Diagnostic(
         rule=place.rule.name(),
         severity=finding.severity or place.rule.severity,
@@ -65,10 +67,11 @@ def diagnose(
         introduced_by=introduced,
         origin=origin,
         notes=finding.notes,
-        fix=fix_of(place, form),
+        fix=fix,
         cured_by=cured,
         seen_in=seen_in,
         excerpt=lines.line(start.line),
+        regions=tuple(Region.of(stretch, lines) for stretch in (caret, *replaced)),
         op_name=op_name or None,
         fingerprint=fingerprint(
             place.rule.name(),

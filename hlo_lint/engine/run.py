@@ -82,19 +82,27 @@ class Checker:
         self.cured = cured
         """Whether what a later pass cured is told in any case, for information."""
         self.result = Result()
-        self._logs: list[PassDump] = []
-        self._told: set[Path] = set()
-        self._said: set[tuple[Rule, tuple[str, str, str]]] = set()
+        self.logs: list[PassDump] = []
+        """The autotuner's, in the order they were read."""
+        self.told: set[Path] = set()
+        """Artefacts of which it has been said what could not be read."""
+        self.said: set[tuple[str, tuple[str, str, str]]] = set()
+        """Rules with what they found in modules that the autotuner did not make."""
         self._texts: dict[tuple[PassDump, str], object] = {}
         self._compilation: Compilation | None = None
 
     def check_dump(self, dump: Dump, progress: Progress = lambda _: None) -> Result:
         """Checks every pipeline, forgetting the text of each when it is done."""
-        self.result.skipped += dump.skipped
-        folders: dict[Path, list[Pipeline]] = {}
         for pipeline in dump:
             self.check_pipeline(pipeline, progress)
             pipeline.release_text()
+        return self.finish(dump)
+
+    def finish(self, dump: Dump) -> Result:
+        """Checks what only all pipelines together tell, when each has been checked."""
+        self.result.skipped[:0] = dump.skipped
+        folders: dict[Path, list[Pipeline]] = {}
+        for pipeline in dump:
             folders.setdefault(pipeline.dumps[0].path.parent, []).append(pipeline)
         self._check_runs()
         self._check_folders(folders)
@@ -114,7 +122,7 @@ class Checker:
                 continue
             self.result.files += 1
             if dump.kind is Kind.AUTOTUNE_LOG:
-                self._logs.append(dump)
+                self.logs.append(dump)
             dumps.append(dump)
         kernels = pipeline.kernels
         self.result.checked += [each.checked(lone=pipeline.lone) for each in (*dumps, *kernels)]
@@ -140,7 +148,7 @@ class Checker:
 
     def _check_runs(self) -> None:
         """Rules about all logs of the autotuner together."""
-        runs = autotuning_runs(self._logs)
+        runs = autotuning_runs(self.logs)
         if runs is None:
             return
         for rule in self.rules:
@@ -148,7 +156,7 @@ class Checker:
                 if set(asked.values()) == {"AutotuningRuns"}:
                     (name,) = asked
                     for finding in run_check(rule, method, {name: runs}):
-                        self._add(Placed(rule, finding, self._logs[finding.file], None))
+                        self._add(Placed(rule, finding, self.logs[finding.file], None))
 
     # Rules about a compilation as a whole, and about all in a folder
 
@@ -168,6 +176,7 @@ class Checker:
         pipeline = timeline.pipeline
         last = (pipeline.steps or pipeline.dumps)[-1]
         position = timeline.dumps.index(last)
+        chosen = {rule.name() for rule in self.rules}
         for rule in all_rules():
             demand = rule.precondition
             if demand is None or not _is_bound(demand, pipeline, last):
@@ -175,7 +184,7 @@ class Checker:
             meeting = pipeline.meeting(last, demand)
             if not _binds(demand, meeting):
                 continue
-            certain, reported = meeting.outcome is Outcome.BREAKS, rule in self.rules
+            certain, reported = meeting.outcome is Outcome.BREAKS, rule.name() in chosen
             for method in checks_of(rule):
                 for finding, _ in timeline.find_at(rule, method, position):
                     yield Broken(rule.name(), demand, finding, certain, reported)
@@ -297,12 +306,12 @@ class Checker:
         What the autotuner took out of a module to try backends has the module's defects, too: those
         are told of the module.
         """
-        said = rule, nameless(life.seen[-1])
+        said = rule.name(), nameless(life.seen[-1])
         if timeline.pipeline.is_helper:
-            if said in self._said:
+            if said in self.said:
                 return
         else:
-            self._said.add(said)
+            self.said.add(said)
         over = life.last + 1 < timeline.length
         cured = cure(timeline, life.last)
         notes: tuple[str, ...] = ()
@@ -413,9 +422,9 @@ class Checker:
         """Says what could not be read of an artefact that a rule asked for, once."""
         path, text = getattr(artefact, "path", None), getattr(artefact, "text", "")
         rule = next((rule for rule in self.rules if rule.name() == "unreadable-text"), None)
-        if rule is None or path is None or path in self._told:
+        if rule is None or path is None or path in self.told:
             return
-        self._told.add(path)
+        self.told.add(path)
         module = pipeline.dumps[0].name.module if pipeline.dumps[0].name else ""
         dump = PassDump.of(HloFile.of_text(text, path, module), path)
         for trouble in getattr(artefact, "troubles", ()):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
 from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.directory import Skipped
-from hlo_lint.findings import Diagnostic, Introduction, Severity
+from hlo_lint.findings import Diagnostic, Introduction, Safety, Severity
+from hlo_lint.report.formats import Report, Warn
 from hlo_lint.source import shown
 
 if TYPE_CHECKING:
@@ -16,7 +18,19 @@ if TYPE_CHECKING:
 STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
 WIDTH = 160
 """How much of a line of HLO is shown, in characters; lines of dumps run to 100 kB."""
+COMMANDS = {Safety.SAFE: "hlo-lint fix", Safety.UNSAFE: "hlo-lint fix --unsafe-fixes"}
 UNKNOWN = "a pass that left no dump"
+
+
+def render(report: Report, _: Warn) -> str:
+    """The report without colours."""
+    from rich.console import Console
+
+    out = StringIO()
+    console = Console(file=out, no_color=True, width=WIDTH, highlight=False)
+    print_text(console, report.findings)
+    print_summary(console, report.findings, report.skipped, report.stats)
+    return out.getvalue()
 
 
 def render_concise(finding: Diagnostic) -> str:
@@ -40,9 +54,14 @@ def describe(behind: Introduction) -> str:
 def print_text(console: Console, findings: Sequence[Diagnostic]) -> None:
     """Prints each finding with its excerpt, an empty line behind each."""
     for finding in findings:
-        for line in _finding(finding):
+        for line in _lines(finding):
             console.print(line, soft_wrap=True)
         console.print()
+
+
+def as_text(finding: Diagnostic) -> str:
+    """A finding as `print_text` prints it, without colours."""
+    return "\n".join(line.plain for line in _lines(finding))
 
 
 def print_summary(
@@ -83,7 +102,7 @@ def _counted(number: int, name: str) -> str:
     return f"{number} {name}{'' if number == 1 else 's'}" if number else ""
 
 
-def _finding(finding: Diagnostic) -> Iterator[Text]:
+def _lines(finding: Diagnostic) -> Iterator[Text]:
     from rich.text import Text
 
     style = STYLES[finding.severity]
@@ -95,12 +114,13 @@ def _finding(finding: Diagnostic) -> Iterator[Text]:
         ("  --> ", "blue"), shown(f"{finding.path}:{finding.line}:{finding.column}")
     )
     yield from _excerpt(finding, style)
-    for label, note in _notes(finding):
+    for label, note in notes_of(finding):
         yield Text.assemble(("   = ", "blue"), (f"{label}: ", "bold"), shown(note))
     if finding.fix is not None:
+        how = f"{finding.fix.safety.value}; {COMMANDS[finding.fix.safety]}"
         yield Text.assemble(
             ("help: ", "bold green"),
-            f"{finding.fix.title} ({finding.fix.safety.value}; hlo-lint fix)",
+            f"{shown(finding.fix.title)} ({how})",
         )
 
 
@@ -121,7 +141,8 @@ def _excerpt(finding: Diagnostic, style: str) -> Iterator[Text]:
     yield Text.assemble((bar, "blue"), " " * before, ("^" * marked, style))
 
 
-def _notes(finding: Diagnostic) -> Iterator[tuple[str, str]]:
+def notes_of(finding: Diagnostic) -> Iterator[tuple[str, str]]:
+    """What is known of a finding besides its place, each with its label: `("since", "pass …")`."""
     if finding.origin is not None:
         origin = finding.origin
         where = f" in {origin.function}" if origin.function else ""

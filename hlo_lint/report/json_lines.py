@@ -1,0 +1,28 @@
+"""The report as JSON, a finding a line: for what reads as it comes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hlo_lint.report.formats import Report, Warn
+from hlo_lint.report.json import VERSION, as_dict
+
+
+def render(report: Report, _: Warn) -> str:
+    r"""Each finding with the fields of the JSON report, then what was skipped and the counts.
+
+    `type` says which a line is: `finding` or `summary`. Surrogates are `\\udcXX` escapes.
+    """
+    findings = ({"type": "finding", **as_dict(finding)} for finding in report.findings)
+    summary = {
+        "type": "summary",
+        "version": VERSION,
+        "skipped": [{"path": entry.path, "reason": entry.reason} for entry in report.skipped],
+        "stats": dict(report.stats),
+    }
+    return "".join(_line(each) for each in (*findings, summary))
+
+
+def _line(values: dict[str, Any]) -> str:
+    return json.dumps(values, separators=(",", ":")) + "\n"
