@@ -6,6 +6,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from hlo_lint.analysis.verifier.rows import ELSEWHERE, LEFT_OUT, ROWS, WITH
+from hlo_lint.configuration.keys import KEYS
+from hlo_lint.configuration.schema import schema_text
+from hlo_lint.configuration.settings import Settings
+from hlo_lint.configuration.toml import spelled
 from hlo_lint.dumps.contracts import Contract, Order, contracts
 from hlo_lint.dumps.pass_lists import pass_lists
 from hlo_lint.registry import all_rules
@@ -18,7 +22,14 @@ RULES = DOCS / "rules.md"
 PAGES = DOCS / "rules"
 VERIFIER = DOCS / "verifier.md"
 CONTRACTS = DOCS / "contracts.md"
-RUN = (DOCS / "tutorial.md", DOCS / "writing-rules.md")
+CONFIGURATION = DOCS / "configuration.md"
+SCHEMA = DOCS.parent / "hlo_lint" / "configuration" / "schema.json"
+RUN = (
+    DOCS / "tutorial.md",
+    DOCS / "writing-rules.md",
+    CONFIGURATION,
+    DOCS / "command-line.md",
+)
 """Pages whose commands are run: `tests/pages.py`."""
 
 CONTRACTS_HEAD = """# Contracts
@@ -78,6 +89,20 @@ def rule_page(rule: Rule) -> str:
         f"*Family [{rule.family()}](../rules.md#{rule.family()}), {rule.severity.value}{mended}.*"
     )
     return f"{title}\n\n{place}\n{rest}".replace("```\nHloModule", "```hlo\nHloModule")
+
+
+def with_keys(page: str) -> str:
+    """The page about settings, with the table of all keys."""
+    rows = ["| key | takes | by default | |", "|---|---|---|---|"]
+    for key in KEYS:
+        value = getattr(Settings(), key.attribute)
+        default = "auto" if key.name == "jobs" else value
+        spelt = "" if default is None else f"`{spelled(default)}`"
+        title = key.kind.title.replace('"', "`")
+        rows.append(f"| `{key.name}` | {title} | {spelt} | {key.doc} |")
+    head, _, rest = page.partition("<!-- keys -->\n")
+    tail = rest.partition("<!-- /keys -->")[2]
+    return "\n".join([f"{head}<!-- keys -->", *rows, f"<!-- /keys -->{tail}"])
 
 
 def rows_by_rule() -> dict[str, Rule]:
@@ -147,6 +172,8 @@ if __name__ == "__main__":
     RULES.write_text(rules_page(), "utf-8")
     VERIFIER.write_text(verifier_page(), "utf-8")
     CONTRACTS.write_text(contracts_page(), "utf-8")
+    SCHEMA.write_text(schema_text(), "utf-8")
+    CONFIGURATION.write_text(with_keys(CONFIGURATION.read_text("utf-8")), "utf-8")
     for page in RUN:
         with TemporaryDirectory() as folder:
             page.write_text(replayed(page.read_text("utf-8"), Path(folder)), "utf-8")

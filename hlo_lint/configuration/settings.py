@@ -70,7 +70,11 @@ class Settings:
 
     def overridden(self, origin: str = COMMAND_LINE, **given: Any) -> Settings:
         """The same with some fields set by somebody who counts more; None leaves one as it is."""
-        said = {name: value for name, value in given.items() if value is not None}
+        said = {
+            name: value
+            for name, value in given.items()
+            if value is not None and value != getattr(self, name)
+        }
         origins = {**self.origins, **dict.fromkeys(said, origin)}
         return replace(self, **said, origins=origins)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from enum import Enum
@@ -26,7 +25,7 @@ def spelled(value: object) -> str:
         case Enum():
             return spelled(value.value)
         case str() | Path():
-            return json.dumps(str(value)).replace("\x7f", "\\u007f")
+            return f'"{"".join(map(_character, str(value)))}"'
         case bool():
             return str(value).lower()
         case _:
@@ -36,3 +35,13 @@ def spelled(value: object) -> str:
 def key_of(name: str) -> str:
     """A key, in quotes where it has to be."""
     return name if _bare(name) else spelled(name)
+
+
+def _character(character: str) -> str:
+    """What a terminal would obey is spelled out."""
+    if character in '"\\':
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    code = ord(character)
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
