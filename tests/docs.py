@@ -29,6 +29,7 @@ RUN = (
     DOCS / "writing-rules.md",
     CONFIGURATION,
     DOCS / "command-line.md",
+    DOCS / "allow.md",
 )
 """Pages whose commands are run: `tests/pages.py`."""
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from hlo_lint import Allowance, DumpError, FixResult, Report, UsageError
 from hlo_lint.allow.baseline import Baseline, Entry, compare, read_baseline, write_baseline
 from hlo_lint.findings import AllowedBy
 from hlo_lint.fingerprints import KIND
+from hlo_lint.report.formats import FORMATS, render
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
 from tests.renumbering import another_run
 
@@ -307,6 +309,8 @@ ALLOWED = [
     Allowance(RESHAPE, "why", computation="main.1"),
     Allowance(RESHAPE, "why", path="*.0030.*"),
     Allowance(RESHAPE, "why", path="cublaslt_fission_crash/*"),
+    Allowance(RESHAPE, "why", path="cublaslt_fission_crash/"),
+    Allowance(RESHAPE, "why", path="gpu-*/cublaslt_fission_crash"),
     Allowance(RESHAPE, "why", path=f"{CRASH}/*"),
 ]
 
@@ -374,6 +378,66 @@ def test_a_comment_goes_before_what_was_configured() -> None:
     assert spared(hlo_lint.lint(text, allow=[Allowance(RESHAPE, "there")])) == [
         ("a", "here", "comment")
     ]
+
+
+def test_all_who_allow_a_finding_have_met_one(tmp_path: Path) -> None:
+    lines = ["@a  // hlo-lint: allow layout -- here", "  // hlo-lint: allow-file layout -- there"]
+    listed = baseline_of(module("@a"), tmp_path / "b.json")
+    report = hlo_lint.lint(
+        module(*lines), allow=[Allowance(RESHAPE, "elsewhere", path="<text>")], baseline=listed
+    )
+    assert (told(report), spared(report)) == ([], [("a", "here", "comment")])
+
+
+@pytest.fixture
+def unused(tmp_path: Path) -> Report:
+    """A report of one finding that counts, one that is allowed, and of allowances without use."""
+    folder = tmp_path / "dump"
+    folder.mkdir()
+    lines = ["@a  // hlo-lint: allow layout -- ü", "@b  /* ü */ // hlo-lint: allow speed -- why"]
+    (folder / "a.hlo").write_text(module(*lines), "utf-8")
+    entry = Entry("0" * KIND, RESHAPE, "m", "said \x1b", 2, "why", 7)
+    write_baseline(Baseline(tmp_path / "b.json", (entry,)))
+    allowance = Allowance("bad-sharding", "why", stated_in="hlo_lint.toml", line=3)
+    return hlo_lint.lint(folder, allow=[allowance], baseline=tmp_path / "b.json")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_tells_of_allowances(name: str, unused: Report) -> None:
+    assert Counter(found.rule for found in unused.findings) == {UNUSED: 3, RESHAPE: 1}
+    text = render(unused, name)
+    assert text.count("unused-allowance") >= 3
+    assert "\x1b" not in text
+
+
+def test_a_place_behind_wide_characters_is_counted_in_bytes_as_well(unused: Report) -> None:
+    (found,) = [found for found in unused.findings if found.fix and found.rule == UNUSED]
+    at, removed = found.regions
+    assert (at.start.column, at.start_byte) == (found.column, found.column + 1)
+    assert (removed.start.column, removed.start_byte) == (found.column - 1, found.column)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_comments_count_however_many_processes_check(jobs: int, tmp_path: Path) -> None:
+    for number in range(6):
+        text = module("@a  // hlo-lint: allow layout -- why", f"@b{number}")
+        (tmp_path / f"{number}.hlo").write_text(text, "utf-8")
+    report = hlo_lint.lint(tmp_path, settings=hlo_lint.Settings(jobs=jobs))
+    assert told(report) == [f"b{number}" for number in range(6)]
+    assert len(report.allowed) == 6
+
+
+def test_a_rule_of_ones_own_can_be_allowed() -> None:
+    class NoCopies(hlo_lint.Rule):
+        """A copy."""
+
+        def check(self, computation: hlo_lint.Computation) -> hlo_lint.Findings:
+            for each in computation.with_opcode("copy"):
+                yield hlo_lint.Finding(each, "a copy")
+
+    text = module("  q = f32[8,3]{1,0} copy(p)  // hlo-lint: allow no-copies -- why")
+    report = hlo_lint.lint(text, [NoCopies, UNUSED], allow=[Allowance("no-copies", "why")])
+    assert (told(report), len(report.allowed)) == ([], 1)
 
 
 def test_fix_takes_allowances() -> None:

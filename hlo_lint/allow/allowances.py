@@ -31,7 +31,7 @@ class Allowance:
     op_name: str | None = None
     """Of the instruction's metadata: `jit(step)/*/dot_general`."""
     path: str | None = None
-    """The path of the file, or the end of it from some folder on: `dumps/old/*`."""
+    """Of a file, or of a folder that it lies in, from the root or from any folder on: `old/`."""
     stated_in: str = "<allowances>"
     """The file that states it, for what is said of it."""
     line: int = 1
@@ -82,5 +82,6 @@ def _matches(name: str | None, pattern: str) -> bool:
 
 def _path_matches(path: str, pattern: str) -> bool:
     written = PurePath(path).as_posix()
-    pattern = pattern.removeprefix("./")
-    return fnmatchcase(written, pattern) or fnmatchcase(written, f"*/{pattern}")
+    pattern = pattern.removeprefix("./").removesuffix("/")
+    forms = (pattern, f"*/{pattern}", f"{pattern}/*", f"*/{pattern}/*")
+    return any(fnmatchcase(written, form) for form in forms)

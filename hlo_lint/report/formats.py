@@ -10,7 +10,7 @@ from hlo_lint.errors import UsageError
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.directory import Skipped
-    from hlo_lint.findings import Diagnostic
+    from hlo_lint.findings import Allowed, Diagnostic
 
 
 class Report(Protocol):
@@ -19,6 +19,10 @@ class Report(Protocol):
     @property
     def findings(self) -> Sequence[Diagnostic]:
         """What was found, in the order of the report."""
+
+    @property
+    def allowed(self) -> Sequence[Allowed]:
+        """What was found and may stay."""
 
     @property
     def skipped(self) -> Sequence[Skipped]:

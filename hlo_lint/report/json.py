@@ -15,7 +15,7 @@ VERSION = 2
 
 def render(report: Report, _: Warn) -> str:
     """What `render_json` says of it."""
-    return render_json(report.findings, report.skipped, report.stats)
+    return render_json(report.findings, report.skipped, report.stats, report.allowed)
 
 
 def render_json(

@@ -29,7 +29,7 @@ def render(report: Report, _: Warn) -> str:
     out = StringIO()
     console = Console(file=out, no_color=True, width=WIDTH, highlight=False)
     print_text(console, report.findings)
-    print_summary(console, report.findings, report.skipped, report.stats)
+    print_summary(console, report.findings, report.skipped, report.stats, len(report.allowed))
     return out.getvalue()
 
 
