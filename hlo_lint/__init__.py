@@ -41,8 +41,7 @@ from hlo_lint.rule import (
     Stage,
 )
 from hlo_lint.source import Span
-
-__version__ = "0.1.0"
+from hlo_lint.version import __version__ as __version__
 
 __all__ = [
     "Allowance",

@@ -114,16 +114,15 @@ class Report:
 
     def to_json(self) -> str:
         """The report as one JSON object."""
-        from hlo_lint.report.json import render_json
+        from hlo_lint.report.formats import render
 
-        return render_json(self.findings, self.skipped, self.stats, self.allowed)
+        return render(self, "json")
 
     def print(self, console: Console) -> None:
         """Prints it for people."""
-        from hlo_lint.report.text import print_summary, print_text
+        from hlo_lint.report.text import print_report
 
-        print_text(console, self.findings)
-        print_summary(console, self.findings, self.skipped, self.stats, len(self.allowed))
+        print_report(console, self)
 
     def __str__(self) -> str:
         from hlo_lint.report.formats import render

@@ -71,7 +71,6 @@ def spared(report: Report) -> list[tuple[str | None, str, str]]:
             "  // hlo-lint: allow-end reshape-moves-data",
         ],
         ["@a", "  // hlo-lint: allow-file reshape-moves-data -- why"],
-        ["# hlo-lint: allow reshape-moves-data -- why", "@a"],
     ],
 )
 def test_a_comment_allows_what_it_speaks_of(lines: list[str]) -> None:

@@ -6,8 +6,8 @@
     // hlo-lint: allow-end speed
     // hlo-lint: allow-file bad-sharding -- everywhere in this file
 
-`/* … */` does as well, and so does a line that begins with `#`, where HLO has it as a comment. What
-stands in a string is no comment, whatever a program calls its operations.
+`/* … */` does as well. What stands in a string is no comment, whatever a program calls its
+operations.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _tokens = re.compile(
     re.S | re.M,
 ).finditer
 _directive = re.compile(
-    r"(?://|/\*|#)\s*hlo-lint:\s*(?P<verb>[^\s,]*)\s*(?P<names>.*?)\s*"
+    r"(?://|/\*)\s*hlo-lint:\s*(?P<verb>[^\s,]*)\s*(?P<names>.*?)\s*"
     r"(?:(?<!\S)--(?!\S)\s*(?P<reason>.*?)\s*)?(?:\*/)?",
     re.S,
 ).fullmatch

@@ -22,7 +22,7 @@ class Report(Protocol):
 
     @property
     def allowed(self) -> Sequence[Allowed]:
-        """What was found and may stay."""
+        """What was found and may stay; it counts for nothing."""
 
     @property
     def skipped(self) -> Sequence[Skipped]:

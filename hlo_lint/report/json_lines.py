@@ -6,22 +6,24 @@ import json
 from typing import Any
 
 from hlo_lint.report.formats import Report, Warn
-from hlo_lint.report.json import VERSION, as_dict
+from hlo_lint.report.json import VERSION, allowed_as_dict, as_dict
 
 
 def render(report: Report, _: Warn) -> str:
     r"""Each finding with the fields of the JSON report, then what was skipped and the counts.
 
-    `type` says which a line is: `finding` or `summary`. Surrogates are `\\udcXX` escapes.
+    `type` says which a line is: `finding`, `allowed` or `summary`. Surrogates are `\udcXX`
+    escapes.
     """
     findings = ({"type": "finding", **as_dict(finding)} for finding in report.findings)
+    allowed = ({"type": "allowed", **allowed_as_dict(each)} for each in report.allowed)
     summary = {
         "type": "summary",
         "version": VERSION,
         "skipped": [{"path": entry.path, "reason": entry.reason} for entry in report.skipped],
         "stats": dict(report.stats),
     }
-    return "".join(_line(each) for each in (*findings, summary))
+    return "".join(_line(each) for each in (*findings, *allowed, summary))
 
 
 def _line(values: dict[str, Any]) -> str:

@@ -15,20 +15,20 @@ from hlo_lint.source import shown
 def render(report: Report, _: Warn) -> str:
     """A suite for each file with findings: an error or a warning is a failure, information passes.
 
-    A last suite has what was skipped, and where nothing was found, that.
+    What is allowed is a test that was skipped. A last suite has what was not looked at, and where
+    nothing was found, that.
     """
     root = Element("testsuites", name="hlo-lint")
-    by_path: dict[str, list[Diagnostic]] = {}
+    suites: dict[str, Element] = {}
     for finding in report.findings:
-        by_path.setdefault(finding.path, []).append(finding)
-    for path, findings in by_path.items():
-        suite = SubElement(root, "testsuite", name=shown(relative_path(path)))
-        for finding in findings:
-            _add_finding(suite, finding)
+        _add_finding(_case(root, suites, finding), finding)
+    for allowed in report.allowed:
+        message = f"allowed by {allowed.by.value}: {shown(allowed.reason) or 'no reason given'}"
+        SubElement(_case(root, suites, allowed.finding), "skipped", message=message)
     if report.skipped or not report.findings:
         suite = SubElement(root, "testsuite", name="hlo-lint")
         if not report.findings:
-            said = summary(report.findings, report.stats, len(report.allowed))
+            said = summary(report)
             SubElement(suite, "testcase", name=said, classname="hlo-lint")
         for entry in report.skipped:
             case = SubElement(suite, "testcase", name=shown(entry.path), classname="hlo-lint")
@@ -41,17 +41,23 @@ def render(report: Report, _: Warn) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
 
 
-def _add_finding(suite: Element, finding: Diagnostic) -> None:
-    where = f"{finding.line}:{finding.column}"
+def _case(root: Element, suites: dict[str, Element], finding: Diagnostic) -> Element:
+    """A test of the finding's name, in the suite of its file."""
+    path = shown(relative_path(finding.path))
+    if path not in suites:
+        suites[path] = SubElement(root, "testsuite", name=path)
     of = f" in %{finding.instruction}" if finding.instruction else ""
-    case = SubElement(
-        suite,
+    return SubElement(
+        suites[path],
         "testcase",
-        name=shown(f"{finding.rule}{of} at {where}"),
+        name=shown(f"{finding.rule}{of} at {finding.line}:{finding.column}"),
         classname=shown(finding.module) or "hlo-lint",
-        file=shown(relative_path(finding.path)),
+        file=path,
         line=str(finding.line),
     )
+
+
+def _add_finding(case: Element, finding: Diagnostic) -> None:
     if finding.severity is Severity.INFO:
         SubElement(case, "system-out").text = as_text(finding)
         return

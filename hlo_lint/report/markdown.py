@@ -23,7 +23,7 @@ def render(report: Report, warn: Warn) -> str:
 
     Whatever a dump says stands in code blocks, which it cannot end.
     """
-    parts = ["## hlo-lint", f"{summary(report.findings, report.stats, len(report.allowed))}."]
+    parts = ["## hlo-lint", f"{summary(report)}."]
     if report.findings:
         rows = [_row(count) for count in counts(report.findings)]
         head = ["| rule | errors | warnings | notes | fixable |", "|---|---:|---:|---:|---:|"]

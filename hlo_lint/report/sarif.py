@@ -9,7 +9,7 @@ from inspect import cleandoc
 from typing import Any
 
 from hlo_lint.errors import UsageError
-from hlo_lint.findings import Diagnostic, Fix, Introduction, Region, Severity
+from hlo_lint.findings import Diagnostic, Fix, Region, Severity
 from hlo_lint.fingerprints import KIND
 from hlo_lint.registry import find_rule
 from hlo_lint.report.formats import Report, Warn
@@ -17,6 +17,7 @@ from hlo_lint.report.locations import has_lines, uri_of
 from hlo_lint.report.page import render_page
 from hlo_lint.report.text import describe, notes_of
 from hlo_lint.source import is_utf8, shown
+from hlo_lint.version import __version__
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
@@ -32,7 +33,10 @@ Json = dict[str, Any]
 
 
 def render(report: Report, warn: Warn) -> str:
-    """One run; what it has no room for is said in it and to `warn`."""
+    """One run; what it has no room for is said in it and to `warn`.
+
+    What is allowed is left out: GitHub shows suppressed results as it shows others.
+    """
     kept = most_urgent(report.findings, MOST_RESULTS)
     while True:
         dropped = len(report.findings) - len(kept)
@@ -75,8 +79,6 @@ def _compressed(text: str) -> int:
 
 
 def _log(report: Report, findings: Sequence[Diagnostic], lost: Sequence[str]) -> Json:
-    from hlo_lint import __version__
-
     rules = list(dict.fromkeys(finding.rule for finding in findings))
     told = [_notification(f"not looked at: {entry.reason}", entry.path) for entry in report.skipped]
     told += [_notification(line, level="warning") for line in lost]
@@ -98,7 +100,7 @@ def _log(report: Report, findings: Sequence[Diagnostic], lost: Sequence[str]) ->
         "originalUriBaseIds": {ROOT: {"description": {"text": "the working directory"}}},
         "columnKind": "unicodeCodePoints",
         "results": [_result(finding, rules.index(finding.rule)) for finding in findings],
-        "properties": dict(report.stats),
+        "properties": {**report.stats, "allowed": len(report.allowed)},
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
@@ -148,14 +150,17 @@ def _result(finding: Diagnostic, rule: int) -> Json:
         and all(is_utf8(edit.text) for edit in fix.edits)
     ):
         result["fixes"] = [_fix(finding.path, fix, finding.regions[1:])]
-    known = {
-        "pipeline": finding.pipeline,
-        "step": finding.step,
-        "seenIn": finding.seen_in,
-        "introducedBy": finding.introduced_by and finding.introduced_by.pass_name,
-        "curedBy": finding.cured_by and finding.cured_by.pass_name,
+    passes = (("introducedBy", finding.introduced_by), ("curedBy", finding.cured_by))
+    named = [
+        ("opName", finding.op_name),
+        ("pipeline", finding.pipeline),
+        *((name, dump.pass_name) for name, dump in passes if dump is not None),
+    ]
+    numbers = {"step": finding.step, "seenIn": finding.seen_in}
+    result["properties"] = {
+        **{name: shown(value) for name, value in named if value},
+        **{name: value for name, value in numbers.items() if value is not None},
     }
-    result["properties"] = {name: value for name, value in known.items() if value is not None}
     return result
 
 
@@ -192,7 +197,7 @@ def _location(path: str, region: Json | None = None) -> Json:
 
 def _related(finding: Diagnostic) -> Iterator[Json]:
     for label, dump in (("since", finding.introduced_by), ("cured by", finding.cured_by)):
-        if isinstance(dump, Introduction) and dump.path:
+        if dump is not None and dump.path:
             yield {**_location(dump.path), "message": _message(f"{label} {describe(dump)}")}
     if finding.origin is not None and finding.origin.file:
         origin = finding.origin

@@ -9,6 +9,7 @@ from typing import Literal
 
 from hlo_lint.findings import Diagnostic, Severity
 from hlo_lint.report.formats import Report
+from hlo_lint.report.text import summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,7 @@ def render_statistics(report: Report, output_format: Literal["text", "json"] = "
         f"{number.rjust(widths[0])}  {rule.ljust(widths[1])}  {said.ljust(widths[2])}  {fixable}"
         for number, rule, said, fixable in cells
     ]
-    total = f"{len(report.findings)} finding{'' if len(report.findings) == 1 else 's'}"
-    return "\n".join([*lines, f"{total} in {report.stats['files']} files of HLO"]) + "\n"
+    return "\n".join([*lines, summary(report)]) + "\n"
 
 
 def _count(rule: str, findings: list[Diagnostic]) -> RuleCount:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING
 
-from hlo_lint.dumps.directory import Skipped
 from hlo_lint.findings import Diagnostic, Introduction, Safety, Severity
 from hlo_lint.report.formats import Report, Warn
 from hlo_lint.source import shown
@@ -28,8 +27,7 @@ def render(report: Report, _: Warn) -> str:
 
     out = StringIO()
     console = Console(file=out, no_color=True, width=WIDTH, highlight=False)
-    print_text(console, report.findings)
-    print_summary(console, report.findings, report.skipped, report.stats, len(report.allowed))
+    print_report(console, report)
     return out.getvalue()
 
 
@@ -51,6 +49,20 @@ def describe(behind: Introduction) -> str:
     return f"pass {behind.pass_name} of {behind.pipeline}, {step}"
 
 
+def print_report(console: Console, report: Report) -> None:
+    """Prints each finding, what was not looked at, and one line that counts."""
+    print_text(console, report.findings)
+    for entry in report.skipped:
+        console.print(
+            f"skipped: {shown(entry.path)}: {shown(entry.reason)}",
+            style="dim",
+            soft_wrap=True,
+            highlight=False,
+            markup=False,
+        )
+    console.print(summary(report), highlight=False, markup=False, soft_wrap=True)
+
+
 def print_text(console: Console, findings: Sequence[Diagnostic]) -> None:
     """Prints each finding with its excerpt, an empty line behind each."""
     for finding in findings:
@@ -64,29 +76,10 @@ def as_text(finding: Diagnostic) -> str:
     return "\n".join(line.plain for line in _lines(finding))
 
 
-def print_summary(
-    console: Console,
-    findings: Sequence[Diagnostic],
-    skipped: Sequence[Skipped],
-    stats: Mapping[str, int],
-    allowed: int = 0,
-) -> None:
-    """Prints what was not looked at, and one line that counts."""
-    for entry in skipped:
-        console.print(
-            f"skipped: {shown(entry.path)}: {shown(entry.reason)}",
-            style="dim",
-            soft_wrap=True,
-            highlight=False,
-            markup=False,
-        )
-    console.print(summary(findings, stats, allowed), highlight=False, markup=False, soft_wrap=True)
-
-
-def summary(findings: Sequence[Diagnostic], stats: Mapping[str, int], allowed: int = 0) -> str:
+def summary(report: Report) -> str:
     """`1 error, 2 warnings in 31 files`, or `no findings in 31 files`; `, 3 allowed` behind it."""
     counts = [
-        _counted(sum(finding.severity is severity for finding in findings), name)
+        _counted(sum(finding.severity is severity for finding in report.findings), name)
         for severity, name in (
             (Severity.ERROR, "error"),
             (Severity.WARNING, "warning"),
@@ -94,8 +87,8 @@ def summary(findings: Sequence[Diagnostic], stats: Mapping[str, int], allowed: i
         )
     ]
     said = ", ".join(count for count in counts if count) or "no findings"
-    spared = f", {allowed} allowed" if allowed else ""
-    return f"{said} in {_counted(stats['files'], 'file') or 'no files'} of HLO{spared}"
+    allowed = f", {len(report.allowed)} allowed" if report.allowed else ""
+    return f"{said} in {_counted(report.stats['files'], 'file') or 'no files'} of HLO{allowed}"
 
 
 def _counted(number: int, name: str) -> str:
