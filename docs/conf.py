@@ -19,7 +19,6 @@ extensions = [
     "myst_parser",
     "repository_links",
     "sphinx.ext.autodoc",
-    "sphinx.ext.napoleon",
     "sphinx_click",
 ]
 exclude_patterns = ["_ext"]

@@ -14,6 +14,7 @@ from hlo_lint.allow.judging import apply as judge
 from hlo_lint.configuration.settings import Settings
 from hlo_lint.dumps.directory import Dump, Skipped, open_dump
 from hlo_lint.dumps.kinds import Kind, kind_of
+from hlo_lint.dumps.names import parse_name
 from hlo_lint.dumps.phases import AUTOTUNERS, PRECONDITIONS
 from hlo_lint.dumps.pipeline import PassDump, Pipeline, is_proto
 from hlo_lint.engine.fixes import ROUNDS, apply
@@ -23,6 +24,7 @@ from hlo_lint.findings import Allowed, Applied, Diagnostic, Edit, Safety, Severi
 from hlo_lint.fingerprints import numbered
 from hlo_lint.ir import HloFile, Module
 from hlo_lint.rule import Form, Rule
+from hlo_lint.source import decode
 from hlo_lint.syntax.parse import parse_file
 from hlo_lint.writing import copy_file, mirrored, write_atomically
 
@@ -482,4 +484,11 @@ def _jax_dump(stage: Any) -> Dump:
 
 def piped_dump(data: bytes, name: str | None = None) -> Dump:
     """A text that came through a pipe, read as a file of that name would be."""
-    return _text_dump(parse_file(data, Path(name or "<stdin>")))
+    if name is None:
+        return _text_dump(parse_file(data, Path("<stdin>")))
+    path = Path(name)
+    text = decode(data)
+    kind = Kind.HLO if path.suffix == ".hlo" else kind_of(path.name, text)
+    file = parse_file(text, path) if kind is Kind.HLO else HloFile.of_text(text, path)
+    found = PassDump(path, parse_name(path.name), _file=file, kind=kind)
+    return Dump([Pipeline([found], [], lone=True)])

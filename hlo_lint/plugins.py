@@ -82,11 +82,12 @@ def _rules_of(entry: EntryPoint) -> Iterator[type[Rule]]:
     try:
         modules = list(_modules(entry.module))
     except (Exception, SystemExit) as error:
+        reason = f"{type(error).__name__}: {error}".partition("\n")[0]
         raise RuleError(
-            f"{_title(entry)} cannot be imported: {type(error).__name__}: {error}; "
+            f"{_title(entry)} cannot be imported: {reason}; "
             f"mend or uninstall the package, or set {ISOLATED}=1 to do without"
         ) from error
-    kinds = [kind for module in modules for kind in _rules_in(module)]
+    kinds = list(dict.fromkeys(kind for module in modules for kind in _rules_in(module)))
     if not kinds:
         raise RuleError(f"{_title(entry)} holds no rule: no subclass of hlo_lint.Rule")
     for kind in kinds:
@@ -103,13 +104,14 @@ def _modules(name: str) -> Iterator[ModuleType]:
     spec: ModuleSpec | None = module.__spec__
     if spec is not None and spec.submodule_search_locations is not None:
         for found in pkgutil.iter_modules(spec.submodule_search_locations, f"{name}."):
-            yield from _modules(found.name)
+            if not found.name.endswith(".__main__"):  # a program: to import it is to run it
+                yield from _modules(found.name)
 
 
 def _rules_in(module: ModuleType) -> Iterator[type[Rule]]:
-    for name, value in vars(module).items():
+    for value in vars(module).values():
         is_rule = isinstance(value, type) and issubclass(value, Rule)
-        if is_rule and value.__module__ == module.__name__ and not name.startswith("_"):
+        if is_rule and value.__module__ == module.__name__ and not value.__name__.startswith("_"):
             yield value
 
 

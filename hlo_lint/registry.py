@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence, Set
 from functools import cache
 
 from hlo_lint.errors import RuleError, UsageError, nearest
-from hlo_lint.options import Value
 from hlo_lint.plugins import is_isolated, plugin_rules
 from hlo_lint.rule import Rule
+from hlo_lint.rule_options import Value
 
 
 def all_rules() -> tuple[Rule, ...]:

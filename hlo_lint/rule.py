@@ -16,7 +16,7 @@ from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.errors import RuleError, UsageError, nearest
 from hlo_lint.findings import Finding, Fix, Severity
 from hlo_lint.ir import Instruction, Module
-from hlo_lint.options import Option, Value
+from hlo_lint.rule_options import Option, Value
 from hlo_lint.source import Span
 
 if TYPE_CHECKING:

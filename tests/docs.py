@@ -46,12 +46,9 @@ ENDINGS = {
 """Of the golden file of each format."""
 CONFIGURATION = DOCS / "configuration.md"
 SCHEMA = DOCS.parent / "hlo_lint" / "configuration" / "schema.json"
-RUN = (
-    DOCS / "tutorial.md",
-    DOCS / "writing-rules.md",
-    CONFIGURATION,
-    DOCS / "command-line.md",
-    DOCS / "allow.md",
+RUN = tuple(
+    DOCS / f"{name}.md"
+    for name in ("allow", "command-line", "configuration", "live", "tutorial", "writing-rules")
 )
 """Pages whose commands are run: `tests/pages.py`."""
 

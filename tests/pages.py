@@ -52,7 +52,7 @@ def replayed(page: str, folder: Path) -> str:
 
 def _environment(folder: Path) -> dict[str, str]:
     """A virtual environment that sees what this one has, and what a page installs besides."""
-    venv.create(folder)
+    venv.create(folder, symlinks=True)
     (packages,) = folder.glob("lib/python*/site-packages")
     (packages / "around.pth").write_text("\n".join(path for path in sys.path if path))
     for name, arguments in PROGRAMS.items():

@@ -72,6 +72,8 @@ def test_what_a_page_says_of_python_is_so(page: str) -> None:
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
 def test_a_page_that_is_run_shows_what_its_commands_print(page: Path, tmp_path: Path) -> None:
     text = page.read_text("utf-8")
+    if "import jax" in text:
+        pytest.importorskip("jax.extend.xla", reason="the hook came with jax 0.10.2")
     assert text == replayed(text, tmp_path), "read the difference, then run `make docs`"
 
 
@@ -131,7 +133,8 @@ def test_there_are_five_bug_reports_and_three_more_faces_of_them() -> None:
     assert len(reports()) == 8
 
 
-def test_every_link_of_the_readme_leads_somewhere() -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_every_link_leads_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text("utf-8")
     for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", text):
         assert (ROOT / link).exists(), link

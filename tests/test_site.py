@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ from hlo_lint import __all__
 from hlo_lint.cli import cli
 from hlo_lint.registry import all_rules
 from tests.conftest import ROOT
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 pytest.importorskip("furo", reason="the site needs the extra `docs`")
 
@@ -62,9 +65,33 @@ def test_every_public_name_is_in_the_reference(site: Path) -> None:
     assert set(__all__) - described == {"Findings"}  # an alias: Iterator[Finding]
 
 
+def test_docstrings_become_what_sphinx_reads() -> None:
+    """By its path: it is an extension of the site, and no module of the package."""
+    path = ROOT / "docs/_ext/markdown_docstrings.py"
+    done = subprocess.run([sys.executable, "-m", "doctest", "-v", str(path)], capture_output=True)
+    assert done.returncode == 0, done.stdout
+    assert b"2 passed" in done.stdout
+
+
 def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
     for path in site.rglob("*.html"):
         for found in LOADED.findall(path.read_text("utf-8")):
             assert not re.match(r"\w+:|//", "".join(found)), path
     for path in site.rglob("*.css"):
         assert not re.search(r"url\(\s*[\"']?(?:https?:)?//|@import", path.read_text("utf-8")), path
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium to search in")
+def test_the_search_finds_a_rule(site: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            str(CHROMIUM),
+            *("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}"),
+            *("--virtual-time-budget=10000", "--dump-dom"),
+            f"{(site / 'search.html').as_uri()}?q=reshape",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert 'href="rules/reshape-moves-data.html"' in done.stdout.partition("search-results")[2]

@@ -1,4 +1,4 @@
-"""Docstrings are plain text with `code`: what reStructuredText needs to show them so."""
+"""Docstrings are plain text: `code` in backquotes, blocks of code by indentation, `Raises:`."""
 
 from __future__ import annotations
 
@@ -9,32 +9,46 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 CODE = re.compile(r"`([^`]+)`")
-SPECIAL = re.compile(r"([*|\\])|(?<=\w)_(?!\w)")
+SPECIAL = re.compile(r"[*|\\]|(?<=\w)_(?!\w)")
+RAISED = re.compile(r"^    (\w+): ", re.M)
 
 
 def restructured(text: str) -> str:
-    """The same text for reStructuredText: doctests as they are, the rest with its `code` marked.
+    r"""The same in reStructuredText.
 
-    >>> print(restructured("`a_` of *b\\n\\n>>> `c` * 2"))
-    ``a_`` of \\*b
+    >>> print(restructured("`a_` of *b\n\nRaises:\n    ValueError: if `a`."))
+    ``a_`` of \*b
     <BLANKLINE>
-    >>> `c` * 2
+    :raises ValueError: if ``a``.
+    >>> print(restructured("Like this:\n\n    a * b"))
+    Like this:
+    <BLANKLINE>
+    ::
+    <BLANKLINE>
+        a * b
     """
-    return "\n\n".join(
-        paragraph if paragraph.lstrip().startswith(">>>") else _marked(paragraph)
-        for paragraph in text.split("\n\n")
-    )
+    made: list[str] = []
+    in_block = False
+    for paragraph in text.split("\n\n"):
+        is_block = paragraph.startswith("    ")
+        if is_block and not in_block:
+            made.append("::")
+        plain = is_block or paragraph.startswith(">>>")
+        made.append(paragraph if plain else _paragraph(paragraph))
+        in_block = is_block
+    return "\n\n".join(made)
 
 
-def _marked(paragraph: str) -> str:
-    parts = CODE.split(paragraph)
+def _paragraph(text: str) -> str:
+    if text.startswith("Raises:\n"):
+        text = RAISED.sub(r":raises \1: ", text.removeprefix("Raises:\n"))
+    parts = CODE.split(text)
     for number, part in enumerate(parts):
         if number % 2 == 0:
             parts[number] = SPECIAL.sub(lambda found: "\\" + found[0], part)
-            continue
-        after = parts[number + 1]
-        joined = "\\ " if after and (after[0].isalnum()) else ""
-        parts[number] = f"``{' '.join(part.split())}``{joined}"
+        else:
+            joined = "\\ " if parts[number + 1][:1].isalnum() else ""
+            parts[number] = f"``{' '.join(part.split())}``{joined}"
     return "".join(parts)
 
 
@@ -45,7 +59,7 @@ def _process(
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Runs before napoleon, which reads `Raises:`."""
+    """Runs on each docstring that autodoc reads."""
     app.setup_extension("sphinx.ext.autodoc")
-    app.connect("autodoc-process-docstring", _process, priority=400)
+    app.connect("autodoc-process-docstring", _process)
     return {"parallel_read_safe": True}

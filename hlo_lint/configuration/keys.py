@@ -12,8 +12,8 @@ from hlo_lint.allow.allowances import Allowance
 from hlo_lint.configuration.places import Place, displayed
 from hlo_lint.errors import UsageError, nearest
 from hlo_lint.findings import Severity
-from hlo_lint.options import Option
 from hlo_lint.registry import all_rules, check_names, find_rule, known_names
+from hlo_lint.rule_options import Option
 
 Schema = dict[str, Any]
 

@@ -43,7 +43,7 @@ def find(paths: Sequence[str | Path] = ()) -> Path | None:
     for folder in _folders(paths):
         for name in (OWN, PROJECT):
             path = folder / name
-            if path.is_file() and (name == OWN or _has_section(path)):
+            if os.path.isfile(path) and (name == OWN or _has_section(path)):
                 return path
     return None
 
@@ -95,7 +95,8 @@ def _folders(paths: Sequence[str | Path]) -> Iterator[Path]:
             common = Path(os.path.commonpath(absolute))
         except ValueError:  # on different drives, or with a NUL character
             common = Path()
-        starts.append([common, *common.parents] if common.is_dir() else common.parents)
+        inside = os.path.isdir(common)  # a name that is too long is no folder either
+        starts.append([common, *common.parents] if inside else common.parents)
     here = Path.cwd()
     starts.append([here, *here.parents])
     seen: set[Path] = set()

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from hlo_lint.allow.allowances import Allowance
 from hlo_lint.configuration.globs import Globs
 from hlo_lint.findings import Diagnostic, Severity
-from hlo_lint.options import Value
 from hlo_lint.registry import all_rules, check_names, configured, is_chosen, select_rules
 from hlo_lint.rule import Rule
+from hlo_lint.rule_options import Value
 
 Name = TypeVar("Name", bound=object)
 

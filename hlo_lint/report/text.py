@@ -26,7 +26,7 @@ def render(report: Report, _: Warn) -> str:
     from rich.console import Console
 
     out = StringIO()
-    console = Console(file=out, no_color=True, width=WIDTH, highlight=False)
+    console = Console(file=out, force_terminal=False, color_system=None, width=WIDTH)
     print_report(console, report)
     return out.getvalue()
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hlo_lint.findings import Finding, Severity
-from hlo_lint.options import Option
 from hlo_lint.rule import AutotuningRuns, Bad, Findings, Good, Rule
+from hlo_lint.rule_options import Option
 
 _LOG = """
 device: "0123456789abcdef"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hlo_lint.findings import Finding, Fix, Severity
 from hlo_lint.ir import Computation, Instruction, Module
 from hlo_lint.layouts import packs_alike, reshape_is_bitcast
-from hlo_lint.options import Option
 from hlo_lint.rewrite import Rewrite
 from hlo_lint.rule import Bad, FinalModule, Findings, Form, Good, Rule
+from hlo_lint.rule_options import Option
 from hlo_lint.shape import UNBOUNDED, ArrayShape
 
 _PROGRAM = """

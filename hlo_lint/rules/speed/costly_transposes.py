@@ -6,8 +6,8 @@ from typing import Final
 
 from hlo_lint.analysis.moves import moves
 from hlo_lint.findings import Finding, Severity
-from hlo_lint.options import Option
 from hlo_lint.rule import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rule_options import Option
 
 SHOWN: Final = 3
 
