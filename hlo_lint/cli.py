@@ -13,6 +13,7 @@ import click
 from hlo_lint.version import __version__
 
 LATE = (
+    "baseline",
     "bisect",
     "blame",
     "check",
