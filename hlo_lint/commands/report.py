@@ -1,0 +1,77 @@
+"""`hlo-lint report`: what was found, as one HTML page."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.command("report")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@click.option(
+    "-o",
+    "--output",
+    "out",
+    type=click.Path(path_type=Path),
+    default=Path("report.html"),
+    show_default=True,
+    metavar="FILE",
+    help="Where the page goes; `-` is standard output.",
+)
+@click.option(
+    "--select", multiple=True, metavar="RULE", help="Only these rules or families (repeatable)."
+)
+@click.option(
+    "--ignore", multiple=True, metavar="RULE", help="Not these rules or families (repeatable)."
+)
+@click.option(
+    "--before",
+    metavar="PASS",
+    help="The pass that comes next, where the dump does not say: layout_normalization, autotuner.",
+)
+@click.option(
+    "--source",
+    "sources",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help="Show lines of the Python files below DIR that the dump names (repeatable).",
+)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    out: Path,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    before: str | None,
+    sources: tuple[Path, ...],
+) -> None:
+    """Write one HTML page about dump directories or files: it needs no network and no other file.
+
+    It shows each module's passes, the pass that each finding came with and the one that cured it,
+    HLO before and after, the instruction with its neighbours, and the fix.
+
+    Exit status: 0 clean, 1 at least one error or warning, 2 wrong use.
+    """
+    from hlo_lint.api import lint
+    from hlo_lint.cli import _dump, _names, _progress
+    from hlo_lint.report.html.page import render_html
+    from hlo_lint.source import shown
+    from hlo_lint.writing import write_atomically
+
+    dump = _dump(paths)
+    with _progress(dump) as progress:
+        report = lint(dump, _names(select), _names(ignore), before, cured=True, progress=progress)
+    page = render_html(dump, report, title=" ".join(paths), sources=sources)
+    if str(out) == "-":
+        sys.stdout.buffer.write(page.encode())
+        sys.stdout.buffer.flush()
+    else:
+        write_atomically(out, page)
+        findings = len(report.findings)
+        what = f"{findings} finding{'' if findings == 1 else 's'}, {len(page) / 1000:.0f} kB"
+        click.echo(shown(f"{out}: {what}"), err=True)
+    ctx.exit(report.exit_status)
