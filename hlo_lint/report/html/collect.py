@@ -15,7 +15,8 @@ from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.errors import DumpError
 from hlo_lint.findings import Diagnostic, Introduction, Origin, Severity
 from hlo_lint.ir import Instruction, Module
-from hlo_lint.report.html.dimensions import Move, move
+from hlo_lint.registry import find_rule
+from hlo_lint.report.html.dimensions import Move, move, order
 from hlo_lint.report.html.excerpt import Partners, Row, lines_around, one_sided, side_by_side
 from hlo_lint.report.html.neighbourhood import Graph, draw, neighbourhood
 from hlo_lint.report.html.preview import Preview, preview
@@ -125,15 +126,15 @@ def collect(
 
     Lines of Python are shown of files below `sources` only: a dump may name any file.
     """
-    order = sorted(findings, key=lambda found: _RANK[found.severity])
+    ranked = sorted(findings, key=lambda found: _RANK[found.severity])
     left_out = []
-    if len(order) > MOST_FINDINGS:
-        left_out.append(f"{len(order) - MOST_FINDINGS} findings: the page lists {MOST_FINDINGS}")
-    if len(order) > MOST_DETAILS:
+    if len(ranked) > MOST_FINDINGS:
+        left_out.append(f"{len(ranked) - MOST_FINDINGS} findings: the page lists {MOST_FINDINGS}")
+    if len(ranked) > MOST_DETAILS:
         left_out.append(
             f"HLO, drawing and fix of all findings but the first {MOST_DETAILS} of the list"
         )
-    listed = dict(enumerate(order[:MOST_FINDINGS]))
+    listed = dict(enumerate(ranked[:MOST_FINDINGS]))
     owners = _owners(dump)
     by_pipeline: dict[Pipeline, dict[int, Diagnostic]] = {}
     for number, found in listed.items():
@@ -293,6 +294,8 @@ def _detail(
     instruction, module = held
     detail["op_name"] = _op_name(instruction)
     detail["move"] = move(instruction, module)
+    if detail["move"] is None and find_rule(found.rule).family() == "layout":
+        detail["move"] = order(instruction)
     around, added = neighbourhood(instruction), frozenset[Instruction]()
     if found.introduced_by is None:
         detail["rows"] = one_sided(around, module)

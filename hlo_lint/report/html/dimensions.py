@@ -1,19 +1,24 @@
-"""Which dimensions an operation moves in memory: operand and result, each as it lies."""
+"""Which dimensions an operation moves in memory, and which lie out of order: two arrays beside each
+other, each as it lies."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from operator import mul
 from typing import TypedDict
 
 from hlo_lint.ir import Instruction, Module
 from hlo_lint.layouts import common_factors
-from hlo_lint.shape import UNBOUNDED, ArrayShape
+from hlo_lint.shape import UNBOUNDED, ArrayShape, Layout
 from hlo_lint.syntax.attributes import AttributeSyntaxError
 
 _MOVERS = frozenset({"reshape", "transpose", "copy"})
+
+
+_Pieces = tuple[list[int], list[list[int]], list[list[int]]]
+"""The size of each piece; the pieces of each dimension of the operand, and of the result."""
 
 
 class Dimension(TypedDict):
@@ -35,9 +40,9 @@ class Side(TypedDict):
 
 
 class Move(TypedDict):
-    """An operand and a result of the same elements, by the pieces both are made of."""
+    """Two arrays of the same elements, by the pieces that both are made of."""
 
-    opcode: str
+    title: str
     operand: Side
     result: Side
     sizes: list[int]
@@ -62,13 +67,37 @@ def move(instruction: Instruction, module: Module) -> Move | None:
     pieces = _pieces(mover, operand, result)
     if pieces is None:
         return None
-    sizes, ours, theirs = pieces
-    lies = [piece for number in operand.minor_to_major[::-1] for piece in ours[number]]
-    lands = [piece for number in result.minor_to_major[::-1] for piece in theirs[number]]
+    names = f"%{instruction.operands[0].name}", f"%{instruction.name}"
+    return _drawn("What moves in memory", names, (operand, result), pieces)
+
+
+def order(instruction: Instruction) -> Move | None:
+    """How the first array that does not lie as in C would lie there; None where all do."""
+    read = [(f"%{operand.name}", operand.shape) for operand in instruction.operands]
+    for name, shape in (*read, (f"%{instruction.name}", instruction.shape_or_none)):
+        if isinstance(shape, ArrayShape) and _is_plain(shape) and shape.layout is not None:
+            straight = Layout(tuple(range(shape.rank - 1, -1, -1)))
+            if shape.layout.is_descending:
+                continue
+            sides = shape, shape.with_layout(straight)
+            pieces = _whole(shape.dims, range(shape.rank))
+            return _drawn("How it lies in memory", (name, "as in C:"), sides, pieces)
+    return None
+
+
+def _drawn(
+    title: str, names: tuple[str, str], shapes: tuple[ArrayShape, ArrayShape], pieces: _Pieces
+) -> Move:
+    sizes, *both = pieces
+    lies, lands = (
+        [piece for number in shape.minor_to_major[::-1] for piece in made_of[number]]
+        for shape, made_of in zip(shapes, both, strict=True)
+    )
+    sides = [_side(*each) for each in zip(names, shapes, both, strict=True)]
     return Move(
-        opcode=mover.opcode,
-        operand=_side(instruction.operands[0].name, operand, ours),
-        result=_side(instruction.name, result, theirs),
+        title=title,
+        operand=sides[0],
+        result=sides[1],
         sizes=sizes,
         moved=_moved(lies, lands, sizes),
     )
@@ -88,25 +117,23 @@ def _mover(instruction: Instruction, module: Module) -> Instruction | None:
 
 def _is_plain(shape: ArrayShape) -> bool:
     tiled = shape.layout is not None and bool(shape.layout.tiles or shape.layout.rest)
-    return shape.has_valid_layout and not tiled and UNBOUNDED not in shape.dims and shape.elements > 0
-
-
-_Pieces = tuple[list[int], list[list[int]], list[list[int]]]
-"""The size of each piece; the pieces of each dimension of the operand, and of the result."""
+    return (
+        shape.has_valid_layout and not tiled and UNBOUNDED not in shape.dims and shape.elements > 0
+    )
 
 
 def _pieces(mover: Instruction, operand: ArrayShape, result: ArrayShape) -> _Pieces | None:
     match mover.opcode:
         case "transpose":
             try:
-                order = mover.attribute("dimensions")
+                turned = mover.attribute("dimensions")
             except AttributeSyntaxError:
                 return None
-            if not isinstance(order, tuple) or sorted(order) != list(range(operand.rank)):
+            if not isinstance(turned, tuple) or sorted(turned) != list(range(operand.rank)):
                 return None
-            if any(result.dims[at] != operand.dims[number] for at, number in enumerate(order)):
+            if any(result.dims[at] != operand.dims[number] for at, number in enumerate(turned)):
                 return None
-            return _whole(operand.dims, [order.index(number) for number in range(operand.rank)])
+            return _whole(operand.dims, [turned.index(number) for number in range(operand.rank)])
         case "copy" if operand.dims == result.dims:
             return _whole(operand.dims, range(operand.rank))
         case "reshape" if operand.elements == result.elements:
@@ -140,13 +167,13 @@ def _cut(dims: Sequence[int], others: Sequence[int]) -> _Pieces | None:
     cuts = common_factors(dims, others)
     ours: list[list[int]] = [[] for _ in dims]
     theirs: list[list[int]] = [[] for _ in others]
-    for (one, other), (one_end, other_end) in zip(cuts, cuts[1:], strict=False):
+    for (one, other), (one_end, other_end) in pairwise(cuts):
         steps = [_ends(dims[one:one_end]), _ends(others[other:other_end])]
         marks = sorted({*steps[0], *steps[1], 1})
-        if any(greater % less for less, greater in zip(marks, marks[1:], strict=False)):
+        if any(greater % less for less, greater in pairwise(marks)):
             return None
         first = len(sizes)
-        below = [greater // less for less, greater in zip(marks, marks[1:], strict=False)]
+        below = [greater // less for less, greater in pairwise(marks)]
         sizes += below[::-1]  # the outermost piece first
         for lists, ends, begin in ((ours, steps[0], one), (theirs, steps[1], other)):
             for at, end in enumerate(ends):
@@ -178,9 +205,7 @@ def _moved(lies: list[int], lands: list[int], sizes: list[int]) -> list[int]:
     place = {piece: at for at, piece in enumerate(lands)}
     best: list[tuple[int, tuple[int, ...]]] = []
     for at, piece in enumerate(lies):
-        before = [
-            best[earlier] for earlier in range(at) if place[lies[earlier]] < place[piece]
-        ]
+        before = [best[earlier] for earlier in range(at) if place[lies[earlier]] < place[piece]]
         weight, kept = max(before, default=(0, ()))
         best.append((weight + sizes[piece], (*kept, piece)))
     _, kept = max(best, default=(0, ()))

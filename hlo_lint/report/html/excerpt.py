@@ -101,7 +101,11 @@ def side_by_side(
     survivors = set(partners.values())
     for gone in _removed(known, survivors):
         place = max(
-            (at for at, (one, _) in enumerate(rows) if one is not None and one.number < gone.number),
+            (
+                at
+                for at, (one, _) in enumerate(rows)
+                if one is not None and one.number < gone.number
+            ),
             default=-1,
         )
         rows.insert(place + 1, (gone, None))

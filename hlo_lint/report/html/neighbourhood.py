@@ -1,4 +1,4 @@
-"""The instructions around one, and where a drawing puts them: those it reads above, its users below.
+"""The instructions around one, and where a drawing puts them: operands above, users below.
 
 A node's layer is its longest way to the instruction, so that every edge points down. An edge that
 passes a layer gets a place in it, and each layer is ordered by the middle of its neighbours.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypedDict
 
 from hlo_lint.ir import Instruction
@@ -108,9 +109,7 @@ def _near(at: Instruction, up: bool) -> Iterable[Instruction]:
 def draw(around: Neighbourhood, added: frozenset[Instruction] = frozenset()) -> Graph:
     """Where each instruction and each edge is drawn; `added` are marked as new."""
     drawn = set(around.all)
-    edges = [
-        (other, each) for each in around.all for other in _near(each, True) if other in drawn
-    ]
+    edges = [(other, each) for each in around.all for other in _near(each, True) if other in drawn]
     layers = _layers(around, edges)
     chains, rows = _with_bends(layers, edges)
     _order(rows, chains)
@@ -185,7 +184,7 @@ def _order(rows: list[list[_Item]], chains: list[list[_Item]]) -> None:
     upper: dict[_Item, list[_Item]] = {}
     lower: dict[_Item, list[_Item]] = {}
     for chain in chains:
-        for one, other in zip(chain, chain[1:], strict=False):
+        for one, other in pairwise(chain):
             upper.setdefault(other, []).append(one)
             lower.setdefault(one, []).append(other)
     for sweep in range(_SWEEPS):
@@ -193,7 +192,9 @@ def _order(rows: list[list[_Item]], chains: list[list[_Item]]) -> None:
         known = upper if down else lower
         for row in rows if down else reversed(rows):
             at = {item: place for each in rows for place, item in _relative(each)}
-            row.sort(key=lambda item: _middle([at[other] for other in known.get(item, ())], at[item]))
+            row.sort(
+                key=lambda item: _middle([at[other] for other in known.get(item, ())], at[item])
+            )
 
 
 def _relative(row: list[_Item]) -> Iterable[tuple[float, _Item]]:
@@ -207,9 +208,7 @@ def _middle(places: list[float], own: float) -> float:
 
 def _places(rows: list[list[_Item]]) -> tuple[dict[_Item, tuple[int, int]], int]:
     """The middle of the upper edge of each item, and the width of all."""
-    spans = [
-        sum(_width(item) for item in row) + GAP * (len(row) - 1) for row in rows
-    ]
+    spans = [sum(_width(item) for item in row) + GAP * (len(row) - 1) for row in rows]
     width = max(spans)
     places: dict[_Item, tuple[int, int]] = {}
     for number, (row, span) in enumerate(zip(rows, spans, strict=True)):

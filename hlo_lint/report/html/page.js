@@ -8,6 +8,7 @@ const { findings, modules } = index;
 const ids = new Map(findings.map((found, number) => [found.id, number]));
 const SVG = "http://www.w3.org/2000/svg";
 const AT_ONCE = 100;
+const MODULES = 12;
 let listed = [];
 let drawn = 0;
 
@@ -15,7 +16,7 @@ function add(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes || {})) {
     if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value);
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== ""));
+  node.append(...children.flat().filter(Boolean));
   return node;
 }
 const make = (tag, attributes, ...children) => add(document.createElement(tag), attributes, children);
@@ -255,7 +256,7 @@ function dimensions(data) {
   [data.operand, data.result].forEach((side, row) => {
     const y = TOP + row * (HIGH + BETWEEN);
     parts.push(draw("text", { x: LABEL, y: row ? y + HIGH + 38 : y - 26, class: "strong" },
-      draw("title", {}, `${side.name} ${side.shape}`), cut(`%${side.name}  ${side.shape}`, 90)));
+      draw("title", {}, `${side.name} ${side.shape}`), cut(`${side.name}  ${side.shape}`, 90)));
     let x = LABEL;
     for (const each of side.dimensions) {
       const wide = each.pieces.length ? each.pieces.reduce((sum, piece) => sum + weight(piece), 0) : 30;
@@ -285,8 +286,8 @@ function dimensions(data) {
   }
   const height = to + HIGH + 46;
   const hint = "Each array as it lies in memory, the slowest varying dimension first. " +
-    (moved.size ? "Red: what does not keep its place, so that bytes move." : "Everything keeps its order: no byte has to move.");
-  return section("What moves in memory", hint, make("div", { class: "panel drawing" },
+    (moved.size ? "Red: what does not keep its place." : "Everything keeps its order: no byte has to move.");
+  return section(data.title, hint, make("div", { class: "panel drawing" },
     draw("svg", { width: width + 8, height, viewBox: `-4 0 ${width + 8} ${height}`, role: "img", "aria-label": hint }, ...parts)));
 }
 
@@ -321,12 +322,13 @@ function chart(number, chosen) {
     let top = 20;
     const bottom = top + panels.length * (HIGH + 12) + shown.length * LANE + (all.length > LANES ? LANE : 0) + 4;
     let from = 0;
+    let shaded = false;
     passes.forEach((pass, at) => {
       if (at + 1 < passes.length && passes[at + 1].pipeline === pass.pipeline) return;
-      if (parts.banded) parts.push(draw("rect", { class: "band", x: x(from), y: top, width: x(at + 1) - x(from), height: bottom - top }));
-      parts.banded = !parts.banded;
-      const room = Math.floor((x(at + 1) - x(from)) / 6.7);
-      if (room > 4) parts.push(draw("text", { class: "muted", x: x(from) + 2, y: top - 7 }, cut(pass.pipeline || pass.name, room)));
+      if (shaded) parts.push(draw("rect", { class: "band", x: x(from), y: top, width: x(at + 1) - x(from), height: bottom - top }));
+      shaded = !shaded;
+      const room = Math.floor((x(at + 1) - x(from)) / 6.7) - 1;
+      if (room > 3) parts.push(draw("text", { class: "muted", x: x(from) + 2, y: top - 7 }, cut(pass.pipeline || pass.name, room)));
       from = at + 1;
     });
     for (const [name, value, say] of panels) {
@@ -391,25 +393,25 @@ function table(number) {
     last = pass.pipeline;
     return make("tr", { class: `${pass.changed}${events[at].length ? " marked" : ""}` },
       make("td", { class: "number" }, step(pass.step)),
-      make("td", {}, same ? "" : pass.pipeline), make("td", {}, code(pass.name)),
+      make("td", {}, same ? "" : pass.pipeline), make("td", {}, code(pass.name), ...events[at]),
       make("td", { class: "what" }, pass.changed === "names" ? "names only" : pass.what,
         pass.left_out ? make("div", {}, `${count(pass.left_out, "dump")} before it changed nothing`) : null),
       make("td", { class: "number" }, pass.instructions.toLocaleString("en")),
       make("td", { class: "number" }, bytes(pass.bytes)),
-      timed && make("td", { class: "number" }, time(pass.microseconds)), make("td", {}, ...events[at]));
+      timed && make("td", { class: "number" }, time(pass.microseconds)));
   });
-  const heads = ["step", "pipeline", "pass", "what changed", "instructions", "bytes", timed && "time", "findings"].filter(Boolean);
+  const heads = ["step", "pipeline", "pass", "what changed", "instructions", "bytes", timed && "time"].filter(Boolean);
   const numbers = ["step", "instructions", "bytes", "time"];
   return make("div", { class: "panel" }, make("table", {}, make("thead", {}, make("tr", {},
     ...heads.map((head) => make("th", { scope: "col", class: numbers.includes(head) ? "number" : "" }, head)))),
     make("tbody", {}, ...rows)));
 }
 
-function timeline(number) {
+function timeline(number, of) {
   const { passes, trouble } = modules[number].timeline;
   if (trouble) return [make("p", { class: "hint" }, `No timeline: ${trouble}`)];
   if (!passes.length) return [];
-  return [section("Timeline", "● a finding came with this pass, ✕ it went with it. A dotted bar may be older than the first dump.",
+  return [section(`Timeline${of}`, "● a finding came with this pass, ✕ it went with it. A dotted bar may be older than the first dump.",
     chart(number)), section("Passes that changed the module", null, table(number))];
 }
 
@@ -421,20 +423,35 @@ const sums = (module) =>
 function showModule(number) {
   const module = modules[number];
   show(module.title, [make("h2", { class: "title" }, module.title),
-    make("p", { class: "above" }, about(module)), ...timeline(number)]);
+    make("p", { class: "above" }, about(module)), ...timeline(number, "")]);
+}
+
+function moduleTable(numbers) {
+  const rows = numbers.map((number) => {
+    const module = modules[number];
+    return make("tr", {},
+      make("td", {}, make("a", { href: `#module-${number}` }, module.title)), make("td", {}, module.release),
+      make("td", {}, module.state), make("td", { class: "number" }, String(module.dumps)), make("td", {}, sums(module)));
+  });
+  const heads = ["module", "compiler", "state", "dumps", "findings"];
+  return make("div", { class: "panel" }, make("table", {}, make("thead", {}, make("tr", {},
+    ...heads.map((head) => make("th", { scope: "col", class: head === "dumps" ? "number" : "" }, head)))),
+  make("tbody", {}, ...rows)));
 }
 
 function showAll() {
-  const rows = modules.map((module, number) => make("tr", {},
-    make("td", {}, make("a", { href: `#module-${number}` }, module.title)), make("td", {}, module.release),
-    make("td", {}, module.state), make("td", { class: "number" }, String(module.dumps)), make("td", {}, sums(module))));
-  const heads = ["module", "compiler", "state", "dumps", "findings"];
-  const parts = [section("Modules", null, make("div", { class: "panel" }, make("table", {},
-    make("thead", {}, make("tr", {}, ...heads.map((head) => make("th", { scope: "col", class: head === "dumps" ? "number" : "" }, head)))),
-    make("tbody", {}, ...rows)),
-  index.quiet ? make("p", { class: "hint" }, `${count(index.quiet, "module")} that the autotuner made to try a backend, without findings.`) : null))];
-  const first = Math.max(0, modules.findIndex((module) => module.timeline.lives.length));
-  if (modules.length) parts.push(...timeline(first).flat());
+  const has = (number) => Object.keys(modules[number].counts).length > 0;
+  const numbers = [...modules.keys()].sort((a, b) => has(b) - has(a) || a - b);
+  const holder = make("div", {}, moduleTable(numbers.slice(0, MODULES)));
+  if (numbers.length > MODULES) {
+    const rest = make("button", { type: "button" }, `Show all ${numbers.length} modules`);
+    rest.addEventListener("click", () => holder.replaceChildren(moduleTable(numbers)));
+    holder.append(rest);
+  }
+  const parts = [section("Modules", null, holder,
+    index.quiet && make("p", { class: "hint" }, `Not listed: ${count(index.quiet, "module")} without findings that the autotuner made to try a backend.`))];
+  const first = numbers.find((number) => modules[number].timeline.lives.length) ?? numbers[0];
+  if (first !== undefined) parts.push(...timeline(first, ` of ${modules[first].title}`));
   const said = [...index.left_out.map((what) => `Left out: ${what}`), ...index.skipped.map(([path, reason]) => `Not looked at: ${path}: ${reason}`)];
   if (said.length) parts.push(section("What is not here", null, make("ul", { class: "notes" }, ...said.map((line) => make("li", {}, line)))));
   show("report", parts);

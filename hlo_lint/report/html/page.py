@@ -16,7 +16,6 @@ from hlo_lint.errors import UsageError
 from hlo_lint.registry import all_rules
 from hlo_lint.report.html.collect import collect
 from hlo_lint.report.html.visible import script
-from hlo_lint.report.page import render_page
 from hlo_lint.rule import Rule
 from hlo_lint.source import shown
 
@@ -45,7 +44,7 @@ def render_html(
         "require-trusted-types-for 'script'"
     )
     named = {finding["rule"] for finding in found["index"]["findings"]}
-    return environment.get_template("page.html").render(
+    page: str = environment.get_template("page.html").render(
         title=shown(title) or "HLO",
         version=__version__,
         policy=policy,
@@ -57,6 +56,7 @@ def render_html(
         index=script(found["index"]),
         details=[script(detail) for detail in found["details"]],
     )
+    return page
 
 
 def _libraries() -> tuple[Environment, MarkdownIt]:
@@ -82,8 +82,8 @@ def _rules(names: Iterable[str]) -> list[Rule]:
 
 
 def _html(rule: Rule, markdown: MarkdownIt) -> str:
-    """The rule's page without its own title."""
-    rendered: str = markdown.render(render_page(rule).partition("\n")[2])
+    """Why a rule matters; its examples are in the docs."""
+    rendered: str = markdown.render(rule.page())
     return rendered
 
 

@@ -102,7 +102,7 @@ def _kept(steps: Sequence[Step], lives: Iterable[Life]) -> Iterable[int]:
 def _pass(step: Step, left_out: int) -> Pass:
     counts = [f"+{count} {opcode}" for opcode, count in step.added.items()]
     counts += [f"−{count} {opcode}" for opcode, count in step.removed.items()]
-    what = ", ".join(counts[: MOST_OPCODES])
+    what = ", ".join(counts[:MOST_OPCODES])
     if len(counts) > MOST_OPCODES:
         what += f" and {len(counts) - MOST_OPCODES} more"
     return Pass(
