@@ -45,7 +45,8 @@ REFERENCES: Final = 6
 
 _name_of = itemgetter(NAME)
 _opcode_of = itemgetter(OPCODE)
-_FUSED = re.compile(r"\bcalls=%?([\w.\-]+)")
+_FUSED = re.compile(r"%?([\w.\-]+)").match
+"""What stands behind `calls=`, which `str.split` finds several times faster than a pattern."""
 _THREAD = re.compile(r'execution_thread="([^"]*)"')
 CALLING_ATTRIBUTES: Final = tuple(
     "calls to_apply body condition select scatter comparator called_computations "
@@ -240,7 +241,7 @@ class Computation:
     @property
     def instructions(self) -> tuple[Instruction, ...]:
         """A view of each instruction, in the order of the text."""
-        return tuple(self.at(number) for number in range(len(self.rows)))
+        return tuple(map(self.at, range(len(self.rows))))
 
     @property
     def root(self) -> Instruction | None:
@@ -290,8 +291,11 @@ class Computation:
     def fused(self) -> frozenset[str]:
         """Names of the computations that are bodies of its fusions."""
         if self._fused is None:
-            tails = [row[TAIL] for row in self.rows if row[OPCODE] == "fusion"]
-            self._fused = frozenset(_FUSED.findall("\n".join(tails))) if tails else frozenset()
+            tails: list[str] = []
+            if "fusion" in self.opcodes:
+                tails = [row[TAIL] for row in self.rows if row[OPCODE] == "fusion"]
+            named = map(_FUSED, "\n".join(tails).split("calls=")[1:])
+            self._fused = frozenset([found[1] for found in named if found is not None])
         return self._fused
 
     def to_networkx(self) -> networkx.DiGraph[str]:
@@ -641,7 +645,7 @@ class Module:
     @property
     def fused(self) -> frozenset[str]:
         """Names of the computations that are bodies of fusions."""
-        return frozenset().union(*(computation.fused for computation in self.computations))
+        return frozenset().union(*[computation.fused for computation in self.computations])
 
     @property
     def unfused(self) -> Sequence[Computation]:
@@ -651,7 +655,8 @@ class Module:
             self._unfused += [
                 computation
                 for computation in self.computations
-                if computation.name not in fused and computation.thread == "main"
+                if computation.name not in fused
+                and (not computation.tail or computation.thread == "main")
             ]
         return self._unfused
 

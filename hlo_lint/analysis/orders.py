@@ -44,6 +44,8 @@ _PAIRED: Final = frozenset({"all-reduce", "sort"})
 _REPACKING: Final = frozenset({"convert", "compare", "is-finite", "scatter"})
 """Operations whose operands may be packed otherwise than their result."""
 
+_operands_of, _type_of = itemgetter(OPERANDS), itemgetter(TYPE)
+
 
 class Turned(NamedTuple):
     """An operand that lies otherwise than the result."""
@@ -150,22 +152,34 @@ def _places(computation: Computation) -> tuple[int, ...]:
     other = {each for each in types_of(computation) if not _is_plain(each)}
     if not other:
         return ()
-    apart = {row[NAME] for row in computation.rows if row[TYPE] in other}.isdisjoint
-    found = []
-    for number, row in enumerate(computation.rows):
-        references = row[REFERENCES]
-        if "#" in row[OPERANDS]:
-            references = tuple(each.partition("#")[0] for each in references)
-        if row[TYPE] in other or not apart(references):
-            found.append(number)
+    rows = computation.rows
+    apart = {row[NAME] for row in rows if row[TYPE] in other}.isdisjoint
+    found = [
+        number
+        for number, row in enumerate(rows)
+        if row[TYPE] in other or not apart(row[REFERENCES])
+    ]
+    if "#" in "".join(map(_operands_of, rows)):
+        known = set(found)
+        found += [
+            number
+            for number, row in enumerate(rows)
+            if number not in known and not apart(map(_array_of, row[REFERENCES]))
+        ]
+        found.sort()
     return tuple(found)
+
+
+def _array_of(reference: str) -> str:
+    """The instruction of which a reference names an element."""
+    return reference.partition("#")[0]
 
 
 def types_of(computation: Computation) -> frozenset[str]:
     """The types of its instructions as spelled, each once."""
     known = computation.memo.get("types")
     if known is None:
-        known = computation.memo["types"] = frozenset(map(itemgetter(TYPE), computation.rows))
+        known = computation.memo["types"] = frozenset(map(_type_of, computation.rows))
     return known  # type: ignore[return-value]  # nobody else writes under this key
 
 

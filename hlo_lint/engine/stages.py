@@ -29,13 +29,16 @@ class Stages:
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
         self._known: dict[tuple[PassDump, bool], Stage] = {}
+        self._equal: dict[Stage, Stage] = {}
+        self._last_places: dict[str, tuple[int | None, ...]] = {}
 
     def of(self, dump: PassDump, module: Module) -> Stage:
-        """What binds for a module of a dump; equal where nothing differs."""
+        """What binds for a module of a dump: the same object where nothing differs."""
         key = dump, module.is_scheduled
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self._stage(dump, scheduled=module.is_scheduled)
+            made = self._stage(dump, scheduled=module.is_scheduled)
+            found = self._known[key] = self._equal.setdefault(made, made)
         return found
 
     def _stage(self, dump: PassDump, *, scheduled: bool) -> Stage:
@@ -102,21 +105,29 @@ class Stages:
         """Whether the last run of a pass lies behind a dump; None where the releases do not say."""
         name = dump.name
         assert name is not None
-        if self._is_helper:
-            return None  # passes over a fusion that was taken out of its module
-        if self.pipeline.options is not None and self.pipeline.options.disabled(wanted):
+        lasts = self._lasts(wanted)
+        if not lasts or None in lasts:
             return None
+        if name.step is None:
+            return not name.rest.startswith(BEFORE_LAYOUTS)
         answers: set[bool | None] = set()
-        for number, release in enumerate(self._candidates):
-            last = release.last_place(wanted)
-            if last is None:
-                answers.add(None)
-            elif name.step is None:
-                answers.add(not name.rest.startswith(BEFORE_LAYOUTS))
-            else:
-                first, end = self._places[dump][number]
-                answers.add(True if first >= last else False if end < last else None)
+        for (first, end), last in zip(self._places[dump], lasts, strict=True):
+            assert last is not None
+            answers.add(True if first >= last else False if end < last else None)
         return answers.pop() if len(answers) == 1 else None
+
+    def _lasts(self, wanted: str) -> tuple[int | None, ...]:
+        """Where each release runs a pass last; nothing where that does not matter."""
+        found = self._last_places.get(wanted)
+        if found is None:
+            if self._is_helper:
+                found = ()  # passes over a fusion that was taken out of its module
+            elif self.pipeline.options is not None and self.pipeline.options.disabled(wanted):
+                found = ()
+            else:
+                found = tuple(release.last_place(wanted) for release in self._candidates)
+            self._last_places[wanted] = found
+        return found
 
     @cached_property
     def _places(self) -> dict[PassDump, tuple[tuple[int, int], ...]]:

@@ -6,7 +6,7 @@ runs over what there is, each thing once, and what it finds is carried to the du
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.engine.plan import checks_of, run_check
 from hlo_lint.engine.stages import Stages
 from hlo_lint.findings import Finding
-from hlo_lint.ir import Computation, Module
+from hlo_lint.ir import Module
 from hlo_lint.rule import Rule, Stage
 
 
@@ -49,8 +49,13 @@ class _Watched:
         return all(getattr(stage, name) == value for name, value in self.asked.items())
 
 
-_Places = dict[Stage | None, list[Sequence[Spot]]]
-"""Where a thing stands, by stage where that is asked for: one sequence for each distinct text."""
+class _Everything(NamedTuple):
+    """All distinct things of a kind in the dumps of a timeline."""
+
+    stages: Mapping[object, Sequence[Stage]]
+    """The stages at which each stands, each once."""
+    unfused: Mapping[object, object]
+    """Those that stand outside of fusions somewhere, as keys."""
 
 
 class Timeline:
@@ -64,10 +69,14 @@ class Timeline:
         """How many dumps stand in the order of the run. Those behind them are named ones, of which
         nothing tells which step they were written at."""
         self.stages = Stages(pipeline)
-        self._texts = _distinct(self.dumps)
-        self._equal: dict[Stage, Stage] = {}
-        self._opcodes: dict[tuple[bool, bool], dict[str, list[object]]] = {}
-        self._views: dict[tuple[str, bool, bool], dict[object, _Places]] = {}
+        self._modules = [
+            ([Spot(position, number) for position in positions], module)
+            for positions in _distinct(self.dumps)
+            for number, module in enumerate(self.dumps[positions[0]].file.modules)
+        ]
+        """The modules of each distinct text, with the places where they stand."""
+        self._views: dict[str, _Everything] = {}
+        self._spots: dict[tuple[str, bool], dict[object, list[Sequence[Spot]]]] = {}
 
     def module(self, spot: Spot) -> Module:
         """The module at a place."""
@@ -75,25 +84,27 @@ class Timeline:
 
     def stage(self, spot: Spot) -> Stage:
         """What binds there: the same object where nothing differs."""
-        found = self.stages.of(self.dumps[spot.position], self.module(spot))
-        return self._equal.setdefault(found, found)
+        return self.stages.of(self.dumps[spot.position], self.module(spot))
 
     def find(self, rule: Rule, method: str) -> Iterator[Sighting]:
         """What a check finds in all dumps."""
         check = _Check(rule, method)
-        staged = check.stage_name is not None
-        placed = self._placed(check.kind, rule.unfused, staged)
-        views: Iterable[object] = placed
+        everything = self._everything(check.kind)
+        views: Iterable[object] = everything.unfused if rule.unfused else everything.stages
         if check.kind == "Computation" and rule.opcodes is not None:
-            holding = self._holding(rule.unfused, staged)
-            views = dict.fromkeys(chain.from_iterable(holding.get(o, ()) for o in rule.opcodes))
+            absent = rule.opcodes.isdisjoint
+            views = [view for view in views if not absent(view.opcodes)]  # type: ignore[attr-defined]
         for view in views:
             known: list[tuple[_Watched, tuple[Finding, ...]]] = []
-            for stage, groups in placed[view].items():
-                for finding in check.findings(view, stage, known):
-                    for spots in groups:
-                        for spot in spots:
-                            yield Sighting(finding, spot)
+            stages = everything.stages[view] if check.stage_name is not None else (None,)
+            for stage in stages:
+                findings = check.findings(view, stage, known)
+                if not findings:
+                    continue
+                places = list(self._places(check.kind, rule.unfused, view, stage))
+                for finding in findings:
+                    for spot in places:
+                        yield Sighting(finding, spot)
 
     def find_at(
         self, rule: Rule, method: str, position: int, stage: Stage | None = None
@@ -107,39 +118,38 @@ class Timeline:
                 for finding in check.findings(view, there, []):
                     yield Sighting(finding, spot)
 
-    def _placed(self, kind: str, unfused: bool, staged: bool) -> dict[object, _Places]:
-        """Every distinct thing of a kind, with the places where it stands."""
-        key = kind, unfused, staged
-        found = self._views.get(key)
+    def _everything(self, kind: str) -> _Everything:
+        found = self._views.get(kind)
         if found is None:
-            found = self._views[key] = {}
-            for positions in self._texts:
-                for number, module in enumerate(self.dumps[positions[0]].file.modules):
-                    spots = [Spot(position, number) for position in positions]
-                    groups = self._by_stage(spots) if staged else {None: spots}
-                    for view in _views(kind, unfused, module):
-                        places = found.setdefault(view, {})
-                        for stage, group in groups.items():
-                            places.setdefault(stage, []).append(group)
+            held: dict[Stage, list[Sequence[object]]] = {}
+            outside: list[Sequence[object]] = []
+            for spots, module in self._modules:
+                views = _views(kind, False, module)
+                outside.append(_views(kind, True, module))
+                for stage in dict.fromkeys(map(self.stage, spots)):
+                    held.setdefault(stage, []).append(views)
+            stages: dict[object, list[Stage]] = {}
+            for stage, groups in held.items():
+                for view in dict.fromkeys(chain.from_iterable(groups)):
+                    stages.setdefault(view, []).append(stage)
+            unfused = dict.fromkeys(chain.from_iterable(outside))
+            found = self._views[kind] = _Everything(stages, unfused)
         return found
 
-    def _holding(self, unfused: bool, staged: bool) -> dict[str, list[object]]:
-        """The computations that hold an opcode."""
-        key = unfused, staged
-        found = self._opcodes.get(key)
-        if found is None:
-            found = self._opcodes[key] = {}
-            for view in self._placed("Computation", unfused, staged):
-                assert isinstance(view, Computation)
-                for opcode in view.opcodes:
-                    found.setdefault(opcode, []).append(view)
-        return found
-
-    def _by_stage(self, spots: Sequence[Spot]) -> dict[Stage | None, list[Spot]]:
-        groups: dict[Stage | None, list[Spot]] = {}
-        for spot in spots:
-            groups.setdefault(self.stage(spot), []).append(spot)
-        return groups
+    def _places(
+        self, kind: str, unfused: bool, view: object, stage: Stage | None
+    ) -> Iterator[Spot]:
+        """Where a thing stands at a stage: few checks find anything, so few need to know."""
+        held = self._spots.get((kind, unfused))
+        if held is None:
+            held = self._spots[kind, unfused] = {}
+            for spots, module in self._modules:
+                for each in dict.fromkeys(_views(kind, unfused, module)):
+                    held.setdefault(each, []).append(spots)
+        for spots in held.get(view, ()):
+            for spot in spots:
+                if stage is None or self.stage(spot) is stage:
+                    yield spot
 
 
 def _views(kind: str, unfused: bool, module: Module) -> Sequence[object]:

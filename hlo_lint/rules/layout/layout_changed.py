@@ -108,11 +108,11 @@ class LayoutChanged(Rule):
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Each operand of such an operation with another order, or packed otherwise."""
+        if not stage.layouts or stage.backend is None:
+            return
         for instruction in in_other_orders(computation, KEEP_ORDER):
             opcode = instruction.opcode
             for number, before, after in turned(instruction):
-                if not stage.layouts or stage.backend is None:
-                    return
                 hidden = stage.normalized is False and _is_hidden(opcode, number)
                 note = (
                     "layout_normalization does not compare the two: it transposes the operand "

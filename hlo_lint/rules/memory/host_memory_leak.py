@@ -86,9 +86,9 @@ class HostMemoryLeak(Rule):
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Each result in host memory too early, and each slice that crosses the wrong way."""
-        if not any(map(_is_placed, types_of(computation))):
-            return
         if not stage.layouts or stage.backend is None:
+            return
+        if not any(map(_is_placed, types_of(computation))):
             return
         if not stage.host_memory:
             for number, row in enumerate(computation.rows):
