@@ -7,9 +7,11 @@ from pathlib import Path
 
 import click
 
+from hlo_lint.commands import common
+
 
 @click.command("report")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@common.paths_argument
 @click.option(
     "-o",
     "--output",
@@ -20,17 +22,9 @@ import click
     metavar="FILE",
     help="Where the page goes; `-` is standard output.",
 )
-@click.option(
-    "--select", multiple=True, metavar="RULE", help="Only these rules or families (repeatable)."
-)
-@click.option(
-    "--ignore", multiple=True, metavar="RULE", help="Not these rules or families (repeatable)."
-)
-@click.option(
-    "--before",
-    metavar="PASS",
-    help="The pass that comes next, where the dump does not say: layout_normalization, autotuner.",
-)
+@common.select_option
+@common.ignore_option
+@common.before_option
 @click.option(
     "--source",
     "sources",
@@ -57,14 +51,15 @@ def command(
     Exit status: 0 clean, 1 at least one error or warning, 2 wrong use.
     """
     from hlo_lint.api import lint
-    from hlo_lint.cli import _dump, _names, _progress
     from hlo_lint.report.html.page import render_html
     from hlo_lint.source import shown
     from hlo_lint.writing import write_atomically
 
-    dump = _dump(paths)
-    with _progress(dump) as progress:
-        report = lint(dump, _names(select), _names(ignore), before, cured=True, progress=progress)
+    dump = common.open_given(paths)
+    with common.progress_bar(dump) as progress:
+        report = lint(
+            dump, common.names(select), common.names(ignore), before, cured=True, progress=progress
+        )
     page = render_html(dump, report, title=" ".join(paths), sources=sources)
     if str(out) == "-":
         sys.stdout.buffer.write(page.encode())

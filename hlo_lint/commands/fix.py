@@ -1,0 +1,110 @@
+"""`hlo-lint fix`: mends what has a fix."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hlo_lint.commands import common
+
+if TYPE_CHECKING:
+    from hlo_lint.api import FixResult
+    from hlo_lint.findings import Applied
+
+
+@click.command("fix")
+@common.paths_argument
+@common.select_option
+@common.ignore_option
+@common.before_option
+@click.option("--diff", is_flag=True, help="Print what would change; write nothing.")
+@click.option(
+    "--form",
+    type=click.Choice(["copy", "transpose"]),
+    help="How a move of bytes is spelled; by default as copy where layout_normalization comes "
+    "next, else as transpose.",
+)
+@click.option(
+    "-o",
+    "--output",
+    "out",
+    type=click.Path(path_type=Path),
+    metavar="OUT",
+    help="Write here instead of in place: a file for one file, else a folder.",
+)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    before: str | None,
+    diff: bool,
+    form: str | None,
+    out: Path | None,
+) -> None:
+    """Mend what has a fix, in place unless told otherwise; the rest of each file stays as it is.
+
+    Exit status: 0 when nothing is left, 1 otherwise.
+    """
+    from hlo_lint.api import fix as fix_all
+    from hlo_lint.api import write_fixed
+
+    dump = common.open_given(paths)
+    with common.progress_bar(dump) as progress:
+        result = fix_all(
+            dump, common.names(select), common.names(ignore), before, form=form, progress=progress
+        )
+    errors = common.console(stderr=True)
+    if diff:
+        for file in result.files:
+            _print_diff(file)
+    elif "-" in paths or str(out) == "-":
+        _write_piped(result, None if str(out) == "-" else out)
+    else:
+        written = list(write_fixed(result, [Path(path) for path in paths], out))
+        errors.print(_fixed(result, written), highlight=False, markup=False, soft_wrap=True)
+    result.remaining.print(errors)
+    ctx.exit(result.remaining.exit_status)
+
+
+def _fixed(result: FixResult, written: Sequence[Path]) -> str:
+    edits = len(result.edits)
+    if not edits:
+        return "nothing to fix"
+    where = str(written[0]) if len(written) == 1 else f"{len(written)} files"
+    return f"fixed {edits} instruction{'' if edits == 1 else 's'} in {where}"
+
+
+def _write_piped(result: FixResult, out: Path | None) -> None:
+    from hlo_lint.source import encode
+    from hlo_lint.writing import write_atomically
+
+    if out is not None:
+        write_atomically(out, result.text)
+        return
+    sys.stdout.buffer.write(encode(result.text))
+    sys.stdout.buffer.flush()
+
+
+def _print_diff(file: Applied) -> None:
+    from difflib import unified_diff
+
+    from hlo_lint.source import encode
+
+    name = str(file.path)
+    before, after = (_lines(text) for text in (file.before, file.after))
+    for line in unified_diff(before, after, name, name, n=2):
+        end = "" if line.endswith("\n") else "\n\\ No newline at end of file\n"
+        sys.stdout.buffer.write(encode(line + end))
+    sys.stdout.buffer.flush()
+
+
+def _lines(text: str) -> list[str]:
+    """The lines with their ends; only a line feed ends one, as for `diff` and `patch`."""
+    return [line for line in re.split(r"(?<=\n)", text) if line]
