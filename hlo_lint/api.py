@@ -16,6 +16,7 @@ from hlo_lint.engine.fixes import ROUNDS, apply
 from hlo_lint.engine.run import Checker, Result, planned_by_file
 from hlo_lint.errors import DumpError, UsageError
 from hlo_lint.findings import Applied, Diagnostic, Edit, Severity
+from hlo_lint.fingerprints import numbered
 from hlo_lint.ir import HloFile, Module
 from hlo_lint.registry import select_rules
 from hlo_lint.rule import Form
@@ -310,7 +311,7 @@ def write_fixed(result: FixResult, inputs: Sequence[Path], out: Path | None) -> 
 
 
 def _report(result: Result) -> Report:
-    found = tuple(result.diagnostics)
+    found = tuple(numbered(result.diagnostics))
     stats = {"files": result.files, "modules": result.modules}
     for severity in Severity:
         stats[f"{severity.value}s"] = sum(f.severity is severity for f in found)

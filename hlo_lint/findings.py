@@ -118,6 +118,10 @@ class Diagnostic:
     """How many dumps of its module have it; None where the rule looks at one of them only."""
     excerpt: str = field(default="", compare=False)
     """The line it stands on."""
+    op_name: str | None = None
+    """What the instruction's metadata names: `jit(step)/jvp(Model)/add`."""
+    fingerprint: str = ""
+    """Hexadecimal; equal for the same finding in another dump of the same program."""
 
     @property
     def line(self) -> int:

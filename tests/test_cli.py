@@ -346,6 +346,7 @@ def test_a_reader_that_goes_away_ends_the_program_quietly() -> None:
 NONE = type(None)
 FINDING: dict[str, type | tuple[type, ...]] = {
     "rule": str,
+    "fingerprint": str,
     "severity": str,
     "message": str,
     "path": str,

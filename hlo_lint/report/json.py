@@ -30,6 +30,7 @@ def as_dict(finding: Diagnostic) -> dict[str, Any]:
     origin, fix = finding.origin, finding.fix
     return {
         "rule": finding.rule,
+        "fingerprint": finding.fingerprint,
         "severity": finding.severity.value,
         "message": finding.message,
         "path": finding.path,
