@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import TypedDict
 
@@ -47,7 +46,7 @@ class Found(TypedDict):
     """A finding as the list shows it."""
 
     id: str
-    """The same from one run to the next: the end of a link to it."""
+    """Its fingerprint, so that a link to it leads there in the next report, too."""
     rule: str
     severity: str
     message: str
@@ -65,6 +64,7 @@ class Found(TypedDict):
     seen_in: int | None
     origin: str | None
     """`model.py:40 in attention`."""
+    op_name: str | None
     notes: list[str]
     detail: int | None
     """Number of what is held of it besides; None where that is left out."""
@@ -79,7 +79,6 @@ class Detail(TypedDict):
     rows: list[Row]
     remark: str
     """Why there is no side before, or why it is no pass's input."""
-    op_name: str
     graph: Graph | None
     move: Move | None
     fix: Preview | None
@@ -183,14 +182,13 @@ def _owners(dump: Dump) -> dict[str, Pipeline]:
 
 
 def _ids(findings: Sequence[Diagnostic]) -> list[str]:
-    """A name for each: of what it says and where, so that the next run gives the same."""
+    """Fingerprints, with a number behind those that an earlier finding has as well."""
     ids: list[str] = []
     taken: Counter[str] = Counter()
     for found in findings:
-        what = (found.rule, found.module, found.computation, found.instruction, found.message)
-        name = sha256(repr(what).encode()).hexdigest()[:12]
-        taken[name] += 1
-        ids.append(name if taken[name] == 1 else f"{name}-{taken[name]}")
+        taken[found.fingerprint] += 1
+        count = taken[found.fingerprint]
+        ids.append(found.fingerprint if count == 1 else f"{found.fingerprint}-{count}")
     return ids
 
 
@@ -233,6 +231,7 @@ def _found(found: Diagnostic, name: str, module: int | None, detail: int | None)
         cured=_behind(found.cured_by),
         seen_in=found.seen_in,
         origin=None if found.origin is None else _place(found.origin),
+        op_name=found.op_name,
         notes=list(found.notes),
         detail=detail,
     )
@@ -282,7 +281,6 @@ def _detail(
         after=dump.path.name,
         rows=[],
         remark="",
-        op_name="",
         graph=None,
         move=None,
         fix=None if found.fix is None else preview(found.fix, dump.file.lines),
@@ -292,7 +290,6 @@ def _detail(
         detail["rows"] = lines_around(dump.file.lines, found.line, found.end_line)
         return detail
     instruction, module = held
-    detail["op_name"] = _op_name(instruction)
     detail["move"] = move(instruction, module)
     if detail["move"] is None and find_rule(found.rule).family() == "layout":
         detail["move"] = order(instruction)
@@ -330,16 +327,6 @@ def _instruction(dump: PassDump, found: Diagnostic) -> tuple[Instruction, Module
         if instruction:
             return instruction, module
     return None
-
-
-def _op_name(instruction: Instruction) -> str:
-    from hlo_lint.syntax.attributes import AttributeSyntaxError, OpMetadata
-
-    try:
-        metadata = instruction.attribute("metadata")
-    except AttributeSyntaxError:
-        return ""
-    return metadata.op_name if isinstance(metadata, OpMetadata) else ""
 
 
 def _source(origin: Origin, sources: Sequence[Path]) -> list[tuple[int, str]]:

@@ -64,7 +64,7 @@ function tally(key) {
 function words(found) {
   found.words ??= [
     found.rule, found.message, found.instruction, found.computation, titleOf(found), found.file,
-    found.origin, passOf(found), found.cured && found.cured.name, ...found.notes,
+    found.origin, found.op_name, passOf(found), found.cured && found.cured.name, ...found.notes,
   ].join("\n").toLowerCase();
   return found.words;
 }
@@ -136,7 +136,7 @@ function showFinding(number) {
       ["module", found.module === null ? found.name
         : make("a", { href: `#module-${found.module}` }, titleOf(found))],
       ["Python", found.origin && code(found.origin)],
-      ["operation", detail && detail.op_name && code(detail.op_name)],
+      ["operation", found.op_name && code(found.op_name)],
       ["since", found.born ? behind(found.born) : found.seen_in !== null && "not known: it is there in the first dump that shows it"],
       ["cured by", found.cured ? behind(found.cured) : found.seen_in !== null && "nothing: it is there at the end"],
       ["seen in", found.seen_in !== null && count(found.seen_in, "dump")],
