@@ -158,11 +158,9 @@ def collect(
         details |= dict(_details(pipeline, mine, sources))
         pipeline.release_text()
     at = {number: detail for detail, number in enumerate(sorted(details))}
-    ids = _ids(list(listed.values()))
     index = Index(
         findings=[
-            _found(each, ids[number], place.get(number), at.get(number))
-            for number, each in listed.items()
+            _found(each, place.get(number), at.get(number)) for number, each in listed.items()
         ],
         modules=modules,
         quiet=len(dump.pipelines) - len(shown),
@@ -179,17 +177,6 @@ def _owners(dump: Dump) -> dict[str, Pipeline]:
         for path in (*pipeline.artefacts, *(each.path for each in pipeline.dumps)):
             owners[str(path)] = pipeline
     return owners
-
-
-def _ids(findings: Sequence[Diagnostic]) -> list[str]:
-    """Fingerprints, with a number behind those that an earlier finding has as well."""
-    ids: list[str] = []
-    taken: Counter[str] = Counter()
-    for found in findings:
-        taken[found.fingerprint] += 1
-        count = taken[found.fingerprint]
-        ids.append(found.fingerprint if count == 1 else f"{found.fingerprint}-{count}")
-    return ids
 
 
 def _compiled(pipeline: Pipeline, line: Timeline, findings: Mapping[int, Diagnostic]) -> Compiled:
@@ -214,9 +201,9 @@ def _state(pipeline: Pipeline) -> str:
     return "compilation died" if pipeline.crashed else ""
 
 
-def _found(found: Diagnostic, name: str, module: int | None, detail: int | None) -> Found:
+def _found(found: Diagnostic, module: int | None, detail: int | None) -> Found:
     return Found(
-        id=name,
+        id=found.fingerprint,
         rule=found.rule,
         severity=found.severity.value,
         message=found.message,

@@ -83,8 +83,11 @@ def _rules(names: Iterable[str]) -> list[Rule]:
 
 def _html(rule: Rule, markdown: MarkdownIt) -> str:
     """Why a rule matters; its examples are in the docs."""
-    rendered: str = markdown.render(rule.page())
-    return rendered
+    tokens = markdown.parse(rule.page())
+    for token in tokens:
+        if token.type.startswith("heading"):
+            token.tag = "h4"  # it stands below a heading of the page
+    return str(markdown.renderer.render(tokens, markdown.options, {}))
 
 
 def _text(name: str) -> str:
