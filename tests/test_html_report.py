@@ -122,9 +122,7 @@ def test_the_page_shows_the_modules_and_the_passes_that_changed_them(
         "module_0001.jit_batched_dot", "XLA:GPU of jax 0.10.0", "compilation died", "33", "1 error",
     ]  # fmt: skip
     last = passes.locator("tr").last.inner_text()
-    assert last.startswith(
-        "0030\tpost-layout_assignment\tautotuner\n● reshape-moves-data\t+3 reshape"
-    )
+    assert last.startswith("0030\tpost-layout_assignment\tautotuner\n● reshape-moves-data\n")
     assert page.locator("main svg .life").count() == 1
 
 

@@ -349,13 +349,13 @@ function chart(number, chosen) {
       draw("title", {}, [`${step(pass.step)} ${pass.name}`, pass.pipeline, count(pass.instructions, "instruction"), bytes(pass.bytes), time(pass.microseconds), pass.what].filter(Boolean).join("\n")))));
     for (const group of shown) {
       const y = top + 9;
-      const start = x(group.first) + (group.born || group.point ? every / 2 : 0);
+      const start = x(group.first) + every / 2;
       const end = group.point ? start : group.last === null ? width - 20 : x(group.last) + every / 2;
       const said = `${group.rule}${group.all.length > 1 ? ` ×${group.all.length}` : ""}`;
       const life = draw("g", { class: `life ${group.severity}${chosen === undefined || group.all.includes(chosen) ? "" : " faint"}` },
         draw("title", {}, `${said}: ${story(group, passes)}`),
         draw("line", { x1: start, x2: end, y1: y, y2: y, class: group.born ? "" : "older" }),
-        (group.born || group.point) && draw("circle", { cx: start, cy: y, r: 5 }),
+        draw("circle", { cx: start, cy: y, r: 5, class: group.born ? "" : "older" }),
         group.last !== null && draw("path", { d: `M${end - 5} ${y - 5}l10 10m0 -10l-10 10` }),
         group.last === null && !group.point && draw("path", { d: `M${end - 2} ${y - 5}l6 5l-6 5` }));
       parts.push(draw("a", { href: `#finding-${findings[group.all[0]].id}` },
@@ -382,10 +382,10 @@ function table(number) {
   const events = passes.map(() => []);
   const timed = passes.some((pass) => pass.microseconds !== null);
   for (const group of groups(lives)) {
-    const link = (sign, what, word) => make("a", { class: `${what} ${group.severity}`, href: `#finding-${findings[group.all[0]].id}` },
-      make("span", { class: "severity" }, sign), ` ${word}${group.rule}${group.all.length > 1 ? ` ×${group.all.length}` : ""}`);
-    events[group.first].push(link(group.born || group.point ? "●" : "○", "born", group.born || group.point ? "" : "has "));
-    if (group.last !== null) events[group.last].push(link("✕", "died", ""));
+    const link = (sign, what) => make("a", { class: `${what} ${group.severity}`, href: `#finding-${findings[group.all[0]].id}` },
+      make("span", { class: "severity" }, sign), ` ${group.rule}${group.all.length > 1 ? ` ×${group.all.length}` : ""}`);
+    events[group.first].push(link(group.born ? "●" : "○", "born"));
+    if (group.last !== null) events[group.last].push(link("✕", "died"));
   }
   let last = null;
   const rows = passes.map((pass, at) => {
@@ -411,7 +411,7 @@ function timeline(number, of) {
   const { passes, trouble } = modules[number].timeline;
   if (trouble) return [make("p", { class: "hint" }, `No timeline: ${trouble}`)];
   if (!passes.length) return [];
-  return [section(`Timeline${of}`, "● a finding came with this pass, ✕ it went with it. A dotted bar may be older than the first dump.",
+  return [section(`Timeline${of}`, "● a finding came with this pass, ✕ it went with it. ○ It is there, and may be older.",
     chart(number)), section("Passes that changed the module", null, table(number))];
 }
 
