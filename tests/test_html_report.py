@@ -26,6 +26,7 @@ from hlo_lint.ir import Instruction, Module
 from hlo_lint.report.html import neighbourhood as drawing
 from hlo_lint.report.html.collect import MOST_DETAILS, Collected, collect
 from hlo_lint.report.html.dimensions import move, order
+from hlo_lint.report.html.excerpt import Partners, side_by_side
 from hlo_lint.report.html.neighbourhood import draw, neighbourhood
 from hlo_lint.report.html.page import render_html
 from hlo_lint.report.html.visible import LONGEST, script, visible
@@ -449,6 +450,28 @@ def test_dumps_that_changed_nothing_are_counted(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert sum(1 + each["left_out"] for each in passes) == 32  # a named one is beside the run
     assert passes[0]["bytes"] == 16384
+
+
+def test_two_long_lines_are_cut_so_that_their_difference_is_seen() -> None:
+    lines = [
+        f'  ROOT r = f32[8]{{0}} custom-call(p), backend_config="{"x" * 900}{end}"' for end in "ab"
+    ]
+    modules = [
+        hlo_lint.parse(f"HloModule m\n\nENTRY e {{\n  p = f32[8]{{0}} parameter(0)\n{line}\n}}\n")
+        for line in lines
+    ]
+    before, after = modules
+    assert after.entry is not None
+    around = neighbourhood(after.entry.instructions[1])
+    partners = Partners(before, after).of("e")
+    row = side_by_side(around, partners, before, after)[1]
+    assert row["kind"] == "changed"
+    for line, name in ((row["before"], "a"), (row["after"], "b")):
+        assert line is not None
+        text = "".join(part for _, part in line["text"])
+        assert text.startswith("ROOT r = f32[8]{0} custom-call(p), backend_config=")
+        assert text.endswith(f'xxxx{name}"')
+        assert any(differs and part.endswith(name) for differs, part in line["text"])
 
 
 def instruction(text: str, name: str) -> tuple[Instruction, Module]:

@@ -15,8 +15,11 @@ from hlo_lint.ir import TAIL, Instruction, Module
 from hlo_lint.report.html.neighbourhood import Neighbourhood
 from hlo_lint.source import Lines
 
-LONGEST_LINE = 420
+LONGEST_LINE = 320
 """Characters of a line that are shown; what follows is counted."""
+NEAR = 60
+"""Where two lines begin to differ only behind that, how many are shown of their beginning, and how
+many before the difference."""
 MOST_REMOVED = 12
 """How many instructions that the pass took away are shown."""
 AROUND = 3
@@ -164,7 +167,7 @@ def _row(
         kind = "same"
         parts = [[(0, _cut(texts[0]))]] * 2
     else:
-        parts = list(_differing(_cut(texts[0]), _cut(texts[1])))
+        parts = list(_differing(*_windows(texts[0], texts[1])))
     return Row(
         kind=kind,
         at=other is at,
@@ -188,6 +191,17 @@ def _line(instruction: Instruction, module: Module) -> int:
 def _cut(text: str) -> str:
     left = len(text) - LONGEST_LINE
     return text if left <= 0 else f"{text[:LONGEST_LINE]}… ({left} more)"
+
+
+def _windows(before: str, after: str) -> tuple[str, str]:
+    """Both lines cut, so that where they begin to differ is shown."""
+    same = next(
+        (at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other), 0
+    )
+    if same < LONGEST_LINE - NEAR:
+        return _cut(before), _cut(after)
+    one, other = (f"{text[:NEAR]}… {text[same - NEAR :]}" for text in (before, after))
+    return _cut(one), _cut(other)
 
 
 def _differing(before: str, after: str) -> tuple[Text, Text]:

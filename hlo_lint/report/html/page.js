@@ -303,6 +303,8 @@ function groups(lives, chosen) {
   return [...found.values()].sort((a, b) => rank(a) - rank(b) || a.first - b.first);
 }
 
+const many = (group) => (group.all.length > 1 ? `${group.all.length}× ${group.rule}` : group.rule);
+
 // The timeline as curves, with a bar for the life of each finding.
 function chart(number, chosen) {
   const { passes, lives } = modules[number].timeline;
@@ -310,7 +312,7 @@ function chart(number, chosen) {
   const holder = make("div", { class: "panel drawing chart" });
   const paint = () => {
     const width = Math.max(480, holder.clientWidth - 34);
-    const side = width < 700 ? 120 : 172;
+    const side = width < 700 ? 130 : 186;
     const every = (width - side - 14) / passes.length;
     const x = (at) => side + at * every;
     const panels = [["instructions", (pass) => pass.instructions, (value) => value.toLocaleString("en")],
@@ -351,7 +353,7 @@ function chart(number, chosen) {
       const y = top + 9;
       const start = x(group.first) + every / 2;
       const end = group.point ? start : group.last === null ? width - 20 : x(group.last) + every / 2;
-      const said = `${group.rule}${group.all.length > 1 ? ` ×${group.all.length}` : ""}`;
+      const said = many(group);
       const life = draw("g", { class: `life ${group.severity}${chosen === undefined || group.all.includes(chosen) ? "" : " faint"}` },
         draw("title", {}, `${said}: ${story(group, passes)}`),
         draw("line", { x1: start, x2: end, y1: y, y2: y, class: group.born ? "" : "older" }),
@@ -383,7 +385,7 @@ function table(number) {
   const timed = passes.some((pass) => pass.microseconds !== null);
   for (const group of groups(lives)) {
     const link = (sign, what) => make("a", { class: `${what} ${group.severity}`, href: `#finding-${findings[group.all[0]].id}` },
-      make("span", { class: "severity" }, sign), ` ${group.rule}${group.all.length > 1 ? ` ×${group.all.length}` : ""}`);
+      make("span", { class: "severity" }, sign), ` ${many(group)}`);
     events[group.first].push(link(group.born ? "●" : "○", "born"));
     if (group.last !== null) events[group.last].push(link("✕", "died"));
   }
@@ -475,7 +477,7 @@ function route() {
 
 function theme(dark) {
   document.documentElement.dataset.theme = dark ? "dark" : "light";
-  byId("theme").setAttribute("aria-pressed", String(dark));
+  byId("theme").textContent = dark ? "Light" : "Dark";
 }
 
 fill(byId("rule"), "All rules", tally((found) => found.rule).map(([rule, number]) => [rule, rule, number]));
@@ -484,8 +486,8 @@ fill(byId("pass"), "All passes", tally(passOf).map(([pass, number]) => [pass, pa
 byId("filters").addEventListener("input", filter);
 byId("filters").addEventListener("submit", (event) => event.preventDefault());
 byId("more").addEventListener("click", lengthen);
-byId("theme").addEventListener("click", () => theme(byId("theme").getAttribute("aria-pressed") !== "true"));
-byId("theme").setAttribute("aria-pressed", String(matchMedia("(prefers-color-scheme: dark)").matches));
+byId("theme").addEventListener("click", () => theme(byId("theme").textContent === "Dark"));
+theme(matchMedia("(prefers-color-scheme: dark)").matches);
 addEventListener("hashchange", route);
 document.addEventListener("keydown", (event) => {
   const writing = event.target.matches("input[type=search], select");
