@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import os
 import re
@@ -221,9 +222,9 @@ def test_what_a_later_pass_cured_is_marked_in_list_and_timeline(
     )
     page.locator(".facts a").click()
     marked = page.locator("main tr.marked").all_inner_texts()
-    assert [re.findall(r"[●✕] [\w-]+", row) for row in marked] == [
+    assert [re.findall(r"[●✕] [\w× -]+", row) for row in marked] == [
         ["● reshape-moves-data"],
-        ["● reshape-runs-as-kernel", "✕ reshape-moves-data"],
+        ["● 2× reshape-runs-as-kernel", "✕ reshape-moves-data"],
     ]
 
 
@@ -590,3 +591,18 @@ def test_without_jinja2_it_says_what_to_install(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (
         2, "Error: an HTML report needs jinja2: pip install 'hlo-lint[report]'\n"
     )  # fmt: skip
+
+
+def test_the_page_about_it_shows_what_the_command_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = ROOT / "docs" / "report.md"
+    shown = re.search(r"```console\n\$ hlo-lint (.*) -o report.html\n(.*)\n```", page.read_text())
+    assert shown is not None
+    monkeypatch.chdir(DUMPS)
+    done = run(*shown[1].split(), "-o", str(tmp_path / "report.html"))
+    said = done.errors.replace(f"{tmp_path}/", "")
+    assert re.sub(r"\d+ kB", "", said) == re.sub(r"\d+ kB", "", f"{shown[2]}\n")
+    monkeypatch.chdir(ROOT)
+    failed, ran = doctest.testfile(str(page), module_relative=False)
+    assert (failed, ran) == (0, 6)
