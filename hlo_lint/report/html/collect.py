@@ -5,21 +5,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from os.path import commonpath, relpath
 from pathlib import Path
 from typing import TypedDict
 
 from hlo_lint.dumps.directory import Dump
-from hlo_lint.dumps.kinds import Kind
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.errors import DumpError
 from hlo_lint.findings import Diagnostic, Introduction, Origin, Severity
-from hlo_lint.ir import Instruction, Module
+from hlo_lint.ir import HloFile, Instruction, Module
 from hlo_lint.registry import find_rule
 from hlo_lint.report.html.dimensions import Move, move, order
 from hlo_lint.report.html.excerpt import Partners, Row, lines_around, one_sided, side_by_side
 from hlo_lint.report.html.neighbourhood import Graph, draw, neighbourhood
 from hlo_lint.report.html.preview import Preview, preview
 from hlo_lint.report.html.timeline import Timeline, before_and_after, timeline
+from hlo_lint.source import decode
 
 MOST_FINDINGS = 5000
 """Findings that the page lists, the worst first; of the rest it says how many there are."""
@@ -90,6 +91,8 @@ class Compiled(TypedDict):
     """One module."""
 
     title: str
+    folder: str
+    """Below the folder of all; empty where there is only one."""
     release: str
     state: str
     dumps: int
@@ -144,6 +147,8 @@ def collect(
     modules: list[Compiled] = []
     details: dict[int, Detail] = {}
     place: dict[int, int] = {}
+    folders = {pipeline: pipeline.dumps[0].path.parent.absolute() for pipeline in shown}
+    root = commonpath(folders.values()) if folders else ""
     room = MOST_PASSES
     for pipeline in shown:
         mine = by_pipeline.get(pipeline, {})
@@ -154,7 +159,8 @@ def collect(
             room -= len(line["passes"])
         elif pipeline.steps:
             line["trouble"] = f"left out: the page holds {MOST_PASSES} passes"
-        modules.append(_compiled(pipeline, line, mine))
+        folder = relpath(folders[pipeline], root)
+        modules.append(_compiled(pipeline, "" if folder == "." else folder, line, mine))
         details |= dict(_details(pipeline, mine, sources))
         pipeline.release_text()
     at = {number: detail for detail, number in enumerate(sorted(details))}
@@ -179,10 +185,13 @@ def _owners(dump: Dump) -> dict[str, Pipeline]:
     return owners
 
 
-def _compiled(pipeline: Pipeline, line: Timeline, findings: Mapping[int, Diagnostic]) -> Compiled:
+def _compiled(
+    pipeline: Pipeline, folder: str, line: Timeline, findings: Mapping[int, Diagnostic]
+) -> Compiled:
     releases = pipeline.releases
     return Compiled(
         title=pipeline.title,
+        folder=folder,
         release=pipeline.likened_to(releases[0]) if len(releases) == 1 else "",
         state=_state(pipeline),
         dumps=len(pipeline.dumps),
@@ -241,25 +250,49 @@ def _place(origin: Origin) -> str:
 def _details(
     pipeline: Pipeline, findings: Mapping[int, Diagnostic], sources: Sequence[Path]
 ) -> Iterator[tuple[int, Detail]]:
-    """What is shown of each finding of a module."""
-    partners: dict[tuple[PassDump, PassDump], Partners] = {}
-    texts = {str(each.path): each for each in (*pipeline.kernels, *pipeline.dumps)}
-    for number, found in findings.items():
+    """What is shown of each finding of a module, those of one pass after the other."""
+    texts = {str(each.path): each for each in pipeline.dumps}
+    pair = _LastPair()
+    for number, found in sorted(findings.items(), key=lambda entry: _birth(entry[1])):
         if number >= MOST_DETAILS:
             continue
-        dump = texts.get(found.path)
         try:
-            if dump is not None:
-                yield number, _detail(pipeline, dump, found, partners, sources)
+            dump = texts.get(found.path) or _text(Path(found.path))
+            yield number, _detail(pipeline, dump, found, pair, sources)
         except (DumpError, OSError):
             continue  # the file is gone since, or is no longer what it was
+
+
+def _birth(found: Diagnostic) -> str:
+    return "" if found.introduced_by is None else found.introduced_by.path
+
+
+def _text(path: Path) -> PassDump:
+    """A file that is no HLO: a kernel, a record of the run."""
+    return PassDump.of(HloFile.of_text(decode(path.read_bytes()), path), path)
+
+
+class _LastPair:
+    """The two modules that were compared last; they may be large, so that no others are kept."""
+
+    def __init__(self) -> None:
+        self._dumps: tuple[PassDump, PassDump] | None = None
+        self._partners: Partners | None = None
+
+    def of(self, before: PassDump, after: PassDump) -> Partners:
+        """Which instruction is which in two dumps."""
+        if self._partners is None or self._dumps != (before, after):
+            self._partners = None
+            self._dumps = before, after
+            self._partners = Partners(before.module, after.module)
+        return self._partners
 
 
 def _detail(
     pipeline: Pipeline,
     dump: PassDump,
     found: Diagnostic,
-    partners: dict[tuple[PassDump, PassDump], Partners],
+    pair: _LastPair,
     sources: Sequence[Path],
 ) -> Detail:
     held = _instruction(dump, found)
@@ -294,10 +327,7 @@ def _detail(
             detail["rows"] = one_sided(around, module)
             detail["remark"] = "the pass that brought it knew the instruction by another name"
         else:
-            pair = partners.get((before, after))
-            if pair is None:
-                pair = partners[before, after] = Partners(before.module, after.module)
-            known = pair.of(there[0].computation.name)
+            known = pair.of(before, after).of(there[0].computation.name)
             beside = around if there is held else neighbourhood(there[0])
             detail["rows"] = side_by_side(beside, known, before.module, there[1])
             detail["before"], detail["after"] = before.path.name, after.path.name
@@ -309,7 +339,7 @@ def _detail(
 
 def _instruction(dump: PassDump, found: Diagnostic) -> tuple[Instruction, Module] | None:
     """The instruction that a finding is about, as a dump has it."""
-    if found.instruction is None or found.computation is None or dump.kind is not Kind.HLO:
+    if found.instruction is None or found.computation is None:
         return None
     for module in dump.file.modules:
         computation = module.computation(found.computation)
