@@ -21,7 +21,12 @@ function add(node, attributes, children) {
 }
 const make = (tag, attributes, ...children) => add(document.createElement(tag), attributes, children);
 const draw = (tag, attributes, ...children) => add(document.createElementNS(SVG, tag), attributes, children);
-const code = (text) => make("span", { class: "code" }, text);
+const code = (text) => make("span", { class: "code" }, soft(text));
+const soft = (text) =>
+  text
+    .split(/(?<=[_.])/)
+    .flatMap((part) => [make("wbr"), part])
+    .slice(1);
 const count = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
 const cut = (text, length) => (text.length > length ? text.slice(0, length - 1) + "…" : text);
 
@@ -677,7 +682,7 @@ function table(number) {
       "tr",
       { class: `${pass.changed}${events[at].length ? " marked" : ""}` },
       make("td", { class: "number" }, step(pass.step)),
-      make("td", {}, same ? "" : pass.pipeline),
+      make("td", {}, same ? "" : soft(pass.pipeline)),
       make("td", {}, code(pass.name), ...events[at]),
       make(
         "td",
