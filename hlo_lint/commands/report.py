@@ -60,7 +60,7 @@ def command(
         report = lint(
             dump, common.names(select), common.names(ignore), before, cured=True, progress=progress
         )
-    page = render_html(dump, report, title=" ".join(paths), sources=sources)
+    page = render_html(dump, report, title=_title(paths), sources=sources)
     if str(out) == "-":
         sys.stdout.buffer.write(page.encode())
         sys.stdout.buffer.flush()
@@ -70,3 +70,8 @@ def command(
         what = f"{findings} finding{'' if findings == 1 else 's'}, {len(page) / 1000:.0f} kB"
         click.echo(shown(f"{out}: {what}"), err=True)
     ctx.exit(report.exit_status)
+
+
+def _title(paths: tuple[str, ...]) -> str:
+    first = "standard input" if paths[0] == "-" else paths[0]
+    return first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
