@@ -20,6 +20,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import chain
 from math import prod
 
 from hlo_lint.ir import TAIL, Computation, Instruction, Module, Operand
@@ -91,8 +92,9 @@ def predict(module: Module) -> tuple[Flip, ...]:
 
 
 def _flips(module: Module) -> Iterator[Flip]:
-    for fusion in module.walk():
-        if fusion.opcode != "fusion" or not _is_triton_gemm(fusion.row[TAIL]):
+    fusions = chain.from_iterable(each.with_opcode("fusion") for each in module.computations)
+    for fusion in fusions:
+        if not _is_triton_gemm(fusion.row[TAIL]):
             continue
         called = fusion.called
         body = module.computation(called[0]) if called else None
@@ -108,6 +110,8 @@ def _flips(module: Module) -> Iterator[Flip]:
 
 def _flip(fusion: Instruction, body: Computation) -> Flip | None:
     dots = body.with_opcode("dot")
+    if "reshape" not in body.opcodes and not any(_two_batches(dot.row[TAIL]) for dot in dots):
+        return None  # what most are: nothing would be left
     if not dots or not all(_is_taken(dot) for dot in dots):
         return None
     left = [(dot, reshaped) for dot in dots for reshaped in _normalized(dot)]
@@ -131,6 +135,8 @@ def _flip(fusion: Instruction, body: Computation) -> Flip | None:
         reshapes,
     )
 
+
+_two_batches = re.compile(r"lhs_batch_dims=\{ *\d+ *,").search
 
 OPERANDS = ("the first operand of", "the second operand of")
 RESULT = "the result of"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from hlo_lint.dumps.pass_lists import PassList, pass_lists
 from hlo_lint.dumps.phases import (
@@ -29,38 +29,48 @@ class Stages:
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
         self._known: dict[tuple[PassDump, bool], Stage] = {}
-        self._equal: dict[Stage, Stage] = {}
-        self._last_places: dict[str, tuple[int | None, ...]] = {}
+        self._made: dict[tuple[bool | None, ...], Stage] = {}
+        self._last_places: dict[str, tuple[int, ...]] = {}
 
     def of(self, dump: PassDump, module: Module) -> Stage:
         """What binds for a module of a dump: the same object where nothing differs."""
         key = dump, module.is_scheduled
         found = self._known.get(key)
         if found is None:
-            made = self._stage(dump, scheduled=module.is_scheduled)
-            found = self._known[key] = self._equal.setdefault(made, made)
+            of_kind = self._of_file if dump.name is None else self._of_step
+            found = self._known[key] = of_kind(dump, scheduled=module.is_scheduled)
         return found
 
-    def _stage(self, dump: PassDump, *, scheduled: bool) -> Stage:
-        if dump.name is None:
-            name = dump.path.name.rpartition(".")[0]
-            return Stage(
-                layouts=scheduled or not name.endswith(BEFORE_LAYOUTS),
+    def _of_file(self, dump: PassDump, *, scheduled: bool) -> Stage:
+        """Of a file that no compiler named."""
+        name = dump.path.name.rpartition(".")[0]
+        layouts, final = scheduled or not name.endswith(BEFORE_LAYOUTS), name.endswith(FINAL)
+        key = layouts, scheduled, final
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = Stage(layouts=layouts, scheduled=scheduled, final=final)
+        return found
+
+    def _of_step(self, dump: PassDump, *, scheduled: bool) -> Stage:
+        assert dump.name is not None
+        layouts, final = self._has_layouts(dump), dump.name.is_final
+        normalized = self._is_behind(dump, LAYOUT_NORMALIZATION)
+        host_memory = self._is_behind(dump, HOST_OFFLOADER) is not False
+        key = layouts, normalized, scheduled, host_memory, final
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = Stage(
+                backend=self._backend,
+                release=self._candidates[0].name if len(self._candidates) == 1 else None,
+                layouts=layouts,
+                normalized=normalized,
                 scheduled=scheduled,
-                final=name.endswith(FINAL),
+                mixed_precision=self._backend is None,
+                host_memory=host_memory,
+                scan=self._backend is None or not layouts,
+                final=final,
             )
-        layouts = self._has_layouts(dump)
-        return Stage(
-            backend=self._backend,
-            release=self._candidates[0].name if len(self._candidates) == 1 else None,
-            layouts=layouts,
-            normalized=self._is_behind(dump, LAYOUT_NORMALIZATION),
-            scheduled=scheduled,
-            mixed_precision=self._backend is None,
-            host_memory=self._is_behind(dump, HOST_OFFLOADER) is not False,
-            scan=self._backend is None or not layouts,
-            final=dump.name.is_final,
-        )
+        return found
 
     @cached_property
     def _candidates(self) -> tuple[PassList, ...]:
@@ -106,26 +116,23 @@ class Stages:
         name = dump.name
         assert name is not None
         lasts = self._lasts(wanted)
-        if not lasts or None in lasts:
+        if not lasts:
             return None
         if name.step is None:
             return not name.rest.startswith(BEFORE_LAYOUTS)
-        answers: set[bool | None] = set()
-        for (first, end), last in zip(self._places[dump], lasts, strict=True):
-            assert last is not None
-            answers.add(True if first >= last else False if end < last else None)
-        return answers.pop() if len(answers) == 1 else None
+        return _are_behind(self._places[dump], lasts)
 
-    def _lasts(self, wanted: str) -> tuple[int | None, ...]:
-        """Where each release runs a pass last; nothing where that does not matter."""
+    def _lasts(self, wanted: str) -> tuple[int, ...]:
+        """Where each release runs a pass last; nothing where one does not, or nothing tells."""
         found = self._last_places.get(wanted)
         if found is None:
-            if self._is_helper:
-                found = ()  # passes over a fusion that was taken out of its module
-            elif self.pipeline.options is not None and self.pipeline.options.disabled(wanted):
-                found = ()
-            else:
-                found = tuple(release.last_place(wanted) for release in self._candidates)
+            found = ()
+            options = self.pipeline.options
+            # Passes over a fusion that was taken out of its module are in no list.
+            if not self._is_helper and not (options is not None and options.disabled(wanted)):
+                places = [release.last_place(wanted) for release in self._candidates]
+                if None not in places:
+                    found = tuple(place for place in places if place is not None)
             self._last_places[wanted] = found
         return found
 
@@ -152,3 +159,13 @@ class Stages:
                 first = next((place for place in places if place >= at[0]), places[0])
                 at = first, first
             yield at
+
+
+@lru_cache(maxsize=1 << 12)
+def _are_behind(places: tuple[tuple[int, int], ...], lasts: tuple[int, ...]) -> bool | None:
+    """Whether places lie behind others; None where some do, or where it cannot be said."""
+    answers = {
+        True if first >= last else False if end < last else None
+        for (first, end), last in zip(places, lasts, strict=True)
+    }
+    return answers.pop() if len(answers) == 1 else None
