@@ -108,10 +108,10 @@ def _detail(
     around, added = neighbourhood(instruction), frozenset[Instruction]()
     if found.introduced_by is None:
         detail["rows"] = one_sided(around, module)
-        alone = found.seen_in is None
-        detail["remark"] = (
-            "the rule looks at this dump only" if alone else "no dump is known to be from before it"
-        )
+        if found.seen_in is None:
+            detail["remark"] = "the rule looks at this dump only"
+        elif len(pipeline.dumps) > 1:
+            detail["remark"] = "no dump is known to be from before it"
     else:
         before, after = before_and_after(pipeline, found.introduced_by.path)
         there = held if after is dump else None if after is None else _instruction(after, found)

@@ -127,7 +127,7 @@ function card(number) {
       make(
         "div",
         { class: "where" },
-        found.instruction ? code(`%${found.instruction}`) : found.file,
+        found.instruction ? make("span", { class: "code" }, `%${found.instruction}`) : found.file,
         ` · ${titleOf(found)}`,
       ),
     ),
@@ -160,6 +160,7 @@ function facts(pairs) {
 function showFinding(number) {
   const found = findings[number];
   const detail = found.detail === null ? null : JSON.parse(byId(`detail-${found.detail}`).textContent);
+  const lives = found.seen_in !== null && found.module !== null && modules[found.module].dumps > 1;
   const parts = [
     make(
       "p",
@@ -182,15 +183,10 @@ function showFinding(number) {
       ["operation", found.op_name && code(found.op_name)],
       [
         "since",
-        found.born
-          ? behind(found.born)
-          : found.seen_in !== null && "not known: it is there in the first dump that shows it",
+        lives && (found.born ? behind(found.born) : "not known: it is there in the first dump that shows it"),
       ],
-      [
-        "cured by",
-        found.cured ? behind(found.cured) : found.seen_in !== null && "nothing: it is there at the end",
-      ],
-      ["seen in", found.seen_in !== null && count(found.seen_in, "dump")],
+      ["cured by", lives && (found.cured ? behind(found.cured) : "nothing: it is there at the end")],
+      ["seen in", lives && count(found.seen_in, "dump")],
       ["file", code(`${found.file}:${found.line}:${found.column}`)],
     ]),
     found.notes.length && make("ul", { class: "notes" }, ...found.notes.map((note) => make("li", {}, note))),
