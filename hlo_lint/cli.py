@@ -27,6 +27,7 @@ LATE = (
     "match",
     "passes",
     "payload",
+    "report",
     "rules",
 )
 """The commands, each the `command` of its module."""
