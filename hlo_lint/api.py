@@ -183,7 +183,7 @@ def lint(
         DumpError: for a path that is not there.
         UsageError: for a rule or a pass that nothing knows.
     """
-    checker = Checker(select_rules(select, ignore), before=_known_pass(before), cured=cured)
+    checker = Checker(select_rules(select, ignore), before=known_pass(before), cured=cured)
     return _report(checker.check_dump(_as_dump(target), progress))
 
 
@@ -206,7 +206,7 @@ def fix(
         UsageError: for a rule, a pass or a form that nothing knows.
     """
     rules = select_rules(select, ignore)
-    before, form = _known_pass(before), _known_form(form)
+    before, form = known_pass(before), _known_form(form)
     dump = _as_dump(target)
     texts: dict[PassDump, Applied] = {}
     single = len(dump.pipelines) == 1 and len(dump.pipelines[0].dumps) == 1
@@ -324,7 +324,12 @@ def _merge(whole: Result, part: Result) -> None:
     whole.modules += part.modules
 
 
-def _known_pass(name: str | None) -> str | None:
+def known_pass(name: str | None) -> str | None:
+    """The name, if a rule binds before a pass of that name.
+
+    Raises:
+        UsageError: naming the passes there are.
+    """
     demanding = dict.fromkeys(demand.demanded_by for demand in PRECONDITIONS)
     known = [*demanding, *AUTOTUNERS]
     if name is not None and name not in known:

@@ -42,7 +42,7 @@ _before = click.option(
 )
 
 
-LATE = ("bisect", "config-diff", "diff", "match", "passes")
+LATE = ("bisect", "config-diff", "diff", "match", "passes", "server")
 """Commands with a module of their own in `hlo_lint.commands`, imported when asked for."""
 
 

@@ -13,6 +13,7 @@ from hlo_lint.dumps.kinds import EMITTER_TEXT, PROTO_TEXT, Kind, kind_of
 from hlo_lint.dumps.names import DumpName, parse_name
 from hlo_lint.dumps.pipeline import PassDump, Pipeline, is_proto
 from hlo_lint.errors import DumpError
+from hlo_lint.ir import HloFile
 from hlo_lint.source import decode
 from hlo_lint.syntax.parse import Memo
 
@@ -96,6 +97,21 @@ def open_dump(paths: str | Path | Iterable[str | Path]) -> Dump:
     for folder, files in picked.items():
         _add_picked(dump, folder, [path for path in files if _is_new(path, seen)])
     return dump
+
+
+def held_dump(file: HloFile, path: Path) -> Dump:
+    """A file picked out by name whose text is at hand, as an editor holds it: saved or not.
+
+    What lies beside it is read as for a file given by name, where the path is one of a disk.
+    """
+    parts = parse_name(path.name)
+    if parts is not None:
+        beside = list(_records(path.parent, parts)) if path.is_absolute() else []
+        return Dump([Pipeline([PassDump(path, parts, _file=file)], beside, lone=True)])
+    kind = Kind.HLO
+    if not any(module.header or module.computations for module in file.modules):
+        kind = kind_of(path.name, file.text)
+    return Dump([Pipeline([PassDump.of(file, path, kind)], [], lone=True)])
 
 
 def _existing(given: str | Path) -> Path:
