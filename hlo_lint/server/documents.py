@@ -9,7 +9,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from hlo_lint.ir import ROOT, TAIL, Computation, HloFile, Instruction, Module, called_names
+from hlo_lint.ir import (
+    REFERENCES,
+    ROOT,
+    TAIL,
+    Computation,
+    HloFile,
+    Instruction,
+    Module,
+    called_names,
+)
 from hlo_lint.server.texts import Text
 from hlo_lint.server.words import Role, Word, head_words, statement_words
 from hlo_lint.source import Span
@@ -17,6 +26,8 @@ from hlo_lint.syntax.parse import Memo, parse_file
 
 _directive = re.compile(r"//[^\n]*?\bhlo-lint:([^\n]*)")
 _rule_name = re.compile(r"[a-z][a-z\d]*(?:-[a-z\d]+)*")
+MANY = 20_000
+"""From how many instructions on who reads a name is searched for rather than worked out for all."""
 _NAMING = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
 
 
@@ -32,11 +43,6 @@ class Place(NamedTuple):
     def end(self) -> int:
         """Where its text ends, in characters of the file."""
         return self.begin + len(self.computation.text)
-
-    def span(self, number: int) -> Span:
-        """Where one of its instructions stands, in characters of the file."""
-        start, end = self.computation.spans[number]
-        return Span(self.begin + start, self.begin + end)
 
     def instruction(self, number: int) -> Instruction:
         """A view of an instruction that the thread which checks does not share."""
@@ -146,7 +152,7 @@ class Document:
         place = self.place_at(offset)
         if place is None:
             return None
-        number = _instruction_at(place.computation, offset - place.begin)
+        number = self.number_at(place, offset)
         if number is not None:
             return self.statement(place, number)
         head = self.head(place)
@@ -161,19 +167,70 @@ class Document:
     def statement(self, place: Place, number: int) -> Statement:
         """An instruction in its words."""
         computation = place.computation
-        start, end = computation.spans[number]
+        start, end = self.span(place, number)
         nested = number in computation.nested
-        words = statement_words(
-            computation.text[start:end], computation.rows[number], nested=nested
-        )
-        return Statement(place, number, place.begin + start, tuple(words))
+        text = self.text.source[start:end]
+        words = statement_words(text, computation.rows[number], nested=nested)
+        return Statement(place, number, start, tuple(words))
+
+    def span(self, place: Place, number: int) -> Span:
+        """Where an instruction stands, in characters of the file."""
+        if self._is_by_lines(place):
+            line = self.text.line_of(place.begin) + 1 + number
+            return Span(self.text.starts[line] + 2, self.text.starts[line + 1] - 1)
+        start, end = place.computation.spans[number]
+        return Span(place.begin + start, place.begin + end)
+
+    def number_at(self, place: Place, offset: int) -> int | None:
+        """The innermost instruction of a computation that holds a character of the file."""
+        computation = place.computation
+        if self._is_by_lines(place):
+            number = self.text.line_of(offset) - self.text.line_of(place.begin) - 1
+            is_there = 0 <= number < len(computation.rows)
+            return number if is_there and offset >= self.span(place, number).start else None
+        spans, at = computation.spans, offset - place.begin
+        if computation.nested:
+            holding = [n for n, span in enumerate(spans) if span.start <= at <= span.end]
+            return min(holding, key=lambda n: spans[n].end - spans[n].start, default=None)
+        found = bisect_right(spans, at, key=lambda span: span.start) - 1
+        return found if found >= 0 and at <= spans[found].end else None
+
+    def _is_by_lines(self, place: Place) -> bool:
+        """Whether the lines of the text say where instructions stand: that of one is had at once,
+        where spans are worked out for all."""
+        return not (place.computation.has_spans or self._has_returns)
+
+    @cached_property
+    def _has_returns(self) -> bool:
+        """Whether lines end elsewhere, too, than where HLO's do."""
+        return "\r" in self.text.source
+
+    def readers(self, place: Place, name: str) -> Sequence[int]:
+        """Positions of the instructions that read a name, each once, in the order of the text."""
+        computation = place.computation
+        if len(computation.rows) < MANY:
+            return computation.users.get(name, ())
+        found: list[int] = []
+        source, at = self.text.source, place.begin
+        while (at := source.find(name, at, place.end)) >= 0:
+            start, at = at, at + len(name)
+            if source[start - 1] in _NAMING or source[at : at + 1] in _NAMING:
+                continue
+            number = self.number_at(place, start)
+            if number is None or found[-1:] == [number]:
+                continue
+            references = computation.rows[number][REFERENCES]
+            if any(each.partition("#")[0] == name for each in references):
+                found.append(number)
+        return found
 
     def head(self, place: Place) -> Statement:
         """The head of a computation in its words."""
-        spans, text = place.computation.spans, place.computation.text
-        head = text[: min(spans[0].start, spans[-1].start)] if spans else text
-        is_bare = not head.strip()  # a module without computations, or one in an attribute
-        words = () if is_bare else tuple(head_words(head))
+        last = len(place.computation.rows) - 1
+        end = place.end
+        if last >= 0:  # the first row may be written into the operands of the last
+            end = min(self.span(place, 0).start, self.span(place, last).start)
+        words = tuple(head_words(self.text.source[place.begin : end]))
         return Statement(place, None, place.begin, words)
 
     def symbol_at(self, offset: int) -> Symbol | None:
@@ -208,14 +265,14 @@ class Document:
 
     def computation(self, module: Module, name: str) -> Place | None:
         """The computation of that name in a module."""
-        return next(
-            (
-                place
-                for place in self.places
-                if place.computation.name == name and place.module is module
-            ),
-            None,
-        )
+        return self._by_name.get((id(module), name))
+
+    @cached_property
+    def _by_name(self) -> dict[tuple[int, str], Place]:
+        """Of a doubled name the first."""
+        return {
+            (id(place.module), place.computation.name): place for place in reversed(self.places)
+        }
 
     def definition(self, symbol: Symbol) -> Symbol | None:
         """The place that gives a name."""
@@ -250,7 +307,7 @@ class Document:
             caller = self.place_at(found)
             if caller is None:
                 continue
-            number = _instruction_at(caller.computation, found - caller.begin)
+            number = self.number_at(caller, found)
             if number is None or name not in called_names(caller.computation.rows[number][TAIL]):
                 continue
             statement = self.statement(caller, number)
@@ -268,7 +325,7 @@ class Document:
             return
         if computation.rows[number][3] == "parameter":
             yield from self._named(self.head(place), place, number)
-        readers = set(computation.users.get(name, ()))
+        readers = set(self.readers(place, name))
         if "control-predecessors" in computation.text:
             readers |= {
                 at
@@ -318,13 +375,3 @@ def root_of(computation: Computation) -> int | None:
     rows = computation.rows
     marked = (at for at in range(len(rows) - 1, -1, -1) if rows[at][ROOT])
     return next(marked, len(rows) - 1 if rows else None)
-
-
-def _instruction_at(computation: Computation, offset: int) -> int | None:
-    """The innermost instruction that holds a character of a computation's text."""
-    spans = computation.spans
-    if computation.nested:
-        holding = [at for at, span in enumerate(spans) if span.start <= offset <= span.end]
-        return min(holding, key=lambda at: spans[at].end - spans[at].start, default=None)
-    at = bisect_right(spans, offset, key=lambda span: span.start) - 1
-    return at if at >= 0 and offset <= spans[at].end else None

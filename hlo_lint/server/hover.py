@@ -103,8 +103,8 @@ def _instruction(document: Document, symbol: Symbol, style: _Style) -> Iterator[
     place, number = symbol.place, symbol.number
     assert number is not None
     row = place.computation.rows[number]
-    start, end = place.computation.spans[number]
-    whole = place.computation.text[start:end]
+    start, end = document.span(place, number)
+    whole = document.text.source[start:end]
     yield style.block(whole.replace(row[TAIL], _tail(row[TAIL])) if row[TAIL] else whole)
     shape = shape_or_none(row[TYPE])
     if symbol.element and shape is not None:
@@ -115,7 +115,7 @@ def _instruction(document: Document, symbol: Symbol, style: _Style) -> Iterator[
     operands = [_typed(place.computation, name, style) for name in row[REFERENCES]]
     if operands:
         yield f"reads {_listed(operands)}"
-    users = place.computation.users.get(row[NAME], ())
+    users = document.readers(place, row[NAME])
     names = [f"%{place.computation.rows[user][NAME]}" for user in users]
     root = root_of(place.computation) == number
     used = f"used by {len(names)}: {_listed(map(style.code, names))}" if names else "used by none"

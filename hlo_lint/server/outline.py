@@ -80,7 +80,7 @@ def _instructions(document: Document, place: Place) -> Iterator[types.DocumentSy
     for number, row in enumerate(computation.rows):
         if number in computation.nested:
             continue
-        span = place.span(number)
+        span = document.span(place, number)
         start = document.text.source.find(row[NAME], span.start, span.end)
         name = Span(start, start + len(row[NAME])) if start >= 0 else Span(span.start, span.start)
         shape = row[TYPE] if len(row[TYPE]) <= DETAIL else row[TYPE][: DETAIL - 1] + "…"

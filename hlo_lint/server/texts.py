@@ -84,10 +84,20 @@ class Text(TextDocument):
         """Take over what the client's user typed."""
         if isinstance(change, types.TextDocumentContentChangePartial):
             start, end = self.offset(change.range.start), self.offset(change.range.end)
-            self._source = self.source[:start] + change.text + self.source[max(start, end) :]
+            self._replace(start, max(start, end), change.text)
         else:
-            self._source = change.text
-        self._starts = None
+            self._source, self._starts = change.text, None
+
+    def _replace(self, start: int, end: int, text: str) -> None:
+        source, starts = self.source, self._starts
+        self._source = "".join((source[:start], text, source[end:]))
+        if starts is None or "\r" in text or "\r" in source:
+            self._starts = None
+            return
+        first, behind = bisect_right(starts, start), bisect_right(starts, end)
+        moved = len(text) - (end - start)
+        inner = [start + at for at in line_starts(text)[1:]]
+        self._starts = [*starts[:first], *inner, *(at + moved for at in starts[behind:])]
 
     def frozen(self) -> Text:
         """The text of this version, which later edits leave as it is."""
