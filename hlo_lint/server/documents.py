@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hlo_lint.ir import (
+    NAME,
+    OPCODE,
     REFERENCES,
     ROOT,
     TAIL,
@@ -67,7 +69,7 @@ class Symbol(NamedTuple):
         """The name without `%`."""
         if self.number is None:
             return self.place.computation.name
-        return self.place.computation.rows[self.number][1]
+        return self.place.computation.rows[self.number][NAME]
 
 
 class Statement(NamedTuple):
@@ -168,9 +170,10 @@ class Document:
         """An instruction in its words."""
         computation = place.computation
         start, end = self.span(place, number)
-        nested = number in computation.nested
+        row = computation.rows[number]
         text = self.text.source[start:end]
-        words = statement_words(text, computation.rows[number], nested=nested)
+        named = number not in computation.nested and row[NAME] in text.partition("=")[0]
+        words = statement_words(text, row, named=named)
         return Statement(place, number, start, tuple(words))
 
     def span(self, place: Place, number: int) -> Span:
@@ -319,11 +322,11 @@ class Document:
         self, place: Place, number: int, uses: bool
     ) -> Iterator[Symbol]:
         computation = place.computation
-        name = computation.rows[number][1]
+        name = computation.rows[number][NAME]
         yield from self._named(self.statement(place, number), place, number, defines=True)
         if not uses:
             return
-        if computation.rows[number][3] == "parameter":
+        if computation.rows[number][OPCODE] == "parameter":
             yield from self._named(self.head(place), place, number)
         readers = set(self.readers(place, name))
         if "control-predecessors" in computation.text:

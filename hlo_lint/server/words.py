@@ -76,8 +76,9 @@ _token = re.compile(
     r"|(?P<open>[({\[])|(?P<close>[)}\]])|(?P<equals>=)|(?P<comma>,)",
     re.S | re.A,
 )
-_opens = re.compile(r"\s*\(").match
-_assigns = re.compile(r"\s*=").match
+_GAP = r"(?:\s|/\*.*?\*/|//[^\n]*\n)*"
+_opens = re.compile(rf"{_GAP}\(", re.S).match
+_assigns = re.compile(rf"{_GAP}=", re.S).match
 _names = re.compile(r"\s+[%\w]").match
 _declares = re.compile(r"\s*:").match
 _ROLES = {
@@ -86,15 +87,15 @@ _ROLES = {
 }
 
 
-def statement_words(text: str, row: Row | None = None, *, nested: bool = False) -> Iterator[Word]:
-    """The words of an instruction; `nested` where it is written into the operands of another.
+def statement_words(text: str, row: Row | None = None, *, named: bool = True) -> Iterator[Word]:
+    """The words of an instruction; it is not `named` where it is written into another's operands.
 
     >>> text = "ROOT %r = f32[2] reduce(%x#1, c), to_apply=%add"
     >>> [(word.role.value, word.name) for word in statement_words(text)][2:]
     [('type', 'f32'), ('opcode', 'reduce'), ('operand', 'x'), ('operand', 'c'), \
 ('attribute', 'to_apply'), ('called', 'add')]
     """
-    stage = Role.TYPE if nested else Role.NAME
+    stage = Role.NAME if named else Role.TYPE
     depth, at, attribute = 0, 0, ""
     while found := _token.search(text, at):
         at, kind = found.end(), found.lastgroup
