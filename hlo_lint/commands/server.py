@@ -20,10 +20,11 @@ def command() -> None:
     try:
         from hlo_lint.server.app import make_server
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in ("pygls", "lsprotocol"):
+        missing = str(error.name).partition(".")[0]
+        if missing not in ("pygls", "lsprotocol"):
             raise
         raise UsageError(
-            f"the server needs {error.name}, which is not installed: pip install 'hlo-lint[lsp]'"
+            f"the server needs {missing}, which is not installed: pip install 'hlo-lint[lsp]'"
         ) from error
     gc.enable()  # it runs for days, and versions of a text are cycles
     gc.set_threshold(20_000, 20, 20)  # a large text is 300,000 objects, which stay
