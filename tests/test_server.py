@@ -601,7 +601,7 @@ def test_a_question_does_not_wait_for_the_rules(editor: Editor) -> None:
 
 
 def test_the_server_ends_with_its_client() -> None:
-    params = {"processId": None, "rootUri": None, "capabilities": {}}
+    params: dict[str, object] = {"processId": None, "rootUri": None, "capabilities": {}}
     message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
     asked = f"Content-Length: {len(message)}\r\n\r\n{message}"
     ran = subprocess.run(
