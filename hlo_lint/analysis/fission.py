@@ -20,6 +20,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import chain
 from math import prod
 
 from hlo_lint.ir import TAIL, Computation, Instruction, Module, Operand
@@ -91,8 +92,9 @@ def predict(module: Module) -> tuple[Flip, ...]:
 
 
 def _flips(module: Module) -> Iterator[Flip]:
-    for fusion in module.walk():
-        if fusion.opcode != "fusion" or not _is_triton_gemm(fusion.row[TAIL]):
+    fusions = chain.from_iterable(each.with_opcode("fusion") for each in module.computations)
+    for fusion in fusions:
+        if not _is_triton_gemm(fusion.row[TAIL]):
             continue
         called = fusion.called
         body = module.computation(called[0]) if called else None

@@ -59,7 +59,17 @@ class PassList:
         Names repeat, so there may be several; what is next in the list tells them apart as far as
         it can. Empty where the release has no such pass.
         """
-        after, before = unnumbered(after), unnumbered(before)
+        key = pipeline, after, before
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._find(pipeline, unnumbered(after), unnumbered(before))
+        return found
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, str, str], list[int]]:
+        return {}
+
+    def _find(self, pipeline: str, after: str, before: str) -> list[int]:
         behind = self._places.get((pipeline, after), [])
         ahead = self._places.get((pipeline, before), [])
         if not behind:  # a pass this release does not have, before one that it has
@@ -76,11 +86,21 @@ class PassList:
         return {name: place for place, (_, name) in enumerate(self.passes)}
 
     def _next(self, place: int, pipeline: str) -> str:
-        """The pass of the same pipeline that follows."""
-        for other, name in self.passes[place + 1 :]:
-            if other == pipeline:
-                return name
-        return ""
+        """The pass of the same pipeline that follows a place."""
+        if self.passes[place][0] == pipeline:
+            return self._following[place]
+        return next((name for other, name in self.passes[place + 1 :] if other == pipeline), "")
+
+    @cached_property
+    def _following(self) -> list[str]:
+        """For each place the pass of its pipeline that follows; empty behind the last."""
+        following: list[str] = []
+        ahead: dict[str, str] = {}
+        for pipeline, name in reversed(self.passes):
+            following.append(ahead.get(pipeline, ""))
+            ahead[pipeline] = name
+        following.reverse()
+        return following
 
     def remaining(self, place: int, pipeline: str, before: str) -> list[Pass]:
         """What runs behind a place. Passes that `before` shows to be left out are left out."""

@@ -46,6 +46,8 @@ class PassDump:
     """What it holds; of a file that no compiler named it is known when it has been read."""
     edited: bool = False
     """Whether a fix has changed the text, so that artefacts beside it are no longer its own."""
+    _can_be_read_again: bool = False
+    """Whether it was read from its path, and not handed over."""
 
     @property
     def file(self) -> HloFile:
@@ -56,6 +58,7 @@ class PassDump:
             DumpError: for a protocol buffer that cannot be turned into text.
         """
         if self._file is None:
+            self._can_be_read_again = True
             if self.name is None and (text := self._other_text()) is not None:
                 self._file = HloFile.of_text(text, self.path)
             elif is_proto(self.path.name):
@@ -95,7 +98,7 @@ class PassDump:
 
     def release(self) -> None:
         """Forget what was read; a text that came from no file stays."""
-        if self.path.exists() and self.kind is Kind.HLO:
+        if self._can_be_read_again and self.kind is Kind.HLO:
             self._file = None
 
 

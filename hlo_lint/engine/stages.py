@@ -29,7 +29,7 @@ class Stages:
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
         self._known: dict[tuple[PassDump, bool], Stage] = {}
-        self._equal: dict[Stage, Stage] = {}
+        self._made: dict[tuple[bool | None, ...], Stage] = {}
         self._last_places: dict[str, tuple[int | None, ...]] = {}
 
     def of(self, dump: PassDump, module: Module) -> Stage:
@@ -37,30 +37,40 @@ class Stages:
         key = dump, module.is_scheduled
         found = self._known.get(key)
         if found is None:
-            made = self._stage(dump, scheduled=module.is_scheduled)
-            found = self._known[key] = self._equal.setdefault(made, made)
+            of_kind = self._of_file if dump.name is None else self._of_step
+            found = self._known[key] = of_kind(dump, scheduled=module.is_scheduled)
         return found
 
-    def _stage(self, dump: PassDump, *, scheduled: bool) -> Stage:
-        if dump.name is None:
-            name = dump.path.name.rpartition(".")[0]
-            return Stage(
-                layouts=scheduled or not name.endswith(BEFORE_LAYOUTS),
+    def _of_file(self, dump: PassDump, *, scheduled: bool) -> Stage:
+        """Of a file that no compiler named."""
+        name = dump.path.name.rpartition(".")[0]
+        layouts, final = scheduled or not name.endswith(BEFORE_LAYOUTS), name.endswith(FINAL)
+        key = layouts, scheduled, final
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = Stage(layouts=layouts, scheduled=scheduled, final=final)
+        return found
+
+    def _of_step(self, dump: PassDump, *, scheduled: bool) -> Stage:
+        assert dump.name is not None
+        layouts, final = self._has_layouts(dump), dump.name.is_final
+        normalized = self._is_behind(dump, LAYOUT_NORMALIZATION)
+        host_memory = self._is_behind(dump, HOST_OFFLOADER) is not False
+        key = layouts, normalized, scheduled, host_memory, final
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = Stage(
+                backend=self._backend,
+                release=self._candidates[0].name if len(self._candidates) == 1 else None,
+                layouts=layouts,
+                normalized=normalized,
                 scheduled=scheduled,
-                final=name.endswith(FINAL),
+                mixed_precision=self._backend is None,
+                host_memory=host_memory,
+                scan=self._backend is None or not layouts,
+                final=final,
             )
-        layouts = self._has_layouts(dump)
-        return Stage(
-            backend=self._backend,
-            release=self._candidates[0].name if len(self._candidates) == 1 else None,
-            layouts=layouts,
-            normalized=self._is_behind(dump, LAYOUT_NORMALIZATION),
-            scheduled=scheduled,
-            mixed_precision=self._backend is None,
-            host_memory=self._is_behind(dump, HOST_OFFLOADER) is not False,
-            scan=self._backend is None or not layouts,
-            final=dump.name.is_final,
-        )
+        return found
 
     @cached_property
     def _candidates(self) -> tuple[PassList, ...]:

@@ -7,6 +7,7 @@ runs over what there is, each thing once, and what it finds is carried to the du
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -88,7 +89,7 @@ class Timeline:
 
     def find(self, rule: Rule, method: str) -> Iterator[Sighting]:
         """What a check finds in all dumps."""
-        check = _Check(rule, method)
+        check = _check(rule, method)
         everything = self._everything(check.kind)
         views: Iterable[object] = everything.unfused if rule.unfused else everything.stages
         if check.kind == "Computation" and rule.opcodes is not None:
@@ -110,12 +111,12 @@ class Timeline:
         self, rule: Rule, method: str, position: int, stage: Stage | None = None
     ) -> Iterator[Sighting]:
         """What a check finds in one dump, at its own stage or as if another one were binding."""
-        check = _Check(rule, method)
+        check = _check(rule, method)
         for number, module in enumerate(self.dumps[position].file.modules):
             spot = Spot(position, number)
             there = None if check.stage_name is None else stage or self.stage(spot)
             for view in _views(check.kind, rule.unfused, module):
-                for finding in check.findings(view, there, []):
+                for finding in check.findings_at(view, there):
                     yield Sighting(finding, spot)
 
     def _everything(self, kind: str) -> _Everything:
@@ -146,8 +147,8 @@ class Timeline:
             for spots, module in self._modules:
                 for each in dict.fromkeys(_views(kind, unfused, module)):
                     held.setdefault(each, []).append(spots)
-        for spots in held.get(view, ()):
-            for spot in spots:
+        for there in held.get(view, ()):
+            for spot in there:
                 if stage is None or self.stage(spot) is stage:
                     yield spot
 
@@ -178,6 +179,13 @@ class _Check:
             else:
                 self.view_name, self.kind = name, kind
 
+    def findings_at(self, view: object, stage: Stage | None) -> tuple[Finding, ...]:
+        """What it finds in one thing at one stage."""
+        views = {self.view_name: view}
+        if self.stage_name is not None:
+            views[self.stage_name] = stage
+        return run_check(self.rule, self.method, views)
+
     def findings(
         self,
         view: object,
@@ -186,7 +194,7 @@ class _Check:
     ) -> tuple[Finding, ...]:
         """What it finds in one thing; `known` is what it found there at other stages."""
         if stage is None or self.stage_name is None:
-            return run_check(self.rule, self.method, {self.view_name: view})
+            return self.findings_at(view, None)
         for watched, findings in known:
             if watched.would_say_the_same(stage):
                 return findings
@@ -195,6 +203,9 @@ class _Check:
         findings = run_check(self.rule, self.method, views)
         known.append((watched, findings))
         return findings
+
+
+_check = cache(_Check)
 
 
 def _text(dump: PassDump) -> tuple[int, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import chain
 from typing import Final
 
 from hlo_lint.analysis.verifier.calls import order_apart, passed_as_they_lie
@@ -29,6 +31,7 @@ _DONE_OF: Final = {
     "recv": "recv-done",
 }
 _START_OF: Final = {done: start for start, done in _DONE_OF.items()}
+_OF_TWO: Final = frozenset({*_DONE_OF, *_START_OF})
 _HANDS_ON: Final = frozenset(
     "tuple get-tuple-element opt-barrier copy parameter while call conditional".split()
 )
@@ -45,10 +48,12 @@ def _hands_on(instruction: Instruction) -> bool:
     )
 
 
-def _consumers(scope: Scope) -> Iterator[Said]:
+def _consumers(scope: Scope) -> Iterable[Said]:
     """A start of an opcode of its own is read by its done, or by what hands it on."""
-    if scope.opcodes.isdisjoint(_DONE_OF) and scope.opcodes.isdisjoint(_START_OF):
-        return
+    return () if _OF_TWO.isdisjoint(scope.opcodes) else _taken_by_others(scope)
+
+
+def _taken_by_others(scope: Scope) -> Iterator[Said]:
     for start_opcode, done in _DONE_OF.items():
         for start in scope.computation.with_opcode(start_opcode):
             for user in start.users:
@@ -72,10 +77,15 @@ def _is_asynchronous(opcode: str, part: str) -> bool:
     return opcode.endswith(part) and opcode not in _DONE_OF and opcode not in _START_OF
 
 
-def _flows(scope: Scope) -> Iterator[Said]:
-    if any(opcode.endswith(("-start", "-update", "-done")) for opcode in scope.opcodes):
-        yield from _chains(scope.computation)
-        yield from _readers(scope.computation)
+def _flows(scope: Scope) -> Iterable[Said]:
+    if not _are_in_pairs(scope.opcodes):
+        return ()
+    return chain(_chains(scope.computation), _readers(scope.computation))
+
+
+@lru_cache(maxsize=1 << 12)
+def _are_in_pairs(opcodes: frozenset[str]) -> bool:
+    return any(opcode.endswith(("-start", "-update", "-done")) for opcode in opcodes)
 
 
 def _chains(computation: Computation) -> Iterator[Said]:

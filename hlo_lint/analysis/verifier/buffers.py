@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
+from hlo_lint.analysis.orders import types_of
 from hlo_lint.analysis.shape_inference.types import compatible
 from hlo_lint.analysis.verifier.scope import (
     Checks,
@@ -16,7 +17,7 @@ from hlo_lint.analysis.verifier.scope import (
     text_of,
     value_of,
 )
-from hlo_lint.ir import OPCODE, REFERENCES, TYPE, Instruction
+from hlo_lint.ir import OPCODE, REFERENCES, Instruction
 from hlo_lint.shape import ArrayShape, BufferShape, Shape, leaves
 from hlo_lint.syntax.attributes import Alias
 
@@ -91,10 +92,12 @@ def _paired(call: Instruction) -> Iterator[Said]:
             yield said("M-52", call, message)
 
 
-def _buffers(scope: Scope) -> Iterator[Said]:
+def _buffers(scope: Scope) -> Iterable[Said]:
+    return _written(scope) if "b(" in "".join(types_of(scope.computation)) else ()
+
+
+def _written(scope: Scope) -> Iterator[Said]:
     computation = scope.computation
-    if "b(" not in "".join([row[TYPE] for row in computation.rows]):
-        return
     writers: dict[str, list[Instruction]] = {}
     for number, row in enumerate(computation.rows):
         instruction = computation.at(number)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from hlo_lint.analysis.verifier.scope import (
     Checks,
@@ -17,9 +18,15 @@ from hlo_lint.analysis.verifier.scope import (
 )
 from hlo_lint.ir import OPCODE, TAIL, TYPE, Computation, Instruction, Module
 
+_TRANSFERS: Final = frozenset({"send", "recv"})
 
-def _pair(scope: Scope) -> Iterator[Said]:
+
+def _pair(scope: Scope) -> Iterable[Said]:
     """A send or recv and its done have one channel, and both or neither talk to the host."""
+    return () if _TRANSFERS.isdisjoint(scope.opcodes) else _pairs(scope)
+
+
+def _pairs(scope: Scope) -> Iterator[Said]:
     for opcode in ("send", "recv"):
         for start in scope.computation.with_opcode(opcode):
             channel = integer_of(start, "channel_id")

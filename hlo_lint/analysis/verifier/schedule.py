@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from hlo_lint.analysis.verifier.scope import (
@@ -63,10 +63,12 @@ def _pairs_of(instruction: Instruction) -> tuple[tuple[int, int], ...]:
     return tuple((each[0], each[1]) for each in value if isinstance(each, tuple) and len(each) == 2)
 
 
-def _deadlocks(scope: Scope) -> Iterator[Said]:
+def _deadlocks(scope: Scope) -> Iterable[Said]:
     """While a send waits for its recv, no other collective may begin (M-30 to M-33)."""
-    if not scope.header.is_scheduled:
-        return
+    return _waiting(scope) if scope.header.is_scheduled and communicating(scope.computation) else ()
+
+
+def _waiting(scope: Scope) -> Iterator[Said]:
     pending: Instruction | None = None
     for each in communicating(scope.computation):
         if each.opcode not in ("send", "recv"):

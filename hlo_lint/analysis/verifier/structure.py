@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 
 from hlo_lint.analysis.verifier.calls import passed_as_they_lie
 from hlo_lint.analysis.verifier.scope import (
@@ -18,10 +19,12 @@ from hlo_lint.analysis.verifier.scope import (
 from hlo_lint.ir import NAME, OPCODE, OPERANDS, REFERENCES, ROOT, Computation, Instruction, Module
 
 
-def _names(scope: Scope) -> Iterator[Said]:
+def _names(scope: Scope) -> Iterable[Said]:
     computation = scope.computation
-    if len(computation.index) == len(computation.rows):
-        return
+    return () if len(computation.index) == len(computation.rows) else _doubled(computation)
+
+
+def _doubled(computation: Computation) -> Iterator[Said]:
     seen: set[str] = set()
     for number, row in enumerate(computation.rows):
         if row[NAME] in seen:
@@ -29,12 +32,19 @@ def _names(scope: Scope) -> Iterator[Said]:
         seen.add(row[NAME])
 
 
-def _parameters(scope: Scope) -> Iterator[Said]:
+def _parameters(scope: Scope) -> Iterable[Said]:
     """Parameters are numbered from 0, each number once."""
-    computation = scope.computation
-    texts = [row[OPERANDS] for row in computation.rows if row[OPCODE] == "parameter"]
-    if sorted(texts, key=_length_first) == list(map(str, range(len(texts)))):
-        return
+    rows = scope.computation.rows
+    texts = [row[OPERANDS] for row in rows if row[OPCODE] == "parameter"]
+    return () if _up_to(len(texts)) == set(texts) else _misnumbered(scope.computation)
+
+
+@lru_cache(maxsize=1 << 10)
+def _up_to(end: int) -> frozenset[str]:
+    return frozenset(map(str, range(end)))
+
+
+def _misnumbered(computation: Computation) -> Iterator[Said]:
     numbers: dict[int, str] = {}
     for parameter in computation.with_opcode("parameter"):
         number = parameter_number(parameter)
@@ -52,16 +62,16 @@ def _parameters(scope: Scope) -> Iterator[Said]:
         yield said("I-05", at, f"there is no parameter {missing[0]}, and {len(numbers)} parameters")
 
 
-def _length_first(text: str) -> tuple[int, str]:
-    return len(text), text
-
-
-def _roots(scope: Scope) -> Iterator[Said]:
+def _roots(scope: Scope) -> Iterable[Said]:
     roots = [number for number, row in enumerate(scope.computation.rows) if row[ROOT]]
+    return () if len(roots) < 2 else _doubled_roots(scope.computation, roots)
+
+
+def _doubled_roots(computation: Computation, roots: list[int]) -> Iterator[Said]:
+    first = computation.at(roots[0])
+    message = f"a computation has one root, and %{first.name} is one already"
     for number in roots[1:]:
-        first = scope.computation.at(roots[0])
-        message = f"a computation has one root, and %{first.name} is one already"
-        yield said("I-05r", scope.computation.at(number), message)
+        yield said("I-05r", computation.at(number), message)
 
 
 def _fusion(scope: Scope, fusion: Instruction) -> Iterator[Said]:

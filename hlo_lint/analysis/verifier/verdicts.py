@@ -6,7 +6,7 @@ has as well, with the same rows as operands and the same computations called, we
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -230,11 +230,13 @@ def _changed(
     callees: Mapping[str, Computation | None],
     before: Computation,
     state: _State,
-) -> list[int]:
+) -> Sequence[int]:
     """Which rows have to be judged, where the others were judged in an earlier computation."""
     rows = computation.rows
     ids = state.ids
     fresh = set(map(id, rows)).difference(ids)
+    if 2 * len(fresh) > len(rows):
+        return range(len(rows))  # another module's computation, most likely
     new = {row[NAME] for row in rows if id(row) in fresh} if fresh else set()
     new |= before.index.keys() - computation.index.keys()
     new |= {name for name, _ in state.said}

@@ -15,17 +15,18 @@ from hlo_lint.source import Span
 def refused(rows: Collection[str], module: Module, stage: Stage) -> Findings:
     """What the verifier says of a module for some rows of its list, at that stage of a run."""
     demands = Demands(
-        layouts=stage.layouts and (stage.backend is not None or _is_compiled(module)),
-        mixed_precision=stage.mixed_precision,
-        scan=stage.scan,
+        stage.layouts and (stage.backend is not None or _is_compiled(module)),
+        stage.mixed_precision,
+        stage.scan,
         packed=stage.backend is None or stage.normalized is True or stage.final,
         ordered_broadcasts=stage.backend == "gpu" and stage.normalized is True,
         named_once=stage.backend is not None,
     )
     verdict = verify(module, demands)
-    for row in rows:
-        for finding in verdict.get(row, ()):
-            yield _placed(finding, module)
+    if verdict:
+        for row in rows:
+            for finding in verdict.get(row, ()):
+                yield _placed(finding, module)
 
 
 def _is_compiled(module: Module) -> bool:
