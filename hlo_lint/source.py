@@ -37,6 +37,19 @@ def encode(text: str) -> bytes:
         return text.encode("utf-8", "surrogatepass")
 
 
+def is_utf8(text: str) -> bool:
+    """Whether a text is what UTF-8 can spell: no byte in it came as a surrogate escape.
+
+    >>> is_utf8("café"), is_utf8(decode(b"caf\\xe9"))
+    (True, False)
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class Lines:
     r"""A text by its lines: where an offset is, and what stands on a line.
 

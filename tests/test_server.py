@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -256,6 +257,12 @@ def test_hover_tells_what_a_rule_says_where_a_comment_names_it(editor: Editor) -
     assert shown is not None
     assert shown.startswith("**reshape-moves-data** (error)")
     assert editor.hover(uri, editor.at(uri, "why not", 1)) is None
+    text = text.replace("allow reshape-moves-data", "allow speed, nothing")
+    uri = editor.open(text, "/nowhere/allow.hlo")
+    shown = editor.hover(uri, editor.at(uri, "speed", 5))
+    assert shown is not None
+    assert shown.startswith("**speed**, a family of rules\n\n- costly-transposes: ")
+    assert editor.hover(uri, editor.at(uri, "nothing", 1)) is None
 
 
 def test_nothing_of_a_dump_is_taken_for_markup(editor: Editor) -> None:
@@ -405,11 +412,12 @@ def test_a_quick_fix_is_the_fix_of_the_command_line(editor: Editor) -> None:
     text = DUMP.read_text()
     uri = editor.open(text, str(DUMP))
     (told,) = editor.findings(uri)
-    quick, every = editor.actions(uri, told.range)
+    quick, allow, every = editor.actions(uri, told.range)
     assert quick.title == "spell the move out as copy and bitcast"
     assert quick.kind == types.CodeActionKind.QuickFix
     assert quick.is_preferred
     assert [each.code for each in quick.diagnostics or ()] == ["reshape-moves-data"]
+    assert allow.title == "allow reshape-moves-data here (write the reason)"
     assert every.kind == "source.fixAll.hlo-lint"
     expected = hlo_lint.fix(DUMP).text
     assert edited(text, quick.edit) == edited(text, every.edit) == expected
@@ -418,6 +426,23 @@ def test_a_quick_fix_is_the_fix_of_the_command_line(editor: Editor) -> None:
     assert not editor.actions(uri, elsewhere, only=["quickfix"])
     assert len(editor.actions(uri, elsewhere, only=["source.fixAll"])) == 1
     assert not editor.actions(uri, told.range, only=["refactor"])
+
+
+def test_a_comment_that_allows_waits_for_its_reason(editor: Editor) -> None:
+    text = DUMP.read_text()
+    uri = editor.open(text, str(DUMP))
+    (told,) = editor.findings(uri)
+    _, allow, _ = editor.actions(uri, told.range)
+    after = edited(text, allow.edit)
+    comment = "  // hlo-lint: allow reshape-moves-data -- \n"
+    assert after == text.replace("  " + RESHAPE, f"{comment}  {RESHAPE}")
+    editor.change(uri, types.TextDocumentContentChangeWholeDocument(after))
+    codes = [told.code for told in editor.findings(uri)]
+    assert codes == ["unused-allowance", "reshape-moves-data"]
+    assert "gives no reason" in editor.findings(uri)[0].message
+    with_reason = after.replace("data -- \n", "data -- it is a test\n")
+    editor.change(uri, types.TextDocumentContentChangeWholeDocument(with_reason))
+    assert not editor.findings(uri)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
@@ -430,7 +455,7 @@ def test_an_edit_is_in_the_code_units_of_the_client(encoding: str, end: str) -> 
     assert editor.started.capabilities.position_encoding == encoding
     uri = editor.open(text, "/nowhere/wide.hlo")
     (told,) = editor.findings(uri)
-    quick, _ = editor.actions(uri, told.range)
+    quick, *_ = editor.actions(uri, told.range)
     fixed = edited(text, quick.edit, encoding)
     assert fixed == hlo_lint.fix(text).text
     assert not hlo_lint.lint(fixed).findings
@@ -519,6 +544,11 @@ def test_computations_tables_modules_and_comments_fold(editor: Editor) -> None:
     assert heads[:4] == ["FileNames", "FunctionNames", "FileLocations", "StackFrames"]
     assert heads[-1] == "ENTRY"
     assert len(folds(editor, editor.open(SHORT))) == 6
+    begin, end = "// hlo-lint: allow-begin speed -- why", "// hlo-lint: allow-end speed"
+    region = SMALL.replace("%body (", f"{begin}\n%body (").replace(
+        "%condition (", f"{end}\n%condition (", 1
+    )
+    assert (10, 16) in folds(editor, editor.open(region))
 
 
 # The server as a process
@@ -551,12 +581,34 @@ def test_settings_say_which_rules_run() -> None:
     assert editor.close() == 0
 
 
+def test_a_settings_file_holds_for_what_lies_below_it(tmp_path: Path, editor: Editor) -> None:
+    settings = tmp_path / "hlo_lint.toml"
+    settings.write_text('before = "layout_normalization"\n[severity]\nlayout = "info"\n')
+    uri = editor.open(DUMP.read_text(), str(tmp_path / "a.hlo"))
+    (told,) = editor.findings(uri)
+    assert told.severity is types.DiagnosticSeverity.Information
+    assert "note: XLA stops at layout_normalization" in told.message
+    settings.write_text('before = "nothing"\n')
+    start = types.Position(0, 0)
+    editor.change(uri, types.TextDocumentContentChangePartial(types.Range(start, start), "\n"))
+
+    def told_of() -> bool:
+        editor.hover(uri, start)
+        return any("nothing" in message for message in editor.messages)
+
+    assert any(told_of() for _ in range(2000))
+    assert str(settings) in editor.messages[-1]
+    settings.write_text('ignore = ["layout"]\n')
+    editor.change(uri, types.TextDocumentContentChangePartial(types.Range(start, start), "\n"))
+    assert not editor.findings(uri)
+
+
 def test_wrong_options_are_told_and_the_rest_works() -> None:
     editor = Editor(options={"befor": "autotuner"})
     uri = editor.open(SMALL)
     assert not editor.findings(uri)
     assert editor.messages == [
-        "hlo-lint: no setting is named befor; there are select, ignore, before"
+        "hlo-lint: no option is named befor; there are select, ignore, before"
     ]
     editor.close()
 

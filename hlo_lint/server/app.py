@@ -20,17 +20,18 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcContentModified, JsonRpcException
 from pygls.lsp.server import LanguageServer
 
-from hlo_lint import __version__
 from hlo_lint.errors import HloLintError, UsageError
 from hlo_lint.server.checking import Checked, OutdatedError, check
 from hlo_lint.server.documents import Document, Symbol
-from hlo_lint.server.fixing import FIX_ALL, fix_all, quick_fixes
+from hlo_lint.server.fixing import FIX_ALL, allowances, fix_all, quick_fixes
 from hlo_lint.server.hover import hover
 from hlo_lint.server.outline import flat, folds, symbols
 from hlo_lint.server.renaming import RenameError, new_name
-from hlo_lint.server.settings import SECTION, Settings, read_settings
+from hlo_lint.server.settings import SECTION, Options, read_options
 from hlo_lint.server.texts import Text, Texts
+from hlo_lint.source import shown
 from hlo_lint.syntax.parse import Memo
+from hlo_lint.version import __version__
 
 DELAY = 0.2
 """Seconds without a keystroke before a text is checked."""
@@ -54,6 +55,8 @@ class _Open:
     memo: Memo = field(default_factory=Memo)
     reading: tuple[int, asyncio.Future[Document]] | None = None
     checking: tuple[int, asyncio.Task[Checked | None]] | None = None
+    troubles: set[str] = field(default_factory=set)
+    """Why it could not be checked, as told already."""
     took: float = 0.0
     """Seconds that the last check took."""
 
@@ -66,7 +69,7 @@ class HloServer(LanguageServer):
 
     def __init__(self) -> None:
         super().__init__("hlo-lint", __version__)
-        self.settings = Settings()
+        self.options = Options()
         self.opened: dict[str, _Open] = {}
         self._readers = ThreadPoolExecutor(1, "read")
         self._checkers = ThreadPoolExecutor(1, "check")
@@ -107,12 +110,12 @@ class HloServer(LanguageServer):
     def configure(self, given: object) -> None:
         """Takes over settings; wrong ones are told and change nothing."""
         try:
-            settings = read_settings(given)
+            options = read_options(given)
         except UsageError as error:
             self.say(f"hlo-lint: {error}")
             return
-        if settings != self.settings:
-            self.settings = settings
+        if options != self.options:
+            self.options = options
             for uri in self.opened:
                 self.opened[uri].serial += 1
                 self.check_soon(uri, 0)
@@ -160,33 +163,45 @@ class HloServer(LanguageServer):
                 return None
             begun = time.monotonic()
             found = await loop.run_in_executor(
-                self._checkers, check, document, self.settings, lambda: opened.is_outdated(serial)
+                self._checkers,
+                check,
+                document,
+                self.options.settings(document.file_path),
+                lambda: opened.is_outdated(serial),
             )
         except OutdatedError:
             return None
-        except HloLintError as error:
-            self.say(f"hlo-lint: {error}")
+        except Exception as error:
+            self._tell_of(opened, error)
             return None
+        opened.troubles.clear()
         opened.took = time.monotonic() - begun
         if opened.is_outdated(serial):
             return None
-        for crash in found.crashed:
-            log.error("%s", crash)
-            self.say(f"hlo-lint: a rule failed and was left out: {crash}")
         diagnostics = [told.diagnostic for told in found.told]
         self.text_document_publish_diagnostics(
             types.PublishDiagnosticsParams(uri, diagnostics, document.text.version)
         )
         return found
 
+    def _tell_of(self, opened: _Open, error: Exception) -> None:
+        """Says why a text is not checked, once until it is."""
+        trouble = f"hlo-lint: {error}"
+        if not isinstance(error, HloLintError):
+            log.error("%s cannot be checked", opened.text.uri, exc_info=error)
+            trouble = f"hlo-lint: internal error: {type(error).__name__}: {error}"
+        if trouble not in opened.troubles:
+            opened.troubles.add(trouble)
+            self.say(shown(trouble))
+
     async def fixed(self, uri: str) -> types.WorkspaceEdit | None:
         """The edits of every fix."""
         document = await self.document(uri)
         if document is None:
             return None
-        loop = asyncio.get_running_loop()
+        loop, settings = asyncio.get_running_loop(), self.options.settings(document.file_path)
         return await loop.run_in_executor(
-            self._checkers, lambda: fix_all(document, self.settings, versioned=self.versioned)
+            self._checkers, lambda: fix_all(document, settings, versioned=self.versioned)
         )
 
     # What the client can do
@@ -414,8 +429,8 @@ def _offer_fixes(server: HloServer) -> None:
         actions: list[types.CodeAction] = []
         if _asks_for(params.context, types.CodeActionKind.QuickFix.value):
             actions += quick_fixes(checked, params.range, versioned=server.versioned)
-        fixable = [told.diagnostic for told in checked.told if told.finding.fix is not None]
-        if fixable and _asks_for(params.context, FIX_ALL):
+            actions += allowances(checked, params.range, versioned=server.versioned)
+        if any(told.is_fixable for told in checked.told) and _asks_for(params.context, FIX_ALL):
             every = types.CodeAction("Fix all that hlo-lint can", kind=FIX_ALL, data={"uri": uri})
             if not server.resolves_edits:
                 every.edit = await server.fixed(uri)

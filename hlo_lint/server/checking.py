@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import overload
 
 from lsprotocol import types
 from pygls.uris import from_fs_path
 
+from hlo_lint.api import lint
+from hlo_lint.configuration.settings import Settings
 from hlo_lint.dumps.directory import held_dump
-from hlo_lint.engine.run import Checker
-from hlo_lint.errors import HloLintError
-from hlo_lint.findings import Diagnostic, Severity
+from hlo_lint.findings import Diagnostic, Safety, Severity
 from hlo_lint.ir import REFERENCES
-from hlo_lint.rule import Rule
 from hlo_lint.server.documents import Document
-from hlo_lint.server.settings import Settings
 from hlo_lint.source import Span, shown
 
 SEVERITIES = {
@@ -38,6 +35,11 @@ class Told:
     finding: Diagnostic
     diagnostic: types.Diagnostic
 
+    @property
+    def is_fixable(self) -> bool:
+        """Whether it has a fix that changes neither a value nor the cost."""
+        return self.finding.fix is not None and self.finding.fix.safety is Safety.SAFE
+
 
 @dataclass(frozen=True)
 class Checked:
@@ -45,58 +47,23 @@ class Checked:
 
     document: Document
     told: tuple[Told, ...]
-    crashed: tuple[str, ...] = ()
-    """Rules that are wrong about themselves, each with what happened to it."""
-
-
-class _Handed(Sequence[Rule]):
-    """Rules, handed out as long as the text is not outdated."""
-
-    def __init__(self, rules: Sequence[Rule], is_outdated: Callable[[], bool]) -> None:
-        self.rules = rules
-        self.latest: Rule | None = None
-        self._is_outdated = is_outdated
-
-    def __iter__(self) -> Iterator[Rule]:
-        for rule in self.rules:
-            if self._is_outdated():
-                raise OutdatedError
-            self.latest = rule
-            yield rule
-
-    def __len__(self) -> int:
-        return len(self.rules)
-
-    @overload
-    def __getitem__(self, at: int) -> Rule: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Rule]: ...
-    def __getitem__(self, at: int | slice) -> Rule | Sequence[Rule]:
-        return self.rules[at]
 
 
 def check(document: Document, settings: Settings, is_outdated: Callable[[], bool]) -> Checked:
-    """What the rules say; one that crashes is left out, and the others go on.
+    """What the rules say.
 
     Raises:
         OutdatedError: as soon as `is_outdated` says so.
+        HloLintError: for settings that cannot be.
     """
-    rules, crashed = list(settings.rules), []
-    while True:
-        handed = _Handed(rules, is_outdated)
-        dump = held_dump(document.file, document.path)
-        try:
-            found = Checker(handed, before=settings.before).check_dump(dump).diagnostics
-            break
-        except (OutdatedError, HloLintError):
-            raise
-        except Exception as error:
-            if handed.latest is None:
-                raise
-            rules.remove(handed.latest)
-            crashed.append(f"{handed.latest.name()}: {type(error).__name__}: {error}")
-    told = tuple(Told(finding, _diagnostic(document, finding)) for finding in found)
-    return Checked(document, told, tuple(crashed))
+
+    def go_on(_: int) -> None:
+        if is_outdated():
+            raise OutdatedError
+
+    dump = held_dump(document.file, document.path)
+    found = lint(dump, settings=settings, progress=go_on).findings
+    return Checked(document, tuple(Told(each, _diagnostic(document, each)) for each in found))
 
 
 def _diagnostic(document: Document, finding: Diagnostic) -> types.Diagnostic:
@@ -111,6 +78,7 @@ def _diagnostic(document: Document, finding: Diagnostic) -> types.Diagnostic:
         source="hlo-lint",
         related_information=list(_related(document, finding, span)) or None,
         data={
+            "fingerprint": finding.fingerprint,
             "fix": None if fix is None else {"title": fix.title, "safety": fix.safety.value},
         },
     )

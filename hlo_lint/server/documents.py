@@ -26,7 +26,7 @@ from hlo_lint.server.words import Role, Word, head_words, statement_words
 from hlo_lint.source import Span
 from hlo_lint.syntax.parse import Memo, parse_file
 
-_directive = re.compile(r"//[^\n]*?\bhlo-lint:([^\n]*)")
+_directive = re.compile(r"(?://|/\*)\s*hlo-lint:\s*\S+\s+(.*?)(?:\s--\s|\s--$|\*/|$)", re.M)
 _rule_name = re.compile(r"[a-z][a-z\d]*(?:-[a-z\d]+)*")
 MANY = 20_000
 """From how many instructions on who reads a name is searched for rather than worked out for all."""
@@ -95,7 +95,9 @@ class Document:
     def __init__(self, text: Text, memo: Memo) -> None:
         """Reads the text; `memo` knows the version before, whose lines are not read again."""
         self.text = text
-        self.path = Path(text.path) if text.uri.startswith("file:") else Path(text.uri)
+        self.file_path = Path(text.path) if text.uri.startswith("file:") else None
+        """Where it is saved, or is going to be; None for a text that has no file."""
+        self.path = self.file_path or Path(text.uri)
         self.file: HloFile = parse_file(text.source, self.path, memo)
         # The memo is for the next version: what only older ones had is let go.
         memo.files.clear()

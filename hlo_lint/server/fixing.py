@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from lsprotocol import types
 
 from hlo_lint.api import fix
+from hlo_lint.configuration.settings import Settings
 from hlo_lint.dumps.directory import held_dump
 from hlo_lint.findings import Edit, Safety
-from hlo_lint.server.checking import Checked
+from hlo_lint.server.checking import Checked, Told
 from hlo_lint.server.documents import Document
-from hlo_lint.server.settings import Settings
 from hlo_lint.server.texts import Text
 from hlo_lint.source import Span
 
+_indent = re.compile(r"[ \t]*")
 FIX_ALL = f"{types.CodeActionKind.SourceFixAll.value}.hlo-lint"
 
 
@@ -23,10 +25,9 @@ def quick_fixes(
 ) -> Iterator[types.CodeAction]:
     """The fixes of the findings that touch a range."""
     text = checked.document.text
-    start, end = text.offset(wanted.start), text.offset(wanted.end)
-    for told in checked.told:
-        mend, place = told.finding.fix, told.diagnostic.range
-        if mend is None or text.offset(place.start) > end or text.offset(place.end) < start:
+    for told in _touching(checked, wanted):
+        mend = told.finding.fix
+        if mend is None:
             continue
         is_safe = mend.safety is Safety.SAFE
         yield types.CodeAction(
@@ -38,11 +39,44 @@ def quick_fixes(
         )
 
 
+def allowances(
+    checked: Checked, wanted: types.Range, *, versioned: bool
+) -> Iterator[types.CodeAction]:
+    """Comments that allow the findings that touch a range.
+
+    The reason is left to be written: until then the comment allows nothing, and is told to.
+    """
+    text = checked.document.text
+    for told in _touching(checked, wanted):
+        line = text.starts[told.diagnostic.range.start.line]
+        ends = "\r\n" if "\r\n" in text.source else "\n"
+        comment = f"// hlo-lint: allow {told.finding.rule} -- "
+        blanks = _indent.match(text.source, line)
+        indent = blanks[0] if blanks else ""
+        edit = Edit(Span(line, line), f"{indent}{comment}{ends}")
+        yield types.CodeAction(
+            title=f"allow {told.finding.rule} here (write the reason)",
+            kind=types.CodeActionKind.QuickFix,
+            diagnostics=[told.diagnostic],
+            edit=_workspace_edit(text, [edit], versioned=versioned),
+        )
+
+
+def _touching(checked: Checked, wanted: types.Range) -> Iterator[Told]:
+    """The findings that have a character, or a place between two, in common with a range."""
+    text = checked.document.text
+    start, end = text.offset(wanted.start), text.offset(wanted.end)
+    for told in checked.told:
+        place = told.diagnostic.range
+        if text.offset(place.start) <= end and text.offset(place.end) >= start:
+            yield told
+
+
 def fix_all(document: Document, settings: Settings, *, versioned: bool) -> types.WorkspaceEdit:
     """What `hlo-lint fix` would do to the text."""
     dump = held_dump(document.file, document.path)
     before = document.text.source
-    result = fix(dump, settings.select, settings.ignore, settings.before)
+    result = fix(dump, settings=settings)
     edits: Sequence[Edit] = ()
     for applied in result.files:
         one_round = _applied(before, applied.edits) == applied.after

@@ -8,10 +8,9 @@ from itertools import chain
 from typing import NamedTuple
 
 from hlo_lint.engine.diagnose import origin_of
-from hlo_lint.errors import UsageError
 from hlo_lint.ir import NAME, OPCODE, REFERENCES, TAIL, TYPE, Computation
 from hlo_lint.opcodes import COMMON, demands_on, wrapped_opcode
-from hlo_lint.registry import find_rule
+from hlo_lint.registry import all_rules
 from hlo_lint.server.documents import Document, Place, Statement, Symbol, root_of
 from hlo_lint.server.words import Role
 from hlo_lint.shape import (
@@ -300,12 +299,15 @@ def _opcode(opcode: str, style: _Style) -> Iterator[str]:
 
 
 def _rule(name: str) -> str | None:
-    """The page of a rule, or of none."""
-    try:
-        rule = find_rule(name)
-    except UsageError:
+    """The page of a rule, or what is in a family; None for what is neither."""
+    for rule in all_rules():
+        if rule.name() == name:
+            return f"**{rule.name()}** ({rule.severity.value})\n\n{rule.page()}"
+    members = [rule for rule in all_rules() if rule.family() == name]
+    if not members:
         return None
-    return f"**{rule.name()}** ({rule.severity.value})\n\n{rule.page()}"
+    listed = (f"- {rule.name()}: {rule.summary()}" for rule in members)
+    return "\n".join([f"**{name}**, a family of rules", "", *listed])
 
 
 def _listed(items: Iterator[str] | Sequence[str] | map[str]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from lsprotocol import types
 
+from hlo_lint.allow.comments import read_comments
 from hlo_lint.ir import NAME, OPCODE, TYPE
 from hlo_lint.server.documents import Document, Place
 from hlo_lint.source import Span, shown
@@ -106,7 +107,9 @@ def flat(
 
 
 def folds(document: Document) -> list[types.FoldingRange]:
-    """Computations, the tables behind the header, several modules of one file, runs of comments."""
+    """Computations, tables behind the header, modules of several, runs of comments, and regions
+    in which a comment allows findings.
+    """
     found = [_fold(document, Span(place.begin, place.end)) for place in document.places]
     if len(document.extents) > 1:
         found += [_fold(document, span) for _, span in document.extents]
@@ -115,6 +118,11 @@ def folds(document: Document) -> list[types.FoldingRange]:
         end = next((p.begin for p in document.places if p.module is module), span.end)
         for table in _table.finditer(source, span.start, end):
             found.append(_fold(document, Span(*table.span())))
+    for comment in read_comments(document.file, str(document.path)):
+        found += [
+            types.FoldingRange(lines.first - 1, lines.last - 1, kind=types.FoldingRangeKind.Region)
+            for lines, _ in comment.regions.values()
+        ]
     for run in _comments.finditer(source):
         found.append(_fold(document, Span(*run.span()), types.FoldingRangeKind.Comment))
     found = [fold for fold in found if fold.start_line < fold.end_line]

@@ -7,6 +7,7 @@ from hlo_lint.ir import Computation, Instruction, Module
 from hlo_lint.layouts import packs_alike, reshape_is_bitcast
 from hlo_lint.rewrite import Rewrite
 from hlo_lint.rule import Bad, FinalModule, Findings, Form, Good, Rule
+from hlo_lint.rule_options import Option
 from hlo_lint.shape import UNBOUNDED, ArrayShape
 
 _PROGRAM = """
@@ -52,6 +53,7 @@ class ReshapeRunsAsKernel(Rule):
     """
 
     severity = Severity.WARNING
+    min_bytes = Option(0, "Bytes of the result that a kernel has to have to be told of.", least=0)
     examples = (
         Bad(_PROGRAM % ("2,1,0", "2,1,0", "  // error"), fixed=_FIXED),
         Bad(_PROGRAM % ("2,0,1", "2,0,1", "  // error")),
@@ -71,6 +73,8 @@ class ReshapeRunsAsKernel(Rule):
         """Each fusion of nothing but a reshape."""
         for fusion, operand, result in _wrapped(final.module):
             size = result.byte_size
+            if size is not None and size < self.min_bytes:
+                continue
             moved = f"{size} bytes" if size is not None else "an array"
             if _is_free(operand, result):
                 yield Finding(
