@@ -29,6 +29,7 @@ LATE = (
     "payload",
     "report",
     "rules",
+    "server",
 )
 """The commands, each the `command` of its module."""
 

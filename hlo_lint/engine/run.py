@@ -43,7 +43,8 @@ WHEN_ALL_IS_READ = frozenset({"AutotuningRuns", "DumpFolder"})
 """What there is to look at when every file has been read."""
 
 Progress = Callable[[int], None]
-"""Called with how many files have been read since the last call."""
+"""Called with how many files have been read since the last call, also before each rule; what it
+raises ends the run."""
 
 
 @dataclass
@@ -137,6 +138,7 @@ class Checker:
         self.result.checked += [each.checked(lone=pipeline.lone) for each in (*dumps, *kernels)]
         timeline = Timeline(pipeline, [dump for dump in dumps if dump.kind is Kind.HLO])
         for rule, method, kinds in self._checks:
+            progress(0)
             if "FinalModule" in kinds:
                 self._check_final(rule, method, timeline)
             elif "Compilation" in kinds:
