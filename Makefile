@@ -22,7 +22,7 @@ $(BIN)/hlo-lint: pyproject.toml
 $(ORACLE)/installed: Makefile
 ifneq ($(PYTHON_OF_XLA),)
 	$(PYTHON_OF_XLA) -m venv $(ORACLE)
-	$(ORACLE)/bin/python -m pip install --quiet --disable-pip-version-check jaxlib==0.11.2 click rich lark networkx
+	$(ORACLE)/bin/python -m pip install --quiet --disable-pip-version-check jaxlib==0.11.2 click rich lark networkx pathspec
 else
 	@echo 'no Python 3.12: texts of jax 0.11 are not held against jaxlib 0.11.2'
 	mkdir -p $(ORACLE)

@@ -11,10 +11,20 @@ fixed = hlo_lint.fix(text, before="layout_normalization")
 module = hlo_lint.parse(fixed.text)          # a graph; hlo_lint.emit(module) == fixed.text
 """
 
+from hlo_lint.allow.allowances import Allowance
 from hlo_lint.api import FixResult, Report, emit, fix, lint, parse, parse_all
+from hlo_lint.configuration.load import load as load_settings
+from hlo_lint.configuration.settings import Settings
 from hlo_lint.dumps.directory import Dump, open_dump
-from hlo_lint.errors import DumpError, HloLintError, HloSyntaxError, RuleError, UsageError
-from hlo_lint.findings import Diagnostic, Edit, Finding, Fix, Safety, Severity
+from hlo_lint.errors import (
+    ConfigError,
+    DumpError,
+    HloLintError,
+    HloSyntaxError,
+    RuleError,
+    UsageError,
+)
+from hlo_lint.findings import Allowed, Diagnostic, Edit, Finding, Fix, Safety, Severity
 from hlo_lint.ir import Computation, Instruction, Module
 from hlo_lint.rewrite import Rewrite
 from hlo_lint.rule import (
@@ -31,15 +41,17 @@ from hlo_lint.rule import (
     Stage,
 )
 from hlo_lint.source import Span
-
-__version__ = "0.1.0"
+from hlo_lint.version import __version__ as __version__
 
 __all__ = [
+    "Allowance",
+    "Allowed",
     "AutotuningRuns",
     "Bad",
     "BeforeAutotuner",
     "Compilation",
     "Computation",
+    "ConfigError",
     "Diagnostic",
     "Dump",
     "DumpError",
@@ -61,6 +73,7 @@ __all__ = [
     "Rule",
     "RuleError",
     "Safety",
+    "Settings",
     "Severity",
     "Span",
     "Stage",
@@ -68,6 +81,7 @@ __all__ = [
     "emit",
     "fix",
     "lint",
+    "load_settings",
     "open_dump",
     "parse",
     "parse_all",

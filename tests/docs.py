@@ -1,14 +1,24 @@
-"""Writes what is generated: `python -m tests.docs`. A test says when it is stale."""
+"""Writes what is generated, pages and golden outputs: `python -m tests.docs`.
+
+A test says when any of it is stale.
+"""
 
 from __future__ import annotations
 
+from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from hlo_lint import lint
 from hlo_lint.analysis.verifier.rows import ELSEWHERE, LEFT_OUT, ROWS, WITH
+from hlo_lint.configuration.keys import KEYS
+from hlo_lint.configuration.schema import schema_text
+from hlo_lint.configuration.settings import Settings
+from hlo_lint.configuration.toml import spelled
 from hlo_lint.dumps.contracts import Contract, Order, contracts
 from hlo_lint.dumps.pass_lists import pass_lists
 from hlo_lint.registry import all_rules
+from hlo_lint.report.formats import FORMATS, render
 from hlo_lint.report.page import render_page
 from hlo_lint.rule import Rule
 from tests.pages import replayed
@@ -18,7 +28,28 @@ RULES = DOCS / "rules.md"
 PAGES = DOCS / "rules"
 VERIFIER = DOCS / "verifier.md"
 CONTRACTS = DOCS / "contracts.md"
-RUN = tuple(DOCS / f"{name}.md" for name in ("live", "tutorial", "writing-rules"))
+FIXTURES = DOCS.parent / "fixtures"
+GOLDENS = FIXTURES / "goldens"
+CRASH = "dumps/gpu-jax0.10.0/cublaslt_fission_crash"
+ENDINGS = {
+    "text": "txt",
+    "concise": "concise.txt",
+    "json": "json",
+    "json-lines": "jsonl",
+    "sarif": "sarif",
+    "github": "github.txt",
+    "gitlab": "gitlab.json",
+    "junit": "xml",
+    "rdjson": "rdjson",
+    "markdown": "md",
+}
+"""Of the golden file of each format."""
+CONFIGURATION = DOCS / "configuration.md"
+SCHEMA = DOCS.parent / "hlo_lint" / "configuration" / "schema.json"
+RUN = tuple(
+    DOCS / f"{name}.md"
+    for name in ("allow", "command-line", "configuration", "live", "tutorial", "writing-rules")
+)
 """Pages whose commands are run: `tests/pages.py`."""
 
 CONTRACTS_HEAD = """# Contracts
@@ -80,6 +111,20 @@ def rule_page(rule: Rule) -> str:
     return f"{title}\n\n{place}\n{rest}".replace("```\nHloModule", "```hlo\nHloModule")
 
 
+def with_keys(page: str) -> str:
+    """The page about settings, with the table of all keys."""
+    rows = ["| key | takes | by default | |", "|---|---|---|---|"]
+    for key in KEYS:
+        value = getattr(Settings(), key.attribute)
+        default = "auto" if key.name == "jobs" else value
+        spelt = "" if default is None else f"`{spelled(default)}`"
+        title = key.kind.title.replace('"', "`")
+        rows.append(f"| `{key.name}` | {title} | {spelt} | {key.doc} |")
+    head, _, rest = page.partition("<!-- keys -->\n")
+    tail = rest.partition("<!-- /keys -->")[2]
+    return "\n".join([f"{head}<!-- keys -->", *rows, f"<!-- /keys -->{tail}"])
+
+
 def rows_by_rule() -> dict[str, Rule]:
     """The rows of XLA's verifier that rules declare, and the rule of each."""
     return {row: rule for rule in all_rules() for row in getattr(rule, "rows", {})}
@@ -137,6 +182,17 @@ def _keepers(contract: Contract, order: Order) -> str:
     return ", ".join(said)
 
 
+def golden(name: str) -> Path:
+    """The file that holds what a format makes of the crash dump."""
+    return GOLDENS / f"crash.{ENDINGS[name]}"
+
+
+def crash_as(name: str) -> str:
+    """What a format makes of it, asked for in `fixtures/`."""
+    with chdir(FIXTURES):
+        return render(lint(CRASH), name)
+
+
 if __name__ == "__main__":
     PAGES.mkdir(parents=True, exist_ok=True)
     fresh = rule_pages()
@@ -147,6 +203,10 @@ if __name__ == "__main__":
     RULES.write_text(rules_page(), "utf-8")
     VERIFIER.write_text(verifier_page(), "utf-8")
     CONTRACTS.write_text(contracts_page(), "utf-8")
+    for name in FORMATS:
+        golden(name).write_text(crash_as(name), "utf-8")
+    SCHEMA.write_text(schema_text(), "utf-8")
+    CONFIGURATION.write_text(with_keys(CONFIGURATION.read_text("utf-8")), "utf-8")
     for page in RUN:
         with TemporaryDirectory() as folder:
             page.write_text(replayed(page.read_text("utf-8"), Path(folder)), "utf-8")
