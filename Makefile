@@ -25,7 +25,7 @@ $(BIN)/hlo-lint: pyproject.toml
 $(ORACLE)/installed: Makefile
 ifneq ($(PYTHON_OF_XLA),)
 	$(PYTHON_OF_XLA) -m venv $(ORACLE)
-	$(ORACLE)/bin/python -m pip install --quiet --disable-pip-version-check jaxlib==0.11.2 click rich lark networkx
+	$(ORACLE)/bin/python -m pip install --quiet --disable-pip-version-check jaxlib==0.11.2 click rich lark networkx pathspec
 else
 	@echo 'no Python 3.12: texts of jax 0.11 are not held against jaxlib 0.11.2'
 	mkdir -p $(ORACLE)
@@ -52,8 +52,9 @@ test: $(BIN)/hlo-lint $(ORACLE)/installed $(RELEASES)/made  ## everything a chan
 
 check: test
 
-docs: $(BIN)/hlo-lint  ## write what is generated: docs/rules.md, docs/contracts.md
+docs: $(BIN)/hlo-lint  ## write what is generated in docs/, run what its pages show, build the site: build/site/index.html
 	$(BIN)/python -m tests.docs
+	$(BIN)/python -m sphinx -q -W --keep-going docs build/site
 
 corpus: $(BIN)/hlo-lint $(ORACLE)/installed  ## check and convert every dump of ARCHIVES, hold them and DUMPS against XLA; change them; writes benchmarks/CORPUS.md, CONVERT.md, MUTATIONS.md, AGREEMENT.md
 	$(BIN)/python -m benchmarks.corpus $(ARCHIVES)

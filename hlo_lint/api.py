@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from io import StringIO
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hlo_lint.allow.allowances import Allowance
+from hlo_lint.allow.baseline import Baseline, read_baseline
+from hlo_lint.allow.judging import UNUSED, Judged, Run
+from hlo_lint.allow.judging import apply as judge
+from hlo_lint.configuration.settings import Settings
 from hlo_lint.dumps.directory import Dump, Skipped, open_dump
 from hlo_lint.dumps.kinds import Kind, kind_of
+from hlo_lint.dumps.names import parse_name
 from hlo_lint.dumps.phases import AUTOTUNERS, PRECONDITIONS
 from hlo_lint.dumps.pipeline import PassDump, Pipeline, is_proto
 from hlo_lint.engine.fixes import ROUNDS, apply
-from hlo_lint.engine.run import Checker, Result, planned_by_file
+from hlo_lint.engine.run import Checker, PlannedFix, Result, planned_by_file
 from hlo_lint.errors import DumpError, UsageError
-from hlo_lint.findings import Applied, Diagnostic, Edit, Severity
+from hlo_lint.findings import Allowed, Applied, Diagnostic, Edit, Safety, Severity
+from hlo_lint.fingerprints import numbered
 from hlo_lint.ir import HloFile, Module
-from hlo_lint.registry import select_rules
-from hlo_lint.rule import Form
+from hlo_lint.rule import Form, Rule
+from hlo_lint.source import decode
 from hlo_lint.syntax.parse import parse_file
 from hlo_lint.writing import copy_file, mirrored, write_atomically
 
@@ -95,6 +101,8 @@ class Report:
     """What was not looked at, and why."""
     stats: dict[str, int]
     """`files` and `modules` that were read, `errors`, `warnings`, `infos`."""
+    allowed: tuple[Allowed, ...] = ()
+    """What was found and may stay, with the reason; it counts for nothing."""
 
     @property
     def clean(self) -> bool:
@@ -108,23 +116,20 @@ class Report:
 
     def to_json(self) -> str:
         """The report as one JSON object."""
-        from hlo_lint.report.json import render_json
+        from hlo_lint.report.formats import render
 
-        return render_json(self.findings, self.skipped, self.stats)
+        return render(self, "json")
 
     def print(self, console: Console) -> None:
         """Prints it for people."""
-        from hlo_lint.report.text import print_summary, print_text
+        from hlo_lint.report.text import print_report
 
-        print_text(console, self.findings)
-        print_summary(console, self.findings, self.skipped, self.stats)
+        print_report(console, self)
 
     def __str__(self) -> str:
-        from rich.console import Console
+        from hlo_lint.report.formats import render
 
-        out = StringIO()
-        self.print(Console(file=out, no_color=True, width=160, highlight=False))
-        return out.getvalue()
+        return render(self, "text")
 
 
 @dataclass
@@ -165,49 +170,76 @@ Target = Any
 
 def lint(
     target: Target,
-    select: Sequence[str] | None = None,
+    select: Sequence[str | type[Rule]] | None = None,
     ignore: Sequence[str] | None = None,
     before: str | None = None,
     *,
+    settings: Settings | None = None,
     cured: bool = False,
+    allow: Sequence[Allowance] = (),
+    baseline: str | Path | None = None,
     progress: Progress = lambda _: None,
 ) -> Report:
     """Checks a file, a dump directory, a text, a Module, or a `jax.stages.Compiled` or `Lowered`.
 
-    A str is a text if it holds a newline or starts with `HloModule`, else a path. `before` says
+    A str is a text if it holds a newline or starts with `HloModule`, else a path. `select` and
+    `ignore` name rules or families; a rule of one's own is selected by its class. `before` says
     which pass comes next, where nothing in the dump does. What a later pass of the run cured is
     told only of a run that died, where XLA promises that it is never there; with `cured` it is told
     of any run, and what XLA promises nowhere is told as information.
 
+    What a comment in the text allows, one of `allow` or the file `baseline` is found and counts for
+    nothing: it is in `Report.allowed`.
+
+    `settings` are what a file would say (`hlo_lint.load_settings` reads one); the other arguments
+    count more, and `allow` is added. No file is read where none are given. More processes than one
+    check only where `settings.jobs` says so.
+
     Raises:
-        DumpError: for a path that is not there.
+        DumpError: for a path that is not there, and for a baseline that is none.
         UsageError: for a rule or a pass that nothing knows.
     """
-    checker = Checker(select_rules(select, ignore), before=_known_pass(before), cured=cured)
-    return _report(checker.check_dump(_as_dump(target), progress))
+    told = _settings(settings, select, ignore, before, allow, baseline)
+    known = None if told.baseline is None else read_baseline(told.baseline)
+    dump = _as_dump(target, told)
+    checker = Checker(told.chosen_rules(), before=known_pass(told.before), cured=cured)
+    if (told.jobs or 1) > 1:
+        from hlo_lint.engine.parallel import check_in_parallel
+
+        result = check_in_parallel(checker, dump, told.jobs or 1, progress)
+    else:
+        result = checker.check_dump(dump, progress)
+    return _report(result, checker, told, known)
 
 
 def fix(
     target: Target,
-    select: Sequence[str] | None = None,
+    select: Sequence[str | type[Rule]] | None = None,
     ignore: Sequence[str] | None = None,
     before: str | None = None,
     *,
+    settings: Settings | None = None,
+    unsafe_fixes: bool | None = None,
     form: Form | str | None = None,
+    allow: Sequence[Allowance] = (),
+    baseline: str | Path | None = None,
     progress: Progress = lambda _: None,
 ) -> FixResult:
-    """The texts with every finding mended that has a fix; nothing is written.
+    """The texts with every finding mended that has a safe fix and is not allowed.
 
-    Takes what `lint` takes. `form` says how a move of bytes is spelled: "copy" or "transpose". By
-    default it is copy where LayoutNormalization is sure to come next, else transpose.
+    Takes what `lint` takes, and writes nothing. With `unsafe_fixes` what may change a value or the
+    cost is done, too. `form` says how a move of bytes is spelled: "copy" or "transpose". By default
+    it is copy where LayoutNormalization is sure to come next, else transpose.
 
     Raises:
-        DumpError: for a path that is not there.
+        DumpError: for a path that is not there, and for a baseline that is none.
         UsageError: for a rule, a pass or a form that nothing knows.
     """
-    rules = select_rules(select, ignore)
-    before, form = _known_pass(before), _known_form(form)
-    dump = _as_dump(target)
+    told = _settings(settings, select, ignore, before, allow, baseline)
+    told = told.overridden(unsafe_fixes=unsafe_fixes)
+    rules, before, form = told.chosen_rules(), known_pass(told.before), _known_form(form)
+    known = left = None if told.baseline is None else read_baseline(told.baseline)
+    dump = _as_dump(target, told)
     texts: dict[PassDump, Applied] = {}
     single = len(dump.pipelines) == 1 and len(dump.pipelines[0].dumps) == 1
     result = Result()
@@ -215,7 +247,7 @@ def fix(
         checker = Checker(rules, before=before, form=form)
         checker.check_pipeline(pipeline, progress)
         for _ in range(ROUNDS):
-            planned = planned_by_file(checker.result.fixes)
+            planned = planned_by_file(_wanted(checker, pipeline, told, left))
             if not planned:
                 break
             for file, fixes in planned.items():
@@ -232,11 +264,14 @@ def fix(
             checker = Checker(rules, before=before, form=form)
             checker.check_pipeline(pipeline)
         _merge(result, checker.result)
+        left = _judged(checker.result, checker, told, left).left
         if single and not texts:
             file = pipeline.dumps[0]
             texts[file] = Applied(file.file.path, file.file.text, file.file.text, ())
         pipeline.release_text()
-    return FixResult(tuple(texts.values()), _report(result), tuple(dump.skipped))
+    checker = Checker(rules, before=before, form=form)
+    report = _report(result, checker, told, known)
+    return FixResult(tuple(texts.values()), report, tuple(dump.skipped))
 
 
 def payload_text(path: Path, instruction: str) -> str:
@@ -309,22 +344,79 @@ def write_fixed(result: FixResult, inputs: Sequence[Path], out: Path | None) -> 
             copy_file(path, target)
 
 
-def _report(result: Result) -> Report:
-    found = tuple(result.diagnostics)
+def _settings(
+    settings: Settings | None,
+    select: Sequence[str | type[Rule]] | None,
+    ignore: Sequence[str] | None,
+    before: str | None,
+    allow: Sequence[Allowance],
+    baseline: str | Path | None,
+) -> Settings:
+    """Settings, with what a caller says besides."""
+    told = settings or Settings()
+    return told.reselected(select, ignore or ()).overridden(
+        before=before,
+        allow=(*told.allow, *allow) or None,
+        baseline=None if baseline is None else Path(baseline),
+    )
+
+
+def _report(result: Result, checker: Checker, told: Settings, baseline: Baseline | None) -> Report:
+    judged = _judged(result, checker, told, baseline)
+    every = numbered([*judged.kept, *(each.finding for each in judged.allowed)])
+    spared = every[len(judged.kept) :]
+    found = tuple(
+        told.judged(each)
+        for each in every[: len(judged.kept)]
+        if not told.ignores(each.rule, each.path)
+    )
+    allowed = tuple(
+        replace(each, finding=told.judged(finding))
+        for each, finding in zip(judged.allowed, spared, strict=True)
+    )
     stats = {"files": result.files, "modules": result.modules}
     for severity in Severity:
         stats[f"{severity.value}s"] = sum(f.severity is severity for f in found)
-    return Report(found, tuple(result.skipped), stats)
+    return Report(found, tuple(result.skipped), stats, allowed)
+
+
+def _judged(result: Result, checker: Checker, told: Settings, baseline: Baseline | None) -> Judged:
+    run = Run(checker.rules, result.checked, result.skipped, checker.before)
+    return judge(result.diagnostics, run, told.allow, baseline)
+
+
+def _wanted(
+    checker: Checker, pipeline: Pipeline, told: Settings, baseline: Baseline | None
+) -> Iterator[PlannedFix]:
+    """The fixes that may be done, of what is not allowed, and of comments that allow nothing."""
+    judged = _judged(checker.result, checker, told, baseline)
+    kept = {id(each) for each in judged.kept}
+    files = {str(dump.path): dump for dump in (*pipeline.dumps, *pipeline.kernels)}
+    for plan in checker.result.fixes:
+        rule, paths = plan.diagnostic.rule, {plan.diagnostic.path, str(plan.dump.path)}
+        safe = plan.fix.safety is Safety.SAFE or told.unsafe_fixes
+        ignored = any(told.ignores(rule, path) for path in paths)
+        if safe and not ignored and id(plan.diagnostic) in kept:
+            yield plan
+    for each in judged.kept:
+        if each.rule == UNUSED and each.fix is not None and not told.ignores(UNUSED, each.path):
+            yield PlannedFix(files[each.path], each.fix, each)
 
 
 def _merge(whole: Result, part: Result) -> None:
     whole.diagnostics += part.diagnostics
     whole.skipped += part.skipped
+    whole.checked += part.checked
     whole.files += part.files
     whole.modules += part.modules
 
 
-def _known_pass(name: str | None) -> str | None:
+def known_pass(name: str | None) -> str | None:
+    """The name, if a rule binds before a pass of that name.
+
+    Raises:
+        UsageError: naming the passes there are.
+    """
     demanding = dict.fromkeys(demand.demanded_by for demand in PRECONDITIONS)
     known = [*demanding, *AUTOTUNERS]
     if name is not None and name not in known:
@@ -340,7 +432,7 @@ def _known_form(form: Form | str | None) -> Form | None:
         raise UsageError(f"no form is named {form}; there are {known}") from None
 
 
-def _as_dump(target: Target) -> Dump:
+def _as_dump(target: Target, settings: Settings | None = None) -> Dump:
     match target:
         case Dump():
             return target
@@ -349,15 +441,15 @@ def _as_dump(target: Target) -> Dump:
         case HloFile():
             return _text_dump(target)
         case Path():
-            return open_dump(target)
+            return open_paths(target, settings)
         case bytes():
             return _text_dump(parse_file(target))
         case str() if "\n" in target or target.lstrip().startswith("HloModule"):
             return _text_dump(parse_file(target))
         case str():
-            return open_dump(target)
+            return open_paths(target, settings)
         case list() | tuple():
-            return open_dump(target)
+            return open_paths(target, settings)
         case _ if hasattr(target, "as_text"):
             return _jax_dump(target)
         case _:
@@ -366,6 +458,16 @@ def _as_dump(target: Target) -> Dump:
                 f"cannot lint a {kind}: give a path, HLO text, a Module, or what jax lowered or "
                 "compiled"
             )
+
+
+def open_paths(paths: str | Path | Sequence[str | Path], settings: Settings | None = None) -> Dump:
+    """The dumps under paths, without what the settings exclude.
+
+    Raises:
+        DumpError: for a path that is not there.
+    """
+    told = settings or Settings()
+    return open_dump(paths, told.excludes, exclude_given=told.force_exclude)
 
 
 def _text_dump(file: HloFile) -> Dump:
@@ -385,6 +487,13 @@ def _jax_dump(stage: Any) -> Dump:
     return _text_dump(parse_file(text, path))
 
 
-def piped_dump(data: bytes) -> Dump:
-    """A text that came through a pipe."""
-    return _text_dump(parse_file(data, Path("<stdin>")))
+def piped_dump(data: bytes, name: str | None = None) -> Dump:
+    """A text that came through a pipe, read as a file of that name would be."""
+    if name is None:
+        return _text_dump(parse_file(data, Path("<stdin>")))
+    path = Path(name)
+    text = decode(data)
+    kind = Kind.HLO if path.suffix == ".hlo" else kind_of(path.name, text)
+    file = parse_file(text, path) if kind is Kind.HLO else HloFile.of_text(text, path)
+    found = PassDump(path, parse_name(path.name), _file=file, kind=kind)
+    return Dump([Pipeline([found], [], lone=True)])

@@ -6,11 +6,13 @@ HloLintError
 ├── PayloadError     what a custom call carries is not what it promises
 ├── CaptureError     a program that could not even be handed to the compiler
 ├── UsageError       an unknown rule or pass; says which ones there are
+├── ConfigError      settings that cannot be used: file, line, what to write instead
 └── RuleError        a rule that is wrong about itself
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -54,9 +56,32 @@ class UsageError(HloLintError):
     """A name that nothing has: a rule, a pass. Says which there are."""
 
 
+class ConfigError(HloLintError):
+    """Settings that cannot be used: the file, the line, and what may stand there."""
+
+
 class CaptureError(HloLintError):
     """A program that could not be handed to the compiler: what failed, and where."""
 
 
 class RuleError(HloLintError):
     """A rule that is wrong about itself: two of one name, no example."""
+
+
+def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """The end of a sentence about a name that nothing has.
+
+    Where nothing is near, `otherwise`, else all there are.
+
+    >>> nearest("ignroe", ["select", "ignore"])
+    'did you mean ignore?'
+    """
+    from difflib import get_close_matches
+
+    names = sorted(known)
+    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    if near:
+        return f"did you mean {near[0]}?"
+    if otherwise:
+        return otherwise
+    return f"there are {', '.join(names)}" if names else "there are none"

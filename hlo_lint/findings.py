@@ -7,7 +7,7 @@ from enum import Enum
 from pathlib import Path
 
 from hlo_lint.ir import Instruction
-from hlo_lint.source import Position, Span
+from hlo_lint.source import Lines, Position, Span, encode
 
 
 class Severity(Enum):
@@ -37,6 +37,35 @@ class Edit:
     span: Span
     """In characters of the file."""
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A stretch of a file as other programs count it."""
+
+    start: Position
+    end: Position
+    """Exclusive."""
+    start_byte: int
+    """The column in bytes of UTF-8, counted from 1."""
+    end_byte: int
+    """Exclusive."""
+
+    @classmethod
+    def of(cls, span: Span, lines: Lines) -> Region:
+        """Where a stretch of a text is."""
+        start, end = lines.position(span.start), lines.position(span.end)
+        return cls(
+            start,
+            end,
+            _bytes_before(span.start, start.column, lines.text) + 1,
+            _bytes_before(span.end, end.column, lines.text) + 1,
+        )
+
+
+def _bytes_before(offset: int, column: int, text: str) -> int:
+    """How many bytes of its line stand before a place."""
+    return column - 1 if text.isascii() else len(encode(text[offset - column + 1 : offset]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +145,14 @@ class Diagnostic:
     """None where it is there at the end of the run, too."""
     seen_in: int | None = None
     """How many dumps of its module have it; None where the rule looks at one of them only."""
+    regions: tuple[Region, ...] = field(default=(), compare=False)
+    """Where it stands, and behind that each edit of its fix, in their order."""
     excerpt: str = field(default="", compare=False)
     """The line it stands on."""
+    op_name: str | None = None
+    """What the instruction's metadata names: `jit(step)/jvp(Model)/add`."""
+    fingerprint: str = ""
+    """Hexadecimal; equal for the same finding in another dump of the same program."""
 
     @property
     def line(self) -> int:
@@ -138,6 +173,27 @@ class Diagnostic:
     def end_column(self) -> int:
         """Counted from 1, in characters, exclusive."""
         return self.end.column
+
+
+class AllowedBy(Enum):
+    """Who says that a finding may stay."""
+
+    COMMENT = "comment"
+    """A comment in the text itself."""
+    CONFIGURATION = "configuration"
+    """An allowance that was configured, or given by a caller."""
+    BASELINE = "baseline"
+    """A list of what was there before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """A finding that counts for nothing, and why."""
+
+    finding: Diagnostic
+    reason: str
+    """As somebody gave it; empty where a baseline has none."""
+    by: AllowedBy
 
 
 @dataclass(frozen=True, slots=True)

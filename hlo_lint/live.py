@@ -25,6 +25,7 @@ from hlo_lint.api import FixResult, Report, fix, lint
 from hlo_lint.errors import HloLintError, UsageError
 from hlo_lint.findings import Severity
 from hlo_lint.registry import select_rules
+from hlo_lint.rule import Rule
 from hlo_lint.syntax.parse import parse_file
 from hlo_lint.syntax.xla_child import long_text, xla_bindings
 
@@ -55,7 +56,7 @@ class Live:
     """Checks that are installed until `remove`, or until the end of a `with`."""
 
     action: Action
-    select: Sequence[str] | None = None
+    select: Sequence[str | type[Rule]] | None = None
     ignore: Sequence[str] | None = None
     platforms: Sequence[str] | None = None
     reports: list[tuple[str, Report]] = field(default_factory=list)
@@ -115,7 +116,7 @@ class Live:
 
 def install(
     action: Action | str = Action.WARN,
-    select: Sequence[str] | None = None,
+    select: Sequence[str | type[Rule]] | None = None,
     ignore: Sequence[str] | None = None,
     *,
     platforms: Sequence[str] | None = None,

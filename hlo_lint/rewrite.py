@@ -10,6 +10,7 @@ from hlo_lint.ir import OPERANDS, REFERENCES, TAIL, Instruction, Module, Operand
 from hlo_lint.shape import ArrayShape, Shape, arrays
 from hlo_lint.source import Span, indent_before
 
+_line_comment = re.compile(r"//[^\n]*")
 _op_name = re.compile(r'op_name="[^"]')
 
 
@@ -29,8 +30,14 @@ class Rewrite:
         replaced: Instruction,
         module: Module,
         dropping: Sequence[str] = ("inferred_dimension",),
+        *,
+        reading: Instruction | None = None,
     ) -> None:
-        """`dropping` names the attributes that only the old opcode has."""
+        """`dropping` names the attributes that only the old opcode has.
+
+        The first new instruction reads what `reading` reads, an instruction above: by default what
+        the old one does.
+        """
         self._old = replaced
         self._dropped = {"metadata", *dropping}
         self._module = module
@@ -38,12 +45,12 @@ class Rewrite:
         self._percent = _percent(self._text)
         self._taken = module.names()
         self._lines: list[tuple[str, Shape, str, str, str]] = []
-        source = replaced.operands[0]
-        self._value = replaced.row[OPERANDS].strip()
-        self._metadata = _metadata(source)
+        reader = reading or replaced
+        self._value = _line_comment.sub("", reader.row[OPERANDS]).strip()
+        self._metadata = _metadata(reader.operands[0])
 
     def add(self, opcode: str, shape: Shape, attributes: str = "") -> None:
-        """Appends an instruction that reads the one before it, or the old one's only operand."""
+        """Appends an instruction that reads the one before it, or the only operand at first."""
         name = _fresh(f"{self._old.name}.{opcode}", self._taken)
         self._lines.append((name, shape, opcode, self._value, attributes))
         typed = f"{shape} " if self._is_typed() else ""
@@ -54,7 +61,8 @@ class Rewrite:
         place = self._module.span(self._old)
         text = self._module.file.text
         indent = indent_before(text, place.start)
-        newline = "\r\n" if "\r\n" in text[place.end : place.end + 2] else "\n"
+        line_end = text.find("\n", place.end)  # behind a comment, perhaps
+        newline = "\r\n" if line_end > 0 and text[line_end - 1] == "\r" else "\n"
         lines = []
         for number, (name, shape, opcode, value, attributes) in enumerate(self._lines, 1):
             last = number == len(self._lines)

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 from hlo_lint.dumps.phases import Precondition
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
-from hlo_lint.errors import RuleError
+from hlo_lint.errors import RuleError, UsageError, nearest
 from hlo_lint.findings import Finding, Fix, Severity
 from hlo_lint.ir import Instruction, Module
+from hlo_lint.rule_options import Option, Value
 from hlo_lint.source import Span
 
 if TYPE_CHECKING:
+    from typing import Any, Self
+
     from hlo_lint.dumps.artefacts.autotune import Autotuning
 
 Findings = Iterator[Finding]
@@ -214,7 +217,8 @@ class Good:
 class Rule:
     """One thing that can be wrong. A subclass is a rule; its docstring is its page.
 
-    The class name in kebab-case is the rule's name, the folder of its file its family. Its method
+    The class name in kebab-case is the rule's name, the folder of its file its family (of another
+    package's rule, the name of the entry point in the group `hlo_lint.rules`). Its method
     `check` yields findings, and its signature says what it looks at (`engine/plan.py`): a
     `Computation`, a `Module`, either with the `Stage` of the run it was dumped at, an `HloFile`, …
     It is pure, so what many dumps share is checked once.
@@ -233,9 +237,13 @@ class Rule:
     """Where the rule looks at these alone: a computation without any of them is not checked."""
     unfused: ClassVar[bool] = True
     """Whether bodies of fusions and computations of other threads are left out."""
+    about_report: ClassVar[bool] = False
+    """Whether it speaks of the report, when all rules have run, and has no check of its own."""
     on_request: ClassVar[bool] = False
     """Whether it runs only where its name or its family is asked for."""
     examples: ClassVar[tuple[Bad | Good, ...]] = ()
+    entry_point: ClassVar[str] = ""
+    """The entry point that brought it, where another package has it; `hlo_lint.plugins` says so."""
 
     def applies(self, module: Module) -> bool:
         """Whether a module holds anything for the rule to judge.
@@ -243,6 +251,10 @@ class Rule:
         Where it does, an artefact that the rule needs and that is not there is said to be missing.
         """
         return True
+
+    def is_silent(self, module: Module, stage: Stage) -> bool:
+        """Whether the rule is known to find nothing in a module, without looking for it."""
+        return False
 
     def context(self, instruction: Instruction, before: Module, after: Module) -> tuple[str, ...]:
         """Notes on how a pass introduced the finding: its input and its output are at hand."""
@@ -259,8 +271,8 @@ class Rule:
 
     @classmethod
     def family(cls) -> str:
-        """The folder of the rule's file: `layout`."""
-        return cls.__module__.split(".")[-2]
+        """The folder of the rule's file: `layout`. In another package, its entry point's name."""
+        return cls.entry_point or cls.__module__.split(".")[-2:][0]
 
     @classmethod
     def summary(cls) -> str:
@@ -277,6 +289,26 @@ class Rule:
         if cls.__doc__ is None:
             raise RuleError(f"{cls.__name__} has no docstring, which is its page")
         return cleandoc(cls.__doc__)
+
+    @classmethod
+    def options(cls) -> dict[str, Option[Any]]:
+        """The thresholds that a configuration may change, by the names it has for them."""
+        declared = (value for kind in cls.__mro__ for value in vars(kind).values())
+        return {each.name: each for each in declared if isinstance(each, Option)}
+
+    def with_options(self, values: Mapping[str, Value]) -> Self:
+        """The same rule with other thresholds.
+
+        Raises:
+            UsageError: for an option that it does not have, or a value that does not fit.
+        """
+        known = self.options()
+        changed = type(self)()
+        for name, value in values.items():
+            if name not in known:
+                raise UsageError(f"{self.name()} has no option {name}: {nearest(name, known)}")
+            vars(changed)[known[name].attribute] = known[name].read(value)
+        return changed
 
     @classmethod
     def fixable(cls) -> bool:

@@ -37,6 +37,19 @@ def encode(text: str) -> bytes:
         return text.encode("utf-8", "surrogatepass")
 
 
+def is_utf8(text: str) -> bool:
+    """Whether a text is what UTF-8 can spell: no byte in it came as a surrogate escape.
+
+    >>> is_utf8("café"), is_utf8(decode(b"caf\\xe9"))
+    (True, False)
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class Lines:
     r"""A text by its lines: where an offset is, and what stands on a line.
 
@@ -57,6 +70,10 @@ class Lines:
         """Line and column of an offset."""
         line = bisect_right(self._starts, offset)
         return Position(line, offset - self._starts[line - 1] + 1)
+
+    def offset(self, position: Position) -> int:
+        """How many characters stand before a position."""
+        return self._starts[position.line - 1] + position.column - 1
 
     def line(self, number: int) -> str:
         """The line of that number, without its end."""

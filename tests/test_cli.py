@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -16,7 +17,10 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import CRASH, DUMPS, ROOT
+from hlo_lint.registry import find_rule
+from hlo_lint.rule import Bad
+from hlo_lint.testing import write_example
+from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
 
 LOOSE = """\
 HloModule m
@@ -346,6 +350,7 @@ def test_a_reader_that_goes_away_ends_the_program_quietly() -> None:
 NONE = type(None)
 FINDING: dict[str, type | tuple[type, ...]] = {
     "rule": str,
+    "fingerprint": str,
     "severity": str,
     "message": str,
     "path": str,
@@ -369,7 +374,7 @@ FINDING: dict[str, type | tuple[type, ...]] = {
 
 def test_the_json_of_a_crash_has_the_published_fields(crash: Path) -> None:
     report = check_json("crash").json
-    assert list(report) == ["version", "findings", "skipped", "stats"]
+    assert list(report) == ["version", "findings", "allowed", "skipped", "stats"]
     assert report["version"] == 2
     assert report["stats"] == {
         "files": 33, "modules": 33, "errors": 1, "warnings": 0, "infos": 0,
@@ -432,6 +437,7 @@ def test_the_json_of_a_clean_run_is_the_same_object_without_findings() -> None:
     assert ran.json == {
         "version": 2,
         "findings": [],
+        "allowed": [],
         "skipped": [],
         "stats": {"files": 1, "modules": 1, "errors": 0, "warnings": 0, "infos": 0},
     }
@@ -566,12 +572,16 @@ def test_explain_says_why_and_shows_bad_and_good() -> None:
         assert part in ran.out
 
 
-@pytest.mark.parametrize("name", ["nonsense", "layout"])
-def test_explain_of_no_rule_exits_2_and_does_not_offer_what_was_asked_for(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "offered"), [("nonsense", "`hlo-lint rules`"), ("layout", "reshape-moves-data")]
+)
+def test_explain_of_no_rule_exits_2_and_does_not_offer_what_was_asked_for(
+    name: str, offered: str
+) -> None:
     ran = run("explain", name)
     assert ran.status == 2
     assert f"did you mean {name}?" not in ran.errors
-    assert "reshape-moves-data" in ran.errors
+    assert offered in ran.errors
 
 
 # Standard input
@@ -831,3 +841,212 @@ def test_a_proto_is_never_overwritten_with_text() -> None:
     assert check_json("dump").json["stats"]["warnings"] == 1
     ran = run("fix", "dump")
     assert (ran.status == 0, path.read_bytes() == proto) == (False, True)
+
+
+# What is asked for besides
+
+
+def test_the_report_goes_to_a_file_where_one_is_named() -> None:
+    write("loose.hlo")
+    ran = run("check", "-o", "out/report.json", "--output-format", "json", "loose.hlo")
+    assert (ran.status, ran.output) == (1, b"")
+    written = Path("out/report.json").read_bytes()
+    assert written == check_json("loose.hlo").output
+    ran = run("check", "--output", "report.txt", "loose.hlo", FORCE_COLOR="1")
+    assert ran.output == b""
+    assert Path("report.txt").read_bytes() == run("check", "loose.hlo").output
+
+
+def test_a_report_that_cannot_be_written_exits_2() -> None:
+    write("loose.hlo")
+    ran = run("check", "-o", "loose.hlo/report", "loose.hlo")
+    assert ran.status == 2
+    assert "loose.hlo/report: cannot be written" in ran.errors
+
+
+def test_statistics_are_text_or_json() -> None:
+    write("loose.hlo")
+    assert "1  reshape-moves-data" in run("check", "--statistics", "loose.hlo").out
+    (counted,) = json.loads(
+        run("check", "--statistics", "--output-format", "json", "loose.hlo").output
+    )
+    assert (counted["rule"], counted["count"]) == ("reshape-moves-data", 1)
+    ran = run("check", "--statistics", "--output-format", "sarif", "loose.hlo")
+    assert (ran.status, "--statistics is text or json" in ran.errors) == (2, True)
+
+
+@pytest.mark.parametrize("command", ["check", "fix"])
+def test_exit_zero_forgives_findings_and_nothing_else(command: str) -> None:
+    write("loose.hlo", LOOSE.replace("%p)", "%p), sharding={replicated"))
+    assert run(command, "loose.hlo").status == 1
+    assert run(command, "--exit-zero", "loose.hlo").status == 0
+    assert run(command, "--exit-zero", "nowhere.hlo").status == 2
+
+
+def test_quiet_prints_findings_and_nothing_else(crash: Path) -> None:
+    out = run("check", "--quiet", "crash").out
+    assert out.startswith("error[reshape-moves-data]")
+    assert "skipped: " not in out
+    assert " in 33 files" not in out
+    run("check", "--quiet", "-o", "report", "crash")
+    assert Path("report").read_text() == out
+    ran = run("fix", "--quiet", "crash")
+    assert (ran.output, ran.errors) == (b"", "")
+
+
+def test_verbose_says_what_was_read_and_how(crash: Path) -> None:
+    write("hlo_lint.toml", 'ignore = ["layout"]')
+    ran = run("check", "--verbose", "crash")
+    assert "settings: " in ran.errors
+    assert f"{Path('hlo_lint.toml').absolute()}\n" in ran.errors
+    assert "read: 33 files, 33 modules of HLO\n" in ran.errors
+    assert "settings: no file\n" in run("check", "-v", "--isolated", "crash").errors
+
+
+def test_the_files_that_would_be_read_are_listed_and_not_read(crash: Path) -> None:
+    (crash / "ptx").mkdir()
+    (crash / "ptx" / "module_0001.jit_batched_dot.0099.p.after_q.before_r.txt").write_bytes(b"\0")
+    ran = run("check", "--show-files", "crash")
+    listed = ran.out.splitlines()
+    assert (ran.status, ran.errors, len(listed)) == (0, "", 34)
+    assert all(Path(path).is_file() for path in listed)
+
+
+# Standard input with a name
+
+
+def piped(*args: str, text: str = LOOSE) -> Ran:
+    return run("check", "--output-format", "json", *args, "-", input=text.encode())
+
+
+def test_what_is_piped_is_reported_under_the_name_it_is_given() -> None:
+    (found,) = piped("--stdin-filename", "src/model.hlo").findings
+    assert found["path"] == "src/model.hlo"
+    (found,) = piped().findings
+    assert found["path"] == "<stdin>"
+
+
+def test_the_name_decides_the_kind_of_text_and_whether_layouts_bind() -> None:
+    ptx = (FIXTURES / "ptx/last_wait_removed/triton_sm80_three_stages.ptx").read_text()
+    named = piped("--stdin-filename", "kernel.ptx", text=ptx).findings
+    assert {found["rule"] for found in named} == {"store-overtakes-copy"}
+    assert not piped("--stdin-filename", "m.before_optimizations.hlo").findings
+    (found,) = piped(
+        "--stdin-filename", "module_0001.m.0003.p.after_q.before_layout_normalization.txt"
+    ).findings
+    assert (found["severity"], found["step"]) == ("error", 3)
+
+
+def test_the_name_decides_which_settings_hold() -> None:
+    write("src/hlo_lint.toml", '[per-path-ignores]\n"old.hlo" = ["layout"]')
+    assert not piped("--stdin-filename", "src/old.hlo").findings
+    assert piped("--stdin-filename", "src/new.hlo").findings
+    assert piped("--stdin-filename", "old.hlo").findings
+
+
+def test_a_name_without_standard_input_is_wrong_use() -> None:
+    write("loose.hlo")
+    ran = run("check", "--stdin-filename", "x.hlo", "loose.hlo")
+    assert (ran.status, "--stdin-filename" in ran.errors) == (2, True)
+
+
+def test_what_is_piped_and_fixed_has_its_name_too() -> None:
+    ran = run("fix", "--diff", "--stdin-filename", "x/y.hlo", *NEXT, "-", input=LOOSE.encode())
+    assert ran.out.startswith("--- x/y.hlo\n+++ x/y.hlo\n")
+
+
+# Colours
+
+
+def test_colours_are_forced_and_forbidden() -> None:
+    write("loose.hlo")
+    assert b"\x1b[1;33mwarning" in run("check", "--color", "always", "loose.hlo").output
+    assert b"\x1b[" in run("check", "--color", "always", "loose.hlo", NO_COLOR="1").output
+    assert b"\x1b" not in run("check", "--color", "never", "loose.hlo", FORCE_COLOR="1").output
+    assert "\x1b" not in on_terminal("check", "--color", "never", "loose.hlo")
+    write("noise.txt", bytes(range(256)) * 20)
+    assert "\x1b[" in run("fix", "--color", "always", "noise.txt").errors
+
+
+# Fixes
+
+
+def test_what_may_change_a_value_is_mended_only_on_request_and_said_to_be_there() -> None:
+    rule = find_rule("asynchronous-buffer-reused")
+    example = next(e for e in rule.examples if isinstance(e, Bad) and e.fixed)
+    Path("d").mkdir()
+    write_example(example, Path("d"))
+    before = snapshot(Path("d"))
+    ran = run("fix", "d")
+    assert (ran.status, snapshot(Path("d"))) == (1, before)
+    assert "nothing to fix" in ran.errors
+    assert "1 unsafe fix is to be had: --unsafe-fixes" in ran.errors
+    assert "(unsafe; hlo-lint fix --unsafe-fixes)" in run("check", "d").out
+    write("hlo_lint.toml", "unsafe-fixes = true")
+    assert run("fix", "--no-unsafe-fixes", "d").status == 1
+    assert run("fix", "d").status == 0
+    assert snapshot(Path("d")) != before
+
+
+def test_a_fix_may_count_as_a_finding() -> None:
+    write("loose.hlo")
+    assert run("fix", "--exit-non-zero-on-fix", *NEXT, "loose.hlo").status == 1
+    assert run("fix", "--exit-non-zero-on-fix", *NEXT, "loose.hlo").status == 0
+
+
+# Several processes
+
+
+@pytest.mark.parametrize("jobs", ["0", "-1", "two", "1.5", ""])
+def test_a_number_of_processes_that_is_none_is_wrong_use(jobs: str) -> None:
+    ran = run("check", "--jobs", jobs, ".")
+    assert (ran.status, "neither auto nor a whole number" in ran.errors) == (2, True)
+
+
+def test_several_processes_print_what_one_prints() -> None:
+    folder = str(DUMPS / "gpu-jax0.10.2")
+    one = run("check", "-j", "1", folder)
+    for jobs in ("2", "auto"):
+        several = run("check", "-j", jobs, folder)
+        assert (several.output, several.status) == (one.output, one.status)
+
+
+# Watching
+
+
+def test_a_watched_file_is_checked_again_when_it_changes(tmp_path: Path) -> None:
+    path = write("loose.hlo")
+    settings = write("hlo_lint.toml", "")
+    with subprocess.Popen(
+        command("check", "--watch", "--output-format", "concise", "."),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(PYTHONUNBUFFERED="1"),
+        text=True,
+    ) as watching:
+        assert watching.stdout is not None
+        assert watching.stderr is not None
+        try:
+            said = watching.stdout.readline()
+            assert said.startswith("loose.hlo:5:39: warning[reshape-moves-data]")
+            assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
+            path.write_text(f"// a line more\n{LOOSE}")
+            assert watching.stdout.readline().startswith("loose.hlo:6:39: ")
+            assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
+            settings.write_text('select = "layout"')
+            assert "hlo_lint.toml:1:1: select: takes" in watching.stderr.readline()
+            assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
+            settings.write_text('severity = { layout = "error" }')
+            assert watching.stdout.readline().startswith("loose.hlo:6:39: error[")
+            assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
+            path.write_text(CLEAN)
+            assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
+            watching.send_signal(signal.SIGINT)
+            assert watching.wait(10) == 0
+        finally:
+            watching.kill()
+
+
+def test_standard_input_cannot_be_watched() -> None:
+    ran = run("check", "--watch", "-")
+    assert (ran.status, "--watch" in ran.errors) == (2, True)

@@ -14,11 +14,27 @@ import pytest
 
 import hlo_lint
 from tests.conftest import CRASH, ROOT
-from tests.docs import CONTRACTS, RULES, VERIFIER, contracts_page, rules_page, verifier_page
+from tests.docs import (
+    CONTRACTS,
+    PAGES,
+    RULES,
+    RUN,
+    VERIFIER,
+    contracts_page,
+    rule_pages,
+    rules_page,
+    verifier_page,
+)
+from tests.pages import replayed
 
 
 def test_the_page_of_rules_is_fresh() -> None:
     assert RULES.read_text("utf-8") == rules_page(), "run `make docs`"
+
+
+def test_the_page_of_each_rule_is_fresh() -> None:
+    kept = {path: path.read_text("utf-8") for path in PAGES.iterdir()}
+    assert kept == rule_pages(), "run `make docs`"
 
 
 def test_the_page_about_the_parser_is_what_it_does() -> None:
@@ -51,6 +67,14 @@ def test_what_a_page_says_of_python_is_so(page: str) -> None:
     failed, ran = doctest.testfile(str(ROOT / "docs" / page), module_relative=False)
     assert not failed
     assert ran > 5
+
+
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
+def test_a_page_that_is_run_shows_what_its_commands_print(page: Path, tmp_path: Path) -> None:
+    text = page.read_text("utf-8")
+    if "import jax" in text:
+        pytest.importorskip("jax.extend.xla", reason="the hook came with jax 0.10.2")
+    assert text == replayed(text, tmp_path), "read the difference, then run `make docs`"
 
 
 def test_the_table_of_the_verifier_is_fresh() -> None:
@@ -109,7 +133,8 @@ def test_there_are_five_bug_reports_and_three_more_faces_of_them() -> None:
     assert len(reports()) == 8
 
 
-def test_every_link_of_the_readme_leads_somewhere() -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_every_link_leads_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text("utf-8")
     for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", text):
         assert (ROOT / link).exists(), link

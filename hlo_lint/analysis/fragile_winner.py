@@ -70,11 +70,6 @@ class Contest:
         """The lead as a quotient: 1.25 where the rival took a quarter longer."""
         return 1 + self.margin / self.winner.nanoseconds
 
-    @property
-    def is_fragile(self) -> bool:
-        """Whether a run of many is to be expected in which the other backend wins."""
-        return self.ratio < SURE
-
 
 @dataclass(frozen=True, slots=True)
 class Fragile:
@@ -87,6 +82,8 @@ class Fragile:
     contest: Contest
     span: Span
     """The instruction's record in the log."""
+    sure: float = SURE
+    """The quotient from which a lead would last."""
 
     @property
     def subject(self) -> str:
@@ -106,7 +103,7 @@ class Fragile:
         return (
             f"the autotuner's choice for {self.subject} may change from run to run: "
             f"{winner} beat {rival} {lead}{_scratch(contest)}, where each candidate is timed once "
-            f"and a lead below {SURE - 1:.0%} does not last{_inequality(winner, rival)}"
+            f"and a lead below {self.sure - 1:.0%} does not last{_inequality(winner, rival)}"
         )
 
     @property
@@ -169,12 +166,15 @@ class Flip:
         )
 
 
-def fragile(log: Autotuning) -> tuple[Fragile, ...]:
-    """The instructions of one log that another run might give another backend."""
+def fragile(log: Autotuning, sure: float = SURE) -> tuple[Fragile, ...]:
+    """The instructions of one log that another run might give another backend.
+
+    `sure` is the quotient from which a lead lasts.
+    """
     return tuple(
-        Fragile(tuned.name, tuned.fingerprint, contest, tuned.span)
+        Fragile(tuned.name, tuned.fingerprint, contest, tuned.span, sure)
         for tuned, contest in contests(log)
-        if contest.is_fragile
+        if contest.ratio < sure
     )
 
 

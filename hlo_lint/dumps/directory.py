@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -13,6 +13,7 @@ from hlo_lint.dumps.kinds import EMITTER_TEXT, PROTO_TEXT, Kind, kind_of
 from hlo_lint.dumps.names import DumpName, parse_name
 from hlo_lint.dumps.pipeline import PassDump, Pipeline, is_proto
 from hlo_lint.errors import DumpError
+from hlo_lint.ir import HloFile
 from hlo_lint.source import decode
 from hlo_lint.syntax.parse import Memo
 
@@ -30,6 +31,7 @@ _KNOWN_ARTEFACTS = (
     "priority_fusion_dump.txt",
     ".ttir.txt",
 )
+EXCLUDED = "it is excluded"
 _SETTINGS = ("compile_options.textproto", "topology.textproto")
 
 
@@ -39,6 +41,8 @@ class Skipped:
 
     path: str
     reason: str
+    rule: str = ""
+    """The rule that could say nothing of it; empty where no rule could."""
 
 
 @dataclass
@@ -71,11 +75,17 @@ class Dump:
         return tuple(pipeline.title for pipeline in self.pipelines)
 
 
-def open_dump(paths: str | Path | Iterable[str | Path]) -> Dump:
+def open_dump(
+    paths: str | Path | Iterable[str | Path],
+    excludes: Callable[[Path], bool] = lambda _: False,
+    *,
+    exclude_given: bool = False,
+) -> Dump:
     """The dumps under a path, or under several: directories, files, or both. Nothing is read yet.
 
     A file given by name is judged by its name and by the debug options and metadata beside it. What
-    is given twice counts once.
+    is given twice counts once. Files and folders that are excluded are not looked at; those that
+    are given by name are, unless `exclude_given`.
 
     Raises:
         DumpError: for a path that is not there.
@@ -87,15 +97,29 @@ def open_dump(paths: str | Path | Iterable[str | Path]) -> Dump:
     folders: list[Path] = []
     for each in given:
         path = _existing(each)
-        if path.is_dir():
+        if exclude_given and excludes(path):
+            dump.skipped.append(Skipped(str(path), EXCLUDED))
+        elif path.is_dir():
             folders.append(path)
         else:
             picked.setdefault(path.parent, []).append(path)
     for path in folders:
-        _add_directory(dump, path, seen)
+        _add_directory(dump, path, seen, excludes)
     for folder, files in picked.items():
         _add_picked(dump, folder, [path for path in files if _is_new(path, seen)])
     return dump
+
+
+def held_dump(file: HloFile, path: Path) -> Dump:
+    """A file picked out by name whose text is at hand, as an editor holds it: saved or not.
+
+    What lies beside it is read as for a file given by name, where the path is one of a disk.
+    """
+    kind, parts = Kind.HLO, parse_name(path.name)
+    if not any(module.header or module.computations for module in file.modules):
+        kind = Kind.HLO if path.suffix == ".hlo" else kind_of(path.name, file.text)
+    beside = list(_records(path.parent, parts)) if parts is not None and path.is_absolute() else []
+    return Dump([Pipeline([PassDump(path, parts, _file=file, kind=kind)], beside, lone=True)])
 
 
 def _existing(given: str | Path) -> Path:
@@ -120,12 +144,16 @@ def _is_new(path: Path, seen: set[tuple[int, int]]) -> bool:
     return new
 
 
-def _add_directory(dump: Dump, root: Path, seen: set[tuple[int, int]]) -> None:
+def _add_directory(
+    dump: Dump, root: Path, seen: set[tuple[int, int]], excludes: Callable[[Path], bool]
+) -> None:
     before = len(dump.pipelines), len(dump.skipped)
     unread: list[str] = []
     for folder, folders, names in os.walk(root):
-        folders.sort()
-        unread += _add_folder(dump, Path(folder), sorted(names), seen)
+        here = Path(folder)
+        folders[:] = [name for name in sorted(folders) if not excludes(here / name)]
+        kept = [name for name in sorted(names) if not excludes(here / name)]
+        unread += _add_folder(dump, here, kept, seen)
     if unread:
         dump.skipped.append(Skipped(str(root), _unread(unread)))
     if (len(dump.pipelines), len(dump.skipped)) == before:

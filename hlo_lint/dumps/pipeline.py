@@ -8,6 +8,7 @@ from enum import Enum
 from functools import cached_property
 from pathlib import Path
 
+from hlo_lint.allow.comments import MARK, CheckedFile, read_comments
 from hlo_lint.dumps.kinds import Kind, kind_of
 from hlo_lint.dumps.names import DumpName
 from hlo_lint.dumps.options import DebugOptions, PassRun, read_debug_options, read_pass_runs
@@ -48,6 +49,8 @@ class PassDump:
     """Whether a fix has changed the text, so that artefacts beside it are no longer its own."""
     _can_be_read_again: bool = False
     """Whether it was read from its path, and not handed over."""
+    _has_comments: bool | None = field(default=None, repr=False)
+    """Whether the bytes have the mark of comments that allow findings."""
 
     @property
     def file(self) -> HloFile:
@@ -64,10 +67,18 @@ class PassDump:
             elif is_proto(self.path.name):
                 from hlo_lint.syntax.proto import read_proto
 
+                self._has_comments = False
                 self._file = parse_file(read_proto(self.path), self.path, self.memo)
             else:
-                self._file = parse_file(self.path.read_bytes(), self.path, self.memo)
+                data = self.path.read_bytes()
+                self._has_comments = MARK.encode() in data  # to join the text would take longer
+                self._file = parse_file(data, self.path, self.memo)
         return self._file
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it holds its text already."""
+        return self._file is not None
 
     def _other_text(self) -> str | None:
         """The text, where it is no HLO but something else that rules look at."""
@@ -82,6 +93,13 @@ class PassDump:
         """The module it holds; of several, the first."""
         return self.file.modules[0]
 
+    def checked(self, *, lone: bool) -> CheckedFile:
+        """What is to be known of it when all rules have run."""
+        file, path = self.file, str(self.path)
+        speaks = self._has_comments is not False and self.kind in (Kind.HLO, Kind.PTX)
+        comments = read_comments(file, path) if speaks else ()
+        return CheckedFile(path, tuple(each.name for each in file.modules), lone, comments)
+
     @classmethod
     def of(cls, file: HloFile, path: Path, kind: Kind = Kind.HLO) -> PassDump:
         """A dump of what has been read already."""
@@ -94,6 +112,7 @@ class PassDump:
             self._file = parse_file(text, path, self.memo)
         else:
             self._file = HloFile.of_text(text, path, self.module.name)
+        self._has_comments = None
         self.edited = True
 
     def release(self) -> None:

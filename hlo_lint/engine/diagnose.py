@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.pipeline import PassDump
-from hlo_lint.findings import Diagnostic, Finding, Fix, Introduction, Origin
+from hlo_lint.findings import Diagnostic, Finding, Fix, Introduction, Origin, Region
+from hlo_lint.fingerprints import fingerprint
 from hlo_lint.ir import REFERENCES, HloFile, Instruction, Module
 from hlo_lint.rule import Form, Rule
 from hlo_lint.source import Span
+
+if TYPE_CHECKING:
+    from hlo_lint.syntax.attributes import OpMetadata
 
 _comment = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 
@@ -41,7 +46,12 @@ def diagnose(
     module = place.module or _module_at(file, at)
     span = module.span(at) if isinstance(at, Instruction) else at
     caret = _caret(span, finding, lines.text)
+    metadata = None if instruction is None else _metadata(instruction)
+    origin = _origin(metadata, module) if metadata else None
+    op_name = metadata.op_name if metadata else ""
     start, end = lines.position(caret.start), lines.position(caret.end)
+    fix = fix_of(place, form)
+    replaced = (edit.span for edit in fix.edits) if fix else ()
     return Diagnostic(
         rule=place.rule.name(),
         severity=finding.severity or place.rule.severity,
@@ -55,12 +65,23 @@ def diagnose(
         pipeline=name.pipeline or None if name else None,
         step=name.step if name else None,
         introduced_by=introduced,
-        origin=origin_of(instruction, module),
+        origin=origin,
         notes=finding.notes,
-        fix=fix_of(place, form),
+        fix=fix,
         cured_by=cured,
         seen_in=seen_in,
         excerpt=lines.line(start.line),
+        regions=tuple(Region.of(stretch, lines) for stretch in (caret, *replaced)),
+        op_name=op_name or None,
+        fingerprint=fingerprint(
+            place.rule.name(),
+            finding.message,
+            module.name,
+            instruction,
+            lines.text[span.start : span.end],
+            op_name,
+            origin.function if origin else "",
+        ),
     )
 
 
@@ -113,16 +134,21 @@ def text_of(place: Placed) -> str:
 
 def origin_of(instruction: Instruction | None, module: Module) -> Origin | None:
     """The line of Python, by stack frame or by the fields older releases print."""
-    if instruction is None:
-        return None
+    metadata = None if instruction is None else _metadata(instruction)
+    return _origin(metadata, module) if metadata else None
+
+
+def _metadata(instruction: Instruction) -> OpMetadata | None:
     from hlo_lint.syntax.attributes import AttributeSyntaxError, OpMetadata
 
     try:
         metadata = instruction.attribute("metadata")
     except AttributeSyntaxError:
         return None
-    if not isinstance(metadata, OpMetadata):
-        return None
+    return metadata if isinstance(metadata, OpMetadata) else None
+
+
+def _origin(metadata: OpMetadata, module: Module) -> Origin | None:
     if metadata.stack_frame_id:
         for frame in module.stack_frames.stack(metadata.stack_frame_id)[:1]:
             return Origin(frame.file, frame.line, frame.function)

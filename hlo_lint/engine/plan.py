@@ -96,7 +96,7 @@ def checks_of(rule: Rule) -> Mapping[str, Mapping[str, str]]:
         if method != "check" and not method.startswith("check_"):
             continue
         annotations = getattr(getattr(rule, method), "__annotations__", {})
-        asked = {name: kind for name, kind in annotations.items() if name != "return"}
+        asked = {name: _type_name(kind) for name, kind in annotations.items() if name != "return"}
         kinds = set(asked.values())
         views = kinds - {"Stage"} if kinds & STAGED else kinds
         plain = len(views) == 1 and views <= VIEWS.keys() and len(asked) == len(kinds)
@@ -105,9 +105,15 @@ def checks_of(rule: Rule) -> Mapping[str, Mapping[str, str]]:
             known = ", ".join((*VIEWS, "Stage", *ARTEFACTS))
             raise RuleError(f"{method} of {rule.name()} has to ask for some of {known}")
         found[method] = asked
-    if not found:
+    if not found and not rule.about_report:
         raise RuleError(f"{rule.name()} has no check")
     return found
+
+
+def _type_name(annotation: object) -> str:
+    """`Module` for `Module`, for `"Module"` and for `"hlo_lint.Module"`."""
+    name = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+    return name.rpartition(".")[2]
 
 
 def run_check(rule: Rule, method: str, views: Mapping[str, object]) -> tuple[Finding, ...]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from hlo_lint.allow.comments import CheckedFile
 from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.kinds import Kind
 from hlo_lint.dumps.phases import AUTOTUNERS, Precondition
@@ -38,8 +39,12 @@ from hlo_lint.rule import (
 )
 from hlo_lint.source import Span
 
+WHEN_ALL_IS_READ = frozenset({"AutotuningRuns", "DumpFolder"})
+"""What there is to look at when every file has been read."""
+
 Progress = Callable[[int], None]
-"""Called with how many files have been read since the last call."""
+"""Called with how many files have been read since the last call, also before each rule; what it
+raises ends the run."""
 
 
 @dataclass
@@ -51,6 +56,7 @@ class Result:
     files: int = 0
     modules: int = 0
     fixes: list[PlannedFix] = field(default_factory=list)
+    checked: list[CheckedFile] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -80,19 +86,33 @@ class Checker:
         self.cured = cured
         """Whether what a later pass cured is told in any case, for information."""
         self.result = Result()
-        self._logs: list[PassDump] = []
-        self._told: set[Path] = set()
-        self._said: set[tuple[Rule, tuple[str, str, str]]] = set()
+        self._checks = [
+            (rule, method, frozenset(asked.values()))
+            for rule in rules
+            for method, asked in checks_of(rule).items()
+            if WHEN_ALL_IS_READ.isdisjoint(asked.values())
+        ]
+        self.logs: list[PassDump] = []
+        """The autotuner's, in the order they were read."""
+        self.told: set[Path] = set()
+        """Artefacts of which it has been said what could not be read."""
+        self.said: set[tuple[str, tuple[str, str, str]]] = set()
+        """Rules with what they found in modules that the autotuner did not make."""
         self._texts: dict[tuple[PassDump, str], object] = {}
         self._compilation: Compilation | None = None
 
     def check_dump(self, dump: Dump, progress: Progress = lambda _: None) -> Result:
         """Checks every pipeline, forgetting the text of each when it is done."""
-        self.result.skipped += dump.skipped
-        folders: dict[Path, list[Pipeline]] = {}
         for pipeline in dump:
             self.check_pipeline(pipeline, progress)
             pipeline.release_text()
+        return self.finish(dump)
+
+    def finish(self, dump: Dump) -> Result:
+        """Checks what only all pipelines together tell, when each has been checked."""
+        self.result.skipped[:0] = dump.skipped
+        folders: dict[Path, list[Pipeline]] = {}
+        for pipeline in dump:
             folders.setdefault(pipeline.dumps[0].path.parent, []).append(pipeline)
         self._check_runs()
         self._check_folders(folders)
@@ -112,32 +132,30 @@ class Checker:
                 continue
             self.result.files += 1
             if dump.kind is Kind.AUTOTUNE_LOG:
-                self._logs.append(dump)
+                self.logs.append(dump)
             dumps.append(dump)
         kernels = pipeline.kernels
+        self.result.checked += [each.checked(lone=pipeline.lone) for each in (*dumps, *kernels)]
         timeline = Timeline(pipeline, [dump for dump in dumps if dump.kind is Kind.HLO])
-        for rule in self.rules:
-            for method, asked in checks_of(rule).items():
-                kinds = set(asked.values())
-                if "FinalModule" in kinds:
-                    self._check_final(rule, method, timeline)
-                elif not kinds.isdisjoint(("AutotuningRuns", "DumpFolder")):
-                    continue  # when all files have been read
-                elif "Compilation" in kinds:
-                    self._check_compilation(rule, method, timeline)
-                elif "BeforeAutotuner" in kinds:
-                    self._check_before_autotuner(rule, method, timeline)
-                elif kinds & TEXTS.keys():
-                    self._check_texts(rule, method, [*dumps, *kernels])
-                elif rule.precondition is not None:
-                    self._check_precondition(rule, method, rule.precondition, timeline)
-                elif self.cured or rule.lasting or _is_alive(rule, method, timeline):
-                    for life in lives_of(timeline.find(rule, method), timeline):
-                        self._add_followed(rule, method, life, timeline)
+        for rule, method, kinds in self._checks:
+            progress(0)
+            if "FinalModule" in kinds:
+                self._check_final(rule, method, timeline)
+            elif "Compilation" in kinds:
+                self._check_compilation(rule, method, timeline)
+            elif "BeforeAutotuner" in kinds:
+                self._check_before_autotuner(rule, method, timeline)
+            elif kinds & TEXTS.keys():
+                self._check_texts(rule, method, [*dumps, *kernels])
+            elif rule.precondition is not None:
+                self._check_precondition(rule, method, rule.precondition, timeline)
+            elif self.cured or rule.lasting or _is_alive(rule, method, timeline):
+                for life in lives_of(timeline.find(rule, method), timeline):
+                    self._add_followed(rule, method, life, timeline)
 
     def _check_runs(self) -> None:
         """Rules about all logs of the autotuner together."""
-        runs = autotuning_runs(self._logs)
+        runs = autotuning_runs(self.logs)
         if runs is None:
             return
         for rule in self.rules:
@@ -145,7 +163,7 @@ class Checker:
                 if set(asked.values()) == {"AutotuningRuns"}:
                     (name,) = asked
                     for finding in run_check(rule, method, {name: runs}):
-                        self._add(Placed(rule, finding, self._logs[finding.file], None))
+                        self._add(Placed(rule, finding, self.logs[finding.file], None))
 
     # Rules about a compilation as a whole, and about all in a folder
 
@@ -165,6 +183,7 @@ class Checker:
         pipeline = timeline.pipeline
         last = (pipeline.steps or pipeline.dumps)[-1]
         position = timeline.dumps.index(last)
+        chosen = {rule.name() for rule in self.rules}
         for rule in all_rules():
             demand = rule.precondition
             if demand is None or not _is_bound(demand, pipeline, last):
@@ -172,7 +191,7 @@ class Checker:
             meeting = pipeline.meeting(last, demand)
             if not _binds(demand, meeting):
                 continue
-            certain, reported = meeting.outcome is Outcome.BREAKS, rule in self.rules
+            certain, reported = meeting.outcome is Outcome.BREAKS, rule.name() in chosen
             for method in checks_of(rule):
                 for finding, _ in timeline.find_at(rule, method, position):
                     yield Broken(rule.name(), demand, finding, certain, reported)
@@ -241,7 +260,7 @@ class Checker:
             if missing:
                 state = "only a new compilation makes" if last.edited else "is not there"
                 reason = f"{rule.name()} needs the {' and '.join(missing)}, which {state}"
-                self.result.skipped.append(Skipped(str(last.path), reason))
+                self.result.skipped.append(Skipped(str(last.path), reason, rule.name()))
                 continue
             findings = run_check(rule, method, views)
             if len(views) > 1:
@@ -294,12 +313,12 @@ class Checker:
         What the autotuner took out of a module to try backends has the module's defects, too: those
         are told of the module.
         """
-        said = rule, nameless(life.seen[-1])
+        said = rule.name(), nameless(life.seen[-1])
         if timeline.pipeline.is_helper:
-            if said in self._said:
+            if said in self.said:
                 return
         else:
-            self._said.add(said)
+            self.said.add(said)
         over = life.last + 1 < timeline.length
         cured = cure(timeline, life.last)
         notes: tuple[str, ...] = ()
@@ -385,7 +404,7 @@ class Checker:
                 self._add_life(rule, life, timeline, cured=cured, severity=Severity.INFO)
         if meeting.outcome is Outcome.NEVER and last.name is None and not demand.only_if_certain:
             reason = f"{rule.name()} does not apply: {meeting.why}"
-            self.result.skipped.append(Skipped(str(last.path), reason))
+            self.result.skipped.append(Skipped(str(last.path), reason, rule.name()))
 
     def _add_binding(
         self, rule: Rule, demand: Precondition, meeting: Meeting, life: Life, timeline: Timeline
@@ -410,9 +429,9 @@ class Checker:
         """Says what could not be read of an artefact that a rule asked for, once."""
         path, text = getattr(artefact, "path", None), getattr(artefact, "text", "")
         rule = next((rule for rule in self.rules if rule.name() == "unreadable-text"), None)
-        if rule is None or path is None or path in self._told:
+        if rule is None or path is None or path in self.told:
             return
-        self._told.add(path)
+        self.told.add(path)
         module = pipeline.dumps[0].name.module if pipeline.dumps[0].name else ""
         dump = PassDump.of(HloFile.of_text(text, path, module), path)
         for trouble in getattr(artefact, "troubles", ()):
@@ -434,6 +453,8 @@ def _is_alive(rule: Rule, method: str, timeline: Timeline) -> bool:
     """
     if timeline.pipeline.lone or timeline.pipeline.crashed:
         return True
+    if all(rule.is_silent(module, stage) for module, stage in timeline.ends):
+        return False
     ends = range(max(0, timeline.length - 1), len(timeline.dumps))
     return any(True for at in ends for _ in timeline.find_at(rule, method, at))
 

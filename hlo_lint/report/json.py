@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from hlo_lint.dumps.directory import Skipped
-from hlo_lint.findings import Diagnostic, Introduction
+from hlo_lint.findings import Allowed, Diagnostic, Introduction
+from hlo_lint.report.formats import Report, Warn
 
 VERSION = 2
 
 
-def render_json(
-    findings: Iterable[Diagnostic], skipped: Sequence[Skipped], stats: Mapping[str, int]
-) -> str:
+def render(report: Report, _: Warn) -> str:
     """Two blanks of indent, a newline at the end; surrogates as `\\udcXX` escapes."""
-    report = {
+    values = {
         "version": VERSION,
-        "findings": [as_dict(finding) for finding in findings],
-        "skipped": [{"path": entry.path, "reason": entry.reason} for entry in skipped],
-        "stats": dict(stats),
+        "findings": [as_dict(finding) for finding in report.findings],
+        "allowed": [allowed_as_dict(each) for each in report.allowed],
+        "skipped": [{"path": entry.path, "reason": entry.reason} for entry in report.skipped],
+        "stats": dict(report.stats),
     }
-    return json.dumps(report, indent=2) + "\n"
+    return json.dumps(values, indent=2) + "\n"
+
+
+def allowed_as_dict(allowed: Allowed) -> dict[str, Any]:
+    """The finding, and who allows it and why."""
+    by, reason = allowed.by.value, allowed.reason
+    return {**as_dict(allowed.finding), "allowed_by": by, "reason": reason}
 
 
 def as_dict(finding: Diagnostic) -> dict[str, Any]:
@@ -30,6 +34,7 @@ def as_dict(finding: Diagnostic) -> dict[str, Any]:
     origin, fix = finding.origin, finding.fix
     return {
         "rule": finding.rule,
+        "fingerprint": finding.fingerprint,
         "severity": finding.severity.value,
         "message": finding.message,
         "path": finding.path,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from inspect import cleandoc
 
 from hlo_lint.rule import Bad, Rule
@@ -18,6 +19,14 @@ def render_page(rule: Rule) -> str:
             f"## Where it binds\n\nWhere `{demand.demanded_by}` comes next and none of {guards} "
             "before it: there it is an error. Where the dump does not say what comes next "
             f"{unsure}; `--before {demand.demanded_by}` says it."
+        )
+    if options := rule.options():
+        lines = [
+            f"- `{name} = {json.dumps(option.default)}` ({option.expected}): {option.doc}"
+            for name, option in options.items()
+        ]
+        parts.append(
+            f"## Options\n\nIn `[tool.hlo_lint.rules.{rule.name()}]`:\n\n" + "\n".join(lines)
         )
     for example in rule.examples:
         title = "## Bad" if isinstance(example, Bad) else "## Good"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from io import StringIO
 from typing import TYPE_CHECKING
 
-from hlo_lint.dumps.directory import Skipped
-from hlo_lint.findings import Diagnostic, Introduction, Severity
+from hlo_lint.findings import Diagnostic, Introduction, Safety, Severity
+from hlo_lint.report.formats import Report, Warn
 from hlo_lint.source import shown
 
 if TYPE_CHECKING:
@@ -16,7 +17,18 @@ if TYPE_CHECKING:
 STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
 WIDTH = 160
 """How much of a line of HLO is shown, in characters; lines of dumps run to 100 kB."""
+COMMANDS = {Safety.SAFE: "hlo-lint fix", Safety.UNSAFE: "hlo-lint fix --unsafe-fixes"}
 UNKNOWN = "a pass that left no dump"
+
+
+def render(report: Report, _: Warn) -> str:
+    """The report without colours."""
+    from rich.console import Console
+
+    out = StringIO()
+    console = Console(file=out, force_terminal=False, color_system=None, width=WIDTH)
+    print_report(console, report)
+    return out.getvalue()
 
 
 def render_concise(finding: Diagnostic) -> str:
@@ -37,22 +49,10 @@ def describe(behind: Introduction) -> str:
     return f"pass {behind.pass_name} of {behind.pipeline}, {step}"
 
 
-def print_text(console: Console, findings: Sequence[Diagnostic]) -> None:
-    """Prints each finding with its excerpt, an empty line behind each."""
-    for finding in findings:
-        for line in _finding(finding):
-            console.print(line, soft_wrap=True)
-        console.print()
-
-
-def print_summary(
-    console: Console,
-    findings: Sequence[Diagnostic],
-    skipped: Sequence[Skipped],
-    stats: Mapping[str, int],
-) -> None:
-    """Prints what was not looked at, and one line that counts."""
-    for entry in skipped:
+def print_report(console: Console, report: Report) -> None:
+    """Prints each finding, what was not looked at, and one line that counts."""
+    print_text(console, report.findings)
+    for entry in report.skipped:
         console.print(
             f"skipped: {shown(entry.path)}: {shown(entry.reason)}",
             style="dim",
@@ -60,13 +60,26 @@ def print_summary(
             highlight=False,
             markup=False,
         )
-    console.print(summary(findings, stats), highlight=False, markup=False, soft_wrap=True)
+    console.print(summary(report), highlight=False, markup=False, soft_wrap=True)
 
 
-def summary(findings: Sequence[Diagnostic], stats: Mapping[str, int]) -> str:
-    """`1 error, 2 warnings in 31 files`, or `no findings in 31 files`."""
+def print_text(console: Console, findings: Sequence[Diagnostic]) -> None:
+    """Prints each finding with its excerpt, an empty line behind each."""
+    for finding in findings:
+        for line in _lines(finding):
+            console.print(line, soft_wrap=True)
+        console.print()
+
+
+def as_text(finding: Diagnostic) -> str:
+    """A finding as `print_text` prints it, without colours."""
+    return "\n".join(line.plain for line in _lines(finding))
+
+
+def summary(report: Report) -> str:
+    """`1 error, 2 warnings in 31 files`, or `no findings in 31 files`; `, 3 allowed` behind it."""
     counts = [
-        _counted(sum(finding.severity is severity for finding in findings), name)
+        _counted(sum(finding.severity is severity for finding in report.findings), name)
         for severity, name in (
             (Severity.ERROR, "error"),
             (Severity.WARNING, "warning"),
@@ -74,14 +87,15 @@ def summary(findings: Sequence[Diagnostic], stats: Mapping[str, int]) -> str:
         )
     ]
     said = ", ".join(count for count in counts if count) or "no findings"
-    return f"{said} in {_counted(stats['files'], 'file') or 'no files'} of HLO"
+    allowed = f", {len(report.allowed)} allowed" if report.allowed else ""
+    return f"{said} in {_counted(report.stats['files'], 'file') or 'no files'} of HLO{allowed}"
 
 
 def _counted(number: int, name: str) -> str:
     return f"{number} {name}{'' if number == 1 else 's'}" if number else ""
 
 
-def _finding(finding: Diagnostic) -> Iterator[Text]:
+def _lines(finding: Diagnostic) -> Iterator[Text]:
     from rich.text import Text
 
     style = STYLES[finding.severity]
@@ -93,12 +107,13 @@ def _finding(finding: Diagnostic) -> Iterator[Text]:
         ("  --> ", "blue"), shown(f"{finding.path}:{finding.line}:{finding.column}")
     )
     yield from _excerpt(finding, style)
-    for label, note in _notes(finding):
+    for label, note in notes_of(finding):
         yield Text.assemble(("   = ", "blue"), (f"{label}: ", "bold"), shown(note))
     if finding.fix is not None:
+        how = f"{finding.fix.safety.value}; {COMMANDS[finding.fix.safety]}"
         yield Text.assemble(
             ("help: ", "bold green"),
-            f"{finding.fix.title} ({finding.fix.safety.value}; hlo-lint fix)",
+            f"{shown(finding.fix.title)} ({how})",
         )
 
 
@@ -119,7 +134,8 @@ def _excerpt(finding: Diagnostic, style: str) -> Iterator[Text]:
     yield Text.assemble((bar, "blue"), " " * before, ("^" * marked, style))
 
 
-def _notes(finding: Diagnostic) -> Iterator[tuple[str, str]]:
+def notes_of(finding: Diagnostic) -> Iterator[tuple[str, str]]:
+    """What is known of a finding besides its place, each with its label: `("since", "pass …")`."""
     if finding.origin is not None:
         origin = finding.origin
         where = f" in {origin.function}" if origin.function else ""

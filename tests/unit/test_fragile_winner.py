@@ -18,6 +18,7 @@ from hlo_lint.analysis.fragile_winner import (
     fragile,
 )
 from hlo_lint.dumps.artefacts.autotune import Autotuning, read_autotuning
+from hlo_lint.registry import find_rule
 from tests.conftest import FIXTURES
 
 AUTOTUNE = FIXTURES / "autotune"
@@ -237,3 +238,9 @@ def test_names_alike_within_an_old_log_are_other_instructions() -> None:
     text = (AUTOTUNE / "old.textproto").read_text("utf-8")
     again = (AUTOTUNE / "old_again.textproto").read_text("utf-8")
     assert flips([read_autotuning(text + again)]) == ()
+
+
+def test_the_rule_has_the_lead_that_was_fitted_and_takes_another() -> None:
+    rule = find_rule("fragile-autotuner-winner")
+    assert rule.options()["lasting-lead"].default == SURE
+    assert len(fragile(log("new.textproto"), 1.0)) < len(fragile(log("new.textproto")))

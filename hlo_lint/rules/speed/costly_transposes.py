@@ -7,9 +7,8 @@ from typing import Final
 from hlo_lint.analysis.moves import moves
 from hlo_lint.findings import Finding, Severity
 from hlo_lint.rule import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rule_options import Option
 
-ENOUGH: Final = 1 << 24
-"""Bytes read and written that make a report: 16 MiB, a few microseconds on a large GPU."""
 SHOWN: Final = 3
 
 _FINAL = {".ir-no-opt.ll": ""}
@@ -34,6 +33,11 @@ class CostlyTransposes(Rule):
     """
 
     severity = Severity.INFO
+    min_bytes = Option(
+        1 << 24,
+        "Bytes read and written that make a report; 16 MiB take a few µs on a large GPU.",
+        least=0,
+    )
     examples = (
         Bad(_PROGRAM % (2048, 2048, "  // error"), artefacts=_FINAL),
         Good(_PROGRAM % (64, 64, ""), artefacts=_FINAL),
@@ -48,7 +52,7 @@ class CostlyTransposes(Rule):
             key=lambda move: -move.byte_count,
         )
         total = sum(move.byte_count for move in found)
-        if total < ENOUGH:
+        if total < self.min_bytes:
             return
         largest = found[0]
         others = f"; {len(found)} of them move {total} bytes" if len(found) > 1 else ""

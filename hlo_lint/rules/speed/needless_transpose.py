@@ -5,6 +5,7 @@ from __future__ import annotations
 from hlo_lint.analysis.moves import Move, moves, source_of_move
 from hlo_lint.findings import Finding, Severity
 from hlo_lint.rule import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rule_options import Option
 
 _FINAL = {".ir-no-opt.ll": ""}
 
@@ -21,6 +22,7 @@ class NeedlessTranspose(Rule):
     """
 
     severity = Severity.WARNING
+    min_bytes = Option(0, "Bytes that a kernel has to read and write to be told of.", least=0)
     examples = (
         Bad(
             """
@@ -78,6 +80,8 @@ class NeedlessTranspose(Rule):
         found = moves(final.module)
         by_kernel = {move.kernel: move for move in found}
         for move in found:
+            if move.byte_count < self.min_bytes:
+                continue
             if not move.steps:
                 if not move.is_duplicate:
                     yield Finding(

@@ -1,0 +1,1 @@
+"""What is found and allowed: comments in the text, allowances that were configured, a baseline."""

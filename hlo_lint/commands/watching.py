@@ -1,0 +1,83 @@
+"""Does something again whenever one of the files it was done with changes."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+from hlo_lint.errors import HloLintError, UsageError
+
+INTERVAL = 0.25
+"""Seconds between two looks at the files."""
+SETTLED = 2
+"""Looks that have to see the same before what is there counts as written."""
+
+State = dict[str, tuple[int, int]]
+
+
+def watch(
+    paths: Sequence[str], settings: Callable[[], Path | None], run: Callable[[], object]
+) -> None:
+    """Runs at once and after each change of a file below the paths, or of the settings file.
+
+    Errors that were raised on purpose are printed: the next change may mend them. An interrupt ends
+    it.
+
+    Raises:
+        UsageError: for standard input, which does not change.
+    """
+    if "-" in paths:
+        raise UsageError("--watch looks at files: standard input is read once")
+    gc.enable()  # a run of its own needs no collection; this one does not end
+    try:
+        while True:
+            before = _state(paths, settings)
+            if sys.stdout.isatty():
+                click.clear()
+            try:
+                run()
+            except HloLintError as error:
+                click.echo(f"Error: {error}", err=True)
+            gc.collect()
+            click.echo("watching; Ctrl-C ends it", err=True)
+            _wait(before, paths, settings)
+    except KeyboardInterrupt:
+        return
+
+
+def _wait(before: State, paths: Sequence[str], settings: Callable[[], Path | None]) -> None:
+    """Comes back when something has changed and nothing changes any more."""
+    last, same = before, 0
+    while last == before or same < SETTLED:
+        time.sleep(INTERVAL)
+        now = _state(paths, settings)
+        same = same + 1 if now == last else 0
+        last = now
+
+
+def _state(paths: Sequence[str], settings: Callable[[], Path | None]) -> State:
+    """When each file was changed, in nanoseconds, and its size in bytes."""
+    found: State = {}
+    file = settings()
+    for path in [*paths, *([str(file)] if file is not None else [])]:
+        if os.path.isdir(path):
+            for folder, _, names in os.walk(path):
+                for name in names:
+                    _add(found, os.path.join(folder, name))
+        else:
+            _add(found, path)
+    return found
+
+
+def _add(found: State, path: str) -> None:
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return
+    found[path] = seen.st_mtime_ns, seen.st_size

@@ -1,0 +1,47 @@
+"""Values as TOML spells them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+
+_bare = re.compile(r"[A-Za-z0-9_-]+").fullmatch
+
+
+def spelled(value: object) -> str:
+    """A value on one line.
+
+    >>> spelled({"severity": {"needless-transpose": "off"}, "jobs": 2, "a b": [True, 0.5]})
+    '{ severity = { needless-transpose = "off" }, jobs = 2, "a b" = [true, 0.5] }'
+    """
+    match value:
+        case Mapping():
+            pairs = (f"{key_of(str(key))} = {spelled(one)}" for key, one in value.items())
+            return f"{{ {', '.join(pairs)} }}" if value else "{}"
+        case list() | tuple():
+            return f"[{', '.join(map(spelled, value))}]"
+        case Enum():
+            return spelled(value.value)
+        case str() | Path():
+            return f'"{"".join(map(_character, str(value)))}"'
+        case bool():
+            return str(value).lower()
+        case _:
+            return str(value)
+
+
+def key_of(name: str) -> str:
+    """A key, in quotes where it has to be."""
+    return name if _bare(name) else spelled(name)
+
+
+def _character(character: str) -> str:
+    """What a terminal would obey is spelled out."""
+    if character in '"\\':
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    code = ord(character)
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"

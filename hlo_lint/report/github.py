@@ -1,0 +1,47 @@
+"""The report as workflow commands: GitHub shows each as an annotation of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hlo_lint.findings import Diagnostic, Severity
+from hlo_lint.report.formats import Report, Warn
+from hlo_lint.report.locations import has_lines, relative_path
+from hlo_lint.report.text import notes_of
+from hlo_lint.source import shown
+
+COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
+
+
+def render(report: Report, _: Warn) -> str:
+    """A line for each finding; nothing where nothing was found."""
+    return "".join(f"{_annotation(finding)}\n" for finding in report.findings)
+
+
+def _annotation(finding: Diagnostic) -> str:
+    place: dict[str, object] = {"file": relative_path(finding.path)}
+    if has_lines(finding.path):
+        place |= _lines(finding)
+    place["title"] = f"hlo-lint: {finding.rule}"
+    notes = (f"{label}: {shown(note)}" for label, note in notes_of(finding))
+    message = "\n".join([shown(finding.message), *notes])
+    return f"::{COMMANDS[finding.severity]} {_properties(place)}::{_escaped(message)}"
+
+
+def _lines(finding: Diagnostic) -> dict[str, object]:
+    """GitHub takes columns of a single line only."""
+    if finding.end_line != finding.line:
+        return {"line": finding.line, "endLine": finding.end_line}
+    return {"line": finding.line, "col": finding.column, "endColumn": finding.end_column}
+
+
+def _properties(values: Mapping[str, object]) -> str:
+    return ",".join(
+        f"{name}={_escaped(shown(str(value))).replace(':', '%3A').replace(',', '%2C')}"
+        for name, value in values.items()
+    )
+
+
+def _escaped(text: str) -> str:
+    """Text that ends no command: the ends of its lines are data."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

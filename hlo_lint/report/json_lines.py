@@ -1,0 +1,30 @@
+"""The report as JSON, a finding a line: for what reads as it comes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hlo_lint.report.formats import Report, Warn
+from hlo_lint.report.json import VERSION, allowed_as_dict, as_dict
+
+
+def render(report: Report, _: Warn) -> str:
+    r"""Each finding with the fields of the JSON report, then what was skipped and the counts.
+
+    `type` says which a line is: `finding`, `allowed` or `summary`. Surrogates are `\udcXX`
+    escapes.
+    """
+    findings = ({"type": "finding", **as_dict(finding)} for finding in report.findings)
+    allowed = ({"type": "allowed", **allowed_as_dict(each)} for each in report.allowed)
+    summary = {
+        "type": "summary",
+        "version": VERSION,
+        "skipped": [{"path": entry.path, "reason": entry.reason} for entry in report.skipped],
+        "stats": dict(report.stats),
+    }
+    return "".join(_line(each) for each in (*findings, *allowed, summary))
+
+
+def _line(values: dict[str, Any]) -> str:
+    return json.dumps(values, separators=(",", ":")) + "\n"

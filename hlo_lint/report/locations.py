@@ -1,0 +1,39 @@
+"""Where something is, as other programs write it down: by path or URI."""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import quote
+
+from hlo_lint.dumps.pipeline import is_proto
+
+
+def relative_path(path: str) -> str:
+    """The path from the working directory, with `/`, where it is below that; else as it is.
+
+    >>> relative_path("./dumps//a.txt"), relative_path("/elsewhere/a.txt")
+    ('dumps/a.txt', '/elsewhere/a.txt')
+    """
+    if path.startswith("<"):
+        return path  # a text that has no file: `<stdin>`
+    found = os.path.relpath(path)
+    return path if found == os.pardir or found.startswith(os.pardir + os.sep) else found
+
+
+def uri_of(path: str) -> tuple[str, bool]:
+    """The URI of a path, and whether it is relative to the working directory.
+
+    Bytes of the path that are no UTF-8 are in it, percent-encoded.
+
+    >>> uri_of("a file.txt"), uri_of("/elsewhere/100%.txt")
+    (('a%20file.txt', True), ('file:///elsewhere/100%25.txt', False))
+    """
+    found = relative_path(path)
+    if path.startswith("<") or not (os.path.isabs(found) or found.startswith(os.pardir)):
+        return quote(os.fsencode(found)), True
+    return f"file://{quote(os.fsencode(os.path.abspath(found)))}", False
+
+
+def has_lines(path: str) -> bool:
+    """Whether lines and columns of a finding are those of its file: a protocol buffer has none."""
+    return not is_proto(path)

@@ -1,0 +1,64 @@
+"""The report in the Diagnostic Format of reviewdog, which comments on a change with it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hlo_lint.findings import Diagnostic, Region, Safety, Severity
+from hlo_lint.report.formats import Report, Warn
+from hlo_lint.report.locations import has_lines, relative_path
+from hlo_lint.report.text import describe, notes_of
+from hlo_lint.source import is_utf8, shown
+
+LEVELS = {Severity.ERROR: "ERROR", Severity.WARNING: "WARNING", Severity.INFO: "INFO"}
+
+
+def render(report: Report, _: Warn) -> str:
+    """One `DiagnosticResult`; columns count bytes of UTF-8, as reviewdog has it."""
+    found = {finding.severity for finding in report.findings}
+    worst = next((severity for severity in Severity if severity in found), Severity.INFO)
+    result = {
+        "source": {"name": "hlo-lint"},
+        "severity": LEVELS[worst],
+        "diagnostics": [_diagnostic(finding) for finding in report.findings],
+    }
+    return json.dumps(result, indent=1) + "\n"
+
+
+def _diagnostic(finding: Diagnostic) -> dict[str, Any]:
+    notes = (f"{label}: {note}" for label, note in notes_of(finding))
+    location: dict[str, Any] = {"path": shown(relative_path(finding.path))}
+    if has_lines(finding.path):
+        location["range"] = _range(finding.regions[0])
+    diagnostic: dict[str, Any] = {
+        "message": "\n".join(shown(line) for line in (finding.message, *notes)),
+        "location": location,
+        "severity": LEVELS[finding.severity],
+        "code": {"value": finding.rule},
+    }
+    if has_lines(finding.path) and _is_suggestion(finding):
+        assert finding.fix is not None
+        (edit,), (_, region) = finding.fix.edits, finding.regions
+        diagnostic["suggestions"] = [{"range": _range(region), "text": edit.text}]
+    if finding.introduced_by is not None:
+        dump = finding.introduced_by
+        place = {"path": shown(relative_path(dump.path))}
+        related = {"message": f"since {shown(describe(dump))}", "location": place}
+        diagnostic["related_locations"] = [related]
+    return diagnostic
+
+
+def _is_suggestion(finding: Diagnostic) -> bool:
+    """Whether its fix can be one: each suggestion is taken or left on its own, at a click."""
+    fix = finding.fix
+    if fix is None or fix.safety is not Safety.SAFE or len(fix.edits) != 1:
+        return False
+    return is_utf8(fix.edits[0].text)
+
+
+def _range(region: Region) -> dict[str, Any]:
+    return {
+        "start": {"line": region.start.line, "column": region.start_byte},
+        "end": {"line": region.end.line, "column": region.end_byte},
+    }

@@ -1,0 +1,233 @@
+"""The report as SARIF 2.1.0, within what GitHub's code scanning takes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator, Sequence
+from inspect import cleandoc
+from typing import Any
+
+from hlo_lint.errors import UsageError
+from hlo_lint.findings import Diagnostic, Fix, Region, Severity
+from hlo_lint.fingerprints import KIND
+from hlo_lint.registry import find_rule
+from hlo_lint.report.formats import Report, Warn
+from hlo_lint.report.locations import has_lines, uri_of
+from hlo_lint.report.page import render_page
+from hlo_lint.report.text import describe, notes_of
+from hlo_lint.source import is_utf8, shown
+from hlo_lint.version import __version__
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+MOST_RESULTS = 25_000
+"""In one run; GitHub refuses more, and shows 5,000."""
+MOST_BYTES = 10_000_000
+"""Of the compressed file."""
+ROOT = "SRCROOT"
+"""What relative URIs are relative to: the working directory, which GitHub takes for that of the
+repository."""
+
+Json = dict[str, Any]
+
+
+def render(report: Report, warn: Warn) -> str:
+    """One run; what it has no room for is said in it and to `warn`.
+
+    What is allowed is left out: GitHub shows suppressed results as it shows others.
+    """
+    kept = most_urgent(report.findings, MOST_RESULTS)
+    while True:
+        dropped = len(report.findings) - len(kept)
+        text = json.dumps(_log(report, kept, _lost(dropped)), indent=1) + "\n"
+        size = _compressed(text)
+        if size <= MOST_BYTES or not kept:
+            break
+        kept = most_urgent(kept, min(len(kept) - 1, int(len(kept) * 0.95 * MOST_BYTES / size)))
+    for line in _lost(dropped):
+        warn(line)
+    return text
+
+
+def most_urgent(findings: Sequence[Diagnostic], most: int) -> Sequence[Diagnostic]:
+    """All findings if there is room, in their order.
+
+    Else one of those that differ in the number at the end of their fingerprint only, and of these
+    errors rather than warnings rather than information.
+    """
+    if len(findings) <= most:
+        return findings
+    first: dict[str, int] = {}
+    for number, finding in enumerate(findings):
+        first.setdefault(finding.fingerprint[:KIND], number)
+    rank = {severity: place for place, severity in enumerate(Severity)}
+    urgent = sorted(first.values(), key=lambda number: rank[findings[number].severity])
+    return [findings[number] for number in sorted(urgent[:most])]
+
+
+def _lost(dropped: int) -> list[str]:
+    if not dropped:
+        return []
+    limits = f"{MOST_RESULTS} results, {MOST_BYTES} bytes compressed"
+    return [f"SARIF: {dropped} findings were left out, the least urgent first ({limits})"]
+
+
+def _compressed(text: str) -> int:
+    """The size that counts, in bytes; nothing is compressed that is small anyway."""
+    return len(text) if len(text) <= MOST_BYTES else len(gzip.compress(text.encode(), 6))
+
+
+def _log(report: Report, findings: Sequence[Diagnostic], lost: Sequence[str]) -> Json:
+    rules = list(dict.fromkeys(finding.rule for finding in findings))
+    told = [_notification(f"not looked at: {entry.reason}", entry.path) for entry in report.skipped]
+    told += [_notification(line, level="warning") for line in lost]
+    run = {
+        "tool": {
+            "driver": {
+                "name": "hlo-lint",
+                "version": __version__,
+                "rules": [_descriptor(rule) for rule in rules],
+            }
+        },
+        "invocations": [
+            {
+                "executionSuccessful": True,
+                "exitCode": report.exit_status,
+                "toolExecutionNotifications": told,
+            }
+        ],
+        "originalUriBaseIds": {ROOT: {"description": {"text": "the working directory"}}},
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(finding, rules.index(finding.rule)) for finding in findings],
+        "properties": {**report.stats, "allowed": len(report.allowed)},
+    }
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _notification(text: str, path: str | None = None, level: str = "note") -> Json:
+    place: Json = {} if path is None else {"locations": [_location(path)]}
+    return {"level": level, "message": _message(text), **place}
+
+
+def _descriptor(name: str) -> Json:
+    try:
+        rule = find_rule(name)
+    except UsageError:
+        return {"id": name}  # a rule that the caller has, and no registry
+    page = render_page(rule)
+    return {
+        "id": name,
+        "name": type(rule).__name__,
+        "shortDescription": {"text": rule.summary()},
+        "fullDescription": {"text": cleandoc(rule.page()).partition("\n## ")[0].strip()},
+        "help": {"text": page, "markdown": page},
+        "defaultConfiguration": {"level": LEVELS[rule.severity]},
+        "properties": {"tags": [rule.family()]},
+    }
+
+
+def _result(finding: Diagnostic, rule: int) -> Json:
+    notes = (f"{label}: {note}" for label, note in notes_of(finding))
+    result: Json = {
+        "ruleId": finding.rule,
+        "ruleIndex": rule,
+        "level": LEVELS[finding.severity],
+        "message": _message(finding.message, *notes),
+        "locations": [_place(finding)],
+        "partialFingerprints": {
+            "hloLintFinding/v1": finding.fingerprint,
+            "primaryLocationLineHash": finding.fingerprint,  # GitHub goes by this one alone
+        },
+    }
+    related = list(_related(finding))
+    if related:
+        result["relatedLocations"] = [{"id": n, **place} for n, place in enumerate(related, 1)]
+    fix = finding.fix
+    if (
+        fix is not None
+        and has_lines(finding.path)
+        and all(is_utf8(edit.text) for edit in fix.edits)
+    ):
+        result["fixes"] = [_fix(finding.path, fix, finding.regions[1:])]
+    passes = (("introducedBy", finding.introduced_by), ("curedBy", finding.cured_by))
+    named = [
+        ("opName", finding.op_name),
+        ("pipeline", finding.pipeline),
+        *((name, dump.pass_name) for name, dump in passes if dump is not None),
+    ]
+    numbers = {"step": finding.step, "seenIn": finding.seen_in}
+    result["properties"] = {
+        **{name: shown(value) for name, value in named if value},
+        **{name: value for name, value in numbers.items() if value is not None},
+    }
+    return result
+
+
+def _place(finding: Diagnostic) -> Json:
+    region = {
+        "startLine": finding.line,
+        "startColumn": finding.column,
+        "endLine": finding.end_line,
+        "endColumn": finding.end_column,
+    }
+    place = _location(finding.path, region if has_lines(finding.path) else None)
+    names = [
+        (kind, shown(name))
+        for kind, name in (
+            ("module", finding.module),
+            ("function", finding.computation),
+            ("variable", finding.instruction),
+        )
+        if name
+    ]
+    if names:
+        kind, name = names[-1]
+        qualified = "/".join(name for _, name in names)
+        place["logicalLocations"] = [{"name": name, "fullyQualifiedName": qualified, "kind": kind}]
+    return place
+
+
+def _location(path: str, region: Json | None = None) -> Json:
+    uri, is_relative = uri_of(path)
+    artefact = {"uri": uri, "uriBaseId": ROOT} if is_relative else {"uri": uri}
+    physical: Json = {"artifactLocation": artefact}
+    return {"physicalLocation": {**physical, "region": region} if region else physical}
+
+
+def _related(finding: Diagnostic) -> Iterator[Json]:
+    for label, dump in (("since", finding.introduced_by), ("cured by", finding.cured_by)):
+        if dump is not None and dump.path:
+            yield {**_location(dump.path), "message": _message(f"{label} {describe(dump)}")}
+    if finding.origin is not None and finding.origin.file:
+        origin = finding.origin
+        region = {"startLine": origin.line} if origin.line > 0 else None
+        where = f" in {origin.function}" if origin.function else ""
+        yield {**_location(origin.file, region), "message": _message(f"from Python{where}")}
+
+
+def _fix(path: str, fix: Fix, regions: Sequence[Region]) -> Json:
+    replacements = [
+        {
+            "deletedRegion": {
+                "startLine": region.start.line,
+                "startColumn": region.start.column,
+                "endLine": region.end.line,
+                "endColumn": region.end.column,
+                "charOffset": edit.span.start,
+                "charLength": edit.span.end - edit.span.start,
+            },
+            "insertedContent": {"text": edit.text},
+        }
+        for edit, region in zip(fix.edits, regions, strict=True)
+    ]
+    artefact = _location(path)["physicalLocation"]["artifactLocation"]
+    return {
+        "description": _message(f"{fix.title} ({fix.safety.value})"),
+        "artifactChanges": [{"artifactLocation": artefact, "replacements": replacements}],
+    }
+
+
+def _message(*lines: str) -> Json:
+    """A message of plain text. `](` is what makes a link of it, and a dump may make none."""
+    return {"text": "\n".join(shown(line).replace("](", "] (") for line in lines)}

@@ -1,0 +1,68 @@
+"""How often each rule found something."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from hlo_lint.findings import Diagnostic, Severity
+from hlo_lint.report.formats import Report
+from hlo_lint.report.text import summary
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCount:
+    """What one rule found."""
+
+    rule: str
+    count: int
+    errors: int
+    warnings: int
+    infos: int
+    fixable: int
+    """How many of them have a fix."""
+
+
+def counts(findings: Iterable[Diagnostic]) -> list[RuleCount]:
+    """The rules that found something, most findings first, by name where they are as many."""
+    by_rule: dict[str, list[Diagnostic]] = {}
+    for finding in findings:
+        by_rule.setdefault(finding.rule, []).append(finding)
+    found = [_count(rule, findings) for rule, findings in by_rule.items()]
+    return sorted(found, key=lambda count: (-count.count, count.rule))
+
+
+def render_statistics(report: Report, output_format: Literal["text", "json"] = "text") -> str:
+    """A line for each rule and a total, or a JSON array of objects with the fields of RuleCount."""
+    found = counts(report.findings)
+    if output_format == "json":
+        return json.dumps([asdict(count) for count in found], indent=2) + "\n"
+    cells = [
+        (str(count.count), count.rule, _severities(count), f"{count.fixable} fixable")
+        for count in found
+    ]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        f"{number.rjust(widths[0])}  {rule.ljust(widths[1])}  {said.ljust(widths[2])}  {fixable}"
+        for number, rule, said, fixable in cells
+    ]
+    return "\n".join([*lines, summary(report)]) + "\n"
+
+
+def _count(rule: str, findings: list[Diagnostic]) -> RuleCount:
+    by_severity = {each: sum(f.severity is each for f in findings) for each in Severity}
+    return RuleCount(
+        rule,
+        len(findings),
+        by_severity[Severity.ERROR],
+        by_severity[Severity.WARNING],
+        by_severity[Severity.INFO],
+        sum(finding.fix is not None for finding in findings),
+    )
+
+
+def _severities(count: RuleCount) -> str:
+    named = ((count.errors, "error"), (count.warnings, "warning"), (count.infos, "note"))
+    return ", ".join(f"{n} {name}{'' if n == 1 else 's'}" for n, name in named if n)
