@@ -52,7 +52,7 @@ class TestAllowed:
 
     @pytest.mark.hlo_lint(allow="layout", select=["speed"])
     def test_what_is_allowed_adds_up(self, hlo_lint):
-        assert hlo_lint.settings == {
+        assert hlo_lint.marked == {
             "allow": ["needless-transpose", "layout"], "select": ["speed"]
         }
         hlo_lint.check(convolved, X)
@@ -164,6 +164,33 @@ def test_a_report_holds_one_run(runs: pytest.Pytester) -> None:
     assert (out / "mine.txt").exists()
 
 
+def test_the_settings_of_the_project_hold(runs: pytest.Pytester) -> None:
+    runs.makepyprojecttoml(
+        """
+        [tool.hlo_lint]
+        ignore = ["needless-transpose"]
+        [[tool.hlo_lint.allow]]
+        rule = "unreadable-text"
+        module = "jit_never"
+        reason = "the test wants to be told that it matches nothing"
+        """
+    )
+    runs.makepyfile(
+        PROGRAMS
+        + """
+def test_ignored(hlo_lint):
+    assert not hlo_lint.check(convolved, X, allow=["unused-allowance"]).findings
+def test_a_marker_or_argument_counts_more(hlo_lint):
+    with pytest.raises(AssertionError, match="needless-transpose"):
+        hlo_lint.check(convolved, X, select=["needless-transpose"])
+"""
+    )
+    runs.runpytest_subprocess().assert_outcomes(passed=2)
+    runs.makepyprojecttoml("[tool.hlo_lint]\nignores = []\n")
+    result = runs.runpytest_subprocess()
+    result.stdout.fnmatch_lines(["E * *pyproject.toml:2*ignores*"])
+
+
 def test_a_report_that_cannot_be_written_is_said_at_once(runs: pytest.Pytester) -> None:
     runs.makefile(".txt", taken="a file")
     result = runs.runpytest_subprocess("--hlo-lint-report=taken.txt")
@@ -218,7 +245,7 @@ import sys
 
 def test_imports():
     mine = [name for name in sys.modules if name.split(".")[0] in ("hlo_lint", "jax", "rich")]
-    assert sorted(mine) == ["hlo_lint", "hlo_lint.pytest_plugin"]
+    assert sorted(mine) == ["hlo_lint", "hlo_lint.pytest_plugin", "hlo_lint.version"]
 """
     )
     done = subprocess.run(

@@ -33,8 +33,10 @@ from hlo_lint.dumps.selection import main_pipelines
 from hlo_lint.errors import CaptureError, HloLintError, UsageError
 
 if TYPE_CHECKING:
+    from hlo_lint.allow.allowances import Allowance
+    from hlo_lint.configuration.settings import Settings
     from hlo_lint.dumps.pipeline import Pipeline
-    from hlo_lint.findings import Introduction
+    from hlo_lint.findings import Diagnostic, Introduction
 
 
 class FindingsError(HloLintError, AssertionError):
@@ -102,6 +104,8 @@ class Capture:
         ignore: Sequence[str] | None = None,
         before: str | None = None,
         *,
+        settings: Settings | None = None,
+        allow: Sequence[Allowance] = (),
         cured: bool = False,
     ) -> Report:
         """What `hlo_lint.lint` finds in the dump; paths are those in the folder if it goes.
@@ -111,7 +115,15 @@ class Capture:
             CaptureError: where XLA left no dump.
         """
         assert self.pipeline
-        report = lint(open_dump(self.folder), select, ignore, before, cured=cured)
+        report = lint(
+            open_dump(self.folder),
+            select,
+            ignore,
+            before,
+            settings=settings,
+            allow=allow,
+            cured=cured,
+        )
         return report if self.is_kept else without_folder(report, self.folder)
 
     def remove(self) -> None:
@@ -209,15 +221,17 @@ def check_jit(
     *arguments: Any,
     select: Sequence[str] | None = None,
     ignore: Sequence[str] | None = None,
-    allow: Sequence[str] = (),
+    allow: Sequence[str | Allowance] = (),
     before: str | None = None,
+    settings: Settings | None = None,
     target: str | None = None,
     compiler_options: Mapping[str, Any] | None = None,
 ) -> Report:
     """Compiles a function and checks every pass of it; gives the report where it is clean.
 
-    `select`, `ignore` and `before` are those of `hlo_lint.lint`; what rules or families in `allow`
-    find is in the report, and no reason to raise. The rest is as in `capture_jit`.
+    `select`, `ignore`, `before` and `settings` are those of `hlo_lint.lint`, and so are allowances
+    in `allow`; what rules or families in it find is in the report, and no reason to raise. The rest
+    is as in `capture_jit`.
 
     Raises:
         FindingsError: for an error or a warning, and where the compile fails.
@@ -227,15 +241,16 @@ def check_jit(
     with capture_jit(
         function, *arguments, target=target, compiler_options=compiler_options
     ) as capture:
-        return check_capture(capture, select, ignore, allow, before)
+        return check_capture(capture, select, ignore, allow, before, settings)
 
 
 def check_capture(
     capture: Capture,
     select: Sequence[str] | None = None,
     ignore: Sequence[str] | None = None,
-    allow: Sequence[str] = (),
+    allow: Sequence[str | Allowance] = (),
     before: str | None = None,
+    settings: Settings | None = None,
 ) -> Report:
     """The report of a compile that succeeded and is clean.
 
@@ -245,8 +260,10 @@ def check_capture(
         UsageError: for a rule that nothing knows.
     """
     __tracebackhide__ = True
-    report = capture.lint(select, ignore, before)
-    if capture.failure is not None or not _but(report, allow).clean:
+    stated = [each for each in allow if not isinstance(each, str)]
+    report = capture.lint(select, ignore, before, settings=settings, allow=stated)
+    tolerated = _but(report, [each for each in allow if isinstance(each, str)])
+    if capture.failure is not None or not tolerated.clean:
         raise FindingsError(capture, report)
     return report
 
@@ -272,21 +289,22 @@ def without_folder(report: Report, folder: Path) -> Report:
     def met(behind: Introduction | None) -> Introduction | None:
         return None if behind is None else replace(behind, path=within(behind.path))
 
-    findings = tuple(
-        replace(
+    def moved(found: Diagnostic) -> Diagnostic:
+        return replace(
             found,
             path=within(found.path),
             introduced_by=met(found.introduced_by),
             cured_by=met(found.cured_by),
         )
-        for found in report.findings
-    )
+
     skipped = tuple(
         replace(each, path=within(each.path))
         for each in report.skipped
         if not Path(each.path).is_dir()
     )
-    return replace(report, findings=findings, skipped=skipped)
+    allowed = tuple(replace(each, finding=moved(each.finding)) for each in report.allowed)
+    findings = tuple(map(moved, report.findings))
+    return replace(report, findings=findings, skipped=skipped, allowed=allowed)
 
 
 def empty_folder(path: str | Path) -> Path:
