@@ -215,10 +215,11 @@ def _summary(folder: Path) -> dict[str, Any]:
 
 def _settings(config: pytest.Config) -> Settings:
     """What `[tool.hlo_lint]` or `hlo_lint.toml` of the project says, read once."""
+    from hlo_lint.capture.jit import for_one_compile
     from hlo_lint.configuration.load import load_settings
 
     if _SETTINGS not in config.stash:
-        config.stash[_SETTINGS] = load_settings([config.rootpath])
+        config.stash[_SETTINGS] = for_one_compile(load_settings([config.rootpath]))
     return config.stash[_SETTINGS]
 
 

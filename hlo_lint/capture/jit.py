@@ -279,6 +279,11 @@ def _but(report: Report, allow: Sequence[str]) -> Report:
     return replace(report, findings=left)
 
 
+def for_one_compile(settings: Settings) -> Settings:
+    """The settings of a project, most of whose allowances are about other programs than this."""
+    return settings.reselected(extend_ignore=["unused-allowance"])
+
+
 def without_folder(report: Report, folder: Path) -> Report:
     """A report whose paths are those within a folder; what else XLA wrote there is no news."""
     start = f"{folder}/"

@@ -107,10 +107,12 @@ def command(
     Exit status: 0 all compile and are clean, 1 otherwise, 2 wrong use.
     """
     from hlo_lint.capture.comparison import Question, Winner, compare
+    from hlo_lint.capture.jit import for_one_compile
 
     job = _job(script, arguments, shapes, options)
     winners = [winner for winner in Winner if winner.value.lower() in backends]
-    question = Question(job, target, winners, common.settings_of([str(job.script)], given))
+    settings = for_one_compile(common.settings_of([str(job.script)], given))
+    question = Question(job, target, winners, settings)
     interpreters = _interpreters(releases, pythons)
     with _folder(keep) as folder:
         found = compare(question, interpreters, folder, keep=keep is not None)
