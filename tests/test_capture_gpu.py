@@ -282,6 +282,7 @@ assert capture.failure is None
 print(sorted({found.rule for found in capture.lint().findings}))
 for function, arguments in (
     (lambda: jnp.ones(3), ()),
+    (jax.jit(jnp.ones, static_argnums=0), (4,)),
     (jax.jit(lambda x, n: x * n, static_argnums=1), (jnp.ones(4), 3)),
     (lambda tree: tree["a"] + 1, ({"a": jnp.ones(4)},)),
 ):

@@ -48,7 +48,7 @@ class FindingsError(HloLintError, AssertionError):
         """What XLA said, where it failed."""
         what = "has findings" if capture.failure is None else "does not compile"
         said = "" if capture.failure is None else f"{capture.failure}\n"
-        super().__init__(f"{capture} {what}\n{said}{report}")
+        super().__init__(f"{capture.title}, {what}\n{said}{report}")
 
 
 @dataclass(eq=False)
@@ -77,9 +77,11 @@ class Capture:
         if self.is_kept:
             self._finalizer.detach()
 
-    def __str__(self) -> str:
+    @property
+    def title(self) -> str:
+        """`step, compiled for h200 by jax 0.11.2`"""
         target = "" if self.target is None else f" for {self.target}"
-        return f"{self.name}, compiled{target} by jax {self.jax},"
+        return f"{self.name}, compiled{target} by jax {self.jax}"
 
     @cached_property
     def dump(self) -> Dump:
@@ -95,7 +97,7 @@ class Capture:
         """
         pipelines = main_pipelines(self.dump)
         if not pipelines:
-            raise CaptureError(f"{self} left no dump")
+            raise self._no_dump()
         return max(pipelines, key=lambda pipeline: len(pipeline.dumps))
 
     def lint(
@@ -114,9 +116,10 @@ class Capture:
             UsageError: for a rule or a pass that nothing knows.
             CaptureError: where XLA left no dump.
         """
-        assert self.pipeline
+        if not self.dump.pipelines:
+            raise self._no_dump()
         report = lint(
-            open_dump(self.folder),
+            self.dump,
             select,
             ignore,
             before,
@@ -125,6 +128,10 @@ class Capture:
             cured=cured,
         )
         return report if self.is_kept else without_folder(report, self.folder)
+
+    def _no_dump(self) -> CaptureError:
+        why = "" if self.failure is None else f": {self.failure}"
+        return CaptureError(f"{self.title}, left no dump{why}")
 
     def remove(self) -> None:
         """Remove the folder, unless the caller named it."""
@@ -178,10 +185,7 @@ def capture_jit(
         )
         compiled, failure = compile_lowered(lowered, made, compiler_options or {}, passes)
     except TargetRefused as error:
-        raise UsageError(
-            f"jax {jax.__version__} cannot compile for {target}: {error}; install "
-            "hlo-lint[gpu-compiler] (Linux), and set JAX_PLATFORMS=cpu where CUDA is not installed"
-        ) from error
+        raise UsageError(f"jax {jax.__version__} cannot compile for {target}: {error}") from error
     except OptionRefused as error:
         raise UsageError(f"jax {jax.__version__}: {error}") from error
     name = getattr(function, "__name__", None) or "the program"
