@@ -216,6 +216,7 @@ def test_a_script_is_run_and_what_it_jits_is_compiled(tmp_path: Path) -> None:
         (("bad.py:f", "--python=/nowhere"), r"/nowhere cannot be run: No such file"),
         (("bad.py:f", "--python=/bin/ls"), r"/bin/ls is no Python in which jax is installed"),
         (("bad.py:f", "--jax=latest"), r"latest is no release of jax"),
+        (("bad.py:f", "--jax=0.9.2"), r"jax 0.9.2 is too old to compile for a GPU"),
         (("bad.py:f", "--keep=."), r"\. is not empty"),
     ],
 )

@@ -18,8 +18,8 @@ from hlo_lint.source import decode, shown
 
 WORKER = Path(__file__).with_name("worker.py")
 
-SHORT_PATHS = {"JAX_HLO_SOURCE_FILE_CANONICALIZATION_REGEX": re.escape(f"{Path.cwd()}/")}
-"""Lines of Python are named as seen from here."""
+SHORTENED = "JAX_HLO_SOURCE_FILE_CANONICALIZATION_REGEX"
+"""The variable that says what of the name of a source file is left out of the HLO."""
 
 _fatal = re.compile(r"^F\d{4} [\d:.]+ +\d+ (.*)", re.M)
 _parsing = re.compile(r"Error parsing text-format \S+: (.*)")
@@ -76,7 +76,6 @@ class Job:
     arguments: Sequence[str]
     """The script's own, where it is run."""
     target_config: str
-    passes: str
     options: Mapping[str, Any]
 
 
@@ -115,7 +114,6 @@ def run(interpreter: Interpreter, job: Job, folder: Path, environment: Mapping[s
             "shapes": job.shapes,
             "arguments": list(job.arguments),
             "target_config": job.target_config,
-            "passes": job.passes,
             "options": dict(job.options),
             "folder": str(folder),
             "answer": str(answer),
@@ -126,7 +124,12 @@ def run(interpreter: Interpreter, job: Job, folder: Path, environment: Mapping[s
                 input=json.dumps(given).encode(),
                 stdout=log,
                 stderr=log,
-                env={**SHORT_PATHS, **os.environ, **environment, "JAX_PLATFORMS": "cpu"},
+                env={
+                    SHORTENED: re.escape(f"{Path.cwd()}/"),
+                    **os.environ,
+                    **environment,
+                    "JAX_PLATFORMS": "cpu",
+                },
             )
             log.seek(0)
             text = decode(log.read())

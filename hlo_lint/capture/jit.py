@@ -145,7 +145,7 @@ class Capture:
 
 
 def capture_jit(
-    function: Callable[..., Any] | Any,
+    function: Any,
     *arguments: Any,
     target: str | None = None,
     passes: str = ".*",
@@ -221,7 +221,7 @@ def compile_for(
 
 
 def check_jit(
-    function: Callable[..., Any] | Any,
+    function: Any,
     *arguments: Any,
     select: Sequence[str] | None = None,
     ignore: Sequence[str] | None = None,

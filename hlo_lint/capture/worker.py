@@ -381,7 +381,7 @@ def _compile_all(job: Any, script: Path) -> Iterator[list[dict[str, Any]]]:
                 raise ScriptFailed(_where(error, script)) from error
             entry |= {"state": "not lowered", "message": _where(error, script)}
             continue
-        _, failure = compile_lowered(lowered, folder, job["options"], job["passes"])
+        _, failure = compile_lowered(lowered, folder, job["options"])
         entry["state"] = "compiled" if failure is None else "failed"
         entry["message"] = failure
         yield said

@@ -152,7 +152,6 @@ def _job(
         shapes=[_shape(shape) for shape in shapes] if shapes else None,
         arguments=arguments,
         target_config="",
-        passes=".*",
         options={name: _value(value) for name, _, value in pairs},
     )
 
