@@ -400,11 +400,28 @@ def test_a_string_is_cut_where_it_is_very_long() -> None:
 # What it holds
 
 
-def collected(target: object) -> Collected:
-    report = hlo_lint.lint(target, cured=True)
-    assert isinstance(target, Path)
-    skipped = [(each.path, each.reason) for each in report.skipped]
-    return collect(open_dump(target), report.findings, skipped)
+def collected(target: Path) -> Collected:
+    return collect(open_dump(target), hlo_lint.lint(target, cured=True))
+
+
+def test_what_is_allowed_is_told_and_counts_for_nothing(opened: Open, tmp_path: Path) -> None:
+    settings = tmp_path / "hlo_lint.toml"
+    rules = ("reshape-moves-data", "needless-transpose")
+    tables = [f'[[allow]]\nrule = "{rule}"\nreason = "{ATTACK}"\n' for rule in rules]
+    settings.write_text("\n".join(tables))
+    page = opened(write(CRASH, tmp_path / "report.html", "--config", str(settings)))
+    assert page.locator(".totals").inner_text().split() == [
+        "0", "errors", "1", "warning", "0", "info", "1", "allowed",
+    ]  # fmt: skip
+    assert (
+        page.locator("main .notes li")
+        .first.inner_text()
+        .endswith(f".txt:43:50, by configuration: {ATTACK}")
+    )
+    page.locator("#list a").click()
+    assert page.locator("main h2").inner_text() == (
+        "there is no finding of needless-transpose to allow"
+    )
 
 
 def test_lines_of_python_are_shown_only_below_the_folders_that_the_caller_names(

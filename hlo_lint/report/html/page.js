@@ -128,7 +128,7 @@ function card(number) {
         "div",
         { class: "where" },
         found.instruction ? make("span", { class: "code" }, `%${found.instruction}`) : found.file,
-        ` · ${titleOf(found)}`,
+        titleOf(found) && ` · ${titleOf(found)}`,
       ),
     ),
   );
@@ -208,7 +208,8 @@ function showFinding(number) {
   if (found.module !== null && modules[found.module].timeline.passes.length) {
     parts.push(section("In the run of the module", null, chart(found.module, number)));
   }
-  if (!detail) parts.push(section("HLO", "Left out: see what is not here, on the first page."));
+  if (!detail && found.module !== null)
+    parts.push(section("HLO", "Left out: see what is not here, on the first page."));
   const page = byId(`rule-${found.rule}`);
   if (page) {
     parts.push(
@@ -811,6 +812,7 @@ function showAll() {
   if (first !== undefined) parts.push(...timeline(first, ` of ${modules[first].title}`));
   const said = [
     ...index.left_out.map((what) => `Left out: ${what}`),
+    ...index.allowed.map((what) => `Allowed: ${what}`),
     ...index.skipped.map(([path, reason]) => `Not looked at: ${path}: ${reason}`),
   ];
   if (said.length)
