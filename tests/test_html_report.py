@@ -7,8 +7,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -595,19 +593,6 @@ def test_two_reports_of_one_dump_are_the_same() -> None:
     report = hlo_lint.lint(CRASH, cured=True)
     pages = {render_html(open_dump(CRASH), report) for _ in range(2)}
     assert len(pages) == 1
-
-
-def test_without_jinja2_it_says_what_to_install(tmp_path: Path) -> None:
-    """A child in which the import fails, as where the extra was not installed."""
-    code = (
-        "import sys; sys.modules['jinja2'] = None\n"
-        f"sys.argv = ['hlo-lint', 'report', {str(CRASH)!r}, '-o', {str(tmp_path / 'r.html')!r}]\n"
-        "from hlo_lint.cli import main; main()"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert (done.returncode, done.stderr) == (
-        2, "Error: an HTML report needs jinja2: pip install 'hlo-lint[report]'\n"
-    )  # fmt: skip
 
 
 def test_the_page_about_it_shows_what_the_command_says(

@@ -59,6 +59,15 @@ def render_html(
     return page
 
 
+def check_installed() -> None:
+    """Looks for the libraries, so that nobody waits for a check first.
+
+    Raises:
+        UsageError: where they are missing.
+    """
+    _libraries()
+
+
 def _libraries() -> tuple[Environment, MarkdownIt]:
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
