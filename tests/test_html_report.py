@@ -360,6 +360,10 @@ def test_a_hostile_dump_stays_text(opened: Open, tmp_path: Path) -> None:
     assert f"{ATTACK}\\u202egnp.exe\\u2066" in main
     assert f"{ATTACK}\\x1b[31m.py:7 in {ATTACK}" in main
     assert "module_0001.jit_<img src=x onerror=alert(1)>" in page.locator("#module").inner_text()
+    for option in page.locator("#module option").all_inner_texts()[1:]:
+        page.locator("#module").select_option(label=option)
+        assert option.endswith(f" ({page.locator('#list a').count()})")
+    page.locator("#module").select_option("")
     page.locator("#rule").select_option("unreadable-text")
     page.locator("#list a", has_text="expected an instruction").first.click()
     assert (
