@@ -39,6 +39,7 @@ from hlo_lint.rule import (
     Rule,
     Stage,
 )
+from hlo_lint.rule_options import Option
 from hlo_lint.source import Span
 from hlo_lint.version import __version__ as __version__
 
@@ -65,6 +66,7 @@ __all__ = [
     "HloSyntaxError",
     "Instruction",
     "Module",
+    "Option",
     "Report",
     "Rewrite",
     "Rule",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import threading
 import tomllib
 from pathlib import Path
@@ -15,7 +16,17 @@ from click.testing import CliRunner, Result
 from jsonschema import Draft202012Validator
 
 import hlo_lint
-from hlo_lint import ConfigError, FinalModule, Findings, Rule, Settings, Severity
+from hlo_lint import (
+    Computation,
+    ConfigError,
+    FinalModule,
+    Finding,
+    Findings,
+    Option,
+    Rule,
+    Settings,
+    Severity,
+)
 from hlo_lint.allow.allowances import Allowance
 from hlo_lint.cli import cli
 from hlo_lint.configuration.globs import Globs
@@ -297,6 +308,59 @@ def test_a_rule_without_options_is_as_it_was_and_one_with_the_same_options_is_th
         rule.with_options({"min-bytes": True})
 
 
+class LongComputation(Rule):
+    """A computation of more than so many instructions."""
+
+    most = Option(2, "Instructions.", least=0)
+    strict = Option(True, "Whether it is told at all.")
+    word = Option("long", "What it is called.")
+
+    def check(self, computation: Computation) -> Findings:
+        if len(computation.instructions) > self.most and self.strict:
+            yield Finding(computation.instructions[-1], self.word)
+
+
+def test_a_rule_of_ones_own_has_options_of_any_type() -> None:
+    told: dict[str, int | bool | str] = {"most": 1, "word": "too long"}
+    found = hlo_lint.lint(
+        LOOSE, [LongComputation], settings=Settings(rules={"long-computation": told})
+    ).findings
+    assert [each.message for each in found] == ["too long"]
+    assert not hlo_lint.lint(LOOSE, [LongComputation]).findings
+    told["strict"] = False
+    assert not hlo_lint.lint(
+        LOOSE, [LongComputation], settings=Settings(rules={"long-computation": told})
+    ).findings
+    with pytest.raises(hlo_lint.UsageError, match="strict takes true or false, not 1"):
+        LongComputation().with_options({"strict": 1})
+    with pytest.raises(hlo_lint.UsageError, match="word takes a text, not 1"):
+        LongComputation().with_options({"word": 1})
+
+
+PAD = """\
+HloModule m
+
+ENTRY e {
+  p = f32[8]{0} parameter(0)
+  z = f32[] constant(0)
+  ROOT r = f32[108]{0} pad(p, z), padding=0_100
+}
+"""
+
+
+def test_the_rule_on_the_page_about_settings_takes_its_option() -> None:
+    text = CONFIGURATION.read_text("utf-8")
+    block = re.search(r"```python\n(.*?)```", text, re.S)
+    assert block is not None
+    page: dict[str, Any] = {"__name__": "pages.wide_pad"}
+    exec(block[1], page)
+    rule = page["WidePad"]
+    assert not hlo_lint.lint(PAD, [rule]).findings
+    told = Settings(rules={"wide-pad": {"max-added": 64}})
+    (found,) = hlo_lint.lint(PAD, [rule], settings=told).findings
+    assert found.message == "this pad adds more than 64 elements"
+
+
 def test_the_page_of_a_rule_lists_its_options() -> None:
     page = program("explain", "costly-transposes").output
     assert "`[tool.hlo_lint.rules.costly-transposes]`" in page
@@ -430,6 +494,7 @@ WRONG = {
     '[[allow]]\nrule="tma"\nreason="r"\n[[allow]]\nreason = "r"\nrul = "layout"': (
         "6:1: allow[1].rul: there is no such key: did you mean rule?"
     ),
+    "[tool.hlo_lint]\njobs = 2": "1:1: tool: in hlo_lint.toml the keys stand at the top",
     'allow = [{ rule = "layut", reason = "r" }]': (
         "1:12: allow[0].rule: no rule or family is named layut: did you mean layout?"
     ),

@@ -52,7 +52,7 @@ class Place:
     def label(self) -> str:
         """`path:line:column`"""
         line, column = self.position
-        return f"{displayed(self.path)}:{line}:{column}"
+        return f"{shown(str(displayed(self.path)))}:{line}:{column}"
 
     def error(self, message: str) -> ConfigError:
         """What is wrong with the value."""
