@@ -11,6 +11,7 @@ fixed = hlo_lint.fix(text, before="layout_normalization")
 module = hlo_lint.parse(fixed.text)          # a graph; hlo_lint.emit(module) == fixed.text
 """
 
+from hlo_lint.allow.allowances import Allowance
 from hlo_lint.api import FixResult, Report, emit, fix, lint, parse, parse_all
 from hlo_lint.configuration.load import load as load_settings
 from hlo_lint.configuration.settings import Settings
@@ -23,7 +24,7 @@ from hlo_lint.errors import (
     RuleError,
     UsageError,
 )
-from hlo_lint.findings import Diagnostic, Edit, Finding, Fix, Safety, Severity
+from hlo_lint.findings import Allowed, Diagnostic, Edit, Finding, Fix, Safety, Severity
 from hlo_lint.ir import Computation, Instruction, Module
 from hlo_lint.rewrite import Rewrite
 from hlo_lint.rule import (
@@ -44,6 +45,8 @@ from hlo_lint.source import Span
 from hlo_lint.version import __version__ as __version__
 
 __all__ = [
+    "Allowance",
+    "Allowed",
     "AutotuningRuns",
     "Bad",
     "BeforeAutotuner",

@@ -13,6 +13,7 @@ import click
 from hlo_lint.version import __version__
 
 LATE = (
+    "baseline",
     "bisect",
     "blame",
     "check",
@@ -26,7 +27,9 @@ LATE = (
     "match",
     "passes",
     "payload",
+    "report",
     "rules",
+    "server",
 )
 """The commands, each the `command` of its module."""
 

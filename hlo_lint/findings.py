@@ -7,7 +7,7 @@ from enum import Enum
 from pathlib import Path
 
 from hlo_lint.ir import Instruction
-from hlo_lint.source import Position, Span
+from hlo_lint.source import Lines, Position, Span, encode
 
 
 class Severity(Enum):
@@ -50,6 +50,22 @@ class Region:
     """The column in bytes of UTF-8, counted from 1."""
     end_byte: int
     """Exclusive."""
+
+    @classmethod
+    def of(cls, span: Span, lines: Lines) -> Region:
+        """Where a stretch of a text is."""
+        start, end = lines.position(span.start), lines.position(span.end)
+        return cls(
+            start,
+            end,
+            _bytes_before(span.start, start.column, lines.text) + 1,
+            _bytes_before(span.end, end.column, lines.text) + 1,
+        )
+
+
+def _bytes_before(offset: int, column: int, text: str) -> int:
+    """How many bytes of its line stand before a place."""
+    return column - 1 if text.isascii() else len(encode(text[offset - column + 1 : offset]))
 
 
 @dataclass(frozen=True, slots=True)

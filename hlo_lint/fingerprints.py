@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from hashlib import sha256
 
 from hlo_lint.findings import Diagnostic
 from hlo_lint.ir import Instruction
@@ -19,11 +18,11 @@ from hlo_lint.source import encode
 KIND = 16
 """How many hexadecimal digits say which finding it is; those behind them number equal ones."""
 
-_measured = re.compile(r"\d+(?:\.\d+)?(?: (?:[nuµm]?s|samples?|runs?)\b|%)").sub
-_name = re.compile(r"%[A-Za-z_][\w.\-]*", re.A).sub
-_word = re.compile(r"([A-Za-z_][\w\-]*)(?:\.\d+)+(?![\w\-])", re.A).sub
-_place = re.compile(r"\b((?:module|step|line|dump)[ _])\d+").sub
-_number = re.compile(r"(?:[._]\d+)+$").sub
+_measured = re.compile(r"(?<![\d.])\d++(?:\.\d++)?(?: (?:[nuµm]?s|samples?|runs?)\b|%)").sub
+_place = re.compile(r"\b((?:module|step|lines?|dump)[ _])\d++(?: to \d++)?").sub
+_word = re.compile(r"(?<![\w\-])([A-Za-z_][\w\-]*+)(?:\.\d++)++(?![\w\-])", re.A).sub
+_name = re.compile(r"%[A-Za-z_][\w.\-]*+", re.A).sub
+_number_backwards = re.compile(r"(?:\d++[._])*+", re.A).match
 
 
 def fingerprint(
@@ -36,12 +35,14 @@ def fingerprint(
     function: str = "",
 ) -> str:
     """The first `KIND` digits; `text` is what it stands at, where that is no instruction."""
+    from hashlib import sha256  # where nothing is found, OpenSSL need not be loaded
+
     what = ("", "", nameless(text))
     if at is not None:
         computation = at.computation
-        role = "ENTRY" if computation.is_entry else _number("", computation.name)
+        role = "ENTRY" if computation.is_entry else _stem(computation.name)
         what = (role, at.opcode, at.type_text)
-    parts = (rule, nameless(message), _number("", module), *what, op_name, function)
+    parts = (rule, nameless(message), base_name(module), *what, op_name, function)
     return sha256(encode("\0".join(parts))).hexdigest()[:KIND]
 
 
@@ -52,7 +53,18 @@ def nameless(text: str) -> str:
     '%add of step  reads %region, '
     """
     plain = _word(r"\1", _place(r"\1", _measured("", text)))
-    return _name(lambda name: _number("", name[0]), plain)
+    return _name(lambda name: _stem(name[0]), plain)
+
+
+def base_name(name: str) -> str:
+    """The name of a module or a computation as the program has it: `jit_f` of `jit_f.12`."""
+    return _word(r"\1", name)
+
+
+def _stem(name: str) -> str:
+    """A name without the numbers at its end."""
+    number = _number_backwards(name[::-1])
+    return name[: -number.end()] if number and number.end() else name
 
 
 def numbered(findings: Sequence[Diagnostic]) -> list[Diagnostic]:

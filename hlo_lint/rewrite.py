@@ -10,6 +10,7 @@ from hlo_lint.ir import OPERANDS, REFERENCES, TAIL, Instruction, Module, Operand
 from hlo_lint.shape import ArrayShape, Shape, arrays
 from hlo_lint.source import Span, indent_before
 
+_line_comment = re.compile(r"//[^\n]*")
 _op_name = re.compile(r'op_name="[^"]')
 
 
@@ -45,7 +46,7 @@ class Rewrite:
         self._taken = module.names()
         self._lines: list[tuple[str, Shape, str, str, str]] = []
         reader = reading or replaced
-        self._value = reader.row[OPERANDS].strip()
+        self._value = _line_comment.sub("", reader.row[OPERANDS]).strip()
         self._metadata = _metadata(reader.operands[0])
 
     def add(self, opcode: str, shape: Shape, attributes: str = "") -> None:
@@ -60,7 +61,8 @@ class Rewrite:
         place = self._module.span(self._old)
         text = self._module.file.text
         indent = indent_before(text, place.start)
-        newline = "\r\n" if "\r\n" in text[place.end : place.end + 2] else "\n"
+        line_end = text.find("\n", place.end)  # behind a comment, perhaps
+        newline = "\r\n" if line_end > 0 and text[line_end - 1] == "\r" else "\n"
         lines = []
         for number, (name, shape, opcode, value, attributes) in enumerate(self._lines, 1):
             last = number == len(self._lines)

@@ -48,7 +48,7 @@ CONFIGURATION = DOCS / "configuration.md"
 SCHEMA = DOCS.parent / "hlo_lint" / "configuration" / "schema.json"
 RUN = tuple(
     DOCS / f"{name}.md"
-    for name in ("command-line", "configuration", "live", "tutorial", "writing-rules")
+    for name in ("allow", "command-line", "configuration", "live", "tutorial", "writing-rules")
 )
 """Pages whose commands are run: `tests/pages.py`."""
 

@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from markdown_it import MarkdownIt
 
-from tests.conftest import DUMPS, ROOT
-from tests.test_outputs import MOVES
+from hlo_lint.version import __version__
+from tests.conftest import CRASH, DUMPS, ROOT
+from tests.docs import GOLDENS
 
 SHIPPED = (
     ".pre-commit-hooks.yaml",
@@ -26,15 +28,9 @@ SHIPPED = (
 )
 CLEAN = "HloModule m\n\nENTRY %e {\n  ROOT %p = f32[8]{0} parameter(0)\n}\n"
 FILES = {
-    "moves.hlo": MOVES,
+    "reshape.hlo": (GOLDENS / "reshape.hlo").read_text("utf-8"),
     "clean.hlo": CLEAN,
     "other.hlo": 'module @jit_f { func.func @main() attributes {hlo = "no"} { return } }\n',
-    "settings.hlo": '{"this is": ["no", "HLO"]}\n',
-    "dump/module_0001.jit_f.before_optimizations.txt": CLEAN,
-    "dump/module_0001.jit_f.0003.fusion.after_fusion.before_copy.txt": CLEAN,
-    "dump/module_0001.jit_f.sm_9.0a_gpu_after_optimizations.txt": CLEAN,
-    "dump/module_0001.jit_f.sm_9.0a_gpu_after_optimizations-buffer-assignment.txt": "x\n",
-    "dump/module_0001.jit_f.thunk_sequence_after_thunk_passes.txt": "000: kCopy\n",
     "notes.txt": "HloModule is what a module begins with\n",
 }
 UNREACHABLE = (
@@ -57,13 +53,27 @@ class Ran:
         (line,) = (line for line in self.out.splitlines() if line.startswith(f"{title}..."))
         return line.rpartition(".")[2].removeprefix("(no files to check)")
 
+    @property
+    def shown(self) -> str:
+        """What it says, without what it says of installing."""
+        return re.sub(r"(?s)\A.*?^(?=hlo-lint)", "", self.out, flags=re.M).rstrip() + "\n"
+
 
 @dataclass(frozen=True)
 class Project:
     """A git repository that uses the hooks."""
 
     path: Path
+    checkout: Path
     env: dict[str, str]
+
+    def configure(self, which: int) -> None:
+        """Takes a configuration of the page, with the checkout in place of what it leaves open."""
+        (repo,) = yaml.safe_load(blocks("yaml")[which])["repos"]
+        assert (repo["repo"], repo["rev"]) == ("URL", f"v{__version__}")
+        repo |= {"repo": str(self.checkout), "rev": git(self.checkout, "rev-parse", "HEAD").strip()}
+        config = yaml.safe_dump({"repos": [repo]})
+        (self.path / ".pre-commit-config.yaml").write_text(config, "utf-8")
 
     def git(self, *args: str) -> str:
         """What git prints."""
@@ -118,20 +128,23 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def project(tmp_path: Path, home: Path, checkout: Path) -> Project:
-    for name, text in FILES.items():
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, "utf-8")
-    revision = git(checkout, "rev-parse", "HEAD").strip()
-    hooks = "[{id: hlo-lint-fix}, {id: hlo-lint}]"
-    (tmp_path / ".pre-commit-config.yaml").write_text(
-        f"repos:\n- repo: {checkout}\n  rev: {revision}\n  hooks: {hooks}\n", "utf-8"
-    )
-    git(tmp_path, "init", "-q", "-b", "main")
-    git(tmp_path, "add", "-A")
-    git(tmp_path, "commit", "-q", "-m", "files")
+    """Its configuration is the first of the page."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    return Project(tmp_path, kept | {"PRE_COMMIT_HOME": str(home), "PYTHONPATH": ""})
+    env = kept | {"PRE_COMMIT_HOME": str(home), "PYTHONPATH": ""}
+    made = Project(tmp_path, checkout, env)
+    made.git("init", "-q", "-b", "main")
+    made.configure(0)
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text, "utf-8")
+    made.git("add", "-A")
+    made.git("commit", "-q", "-m", "files")
+    return made
+
+
+def blocks(kind: str) -> list[str]:
+    """The blocks of the page that are of a kind."""
+    page = (ROOT / "docs" / "pre-commit.md").read_text("utf-8")
+    return [token.content for token in MarkdownIt().parse(page) if token.info == kind]
 
 
 def test_the_names_that_the_hooks_take_are_those_of_texts_of_hlo() -> None:
@@ -143,40 +156,37 @@ def test_the_names_that_the_hooks_take_are_those_of_texts_of_hlo() -> None:
             assert bool(is_taken(path.relative_to(ROOT).as_posix())) == is_hlo, path
 
 
-def test_try_repo_runs_the_check_on_the_files_it_is_given(project: Project, checkout: Path) -> None:
-    ran = project.pre_commit("try-repo", str(checkout), "hlo-lint", "--files", "moves.hlo")
+def test_try_repo_does_what_the_page_shows(project: Project) -> None:
+    files = ("--files", "reshape.hlo")
+    ran = project.pre_commit("try-repo", str(project.checkout), "hlo-lint", *files)
     assert ran.status == 1
-    assert ran.hook("hlo-lint") == "Failed"
-    assert "warning[reshape-moves-data]" in ran.out
-    assert "moves.hlo:5:39" in ran.out
+    assert (
+        f"$ pre-commit try-repo ../hlo_lint hlo-lint --files reshape.hlo\n{ran.shown}"
+        == (blocks("console")[1])
+    )
     assert project.git("status", "--short") == ""
 
 
 def test_a_commit_is_stopped_until_what_the_fix_wrote_is_added(project: Project) -> None:
-    project.git("checkout", "-q", "-b", "work")
     first = project.pre_commit("run", "--all-files")
     assert first.status == 1
-    assert first.hook("hlo-lint fix") == "Failed"
-    assert "fixed 1 instruction in moves.hlo" in first.out
-    assert project.git("diff", "--name-only").split() == ["moves.hlo"]
-    assert "transpose(" in (project.path / "moves.hlo").read_text()
+    assert f"$ pre-commit run --all-files\n{first.shown}" == blocks("console")[0]
+    assert project.git("diff", "--name-only").split() == ["reshape.hlo"]
     project.git("add", "-A")
     second = project.pre_commit("run", "--all-files")
     assert second.status == 0, second.out
     assert [second.hook("hlo-lint fix"), second.hook("hlo-lint")] == ["Passed", "Passed"]
 
 
-def test_only_hlo_is_looked_at_and_what_else_is_called_hlo_is_said_to_be_skipped(
-    project: Project,
-) -> None:
+def test_what_is_called_hlo_and_is_none_is_skipped_and_that_is_said(project: Project) -> None:
     ran = project.pre_commit("run", "hlo-lint", "--all-files", "--verbose")
-    skipped = [line for line in ran.out.splitlines() if line.startswith("skipped: ")]
-    assert skipped == [
-        "skipped: other.hlo: it holds no HLO",
-        "skipped: settings.hlo: it holds no HLO",
-    ]
-    # two `.hlo` and the three texts of the dump: neither its artefacts nor notes
-    assert "1 warning in 5 files of HLO" in ran.out
+    assert "skipped: other.hlo: it holds no HLO\n1 warning in 2 files of HLO" in ran.out
+
+
+def test_settings_exclude_what_pre_commit_names(project: Project) -> None:
+    (project.path / "hlo_lint.toml").write_text('exclude = ["reshape.hlo"]\n')
+    ran = project.pre_commit("run", "--all-files")
+    assert [ran.hook("hlo-lint fix"), ran.hook("hlo-lint")] == ["Passed", "Passed"]
 
 
 def test_a_commit_without_hlo_is_no_business_of_the_hooks(project: Project) -> None:
@@ -185,3 +195,13 @@ def test_a_commit_without_hlo_is_no_business_of_the_hooks(project: Project) -> N
     ran = project.pre_commit("run")
     assert ran.status == 0
     assert [ran.hook("hlo-lint fix"), ran.hook("hlo-lint")] == ["Skipped", "Skipped"]
+
+
+def test_a_dump_is_checked_as_a_whole_where_its_folder_is_given(project: Project) -> None:
+    shutil.copytree(CRASH, project.path / "dump")
+    project.configure(2)
+    project.git("add", "-A")
+    ran = project.pre_commit("run")
+    assert ran.hook("hlo-lint") == "Failed"
+    assert "since: pass autotuner of post-layout_assignment, step 0030" in ran.out
+    assert "1 error in 33 files of HLO" in ran.out

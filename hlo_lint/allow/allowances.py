@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from hlo_lint.errors import UsageError
 from hlo_lint.findings import Diagnostic
-from hlo_lint.fingerprints import nameless
+from hlo_lint.fingerprints import base_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Allowance:
     op_name: str | None = None
     """Of the instruction's metadata: `jit(step)/*/dot_general`."""
     path: str | None = None
-    """The path of the file, or the end of it from some folder on: `dumps/old/*`."""
+    """Of a file, or of a folder that it lies in, from the root or from any folder on: `old/`."""
     stated_in: str = "<allowances>"
     """The file that states it, for what is said of it."""
     line: int = 1
@@ -73,7 +73,7 @@ class Allowance:
 def _fits(name: str | None, pattern: str | None) -> bool:
     if pattern is None:
         return True
-    return _matches(name, pattern) or (name is not None and _matches(nameless(name), pattern))
+    return _matches(name, pattern) or (name is not None and _matches(base_name(name), pattern))
 
 
 def _matches(name: str | None, pattern: str) -> bool:
@@ -82,5 +82,6 @@ def _matches(name: str | None, pattern: str) -> bool:
 
 def _path_matches(path: str, pattern: str) -> bool:
     written = PurePath(path).as_posix()
-    pattern = pattern.removeprefix("./")
-    return fnmatchcase(written, pattern) or fnmatchcase(written, f"*/{pattern}")
+    pattern = pattern.removeprefix("./").removesuffix("/")
+    forms = (pattern, f"*/{pattern}", f"{pattern}/*", f"*/{pattern}/*")
+    return any(fnmatchcase(written, form) for form in forms)

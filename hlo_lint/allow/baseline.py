@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hlo_lint.errors import DumpError
 from hlo_lint.findings import Diagnostic
-from hlo_lint.fingerprints import KIND, nameless
+from hlo_lint.fingerprints import KIND, base_name
 from hlo_lint.source import Lines, shown
 from hlo_lint.writing import write_atomically
 
@@ -54,6 +53,8 @@ def read_baseline(path: Path) -> Baseline:
     Raises:
         DumpError: where it cannot be read, with line and column where it is no baseline.
     """
+    import json
+
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError as error:
@@ -68,8 +69,8 @@ def read_baseline(path: Path) -> Baseline:
     except json.JSONDecodeError as error:
         said = f"{path}:{error.lineno}:{error.colno}: a baseline is JSON: {error.msg}"
         raise DumpError(said) from error
-    except RecursionError as error:
-        raise DumpError(f"{path}:1:1: this is no baseline: it is nested too deep") from error
+    except (RecursionError, ValueError) as error:  # brackets or digits without end
+        raise DumpError(f"{path}:1:1: this is no baseline: it goes too deep") from error
     if not isinstance(read, dict) or not isinstance(read.get("findings"), list):
         raise DumpError(f'{path}:1:1: a baseline is an object with "version" and "findings"')
     if read.get("version") != VERSION:
@@ -84,24 +85,65 @@ def write_baseline(baseline: Baseline) -> None:
     Raises:
         DumpError: where it cannot be written.
     """
+    import json
+
     ordered = sorted(baseline.entries, key=lambda e: (e.rule, e.module, e.message, e.fingerprint))
     whole = {"version": VERSION, "findings": [_as_dict(entry) for entry in ordered]}
     write_atomically(baseline.path, json.dumps(whole, indent=2) + "\n")
 
 
-def entries_of(findings: Iterable[Diagnostic], before: Sequence[Entry] = ()) -> tuple[Entry, ...]:
-    """An entry for each kind of finding; it keeps the words and the reason that one had before."""
-    known = {entry.fingerprint: entry for entry in before}
-    found: dict[str, Entry] = {}
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What a baseline lists beside what there is."""
+
+    new: tuple[Diagnostic, ...]
+    """What is there and is not listed."""
+    gone: tuple[Entry, ...]
+    """What is listed and is not there; where an entry lists several, how many are not."""
+    updated: Baseline
+    """What is there, all of it: an entry keeps the words and the reason that it had."""
+    pruned: Baseline
+    """What is listed and there."""
+
+
+def compare(
+    baseline: Baseline, findings: Sequence[Diagnostic], not_run: Collection[str] = ()
+) -> Comparison:
+    """Compares a baseline with findings; entries of rules that did not run stay as they are."""
+    listed: dict[str, Entry] = {}
+    for entry in baseline.entries:
+        same = listed.get(entry.fingerprint)
+        count = entry.count + (same.count if same else 0)
+        listed[entry.fingerprint] = replace(same or entry, count=count)
+    found: dict[str, list[Diagnostic]] = {}
     for each in findings:
-        kind = each.fingerprint[:KIND]
-        if kind in found:
-            found[kind] = replace(found[kind], count=found[kind].count + 1)
-        elif kind in known:
-            found[kind] = replace(known[kind], count=1)
-        else:
-            found[kind] = Entry(kind, each.rule, nameless(each.module), each.message)
-    return tuple(found.values())
+        found.setdefault(each.fingerprint[:KIND], []).append(each)
+    new: list[Diagnostic] = []
+    updated: list[Entry] = []
+    for kind, alike in found.items():
+        entry = listed.get(kind) or _entry(alike[0])
+        updated.append(replace(entry, count=len(alike)))
+        new += alike[entry.count if kind in listed else 0 :]
+    gone: list[Entry] = []
+    pruned: list[Entry] = []
+    for kind, entry in listed.items():
+        there = entry.count if entry.rule in not_run else len(found.get(kind, ()))
+        if there:
+            pruned.append(replace(entry, count=min(there, entry.count)))
+        if there < entry.count:
+            gone.append(replace(entry, count=entry.count - there))
+    updated += [entry for kind, entry in listed.items() if entry.rule in not_run]
+    return Comparison(
+        tuple(new),
+        tuple(gone),
+        replace(baseline, entries=tuple(updated)),
+        replace(baseline, entries=tuple(pruned)),
+    )
+
+
+def _entry(finding: Diagnostic) -> Entry:
+    kind = finding.fingerprint[:KIND]
+    return Entry(kind, finding.rule, base_name(finding.module), finding.message)
 
 
 def _as_dict(entry: Entry) -> dict[str, Any]:
@@ -121,7 +163,7 @@ def _entries(path: Path, text: str, listed: list[Any]) -> Iterable[Entry]:
         if not isinstance(each, dict) or not isinstance(each.get("fingerprint"), str):
             raise DumpError(f'{path}: finding {number} of the baseline has no "fingerprint"')
         digits = each["fingerprint"]
-        place = text.find(json.dumps(digits), at)  # -1 where it is spelled with escapes
+        place = text.find(f'"{digits}"', at)  # -1 where it is spelled with escapes
         at = max(at, place)
         line = lines.position(at).line
         for name, value in each.items():

@@ -6,8 +6,8 @@
     // hlo-lint: allow-end speed
     // hlo-lint: allow-file bad-sharding -- everywhere in this file
 
-`/* … */` does as well, and so does a line that begins with `#`, where HLO has it as a comment. What
-stands in a string is no comment, whatever a program calls its operations.
+`/* … */` does as well. What stands in a string is no comment, whatever a program calls its
+operations.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from hlo_lint.findings import Region
 from hlo_lint.ir import HloFile
-from hlo_lint.source import Position, Span
+from hlo_lint.source import Span
 
 MARK = "hlo-lint:"
 """In every comment that is meant; a text without it is not looked at."""
@@ -31,11 +32,18 @@ _tokens = re.compile(
     re.S | re.M,
 ).finditer
 _directive = re.compile(
-    r"(?://|/\*|#)\s*hlo-lint:\s*(?P<verb>[^\s,]*)\s*(?P<names>.*?)\s*"
+    r"(?://|/\*)\s*hlo-lint:\s*(?P<verb>[^\s,]*)\s*(?P<names>.*?)\s*"
     r"(?:(?<!\S)--(?!\S)\s*(?P<reason>.*?)\s*)?(?:\*/)?",
     re.S,
 ).fullmatch
 _is_name = re.compile(r"[a-z][a-z0-9\-]*").fullmatch
+
+
+class Stretch(NamedTuple):
+    """A stretch of a file, in characters and in lines."""
+
+    span: Span
+    region: Region
 
 
 class Lines(NamedTuple):
@@ -55,24 +63,21 @@ class Comment:
     path: str
     module: str
     """The name of the module it stands in, or before."""
-    span: Span
-    start: Position
-    end: Position
-    """Exclusive."""
+    at: Stretch
     excerpt: str
     """The line it begins on."""
-    removal: Span
+    removal: Stretch
     """What goes with it when it goes: its line where that is its own, else the blanks before it."""
     verb: str
     names: tuple[str, ...]
     """Rules and families, as spelled."""
-    names_at: Span
+    names_at: Stretch
     reason: str
     trouble: str = ""
     """Why it allows nothing: it cannot be read, or gives no reason."""
     lines: Lines | None = None
     """What it speaks of; None where nothing stands there, and for the end of a region."""
-    regions: Mapping[str, tuple[Lines, Comment | None]] = field(default_factory=dict, hash=False)
+    regions: Mapping[str, tuple[Lines, Comment]] = field(default_factory=dict, hash=False)
     """For the beginning of regions: the lines of each, by name, and the comment that ends it."""
 
     def lines_of(self, name: str) -> Lines | None:
@@ -120,7 +125,12 @@ def lost_comments(old: str, new: str) -> list[str]:
     return [comment for comment in kept if comment not in new]
 
 
-def without(comment: Comment, names: Collection[str]) -> tuple[Span, str]:
+def length_without_comments(text: str) -> int:
+    """Up to where something else stands than comments and blanks."""
+    return len(_bare(text).rstrip())
+
+
+def without(comment: Comment, names: Collection[str]) -> tuple[Stretch, str]:
     """Where the text changes, and to what, so that a comment no longer has these names."""
     left = [name for name in comment.names if name not in names]
     if not left:
@@ -135,8 +145,9 @@ def _comment(
     read: re.Match[str],
     statements: _Statements,
 ) -> Comment:
-    text, lines, span = file.text, file.lines, Span(*token.span())
-    start, end = lines.position(span.start), lines.position(span.end)
+    text, span = file.text, Span(*token.span())
+    at = _stretch(file, *span)
+    first, last = at.region.start.line, at.region.end.line
     module = max(
         (each for each in file.modules if each.start <= span.start),
         key=lambda each: each.start,
@@ -147,29 +158,33 @@ def _comment(
     own = not _bare(text[begin:stop]).strip()
     alone = not (text[begin : span.start] + text[span.end : stop]).strip()
     before = text[begin : span.start]
-    removal = Span(begin, stop) if alone else Span(begin + len(before.rstrip()), span.end)
+    removal = (begin, stop) if alone else (begin + len(before.rstrip()), span.end)
+    named = span.start + read.start("names"), span.start + read.end("names")
     verb, reason = read["verb"], read["reason"] or ""
     names = tuple(name.strip() for name in read["names"].split(","))
     aim: Lines | None = None
     if verb == "allow":
-        aim = statements.behind(end.line) if own else statements.around(start.line, end.line)
+        aim = statements.behind(last) if own else statements.around(first, last)
     elif verb == "allow-file":
         aim = EVERYWHERE
     return Comment(
         path,
         module.name,
-        span,
-        start,
-        end,
-        lines.line(start.line),
-        removal,
+        at,
+        file.lines.line(first),
+        _stretch(file, *removal),
         verb,
         names,
-        Span(span.start + read.start("names"), span.start + read.end("names")),
+        _stretch(file, *named),
         " ".join(reason.split()),
         _trouble(verb, names, reason),
         aim,
     )
+
+
+def _stretch(file: HloFile, start: int, end: int) -> Stretch:
+    span = Span(start, end)
+    return Stretch(span, Region.of(span, file.lines))
 
 
 def _trouble(verb: str, names: Sequence[str], reason: str) -> str:
@@ -216,7 +231,7 @@ def _with_regions(comments: Sequence[Comment]) -> Iterator[Comment]:
             closing = ends.get(at, {})
             missing = ", ".join(name for name in comment.names if name not in closing)
             regions = {
-                name: (Lines(comment.start.line, end.end.line), end)
+                name: (Lines(comment.at.region.start.line, end.at.region.end.line), end)
                 for name, end in closing.items()
             }
             trouble = f"no `allow-end {missing}` ends this region" if missing else ""

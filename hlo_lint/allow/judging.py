@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import accumulate
 
 from hlo_lint.allow.allowances import Allowance
 from hlo_lint.allow.baseline import Baseline, Entry
 from hlo_lint.allow.comments import EVERYWHERE, CheckedFile, Comment, Lines, without
 from hlo_lint.dumps.directory import Skipped
 from hlo_lint.errors import UsageError
-from hlo_lint.findings import Allowed, AllowedBy, Diagnostic, Edit, Fix, Safety, Severity
-from hlo_lint.fingerprints import KIND, fingerprint, nameless
-from hlo_lint.registry import all_rules, select_rules
+from hlo_lint.findings import Allowed, AllowedBy, Diagnostic, Edit, Fix, Region, Safety, Severity
+from hlo_lint.fingerprints import KIND, base_name, fingerprint
+from hlo_lint.registry import all_rules, check_names
 from hlo_lint.rule import Rule
-from hlo_lint.source import Position
+from hlo_lint.source import Position, encode
 
 UNUSED = "unused-allowance"
 """The rule that findings about allowances are of."""
@@ -76,9 +78,8 @@ def apply(
     Raises:
         UsageError: for an allowance of a rule that nothing knows.
     """
-    for each in allowances:
-        _check_name(each)
     judge = _Judge(run, allowances, baseline)
+    judge.check_names()
     kept, allowed = judge.sorted_out(findings)
     if UNUSED in run.names:
         said, spared = judge.sorted_out(judge.comments_without_use())
@@ -96,18 +97,25 @@ class _Judge:
         self._run = run
         self._allowances = allowances
         self._baseline = baseline
-        self._comments = {
-            file.path: [comment for comment in file.comments if not comment.trouble]
-            for file in run.files
-            if file.comments
-        }
-        self._families = {rule.name(): rule.family() for rule in all_rules()}
+        self._comments = {file.path: _Comments(file) for file in run.files if file.comments}
+        self._families = {rule.name(): rule.family() for rule in (*all_rules(), *run.rules)}
         self._counts: Counter[str] = Counter()
         for entry in baseline.entries if baseline else ():
             self._counts[entry.fingerprint] += entry.count
         self._met: set[tuple[Comment, str]] = set()
         self._used: set[int] = set()
         """Positions of allowances."""
+
+    def check_names(self) -> None:
+        """Refuses allowances of rules that there are not.
+
+        Raises:
+            UsageError: for the first.
+        """
+        for each in self._allowances:
+            message = self._unknown(each.rule)
+            if message:
+                raise UsageError(f"{each.stated_in}:{each.line}: {message}")
 
     def sorted_out(self, findings: Iterable[Diagnostic]) -> tuple[list[Diagnostic], list[Allowed]]:
         """Findings that count, in their order, and those that do not."""
@@ -121,21 +129,23 @@ class _Judge:
         return kept, [allowed[at] for at in sorted(allowed)]
 
     def _judged(self, finding: Diagnostic) -> Allowed | None:
+        """Who allows a finding first; all who do have met one."""
+        found: list[Allowed] = []
         names = (finding.rule, self._families.get(finding.rule, ""))
-        for comment in self._comments.get(finding.path, ()):
-            for name in comment.names:
-                if name in names and _meet(finding, comment.lines_of(name)):
-                    self._met.add((comment, name))
-                    return Allowed(finding, comment.reason, AllowedBy.COMMENT)
+        comments = self._comments.get(finding.path)
+        for name in names:
+            for comment in comments.about(name, finding) if comments else ():
+                self._met.add((comment, name))
+                found.append(Allowed(finding, comment.reason, AllowedBy.COMMENT))
         for number, allowance in enumerate(self._allowances):
             if allowance.rule in names and allowance.covers(finding):
                 self._used.add(number)
-                return Allowed(finding, allowance.reason, AllowedBy.CONFIGURATION)
+                found.append(Allowed(finding, allowance.reason, AllowedBy.CONFIGURATION))
         kind = finding.fingerprint[:KIND]
         if self._counts[kind] > 0:
             self._counts[kind] -= 1
-            return Allowed(finding, self._reasons[kind], AllowedBy.BASELINE)
-        return None
+            found.append(Allowed(finding, self._reasons[kind], AllowedBy.BASELINE))
+        return found[0] if found else None
 
     @cached_property
     def _reasons(self) -> Mapping[str, str]:
@@ -153,7 +163,7 @@ class _Judge:
                     yield found
 
     def _about_comment(self, comment: Comment) -> Diagnostic | None:
-        message = comment.trouble or next(filter(None, map(_unknown, comment.names)), "")
+        message = comment.trouble or next(filter(None, map(self._unknown, comment.names)), "")
         if message or comment.verb == "allow-end":
             return _diagnostic(comment, message) if message else None
         unused = [
@@ -166,15 +176,20 @@ class _Judge:
         title = "remove the comment"
         if len(unused) < len(set(comment.names)):
             title = f"remove {' and '.join(unused)} from the comment"
-        edits = [Edit(*without(comment, unused))]
-        for name in unused:
-            end = comment.regions[name][1] if name in comment.regions else None
-            if end is not None:
-                edits.append(Edit(*without(end, [each for each in unused if each in end.names])))
-        fix = Fix(title, tuple(dict.fromkeys(edits)), Safety.SAFE)
-        where = _where(comment.lines_of(unused[0]))
-        said = " or ".join(unused)
-        return _diagnostic(comment, f"there is no finding of {said} {where} to allow", fix)
+        ends = [comment.regions[name][1] for name in unused if name in comment.regions]
+        changes = dict.fromkeys(without(each, unused) for each in (comment, *ends))
+        edits = tuple(Edit(at.span, text) for at, text in changes)
+        where, said = _where(comment.lines_of(unused[0])), " or ".join(unused)
+        return replace(
+            _diagnostic(comment, f"there is no finding of {said} {where} to allow"),
+            fix=Fix(title, edits, Safety.SAFE),
+            regions=(comment.at.region, *(at.region for at, _ in changes)),
+        )
+
+    def _unknown(self, name: str) -> str:
+        """What is wrong with the name of a rule; a caller's own rules are in no list."""
+        known = name in self._families or name in self._families.values()
+        return "" if known else _refusal(name)
 
     def _could(self, comment: Comment, name: str) -> bool:
         """Whether a comment could have met a finding; one that speaks of nothing never could."""
@@ -216,11 +231,17 @@ class _Judge:
 
     def _was_looked_for(self, entry: Entry) -> bool:
         return entry.rule in self._run.names and any(
-            not file.lone
-            and entry.module in map(nameless, file.modules)
-            and not self._is_silent(entry.rule, file.path)
-            for file in self._run.files
+            not self._is_silent(entry.rule, path) for path in self._paths.get(entry.module, ())
         )
+
+    @cached_property
+    def _paths(self) -> Mapping[str, Sequence[str]]:
+        """The files that were not picked out, by the names of their modules."""
+        found: dict[str, list[str]] = {}
+        for file in self._run.files if self._baseline else ():
+            for name in file.modules if not file.lone else ():
+                found.setdefault(base_name(name), []).append(file.path)
+        return found
 
     def left(self) -> Baseline | None:
         """The baseline without what was met."""
@@ -239,23 +260,44 @@ class _Judge:
                 yield entry, count
 
 
-def _check_name(allowance: Allowance) -> None:
-    message = _unknown(allowance.rule)
-    if message:
-        raise UsageError(f"{allowance.stated_in}:{allowance.line}: {message}")
+class _Comments:
+    """The comments of a file, by name and by line."""
+
+    def __init__(self, file: CheckedFile) -> None:
+        by_name: dict[str, list[tuple[Lines, int, Comment]]] = {}
+        for number, comment in enumerate(file.comments):
+            for name in comment.names if not comment.trouble else ():
+                lines = comment.lines_of(name)
+                if lines is not None:
+                    by_name.setdefault(name, []).append((lines, number, comment))
+        self._by_name = {name: sorted(found) for name, found in by_name.items()}
+        self._reach = {
+            name: list(accumulate((lines.last for lines, *_ in found), max))
+            for name, found in self._by_name.items()
+        }
+        """The last line that any comment up to here speaks of."""
+
+    def about(self, name: str, finding: Diagnostic) -> Iterator[Comment]:
+        """The comments with that name that speak of a line of a finding, the nearest first."""
+        found, reach = self._by_name.get(name, []), self._reach.get(name, [])
+        first, last = finding.start.line, finding.end.line
+        if finding.end.column == 1 and last > first:
+            last -= 1  # it ends with the line before
+        at = bisect_right(found, last, key=lambda each: each[0].first)
+        while at and reach[at - 1] >= first:
+            lines, _, comment = found[at - 1]
+            if lines.last >= first:
+                yield comment
+            at -= 1
 
 
-def _unknown(name: str) -> str:
+@lru_cache
+def _refusal(name: str) -> str:
     try:
-        select_rules([name])
+        check_names([name])
     except UsageError as error:
         return str(error)
     return ""
-
-
-def _meet(finding: Diagnostic, lines: Lines | None) -> bool:
-    last = finding.end.line - (finding.end.column == 1 and finding.end.line > finding.start.line)
-    return lines is not None and finding.start.line <= lines.last and last >= lines.first
 
 
 def _where(lines: Lines | None) -> str:
@@ -268,9 +310,10 @@ def _where(lines: Lines | None) -> str:
     return f"on lines {lines.first} to {lines.last}"
 
 
-def _diagnostic(comment: Comment, message: str, fix: Fix | None = None) -> Diagnostic:
-    found = _told(comment.path, comment.start.line, comment.excerpt, message, (), comment.module)
-    return replace(found, start=comment.start, end=comment.end, fix=fix)
+def _diagnostic(comment: Comment, message: str) -> Diagnostic:
+    at = comment.at.region
+    found = _told(comment.path, at.start.line, comment.excerpt, message, (), comment.module)
+    return replace(found, start=at.start, end=at.end, regions=(at,))
 
 
 def _told(
@@ -282,13 +325,14 @@ def _told(
     module: str = "",
 ) -> Diagnostic:
     """A finding about an allowance; it stands on a line, with what stands there."""
+    at = Region(Position(line, 1), Position(line, len(excerpt) + 1), 1, len(encode(excerpt)) + 1)
     return Diagnostic(
         rule=UNUSED,
         severity=Severity.WARNING,
         message=message,
         path=path,
-        start=Position(line, 1),
-        end=Position(line, len(excerpt) + 1),
+        start=at.start,
+        end=at.end,
         module=module,
         computation=None,
         instruction=None,
@@ -298,6 +342,7 @@ def _told(
         origin=None,
         notes=notes,
         fix=None,
+        regions=(at,),
         excerpt=excerpt,
         fingerprint=fingerprint(UNUSED, message, module, None, excerpt),
     )

@@ -11,7 +11,7 @@ from hlo_lint.findings import Diagnostic, Finding, Fix, Introduction, Origin, Re
 from hlo_lint.fingerprints import fingerprint
 from hlo_lint.ir import REFERENCES, HloFile, Instruction, Module
 from hlo_lint.rule import Form, Rule
-from hlo_lint.source import Lines, Span, encode
+from hlo_lint.source import Span
 
 if TYPE_CHECKING:
     from hlo_lint.syntax.attributes import OpMetadata
@@ -71,7 +71,7 @@ def diagnose(
         cured_by=cured,
         seen_in=seen_in,
         excerpt=lines.line(start.line),
-        regions=tuple(_region(stretch, lines) for stretch in (caret, *replaced)),
+        regions=tuple(Region.of(stretch, lines) for stretch in (caret, *replaced)),
         op_name=op_name or None,
         fingerprint=fingerprint(
             place.rule.name(),
@@ -83,21 +83,6 @@ def diagnose(
             origin.function if origin else "",
         ),
     )
-
-
-def _region(span: Span, lines: Lines) -> Region:
-    start, end = lines.position(span.start), lines.position(span.end)
-    return Region(
-        start,
-        end,
-        _bytes_before(span.start, start.column, lines.text) + 1,
-        _bytes_before(span.end, end.column, lines.text) + 1,
-    )
-
-
-def _bytes_before(offset: int, column: int, text: str) -> int:
-    """How many bytes of its line stand before a place."""
-    return column - 1 if text.isascii() else len(encode(text[offset - column + 1 : offset]))
 
 
 def fix_of(place: Placed, form: Form) -> Fix | None:

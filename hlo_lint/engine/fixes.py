@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hlo_lint.allow.comments import lost_comments
+from hlo_lint.allow.comments import length_without_comments, lost_comments
 from hlo_lint.findings import Edit, Fix
-from hlo_lint.source import indent_before
+from hlo_lint.source import Span, indent_before
 
 ROUNDS = 10
 """How often a text is fixed and checked again before the rest is given up."""
@@ -37,10 +37,15 @@ def apply(text: str, fixes: Iterable[Fix]) -> tuple[str, tuple[Edit, ...]]:
 
 
 def _with_comments(edit: Edit, text: str) -> Edit:
-    """The edit with the comments that allow findings, where it would put nothing in their place."""
-    lost = lost_comments(text[edit.span.start : edit.span.end], edit.text)
-    if not lost:
+    """The edit with the comments that allow findings, where it would put nothing in their place.
+
+    Those at the end of what it replaces stay where they are, others go to lines of their own.
+    """
+    start, end = edit.span
+    if not lost_comments(text[start:end], edit.text):
         return edit
+    end = start + length_without_comments(text[start:end])
     newline = "\r\n" if "\r\n" in text else "\n"
-    indent = indent_before(text, edit.span.start)
-    return Edit(edit.span, "".join(f"{each}{newline}{indent}" for each in lost) + edit.text)
+    indent = indent_before(text, start)
+    lost = lost_comments(text[start:end], edit.text)
+    return Edit(Span(start, end), "".join(f"{each}{newline}{indent}" for each in lost) + edit.text)

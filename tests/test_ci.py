@@ -1,0 +1,91 @@
+"""The jobs of the page about CI: their files are what GitHub and GitLab read, their steps run."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from markdown_it import MarkdownIt
+
+from tests.conftest import CRASH, ROOT
+
+BLOCKS = [
+    token.content
+    for token in MarkdownIt().parse((ROOT / "docs" / "ci.md").read_text("utf-8"))
+    if token.info == "yaml"
+]
+SCHEMAS = ("vendor.github-workflows", "vendor.github-workflows", "vendor.gitlab-ci")
+
+
+@pytest.mark.parametrize(("block", "schema"), [*zip(BLOCKS, SCHEMAS, strict=True)])
+def test_a_job_is_what_its_schema_says(block: str, schema: str, tmp_path: Path) -> None:
+    job = tmp_path / "job.yml"
+    job.write_text(block, "utf-8")
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(job)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """The folder of a job, with a dump that has an error."""
+    shutil.copytree(CRASH, tmp_path / "dump")
+    shutil.copytree(CRASH, tmp_path / "fixtures")
+    return tmp_path
+
+
+def run(step: str, work: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a step as a job does."""
+    program = work / "bin" / "hlo-lint"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m hlo_lint "$@"\n')
+    program.chmod(0o755)
+    env = os.environ | {
+        "PATH": f"{program.parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "GITHUB_STEP_SUMMARY": str(work / "summary.md"),
+    }
+    shell = ["bash", "-e", "-o", "pipefail", "-c", step]
+    return subprocess.run(shell, cwd=work, env=env, capture_output=True, text=True)
+
+
+def ours(steps: list[str]) -> list[str]:
+    return [step for step in steps if step.startswith("hlo-lint")]
+
+
+def steps_of(workflow: str) -> list[str]:
+    job: dict[str, Any] = yaml.safe_load(workflow)["jobs"]["hlo-lint"]
+    return ours([step["run"] for step in job["steps"] if "run" in step])
+
+
+def test_code_scanning_gets_its_file_before_the_job_fails(work: Path) -> None:
+    done = [run(step, work) for step in steps_of(BLOCKS[0])]
+    assert [each.returncode for each in done] == [0, 0, 1]
+    (log,) = json.loads((work / "hlo.sarif").read_text("utf-8"))["runs"]
+    (result,) = log["results"]
+    place = result["locations"][0]["physicalLocation"]["artifactLocation"]
+    assert (work / place["uri"]).is_file()
+    assert "`reshape-moves-data` | 1 |" in (work / "summary.md").read_text("utf-8")
+    assert "error[reshape-moves-data]" in done[-1].stdout
+
+
+def test_annotations_name_files_of_the_repository(work: Path) -> None:
+    (step,) = steps_of(BLOCKS[1])
+    done = run(step, work)
+    assert done.returncode == 1
+    assert done.stdout.startswith("::error file=fixtures/module_0001.jit_batched_dot.0030.")
+
+
+def test_gitlab_gets_the_reports_that_its_job_names(work: Path) -> None:
+    job = yaml.safe_load(BLOCKS[2])["hlo-lint"]
+    done = [run(step, work) for step in ours(job["script"])]
+    assert [each.returncode for each in done] == [0, 1]
+    for report in job["artifacts"]["reports"].values():
+        assert "reshape-moves-data" in (work / report).read_text("utf-8")
