@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -22,9 +23,7 @@ from hlo_lint.commands import common
     metavar="FILE",
     help="Where the page goes; `-` is standard output.",
 )
-@common.select_option
-@common.ignore_option
-@common.before_option
+@common.settings_options
 @click.option(
     "--source",
     "sources",
@@ -36,12 +35,11 @@ from hlo_lint.commands import common
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     paths: tuple[str, ...],
     out: Path,
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    before: str | None,
     sources: tuple[Path, ...],
+    **given: Any,
 ) -> None:
     """Write one HTML page about dump directories or files: it needs no network and no other file.
 
@@ -55,11 +53,10 @@ def command(
     from hlo_lint.source import shown
     from hlo_lint.writing import write_atomically
 
-    dump = common.open_given(paths)
+    settings = common.settings_of(paths, given)
+    dump = common.open_given(paths, settings, given)
     with common.progress_bar(dump) as progress:
-        report = lint(
-            dump, common.names(select), common.names(ignore), before, cured=True, progress=progress
-        )
+        report = lint(dump, settings=settings, cured=True, progress=progress)
     page = render_html(dump, report, title=_title(paths), sources=sources)
     if str(out) == "-":
         sys.stdout.buffer.write(page.encode())
