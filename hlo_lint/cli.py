@@ -16,6 +16,7 @@ LATE = (
     "baseline",
     "bisect",
     "blame",
+    "capture",
     "check",
     "config",
     "config-diff",
