@@ -237,7 +237,7 @@ def _row(trial: Trial) -> tuple[str, str, str, str]:
 
     findings = ""
     if trial.report is not None:
-        findings = summary(trial.report.findings, trial.report.stats).partition(" in ")[0]
+        findings = summary(trial.report).partition(" in ")[0]
     return trial.jax, trial.winner.value, trial.state.value, findings
 
 
