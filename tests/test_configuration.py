@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import example, given
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 import hlo_lint
@@ -30,12 +32,14 @@ from hlo_lint import (
 from hlo_lint.allow.allowances import Allowance
 from hlo_lint.cli import cli
 from hlo_lint.configuration.globs import Globs
-from hlo_lint.configuration.keys import KEYS
+from hlo_lint.configuration.keys import KEYS, read_settings
 from hlo_lint.configuration.load import find, load_settings, read
-from hlo_lint.configuration.places import locate
+from hlo_lint.configuration.places import Place, locate
 from hlo_lint.configuration.schema import schema, schema_text
 from hlo_lint.configuration.show import show
 from hlo_lint.configuration.toml import spelled
+from hlo_lint.dumps.directory import open_dump
+from hlo_lint.engine.jobs import WORTH, automatic_jobs
 from hlo_lint.registry import all_rules, find_rule
 from hlo_lint.rule import Bad
 from hlo_lint.testing import write_example
@@ -548,6 +552,43 @@ def test_what_is_wrong_is_refused_with_its_place_by_the_program_and_by_the_schem
     assert not Draft202012Validator(schema()).is_valid(tomllib.loads(text))
 
 
+WORDS = """layout needless-transpose costly-transposes tma off error auto text sarif autotuner
+    min-bytes lasting-lead rule reason op_name path"""
+_words = st.sampled_from([*WORDS.split(), " "])
+_allowances = st.lists(
+    st.fixed_dictionaries(
+        {"rule": st.sampled_from(["layout", "tma"]), "reason": _words},
+        optional={"path": _words, "module": st.booleans() | _words, "rul": _words},
+    ),
+    max_size=2,
+)
+_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 3) | st.sampled_from([0.5, -1.5, 2.5]) | _words,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(_words, inner, max_size=3) | _allowances
+    ),
+    max_leaves=6,
+)
+_documents = st.dictionaries(
+    st.sampled_from([*(key.name for key in KEYS), "selekt"]), _values, max_size=3
+) | st.fixed_dictionaries({"allow": _allowances})
+
+
+@given(_documents)
+@example({"allow": [{"rule": "tma", "reason": "because"}], "jobs": 2, "select": ["layout"]})
+@example({"allow": [{"rule": "tma", "reason": " "}]})
+def test_the_schema_accepts_what_the_program_reads_and_nothing_else(
+    document: dict[str, object],
+) -> None:
+    """What the schema cannot say is small: names of rules are compared, not their meaning."""
+    try:
+        read_settings(document, Place(Path("hlo_lint.toml"), ""))
+        reads = True
+    except ConfigError:
+        reads = False
+    assert Draft202012Validator(schema()).is_valid(document) == reads
+
+
 @pytest.mark.parametrize(
     ("data", "said"),
     [
@@ -707,6 +748,15 @@ def test_diagnostics_survive_the_way_between_processes() -> None:
 def test_the_program_checks_a_small_dump_itself() -> None:
     assert "processes: 1\n" in program("check", "-v", str(CRASH)).stderr
     assert "processes: 3\n" in program("check", "-v", "--jobs", "3", str(CRASH)).stderr
+
+
+def test_a_large_input_of_several_modules_is_worth_more_than_one_process() -> None:
+    for name in ("a.hlo", "b.hlo"):
+        write(name, LOOSE)
+    assert automatic_jobs(open_dump(["a.hlo", "b.hlo"])) == 1
+    os.truncate("a.hlo", WORTH)
+    assert automatic_jobs(open_dump("a.hlo")) == 1
+    assert automatic_jobs(open_dump(["a.hlo", "b.hlo"])) == min(2, len(os.sched_getaffinity(0)))
 
 
 def test_the_layer_table_is_no_settings_of_this_project() -> None:
