@@ -31,8 +31,9 @@ from hlo_lint import (
 )
 from hlo_lint.allow.allowances import Allowance
 from hlo_lint.cli import cli
+from hlo_lint.commands import common
 from hlo_lint.configuration.globs import Globs
-from hlo_lint.configuration.keys import KEYS, read_settings
+from hlo_lint.configuration.keys import KEYS, LEVELS, read_settings
 from hlo_lint.configuration.load import find, load_settings, read
 from hlo_lint.configuration.places import Place, locate
 from hlo_lint.configuration.schema import schema, schema_text
@@ -217,8 +218,6 @@ def test_patterns_and_the_baseline_are_relative_to_the_file_not_to_the_working_d
 def test_the_command_line_counts_more_than_the_file_and_a_rule_more_than_its_family(
     file: str, args: list[str], wanted: set[str] | None
 ) -> None:
-    from hlo_lint.commands import common
-
     write("hlo_lint.toml", file)
     given: dict[str, Any] = {}
     for option, value in zip(args[::2], args[1::2], strict=True):
@@ -658,6 +657,10 @@ def test_every_key_is_read_and_shown_and_what_is_shown_is_read_again(tmp_path: P
 
 def vars_of(allowance: Allowance) -> tuple[str | None, ...]:
     return allowance.rule, allowance.reason, allowance.op_name, allowance.module, allowance.path
+
+
+def test_the_option_takes_the_severities_that_a_file_takes() -> None:
+    assert common.LEVELS == LEVELS
 
 
 def test_what_holds_is_shown_with_where_it_comes_from() -> None:
