@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -1043,6 +1044,24 @@ def test_a_watched_file_is_checked_again_when_it_changes(tmp_path: Path) -> None
             assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
             watching.send_signal(signal.SIGINT)
             assert watching.wait(10) == 0
+        finally:
+            watching.kill()
+
+
+def test_a_report_among_the_files_that_are_watched_is_no_change() -> None:
+    write("loose.hlo")
+    with subprocess.Popen(
+        command("check", "--watch", "-o", "report.txt", "."),
+        stderr=subprocess.PIPE,
+        env=environment(PYTHONUNBUFFERED="1"),
+        text=True,
+    ) as watching:
+        assert watching.stderr is not None
+        try:
+            assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
+            first = Path("report.txt").stat().st_mtime_ns
+            time.sleep(1.5)
+            assert Path("report.txt").stat().st_mtime_ns == first
         finally:
             watching.kill()
 
