@@ -161,7 +161,7 @@ def _comment(
     removal = (begin, stop) if alone else (begin + len(before.rstrip()), span.end)
     named = span.start + read.start("names"), span.start + read.end("names")
     verb, reason = read["verb"], read["reason"] or ""
-    names = tuple(name.strip() for name in read["names"].split(","))
+    names = tuple(dict.fromkeys(name.strip() for name in read["names"].split(",")))
     aim: Lines | None = None
     if verb == "allow":
         aim = statements.behind(last) if own else statements.around(first, last)
