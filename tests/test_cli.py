@@ -452,7 +452,7 @@ def test_skipped_entries_of_the_json_have_a_path_and_a_reason(crash: Path) -> No
 
 def test_the_format_may_come_from_the_environment() -> None:
     write("clean.hlo", CLEAN)
-    assert run("check", "clean.hlo", HLO_LINT_OUTPUT_FORMAT="json").json["version"] == 2
+    assert run("check", "clean.hlo", HLO_LINT_OUTPUT_FORMAT="json").json["version"] == 3
 
 
 # Loose files, several modules, text that cannot be read

@@ -6,6 +6,7 @@ import os
 from urllib.parse import quote
 
 from hlo_lint.dumps.pipeline import is_proto
+from hlo_lint.source import encode
 
 
 def relative_path(path: str) -> str:
@@ -30,8 +31,8 @@ def uri_of(path: str) -> tuple[str, bool]:
     """
     found = relative_path(path)
     if path.startswith("<") or not (os.path.isabs(found) or found.startswith(os.pardir)):
-        return quote(os.fsencode(found)), True
-    return f"file://{quote(os.fsencode(os.path.abspath(found)))}", False
+        return quote(encode(found)), True
+    return f"file://{quote(encode(os.path.abspath(found)))}", False
 
 
 def has_lines(path: str) -> bool:

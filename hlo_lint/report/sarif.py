@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator, Sequence
-from inspect import cleandoc
 from typing import Any
 
 from hlo_lint.errors import UsageError
@@ -25,6 +24,8 @@ MOST_RESULTS = 25_000
 """In one run; GitHub refuses more, and shows 5,000."""
 MOST_BYTES = 10_000_000
 """Of the compressed file."""
+MOST_SKIPPED = 1_000
+"""How many of the things that were not looked at are named."""
 ROOT = "SRCROOT"
 """What relative URIs are relative to: the working directory, which GitHub takes for that of the
 repository."""
@@ -80,8 +81,13 @@ def _compressed(text: str) -> int:
 
 def _log(report: Report, findings: Sequence[Diagnostic], lost: Sequence[str]) -> Json:
     rules = list(dict.fromkeys(finding.rule for finding in findings))
-    told = [_notification(f"not looked at: {entry.reason}", entry.path) for entry in report.skipped]
-    told += [_notification(line, level="warning") for line in lost]
+    told = [_notification(line, level="warning") for line in lost]
+    told += [
+        _notification(f"not looked at: {entry.reason}", entry.path)
+        for entry in report.skipped[:MOST_SKIPPED]
+    ]
+    if len(report.skipped) > MOST_SKIPPED:
+        told.append(_notification(f"not looked at: {len(report.skipped) - MOST_SKIPPED} more"))
     run = {
         "tool": {
             "driver": {
@@ -90,13 +96,7 @@ def _log(report: Report, findings: Sequence[Diagnostic], lost: Sequence[str]) ->
                 "rules": [_descriptor(rule) for rule in rules],
             }
         },
-        "invocations": [
-            {
-                "executionSuccessful": True,
-                "exitCode": report.exit_status,
-                "toolExecutionNotifications": told,
-            }
-        ],
+        "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": told}],
         "originalUriBaseIds": {ROOT: {"description": {"text": "the working directory"}}},
         "columnKind": "unicodeCodePoints",
         "results": [_result(finding, rules.index(finding.rule)) for finding in findings],
@@ -120,7 +120,7 @@ def _descriptor(name: str) -> Json:
         "id": name,
         "name": type(rule).__name__,
         "shortDescription": {"text": rule.summary()},
-        "fullDescription": {"text": cleandoc(rule.page()).partition("\n## ")[0].strip()},
+        "fullDescription": {"text": rule.page().partition("\n## ")[0].strip()},
         "help": {"text": page, "markdown": page},
         "defaultConfiguration": {"level": LEVELS[rule.severity]},
         "properties": {"tags": [rule.family()]},
