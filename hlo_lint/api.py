@@ -202,7 +202,7 @@ def lint(
     told = _settings(settings, select, ignore, before, allow, baseline)
     known = None if told.baseline is None else read_baseline(told.baseline)
     dump = _as_dump(target, told)
-    checker = Checker(told.chosen_rules(), before=_known_pass(told.before), cured=cured)
+    checker = Checker(told.chosen_rules(), before=known_pass(told.before), cured=cured)
     if (told.jobs or 1) > 1:
         from hlo_lint.engine.parallel import check_in_parallel
 
@@ -237,7 +237,7 @@ def fix(
     """
     told = _settings(settings, select, ignore, before, allow, baseline)
     told = told.overridden(unsafe_fixes=unsafe_fixes)
-    rules, before, form = told.chosen_rules(), _known_pass(told.before), _known_form(form)
+    rules, before, form = told.chosen_rules(), known_pass(told.before), _known_form(form)
     known = left = None if told.baseline is None else read_baseline(told.baseline)
     dump = _as_dump(target, told)
     texts: dict[PassDump, Applied] = {}
@@ -411,7 +411,12 @@ def _merge(whole: Result, part: Result) -> None:
     whole.modules += part.modules
 
 
-def _known_pass(name: str | None) -> str | None:
+def known_pass(name: str | None) -> str | None:
+    """The name, if a rule binds before a pass of that name.
+
+    Raises:
+        UsageError: naming the passes there are.
+    """
     demanding = dict.fromkeys(demand.demanded_by for demand in PRECONDITIONS)
     known = [*demanding, *AUTOTUNERS]
     if name is not None and name not in known:

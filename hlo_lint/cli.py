@@ -16,6 +16,7 @@ LATE = (
     "baseline",
     "bisect",
     "blame",
+    "capture",
     "check",
     "config",
     "config-diff",
@@ -27,7 +28,9 @@ LATE = (
     "match",
     "passes",
     "payload",
+    "report",
     "rules",
+    "server",
 )
 """The commands, each the `command` of its module."""
 

@@ -201,6 +201,11 @@ class Computation:
         return self._spans
 
     @property
+    def has_spans(self) -> bool:
+        """Whether `spans` are at hand; else each instruction has a line of its own."""
+        return self._spans is not None
+
+    @property
     def index(self) -> Mapping[str, int]:
         """Position by name; of a doubled name the first."""
         if self._index is None:

@@ -71,6 +71,10 @@ class Lines:
         line = bisect_right(self._starts, offset)
         return Position(line, offset - self._starts[line - 1] + 1)
 
+    def offset(self, position: Position) -> int:
+        """How many characters stand before a position."""
+        return self._starts[position.line - 1] + position.column - 1
+
     def line(self, number: int) -> str:
         """The line of that number, without its end."""
         start = self._starts[number - 1]

@@ -19,7 +19,7 @@ LAYERS: list[list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["
 ]["layers"]
 LEVELS = {name: level for level, names in enumerate(reversed(LAYERS)) for name in names}
 LEVELS[""] = LEVELS["api"]  # the package itself is the list of public names
-HEAVY = ("click", "jax", "jaxlib", "lark", "networkx", "numpy", "rich")
+HEAVY = ("click", "jax", "jaxlib", "lark", "lsprotocol", "networkx", "numpy", "pygls", "rich")
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
 

@@ -13,6 +13,7 @@ from hlo_lint.dumps.kinds import EMITTER_TEXT, PROTO_TEXT, Kind, kind_of
 from hlo_lint.dumps.names import DumpName, parse_name
 from hlo_lint.dumps.pipeline import PassDump, Pipeline, is_proto
 from hlo_lint.errors import DumpError
+from hlo_lint.ir import HloFile
 from hlo_lint.source import decode
 from hlo_lint.syntax.parse import Memo
 
@@ -107,6 +108,18 @@ def open_dump(
     for folder, files in picked.items():
         _add_picked(dump, folder, [path for path in files if _is_new(path, seen)])
     return dump
+
+
+def held_dump(file: HloFile, path: Path) -> Dump:
+    """A file picked out by name whose text is at hand, as an editor holds it: saved or not.
+
+    What lies beside it is read as for a file given by name, where the path is one of a disk.
+    """
+    kind, parts = Kind.HLO, parse_name(path.name)
+    if not any(module.header or module.computations for module in file.modules):
+        kind = Kind.HLO if path.suffix == ".hlo" else kind_of(path.name, file.text)
+    beside = list(_records(path.parent, parts)) if parts is not None and path.is_absolute() else []
+    return Dump([Pipeline([PassDump(path, parts, _file=file, kind=kind)], beside, lone=True)])
 
 
 def _existing(given: str | Path) -> Path:

@@ -1,0 +1,38 @@
+// Starts `hlo-lint server` for open HLO and lets the editor talk to it.
+const vscode = require("vscode");
+const { LanguageClient } = require("vscode-languageclient/node");
+
+let client;
+
+async function activate() {
+  const [command, ...args] = vscode.workspace.getConfiguration("hlo").get("server.command");
+  const settings = vscode.workspace.getConfiguration("hlo-lint");
+  client = new LanguageClient(
+    "hlo-lint",
+    "hlo-lint",
+    { command, args },
+    {
+      documentSelector: [{ language: "hlo" }],
+      initializationOptions: {
+        before: settings.get("before"),
+        select: settings.get("select"),
+        ignore: settings.get("ignore"),
+      },
+      synchronize: { configurationSection: "hlo-lint" },
+    },
+  );
+  try {
+    await client.start();
+  } catch (error) {
+    vscode.window.showErrorMessage(
+      `${command} did not start (${error.message}): pip install 'hlo-lint[lsp]', ` +
+        "or say in hlo.server.command where it is. Highlighting works without it.",
+    );
+  }
+}
+
+function deactivate() {
+  return client?.stop();
+}
+
+module.exports = { activate, deactivate };
