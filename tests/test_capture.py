@@ -71,7 +71,9 @@ def test_static_arguments_trees_and_what_is_lowered_are_taken_as_jax_takes_them(
     jitted = jax.jit(scaled, static_argnums=1)
     with capture_jit(jitted, {"a": MATRIX, "b": (MATRIX,)}, 3) as capture:
         assert capture.name == "scaled"
-        assert len(capture.pipeline.dumps[0].module.entry.with_opcode("parameter")) == 2
+        entry = capture.pipeline.dumps[0].module.entry
+        assert entry is not None
+        assert len(entry.with_opcode("parameter")) == 2
     with capture_jit(jitted.lower(MATRIX, 2)) as capture:
         assert capture.pipeline.dumps[0].module.name == "jit_scaled"
     with pytest.raises(UsageError, match="takes no arguments"):

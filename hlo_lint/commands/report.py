@@ -35,6 +35,7 @@ from hlo_lint.commands import common
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     paths: tuple[str, ...],
     out: Path,
     sources: tuple[Path, ...],
