@@ -14,7 +14,7 @@ from hlo_lint.registry import find_rule
 from hlo_lint.report.formats import Report, Warn
 from hlo_lint.report.locations import has_lines, uri_of
 from hlo_lint.report.page import render_page
-from hlo_lint.report.text import describe, notes_of
+from hlo_lint.report.text import describe, message_lines
 from hlo_lint.source import is_utf8, shown
 from hlo_lint.version import __version__
 
@@ -107,7 +107,7 @@ def _log(report: Report, findings: Sequence[Diagnostic], lost: Sequence[str]) ->
 
 def _notification(text: str, path: str | None = None, level: str = "note") -> Json:
     place: Json = {} if path is None else {"locations": [_location(path)]}
-    return {"level": level, "message": _message(text), **place}
+    return {"level": level, "message": _message(shown(text)), **place}
 
 
 def _descriptor(name: str) -> Json:
@@ -128,12 +128,11 @@ def _descriptor(name: str) -> Json:
 
 
 def _result(finding: Diagnostic, rule: int) -> Json:
-    notes = (f"{label}: {note}" for label, note in notes_of(finding))
     result: Json = {
         "ruleId": finding.rule,
         "ruleIndex": rule,
         "level": LEVELS[finding.severity],
-        "message": _message(finding.message, *notes),
+        "message": _message("\n".join(message_lines(finding))),
         "locations": [_place(finding)],
         "partialFingerprints": {
             "hloLintFinding/v1": finding.fingerprint,
@@ -198,12 +197,12 @@ def _location(path: str, region: Json | None = None) -> Json:
 def _related(finding: Diagnostic) -> Iterator[Json]:
     for label, dump in (("since", finding.introduced_by), ("cured by", finding.cured_by)):
         if dump is not None and dump.path:
-            yield {**_location(dump.path), "message": _message(f"{label} {describe(dump)}")}
+            yield {**_location(dump.path), "message": _message(shown(f"{label} {describe(dump)}"))}
     if finding.origin is not None and finding.origin.file:
         origin = finding.origin
         region = {"startLine": origin.line} if origin.line > 0 else None
         where = f" in {origin.function}" if origin.function else ""
-        yield {**_location(origin.file, region), "message": _message(f"from Python{where}")}
+        yield {**_location(origin.file, region), "message": _message(shown(f"from Python{where}"))}
 
 
 def _fix(path: str, fix: Fix, regions: Sequence[Region]) -> Json:
@@ -223,11 +222,11 @@ def _fix(path: str, fix: Fix, regions: Sequence[Region]) -> Json:
     ]
     artefact = _location(path)["physicalLocation"]["artifactLocation"]
     return {
-        "description": _message(f"{fix.title} ({fix.safety.value})"),
+        "description": _message(shown(f"{fix.title} ({fix.safety.value})")),
         "artifactChanges": [{"artifactLocation": artefact, "replacements": replacements}],
     }
 
 
-def _message(*lines: str) -> Json:
+def _message(text: str) -> Json:
     """A message of plain text. `](` is what makes a link of it, and a dump may make none."""
-    return {"text": "\n".join(shown(line).replace("](", "] (") for line in lines)}
+    return {"text": text.replace("](", "] (")}
