@@ -363,6 +363,17 @@ def test_sarif_says_where_a_finding_comes_from(crash: Report) -> None:
     assert logical["fullyQualifiedName"] == "jit_batched_dot/main.1/reshape.15"
 
 
+def test_sarif_shows_the_line_unless_it_is_long_or_one_of_several(crash: Report) -> None:
+    (finding,) = crash.findings
+    several = replace(finding, end=finding.end._replace(line=finding.line + 1))
+    long = replace(finding, excerpt="x" * (sarif.LONGEST_LINE + 1))
+    results = run_of(replace(crash, findings=(finding, several, long)))["results"]
+    places = [result["locations"][0]["physicalLocation"] for result in results]
+    assert ["contextRegion" in place for place in places] == [True, False, False]
+    assert places[0]["contextRegion"]["snippet"]["text"] == finding.excerpt
+    assert all("region" in place for place in places)
+
+
 def test_no_message_in_sarif_makes_a_link(evil: Report) -> None:
     for result in run_of(evil)["results"]:
         assert "](" not in result["message"]["text"]

@@ -24,6 +24,8 @@ MOST_RESULTS = 25_000
 """In one run; GitHub refuses more, and shows 5,000."""
 MOST_BYTES = 10_000_000
 """Of the compressed file."""
+LONGEST_LINE = 1_000
+"""Of a line that is shown where the file is not there, in characters; some run to 100 kB."""
 MOST_SKIPPED = 1_000
 """How many of the things that were not looked at are named."""
 ROOT = "SRCROOT"
@@ -164,13 +166,9 @@ def _result(finding: Diagnostic, rule: int) -> Json:
 
 
 def _place(finding: Diagnostic) -> Json:
-    region = {
-        "startLine": finding.line,
-        "startColumn": finding.column,
-        "endLine": finding.end_line,
-        "endColumn": finding.end_column,
-    }
-    place = _location(finding.path, region if has_lines(finding.path) else None)
+    place = _location(finding.path)
+    if has_lines(finding.path):
+        place["physicalLocation"] |= _regions(finding)
     names = [
         (kind, shown(name))
         for kind, name in (
@@ -185,6 +183,20 @@ def _place(finding: Diagnostic) -> Json:
         qualified = "/".join(name for _, name in names)
         place["logicalLocations"] = [{"name": name, "fullyQualifiedName": qualified, "kind": kind}]
     return place
+
+
+def _regions(finding: Diagnostic) -> Json:
+    region = {
+        "startLine": finding.line,
+        "startColumn": finding.column,
+        "endLine": finding.end_line,
+        "endColumn": finding.end_column,
+    }
+    if finding.line != finding.end_line or len(finding.excerpt) > LONGEST_LINE:
+        return {"region": region}
+    line = {"startLine": finding.line, "endLine": finding.line}
+    snippet = {"text": shown(finding.excerpt)}
+    return {"region": region, "contextRegion": {**line, "snippet": snippet}}
 
 
 def _location(path: str, region: Json | None = None) -> Json:
