@@ -376,7 +376,7 @@ FINDING: dict[str, type | tuple[type, ...]] = {
 def test_the_json_of_a_crash_has_the_published_fields(crash: Path) -> None:
     report = check_json("crash").json
     assert list(report) == ["version", "findings", "allowed", "skipped", "stats"]
-    assert report["version"] == 2
+    assert report["version"] == 3
     assert report["stats"] == {
         "files": 33, "modules": 33, "errors": 1, "warnings": 0, "infos": 0,
     }  # fmt: skip
@@ -436,7 +436,7 @@ def test_the_json_of_a_clean_run_is_the_same_object_without_findings() -> None:
     ran = check_json("clean.hlo")
     assert ran.status == 0
     assert ran.json == {
-        "version": 2,
+        "version": 3,
         "findings": [],
         "allowed": [],
         "skipped": [],
@@ -453,7 +453,7 @@ def test_skipped_entries_of_the_json_have_a_path_and_a_reason(crash: Path) -> No
 
 def test_the_format_may_come_from_the_environment() -> None:
     write("clean.hlo", CLEAN)
-    assert run("check", "clean.hlo", HLO_LINT_OUTPUT_FORMAT="json").json["version"] == 2
+    assert run("check", "clean.hlo", HLO_LINT_OUTPUT_FORMAT="json").json["version"] == 3
 
 
 # Loose files, several modules, text that cannot be read
