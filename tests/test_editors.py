@@ -26,7 +26,8 @@ LINE = next(
 
 
 def block(kind: str, nth: int = 0) -> str:
-    return re.findall(rf"^```{kind}\n(.*?)^```$", PAGE, re.M | re.S)[nth]
+    found: list[str] = re.findall(rf"^```{kind}\n(.*?)^```$", PAGE, re.M | re.S)
+    return found[nth]
 
 
 def environment(folder: Path) -> dict[str, str]:
