@@ -9,39 +9,114 @@ for finding in report.findings:
 
 fixed = hlo_lint.fix(text, before="layout_normalization")
 module = hlo_lint.parse(fixed.text)          # a graph; hlo_lint.emit(module) == fixed.text
+
+hlo_lint.check_jit(function, x, y)           # raises where a pass of this compile broke something
 """
 
-from hlo_lint.allow.allowances import Allowance
-from hlo_lint.api import FixResult, Report, emit, fix, lint, parse, parse_all
-from hlo_lint.configuration.load import load as load_settings
-from hlo_lint.configuration.settings import Settings
-from hlo_lint.dumps.directory import Dump, open_dump
-from hlo_lint.errors import (
-    ConfigError,
-    DumpError,
-    HloLintError,
-    HloSyntaxError,
-    RuleError,
-    UsageError,
-)
-from hlo_lint.findings import Allowed, Diagnostic, Edit, Finding, Fix, Safety, Severity
-from hlo_lint.ir import Computation, Instruction, Module
-from hlo_lint.rewrite import Rewrite
-from hlo_lint.rule import (
-    AutotuningRuns,
-    Bad,
-    BeforeAutotuner,
-    Compilation,
-    DumpFolder,
-    FinalModule,
-    Findings,
-    Form,
-    Good,
-    Rule,
-    Stage,
-)
-from hlo_lint.source import Span
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from hlo_lint.version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from hlo_lint.allow.allowances import Allowance
+    from hlo_lint.api import FixResult, Report, emit, fix, lint, parse, parse_all
+    from hlo_lint.capture.jit import Capture, FindingsError, capture_jit, check_jit, compile_for
+    from hlo_lint.configuration.load import load_settings
+    from hlo_lint.configuration.settings import Settings
+    from hlo_lint.dumps.directory import Dump, open_dump
+    from hlo_lint.errors import (
+        CaptureError,
+        ConfigError,
+        DumpError,
+        HloLintError,
+        HloSyntaxError,
+        RuleError,
+        UsageError,
+    )
+    from hlo_lint.findings import Allowed, Diagnostic, Edit, Finding, Fix, Safety, Severity
+    from hlo_lint.ir import Computation, Instruction, Module
+    from hlo_lint.rewrite import Rewrite
+    from hlo_lint.rule import (
+        AutotuningRuns,
+        Bad,
+        BeforeAutotuner,
+        Compilation,
+        DumpFolder,
+        FinalModule,
+        Findings,
+        Form,
+        Good,
+        Rule,
+        Stage,
+    )
+    from hlo_lint.source import Span
+
+_HOMES = {
+    "hlo_lint.allow.allowances": ("Allowance",),
+    "hlo_lint.api": (
+        "FixResult",
+        "Report",
+        "emit",
+        "fix",
+        "lint",
+        "parse",
+        "parse_all",
+    ),
+    "hlo_lint.capture.jit": (
+        "Capture",
+        "FindingsError",
+        "capture_jit",
+        "check_jit",
+        "compile_for",
+    ),
+    "hlo_lint.configuration.load": ("load_settings",),
+    "hlo_lint.configuration.settings": ("Settings",),
+    "hlo_lint.dumps.directory": (
+        "Dump",
+        "open_dump",
+    ),
+    "hlo_lint.errors": (
+        "CaptureError",
+        "ConfigError",
+        "DumpError",
+        "HloLintError",
+        "HloSyntaxError",
+        "RuleError",
+        "UsageError",
+    ),
+    "hlo_lint.findings": (
+        "Allowed",
+        "Diagnostic",
+        "Edit",
+        "Finding",
+        "Fix",
+        "Safety",
+        "Severity",
+    ),
+    "hlo_lint.ir": (
+        "Computation",
+        "Instruction",
+        "Module",
+    ),
+    "hlo_lint.rewrite": ("Rewrite",),
+    "hlo_lint.rule": (
+        "AutotuningRuns",
+        "Bad",
+        "BeforeAutotuner",
+        "Compilation",
+        "DumpFolder",
+        "FinalModule",
+        "Findings",
+        "Form",
+        "Good",
+        "Rule",
+        "Stage",
+    ),
+    "hlo_lint.source": ("Span",),
+}
+"""Where the public names live. They are imported when asked for: pytest imports this package for
+its plugin in every run, and most of these runs want nothing of it."""
 
 __all__ = [
     "Allowance",
@@ -49,6 +124,8 @@ __all__ = [
     "AutotuningRuns",
     "Bad",
     "BeforeAutotuner",
+    "Capture",
+    "CaptureError",
     "Compilation",
     "Computation",
     "ConfigError",
@@ -60,6 +137,7 @@ __all__ = [
     "FinalModule",
     "Finding",
     "Findings",
+    "FindingsError",
     "Fix",
     "FixResult",
     "Form",
@@ -78,6 +156,9 @@ __all__ = [
     "Span",
     "Stage",
     "UsageError",
+    "capture_jit",
+    "check_jit",
+    "compile_for",
     "emit",
     "fix",
     "lint",
@@ -86,3 +167,14 @@ __all__ = [
     "parse",
     "parse_all",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            return globals().setdefault(name, getattr(import_module(home), name))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -16,6 +16,7 @@ LATE = (
     "baseline",
     "bisect",
     "blame",
+    "capture",
     "check",
     "config",
     "config-diff",
@@ -27,6 +28,7 @@ LATE = (
     "match",
     "passes",
     "payload",
+    "report",
     "rules",
     "server",
 )

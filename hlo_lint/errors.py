@@ -4,6 +4,7 @@ HloLintError
 ├── HloSyntaxError   text that is no HLO, where the caller asked to be told (`strict=True`)
 ├── DumpError        a path that cannot be read, or not as what it should be
 ├── PayloadError     what a custom call carries is not what it promises
+├── CaptureError     a program that could not even be handed to the compiler
 ├── UsageError       an unknown rule or pass; says which ones there are
 ├── ConfigError      settings that cannot be used: file, line, what to write instead
 └── RuleError        a rule that is wrong about itself
@@ -57,6 +58,10 @@ class UsageError(HloLintError):
 
 class ConfigError(HloLintError):
     """Settings that cannot be used: the file, the line, and what may stand there."""
+
+
+class CaptureError(HloLintError):
+    """A program that could not be handed to the compiler: what failed, and where."""
 
 
 class RuleError(HloLintError):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from hashlib import sha256
 
 from hlo_lint.findings import Diagnostic
 from hlo_lint.ir import Instruction
@@ -36,6 +35,8 @@ def fingerprint(
     function: str = "",
 ) -> str:
     """The first `KIND` digits; `text` is what it stands at, where that is no instruction."""
+    from hashlib import sha256  # where nothing is found, OpenSSL need not be loaded
+
     what = ("", "", nameless(text))
     if at is not None:
         computation = at.computation

@@ -44,6 +44,8 @@ class Step:
     """How many there are, those of fusions included."""
     fusions: int
     """How many of them are fusions."""
+    bytes: int
+    """Of the arrays outside fusions; shapes of unknown size count nothing."""
     added: dict[str, int] = field(default_factory=dict)
     """How many more there are of an opcode, where there are more."""
     removed: dict[str, int] = field(default_factory=dict)
@@ -97,6 +99,7 @@ class _Counts:
         self._called: dict[Computation, frozenset[str]] = {}
         self._arrays: dict[Computation, Counter[str]] = {}
         self._structures = Structures()
+        self._held = 0
 
     def step(
         self, dump: PassDump, before: Module | None, module: Module, microseconds: int | None
@@ -106,9 +109,18 @@ class _Counts:
             opcodes += self.opcodes(computation)
         instructions, fusions = opcodes.total(), opcodes["fusion"]
         if before is None:
-            return Step(dump, Effect.FIRST, instructions, fusions, microseconds=microseconds)
+            self._held = sum(
+                count * _bytes(shape)
+                for computation in self.running(module)
+                for shape, count in self.arrays(computation).items()
+            )
+            return Step(
+                dump, Effect.FIRST, instructions, fusions, self._held, microseconds=microseconds
+            )
         if before.pieces == module.pieces or before.text == module.text:
-            return Step(dump, Effect.NOTHING, instructions, fusions, microseconds=microseconds)
+            return Step(
+                dump, Effect.NOTHING, instructions, fusions, self._held, microseconds=microseconds
+            )
         difference: Counter[str] = Counter()
         for sign, computation in _exchanged(before.computations, module.computations):
             for opcode, count in self.opcodes(computation).items():
@@ -119,15 +131,19 @@ class _Counts:
                 arrays[shape] += sign * count
         added = {opcode: count for opcode, count in difference.most_common() if count > 0}
         removed = {opcode: -count for opcode, count in difference.most_common()[::-1] if count < 0}
+        bytes_added = sum(count * _bytes(shape) for shape, count in arrays.items() if count > 0)
+        bytes_removed = sum(-count * _bytes(shape) for shape, count in arrays.items() if count < 0)
+        self._held += bytes_added - bytes_removed
         return Step(
             dump,
             self._effect(before, module, bool(added or removed)),
             instructions,
             fusions,
+            self._held,
             added,
             removed,
-            sum(count * _bytes(shape) for shape, count in arrays.items() if count > 0),
-            sum(-count * _bytes(shape) for shape, count in arrays.items() if count < 0),
+            bytes_added,
+            bytes_removed,
             microseconds,
         )
 
@@ -215,6 +231,7 @@ def as_dict(step: Step) -> dict[str, Any]:
         "removed": step.removed,
         "bytes_added": step.bytes_added,
         "bytes_removed": step.bytes_removed,
+        "bytes": step.bytes,
         "instructions": step.instructions,
         "fusions": step.fusions,
         "microseconds": step.microseconds,

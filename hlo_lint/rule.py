@@ -252,6 +252,10 @@ class Rule:
         """
         return True
 
+    def is_silent(self, module: Module, stage: Stage) -> bool:
+        """Whether the rule is known to find nothing in a module, without looking for it."""
+        return False
+
     def context(self, instruction: Instruction, before: Module, after: Module) -> tuple[str, ...]:
         """Notes on how a pass introduced the finding: its input and its output are at hand."""
         return ()

@@ -553,7 +553,8 @@ def test_a_baseline_reads_well_in_a_diff(tmp_path: Path) -> None:
         ('{"version": 1, "findings": [\n{"fingerprint": "ab"}]}', ":2:1: this finding of the"),
         ('{"version": 1, "findings": [\n{"fingerprint": "ab", "x": 1}]}', ":2:1: x is no field"),
         ('{"version": 1, "findings": [\n{"fingerprint": "", "count": ""}]}', "count is no number"),
-        ("[" * 100_000, "it is nested too deep"),
+        ("[" * 100_000, ":1:1: this is no baseline: it goes too deep"),
+        ('{"version": ' + "1" * 5000 + "}", ":1:1: this is no baseline: it goes too deep"),
     ],
 )  # fmt: skip
 def test_what_is_no_baseline_is_refused_with_its_place(

@@ -20,7 +20,7 @@ from hlo_lint.allow.allowances import Allowance
 from hlo_lint.cli import cli
 from hlo_lint.configuration.globs import Globs
 from hlo_lint.configuration.keys import KEYS
-from hlo_lint.configuration.load import find, load, read
+from hlo_lint.configuration.load import find, load_settings, read
 from hlo_lint.configuration.places import locate
 from hlo_lint.configuration.schema import schema, schema_text
 from hlo_lint.configuration.show import show
@@ -129,7 +129,7 @@ def test_from_python_no_file_is_read_unless_it_is_asked_for() -> None:
     write("hlo_lint.toml", 'ignore = ["layout"]')
     assert hlo_lint.lint(path).findings
     assert not hlo_lint.lint(path, settings=hlo_lint.load_settings([path])).findings
-    assert load([path], isolated=True) == Settings()
+    assert load_settings([path], isolated=True) == Settings()
 
 
 def test_patterns_and_the_baseline_are_relative_to_the_file_not_to_the_working_directory(
@@ -139,7 +139,7 @@ def test_patterns_and_the_baseline_are_relative_to_the_file_not_to_the_working_d
     write("p/old/a.hlo", LOOSE)
     write("p/new/old/a.hlo", LOOSE)
     monkeypatch.chdir(tmp_path / "p" / "new")
-    found = load(["."])
+    found = load_settings(["."])
     assert found.baseline == tmp_path / "p" / "known.json"
     assert found.excludes(Path("../old"))
     assert not found.excludes(Path("old"))
@@ -310,7 +310,7 @@ def test_rules_are_silent_about_files_that_a_pattern_means() -> None:
     for name in ("a.hlo", "old/a.hlo", "old/deep/b.hlo"):
         write(name, LOOSE)
     write("hlo_lint.toml", '[per-path-ignores]\n"old/" = ["layout"]\n"b.*" = ["speed"]')
-    told = load(["."])
+    told = load_settings(["."])
     found = hlo_lint.lint(".", settings=told).findings
     assert [each.path for each in found] == ["a.hlo"]
     fixed = hlo_lint.fix(".", settings=told, before="layout_normalization")
@@ -373,7 +373,7 @@ def test_an_allowance_in_the_file_is_held_and_one_without_use_is_told_with_its_p
         '[[allow]]\nrule = "speed"\nreason = "r"\n\n[[allow]]\nrule = "layout"\nreason = "r"\n'
         'path = "c.hlo"\nmodule = "other"\n',
     )
-    found = hlo_lint.lint("b", settings=load(["b"])).findings
+    found = hlo_lint.lint("b", settings=load_settings(["b"])).findings
     unused = [each for each in found if each.rule == "unused-allowance"]
     assert [(each.path, each.line) for each in unused] == [("hlo_lint.toml", 1)]
 
@@ -512,7 +512,7 @@ def test_a_file_that_is_not_there_is_named() -> None:
 def test_a_pyproject_whose_table_is_none_is_refused() -> None:
     write("pyproject.toml", "[tool]\nhlo_lint = 3\n")
     with pytest.raises(ConfigError, match=r"pyproject.toml:2:1: .*has to be a table"):
-        load()
+        load_settings()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -54,6 +53,8 @@ def read_baseline(path: Path) -> Baseline:
     Raises:
         DumpError: where it cannot be read, with line and column where it is no baseline.
     """
+    import json
+
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError as error:
@@ -68,8 +69,8 @@ def read_baseline(path: Path) -> Baseline:
     except json.JSONDecodeError as error:
         said = f"{path}:{error.lineno}:{error.colno}: a baseline is JSON: {error.msg}"
         raise DumpError(said) from error
-    except RecursionError as error:
-        raise DumpError(f"{path}:1:1: this is no baseline: it is nested too deep") from error
+    except (RecursionError, ValueError) as error:  # brackets or digits without end
+        raise DumpError(f"{path}:1:1: this is no baseline: it goes too deep") from error
     if not isinstance(read, dict) or not isinstance(read.get("findings"), list):
         raise DumpError(f'{path}:1:1: a baseline is an object with "version" and "findings"')
     if read.get("version") != VERSION:
@@ -84,6 +85,8 @@ def write_baseline(baseline: Baseline) -> None:
     Raises:
         DumpError: where it cannot be written.
     """
+    import json
+
     ordered = sorted(baseline.entries, key=lambda e: (e.rule, e.module, e.message, e.fingerprint))
     whole = {"version": VERSION, "findings": [_as_dict(entry) for entry in ordered]}
     write_atomically(baseline.path, json.dumps(whole, indent=2) + "\n")
@@ -160,7 +163,7 @@ def _entries(path: Path, text: str, listed: list[Any]) -> Iterable[Entry]:
         if not isinstance(each, dict) or not isinstance(each.get("fingerprint"), str):
             raise DumpError(f'{path}: finding {number} of the baseline has no "fingerprint"')
         digits = each["fingerprint"]
-        place = text.find(json.dumps(digits), at)  # -1 where it is spelled with escapes
+        place = text.find(f'"{digits}"', at)  # -1 where it is spelled with escapes
         at = max(at, place)
         line = lines.position(at).line
         for name, value in each.items():

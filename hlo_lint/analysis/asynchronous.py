@@ -39,8 +39,17 @@ _ALLOCATES = frozenset({"AllocateBuffer", "CreateBuffer", "PinnedHostAllocateBuf
 
 def is_start(instruction: Instruction) -> bool:
     """Whether it begins an asynchronous operation."""
-    opcode = instruction.opcode
+    return _begins(instruction.opcode)
+
+
+def _begins(opcode: str) -> bool:
     return opcode.endswith("-start") or opcode in ("send", "recv")
+
+
+def has_flights(module: Module) -> bool:
+    """Whether anything in a module begins an asynchronous operation, or waits for one."""
+    opcodes = frozenset().union(*[computation.opcodes for computation in module.computations])
+    return any(_begins(opcode) or opcode.endswith("-done") for opcode in opcodes)
 
 
 def is_update(instruction: Instruction) -> bool:

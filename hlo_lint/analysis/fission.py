@@ -110,6 +110,8 @@ def _flips(module: Module) -> Iterator[Flip]:
 
 def _flip(fusion: Instruction, body: Computation) -> Flip | None:
     dots = body.with_opcode("dot")
+    if "reshape" not in body.opcodes and not any(_two_batches(dot.row[TAIL]) for dot in dots):
+        return None  # what most are: nothing would be left
     if not dots or not all(_is_taken(dot) for dot in dots):
         return None
     left = [(dot, reshaped) for dot in dots for reshaped in _normalized(dot)]
@@ -133,6 +135,8 @@ def _flip(fusion: Instruction, body: Computation) -> Flip | None:
         reshapes,
     )
 
+
+_two_batches = re.compile(r"lhs_batch_dims=\{ *\d+ *,").search
 
 OPERANDS = ("the first operand of", "the second operand of")
 RESULT = "the result of"

@@ -16,6 +16,7 @@ Steps: TypeAlias = tuple[tuple[int, int, int], ...]
 """A move as loops, outermost first as they are read: size, step read, step written, in elements."""
 
 _MOVERS: Final = ("copy", "transpose")
+_MAY_STAND_BESIDE: Final = frozenset({*_MOVERS, "parameter", "bitcast", "reshape"})
 _MOST_ROWS: Final = 8
 
 
@@ -77,7 +78,9 @@ def _moves(module: Module) -> Iterator[Move]:
 
 def _only_mover(body: Computation) -> Instruction | None:
     """The copy or transpose of a body that holds nothing else but what renames."""
-    if len(body.rows) > _MOST_ROWS or len(body.with_opcode("parameter")) != 1:
+    if len(body.rows) > _MOST_ROWS or not body.opcodes <= _MAY_STAND_BESIDE:
+        return None
+    if len(body.with_opcode("parameter")) != 1:
         return None
     movers = []
     for instruction in body.instructions:
@@ -87,8 +90,6 @@ def _only_mover(body: Computation) -> Instruction | None:
             before, after = operand_array(instruction, 0), result_array(instruction)
             if before is None or after is None or not _renames(before, after):
                 return None
-        elif instruction.opcode not in ("parameter", "bitcast"):
-            return None
     return movers[0] if len(movers) == 1 else None
 
 

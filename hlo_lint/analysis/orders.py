@@ -8,7 +8,7 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from hlo_lint.ir import NAME, OPCODE, OPERANDS, REFERENCES, TYPE, Computation, Instruction
+from hlo_lint.ir import NAME, OPCODE, REFERENCES, TYPE, Computation, Instruction
 from hlo_lint.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, arrays, parse_shape
 
 UNARY: Final = frozenset(
@@ -44,7 +44,7 @@ _PAIRED: Final = frozenset({"all-reduce", "sort"})
 _REPACKING: Final = frozenset({"convert", "compare", "is-finite", "scatter"})
 """Operations whose operands may be packed otherwise than their result."""
 
-_operands_of, _type_of = itemgetter(OPERANDS), itemgetter(TYPE)
+_type_of = itemgetter(TYPE)
 
 
 class Turned(NamedTuple):
@@ -152,21 +152,18 @@ def _places(computation: Computation) -> tuple[int, ...]:
     other = {each for each in types_of(computation) if not _is_plain(each)}
     if not other:
         return ()
-    rows = computation.rows
-    apart = {row[NAME] for row in rows if row[TYPE] in other}.isdisjoint
-    found = [
-        number
-        for number, row in enumerate(rows)
-        if row[TYPE] in other or not apart(row[REFERENCES])
-    ]
-    if "#" in "".join(map(_operands_of, rows)):
-        known = set(found)
-        found += [
-            number
-            for number, row in enumerate(rows)
-            if number not in known and not apart(map(_array_of, row[REFERENCES]))
-        ]
-        found.sort()
+    found = []
+    names: set[str] = set()
+    apart = names.isdisjoint  # what is read stands above what reads it
+    has_elements = "#" in computation.text
+    for number, row in enumerate(computation.rows):
+        if row[TYPE] in other:
+            names.add(row[NAME])
+            found.append(number)
+        elif not apart(row[REFERENCES]) or (
+            has_elements and not apart(map(_array_of, row[REFERENCES]))
+        ):
+            found.append(number)
     return tuple(found)
 
 

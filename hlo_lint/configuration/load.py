@@ -17,7 +17,7 @@ SECTION = ("tool", "hlo_lint")
 """The table of settings in a pyproject.toml; in a file of our own they stand at the top."""
 
 
-def load(
+def load_settings(
     paths: Sequence[str | Path] = (),
     *,
     config: str | Path | None = None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +202,10 @@ def _order(row: Mapping[str, Any]) -> Order:
     return Order(Kind(row["kind"]), first, then, breakers, pipelines)
 
 
-def broken_orders(backend: str, passes: Sequence[Pass]) -> list[tuple[Contract, Order, Pass]]:
+@lru_cache(maxsize=64)
+def broken_orders(
+    backend: str, passes: tuple[Pass, ...]
+) -> tuple[tuple[Contract, Order, Pass], ...]:
     """The orders that a sequence of passes breaks, each with the pass that breaks it."""
     places: dict[str, list[int]] = {}
     for place, (_, name) in enumerate(passes):
@@ -214,7 +217,7 @@ def broken_orders(backend: str, passes: Sequence[Pass]) -> list[tuple[Contract, 
                 guilty = order.broken_by([passes[place] for place in order.among(places)])
                 if guilty is not None:
                     found.append((contract, order, guilty))
-    return found
+    return tuple(found)
 
 
 @cache

@@ -20,7 +20,6 @@ _OF_THE_RUN = ("xla_dump", "xla_gpu_dump", "entry_computation_layout")
 
 _option = re.compile(r'^[ \t]*([a-z]\w*):[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s"]+))', re.M)
 _begins_pass = re.compile(r"^pass_metadata \{$", re.M)
-_named_pass = re.compile(r'\n  pass_name: "([^"\\\n]*)"\n  pipeline_name: "([^"\\\n]*)"\n')
 _pass_field = re.compile(
     r"\n[ \t]+(pass_name|pipeline_name|module_changed|dump_filenames|start_timestamp_usec"
     r'|end_timestamp_usec):[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s"]+))'
@@ -106,10 +105,20 @@ def read_pass_order(text: str) -> tuple[tuple[str, str], ...]:
     >>> read_pass_order('pass_metadata {\\n  pass_name: "cse"\\n  pipeline_name: "fusion"\\n}\\n')
     (('fusion', 'cse'),)
     """
-    named = _named_pass.findall(text)
-    if len(named) != text.count("pass_metadata {"):  # spelled as XLA does not print it
+    named = text.split('\n  pass_name: "')[1:]
+    found = [_named_pass(each[: each.find('"\n', each.find('"\n') + 2)]) for each in named]
+    if len(named) != text.count("pass_metadata {") or None in found:
         return tuple((run.pipeline, run.name) for run in read_pass_runs(text))
-    return tuple([(_spelled(pipeline), _spelled(name)) for name, pipeline in named])
+    return tuple(found)  # type: ignore[arg-type]  # none of them is None
+
+
+@lru_cache(maxsize=1 << 12)
+def _named_pass(text: str) -> tuple[str, str] | None:
+    """Pipeline and name; None where they are spelled as XLA does not print them."""
+    name, between, pipeline = text.partition('"\n  pipeline_name: "')
+    if not between or {*'\\\n"'}.intersection(name + pipeline):
+        return None
+    return _spelled(pipeline), _spelled(name)
 
 
 @lru_cache(maxsize=1024)

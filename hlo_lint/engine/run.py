@@ -39,6 +39,9 @@ from hlo_lint.rule import (
 )
 from hlo_lint.source import Span
 
+WHEN_ALL_IS_READ = frozenset({"AutotuningRuns", "DumpFolder"})
+"""What there is to look at when every file has been read."""
+
 Progress = Callable[[int], None]
 """Called with how many files have been read since the last call, also before each rule; what it
 raises ends the run."""
@@ -83,6 +86,12 @@ class Checker:
         self.cured = cured
         """Whether what a later pass cured is told in any case, for information."""
         self.result = Result()
+        self._checks = [
+            (rule, method, frozenset(asked.values()))
+            for rule in rules
+            for method, asked in checks_of(rule).items()
+            if WHEN_ALL_IS_READ.isdisjoint(asked.values())
+        ]
         self.logs: list[PassDump] = []
         """The autotuner's, in the order they were read."""
         self.told: set[Path] = set()
@@ -128,25 +137,21 @@ class Checker:
         kernels = pipeline.kernels
         self.result.checked += [each.checked(lone=pipeline.lone) for each in (*dumps, *kernels)]
         timeline = Timeline(pipeline, [dump for dump in dumps if dump.kind is Kind.HLO])
-        for rule in self.rules:
+        for rule, method, kinds in self._checks:
             progress(0)
-            for method, asked in checks_of(rule).items():
-                kinds = set(asked.values())
-                if "FinalModule" in kinds:
-                    self._check_final(rule, method, timeline)
-                elif not kinds.isdisjoint(("AutotuningRuns", "DumpFolder")):
-                    continue  # when all files have been read
-                elif "Compilation" in kinds:
-                    self._check_compilation(rule, method, timeline)
-                elif "BeforeAutotuner" in kinds:
-                    self._check_before_autotuner(rule, method, timeline)
-                elif kinds & TEXTS.keys():
-                    self._check_texts(rule, method, [*dumps, *kernels])
-                elif rule.precondition is not None:
-                    self._check_precondition(rule, method, rule.precondition, timeline)
-                elif self.cured or rule.lasting or _is_alive(rule, method, timeline):
-                    for life in lives_of(timeline.find(rule, method), timeline):
-                        self._add_followed(rule, method, life, timeline)
+            if "FinalModule" in kinds:
+                self._check_final(rule, method, timeline)
+            elif "Compilation" in kinds:
+                self._check_compilation(rule, method, timeline)
+            elif "BeforeAutotuner" in kinds:
+                self._check_before_autotuner(rule, method, timeline)
+            elif kinds & TEXTS.keys():
+                self._check_texts(rule, method, [*dumps, *kernels])
+            elif rule.precondition is not None:
+                self._check_precondition(rule, method, rule.precondition, timeline)
+            elif self.cured or rule.lasting or _is_alive(rule, method, timeline):
+                for life in lives_of(timeline.find(rule, method), timeline):
+                    self._add_followed(rule, method, life, timeline)
 
     def _check_runs(self) -> None:
         """Rules about all logs of the autotuner together."""
@@ -448,6 +453,8 @@ def _is_alive(rule: Rule, method: str, timeline: Timeline) -> bool:
     """
     if timeline.pipeline.lone or timeline.pipeline.crashed:
         return True
+    if all(rule.is_silent(module, stage) for module, stage in timeline.ends):
+        return False
     ends = range(max(0, timeline.length - 1), len(timeline.dumps))
     return any(True for at in ends for _ in timeline.find_at(rule, method, at))
 

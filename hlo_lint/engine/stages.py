@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from hlo_lint.dumps.pass_lists import PassList, pass_lists
 from hlo_lint.dumps.phases import (
@@ -30,7 +30,7 @@ class Stages:
         self.pipeline = pipeline
         self._known: dict[tuple[PassDump, bool], Stage] = {}
         self._made: dict[tuple[bool | None, ...], Stage] = {}
-        self._last_places: dict[str, tuple[int | None, ...]] = {}
+        self._last_places: dict[str, tuple[int, ...]] = {}
 
     def of(self, dump: PassDump, module: Module) -> Stage:
         """What binds for a module of a dump: the same object where nothing differs."""
@@ -116,26 +116,23 @@ class Stages:
         name = dump.name
         assert name is not None
         lasts = self._lasts(wanted)
-        if not lasts or None in lasts:
+        if not lasts:
             return None
         if name.step is None:
             return not name.rest.startswith(BEFORE_LAYOUTS)
-        answers: set[bool | None] = set()
-        for (first, end), last in zip(self._places[dump], lasts, strict=True):
-            assert last is not None
-            answers.add(True if first >= last else False if end < last else None)
-        return answers.pop() if len(answers) == 1 else None
+        return _are_behind(self._places[dump], lasts)
 
-    def _lasts(self, wanted: str) -> tuple[int | None, ...]:
-        """Where each release runs a pass last; nothing where that does not matter."""
+    def _lasts(self, wanted: str) -> tuple[int, ...]:
+        """Where each release runs a pass last; nothing where one does not, or nothing tells."""
         found = self._last_places.get(wanted)
         if found is None:
-            if self._is_helper:
-                found = ()  # passes over a fusion that was taken out of its module
-            elif self.pipeline.options is not None and self.pipeline.options.disabled(wanted):
-                found = ()
-            else:
-                found = tuple(release.last_place(wanted) for release in self._candidates)
+            found = ()
+            options = self.pipeline.options
+            # Passes over a fusion that was taken out of its module are in no list.
+            if not self._is_helper and not (options is not None and options.disabled(wanted)):
+                places = [release.last_place(wanted) for release in self._candidates]
+                if None not in places:
+                    found = tuple(place for place in places if place is not None)
             self._last_places[wanted] = found
         return found
 
@@ -162,3 +159,13 @@ class Stages:
                 first = next((place for place in places if place >= at[0]), places[0])
                 at = first, first
             yield at
+
+
+@lru_cache(maxsize=1 << 12)
+def _are_behind(places: tuple[tuple[int, int], ...], lasts: tuple[int, ...]) -> bool | None:
+    """Whether places lie behind others; None where some do, or where it cannot be said."""
+    answers = {
+        True if first >= last else False if end < last else None
+        for (first, end), last in zip(places, lasts, strict=True)
+    }
+    return answers.pop() if len(answers) == 1 else None

@@ -7,7 +7,7 @@ runs over what there is, each thing once, and what it finds is carried to the du
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from itertools import chain
 from typing import NamedTuple
 
@@ -79,6 +79,16 @@ class Timeline:
         self._views: dict[str, _Everything] = {}
         self._spots: dict[tuple[str, bool], dict[object, list[Sequence[Spot]]]] = {}
 
+    @cached_property
+    def ends(self) -> tuple[tuple[Module, Stage], ...]:
+        """The modules that the run ended with, and those of dumps beside it."""
+        last = range(max(0, self.length - 1), len(self.dumps))
+        return tuple(
+            (module, self.stage(Spot(at, number)))
+            for at in last
+            for number, module in enumerate(self.dumps[at].file.modules)
+        )
+
     def module(self, spot: Spot) -> Module:
         """The module at a place."""
         return self.dumps[spot.position].file.modules[spot.number]
@@ -99,7 +109,10 @@ class Timeline:
             known: list[tuple[_Watched, tuple[Finding, ...]]] = []
             stages = everything.stages[view] if check.stage_name is not None else (None,)
             for stage in stages:
-                findings = check.findings(view, stage, known)
+                if stage is None or len(stages) == 1:
+                    findings = check.findings_at(view, stage)
+                else:
+                    findings = check.findings(view, stage, known)
                 if not findings:
                     continue
                 places = list(self._places(check.kind, rule.unfused, view, stage))
@@ -123,17 +136,17 @@ class Timeline:
         found = self._views.get(kind)
         if found is None:
             held: dict[Stage, list[Sequence[object]]] = {}
-            outside: list[Sequence[object]] = []
             for spots, module in self._modules:
                 views = _views(kind, False, module)
-                outside.append(_views(kind, True, module))
                 for stage in dict.fromkeys(map(self.stage, spots)):
                     held.setdefault(stage, []).append(views)
             stages: dict[object, list[Stage]] = {}
             for stage, groups in held.items():
                 for view in dict.fromkeys(chain.from_iterable(groups)):
                     stages.setdefault(view, []).append(stage)
-            unfused = dict.fromkeys(chain.from_iterable(outside))
+            unfused: Mapping[object, object] = stages
+            if kind == "Computation":
+                unfused = _outside_of_fusions(self._modules)
             found = self._views[kind] = _Everything(stages, unfused)
         return found
 
@@ -151,6 +164,23 @@ class Timeline:
             for spot in there:
                 if stage is None or self.stage(spot) is stage:
                     yield spot
+
+
+def _outside_of_fusions(
+    modules: Sequence[tuple[Sequence[Spot], Module]],
+) -> dict[object, None]:
+    """What is in `Module.unfused` of some module, of each computation no more asked than once."""
+    distinct = dict.fromkeys(chain.from_iterable(module.computations for _, module in modules))
+    fused_by = {computation: computation.fused for computation in distinct if computation.fused}
+    aside = {computation for computation in distinct if computation.thread != "main"}
+    found: dict[object, None] = {}
+    for _, module in modules:
+        here = dict.fromkeys(module.computations)
+        fused = frozenset().union(*[fused_by[each] for each in fused_by.keys() & here.keys()])
+        found.update(dict.fromkeys([each for each in here if each.name not in fused]))
+    for computation in aside:
+        found.pop(computation, None)
+    return found
 
 
 def _views(kind: str, unfused: bool, module: Module) -> Sequence[object]:
@@ -179,7 +209,7 @@ class _Check:
             else:
                 self.view_name, self.kind = name, kind
 
-    def findings_at(self, view: object, stage: Stage | None) -> tuple[Finding, ...]:
+    def findings_at(self, view: object, stage: Stage | _Watched | None) -> tuple[Finding, ...]:
         """What it finds in one thing at one stage."""
         views = {self.view_name: view}
         if self.stage_name is not None:
@@ -189,18 +219,15 @@ class _Check:
     def findings(
         self,
         view: object,
-        stage: Stage | None,
+        stage: Stage,
         known: list[tuple[_Watched, tuple[Finding, ...]]],
     ) -> tuple[Finding, ...]:
         """What it finds in one thing; `known` is what it found there at other stages."""
-        if stage is None or self.stage_name is None:
-            return self.findings_at(view, None)
         for watched, findings in known:
             if watched.would_say_the_same(stage):
                 return findings
         watched = _Watched(stage)
-        views = {self.view_name: view, self.stage_name: watched}
-        findings = run_check(self.rule, self.method, views)
+        findings = self.findings_at(view, watched)
         known.append((watched, findings))
         return findings
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hlo_lint.api import known_pass
-from hlo_lint.configuration.load import load
+from hlo_lint.configuration.load import load_settings
 from hlo_lint.configuration.settings import Settings
 from hlo_lint.errors import UsageError
 
@@ -30,7 +30,7 @@ class Options:
             ConfigError: for a settings file that is wrong.
             UsageError: for a rule that nothing knows.
         """
-        found = load([] if path is None else [path])
+        found = load_settings([] if path is None else [path])
         chosen = found.reselected(self.select, self.ignore)
         return chosen.overridden("editor", before=self.before, jobs=1)
 

@@ -74,6 +74,11 @@ _WHOLE_SIGNS: Final = b"-0123456789"
 _FLOAT_SIGNS: Final = b"-+.eE0123456789infa"
 
 
+def numpy_name(dtype: str) -> str | None:
+    """What numpy or ml_dtypes calls an element type of XLA; None for what they do not have."""
+    return _NUMPY.get(dtype) or _ML_DTYPES.get(dtype)
+
+
 def numpy_dtype(dtype: str) -> numpy.dtype[Any]:
     """The numpy type of an element type of XLA.
 

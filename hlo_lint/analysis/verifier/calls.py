@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from hlo_lint.analysis.shape_inference.operation import Signature
 from hlo_lint.analysis.shape_inference.verdict import inference_of
 from hlo_lint.analysis.verifier.scope import (
     Checks,
@@ -16,6 +15,7 @@ from hlo_lint.analysis.verifier.scope import (
     name_of,
     operand_shape,
     parameter_number,
+    parameter_types,
     said,
     text_of,
     value_of,
@@ -93,8 +93,7 @@ def passed_as_they_lie(scope: Scope, caller: Instruction) -> Iterator[Said]:
     if callee is None:
         return
     row = {"fusion": "S-79", "call": "S-81", "async-start": "S-97"}[caller.opcode]
-    seen = callee.memo.get(Signature)
-    if isinstance(seen, Signature) and _types(caller) == seen.parameters:
+    if _types(caller) == parameter_types(callee):
         return
     for parameter in callee.with_opcode("parameter"):
         number = parameter_number(parameter)

@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hlo_lint.findings import Finding
-from hlo_lint.ir import OPCODE, OPERANDS, REFERENCES, TAIL, Computation, Instruction, Module
+from hlo_lint.ir import OPCODE, OPERANDS, REFERENCES, TAIL, TYPE, Computation, Instruction, Module
 from hlo_lint.shape import Shape, part
 from hlo_lint.source import Span
 from hlo_lint.syntax.attributes import AttributeSyntaxError, read_attribute, split_attributes
@@ -169,6 +169,18 @@ def parameter_number(parameter: Instruction) -> int | None:
     if "/" in text:
         text = _comment.sub("", text).strip()
     return int(text) if text.isdecimal() and len(text) < 10 else None
+
+
+def parameter_types(computation: Computation) -> tuple[str, ...]:
+    """The types of its parameters as they are spelled, by number; "" for one that is not there."""
+    known = computation.memo.get("parameter types")
+    if known is None:
+        rows = computation.rows
+        taken = {row[OPERANDS]: row[TYPE] for row in rows if row[OPCODE] == "parameter"}
+        known = computation.memo["parameter types"] = tuple(
+            [taken.get(str(number), "") for number in range(len(taken))]
+        )
+    return known  # type: ignore[return-value]  # nobody else writes under this key
 
 
 def operand_shape(instruction: Instruction, number: int) -> Shape | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -10,8 +10,16 @@ from hlo_lint.analysis.shape_inference import Refusal, ShapeInference
 from hlo_lint.analysis.shape_inference.operation import Signature
 from hlo_lint.analysis.shape_inference.types import is_float
 from hlo_lint.analysis.shape_inference.verdict import OPCODES, Verdict, inference_of
-from hlo_lint.analysis.verifier.scope import Checks, RowChecks, Said, Scope, operand_shape, said
-from hlo_lint.ir import OPCODE, OPERANDS, REFERENCES, TAIL, TYPE, Row
+from hlo_lint.analysis.verifier.scope import (
+    Checks,
+    RowChecks,
+    Said,
+    Scope,
+    operand_shape,
+    parameter_types,
+    said,
+)
+from hlo_lint.ir import OPCODE, OPERANDS, REFERENCES, ROOT, TAIL, TYPE, Computation, Row
 from hlo_lint.shape import BITS, UNBOUNDED, ArrayShape, ShapeSyntaxError, arrays, parse_shape
 
 
@@ -97,9 +105,14 @@ def complaints(
     Most lines of a dump are like many others: what a judgement depends on is made a key, and looked
     up before anything is read.
     """
-    rows, strictness = scope.computation.rows, scope.strictness
+    rows, index, strictness = scope.computation.rows, scope.computation.index, scope.strictness
     for number in places:
-        key = _key(scope, number, rows[number])
+        row = rows[number]
+        key: object
+        if row[OPCODE] in _UNCHECKED:
+            key = strictness, row[TYPE]
+        else:
+            key = _key(scope, number, rows, index)
         if key in _FINE:
             continue
         found = _complaints(scope, inference(), number)
@@ -110,19 +123,19 @@ def complaints(
             if len(_FINE) >= _MOST_REMEMBERED:
                 _FINE.clear()
             _FINE.add(key)
-            _FINE.add((strictness, rows[number][TYPE]))
+            _FINE.add((strictness, row[TYPE]))
 
 
-def _key(scope: Scope, number: int, row: Row) -> tuple[object, ...] | None:
+def _key(
+    scope: Scope, number: int, rows: Sequence[Row], index: Mapping[str, int]
+) -> tuple[object, ...] | None:
     """All that the judgement of a shape depends on; None where that is more than a few texts."""
+    row = rows[number]
     opcode, printed = row[OPCODE], row[TYPE]
     strictness = scope.strictness
-    if opcode in _UNCHECKED:
-        return strictness, printed
     reads = _READS.get(opcode)
     if reads is None or not printed:
         return None
-    rows, index = scope.computation.rows, scope.computation.index
     try:
         types = [rows[index[name]][TYPE] for name in row[REFERENCES]]
     except KeyError:
@@ -136,14 +149,29 @@ def _key(scope: Scope, number: int, row: Row) -> tuple[object, ...] | None:
     tail = _facts(row[TAIL]) if attributes else ""
     if not calls:
         return (strictness, opcode, printed, tail, *types)
+    called = scope.computation.at(number).called
+    if opcode == "fusion" and len(called) == 1:
+        body = scope.callees.get(called[0])
+        if body is not None and _hands_on(body, types, printed):
+            return strictness, printed
     signatures = []
-    for name in scope.computation.at(number).called:
+    for name in called:
         callee = scope.callees.get(name)
         signature = None if callee is None else callee.memo.get(Signature)
         if signature is None:
             return None
         signatures.append(signature)
     return (strictness, opcode, printed, tail, *types, *signatures)
+
+
+def _hands_on(body: Computation, operands: list[str], result: str) -> bool:
+    """Whether a body takes and gives what its fusion does, letter by letter."""
+    rows = body.rows
+    return (
+        bool(rows and rows[-1][ROOT])
+        and rows[-1][TYPE] == result
+        and parameter_types(body) == tuple(operands)
+    )
 
 
 def _facts(tail: str) -> str:

@@ -96,11 +96,13 @@ def _unread(body: Computation) -> tuple[int, ...]:
     known = body.memo.get("unread")
     if known is None:
         root = body.root
-        read = {name.partition("#")[0] for row in body.rows for name in row[REFERENCES]}
+        read = {name for row in body.rows for name in row[REFERENCES]}
+        unread = [number for number, row in enumerate(body.rows) if row[NAME] not in read]
+        if len(unread) > 1:
+            elements = {name.partition("#")[0] for name in read}
+            unread = [number for number in unread if body.rows[number][NAME] not in elements]
         known = body.memo["unread"] = tuple(
-            number
-            for number, row in enumerate(body.rows)
-            if row[NAME] not in read and root is not None and number != root.number
+            [number for number in unread if root is not None and number != root.number]
         )
     return known  # type: ignore[return-value]  # nobody else writes under this key
 

@@ -83,15 +83,15 @@ _MOST_REMEMBERED = 1 << 10
 Verdict = Mapping[str, tuple[Finding, ...]]
 """What was found, by row of the list."""
 
-_latest: WeakValueDictionary[tuple[Demands, Header, str], Computation] = WeakValueDictionary()
-"""The computation of a name that was judged last."""
+_latest: WeakValueDictionary[tuple[int, str], Computation] = WeakValueDictionary()
+"""The computation of a name that was judged last, by what bound it."""
+_BINDINGS: Final[dict[tuple[Demands, Header], int]] = {}
+"""A number for what binds, which is quickly compared."""
 
 
 class _State(NamedTuple):
     """What is known of one computation under some demands."""
 
-    ids: frozenset[int]
-    """Its rows, which live as long as it does."""
     callees: Mapping[str, Computation | None]
     """What it calls, by name."""
     said: tuple[tuple[str, Said], ...]
@@ -147,6 +147,7 @@ class _Judge:
         self.demands = demands
         self.header = header
         self.by_name = by_name
+        self.binding = _BINDINGS.setdefault((demands, header), len(_BINDINGS))
         self._inference: ShapeInference | None = None
 
     def inference(self) -> ShapeInference:
@@ -158,12 +159,12 @@ class _Judge:
         """What is said of a computation, remembered for as long as what it calls is the same."""
         called = _called(computation)
         callees = tuple(map(self.by_name.get, called))
-        key = (self.demands, self.header, callees)
+        key = (self.binding, callees)
         known = computation.memo.get(key)
         if not isinstance(known, _State):
             known = computation.memo[key] = self._judge(computation, called, callees)
-            _latest[self.demands, self.header, computation.name] = computation
-            computation.memo[self.demands, self.header] = known
+            _latest[self.binding, computation.name] = computation
+            computation.memo[self.binding] = known
         if not known.said and not known.whole:
             return ()
         return (*(each for _, each in known.said), *known.whole)
@@ -175,8 +176,8 @@ class _Judge:
         callees: tuple[Computation | None, ...],
     ) -> _State:
         by_name = dict(zip(called, callees, strict=True))
-        before = _latest.get((self.demands, self.header, computation.name))
-        state = None if before is None else before.memo.get((self.demands, self.header))
+        before = _latest.get((self.binding, computation.name))
+        state = None if before is None else before.memo.get(self.binding)
         places: Iterable[int] = range(len(computation.rows))
         if before is not None and isinstance(state, _State):
             places = _changed(computation, by_name, before, state)
@@ -204,8 +205,7 @@ class _Judge:
                         found += [(instruction.name, each) for each in said]
         of_all = () if computation.troubles else _OF_COMPUTATIONS
         whole = [each for check in of_all for each in check(scope)]
-        ids = frozenset(map(id, rows))
-        return _State(ids, by_name, tuple(found), tuple(whole))
+        return _State(by_name, tuple(found), tuple(whole))
 
 
 def _of_rows(scope: Scope, places: Iterable[int]) -> tuple[RowCheck, ...]:
@@ -233,8 +233,7 @@ def _changed(
 ) -> Sequence[int]:
     """Which rows have to be judged, where the others were judged in an earlier computation."""
     rows = computation.rows
-    ids = state.ids
-    fresh = set(map(id, rows)).difference(ids)
+    fresh = set(map(id, rows)).difference(map(id, before.rows))
     if 2 * len(fresh) > len(rows):
         return range(len(rows))  # another module's computation, most likely
     new = {row[NAME] for row in rows if id(row) in fresh} if fresh else set()

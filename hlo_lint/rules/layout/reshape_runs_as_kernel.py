@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hlo_lint.findings import Finding, Fix, Severity
-from hlo_lint.ir import Computation, Instruction, Module
+from hlo_lint.ir import OPCODE, REFERENCES, TAIL, Computation, Instruction, Module
 from hlo_lint.layouts import packs_alike, reshape_is_bitcast
 from hlo_lint.rewrite import Rewrite
 from hlo_lint.rule import Bad, FinalModule, Findings, Form, Good, Rule
@@ -106,10 +106,13 @@ def _wrapped(module: Module) -> list[tuple[Instruction, ArrayShape, ArrayShape]]
     found = []
     for computation in module.unfused:
         for fusion in computation.with_opcode("fusion"):
-            if fusion.attributes.get("kind") != "kLoop" or len(fusion.operands) != 1:
+            row = fusion.row
+            if "kind=kLoop" not in row[TAIL] or len(row[REFERENCES]) != 1:
                 continue
             body = module.computation(fusion.called[0]) if fusion.called else None
             if body is None or not _is_one_reshape(body):
+                continue
+            if fusion.attributes.get("kind") != "kLoop":
                 continue
             shapes = fusion.operands[0].shape, fusion.shape_or_none
             match shapes:
@@ -120,8 +123,7 @@ def _wrapped(module: Module) -> list[tuple[Instruction, ArrayShape, ArrayShape]]
 
 
 def _is_one_reshape(body: Computation) -> bool:
-    opcodes = [instruction.opcode for instruction in body.instructions]
-    return opcodes == ["parameter", "reshape"]
+    return [row[OPCODE] for row in body.rows] == ["parameter", "reshape"]
 
 
 def _can_be_judged(shape: ArrayShape) -> bool:

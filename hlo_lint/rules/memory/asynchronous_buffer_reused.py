@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hlo_lint.analysis.asynchronous import Accesses, Flight, Race, Touch, flights, is_start
+from hlo_lint.analysis.asynchronous import (
+    Accesses,
+    Flight,
+    Race,
+    Touch,
+    flights,
+    has_flights,
+    is_start,
+)
 from hlo_lint.findings import Edit, Finding, Fix, Safety
 from hlo_lint.ir import Instruction, Module
 from hlo_lint.rule import Bad, FinalModule, Findings, Form, Good, Rule
@@ -93,7 +101,7 @@ class AsynchronousBufferReused(Rule):
 
     def applies(self, module: Module) -> bool:
         """Whether there is an asynchronous operation in a module whose order means something."""
-        return module.is_scheduled and bool(flights(module))
+        return module.is_scheduled and has_flights(module) and bool(flights(module))
 
     def check(self, final: FinalModule, buffers: BufferAssignment) -> Findings:
         """Each instruction that is in the way of an operation in flight."""

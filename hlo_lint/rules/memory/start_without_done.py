@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.asynchronous import Calls, Flight, flights, is_done, is_start, operation
+from hlo_lint.analysis.asynchronous import Calls, Flight, flights, has_flights, is_done, operation
 from hlo_lint.findings import Finding, Severity
 from hlo_lint.ir import Instruction, Module
 from hlo_lint.rule import Bad, FinalModule, Findings, Good, Rule
@@ -92,11 +92,7 @@ class StartWithoutDone(Rule):
 
     def applies(self, module: Module) -> bool:
         """Whether there is a start or a done."""
-        return any(
-            is_start(instruction) or is_done(instruction)
-            for computation in module.computations
-            for instruction in computation.instructions
-        )
+        return has_flights(module)
 
     def check(self, final: FinalModule) -> Findings:
         """Starts without a done, dones without a start, and pairs that do not fit."""

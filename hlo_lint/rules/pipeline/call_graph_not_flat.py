@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from hlo_lint.analysis.verifier.calls import CALLERS
 from hlo_lint.dumps.phases import CALL_GRAPH_IS_FLAT
 from hlo_lint.findings import Finding
-from hlo_lint.ir import Instruction, Module
+from hlo_lint.ir import OPCODE, Instruction, Module
 from hlo_lint.rule import Bad, Findings, Good, Rule
 
 SEQUENTIAL = ("call", "conditional", "while")
@@ -65,8 +66,10 @@ class CallGraphNotFlat(Rule):
         """Yields each instruction but the first that runs a computation which another calls."""
         callers: dict[str, list[Instruction]] = {}
         for computation in module.computations:
-            for instruction in computation.instructions:
-                if instruction.opcode != "async-start":
+            for number, row in enumerate(computation.rows):
+                opcode = row[OPCODE]
+                if opcode in CALLERS or (opcode.endswith("-start") and opcode != "async-start"):
+                    instruction = computation.at(number)
                     for name in instruction.called:
                         callers.setdefault(name, []).append(instruction)
         for name, found in callers.items():

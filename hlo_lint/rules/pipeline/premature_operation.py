@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from hlo_lint.dumps.phases import BEFORE_LAYOUTS, LAYOUT_ASSIGNMENT
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.findings import Finding, Severity
 from hlo_lint.ir import Instruction
 from hlo_lint.rule import Bad, Compilation, Findings, Good, Rule
+
+_EARLY = ("bitcast", "custom-call")
 
 CUBLASLT = "__cublas$lt"
 """How targets of cuBLASLt calls begin."""
@@ -60,7 +64,7 @@ class PrematureOperation(Rule):
         last = before[-1]
         for module in last.file.modules:
             for computation in module.unfused:
-                for instruction in computation.instructions:
+                for instruction in chain.from_iterable(map(computation.with_opcode, _EARLY)):
                     if _is_premature(instruction):
                         yield Finding(
                             instruction,

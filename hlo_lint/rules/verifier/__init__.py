@@ -2,31 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import ClassVar, NamedTuple
 
-from hlo_lint.analysis.verifier import Demands, verify
+from hlo_lint.analysis.verifier import Demands, Verdict, verify
 from hlo_lint.findings import Finding
 from hlo_lint.ir import Instruction, Module
-from hlo_lint.rule import Findings, Stage
+from hlo_lint.rule import Bad, Findings, Stage
 from hlo_lint.source import Span
 
 
-def refused(rows: Collection[str], module: Module, stage: Stage) -> Findings:
-    """What the verifier says of a module for some rows of its list, at that stage of a run."""
-    demands = Demands(
-        stage.layouts and (stage.backend is not None or _is_compiled(module)),
-        stage.mixed_precision,
-        stage.scan,
-        packed=stage.backend is None or stage.normalized is True or stage.final,
-        ordered_broadcasts=stage.backend == "gpu" and stage.normalized is True,
-        named_once=stage.backend is not None,
-    )
-    verdict = verify(module, demands)
-    if verdict:
-        for row in rows:
+class Verified:
+    """The check of a rule that stands for some rows of the verifier's list.
+
+    All of them ask one judgement, which is made once for a module and what binds it.
+    """
+
+    rows: ClassVar[Mapping[str, Bad]]
+    """A text for each row, which it alone refuses."""
+
+    def check(self, module: Module, stage: Stage) -> Findings:
+        """What XLA's verifier would refuse, each place of it."""
+        verdict = _verdict(module, stage)
+        for row in self.rows:
             for finding in verdict.get(row, ()):
                 yield _placed(finding, module)
+
+    def is_silent(self, module: Module, stage: Stage) -> bool:
+        """Whether nothing is refused there."""
+        verdict = _verdict(module, stage)
+        return not verdict or verdict.keys().isdisjoint(self.rows)
+
+
+def _verdict(module: Module, stage: Stage) -> Verdict:
+    known = module.memo.get(Verified)
+    if not isinstance(known, _Judged) or known.stage is not stage:
+        demands = Demands(
+            stage.layouts and (stage.backend is not None or _is_compiled(module)),
+            stage.mixed_precision,
+            stage.scan,
+            packed=stage.backend is None or stage.normalized is True or stage.final,
+            ordered_broadcasts=stage.backend == "gpu" and stage.normalized is True,
+            named_once=stage.backend is not None,
+        )
+        known = module.memo[Verified] = _Judged(stage, verify(module, demands))
+    return known.verdict
+
+
+class _Judged(NamedTuple):
+    """The last judgement of a module: all rules ask for the same one after another."""
+
+    stage: Stage
+    verdict: Verdict
 
 
 def _is_compiled(module: Module) -> bool:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from hlo_lint.ir import Module
-from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
-from hlo_lint.rules.verifier import refused
+from hlo_lint.rule import Bad, Good, Rule
+from hlo_lint.rules.verifier import Verified
 
 
-class BadCustomCall(Rule):
+class BadCustomCall(Verified, Rule):
     """A custom call whose constraints or types do not fit.
 
     ## Why
@@ -58,7 +57,3 @@ class BadCustomCall(Rule):
             """
         ),
     )
-
-    def check(self, module: Module, stage: Stage) -> Findings:
-        """What XLA's verifier would refuse, each place of it."""
-        return refused(self.rows, module, stage)

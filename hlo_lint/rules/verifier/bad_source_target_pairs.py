@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from hlo_lint.ir import Module
-from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
-from hlo_lint.rules.verifier import refused
+from hlo_lint.rule import Bad, Good, Rule
+from hlo_lint.rules.verifier import Verified
 
 
-class BadSourceTargetPairs(Rule):
+class BadSourceTargetPairs(Verified, Rule):
     """A collective-permute that sends from a device twice, to one twice, or where none is.
 
     ## Why
@@ -55,7 +54,3 @@ class BadSourceTargetPairs(Rule):
             """
         ),
     )
-
-    def check(self, module: Module, stage: Stage) -> Findings:
-        """What XLA's verifier would refuse, each place of it."""
-        return refused(self.rows, module, stage)

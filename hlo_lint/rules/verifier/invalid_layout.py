@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from hlo_lint.ir import Module
-from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
-from hlo_lint.rules.verifier import refused
+from hlo_lint.rule import Bad, Good, Rule
+from hlo_lint.rules.verifier import Verified
 
 
-class InvalidLayout(Rule):
+class InvalidLayout(Verified, Rule):
     """A type with a layout that is none, a size without a bound, or elements packed that cannot be.
 
     ## Why
@@ -66,7 +65,3 @@ class InvalidLayout(Rule):
             """
         ),
     )
-
-    def check(self, module: Module, stage: Stage) -> Findings:
-        """What XLA's verifier would refuse, each place of it."""
-        return refused(self.rows, module, stage)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from hlo_lint.ir import Module
-from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
-from hlo_lint.rules.verifier import refused
+from hlo_lint.rule import Bad, Good, Rule
+from hlo_lint.rules.verifier import Verified
 
 
-class OriginDisagrees(Rule):
+class OriginDisagrees(Verified, Rule):
     """An instruction whose origin does not have the form of its value.
 
     ## Why
@@ -45,7 +44,3 @@ class OriginDisagrees(Rule):
             """
         ),
     )
-
-    def check(self, module: Module, stage: Stage) -> Findings:
-        """What XLA's verifier would refuse, each place of it."""
-        return refused(self.rows, module, stage)

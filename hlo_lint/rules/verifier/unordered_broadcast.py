@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from hlo_lint.ir import Module
-from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
-from hlo_lint.rules.verifier import refused
+from hlo_lint.rule import Bad, Good, Rule
+from hlo_lint.rules.verifier import Verified
 
 
-class UnorderedBroadcast(Rule):
+class UnorderedBroadcast(Verified, Rule):
     """A broadcast that transposes on its way, or maps two dimensions to one.
 
     ## Why
@@ -57,7 +56,3 @@ class UnorderedBroadcast(Rule):
             artefacts={".ir-no-opt.ll": ""},
         ),
     )
-
-    def check(self, module: Module, stage: Stage) -> Findings:
-        """What XLA's verifier would refuse, each place of it."""
-        return refused(self.rows, module, stage)

@@ -1,0 +1,162 @@
+"""What opening a finding shows: HLO before and after, drawings, the fix, the lines of Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TypedDict
+
+from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.errors import DumpError
+from hlo_lint.findings import Diagnostic, Origin
+from hlo_lint.ir import HloFile, Instruction, Module
+from hlo_lint.registry import all_rules
+from hlo_lint.report.html.dimensions import Move, move, order
+from hlo_lint.report.html.excerpt import Partners, Row, lines_around, one_sided, side_by_side
+from hlo_lint.report.html.neighbourhood import Graph, draw, neighbourhood
+from hlo_lint.report.html.preview import Preview, preview
+from hlo_lint.report.html.timeline import before_and_after
+from hlo_lint.source import decode
+
+SOURCE_LINES = 3
+"""Lines of Python before and after the one that is meant."""
+
+
+class Detail(TypedDict):
+    """What opening a finding shows besides."""
+
+    before: str | None
+    """The dump before the pass, by its file's name."""
+    after: str
+    rows: list[Row]
+    remark: str
+    """Why there is no side before, or why it is no pass's input."""
+    graph: Graph | None
+    move: Move | None
+    fix: Preview | None
+    source: list[tuple[int, str]]
+    """Lines of Python with their numbers, where they may be shown."""
+
+
+def details_of(
+    pipeline: Pipeline, findings: Mapping[int, Diagnostic], sources: Sequence[Path]
+) -> Iterator[tuple[int, Detail]]:
+    """The details of each finding of a module, those of one pass after the other.
+
+    Lines of Python are shown of files below `sources` only.
+    """
+    texts = {str(each.path): each for each in pipeline.dumps}
+    pair = _LastPair()
+    for number, found in sorted(findings.items(), key=lambda entry: _birth(entry[1])):
+        try:
+            dump = texts.get(found.path) or _text(Path(found.path))
+            yield number, _detail(pipeline, dump, found, pair, sources)
+        except (DumpError, OSError):
+            continue  # the file is gone since, or is no longer what it was
+
+
+def _birth(found: Diagnostic) -> str:
+    return "" if found.introduced_by is None else found.introduced_by.path
+
+
+def _text(path: Path) -> PassDump:
+    """A file that is no HLO: a kernel, a record of the run."""
+    return PassDump.of(HloFile.of_text(decode(path.read_bytes()), path), path)
+
+
+class _LastPair:
+    """The two modules that were compared last; they may be large, so that no others are kept."""
+
+    def __init__(self) -> None:
+        self._dumps: tuple[PassDump, PassDump] | None = None
+        self._partners: Partners | None = None
+
+    def of(self, before: PassDump, after: PassDump) -> Partners:
+        """Which instruction is which in two dumps."""
+        if self._partners is None or self._dumps != (before, after):
+            self._partners = None
+            self._dumps = before, after
+            self._partners = Partners(before.module, after.module)
+        return self._partners
+
+
+def _detail(
+    pipeline: Pipeline,
+    dump: PassDump,
+    found: Diagnostic,
+    pair: _LastPair,
+    sources: Sequence[Path],
+) -> Detail:
+    held = _instruction(dump, found)
+    detail = Detail(
+        before=None,
+        after=dump.path.name,
+        rows=[],
+        remark="",
+        graph=None,
+        move=None,
+        fix=None if found.fix is None else preview(found.fix, dump.file.lines),
+        source=[] if found.origin is None else _source(found.origin, sources),
+    )
+    if held is None:
+        detail["rows"] = lines_around(dump.file.lines, found.line, found.end_line)
+        return detail
+    instruction, module = held
+    detail["move"] = move(instruction, module)
+    if detail["move"] is None and _is_about_layouts(found.rule):
+        detail["move"] = order(instruction)
+    around, added = neighbourhood(instruction), frozenset[Instruction]()
+    if found.introduced_by is None:
+        detail["rows"] = one_sided(around, module)
+        if found.seen_in is None:
+            detail["remark"] = "the rule looks at this dump only"
+        elif len(pipeline.dumps) > 1:
+            detail["remark"] = "no dump is known to be from before it"
+    else:
+        before, after = before_and_after(pipeline, found.introduced_by.path)
+        there = held if after is dump else None if after is None else _instruction(after, found)
+        if before is None or after is None or there is None:
+            detail["rows"] = one_sided(around, module)
+            detail["remark"] = "the pass that brought it knew the instruction by another name"
+        else:
+            known = pair.of(before, after).of(there[0].computation.name)
+            beside = around if there is held else neighbourhood(there[0])
+            detail["rows"] = side_by_side(beside, known, before.module, there[1])
+            detail["before"], detail["after"] = before.path.name, after.path.name
+            around = beside
+            added = frozenset(each for each in around.all if each not in known)
+    detail["graph"] = draw(around, added)
+    return detail
+
+
+def _is_about_layouts(rule: str) -> bool:
+    return any(each.family() == "layout" and each.name() == rule for each in all_rules())
+
+
+def _instruction(dump: PassDump, found: Diagnostic) -> tuple[Instruction, Module] | None:
+    """The instruction that a finding is about, as a dump has it."""
+    if found.instruction is None or found.computation is None:
+        return None
+    for module in dump.file.modules:
+        computation = module.computation(found.computation)
+        instruction = computation and computation.instruction(found.instruction)
+        if instruction:
+            return instruction, module
+    return None
+
+
+def _source(origin: Origin, sources: Sequence[Path]) -> list[tuple[int, str]]:
+    """The line of Python and those around it, if the file is below one of the folders."""
+    for folder in sources:
+        root = folder.resolve()
+        try:
+            path = (root / origin.file).resolve()
+            if not path.is_relative_to(root) or not path.is_file():
+                continue
+            lines = path.read_text("utf-8", "replace").split("\n")
+        except (OSError, ValueError):
+            continue
+        first = max(1, origin.line - SOURCE_LINES)
+        last = min(len(lines), origin.line + SOURCE_LINES)
+        return [(number, lines[number - 1]) for number in range(first, last + 1)]
+    return []

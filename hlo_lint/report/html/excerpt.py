@@ -1,0 +1,226 @@
+"""HLO before and after a pass, side by side: the lines around one instruction, and what became of
+each of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
+from typing import Final, TypedDict
+
+from hlo_lint.compare.align import NOTHING, align
+from hlo_lint.compare.meaning import without_metadata
+from hlo_lint.compare.structure import Body, Structure, Structures
+from hlo_lint.ir import TAIL, Instruction, Module
+from hlo_lint.report.html.neighbourhood import Neighbourhood
+from hlo_lint.source import Lines
+
+LONGEST_LINE = 320
+"""Characters of a line that are shown; what follows is counted."""
+NEAR = 60
+"""Where two lines begin to differ only behind that, how many are shown of their beginning, and how
+many before the difference."""
+MOST_REMOVED = 12
+"""How many instructions that the pass took away are shown."""
+AROUND = 3
+"""Lines before and after a place in a text, where it is no instruction's."""
+
+_ELEMENT: Final = "get-tuple-element"
+_words = re.compile(r"[\w.\-]+|\s+|.", re.S)
+
+Text = list[tuple[int, str]]
+"""A line in parts; a part that differs from the other side's has 1, else 0."""
+
+
+class Line(TypedDict):
+    """One line of one side."""
+
+    number: int
+    """Counted from 1."""
+    text: Text
+
+
+class Row(TypedDict):
+    """A line of each side, or of one of them."""
+
+    kind: str
+    """`same`, `changed`, `added`, `removed`; `gap` where lines in between are left out."""
+    at: bool
+    """Whether it is the line that the finding is about."""
+    before: Line | None
+    after: Line | None
+
+
+class Partners:
+    """Which instruction of one module is which of another, asked computation by computation."""
+
+    def __init__(self, before: Module, after: Module) -> None:
+        structures = Structures()
+        self.before: Structure = structures.of(before)
+        self.after: Structure = structures.of(after)
+        self._known: dict[str, dict[Instruction, Instruction]] = {}
+
+    def of(self, name: str) -> dict[Instruction, Instruction]:
+        """For each instruction of a computation of the second module the one it was before."""
+        found = self._known.get(name)
+        if found is None:
+            found = self._known[name] = {}
+            one, other = self._bodies(name)
+            if one is not None and other is not None:
+                found.update(_paired(one, other))
+        return found
+
+    def _bodies(self, name: str) -> tuple[Body | None, Body | None]:
+        """The computation of that name and the one it was: of the same name, else both entries."""
+        other = self.after.bodies.get(name)
+        one = self.before.bodies.get(name)
+        entry = self.before.module.entry
+        if one is None and other is not None and other.computation.is_entry and entry is not None:
+            one = self.before.bodies.get(entry.name)
+        return one, other
+
+
+def _paired(one: Body, other: Body) -> Iterable[tuple[Instruction, Instruction]]:
+    ours, theirs = one.computation, other.computation
+    for number, match in enumerate(align(one, other)):
+        if match != NOTHING:
+            yield theirs.at(match), ours.at(number)
+    # Elements of tuples are read through, so that nothing pairs them: their names do.
+    for element in theirs.with_opcode(_ELEMENT):
+        same = ours.instruction(element.name)
+        if same is not None and same.opcode == _ELEMENT:
+            yield element, same
+
+
+def side_by_side(
+    around: Neighbourhood, partners: dict[Instruction, Instruction], before: Module, after: Module
+) -> list[Row]:
+    """The lines of a neighbourhood beside what they were, with what the pass took away there."""
+    shown = around.all
+    known = {partners[each]: each for each in shown if each in partners}
+    rows: list[tuple[Instruction | None, Instruction | None]] = [
+        (partners.get(each), each) for each in shown
+    ]
+    survivors = set(partners.values())
+    for gone in _removed(known, survivors):
+        place = max(
+            (
+                at
+                for at, (one, _) in enumerate(rows)
+                if one is not None and one.number < gone.number
+            ),
+            default=-1,
+        )
+        rows.insert(place + 1, (gone, None))
+    return list(_with_gaps([_row(one, other, around.at, before, after) for one, other in rows]))
+
+
+def _removed(known: Iterable[Instruction], survivors: set[Instruction]) -> list[Instruction]:
+    """What stood beside these instructions and is gone; nearest first, then in order."""
+    found: dict[Instruction, None] = {}
+    ring = list(known)
+    while ring and len(found) < MOST_REMOVED:
+        beside: dict[Instruction, None] = {}
+        for each in ring:
+            read = [operand.instruction for operand in each.operands]
+            for other in (*read, *each.users[:MOST_REMOVED]):
+                if other is not None and other not in survivors and other not in found:
+                    beside[other] = None
+        found.update(beside)
+        ring = list(beside)
+    return sorted(list(found)[:MOST_REMOVED], key=lambda each: each.number)
+
+
+def one_sided(around: Neighbourhood, module: Module) -> list[Row]:
+    """The lines of a neighbourhood, where nothing is known of what they were."""
+    rows = []
+    for each in around.all:
+        row = _row(None, each, around.at, module, module)
+        row["kind"] = "same"
+        rows.append(row)
+    return list(_with_gaps(rows))
+
+
+def lines_around(lines: Lines, first: int, last: int) -> list[Row]:
+    """The lines of a text from `AROUND` before the first to `AROUND` behind the last."""
+    count = lines.text.count("\n") + (not lines.text.endswith("\n"))
+    rows = []
+    for number in range(max(1, first - AROUND), min(count, last + AROUND, first + 20) + 1):
+        line = Line(number=number, text=[(0, _cut(lines.line(number)))])
+        rows.append(Row(kind="same", at=first <= number <= last, before=None, after=line))
+    return rows
+
+
+def _row(
+    one: Instruction | None,
+    other: Instruction | None,
+    at: Instruction,
+    before: Module,
+    after: Module,
+) -> Row:
+    texts = [None if each is None else text_of(each) for each in (one, other)]
+    kind = "changed"
+    if texts[0] is None or texts[1] is None:
+        kind = "added" if texts[0] is None else "removed"
+        parts: list[Text] = [[(0, _cut(text or ""))] for text in texts]
+    elif texts[0] == texts[1]:
+        kind = "same"
+        parts = [[(0, _cut(texts[0]))]] * 2
+    else:
+        parts = list(_differing(*_windows(texts[0], texts[1])))
+    return Row(
+        kind=kind,
+        at=other is at,
+        before=None if one is None else Line(number=_line(one, before), text=parts[0]),
+        after=None if other is None else Line(number=_line(other, after), text=parts[1]),
+    )
+
+
+def text_of(instruction: Instruction) -> str:
+    """The instruction as it stands in the file, without its metadata."""
+    text, tail = instruction.text, instruction.row[TAIL]
+    if tail and text.endswith(tail):
+        text = text[: -len(tail)] + without_metadata(tail)
+    return " ".join(text.split())
+
+
+def _line(instruction: Instruction, module: Module) -> int:
+    return module.file.lines.position(module.span(instruction).start).line
+
+
+def _cut(text: str) -> str:
+    left = len(text) - LONGEST_LINE
+    return text if left <= 0 else f"{text[:LONGEST_LINE]}… ({left} more)"
+
+
+def _windows(before: str, after: str) -> tuple[str, str]:
+    """Both lines cut, so that where they begin to differ is shown."""
+    same = next(
+        (at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other), 0
+    )
+    if same < LONGEST_LINE - NEAR:
+        return _cut(before), _cut(after)
+    one, other = (f"{text[:NEAR]}… {text[same - NEAR :]}" for text in (before, after))
+    return _cut(one), _cut(other)
+
+
+def _differing(before: str, after: str) -> tuple[Text, Text]:
+    """Two lines with the words in which they differ marked."""
+    ours, theirs = _words.findall(before), _words.findall(after)
+    sides: tuple[Text, Text] = [], []
+    for kind, low, high, start, end in SequenceMatcher(None, ours, theirs, False).get_opcodes():
+        for side, words in zip(sides, (ours[low:high], theirs[start:end]), strict=True):
+            if words:
+                side.append((int(kind != "equal"), "".join(words)))
+    return sides
+
+
+def _with_gaps(rows: Sequence[Row]) -> Iterable[Row]:
+    """The rows, with a mark wherever the second side leaves lines out."""
+    last = 0
+    for row in rows:
+        if row["after"] is not None:
+            if last and row["after"]["number"] > last + 1:
+                yield Row(kind="gap", at=False, before=None, after=None)
+            last = row["after"]["number"]
+        yield row

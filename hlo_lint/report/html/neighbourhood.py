@@ -1,0 +1,235 @@
+"""The instructions around one, and where a drawing puts them: operands above, users below.
+
+A node's layer is its longest way to the instruction, so that every edge points down. An edge that
+passes a layer gets a place in it, and each layer is ordered by the middle of its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypedDict
+
+from hlo_lint.ir import Instruction
+
+NEAR = 5
+"""How many operands, or users, of one instruction are drawn."""
+ACROSS = 6
+"""How many instructions two steps away are drawn, on each side."""
+WIDTH, HEIGHT = 196, 58
+"""Of a node, in pixels."""
+GAP, RISE = 18, 46
+"""Between two nodes of a layer, and between two layers, in pixels."""
+_BEND = 14
+"""The width of the place that an edge takes in a layer that it passes, in pixels."""
+_SWEEPS = 6
+
+
+class Node(TypedDict):
+    """One instruction of the drawing."""
+
+    name: str
+    opcode: str
+    shape: str
+    x: int
+    """Of its left edge, in pixels."""
+    y: int
+    """Of its upper edge, in pixels."""
+    kind: str
+    """`at` for the instruction itself, `new` for what the pass added, else empty."""
+    more: str
+    """What is there besides and is not drawn: `3 more operands`."""
+
+
+class Graph(TypedDict):
+    """A drawing; lengths are in pixels."""
+
+    width: int
+    height: int
+    nodes: list[Node]
+    edges: list[list[list[int]]]
+    """The points that each edge goes through."""
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """An instruction with what it reads and who reads it, two steps far."""
+
+    at: Instruction
+    above: tuple[Instruction, ...]
+    """What it reads, and what these read; nearest first."""
+    below: tuple[Instruction, ...]
+    """Who reads it, and who reads these."""
+    hidden: dict[Instruction, str]
+    """What is left out at an instruction: `3 more operands`."""
+
+    @property
+    def all(self) -> tuple[Instruction, ...]:
+        """All of them in the order of the text."""
+        return tuple(sorted((*self.above, self.at, *self.below), key=lambda each: each.number))
+
+
+def neighbourhood(at: Instruction) -> Neighbourhood:
+    """The nearest instructions of the same computation; of many the first."""
+    hidden: dict[Instruction, list[str]] = {}
+    above = _around(at, True, hidden)
+    below = _around(at, False, hidden)
+    said = {instruction: ", ".join(parts) for instruction, parts in hidden.items()}
+    return Neighbourhood(at, above, below, said)
+
+
+def _around(
+    at: Instruction, up: bool, hidden: dict[Instruction, list[str]]
+) -> tuple[Instruction, ...]:
+    found: dict[Instruction, None] = {}
+    ring, room = [at], NEAR
+    for _ in range(2):
+        following: dict[Instruction, None] = {}
+        for each in ring:
+            near = [other for other in _near(each, up) if other is not at and other not in found]
+            taken = near[: min(NEAR, room - len(following))]
+            following.update(dict.fromkeys(taken))
+            left = len([other for other in near if other not in following])
+            if left:
+                what = ("operand" if up else "user") + ("" if left == 1 else "s")
+                hidden.setdefault(each, []).append(f"{left} more {what}")
+        found.update(following)
+        ring, room = list(following), ACROSS
+    return tuple(found)
+
+
+def _near(at: Instruction, up: bool) -> Iterable[Instruction]:
+    if not up:
+        return at.users
+    read = (operand.instruction for operand in at.operands)
+    return dict.fromkeys(each for each in read if each is not None)
+
+
+def draw(around: Neighbourhood, added: frozenset[Instruction] = frozenset()) -> Graph:
+    """Where each instruction and each edge is drawn; `added` are marked as new."""
+    drawn = set(around.all)
+    edges = [(other, each) for each in around.all for other in _near(each, True) if other in drawn]
+    layers = _layers(around, edges)
+    chains, rows = _with_bends(layers, edges)
+    _order(rows, chains)
+    places, width = _places(rows)
+    height = len(rows) * (HEIGHT + RISE) - RISE
+    nodes = [
+        Node(
+            name=each.name,
+            opcode=each.opcode,
+            shape=each.type_text,
+            x=places[each][0] - WIDTH // 2,
+            y=places[each][1],
+            kind="at" if each is around.at else "new" if each in added else "",
+            more=around.hidden.get(each, ""),
+        )
+        for each in around.all
+    ]
+    return Graph(
+        width=width,
+        height=height,
+        nodes=nodes,
+        edges=[_points(chain, places) for chain in chains],
+    )
+
+
+_Bend = tuple[int, int]
+"""The place of an edge in a layer: the numbers of both."""
+_Item = Instruction | _Bend
+_Edge = tuple[Instruction, Instruction]
+
+
+def _layers(around: Neighbourhood, edges: list[_Edge]) -> dict[Instruction, int]:
+    """The layer of each instruction, from 0 at the top."""
+    depth = {around.at: 0}
+    above, below = set(around.above), set(around.below)
+    for each in sorted(below, key=lambda each: each.number):
+        depth[each] = 1 + max(
+            (depth.get(one, 0) for one, other in edges if other is each and one not in above),
+            default=0,
+        )
+    for each in sorted(above, key=lambda each: each.number, reverse=True):
+        depth[each] = (
+            min(
+                (depth.get(other, 0) for one, other in edges if one is each and other not in below),
+                default=0,
+            )
+            - 1
+        )
+    top = min(depth.values())
+    return {each: layer - top for each, layer in depth.items()}
+
+
+def _with_bends(
+    layers: dict[Instruction, int], edges: list[_Edge]
+) -> tuple[list[list[_Item]], list[list[_Item]]]:
+    """Each edge as a chain from layer to layer, and the layers with all that stands in them."""
+    rows: list[list[_Item]] = [[] for _ in range(max(layers.values()) + 1)]
+    for each in sorted(layers, key=lambda each: each.number):
+        rows[layers[each]].append(each)
+    chains: list[list[_Item]] = []
+    for number, (one, other) in enumerate(edges):
+        bends: list[_Item] = [(number, row) for row in range(layers[one] + 1, layers[other])]
+        for bend in bends:
+            assert isinstance(bend, tuple)
+            rows[bend[1]].append(bend)
+        chains.append([one, *bends, other])
+    return chains, rows
+
+
+def _order(rows: list[list[_Item]], chains: list[list[_Item]]) -> None:
+    """Orders each layer by the middle of its neighbours, down and up in turns."""
+    upper: dict[_Item, list[_Item]] = {}
+    lower: dict[_Item, list[_Item]] = {}
+    for chain in chains:
+        for one, other in pairwise(chain):
+            upper.setdefault(other, []).append(one)
+            lower.setdefault(one, []).append(other)
+    for sweep in range(_SWEEPS):
+        down = sweep % 2 == 0
+        known = upper if down else lower
+        for row in rows if down else reversed(rows):
+            at = {item: place for each in rows for place, item in _relative(each)}
+            row.sort(
+                key=lambda item: _middle([at[other] for other in known.get(item, ())], at[item])
+            )
+
+
+def _relative(row: list[_Item]) -> Iterable[tuple[float, _Item]]:
+    """Each item with its place in the layer, from 0 to 1."""
+    return [((number + 0.5) / len(row), item) for number, item in enumerate(row)]
+
+
+def _middle(places: list[float], own: float) -> float:
+    return sum(places) / len(places) if places else own
+
+
+def _places(rows: list[list[_Item]]) -> tuple[dict[_Item, tuple[int, int]], int]:
+    """The middle of the upper edge of each item, and the width of all."""
+    spans = [sum(_width(item) for item in row) + GAP * (len(row) - 1) for row in rows]
+    width = max(spans)
+    places: dict[_Item, tuple[int, int]] = {}
+    for number, (row, span) in enumerate(zip(rows, spans, strict=True)):
+        x = (width - span) // 2
+        for item in row:
+            places[item] = x + _width(item) // 2, number * (HEIGHT + RISE)
+            x += _width(item) + GAP
+    return places, width
+
+
+def _width(item: _Item) -> int:
+    return _BEND if isinstance(item, tuple) else WIDTH
+
+
+def _points(chain: list[_Item], places: dict[_Item, tuple[int, int]]) -> list[list[int]]:
+    """From the lower edge of the first to the upper edge of the last, through the bends."""
+    points = []
+    for number, item in enumerate(chain):
+        x, y = places[item]
+        if number:
+            points.append([x, y])
+        if number < len(chain) - 1:
+            points.append([x, y + HEIGHT])
+    return points

@@ -1,0 +1,98 @@
+"""The page: template, style, script and data made one text."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hlo_lint import __version__
+from hlo_lint.api import Report
+from hlo_lint.dumps.directory import Dump
+from hlo_lint.errors import UsageError
+from hlo_lint.registry import all_rules
+from hlo_lint.report.html.collect import collect
+from hlo_lint.report.html.visible import script
+from hlo_lint.rule import Rule
+from hlo_lint.source import shown
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markdown_it import MarkdownIt
+
+
+def render_html(
+    dump: Dump, report: Report, *, title: str = "", sources: Sequence[str | Path] = ()
+) -> str:
+    """The page for a dump and what `lint(dump, cured=True)` says of it.
+
+    Lines of Python are shown of files below `sources`.
+
+    Raises:
+        UsageError: where the libraries are missing that the extra `report` brings.
+    """
+    environment, markdown = _libraries()
+    skipped = [(each.path, each.reason) for each in report.skipped]
+    found = collect(dump, report.findings, skipped, [Path(each) for each in sources])
+    style, program = _text("page.css"), _text("page.js")
+    policy = (
+        "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
+        f"style-src {_digest(style)}; script-src {_digest(program)}; "
+        "require-trusted-types-for 'script'"
+    )
+    named = {finding["rule"] for finding in found["index"]["findings"]}
+    page: str = environment.get_template("page.html").render(
+        title=shown(title) or "HLO",
+        version=__version__,
+        policy=policy,
+        style=style,
+        program=program,
+        stats=report.stats,
+        releases=sorted({m["release"] for m in found["index"]["modules"] if m["release"]}),
+        rules=[(rule.name(), _html(rule, markdown)) for rule in _rules(named)],
+        index=script(found["index"]),
+        details=[script(detail) for detail in found["details"]],
+    )
+    return page
+
+
+def _libraries() -> tuple[Environment, MarkdownIt]:
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+        from markdown_it import MarkdownIt
+    except ImportError as error:
+        raise UsageError(
+            f"an HTML report needs {error.name}: pip install 'hlo-lint[report]'"
+        ) from error
+    environment = Environment(
+        loader=PackageLoader("hlo_lint.report.html", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment, MarkdownIt("commonmark", {"html": False}).disable(["link", "image"])
+
+
+def _rules(names: Iterable[str]) -> list[Rule]:
+    return [rule for rule in all_rules() if rule.name() in set(names)]
+
+
+def _html(rule: Rule, markdown: MarkdownIt) -> str:
+    """Why a rule matters; its examples are in the docs."""
+    tokens = markdown.parse(rule.page())
+    for token in tokens:
+        if token.type.startswith("heading"):
+            token.tag = "h4"  # it stands below a heading of the page
+    return str(markdown.renderer.render(tokens, markdown.options, {}))
+
+
+def _text(name: str) -> str:
+    return files("hlo_lint.report.html").joinpath(name).read_text("utf-8")
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,93 @@
+"""What a fix would change: the lines around its edits, as a difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+from typing import TypedDict
+
+from hlo_lint.findings import Edit, Fix
+from hlo_lint.source import Lines
+
+LONGEST_LINE = 800
+"""Characters of a line that are shown."""
+MOST_LINES = 60
+"""How many lines are shown; of the rest it is said how many there are."""
+AROUND = 2
+"""Lines of context."""
+
+
+class Preview(TypedDict):
+    """A fix, ready to be shown."""
+
+    title: str
+    safety: str
+    lines: list[tuple[str, str]]
+    """A sign, `-`, `+` or a blank, or `@` before what is left out; and the line."""
+
+
+def preview(fix: Fix, lines: Lines) -> Preview:
+    """The lines that change, `AROUND` lines around each change.
+
+    >>> from hlo_lint.findings import Safety
+    >>> from hlo_lint.source import Span
+    >>> fix = Fix("say c", (Edit(Span(2, 3), "c"),), Safety.SAFE)
+    >>> preview(fix, Lines("a\\nb\\n"))["lines"]
+    [(' ', 'a'), ('-', 'b'), ('+', 'c')]
+    """
+    shown: list[tuple[str, str]] = []
+    for edits in _stretches(sorted(fix.edits), lines):
+        if shown:
+            shown.append(("@", ""))
+        shown += _difference(edits, lines.text)
+    if len(shown) > MOST_LINES:
+        left = len(shown) - MOST_LINES
+        shown = [*shown[:MOST_LINES], ("@", f"{left} more lines")]
+    return Preview(title=fix.title, safety=fix.safety.value, lines=shown)
+
+
+def _stretches(edits: Iterable[Edit], lines: Lines) -> list[list[Edit]]:
+    """The edits, those whose context meets together."""
+    found: list[list[Edit]] = []
+    reached = 0
+    for edit in edits:
+        first, last = (lines.position(offset).line for offset in edit.span)
+        if found and first <= reached + 2 * AROUND + 1:
+            found[-1].append(edit)
+        else:
+            found.append([edit])
+        reached = max(last, reached)
+    return found
+
+
+def _difference(edits: list[Edit], text: str) -> Iterable[tuple[str, str]]:
+    begin = _line_start(text, edits[0].span.start)
+    end = _line_end(text, max(edit.span.end for edit in edits))
+    for _ in range(AROUND):
+        begin = _line_start(text, max(begin - 1, 0))
+        end = _line_end(text, min(end + 1, len(text)))
+    before = after = text[begin:end]
+    for edit in reversed(edits):
+        after = after[: edit.span.start - begin] + edit.text + after[edit.span.end - begin :]
+    ours, theirs = (each.rstrip("\n").split("\n") for each in (before, after))
+    for kind, a, b, c, d in SequenceMatcher(None, ours, theirs, False).get_opcodes():
+        if kind == "equal":
+            yield from ((" ", _cut(line)) for line in ours[a:b])
+            continue
+        yield from (("-", _cut(line)) for line in ours[a:b])
+        yield from (("+", _cut(line)) for line in theirs[c:d])
+
+
+def _line_start(text: str, offset: int) -> int:
+    return text.rfind("\n", 0, offset) + 1
+
+
+def _line_end(text: str, offset: int) -> int:
+    end = text.find("\n", offset)
+    return len(text) if end < 0 else end
+
+
+def _cut(text: str) -> str:
+    text = text.removesuffix("\r")
+    left = len(text) - LONGEST_LINE
+    return text if left <= 0 else f"{text[:LONGEST_LINE]}… ({left} more)"

@@ -1,0 +1,128 @@
+"""The passes of a module, and where in them each of its findings was born and died."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import TypedDict
+
+from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.dumps.selection import in_order
+from hlo_lint.errors import DumpError
+from hlo_lint.findings import Diagnostic
+from hlo_lint.passes import Effect, Step, passes
+
+MOST_OPCODES = 8
+"""How many opcodes of a pass are named: first those there are more of, then those there are less
+of."""
+
+
+class Pass(TypedDict):
+    """One dump of the timeline: the pass that it follows."""
+
+    step: int | None
+    pipeline: str
+    name: str
+    changed: str
+    """`first`, `yes`, `names`, `no`."""
+    what: str
+    """The opcodes of which there are more, or fewer: `+3 copy, -1 reshape`."""
+    instructions: int
+    bytes: int
+    microseconds: int | None
+    left_out: int
+    """How many dumps before it changed nothing, and are not in the timeline."""
+
+
+class Life(TypedDict):
+    """Where a finding is there, by numbers of passes in the timeline."""
+
+    finding: int
+    """Its number on the page."""
+    first: int | None
+    """The first that has it; None where that is not known."""
+    born: bool
+    """Whether the first one's pass brought it; else it may be older."""
+    last: int | None
+    """The first that has it no more; None where it stays to the end."""
+    point: bool
+    """Whether only one dump was looked at, so that nothing is known of the others."""
+
+
+class Timeline(TypedDict):
+    """A module's passes in the order of the run."""
+
+    passes: list[Pass]
+    lives: list[Life]
+    trouble: str
+    """Why there are no passes, where there are none."""
+
+
+def timeline(pipeline: Pipeline, findings: Mapping[int, Diagnostic]) -> Timeline:
+    """What each pass did, with the lives of the module's findings by their numbers on the page.
+
+    Dumps that repeat the one before are left out where no finding came or went with them.
+    """
+    try:
+        steps = list(passes(pipeline))
+    except DumpError as error:
+        return Timeline(passes=[], lives=[], trouble=str(error))
+    place = {str(step.dump.path): at for at, step in enumerate(steps)}
+    lives = [_life(number, each, place, len(steps)) for number, each in findings.items()]
+    kept = list(_kept(steps, lives))
+    again = {at: number for number, at in enumerate(kept)}
+    for life in lives:
+        life["first"] = None if life["first"] is None else again[life["first"]]
+        life["last"] = None if life["last"] is None else again[life["last"]]
+    return Timeline(
+        passes=[_pass(steps[at], at - before - 1) for before, at in pairwise([-1, *kept])],
+        lives=[life for life in lives if life["first"] is not None],
+        trouble="",
+    )
+
+
+def _life(number: int, finding: Diagnostic, place: Mapping[str, int], count: int) -> Life:
+    born, died = finding.introduced_by, finding.cured_by
+    first = place.get(born.path if born is not None else finding.path)
+    last = place.get(died.path) if died is not None else None
+    point = finding.seen_in is None
+    if finding.seen_in is not None and born is None and first is not None:
+        end = count if last is None else last
+        first = max(0, min(first, end - finding.seen_in))
+    return Life(finding=number, first=first, born=born is not None, last=last, point=point)
+
+
+def _kept(steps: Sequence[Step], lives: Iterable[Life]) -> Iterable[int]:
+    marked = {at for life in lives for at in (life["first"], life["last"]) if at is not None}
+    for at, step in enumerate(steps):
+        if step.effect is not Effect.NOTHING or at in marked or at == len(steps) - 1:
+            yield at
+
+
+def _pass(step: Step, left_out: int) -> Pass:
+    counts = [f"+{count} {opcode}" for opcode, count in step.added.items()]
+    counts += [f"−{count} {opcode}" for opcode, count in step.removed.items()]
+    what = ", ".join(counts[:MOST_OPCODES])
+    if len(counts) > MOST_OPCODES:
+        what += f" and {len(counts) - MOST_OPCODES} more"
+    return Pass(
+        step=step.number,
+        pipeline=step.pipeline,
+        name=step.name,
+        changed=step.effect.name.lower() if step.effect is Effect.FIRST else step.effect.value,
+        what=what,
+        instructions=step.instructions,
+        bytes=step.bytes,
+        microseconds=step.microseconds,
+        left_out=left_out,
+    )
+
+
+def before_and_after(pipeline: Pipeline, path: str) -> tuple[PassDump | None, PassDump | None]:
+    """The dump of that path, and the one before it in the order of the run."""
+    before: PassDump | None = None
+    for dump in in_order(pipeline):
+        if str(dump.path) == path:
+            return before, dump
+        before = dump
+    return None, next((dump for dump in pipeline.dumps if str(dump.path) == path), None)

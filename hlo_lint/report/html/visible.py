@@ -1,0 +1,41 @@
+"""Text of a dump for a page: nothing in it is hidden, turns the text around, or ends an element."""
+
+from __future__ import annotations
+
+import json
+
+from hlo_lint.source import shown
+
+LONGEST = 2000
+"""Characters of one string that the page holds."""
+
+
+def visible(value: object) -> object:
+    """The same data with each string made visible, and cut where it is longer than `LONGEST`.
+
+    >>> visible({"name": "a\\u202eb"})
+    {'name': 'a\\\\u202eb'}
+    """
+    match value:
+        case str():
+            if len(value) > LONGEST:
+                value = f"{value[:LONGEST]}… ({len(value) - LONGEST} more characters)"
+            return shown(value)
+        case dict():
+            return {key: visible(each) for key, each in value.items()}
+        case list() | tuple():
+            return [visible(each) for each in value]
+        case _:
+            return value
+
+
+def script(value: object) -> str:
+    """Data as JSON that can stand in a `script` element: ASCII, without `<`, `>` and `&`.
+
+    >>> script({"name": "</script>"})
+    '{"name":"\\\\u003c/script\\\\u003e"}'
+    """
+    text = json.dumps(visible(value), separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
