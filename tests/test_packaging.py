@@ -28,6 +28,7 @@ def test_the_wheel_carries_what_is_no_python(wheel: Path) -> None:
     for grammar in (ROOT / "grammars").glob("*.lark"):
         assert f"hlo_lint/grammars/{grammar.name}" in names
     assert "hlo_lint/dumps/pipelines/gpu-jax0.10.0.txt" in names
+    assert "hlo_lint/capture/targets/h200.pbtxt" in names
     assert "hlo_lint/py.typed" in names
     for part in ("html", "css", "js"):
         assert f"hlo_lint/report/html/page.{part}" in names

@@ -113,6 +113,13 @@ def settings_options(command: Command) -> Command:
     return command
 
 
+def rule_options(command: Command) -> Command:
+    """The options that change settings, for what is no file of the caller's."""
+    for option in reversed((*_choice, *_files)):
+        command = option(command)
+    return command
+
+
 def file_options(command: Command) -> Command:
     """The options that say which settings file is read."""
     for option in reversed(_files):
