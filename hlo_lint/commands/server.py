@@ -28,6 +28,6 @@ def command() -> None:
         ) from error
     gc.enable()  # it runs for days, and versions of a text are cycles
     gc.set_threshold(20_000, 20, 20)  # a large text is 300,000 objects, which stay
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+    logging.basicConfig(stream=sys.stderr, level=logging.ERROR)
     channel, sys.stdout = sys.stdout.buffer, sys.stderr  # a stray print must not reach the client
     make_server().start_io(sys.stdin.buffer, channel)

@@ -8,13 +8,14 @@ changed; what was under way for the version before is dropped.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from lsprotocol import types
 from pygls.exceptions import JsonRpcContentModified, JsonRpcException
@@ -24,11 +25,13 @@ from hlo_lint.errors import HloLintError, UsageError
 from hlo_lint.server.checking import Checked, OutdatedError, check
 from hlo_lint.server.documents import Document, Symbol
 from hlo_lint.server.fixing import FIX_ALL, allowances, fix_all, quick_fixes
+from hlo_lint.server.hints import hints
 from hlo_lint.server.hover import hover
 from hlo_lint.server.outline import flat, folds, symbols
 from hlo_lint.server.renaming import RenameError, new_name
 from hlo_lint.server.settings import SECTION, Options, read_options
 from hlo_lint.server.texts import Text, Texts
+from hlo_lint.server.tokens import LEGEND, tokens
 from hlo_lint.source import shown
 from hlo_lint.syntax.parse import Memo
 from hlo_lint.version import __version__
@@ -37,6 +40,9 @@ DELAY = 0.2
 """Seconds without a keystroke before a text is checked."""
 LONGEST_DELAY = 2.0
 """Seconds, where the check of a text takes long."""
+GARBAGE = 100_000_000
+"""After how many characters of versions that were replaced memory is looked through: a version is
+a few objects that hold much, so that Python itself would be long in doing so."""
 REQUEST_FAILED = -32803
 """`LSPErrorCodes.RequestFailed`: the request is sound, and cannot be done; the message says why."""
 
@@ -57,6 +63,8 @@ class _Open:
     checking: tuple[int, asyncio.Task[Checked | None]] | None = None
     troubles: set[str] = field(default_factory=set)
     """Why it could not be checked, as told already."""
+    replaced: int = 0
+    """Characters of the versions since memory was looked through."""
     took: float = 0.0
     """Seconds that the last check took."""
 
@@ -73,11 +81,6 @@ class HloServer(LanguageServer):
         self.opened: dict[str, _Open] = {}
         self._readers = ThreadPoolExecutor(1, "read")
         self._checkers = ThreadPoolExecutor(1, "check")
-
-    def report_server_error(self, error: Exception, source: Any) -> None:
-        """A request that cannot be answered gets that as its answer; the log has the rest."""
-        if not isinstance(error, JsonRpcException) or error.code == JsonRpcException.CODE:
-            log.error("%s", error)
 
     def say(self, message: str) -> None:
         """A message for the user."""
@@ -106,6 +109,7 @@ class HloServer(LanguageServer):
             if opened.checking is not None:
                 opened.checking[1].cancel()
             self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
+            self._readers.submit(gc.collect)
 
     def configure(self, given: object) -> None:
         """Takes over settings; wrong ones are told and change nothing."""
@@ -240,6 +244,10 @@ class HloServer(LanguageServer):
 def _read(opened: _Open, text: Text, serial: int) -> Document:
     if opened.is_outdated(serial):
         raise OutdatedError
+    opened.replaced += len(text.source)
+    if opened.replaced > GARBAGE:
+        opened.replaced = 0
+        gc.collect()
     return Document(text, opened.memo)
 
 
@@ -260,8 +268,14 @@ def _answers(
     return answer
 
 
+def _is_defect(record: logging.LogRecord) -> bool:
+    """Whether a line of the log is more than an answer that a request cannot be met."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], JsonRpcException)
+
+
 def make_server() -> HloServer:
     """A server with everything it offers, not yet started."""
+    logging.getLogger("pygls.protocol.json_rpc").addFilter(_is_defect)
     server = HloServer()
     _offer_texts(server)
     _offer_names(server)
@@ -411,6 +425,28 @@ def _offer_outline(server: HloServer) -> None:
     async def fold(params: types.FoldingRangeParams) -> list[types.FoldingRange] | None:
         document = await server.document(params.text_document.uri)
         return None if document is None else folds(document)
+
+    @server.feature(types.TEXT_DOCUMENT_INLAY_HINT)
+    @_answers
+    async def hint(params: types.InlayHintParams) -> list[types.InlayHint] | None:
+        document = await server.document(params.text_document.uri)
+        if document is None:
+            return None
+        return list(hints(document, document.text.span(params.range)))
+
+    @server.feature(types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, LEGEND)
+    @_answers
+    async def colour(params: types.SemanticTokensParams) -> types.SemanticTokens | None:
+        document = await server.document(params.text_document.uri)
+        return None if document is None else tokens(document)
+
+    @server.feature(types.TEXT_DOCUMENT_SEMANTIC_TOKENS_RANGE, LEGEND)
+    @_answers
+    async def colour_part(params: types.SemanticTokensRangeParams) -> types.SemanticTokens | None:
+        document = await server.document(params.text_document.uri)
+        if document is None:
+            return None
+        return tokens(document, document.text.span(params.range))
 
 
 def _offer_fixes(server: HloServer) -> None:

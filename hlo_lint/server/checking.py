@@ -62,7 +62,8 @@ def check(document: Document, settings: Settings, is_outdated: Callable[[], bool
             raise OutdatedError
 
     dump = held_dump(document.file, document.path)
-    found = lint(dump, settings=settings, progress=go_on).findings
+    report = lint(dump, settings=settings, progress=go_on)
+    found = [each for each in report.findings if each.path == str(document.path)]  # not of settings
     return Checked(document, tuple(Told(each, _diagnostic(document, each)) for each in found))
 
 
@@ -101,7 +102,7 @@ def _related(
     if statement is not None and statement.number is not None:
         names = statement.place.computation.rows[statement.number][REFERENCES]
         named = document.text.source[span.start : span.end].removeprefix("%")
-        symbol = document.symbol_at(span.start + 1) if named in names else None
+        symbol = document.symbol_at(span.start) if named in names else None
         defined = document.definition(symbol) if symbol else None
         if defined is not None:
             place = types.Location(document.text.uri, document.text.range(defined.span))

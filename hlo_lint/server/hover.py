@@ -104,7 +104,8 @@ def _instruction(document: Document, symbol: Symbol, style: _Style) -> Iterator[
     row = place.computation.rows[number]
     start, end = document.span(place, number)
     whole = document.text.source[start:end]
-    yield style.block(whole.replace(row[TAIL], _tail(row[TAIL])) if row[TAIL] else whole)
+    head = whole.removesuffix(row[TAIL])
+    yield style.block(whole if head == whole else head + _tail(row[TAIL]))
     shape = shape_or_none(row[TYPE])
     if symbol.element and shape is not None:
         shape = part(shape, symbol.element)
