@@ -153,6 +153,17 @@ def test_what_layouts_normalization_does_not_compare_is_said(tmp_path: Path) -> 
     ]
 
 
+def test_what_is_not_packed_yet_lies_as_its_reader_does(tmp_path: Path) -> None:
+    text = (
+        "HloModule m\n\nENTRY e {\n  p = s4[4]{0} parameter(0)\n"
+        "  ROOT m = s4[4]{0:E(4)} negate(p)\n}\n"
+    )
+    assert not hlo_lint.lint(dumped(text, tmp_path, EARLY), ["layout-changed"]).findings
+    final = "module_0001.jit_f.sm_9.0_gpu_after_optimizations.txt"
+    found = hlo_lint.lint(dumped(text, tmp_path, final), ["layout-changed"]).findings
+    assert [each.instruction for each in found] == ["m"]
+
+
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_cublaslt_takes_what_has_no_batch_fastest(order: tuple[int, ...]) -> None:
     shape = ArrayShape("f32", (4, 8, 16), Layout(order))

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 import hlo_lint
 from hlo_lint.cli import cli
-from hlo_lint.dumps.changes import disagreements
+from hlo_lint.dumps.changes import adds_only_unread, disagreements
 from hlo_lint.dumps.contracts import Contract, Kind, Order, broken_orders, contracts
 from hlo_lint.dumps.deaths import locate
 from hlo_lint.dumps.directory import open_dump
@@ -319,6 +319,47 @@ def test_a_change_that_no_pass_reported_shows_at_the_next_start(tmp_path: Path) 
     copy = edited(CPU, tmp_path, lambda _, step: step >= start)
     (found,) = hlo_lint.lint(copy, ["silent-change"]).findings
     assert (found.severity, found.step) == (Severity.WARNING, start)
+
+
+BEFORE = "HloModule m\n\nENTRY e {\n  p = f32[8] parameter(0)\n  ROOT n = f32[8] negate(p)\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "harmless"),
+    [
+        ("  d = f32[8] bitcast(p)\n  ROOT n", True),
+        ("  d = f32[8] bitcast(p)\n  e = f32[8] bitcast(d)\n  ROOT n", True),
+        ("  n", False),
+        ("  ROOT d", False),
+        ("  c = f32[8] abs(p)\n  ROOT n", True),
+    ],
+)
+def test_what_nobody_reads_is_a_harmless_change(line: str, harmless: bool) -> None:
+    after = BEFORE.replace("  ROOT n", line)
+    assert adds_only_unread(hlo_lint.parse(BEFORE), hlo_lint.parse(after)) is harmless
+    assert not adds_only_unread(hlo_lint.parse(after), hlo_lint.parse(BEFORE))
+
+
+def test_what_a_pass_left_unread_in_silence_is_told_for_information(tmp_path: Path) -> None:
+    start = next(
+        dump.name.step
+        for before, dump in pairwise(main(CPU).steps)
+        if dump.name and dump.name.after == "pipeline-start" and before.name
+        if before.name.after != "pipeline-start"
+    )
+    copy = copy_of(CPU, tmp_path)
+    for dump in main(copy).steps:
+        assert dump.name is not None
+        assert dump.name.step is not None
+        assert start is not None
+        if dump.name.step >= start:
+            text = dump.path.read_text()
+            unread = "  %unread = f32[] constant(0)\n"
+            at = text.index("\n", text.index("\nENTRY ") + 1) + 1
+            dump.path.write_text(text[:at] + unread + text[at:])
+    (found,) = hlo_lint.lint(copy, ["silent-change"]).findings
+    assert (found.severity, found.step) == (Severity.INFO, start)
+    assert found.notes[-1] == "all it did is to leave instructions that nobody reads"
 
 
 def test_a_deleted_dump_is_no_silent_change(tmp_path: Path) -> None:

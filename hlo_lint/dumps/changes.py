@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.ir import NAME, REFERENCES, ROOT, Module
 
 
 @dataclass(frozen=True)
@@ -64,3 +65,23 @@ def _same(before: PassDump, after: PassDump) -> bool:
         return before.file.text == after.file.text
     ours, theirs = before.file.modules, after.file.modules
     return [id(module.pieces) for module in ours] == [id(module.pieces) for module in theirs]
+
+
+def adds_only_unread(before: Module, after: Module) -> bool:
+    """Whether a module has all that it had, and besides only what nobody reads."""
+    earlier = {computation.name: frozenset(computation.rows) for computation in before.computations}
+    same_names = earlier.keys() == {computation.name for computation in after.computations}
+    if not same_names or before.header != after.header:
+        return False
+    found = False
+    for computation in after.computations:
+        old = earlier[computation.name]
+        new = [row for row in computation.rows if row not in old]
+        if len(computation.rows) != len(old) + len(new) or any(row[ROOT] for row in new):
+            return False
+        names = {row[NAME] for row in new}
+        read = {name.partition("#")[0] for row in old for name in row[REFERENCES]}
+        if not names.isdisjoint(read):
+            return False
+        found = found or bool(new)
+    return found

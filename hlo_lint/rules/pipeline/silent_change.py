@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlo_lint.dumps.changes import disagreements
+from hlo_lint.dumps.changes import adds_only_unread, disagreements
 from hlo_lint.findings import Finding, Severity
 from hlo_lint.rule import Bad, Compilation, Findings, Good, Rule, first_line
 
@@ -29,7 +29,9 @@ class SilentChange(Rule):
     does. A pass that changes the module and denies it escapes both, and the next pass is blamed
     for what it did. It shows where the text at the start of a pipeline is not that of the dump
     before it, and, with the module's metadata, where the text changed behind a pass that denied
-    it. Scheduling, which is no pass, and pipelines that run within a pass are left out.
+    it. Scheduling, which is no pass, and pipelines that run within a pass are left out. Where all
+    that is new are instructions that nobody reads, as layout_normalization of jax 0.11.2 leaves
+    them, it is told for information.
     `--xla_unsupported_crash_on_hlo_pass_silent_hlo_change` makes XLA itself look.
     """
 
@@ -54,14 +56,18 @@ class SilentChange(Rule):
         for found in disagreements(compilation.pipeline):
             if not found.reported:
                 assert found.before.name is not None
-                notes = (
+                notes = [
                     f"the dump before it: {found.before.path.name}",
                     "a pass behind that dump changed the module, and reported that it had not",
-                )
+                ]
+                harmless = adds_only_unread(found.before.module, found.after.module)
+                if harmless:
+                    notes.append("all it did is to leave instructions that nobody reads")
                 yield Finding(
                     first_line(found.after),
                     f"the module is not as {found.before.name.after} left it, and no pass that "
                     "reported a change ran in between",
-                    notes,
+                    tuple(notes),
+                    severity=Severity.INFO if harmless else None,
                     file=dumps.index(found.after),
                 )
