@@ -17,7 +17,7 @@ from pygls.exceptions import JsonRpcException
 
 import hlo_lint
 from hlo_lint.syntax.parse import parse_file
-from tests.conftest import CRASH, ROOT
+from tests.conftest import CRASH, ROOT, ROUNDTRIP
 from tests.editor import Editor
 
 DUMP = next(CRASH.glob("*.after_autotuner.*"))
@@ -549,6 +549,83 @@ def test_computations_tables_modules_and_comments_fold(editor: Editor) -> None:
         "%condition (", f"{end}\n%condition (", 1
     )
     assert (10, 16) in folds(editor, editor.open(region))
+
+
+# What is shown within the text
+
+
+def test_operands_have_their_shapes_before_them(editor: Editor) -> None:
+    uri = editor.open(SMALL, "/nowhere/hints.hlo")
+    whole = types.Range(types.Position(0, 0), types.Position(99, 0))
+
+    def hints(where: types.Range) -> list[tuple[str, str]]:
+        params = types.InlayHintParams(types.TextDocumentIdentifier(uri), where)
+        found = editor.wait(editor.client.text_document_inlay_hint_async(params))
+        lines = SMALL.split("\n")
+        return [
+            (str(each.label), lines[each.position.line][each.position.character :][:5])
+            for each in found or ()
+        ]
+
+    assert hints(whole) == [
+        ("f32[]", "%x, %"),
+        ("f32[]", "%y)"),
+        ("s32[]", "%p#0,"),
+        ("f32[8]{0}", "%p#1)"),
+        ("f32[4,8]{1,0}", "%a, %"),
+        ("f32[]", "%zero"),
+        ("s32[]", "%one,"),
+        ("f32[8]{0}", "%tota"),
+        ("(s32[], f32[8]{0})", "%star"),
+    ]
+    one = editor.at(uri, "%next = ")
+    assert hints(types.Range(one, one)) == [("s32[]", "%p#0,"), ("f32[8]{0}", "%p#1)")]
+    typed = SMALL.replace("add(%x, %y)", "add(f32[] %x, f32[] %y)")
+    editor.change(uri, types.TextDocumentContentChangeWholeDocument(typed))
+    assert hints(types.Range(types.Position(4, 0), types.Position(8, 0))) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["while_with_inline_computations", "nested_instruction_as_operand"]
+)
+def test_words_have_colours(editor: Editor, name: str) -> None:
+    for text in (SMALL, (ROUNDTRIP / f"{name}.hlo").read_text()):
+        uri = editor.open(text, "/nowhere/colours.hlo")
+        found = editor.wait(
+            editor.client.text_document_semantic_tokens_full_async(
+                types.SemanticTokensParams(types.TextDocumentIdentifier(uri))
+            )
+        )
+        assert found is not None
+        provider = editor.started.capabilities.semantic_tokens_provider
+        assert provider is not None
+        kinds = provider.legend.token_types
+        lines, told = text.split("\n"), []
+        line, column, end = 0, 0, -1
+        for at in range(0, len(found.data), 5):
+            down, right, length, kind, modifiers = found.data[at : at + 5]
+            line, column = line + down, right if down else column + right
+            assert down or column >= end  # no two overlap
+            end = column + length
+            told.append((lines[line][column:end], kinds[kind], modifiers))
+        names = [word for word, _, modifiers in told if modifiers]
+        module = parse_file(text).modules[0]
+        given = {each.name for each in module.walk() if not each.is_nested}
+        given |= {each.name for each in module.computations if not each.name.startswith("_")}
+        assert {each.removeprefix("%") for each in names} == given
+        if text == SMALL:
+            for word in (
+                ("ENTRY", "keyword", 0),
+                ("%main", "class", 1),
+                ("%total", "variable", 1),
+                ("f32", "type", 0),
+                ("reduce", "function", 0),
+                ("%zero", "variable", 0),
+                ("to_apply", "property", 0),
+                ("%add", "class", 0),
+                ("a", "parameter", 0),
+            ):
+                assert word in told
 
 
 # The server as a process

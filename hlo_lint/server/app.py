@@ -25,11 +25,13 @@ from hlo_lint.errors import HloLintError, UsageError
 from hlo_lint.server.checking import Checked, OutdatedError, check
 from hlo_lint.server.documents import Document, Symbol
 from hlo_lint.server.fixing import FIX_ALL, allowances, fix_all, quick_fixes
+from hlo_lint.server.hints import hints
 from hlo_lint.server.hover import hover
 from hlo_lint.server.outline import flat, folds, symbols
 from hlo_lint.server.renaming import RenameError, new_name
 from hlo_lint.server.settings import SECTION, Options, read_options
 from hlo_lint.server.texts import Text, Texts
+from hlo_lint.server.tokens import LEGEND, tokens
 from hlo_lint.source import shown
 from hlo_lint.syntax.parse import Memo
 from hlo_lint.version import __version__
@@ -423,6 +425,28 @@ def _offer_outline(server: HloServer) -> None:
     async def fold(params: types.FoldingRangeParams) -> list[types.FoldingRange] | None:
         document = await server.document(params.text_document.uri)
         return None if document is None else folds(document)
+
+    @server.feature(types.TEXT_DOCUMENT_INLAY_HINT)
+    @_answers
+    async def hint(params: types.InlayHintParams) -> list[types.InlayHint] | None:
+        document = await server.document(params.text_document.uri)
+        if document is None:
+            return None
+        return list(hints(document, document.text.span(params.range)))
+
+    @server.feature(types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, LEGEND)
+    @_answers
+    async def colour(params: types.SemanticTokensParams) -> types.SemanticTokens | None:
+        document = await server.document(params.text_document.uri)
+        return None if document is None else tokens(document)
+
+    @server.feature(types.TEXT_DOCUMENT_SEMANTIC_TOKENS_RANGE, LEGEND)
+    @_answers
+    async def colour_part(params: types.SemanticTokensRangeParams) -> types.SemanticTokens | None:
+        document = await server.document(params.text_document.uri)
+        if document is None:
+            return None
+        return tokens(document, document.text.span(params.range))
 
 
 def _offer_fixes(server: HloServer) -> None:

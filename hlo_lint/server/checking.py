@@ -102,7 +102,7 @@ def _related(
     if statement is not None and statement.number is not None:
         names = statement.place.computation.rows[statement.number][REFERENCES]
         named = document.text.source[span.start : span.end].removeprefix("%")
-        symbol = document.symbol_at(span.start + 1) if named in names else None
+        symbol = document.symbol_at(span.start) if named in names else None
         defined = document.definition(symbol) if symbol else None
         if defined is not None:
             place = types.Location(document.text.uri, document.text.range(defined.span))

@@ -6,6 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -99,15 +100,7 @@ class Document:
         """Where it is saved, or is going to be; None for a text that has no file."""
         self.path = self.file_path or Path(text.uri)
         self.file: HloFile = parse_file(text.source, self.path, memo)
-        # The memo is for the next version: what only older ones had is let go.
-        memo.files.clear()
-        computations = [each for module in self.file.modules for each in module.computations]
-        memo.computations = {
-            each.text: each for each in computations if memo.computations.get(each.text) is each
-        }
-        memo.latest = {text[: text.find(" ")]: each for text, each in memo.computations.items()}
-        if len(memo.rows) > 2 * sum(len(each.rows) for each in computations) + 1000:
-            memo.rows.clear()
+        _forget_older(memo, self.file)
 
     @cached_property
     def places(self) -> Sequence[Place]:
@@ -355,6 +348,44 @@ class Document:
             if found.place.begin == place.begin and found.number == number:
                 yield found
 
+    def statements(self, span: Span) -> Iterator[Statement]:
+        """The heads and the instructions in a stretch of the file, each with the words of its own.
+
+        What is written into another instruction has no words of its own there.
+        """
+        for place in self.places:
+            if place.end < span.start or place.begin > span.end:
+                continue
+            written = chain.from_iterable(place.computation.inline.values())
+            inline = [
+                (place.begin + each.start, place.begin + each.start + len(each.computation.text))
+                for each in written
+            ]
+            yield self.head(place)
+            first = self._first(place, span.start)
+            for number in range(first, len(place.computation.rows)):
+                if number in place.computation.nested:
+                    continue
+                if self.span(place, number).start > span.end:
+                    break
+                statement = self.statement(place, number)
+                words = [
+                    word
+                    for word in statement.words
+                    if not any(at <= statement.begin + word.start < end for at, end in inline)
+                ]
+                yield statement._replace(words=tuple(words))
+
+    def _first(self, place: Place, offset: int) -> int:
+        """The first instruction of a computation that ends behind a character of the file."""
+        if place.computation.nested or offset <= place.begin:
+            return 0
+        number = self.number_at(place, offset)
+        if number is not None:
+            return number
+        rows = range(len(place.computation.rows))
+        return bisect_right(rows, offset, key=lambda number: self.span(place, number).end)
+
     def rule_at(self, offset: int) -> tuple[str, Span] | None:
         """The name in a comment for hlo-lint at a character, which may be that of a rule."""
         source = self.text.source
@@ -373,6 +404,18 @@ class Document:
         names = called_names(place.computation.rows[number][TAIL])
         found = (self.computation(place.module, name) for name in names)
         return tuple(each for each in found if each is not None)
+
+
+def _forget_older(memo: Memo, file: HloFile) -> None:
+    """Lets go what only the versions before had: a memo is made for a directory, and keeps all."""
+    memo.files.clear()
+    computations = [each for module in file.modules for each in module.computations]
+    memo.computations = {
+        each.text: each for each in computations if memo.computations.get(each.text) is each
+    }
+    memo.latest = {text[: text.find(" ")]: each for text, each in memo.computations.items()}
+    if len(memo.rows) > 2 * sum(len(each.rows) for each in computations) + 1000:
+        memo.rows.clear()
 
 
 def root_of(computation: Computation) -> int | None:

@@ -101,9 +101,23 @@ def _applied(text: str, edits: Iterable[Edit]) -> str:
 
 
 def _difference(before: str, after: str) -> Edit:
-    """One edit that makes one text of another: what is alike at both ends stays."""
-    size = min(len(before), len(after))
-    start = next((at for at in range(size) if before[at] != after[at]), size)
-    size -= start
-    end = next((at for at in range(size) if before[-1 - at] != after[-1 - at]), size)
+    """One edit that makes one text of another: what is alike at both ends stays.
+
+    >>> _difference("abcabc", "abcxbc")
+    Edit(span=Span(start=3, end=4), text='x')
+    """
+    start = _alike(before, after)
+    end = _alike(before[start:][::-1], after[start:][::-1])
     return Edit(Span(start, len(before) - end), after[start : len(after) - end])
+
+
+def _alike(one: str, other: str) -> int:
+    """With how many characters both texts begin."""
+    sure, most = 0, min(len(one), len(other))
+    while sure < most:
+        middle = (sure + most + 1) // 2
+        if one.startswith(other[sure:middle], sure):
+            sure = middle
+        else:
+            most = middle - 1
+    return sure

@@ -122,6 +122,10 @@ class Text(TextDocument):
         """The range that a stretch of characters takes."""
         return types.Range(self.position(span.start), self.position(span.end))
 
+    def span(self, range: types.Range) -> Span:
+        """The characters that a range takes."""
+        return Span(self.offset(range.start), self.offset(range.end))
+
     def line_of(self, offset: int) -> int:
         """The number of the line that holds a character, from 0."""
         return bisect_right(self.starts, offset) - 1
