@@ -200,7 +200,7 @@ def lint(
         UsageError: for a rule or a pass that nothing knows.
     """
     told = _settings(settings, select, ignore, before, allow, baseline)
-    known = None if told.baseline is None else read_baseline(told.baseline)
+    known = _baseline(told)
     dump = _as_dump(target, told)
     checker = Checker(told.chosen_rules(), before=known_pass(told.before), cured=cured)
     if (told.jobs or 1) > 1:
@@ -238,7 +238,7 @@ def fix(
     told = _settings(settings, select, ignore, before, allow, baseline)
     told = told.overridden(unsafe_fixes=unsafe_fixes)
     rules, before, form = told.chosen_rules(), known_pass(told.before), _known_form(form)
-    known = left = None if told.baseline is None else read_baseline(told.baseline)
+    known = left = _baseline(told)
     dump = _as_dump(target, told)
     texts: dict[PassDump, Applied] = {}
     single = len(dump.pipelines) == 1 and len(dump.pipelines[0].dumps) == 1
@@ -359,6 +359,14 @@ def _settings(
         allow=(*told.allow, *allow) or None,
         baseline=None if baseline is None else Path(baseline),
     )
+
+
+def _baseline(told: Settings) -> Baseline | None:
+    if told.baseline is None:
+        return None
+    from hlo_lint.configuration.places import displayed
+
+    return read_baseline(displayed(told.baseline))
 
 
 def _report(result: Result, checker: Checker, told: Settings, baseline: Baseline | None) -> Report:

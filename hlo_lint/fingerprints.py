@@ -18,7 +18,10 @@ from hlo_lint.source import encode
 KIND = 16
 """How many hexadecimal digits say which finding it is; those behind them number equal ones."""
 
-_measured = re.compile(r"(?<![\d.])\d++(?:\.\d++)?(?: (?:[nuµm]?s|samples?|runs?)\b|%)").sub
+_measured = re.compile(
+    r"(?<![\d.])\d++(?:\.\d++)?(?: (?:[nuµm]?s|samples?|runs?)\b|%)|\bin \d++(?=,|$)"
+).sub
+_digits = re.compile(r"\d++").sub
 _place = re.compile(r"\b((?:module|step|lines?|dump)[ _])\d++(?: to \d++)?").sub
 _word = re.compile(r"(?<![\w\-])([A-Za-z_][\w\-]*+)(?:\.\d++)++(?![\w\-])", re.A).sub
 _name = re.compile(r"%[A-Za-z_][\w.\-]*+", re.A).sub
@@ -37,7 +40,7 @@ def fingerprint(
     """The first `KIND` digits; `text` is what it stands at, where that is no instruction."""
     from hashlib import sha256  # where nothing is found, OpenSSL need not be loaded
 
-    what = ("", "", nameless(text))
+    what = ("", "", _digits("", text))
     if at is not None:
         computation = at.computation
         role = "ENTRY" if computation.is_entry else _stem(computation.name)

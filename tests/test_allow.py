@@ -593,6 +593,8 @@ def test_entries_of_rules_that_did_not_run_stay() -> None:
 
 # The command
 
+NONE_BUT_ONE = "no findings in 1 file of HLO, 1 allowed\n"
+
 
 def run(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -635,6 +637,14 @@ def test_the_command_writes_compares_and_prunes(tmp_path: Path) -> None:
     assert pruned.stdout == "hlo_lint_baseline.json: 1 finding, 1 gone\n"
     (entry,) = read_baseline(path).entries
     assert (entry.count, entry.reason) == (1, "old")
+
+    (tmp_path / "hlo_lint.toml").write_text('baseline = "ours.json"\n')
+    assert run("baseline", ".", cwd=tmp_path).stderr.startswith("Error: ours.json: there is no")
+    path.rename(tmp_path / "ours.json")
+    assert run("baseline", ".", cwd=tmp_path).stdout == "0 new, 0 gone\n"
+    speed = run("baseline", ".", "--select", "speed", "--update", cwd=tmp_path)
+    assert speed.stdout == "ours.json: 1 finding, 0 new, 0 gone\n"  # of a rule that did not run
+    assert run("check", "one.hlo", cwd=tmp_path).stdout == NONE_BUT_ONE
 
     both = run("baseline", ".", "--prune", "--update", cwd=tmp_path)
     assert (both.returncode, both.stdout) == (2, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -86,6 +87,23 @@ def test_a_line_of_python_that_moved_changes_nothing() -> None:
     ends = [line.format("/a/model.py", 40), line.format("/home/b/model.py", 41)]
     one, other = (prints(TWO.partition("  ROOT")[0] + end) for end in ends)
     assert one == other
+
+
+def test_a_choice_that_was_timed_again_is_the_same_choice(tmp_path: Path) -> None:
+    one, other = FIXTURES / "autotune/new.textproto", tmp_path / "again.textproto"
+    again = one.read_text("utf-8").replace("nanos: 3360", "nanos: 3391")
+    other.write_text(again.replace("nanos: 3520", "nanos: 3544"), "utf-8")
+    messages = [[f.message for f in hlo_lint.lint(each).findings] for each in (one, other)]
+    assert messages[0] != messages[1]
+    assert prints(one) == prints(other) != []
+
+
+def test_a_kernel_that_was_compiled_again_has_the_same_finding(tmp_path: Path) -> None:
+    folder = FIXTURES / "ptx/last_wait_removed"
+    text = (folder / "triton_sm80_three_stages.ptx").read_text("utf-8")
+    other = tmp_path / "again.ptx"
+    other.write_text("// another line\n" + re.sub(r"(%r\w*?)(\d+)", r"\g<1>9\2", text), "utf-8")
+    assert prints(folder / "triton_sm80_three_stages.ptx") == prints(other) != []
 
 
 def test_they_do_not_depend_on_the_order_of_hashing() -> None:

@@ -48,6 +48,7 @@ def command(
     """
     from hlo_lint.allow.baseline import Baseline, compare, read_baseline, write_baseline
     from hlo_lint.api import lint
+    from hlo_lint.configuration.places import displayed
     from hlo_lint.engine.jobs import automatic_jobs
     from hlo_lint.errors import UsageError
     from hlo_lint.findings import Severity
@@ -56,7 +57,7 @@ def command(
     if update and prune:
         raise UsageError("--update also takes out what is gone: give it or --prune, not both")
     settings = common.settings_of(paths, given)
-    path = path or settings.baseline or DEFAULT
+    path = displayed(path or settings.baseline or DEFAULT)
     known = Baseline(path) if update and not path.exists() else read_baseline(path)
     dump = common.open_given(paths, settings, given)
     jobs = settings.jobs or automatic_jobs(dump)
