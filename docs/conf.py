@@ -36,7 +36,6 @@ toc_object_entries_show_parents = "hide"
 
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
-suppress_warnings = ["toc.not_readable"]
 
 autodoc_default_options = {"members": True, "member-order": "bysource"}
 autodoc_typehints = "signature"
