@@ -8,10 +8,9 @@ PYTHON_OF_XLA ?= $(shell for p in python3.12 python3.13 \
 	$$(ls -d $$(pyenv root 2>/dev/null)/versions/3.1[23].*/bin/python3 2>/dev/null); \
 	do $$p -c '' 2>/dev/null && echo $$p && break; done)
 ORACLE := .venv-xla0.11
-# The release whose XLA:GPU dies where later ones do not.
-OLDER := .venv-xla0.10
-# XLA's GPU compiler, which needs no GPU; there are wheels for Linux alone.
-gpu_compiler = $(if $(filter Linux,$(shell uname -s)),jax-cuda12-plugin==$(1) jax-cuda12-pjrt==$(1))
+# XLA's GPU compilers, which need no GPU; made as `hlo-lint capture --jax` makes them.
+RELEASES := .venv-releases
+MAKE_RELEASE := from sys import argv; from hlo_lint.capture.environments import environment_of; environment_of(argv[1])
 
 .PHONY: help demo test check corpus bench docs clean
 
@@ -26,29 +25,29 @@ $(BIN)/hlo-lint: pyproject.toml
 $(ORACLE)/installed: Makefile
 ifneq ($(PYTHON_OF_XLA),)
 	$(PYTHON_OF_XLA) -m venv $(ORACLE)
-	$(ORACLE)/bin/python -m pip install --quiet --disable-pip-version-check \
-		jax==0.11.2 jaxlib==0.11.2 $(call gpu_compiler,0.11.2) click rich lark networkx pathspec
+	$(ORACLE)/bin/python -m pip install --quiet --disable-pip-version-check jaxlib==0.11.2 click rich lark networkx pathspec
 else
 	@echo 'no Python 3.12: texts of jax 0.11 are not held against jaxlib 0.11.2'
 	mkdir -p $(ORACLE)
 endif
 	@touch $@
 
-$(OLDER)/installed: Makefile
-	$(PYTHON) -m venv $(OLDER)
-	$(OLDER)/bin/python -m pip install --quiet --disable-pip-version-check \
-		jax==0.10.0 jaxlib==0.10.0 $(call gpu_compiler,0.10.0)
-	@touch $@
+$(RELEASES)/made: $(BIN)/hlo-lint hlo_lint/capture/environments.py
+	@for release in 0.10.0 0.11.2; do \
+		XDG_CACHE_HOME=$(CURDIR)/$(RELEASES) $(BIN)/python -c '$(MAKE_RELEASE)' $$release \
+		|| echo "what needs the GPU compiler of jax $$release is not tested"; \
+	done
+	@mkdir -p $(RELEASES) && touch $@
 
 demo: $(BIN)/hlo-lint  ## lint, fix and lint again the dump of a real XLA crash
 	@sh fixtures/programs/demo.sh $(BIN)/hlo-lint $(CRASH)
 
-test: $(BIN)/hlo-lint $(ORACLE)/installed $(OLDER)/installed  ## everything a change must pass: ruff, mypy --strict, pytest
+test: $(BIN)/hlo-lint $(ORACLE)/installed $(RELEASES)/made  ## everything a change must pass: ruff, mypy --strict, pytest
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) \
-	HLO_LINT_GPU_PYTHONS=$(CURDIR)/$(OLDER)/bin/python:$(CURDIR)/$(ORACLE)/bin/python \
+	HLO_LINT_RELEASES=$(CURDIR)/$(RELEASES) \
 		$(BIN)/python -m pytest -q
 
 check: test
@@ -70,4 +69,4 @@ bench: $(BIN)/hlo-lint $(ORACLE)/installed  ## speed and memory beside XLA's par
 	$$(ls $(ORACLE)/bin/python $(BIN)/python 2>/dev/null | head -n 1) -m benchmarks.bench $(DUMP) $(addprefix --big=,$(BIG))
 
 clean:  ## remove the environments
-	rm -rf $(VENV) $(ORACLE) $(OLDER)
+	rm -rf $(VENV) $(ORACLE) $(RELEASES)

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         Rule,
         Stage,
     )
+    from hlo_lint.rule_options import Option
     from hlo_lint.source import Span
 
 _HOMES = {
@@ -113,6 +114,7 @@ _HOMES = {
         "Rule",
         "Stage",
     ),
+    "hlo_lint.rule_options": ("Option",),
     "hlo_lint.source": ("Span",),
 }
 """Where the public names live. They are imported when asked for: pytest imports this package for
@@ -146,6 +148,7 @@ __all__ = [
     "HloSyntaxError",
     "Instruction",
     "Module",
+    "Option",
     "Report",
     "Rewrite",
     "Rule",

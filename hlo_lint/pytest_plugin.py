@@ -29,6 +29,7 @@ import pytest
 if TYPE_CHECKING:
     from hlo_lint.api import Report
     from hlo_lint.capture.jit import Capture
+    from hlo_lint.configuration.settings import Settings
     from hlo_lint.dumps.pipeline import Pipeline
 
 SETTINGS = ("select", "ignore", "allow", "before", "target")
@@ -36,18 +37,20 @@ SETTINGS = ("select", "ignore", "allow", "before", "target")
 FINDINGS = "findings.json"
 SUMMARY = "summary.json"
 _REPORT = pytest.StashKey[Path]()
+_SETTINGS = pytest.StashKey["Settings"]()
 
 
 class HloLint:
     """What the fixture `hlo_lint` gives: compiles and checks, as the test's markers say."""
 
-    def __init__(self, settings: Mapping[str, Any], test: str, folder: Path | None) -> None:
-        self.settings = settings
-        """Of the markers."""
+    def __init__(self, marked: Mapping[str, Any], request: pytest.FixtureRequest) -> None:
+        self.marked = marked
+        """What the markers say."""
         self.captures: list[Capture] = []
         """Each compile of this test; their dumps go when it ends."""
-        self._test = test
-        self._folder = folder
+        self._config = request.config
+        self._test = request.node.nodeid
+        self._folder = _folder_of(request)
         self._said: list[dict[str, Any]] = []
 
     def check(
@@ -57,7 +60,8 @@ class HloLint:
         compiler_options: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> Report:
-        """`hlo_lint.check_jit`, with the markers' settings where none is given here.
+        """`hlo_lint.check_jit`, as the markers say where nothing is said here; what neither says is
+        said by the settings file of the project.
 
         Raises:
             FindingsError: for an error or a warning, and where the compile fails.
@@ -66,13 +70,13 @@ class HloLint:
         __tracebackhide__ = True
         from hlo_lint.capture.jit import FindingsError, check_capture
 
-        chosen = {**self.settings, **_known(settings)}
+        chosen = {**self.marked, **_known(settings)}
         target = chosen.pop("target", None)
         capture = self.capture(
             function, *arguments, target=target, compiler_options=compiler_options
         )
         try:
-            report = check_capture(capture, **chosen)
+            report = check_capture(capture, **chosen, settings=_settings(self._config))
         except FindingsError as error:
             kept = self._note(capture, error.report, failed=True)
             if kept is not None:
@@ -127,7 +131,7 @@ class HloLint:
 @pytest.fixture
 def hlo_lint(request: pytest.FixtureRequest) -> Iterator[HloLint]:
     """Compiles jax functions and checks every pass: `hlo_lint.check(f, x, y)`."""
-    checks = HloLint(_marked(request.node), request.node.nodeid, _folder_of(request))
+    checks = HloLint(_marked(request.node), request)
     yield checks
     checks.close()
 
@@ -137,7 +141,7 @@ def hlo_lint_dump(hlo_lint: HloLint) -> Callable[..., Pipeline]:
     """Compiles a jax function and gives the pipeline to look into, one dump for each pass."""
 
     def dump(function: Any, *arguments: Any, **options: Any) -> Pipeline:
-        options.setdefault("target", hlo_lint.settings.get("target"))
+        options.setdefault("target", hlo_lint.marked.get("target"))
         return hlo_lint.capture(function, *arguments, **options).pipeline
 
     return dump
@@ -190,7 +194,7 @@ def pytest_terminal_summary(
     said = json.loads((folder / SUMMARY).read_bytes())
     terminalreporter.write_line(
         f"hlo-lint: {said['programs']} compiled in {len(said['tests'])} tests, "
-        f"{said['failed']} failed; see {folder / SUMMARY}"
+        f"{said['failed']} failed; see {Path(config.getoption('--hlo-lint-report'), SUMMARY)}"
     )
 
 
@@ -207,6 +211,16 @@ def _summary(folder: Path) -> dict[str, Any]:
     ]
     totals = {name: sum(test[name] for test in tests) for name in ("programs", "failed")}
     return {"version": 1, **totals, "tests": tests}
+
+
+def _settings(config: pytest.Config) -> Settings:
+    """What `[tool.hlo_lint]` or `hlo_lint.toml` of the project says, read once."""
+    from hlo_lint.capture.jit import for_one_compile
+    from hlo_lint.configuration.load import load_settings
+
+    if _SETTINGS not in config.stash:
+        config.stash[_SETTINGS] = for_one_compile(load_settings([config.rootpath]))
+    return config.stash[_SETTINGS]
 
 
 def _marked(node: pytest.Item) -> dict[str, Any]:
@@ -235,8 +249,9 @@ def _known(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _names(given: str | Sequence[str]) -> list[str]:
-    return [given] if isinstance(given, str) else list(given)
+def _names(given: Any) -> list[Any]:
+    """One name or allowance, or several, as several."""
+    return list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
 
 
 def _folder_of(request: pytest.FixtureRequest) -> Path | None:

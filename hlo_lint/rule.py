@@ -145,8 +145,11 @@ class DumpFolder:
 
 def first_line(dump: PassDump) -> Span:
     """Where a finding about a whole dump stands: the module's name on its own line."""
-    line = dump.file.text.partition("\n")[0]
-    return Span(0, len(line.partition(",")[0]))
+    text = dump.file.text
+    start = max(text.find(dump.module.header), 0)  # comments may stand before it
+    end = text.find("\n", start)
+    line = text[start:end] if end >= 0 else text[start:]
+    return Span(start, start + len(line.partition(",")[0]))
 
 
 class Form(Enum):

@@ -9,6 +9,10 @@ from pathlib import Path
 from hlo_lint.source import decode, encode
 
 _name = re.compile(r"%([A-Za-z_][\w\-.]*?)\.(\d+)(?![\w.\-])", re.A)
+_value = re.compile(
+    r"((?:<\d+|name:|->|position:|^ *) ?[A-Za-z_][\w\-.]*?)\.(\d+)(?=[\s{@,:]|$)", re.A | re.M
+)
+"""A name in a buffer assignment, which prints no `%`."""
 _step = re.compile(r"(?<=\.)\d{4}(?=\.)")
 
 
@@ -27,6 +31,9 @@ def another_run(dump: Path, target: Path, number: Callable[[int], int], steps: i
         copy.parent.mkdir(parents=True, exist_ok=True)
         data = path.read_bytes()
         if path.suffix not in (".pb", ".gz"):
-            data = encode(renumbered(decode(data), number))
+            text = renumbered(decode(data), number)
+            if "buffer-assignment" in path.name:
+                text = _value.sub(lambda found: f"{found[1]}.{number(int(found[2]))}", text)
+            data = encode(text)
         copy.write_bytes(data)
     return target

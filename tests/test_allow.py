@@ -71,6 +71,7 @@ def spared(report: Report) -> list[tuple[str | None, str, str]]:
             "  // hlo-lint: allow-end reshape-moves-data",
         ],
         ["@a", "  // hlo-lint: allow-file reshape-moves-data -- why"],
+        ["@a  // hlo-lint: allow layout, reshape-moves-data, layout -- why"],
     ],
 )
 def test_a_comment_allows_what_it_speaks_of(lines: list[str]) -> None:
@@ -99,15 +100,18 @@ def test_a_region_ends_where_it_says() -> None:
     assert (told(report), spared(report)) == (["a", "c"], [("b", "outer", "comment")])
 
 
-def test_a_comment_speaks_of_a_header_and_of_the_head_of_a_computation() -> None:
-    text = module("@a").replace("ENTRY e {", "ENTRY e { // hlo-lint: allow layout -- the head only")
-    assert told(hlo_lint.lint(text))[0] == "a" or told(hlo_lint.lint(text))[1] == "a"
-    dead = CRASH / "module_0001.jit_batched_dot.before_optimizations.txt"
-    comment = "// hlo-lint: allow incomplete-dump -- it is a test\n"
-    (found,) = hlo_lint.lint(
-        comment + dead.read_text("utf-8"), [UNUSED, "incomplete-dump"]
-    ).findings
-    assert found.message == "there is no finding of incomplete-dump on line 2 to allow"
+@pytest.mark.parametrize("place", ["behind it", "before it"])
+def test_a_comment_speaks_of_a_header(place: str, tmp_path: Path) -> None:
+    dump = Path(shutil.copytree(DUMPS / "gpu-jax0.11.2/short_text", tmp_path / "dump"))
+    rules = ["incomplete-dump", UNUSED]
+    (found,) = hlo_lint.lint(dump, rules).findings
+    path, comment = Path(found.path), "// hlo-lint: allow incomplete-dump -- it is short"
+    header, _, rest = path.read_text("utf-8").partition("\n")
+    lines = [f"{header}  {comment}"] if place == "behind it" else [comment, header]
+    path.with_suffix(".hlo").write_text("\n".join([*lines, rest]), "utf-8")
+    path.unlink()
+    report = hlo_lint.lint(dump, rules)
+    assert (report.findings, len(report.allowed)) == ((), 1)
 
 
 def test_ptx_has_comments_too(tmp_path: Path) -> None:

@@ -13,9 +13,11 @@ import pytest
 
 import hlo_lint
 from hlo_lint import (
+    Allowance,
     CaptureError,
     DumpError,
     FindingsError,
+    Settings,
     UsageError,
     capture_jit,
     check_jit,
@@ -138,6 +140,13 @@ def test_a_check_raises_with_the_finding_as_people_read_it() -> None:
     assert len(report.findings) == 1
     assert not check_jit(convolved, MATRIX, allow=["speed"], select=["layout"]).findings
     assert not check_jit(convolved, MATRIX, ignore=["needless-transpose"]).findings
+    allowance = Allowance("needless-transpose", "it is known", module="jit_convolved")
+    report = check_jit(convolved, MATRIX, allow=[allowance])
+    assert not report.findings
+    assert [each.reason for each in report.allowed] == ["it is known"]
+    assert report.allowed[0].finding.path.startswith("module_")
+    settings = Settings(ignore=("needless-transpose",))
+    assert not check_jit(convolved, MATRIX, settings=settings).findings
     with pytest.raises(UsageError, match="did you mean needless-transpose"):
         check_jit(convolved, MATRIX, allow=["needless-transposes"])
 

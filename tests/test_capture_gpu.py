@@ -1,7 +1,8 @@
 """The real XLA:GPU compiler for a GPU that is not here.
 
-HLO_LINT_GPU_PYTHONS names Pythons that have jax and its CUDA plugin, one a release, as PATH names
-folders; `make test` installs two.
+HLO_LINT_RELEASES is a cache folder in which `hlo-lint capture --jax` has made environments before,
+as `make test` does. HLO_LINT_GPU_PYTHONS names other Pythons that have jax and its CUDA plugin, as
+PATH names folders.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -19,9 +21,14 @@ import pytest
 from hlo_lint.capture.children import Interpreter, interpreter_at
 from tests.conftest import DUMPS, ROOT
 
+RELEASES = os.environ.get("HLO_LINT_RELEASES", "")
+PYTHONS = [
+    *os.environ.get("HLO_LINT_GPU_PYTHONS", "").split(os.pathsep),
+    *(map(str, Path(RELEASES).glob("hlo_lint/jax-*/bin/python")) if RELEASES else ()),
+]
 INTERPRETERS = {
     found.jax: found
-    for path in os.environ.get("HLO_LINT_GPU_PYTHONS", "").split(os.pathsep)
+    for path in PYTHONS
     if path and Path(path).exists()
     for found in [interpreter_at(path)]
     if found.has_gpu_compiler
@@ -31,21 +38,24 @@ SHAPES = ("--shape", "f16[2,1,32,4,128]", "--shape", "f16[4,2,1,128,128]")
 NEWEST = max(INTERPRETERS, key=lambda release: [*map(int, release.split("."))], default="")
 
 pytestmark = pytest.mark.skipif(
-    not INTERPRETERS, reason="HLO_LINT_GPU_PYTHONS names no Python with jax's GPU compiler"
+    not INTERPRETERS, reason="no Python with jax's GPU compiler: HLO_LINT_RELEASES"
 )
 
 
 def capture(
     *arguments: str, jax: tuple[str, ...] = (NEWEST,), cwd: Path = PROGRAMS
 ) -> subprocess.CompletedProcess[str]:
-    """`hlo-lint capture`, with the jax of some releases."""
-    pythons = [f"--python={INTERPRETERS[release].path}" for release in jax]
+    """`hlo-lint capture`, with the jax of some releases, in the environments made for them."""
+    cache = {"XDG_CACHE_HOME": RELEASES} if RELEASES else {}
+    chosen = [
+        f"--jax={release}" if cache else f"--python={INTERPRETERS[release].path}" for release in jax
+    ]
     return subprocess.run(
-        [sys.executable, "-m", "hlo_lint", "capture", *pythons, *arguments],
+        [sys.executable, "-m", "hlo_lint", "capture", *chosen, *arguments],
         capture_output=True,
         text=True,
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **cache},
     )
 
 
@@ -91,6 +101,16 @@ def test_the_dot_of_the_report_is_safe_on_one_release_and_dies_on_the_other(
     (died_on,) = Path(died["dump"]).glob("*after_autotuner*")
     (fixture,) = (DUMPS / "gpu-jax0.10.0" / "cublaslt_fission_crash").glob("*after_autotuner*")
     assert instructions(died_on) == instructions(fixture)
+
+
+@pytest.mark.skipif(
+    not RELEASES or not {"0.10.0", "0.11.2"} <= INTERPRETERS.keys(),
+    reason="it takes both releases in HLO_LINT_RELEASES",
+)
+def test_the_session_on_the_page_is_what_the_program_prints() -> None:
+    page = (ROOT / "docs" / "capture.md").read_text("utf-8")
+    ((command, shown),) = re.findall(r"```console\n\$ hlo-lint capture (.*?)\n(.*?)```", page, re.S)
+    assert capture(*shlex.split(command), jax=()).stdout == shown
 
 
 def instructions(path: Path) -> list[str]:
@@ -262,6 +282,7 @@ assert capture.failure is None
 print(sorted({found.rule for found in capture.lint().findings}))
 for function, arguments in (
     (lambda: jnp.ones(3), ()),
+    (jax.jit(jnp.ones, static_argnums=0), (4,)),
     (jax.jit(lambda x, n: x * n, static_argnums=1), (jnp.ones(4), 3)),
     (lambda tree: tree["a"] + 1, ({"a": jnp.ones(4)},)),
 ):

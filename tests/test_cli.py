@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -375,7 +376,7 @@ FINDING: dict[str, type | tuple[type, ...]] = {
 def test_the_json_of_a_crash_has_the_published_fields(crash: Path) -> None:
     report = check_json("crash").json
     assert list(report) == ["version", "findings", "allowed", "skipped", "stats"]
-    assert report["version"] == 2
+    assert report["version"] == 3
     assert report["stats"] == {
         "files": 33, "modules": 33, "errors": 1, "warnings": 0, "infos": 0,
     }  # fmt: skip
@@ -435,7 +436,7 @@ def test_the_json_of_a_clean_run_is_the_same_object_without_findings() -> None:
     ran = check_json("clean.hlo")
     assert ran.status == 0
     assert ran.json == {
-        "version": 2,
+        "version": 3,
         "findings": [],
         "allowed": [],
         "skipped": [],
@@ -452,7 +453,7 @@ def test_skipped_entries_of_the_json_have_a_path_and_a_reason(crash: Path) -> No
 
 def test_the_format_may_come_from_the_environment() -> None:
     write("clean.hlo", CLEAN)
-    assert run("check", "clean.hlo", HLO_LINT_OUTPUT_FORMAT="json").json["version"] == 2
+    assert run("check", "clean.hlo", HLO_LINT_OUTPUT_FORMAT="json").json["version"] == 3
 
 
 # Loose files, several modules, text that cannot be read
@@ -1043,6 +1044,24 @@ def test_a_watched_file_is_checked_again_when_it_changes(tmp_path: Path) -> None
             assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
             watching.send_signal(signal.SIGINT)
             assert watching.wait(10) == 0
+        finally:
+            watching.kill()
+
+
+def test_a_report_among_the_files_that_are_watched_is_no_change() -> None:
+    write("loose.hlo")
+    with subprocess.Popen(
+        command("check", "--watch", "-o", "report.txt", "."),
+        stderr=subprocess.PIPE,
+        env=environment(PYTHONUNBUFFERED="1"),
+        text=True,
+    ) as watching:
+        assert watching.stderr is not None
+        try:
+            assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
+            first = Path("report.txt").stat().st_mtime_ns
+            time.sleep(1.5)
+            assert Path("report.txt").stat().st_mtime_ns == first
         finally:
             watching.kill()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import threading
 import tomllib
 from pathlib import Path
@@ -12,19 +13,34 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import example, given
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 import hlo_lint
-from hlo_lint import ConfigError, FinalModule, Findings, Rule, Settings, Severity
+from hlo_lint import (
+    Computation,
+    ConfigError,
+    FinalModule,
+    Finding,
+    Findings,
+    Option,
+    Rule,
+    Settings,
+    Severity,
+)
 from hlo_lint.allow.allowances import Allowance
 from hlo_lint.cli import cli
+from hlo_lint.commands import common
 from hlo_lint.configuration.globs import Globs
-from hlo_lint.configuration.keys import KEYS
+from hlo_lint.configuration.keys import KEYS, LEVELS, read_settings
 from hlo_lint.configuration.load import find, load_settings, read
-from hlo_lint.configuration.places import locate
+from hlo_lint.configuration.places import Place, locate
 from hlo_lint.configuration.schema import schema, schema_text
 from hlo_lint.configuration.show import show
 from hlo_lint.configuration.toml import spelled
+from hlo_lint.dumps.directory import open_dump
+from hlo_lint.engine.jobs import WORTH, automatic_jobs
 from hlo_lint.registry import all_rules, find_rule
 from hlo_lint.rule import Bad
 from hlo_lint.testing import write_example
@@ -202,8 +218,6 @@ def test_patterns_and_the_baseline_are_relative_to_the_file_not_to_the_working_d
 def test_the_command_line_counts_more_than_the_file_and_a_rule_more_than_its_family(
     file: str, args: list[str], wanted: set[str] | None
 ) -> None:
-    from hlo_lint.commands import common
-
     write("hlo_lint.toml", file)
     given: dict[str, Any] = {}
     for option, value in zip(args[::2], args[1::2], strict=True):
@@ -295,6 +309,59 @@ def test_a_rule_without_options_is_as_it_was_and_one_with_the_same_options_is_th
         rule.with_options({"min-byte": 3})
     with pytest.raises(hlo_lint.UsageError, match="a whole number of at least 0, not True"):
         rule.with_options({"min-bytes": True})
+
+
+class LongComputation(Rule):
+    """A computation of more than so many instructions."""
+
+    most = Option(2, "Instructions.", least=0)
+    strict = Option(True, "Whether it is told at all.")
+    word = Option("long", "What it is called.")
+
+    def check(self, computation: Computation) -> Findings:
+        if len(computation.instructions) > self.most and self.strict:
+            yield Finding(computation.instructions[-1], self.word)
+
+
+def test_a_rule_of_ones_own_has_options_of_any_type() -> None:
+    told: dict[str, int | bool | str] = {"most": 1, "word": "too long"}
+    found = hlo_lint.lint(
+        LOOSE, [LongComputation], settings=Settings(rules={"long-computation": told})
+    ).findings
+    assert [each.message for each in found] == ["too long"]
+    assert not hlo_lint.lint(LOOSE, [LongComputation]).findings
+    told["strict"] = False
+    assert not hlo_lint.lint(
+        LOOSE, [LongComputation], settings=Settings(rules={"long-computation": told})
+    ).findings
+    with pytest.raises(hlo_lint.UsageError, match="strict takes true or false, not 1"):
+        LongComputation().with_options({"strict": 1})
+    with pytest.raises(hlo_lint.UsageError, match="word takes a text, not 1"):
+        LongComputation().with_options({"word": 1})
+
+
+PAD = """\
+HloModule m
+
+ENTRY e {
+  p = f32[8]{0} parameter(0)
+  z = f32[] constant(0)
+  ROOT r = f32[108]{0} pad(p, z), padding=0_100
+}
+"""
+
+
+def test_the_rule_on_the_page_about_settings_takes_its_option() -> None:
+    text = CONFIGURATION.read_text("utf-8")
+    block = re.search(r"```python\n(.*?)```", text, re.S)
+    assert block is not None
+    page: dict[str, Any] = {"__name__": "pages.wide_pad"}
+    exec(block[1], page)
+    rule = page["WidePad"]
+    assert not hlo_lint.lint(PAD, [rule]).findings
+    told = Settings(rules={"wide-pad": {"max-added": 64}})
+    (found,) = hlo_lint.lint(PAD, [rule], settings=told).findings
+    assert found.message == "this pad adds more than 64 elements"
 
 
 def test_the_page_of_a_rule_lists_its_options() -> None:
@@ -430,6 +497,7 @@ WRONG = {
     '[[allow]]\nrule="tma"\nreason="r"\n[[allow]]\nreason = "r"\nrul = "layout"': (
         "6:1: allow[1].rul: there is no such key: did you mean rule?"
     ),
+    "[tool.hlo_lint]\njobs = 2": "1:1: tool: in hlo_lint.toml the keys stand at the top",
     'allow = [{ rule = "layut", reason = "r" }]': (
         "1:12: allow[0].rule: no rule or family is named layut: did you mean layout?"
     ),
@@ -481,6 +549,43 @@ def test_what_is_wrong_is_refused_with_its_place_by_the_program_and_by_the_schem
     assert ran.stderr.startswith("Error: hlo_lint.toml:")
     assert said in ran.stderr
     assert not Draft202012Validator(schema()).is_valid(tomllib.loads(text))
+
+
+WORDS = """layout needless-transpose costly-transposes tma off error auto text sarif autotuner
+    min-bytes lasting-lead rule reason op_name path"""
+_words = st.sampled_from([*WORDS.split(), " "])
+_allowances = st.lists(
+    st.fixed_dictionaries(
+        {"rule": st.sampled_from(["layout", "tma"]), "reason": _words},
+        optional={"path": _words, "module": st.booleans() | _words, "rul": _words},
+    ),
+    max_size=2,
+)
+_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 3) | st.sampled_from([0.5, -1.5, 2.5]) | _words,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(_words, inner, max_size=3) | _allowances
+    ),
+    max_leaves=6,
+)
+_documents = st.dictionaries(
+    st.sampled_from([*(key.name for key in KEYS), "selekt"]), _values, max_size=3
+) | st.fixed_dictionaries({"allow": _allowances})
+
+
+@given(_documents)
+@example({"allow": [{"rule": "tma", "reason": "because"}], "jobs": 2, "select": ["layout"]})
+@example({"allow": [{"rule": "tma", "reason": " "}]})
+def test_the_schema_accepts_what_the_program_reads_and_nothing_else(
+    document: dict[str, object],
+) -> None:
+    """What the schema cannot say is small: names of rules are compared, not their meaning."""
+    try:
+        read_settings(document, Place(Path("hlo_lint.toml"), ""))
+        reads = True
+    except ConfigError:
+        reads = False
+    assert Draft202012Validator(schema()).is_valid(document) == reads
 
 
 @pytest.mark.parametrize(
@@ -552,6 +657,10 @@ def test_every_key_is_read_and_shown_and_what_is_shown_is_read_again(tmp_path: P
 
 def vars_of(allowance: Allowance) -> tuple[str | None, ...]:
     return allowance.rule, allowance.reason, allowance.op_name, allowance.module, allowance.path
+
+
+def test_the_option_takes_the_severities_that_a_file_takes() -> None:
+    assert common.LEVELS == LEVELS
 
 
 def test_what_holds_is_shown_with_where_it_comes_from() -> None:
@@ -642,6 +751,15 @@ def test_diagnostics_survive_the_way_between_processes() -> None:
 def test_the_program_checks_a_small_dump_itself() -> None:
     assert "processes: 1\n" in program("check", "-v", str(CRASH)).stderr
     assert "processes: 3\n" in program("check", "-v", "--jobs", "3", str(CRASH)).stderr
+
+
+def test_a_large_input_of_several_modules_is_worth_more_than_one_process() -> None:
+    for name in ("a.hlo", "b.hlo"):
+        write(name, LOOSE)
+    assert automatic_jobs(open_dump(["a.hlo", "b.hlo"])) == 1
+    os.truncate("a.hlo", WORTH)
+    assert automatic_jobs(open_dump("a.hlo")) == 1
+    assert automatic_jobs(open_dump(["a.hlo", "b.hlo"])) == min(2, len(os.sched_getaffinity(0)))
 
 
 def test_the_layer_table_is_no_settings_of_this_project() -> None:

@@ -43,7 +43,8 @@ ENTRY %e {
 """
 EVIL = (
     "</script><img src=x onerror=alert(1)> ]]> \r\n::error::forged\n::add-mask::a%0Ab "
-    "\x1b[31m\x00\x85\u2028\u202e\udce9\ufffe ````\n```\n# [link](https://example.org) `|` <b>"
+    "\x1b[31m\x00\x85\u2028\u202e\udce9\ud800\ufffe "
+    "````\n```\n# [link](https://example.org) `|` <b>"
 )
 """What a dump could say to each of those that read a report."""
 
@@ -68,13 +69,13 @@ def evil(crash: Report) -> Report:
     found = replace(
         finding,
         message=EVIL,
-        path=f"{EVIL}.txt".replace("\x00", ""),
+        path=f"{EVIL}.txt",
         module=EVIL,
         computation=EVIL,
         instruction=EVIL,
-        introduced_by=Introduction(EVIL, EVIL, 7, EVIL.replace("\x00", "")),
-        cured_by=Introduction(EVIL, EVIL, None, EVIL.replace("\x00", "")),
-        origin=Origin(EVIL.replace("\x00", ""), 3, EVIL),
+        introduced_by=Introduction(EVIL, EVIL, 7, EVIL),
+        cured_by=Introduction(EVIL, EVIL, None, EVIL),
+        origin=Origin(EVIL, 3, EVIL),
         notes=(EVIL, EVIL),
         fix=replace(finding.fix, title=EVIL, edits=(replace(edit, text=EVIL),)),
         excerpt=EVIL,
@@ -223,8 +224,9 @@ def test_sarif_keeps_the_limits_of_github(everything: Report) -> None:
 
 
 def copies(finding: Diagnostic, number: int, severity: Severity) -> Iterator[Diagnostic]:
+    first = {Severity.ERROR: "e", Severity.WARNING: "b", Severity.INFO: "f"}[severity]
     for at in range(number):
-        fingerprint = f"{severity.value[0]}{at:015x}0000".replace("w", "b").replace("i", "c")
+        fingerprint = f"{first}{at:015x}0000"
         yield replace(finding, severity=severity, fingerprint=fingerprint)
 
 
@@ -249,6 +251,14 @@ def test_of_too_many_findings_the_least_urgent_are_dropped_and_that_is_said(
     assert said == [line]
     told = run["invocations"][0]["toolExecutionNotifications"]
     assert [each["message"]["text"] for each in told if each["level"] == "warning"] == [line]
+
+
+def test_sarif_names_a_thousand_things_that_were_not_looked_at(crash: Report) -> None:
+    (entry,) = crash.skipped
+    (invocation,) = run_of(replace(crash, skipped=(entry,) * 1_003))["invocations"]
+    *_, last = invocation["toolExecutionNotifications"]
+    assert len(invocation["toolExecutionNotifications"]) == 1_001
+    assert last["message"]["text"] == "not looked at: 3 more"
 
 
 def test_of_too_many_findings_those_go_first_that_only_repeat_another(crash: Report) -> None:
@@ -351,6 +361,17 @@ def test_sarif_says_where_a_finding_comes_from(crash: Report) -> None:
     ]
     (logical,) = result["locations"][0]["logicalLocations"]
     assert logical["fullyQualifiedName"] == "jit_batched_dot/main.1/reshape.15"
+
+
+def test_sarif_shows_the_line_unless_it_is_long_or_one_of_several(crash: Report) -> None:
+    (finding,) = crash.findings
+    several = replace(finding, end=finding.end._replace(line=finding.line + 1))
+    long = replace(finding, excerpt="x" * (sarif.LONGEST_LINE + 1))
+    results = run_of(replace(crash, findings=(finding, several, long)))["results"]
+    places = [result["locations"][0]["physicalLocation"] for result in results]
+    assert ["contextRegion" in place for place in places] == [True, False, False]
+    assert places[0]["contextRegion"]["snippet"]["text"] == finding.excerpt
+    assert all("region" in place for place in places)
 
 
 def test_no_message_in_sarif_makes_a_link(evil: Report) -> None:

@@ -23,12 +23,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def test_the_wheel_carries_grammars_and_pass_lists(wheel: Path) -> None:
+def test_the_wheel_carries_what_is_no_python(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     for grammar in (ROOT / "grammars").glob("*.lark"):
         assert f"hlo_lint/grammars/{grammar.name}" in names
     assert "hlo_lint/dumps/pipelines/gpu-jax0.10.0.txt" in names
+    assert "hlo_lint/capture/targets/h200.pbtxt" in names
     assert "hlo_lint/py.typed" in names
+    for part in ("html", "css", "js"):
+        assert f"hlo_lint/report/html/page.{part}" in names
 
 
 def test_check_runs_from_an_installed_wheel_outside_the_checkout(
@@ -59,3 +62,10 @@ def test_check_runs_from_an_installed_wheel_outside_the_checkout(
         "error[reshape-moves-data]",
         "warning[reshape-moves-data]",
     ]
+    # Without the extra there is no jinja2 here.
+    done = subprocess.run(
+        [home / "bin" / "hlo-lint", "report", "dump"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 2
+    assert done.stderr == "Error: an HTML report needs jinja2: pip install 'hlo-lint[report]'\n"
+    assert not (tmp_path / "report.html").exists()

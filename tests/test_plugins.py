@@ -121,6 +121,14 @@ def test_isolation_leaves_them_out(install: Build, isolated: str, status: int) -
     assert run(site, "explain", "some-call", isolated=isolated).returncode == status
 
 
+def test_isolated_checks_leave_them_out(install: Build) -> None:
+    site = install({"calls.py": RULE.format(name="SomeCall")})
+    for jobs in ("1", "2"):
+        command = ("check", str(CRASH), "--jobs", jobs, "--output-format", "concise")
+        assert "some-call" in run(site, *command).stdout
+        assert "some-call" not in run(site, *command, "--isolated").stdout
+
+
 def test_a_wheel_on_the_path_is_looked_into(build: Build) -> None:
     wheel = build({"calls.py": RULE.format(name="SomeCall")})
     assert "some-call" in run(wheel, "rules").stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -51,7 +52,7 @@ class TestAllowed:
 
     @pytest.mark.hlo_lint(allow="layout", select=["speed"])
     def test_what_is_allowed_adds_up(self, hlo_lint):
-        assert hlo_lint.settings == {
+        assert hlo_lint.marked == {
             "allow": ["needless-transpose", "layout"], "select": ["speed"]
         }
         hlo_lint.check(convolved, X)
@@ -135,6 +136,22 @@ def test_a_finding_fails_the_test_and_is_in_the_report(
     assert "test_pipeline" not in programs, "it checks nothing"
 
 
+def test_the_example_of_the_page_runs_as_shown(runs: pytest.Pytester) -> None:
+    page = (ROOT / "docs" / "pytest.md").read_text("utf-8")
+    example = re.search(r"```python\n(.*?)```", page, re.S)
+    session = re.search(r"```console\n\$ pytest test_model.py(.*?)\n(.*?)```", page, re.S)
+    assert example
+    assert session
+    runs.makepyfile(test_model=example[1])
+    result = runs.runpytest_subprocess("test_model.py", *session[1].split())
+    result.assert_outcomes(passed=2, failed=1)
+    release = re.search(r"compiled by jax ([\d.]+)", session[2])
+    assert release
+    if metadata.version("jax") == release[1]:
+        shown = [line for line in session[2].splitlines() if "/home/" not in line]
+        result.stdout.fnmatch_lines([re.sub(r"([\[\]])", r"[\1]", line) for line in shown])
+
+
 def test_a_report_holds_one_run(runs: pytest.Pytester) -> None:
     runs.makepyfile(test_programs=TESTS)
     out = runs.mkdir("out")
@@ -145,6 +162,32 @@ def test_a_report_holds_one_run(runs: pytest.Pytester) -> None:
         assert len(summary["tests"]) == expected
         assert len(list(out.glob("*/findings.json"))) == expected
     assert (out / "mine.txt").exists()
+
+
+def test_the_settings_of_the_project_hold(runs: pytest.Pytester) -> None:
+    runs.makepyprojecttoml(
+        """
+        [tool.hlo_lint]
+        ignore = ["needless-transpose"]
+        [[tool.hlo_lint.allow]]
+        rule = "unreadable-text"
+        reason = "that it matches nothing in one program of many is no finding"
+        """
+    )
+    runs.makepyfile(
+        PROGRAMS
+        + """
+def test_ignored(hlo_lint):
+    assert not hlo_lint.check(convolved, X).findings
+def test_a_marker_or_argument_counts_more(hlo_lint):
+    with pytest.raises(AssertionError, match="needless-transpose"):
+        hlo_lint.check(convolved, X, select=["needless-transpose"])
+"""
+    )
+    runs.runpytest_subprocess().assert_outcomes(passed=2)
+    runs.makepyprojecttoml("[tool.hlo_lint]\nignores = []\n")
+    result = runs.runpytest_subprocess()
+    result.stdout.fnmatch_lines(["E * *pyproject.toml:2*ignores*"])
 
 
 def test_a_report_that_cannot_be_written_is_said_at_once(runs: pytest.Pytester) -> None:
@@ -201,7 +244,7 @@ import sys
 
 def test_imports():
     mine = [name for name in sys.modules if name.split(".")[0] in ("hlo_lint", "jax", "rich")]
-    assert sorted(mine) == ["hlo_lint", "hlo_lint.pytest_plugin"]
+    assert sorted(mine) == ["hlo_lint", "hlo_lint.pytest_plugin", "hlo_lint.version"]
 """
     )
     done = subprocess.run(

@@ -681,6 +681,16 @@ def test_a_settings_file_holds_for_what_lies_below_it(tmp_path: Path, editor: Ed
         assert not editor.findings(uri)
 
 
+def test_an_allowance_without_use_is_no_finding_of_the_text(tmp_path: Path, editor: Editor) -> None:
+    allowed = '[[allow]]\nrule = "speed"\nreason = "why"\npath = "a.hlo"\n' * 30
+    (tmp_path / "hlo_lint.toml").write_text(allowed)
+    path = tmp_path / "a.hlo"
+    path.write_text("HloModule m\n\nENTRY e {\n  ROOT p = f32[8]{0} parameter(0)\n}\n")
+    report = hlo_lint.lint(path, settings=hlo_lint.load_settings([path]))
+    assert {found.rule for found in report.findings} == {"unused-allowance"}
+    assert not editor.findings(editor.open(path.read_text(), str(path)))
+
+
 def test_wrong_options_are_told_and_the_rest_works() -> None:
     editor = Editor(options={"befor": "autotuner"})
     uri = editor.open(SMALL)

@@ -1,4 +1,4 @@
-"""Docstrings are plain text: `code` in backquotes, blocks of code by indentation, `Raises:`."""
+"""Docstrings are plain text: `code`, blocks of code by indentation, `Args:`, `Raises:`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 CODE = re.compile(r"`([^`]+)`")
 SPECIAL = re.compile(r"[*|\\]|(?<=\w)_(?!\w)")
-RAISED = re.compile(r"^    (\w+): ", re.M)
+ITEM = re.compile(r"^    (\w+): ", re.M)
+SECTIONS = {"Args:": "param", "Raises:": "raises"}
 
 
 def restructured(text: str) -> str:
@@ -40,8 +41,9 @@ def restructured(text: str) -> str:
 
 
 def _paragraph(text: str) -> str:
-    if text.startswith("Raises:\n"):
-        text = RAISED.sub(r":raises \1: ", text.removeprefix("Raises:\n"))
+    head, _, rest = text.partition("\n")
+    if head in SECTIONS:
+        text = ITEM.sub(rf":{SECTIONS[head]} \1: ", rest)
     parts = CODE.split(text)
     for number, part in enumerate(parts):
         if number % 2 == 0:

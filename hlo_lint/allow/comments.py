@@ -27,15 +27,13 @@ MARK = "hlo-lint:"
 USAGE = "`hlo-lint: allow RULE -- REASON`"
 VERBS = ("allow", "allow-begin", "allow-end", "allow-file")
 
-_tokens = re.compile(
-    r"\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\\n]|\\.)*+'|//[^\r\n]*+|/\*.*?\*/|^#(?![(\d])[^\r\n]*+",
+_tokens = re.compile(  # what never closes goes on to the end: to look for it again takes too long
+    r"\"(?:[^\"\\]|\\.)*+(?:\"|\Z)|'(?:[^'\\\n]|\\.)*+(?:'|$)|//[^\r\n]*+|/\*.*?(?:\*/|\Z)"
+    r"|^#(?![(\d])[^\r\n]*+",
     re.S | re.M,
 ).finditer
-_directive = re.compile(
-    r"(?://|/\*)\s*hlo-lint:\s*(?P<verb>[^\s,]*)\s*(?P<names>.*?)\s*"
-    r"(?:(?<!\S)--(?!\S)\s*(?P<reason>.*?)\s*)?(?:\*/)?",
-    re.S,
-).fullmatch
+_begins = re.compile(r"(?://|/\*)\s*+hlo-lint:").match
+_dashes = re.compile(r"(?<!\S)--(?!\S)").search
 _is_name = re.compile(r"[a-z][a-z0-9\-]*").fullmatch
 
 
@@ -44,6 +42,14 @@ class Stretch(NamedTuple):
 
     span: Span
     region: Region
+
+
+class _Said(NamedTuple):
+    """What a comment says; where its names are, in characters of the comment."""
+
+    verb: str
+    names: Span
+    reason: str
 
 
 class Lines(NamedTuple):
@@ -103,14 +109,14 @@ def read_comments(file: HloFile, path: str) -> tuple[Comment, ...]:
     if MARK not in text:
         return ()
     found = [
-        (token, read)
+        (token, said)
         for token in _tokens(text)
-        if MARK in token[0] and (read := _directive(token[0])) is not None
+        if MARK in token[0] and (said := _read(token[0])) is not None
     ]
     if not found:
         return ()
-    statements = _Statements(file)
-    comments = [_comment(file, path, token, read, statements) for token, read in found]
+    text_lines = _TextLines(file)
+    comments = [_comment(file, path, token, said, text_lines) for token, said in found]
     return tuple(_with_regions(comments))
 
 
@@ -121,7 +127,7 @@ def lost_comments(old: str, new: str) -> list[str]:
     """
     if MARK not in old or not _bare(old).strip():
         return []
-    kept = [token[0] for token in _tokens(old) if _directive(token[0])]
+    kept = [token[0] for token in _tokens(old) if _read(token[0])]
     return [comment for comment in kept if comment not in new]
 
 
@@ -142,10 +148,10 @@ def _comment(
     file: HloFile,
     path: str,
     token: re.Match[str],
-    read: re.Match[str],
-    statements: _Statements,
+    said: _Said,
+    lines: _TextLines,
 ) -> Comment:
-    text, span = file.text, Span(*token.span())
+    text, span = lines.text, Span(*token.span())
     at = _stretch(file, *span)
     first, last = at.region.start.line, at.region.end.line
     module = max(
@@ -155,31 +161,49 @@ def _comment(
     begin = text.rfind("\n", 0, span.start) + 1
     stop = text.find("\n", span.end)
     stop = len(text) if stop < 0 else stop + 1
-    own = not _bare(text[begin:stop]).strip()
     alone = not (text[begin : span.start] + text[span.end : stop]).strip()
     before = text[begin : span.start]
     removal = (begin, stop) if alone else (begin + len(before.rstrip()), span.end)
-    named = span.start + read.start("names"), span.start + read.end("names")
-    verb, reason = read["verb"], read["reason"] or ""
-    names = tuple(name.strip() for name in read["names"].split(","))
+    verb, reason = said.verb, said.reason
+    named = span.start + said.names.start, span.start + said.names.end
+    names = tuple(dict.fromkeys(name.strip() for name in text[slice(*named)].split(",")))
     aim: Lines | None = None
     if verb == "allow":
-        aim = statements.behind(last) if own else statements.around(first, last)
+        own = lines.are_bare(begin, stop)
+        aim = lines.behind(last) if own else lines.around(first, last)
     elif verb == "allow-file":
         aim = EVERYWHERE
     return Comment(
         path,
         module.name,
         at,
-        file.lines.line(first),
+        lines.excerpt(first),
         _stretch(file, *removal),
         verb,
         names,
         _stretch(file, *named),
-        " ".join(reason.split()),
+        reason,
         _trouble(verb, names, reason),
         aim,
     )
+
+
+def _read(comment: str) -> _Said | None:
+    """What a comment says to us, if it is one and does."""
+    begin = _begins(comment)
+    if begin is None:
+        return None
+    end = len(comment)
+    if comment[1] == "*":
+        if not comment.endswith("*/"):
+            return None
+        end -= 2
+    dashes = _dashes(comment, begin.end(), end)
+    reason = comment[dashes.end() : end] if dashes else ""
+    said = comment[begin.end() : dashes.start() if dashes else end]
+    verb, names = [*said.rstrip().split(None, 1), "", ""][:2]
+    start = begin.end() + said.rindex(names) if names else end
+    return _Said(verb, Span(start, start + len(names)), " ".join(reason.split()))
 
 
 def _stretch(file: HloFile, start: int, end: int) -> Stretch:
@@ -250,14 +274,17 @@ def _bare(text: str) -> str:
     return "".join([*pieces, text[at:]])
 
 
-class _Statements:
-    """The lines of each header, head of a computation, instruction, and stretch not understood.
+class _TextLines:
+    """The lines of each statement: header, head of a computation, instruction, what is unreadable.
 
-    In a text that is no HLO, of each line that holds anything.
+    In a text that is no HLO each line that holds anything is one.
     """
 
     def __init__(self, file: HloFile) -> None:
-        text, lines = file.text, file.lines
+        self.text = text = file.text
+        self._lines = lines = file.lines
+        self._bare: dict[tuple[int, int], bool] = {}
+        self._excerpts: dict[int, str] = {}
         found: set[Lines] = set()
         for begin, end in _stretches(file):
             written = _bare(text[begin:end])
@@ -270,6 +297,16 @@ class _Statements:
         self._smallest: dict[int, Lines] = {}
         for each in sorted(found, key=lambda each: each.first - each.last):
             self._smallest.update(dict.fromkeys(range(each.first, each.last + 1), each))
+
+    def are_bare(self, begin: int, end: int) -> bool:
+        """Whether lines hold nothing but comments; they may be long, and hold thousands."""
+        if (begin, end) not in self._bare:
+            self._bare[begin, end] = not _bare(self.text[begin:end]).strip()
+        return self._bare[begin, end]
+
+    def excerpt(self, number: int) -> str:
+        """A line: the same text for all comments on it."""
+        return self._excerpts.setdefault(number, self._lines.line(number))
 
     def around(self, first: int, last: int) -> Lines:
         """The smallest statement on the lines of a comment, with these."""

@@ -174,7 +174,7 @@ class _Judge:
         if not unused:
             return None
         title = "remove the comment"
-        if len(unused) < len(set(comment.names)):
+        if len(unused) < len(comment.names):
             title = f"remove {' and '.join(unused)} from the comment"
         ends = [comment.regions[name][1] for name in unused if name in comment.regions]
         changes = dict.fromkeys(without(each, unused) for each in (comment, *ends))

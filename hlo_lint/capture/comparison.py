@@ -20,6 +20,7 @@ from hlo_lint.capture.winners import (
     cublaslt_wins,
     loading,
 )
+from hlo_lint.configuration.settings import Settings
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.errors import UsageError
 from hlo_lint.findings import Diagnostic, Severity
@@ -78,8 +79,7 @@ class Question:
     """Its target and its options are those of a release, so they come later."""
     target: str
     winners: Sequence[Winner]
-    select: Sequence[str] | None = None
-    ignore: Sequence[str] | None = None
+    settings: Settings = field(default_factory=Settings)
 
 
 @dataclass
@@ -201,7 +201,7 @@ def _trial(
     begun = partial(Trial, outcome.name, release, winner)
     if outcome.not_lowered is not None:
         return begun(State.UNTRIED, outcome.not_lowered)
-    report = lint(open_dump(outcome.folder), question.select, question.ignore)
+    report = lint(open_dump(outcome.folder), settings=question.settings)
     if not keep:
         report = without_folder(report, folder)
     state = State.COMPILES if outcome.failure is None else State.DIES

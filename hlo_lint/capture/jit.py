@@ -33,8 +33,10 @@ from hlo_lint.dumps.selection import main_pipelines
 from hlo_lint.errors import CaptureError, HloLintError, UsageError
 
 if TYPE_CHECKING:
+    from hlo_lint.allow.allowances import Allowance
+    from hlo_lint.configuration.settings import Settings
     from hlo_lint.dumps.pipeline import Pipeline
-    from hlo_lint.findings import Introduction
+    from hlo_lint.findings import Diagnostic, Introduction
 
 
 class FindingsError(HloLintError, AssertionError):
@@ -46,7 +48,7 @@ class FindingsError(HloLintError, AssertionError):
         """What XLA said, where it failed."""
         what = "has findings" if capture.failure is None else "does not compile"
         said = "" if capture.failure is None else f"{capture.failure}\n"
-        super().__init__(f"{capture} {what}\n{said}{report}")
+        super().__init__(f"{capture.title}, {what}\n{said}{report}")
 
 
 @dataclass(eq=False)
@@ -75,9 +77,11 @@ class Capture:
         if self.is_kept:
             self._finalizer.detach()
 
-    def __str__(self) -> str:
+    @property
+    def title(self) -> str:
+        """`step, compiled for h200 by jax 0.11.2`"""
         target = "" if self.target is None else f" for {self.target}"
-        return f"{self.name}, compiled{target} by jax {self.jax},"
+        return f"{self.name}, compiled{target} by jax {self.jax}"
 
     @cached_property
     def dump(self) -> Dump:
@@ -93,7 +97,7 @@ class Capture:
         """
         pipelines = main_pipelines(self.dump)
         if not pipelines:
-            raise CaptureError(f"{self} left no dump")
+            raise self._no_dump()
         return max(pipelines, key=lambda pipeline: len(pipeline.dumps))
 
     def lint(
@@ -102,6 +106,8 @@ class Capture:
         ignore: Sequence[str] | None = None,
         before: str | None = None,
         *,
+        settings: Settings | None = None,
+        allow: Sequence[Allowance] = (),
         cured: bool = False,
     ) -> Report:
         """What `hlo_lint.lint` finds in the dump; paths are those in the folder if it goes.
@@ -110,9 +116,22 @@ class Capture:
             UsageError: for a rule or a pass that nothing knows.
             CaptureError: where XLA left no dump.
         """
-        assert self.pipeline
-        report = lint(open_dump(self.folder), select, ignore, before, cured=cured)
+        if not self.dump.pipelines:
+            raise self._no_dump()
+        report = lint(
+            self.dump,
+            select,
+            ignore,
+            before,
+            settings=settings,
+            allow=allow,
+            cured=cured,
+        )
         return report if self.is_kept else without_folder(report, self.folder)
+
+    def _no_dump(self) -> CaptureError:
+        why = "" if self.failure is None else f": {self.failure}"
+        return CaptureError(f"{self.title}, left no dump{why}")
 
     def remove(self) -> None:
         """Remove the folder, unless the caller named it."""
@@ -166,10 +185,7 @@ def capture_jit(
         )
         compiled, failure = compile_lowered(lowered, made, compiler_options or {}, passes)
     except TargetRefused as error:
-        raise UsageError(
-            f"jax {jax.__version__} cannot compile for {target}: {error}; install "
-            "hlo-lint[gpu-compiler] (Linux), and set JAX_PLATFORMS=cpu where CUDA is not installed"
-        ) from error
+        raise UsageError(f"jax {jax.__version__} cannot compile for {target}: {error}") from error
     except OptionRefused as error:
         raise UsageError(f"jax {jax.__version__}: {error}") from error
     name = getattr(function, "__name__", None) or "the program"
@@ -209,15 +225,17 @@ def check_jit(
     *arguments: Any,
     select: Sequence[str] | None = None,
     ignore: Sequence[str] | None = None,
-    allow: Sequence[str] = (),
+    allow: Sequence[str | Allowance] = (),
     before: str | None = None,
+    settings: Settings | None = None,
     target: str | None = None,
     compiler_options: Mapping[str, Any] | None = None,
 ) -> Report:
     """Compiles a function and checks every pass of it; gives the report where it is clean.
 
-    `select`, `ignore` and `before` are those of `hlo_lint.lint`; what rules or families in `allow`
-    find is in the report, and no reason to raise. The rest is as in `capture_jit`.
+    `select`, `ignore`, `before` and `settings` are those of `hlo_lint.lint`, and so are allowances
+    in `allow`; what rules or families in it find is in the report, and no reason to raise. The rest
+    is as in `capture_jit`.
 
     Raises:
         FindingsError: for an error or a warning, and where the compile fails.
@@ -227,15 +245,16 @@ def check_jit(
     with capture_jit(
         function, *arguments, target=target, compiler_options=compiler_options
     ) as capture:
-        return check_capture(capture, select, ignore, allow, before)
+        return check_capture(capture, select, ignore, allow, before, settings)
 
 
 def check_capture(
     capture: Capture,
     select: Sequence[str] | None = None,
     ignore: Sequence[str] | None = None,
-    allow: Sequence[str] = (),
+    allow: Sequence[str | Allowance] = (),
     before: str | None = None,
+    settings: Settings | None = None,
 ) -> Report:
     """The report of a compile that succeeded and is clean.
 
@@ -245,8 +264,10 @@ def check_capture(
         UsageError: for a rule that nothing knows.
     """
     __tracebackhide__ = True
-    report = capture.lint(select, ignore, before)
-    if capture.failure is not None or not _but(report, allow).clean:
+    stated = [each for each in allow if not isinstance(each, str)]
+    report = capture.lint(select, ignore, before, settings=settings, allow=stated)
+    tolerated = _but(report, [each for each in allow if isinstance(each, str)])
+    if capture.failure is not None or not tolerated.clean:
         raise FindingsError(capture, report)
     return report
 
@@ -262,6 +283,11 @@ def _but(report: Report, allow: Sequence[str]) -> Report:
     return replace(report, findings=left)
 
 
+def for_one_compile(settings: Settings) -> Settings:
+    """The settings of a project, most of whose allowances are about other programs than this."""
+    return settings.reselected(extend_ignore=["unused-allowance"])
+
+
 def without_folder(report: Report, folder: Path) -> Report:
     """A report whose paths are those within a folder; what else XLA wrote there is no news."""
     start = f"{folder}/"
@@ -272,21 +298,22 @@ def without_folder(report: Report, folder: Path) -> Report:
     def met(behind: Introduction | None) -> Introduction | None:
         return None if behind is None else replace(behind, path=within(behind.path))
 
-    findings = tuple(
-        replace(
+    def moved(found: Diagnostic) -> Diagnostic:
+        return replace(
             found,
             path=within(found.path),
             introduced_by=met(found.introduced_by),
             cured_by=met(found.cured_by),
         )
-        for found in report.findings
-    )
+
     skipped = tuple(
         replace(each, path=within(each.path))
         for each in report.skipped
         if not Path(each.path).is_dir()
     )
-    return replace(report, findings=findings, skipped=skipped)
+    allowed = tuple(replace(each, finding=moved(each.finding)) for each in report.allowed)
+    findings = tuple(map(moved, report.findings))
+    return replace(report, findings=findings, skipped=skipped, allowed=allowed)
 
 
 def empty_folder(path: str | Path) -> Path:

@@ -117,10 +117,19 @@ def lower_for_gpu(
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=whole, weak_type=weak)
 
     arguments, keywords = jax.tree.map(placed, (tuple(arguments), dict(keywords)))
-    if not found:  # nothing but the results says where it is to run
+    is_jitted = hasattr(function, "lower")
+    if found:
+        jitted: Any = function if is_jitted else jax.jit(function)
+        return jitted.lower(*arguments, **keywords)
+    # Nothing but the results says where it is to run.
+    if not is_jitted:
         return jax.jit(function, out_shardings=whole).lower(*arguments, **keywords)
-    jitted: Any = function if hasattr(function, "lower") else jax.jit(function)
-    return jitted.lower(*arguments, **keywords)
+
+    def call() -> Any:
+        return function(*arguments, **keywords)  # some of them may be static
+
+    call.__name__ = getattr(function, "__name__", call.__name__)
+    return jax.jit(call, out_shardings=whole).lower()
 
 
 def _mesh(target_config: str) -> Any:
@@ -136,7 +145,10 @@ def _mesh(target_config: str) -> Any:
             platform="cuda", target_config=target_config, topology="1x1x1"
         )
     except NotImplementedError as error:
-        raise TargetRefused("its CUDA compiler is not installed, or did not load") from error
+        raise TargetRefused(
+            "its CUDA plugin is not installed, or did not load: install hlo-lint[gpu-compiler] "
+            "(Linux), and set JAX_PLATFORMS=cpu where CUDA is not installed"
+        ) from error
     except JaxRuntimeError as error:
         if BAD_TARGET in str(error):
             raise TargetRefused("it does not read this description of a GPU") from error
@@ -346,22 +358,16 @@ def main() -> None:
 
 def _compile_all(job: Any, script: Path) -> Iterator[list[dict[str, Any]]]:
     """What became of each program so far; said before each, since XLA may end the process."""
-    name = job["function"]
-    if name is None:
+    if job["function"] is None:
         programs = programs_of(script, job["arguments"])
     else:
-        programs = [function_of(script, name, job["shapes"])]
+        programs = [function_of(script, job["function"], job["shapes"])]
     said: list[dict[str, Any]] = []
     for program in programs:
-        names = [each["name"] for each in said]
-        unique = program.name
-        for number in range(2, len(names) + 2):
-            if unique not in names:
-                break
-            unique = f"{program.name}-{number}"
-        folder = Path(job["folder"]) / re.sub(r"[^\w.\-]", "_", unique)
+        name = _numbered(program.name, [each["name"] for each in said])
+        folder = Path(job["folder"]) / name
         folder.mkdir(parents=True)
-        entry: dict[str, Any] = {"name": unique, "folder": str(folder), "state": "compiling"}
+        entry: dict[str, Any] = {"name": name, "folder": str(folder), "state": "compiling"}
         said.append(entry)
         yield said
         try:
@@ -380,6 +386,13 @@ def _compile_all(job: Any, script: Path) -> Iterator[list[dict[str, Any]]]:
         entry["message"] = failure
         yield said
     yield said
+
+
+def _numbered(name: str, taken: Sequence[str]) -> str:
+    """A name that a folder can have: `step`, and then `step-2`."""
+    plain = re.sub(r"[^\w.\-]", "_", name)
+    numbers = (f"{plain}-{number}" for number in range(2, len(taken) + 3))
+    return next(each for each in (plain, *numbers) if each not in taken)
 
 
 def _write(path: str, answer: dict[str, Any]) -> None:

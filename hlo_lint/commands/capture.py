@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hlo_lint.commands import common
+
 if TYPE_CHECKING:
     from hlo_lint.capture.children import Interpreter
     from hlo_lint.capture.comparison import Comparison, Trial
@@ -72,18 +74,14 @@ BACKENDS = ("default", "cublaslt")
     metavar="DIR",
     help="Keep the dumps here; it must be empty or not be there.",
 )
-@click.option(
-    "--select", multiple=True, metavar="RULE", help="Only these rules or families (repeatable)."
-)
-@click.option(
-    "--ignore", multiple=True, metavar="RULE", help="Not these rules or families (repeatable)."
-)
+@common.rule_options
 @click.option(
     "--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     script: str,
     arguments: tuple[str, ...],
     target: str,
@@ -93,9 +91,8 @@ def command(
     backends: tuple[str, ...],
     options: tuple[str, ...],
     keep: Path | None,
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
     output_format: str,
+    **given: Any,
 ) -> None:
     """Compile FUNCTION, or what SCRIPT jits, with XLA:GPU for a GPU that need not be there.
 
@@ -110,10 +107,12 @@ def command(
     Exit status: 0 all compile and are clean, 1 otherwise, 2 wrong use.
     """
     from hlo_lint.capture.comparison import Question, Winner, compare
+    from hlo_lint.capture.jit import for_one_compile
 
     job = _job(script, arguments, shapes, options)
     winners = [winner for winner in Winner if winner.value.lower() in backends]
-    question = Question(job, target, winners, _names(select), _names(ignore))
+    settings = for_one_compile(common.settings_of([str(job.script)], given))
+    question = Question(job, target, winners, settings)
     interpreters = _interpreters(releases, pythons)
     with _folder(keep) as folder:
         found = compare(question, interpreters, folder, keep=keep is not None)
@@ -207,18 +206,11 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _names(given: Sequence[str]) -> list[str] | None:
-    names = [name.strip() for entry in given for name in entry.split(",") if name.strip()]
-    return names or None
-
-
 def _show(found: Comparison) -> None:
-    from rich.console import Console
-
     from hlo_lint.report.text import print_text
     from hlo_lint.source import shown
 
-    print_text(Console(highlight=False), list(found.findings()))
+    print_text(common.console(), list(found.findings()))
     rows = [("jax", "GEMM backend", "outcome", "findings")]
     rows += [_row(trial) for trial in found.trials]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -105,7 +105,10 @@ def command(
         from hlo_lint.commands.watching import watch as keep_watching
 
         keep_watching(
-            paths, lambda: common.settings_file(paths, given), lambda: _check(paths, options, given)
+            paths,
+            lambda: common.settings_file(paths, given),
+            lambda: _check(paths, options, given),
+            output,
         )
         return
     report = _check(paths, options, given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,9 +32,26 @@ before_option = click.option(
     metavar="PASS",
     help="The pass that comes next, where the dump does not say: layout_normalization, autotuner.",
 )
+
+
+def _leave_plugins_out(ctx: click.Context, _: click.Parameter, wanted: bool) -> bool:
+    """In the environment, so that processes of `--jobs` do as this one."""
+    from hlo_lint.plugins import ISOLATED, is_isolated
+
+    if wanted and not is_isolated():
+        os.environ[ISOLATED] = "1"
+        ctx.call_on_close(lambda: os.environ.pop(ISOLATED))
+    return wanted
+
+
 _files = (
     click.option("--config", metavar="FILE", help="The settings file, instead of looking for one."),
-    click.option("--isolated", is_flag=True, help="Read no settings file."),
+    click.option(
+        "--isolated",
+        is_flag=True,
+        callback=_leave_plugins_out,
+        help="Read no settings file, and run no rules of other packages.",
+    ),
 )
 _choice = (
     click.option(
@@ -91,6 +109,13 @@ color_option = click.option(
 def settings_options(command: Command) -> Command:
     """The options that change settings, and those that say what is looked at."""
     for option in reversed((*_choice, *_input, *_files)):
+        command = option(command)
+    return command
+
+
+def rule_options(command: Command) -> Command:
+    """The options that change settings, for what is no file of the caller's."""
+    for option in reversed((*_choice, *_files)):
         command = option(command)
     return command
 

@@ -49,10 +49,11 @@ def command(
     Exit status: 0 clean, 1 at least one error or warning, 2 wrong use.
     """
     from hlo_lint.api import lint
-    from hlo_lint.report.html.page import render_html
+    from hlo_lint.report.html.page import check_installed, render_html
     from hlo_lint.source import shown
     from hlo_lint.writing import write_atomically
 
+    check_installed()
     settings = common.settings_of(paths, given)
     dump = common.open_given(paths, settings, given)
     with common.progress_bar(dump) as progress:

@@ -22,22 +22,31 @@ State = dict[str, tuple[int, int]]
 
 
 def watch(
-    paths: Sequence[str], settings: Callable[[], Path | None], run: Callable[[], object]
+    paths: Sequence[str],
+    settings: Callable[[], Path | None],
+    run: Callable[[], object],
+    output: Path | None = None,
 ) -> None:
     """Runs at once and after each change of a file below the paths, or of the settings file.
 
-    Errors that were raised on purpose are printed: the next change may mend them. An interrupt ends
-    it.
+    `output` is what a run writes itself. Errors that were raised on purpose are printed: the next
+    change may mend them. An interrupt ends it.
 
     Raises:
         UsageError: for standard input, which does not change.
     """
     if "-" in paths:
         raise UsageError("--watch looks at files: standard input is read once")
+
+    def look() -> State:
+        file = settings()
+        watched = [*paths, *([str(file)] if file is not None else [])]
+        return _state(watched, None if output is None else os.path.abspath(output))
+
     gc.enable()  # a run of its own needs no collection; this one does not end
     try:
         while True:
-            before = _state(paths, settings)
+            before = look()
             if sys.stdout.isatty():
                 click.clear()
             try:
@@ -46,32 +55,33 @@ def watch(
                 click.echo(f"Error: {error}", err=True)
             gc.collect()
             click.echo("watching; Ctrl-C ends it", err=True)
-            _wait(before, paths, settings)
+            _wait(before, look)
     except KeyboardInterrupt:
         return
 
 
-def _wait(before: State, paths: Sequence[str], settings: Callable[[], Path | None]) -> None:
+def _wait(before: State, look: Callable[[], State]) -> None:
     """Comes back when something has changed and nothing changes any more."""
     last, same = before, 0
     while last == before or same < SETTLED:
         time.sleep(INTERVAL)
-        now = _state(paths, settings)
+        now = look()
         same = same + 1 if now == last else 0
         last = now
 
 
-def _state(paths: Sequence[str], settings: Callable[[], Path | None]) -> State:
+def _state(paths: Sequence[str], output: str | None) -> State:
     """When each file was changed, in nanoseconds, and its size in bytes."""
     found: State = {}
-    file = settings()
-    for path in [*paths, *([str(file)] if file is not None else [])]:
+    for path in paths:
         if os.path.isdir(path):
             for folder, _, names in os.walk(path):
                 for name in names:
-                    _add(found, os.path.join(folder, name))
+                    _add(found, os.path.abspath(os.path.join(folder, name)))
         else:
-            _add(found, path)
+            _add(found, os.path.abspath(path))
+    if output is not None:
+        found.pop(output, None)
     return found
 
 

@@ -55,6 +55,14 @@ class _Text:
 
 
 @dataclass(frozen=True)
+class _Reason(_Text):
+    """A text with something in it."""
+
+    def schema(self) -> Schema:
+        return {"type": "string", "pattern": r"\S"}
+
+
+@dataclass(frozen=True)
 class _Truth:
     """True or false."""
 
@@ -316,7 +324,7 @@ _globs = _Listed(_Text("a pattern"), "an array of patterns")
 
 ALLOWANCE: Final[Mapping[str, Kind]] = {
     "rule": _RuleName(),
-    "reason": _Text(),
+    "reason": _Reason(),
     "module": _Text("a pattern"),
     "computation": _Text("a pattern"),
     "op_name": _Text("a pattern"),

@@ -10,6 +10,7 @@ from typing import Any
 
 from hlo_lint.configuration.settings import Settings
 from hlo_lint.errors import ConfigError
+from hlo_lint.source import shown
 
 OWN = "hlo_lint.toml"
 PROJECT = "pyproject.toml"
@@ -59,19 +60,22 @@ def read(path: Path) -> Settings:
     from hlo_lint.configuration.keys import read_settings
     from hlo_lint.configuration.places import Place, displayed
 
+    label = shown(str(displayed(path)))
     try:
         text = path.read_bytes().decode("utf-8")
         document: Any = tomllib.loads(text.replace("\r\n", "\n"))
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise ConfigError(f"{label}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: it is not UTF-8, as TOML has to be: {error}") from error
+        raise ConfigError(f"{label}: it is not UTF-8, as TOML has to be: {error}") from error
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(_syntax_error(path, text, str(error))) from error
+        raise ConfigError(_syntax_error(label, text, str(error))) from error
     except RecursionError as error:
-        raise ConfigError(f"{path}: its values are nested too deep") from error
-    section = SECTION if path.name == PROJECT or _is_project(document) else ()
+        raise ConfigError(f"{label}: its values are nested too deep") from error
     place = Place(path, text)
+    if path.name == OWN and "tool" in document:
+        raise place.at("tool").error(f"in {OWN} the keys stand at the top, in no table of tools")
+    section = SECTION if path.name == PROJECT or "tool" in document else ()
     for key in section:
         document = document.get(key, {}) if isinstance(document, dict) else document
         place = place.at(key)
@@ -79,10 +83,7 @@ def read(path: Path) -> Settings:
         raise place.error("has to be a table")
     place = Place(path, text, place.keys, shown_from=len(section))
     fields = read_settings(document, place)
-    origins = {
-        name: f"{displayed(path)}:{place.at(name.replace('_', '-')).position.line}"
-        for name in fields
-    }
+    origins = {name: f"{label}:{place.at(name.replace('_', '-')).position.line}" for name in fields}
     return Settings(**{**fields, "file": path, "origins": origins})  # type: ignore[arg-type]
 
 
@@ -124,16 +125,11 @@ def _has_section(path: Path) -> bool:
     return isinstance(tool, dict) and "hlo_lint" in tool
 
 
-def _is_project(document: Any) -> bool:
-    """Whether a file of another name is laid out as a pyproject.toml."""
-    return isinstance(document, dict) and isinstance(document.get("tool"), dict)
-
-
-def _syntax_error(path: Path, text: str, message: str) -> str:
+def _syntax_error(label: str, text: str, message: str) -> str:
     """What the parser says, with the place first."""
     at = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)$", message)
     if at is None:
-        return f"{path}: {message}"
+        return f"{label}: {message}"
     line = int(at[1]) if at[1] else text.count("\n") + 1
     column = int(at[2]) if at[2] else len(text) - text.rfind("\n")
-    return f"{path}:{line}:{column}: {message[: at.start()]}"
+    return f"{label}:{line}:{column}: {message[: at.start()]}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
 from hlo_lint.errors import ConfigError
@@ -52,7 +53,7 @@ class Place:
     def label(self) -> str:
         """`path:line:column`"""
         line, column = self.position
-        return f"{displayed(self.path)}:{line}:{column}"
+        return f"{shown(str(displayed(self.path)))}:{line}:{column}"
 
     def error(self, message: str) -> ConfigError:
         """What is wrong with the value."""
@@ -101,7 +102,7 @@ def _statements(text: str) -> Iterator[tuple[tuple[Key, ...], int, int]]:
     table: tuple[Key, ...] = ()
     found: list[tuple[tuple[Key, ...], int]] = []
     at = 0
-    for line in text.splitlines(keepends=True):
+    for line in re.split(r"(?<=\n)", text):
         header, statement = _header.match(line), _statement.match(line)
         if header is not None:
             table = _parts(header[2])
@@ -112,8 +113,8 @@ def _statements(text: str) -> Iterator[tuple[tuple[Key, ...], int, int]]:
         elif statement is not None:
             found.append(((*table, *_parts(statement[1])), at + statement.start(1)))
         at += len(line)
-    ends = [start for _, start in found[1:]] + [len(text)]
-    for (keys, start), end in zip(found, ends, strict=True):
+    found.append(((), len(text)))
+    for (keys, start), (_, end) in pairwise(found):
         yield keys, start, end
 
 

@@ -48,7 +48,8 @@ class Settings:
     unsafe_fixes: bool = False
     """Whether `fix` does what may change a value or the cost."""
     jobs: int | None = None
-    """How many processes check; None where the size of the input decides."""
+    """How many processes check. None: `hlo-lint check` goes by the size of the input, and from
+    Python it is one."""
     output_format: str = "text"
     baseline: Path | None = None
     """The file of findings that are known."""

@@ -32,10 +32,6 @@ class Report(Protocol):
     def stats(self) -> Mapping[str, int]:
         """How many files and modules were read, and what was found in them."""
 
-    @property
-    def exit_status(self) -> int:
-        """0 where it is clean, else 1."""
-
 
 Warn = Callable[[str], None]
 """Is told in one line what a format has no room for."""

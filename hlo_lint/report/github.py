@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from hlo_lint.findings import Diagnostic, Severity
 from hlo_lint.report.formats import Report, Warn
 from hlo_lint.report.locations import has_lines, relative_path
-from hlo_lint.report.text import notes_of
+from hlo_lint.report.text import message_lines
 from hlo_lint.source import shown
 
 COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
@@ -23,8 +23,7 @@ def _annotation(finding: Diagnostic) -> str:
     if has_lines(finding.path):
         place |= _lines(finding)
     place["title"] = f"hlo-lint: {finding.rule}"
-    notes = (f"{label}: {shown(note)}" for label, note in notes_of(finding))
-    message = "\n".join([shown(finding.message), *notes])
+    message = "\n".join(message_lines(finding))
     return f"::{COMMANDS[finding.severity]} {_properties(place)}::{_escaped(message)}"
 
 

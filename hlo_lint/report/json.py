@@ -8,7 +8,7 @@ from typing import Any
 from hlo_lint.findings import Allowed, Diagnostic, Introduction
 from hlo_lint.report.formats import Report, Warn
 
-VERSION = 2
+VERSION = 3
 
 
 def render(report: Report, _: Warn) -> str:

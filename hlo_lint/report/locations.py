@@ -6,18 +6,17 @@ import os
 from urllib.parse import quote
 
 from hlo_lint.dumps.pipeline import is_proto
+from hlo_lint.source import encode
 
 
 def relative_path(path: str) -> str:
-    """The path from the working directory, with `/`, where it is below that; else as it is.
+    """The path from the working directory, where it is below that; else as it is.
 
     >>> relative_path("./dumps//a.txt"), relative_path("/elsewhere/a.txt")
     ('dumps/a.txt', '/elsewhere/a.txt')
     """
-    if path.startswith("<"):
-        return path  # a text that has no file: `<stdin>`
-    found = os.path.relpath(path)
-    return path if found == os.pardir or found.startswith(os.pardir + os.sep) else found
+    found = _below(path)
+    return path if found is None else found
 
 
 def uri_of(path: str) -> tuple[str, bool]:
@@ -28,10 +27,18 @@ def uri_of(path: str) -> tuple[str, bool]:
     >>> uri_of("a file.txt"), uri_of("/elsewhere/100%.txt")
     (('a%20file.txt', True), ('file:///elsewhere/100%25.txt', False))
     """
-    found = relative_path(path)
-    if path.startswith("<") or not (os.path.isabs(found) or found.startswith(os.pardir)):
-        return quote(os.fsencode(found)), True
-    return f"file://{quote(os.fsencode(os.path.abspath(found)))}", False
+    found = _below(path)
+    if found is None:
+        return f"file://{quote(encode(os.path.abspath(path)))}", False
+    return quote(encode(found)), True
+
+
+def _below(path: str) -> str | None:
+    """The path from the working directory; None where it leads out of it."""
+    if path.startswith("<"):
+        return path  # a text that has no file: `<stdin>`
+    found = os.path.relpath(path)
+    return None if found.split(os.sep, 1)[0] == os.pardir else found
 
 
 def has_lines(path: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from hlo_lint.findings import Diagnostic, Region, Safety, Severity
 from hlo_lint.report.formats import Report, Warn
 from hlo_lint.report.locations import has_lines, relative_path
-from hlo_lint.report.text import describe, notes_of
+from hlo_lint.report.text import describe, message_lines
 from hlo_lint.source import is_utf8, shown
 
 LEVELS = {Severity.ERROR: "ERROR", Severity.WARNING: "WARNING", Severity.INFO: "INFO"}
@@ -27,12 +27,11 @@ def render(report: Report, _: Warn) -> str:
 
 
 def _diagnostic(finding: Diagnostic) -> dict[str, Any]:
-    notes = (f"{label}: {note}" for label, note in notes_of(finding))
     location: dict[str, Any] = {"path": shown(relative_path(finding.path))}
     if has_lines(finding.path):
         location["range"] = _range(finding.regions[0])
     diagnostic: dict[str, Any] = {
-        "message": "\n".join(shown(line) for line in (finding.message, *notes)),
+        "message": "\n".join(message_lines(finding)),
         "location": location,
         "severity": LEVELS[finding.severity],
         "code": {"value": finding.rule},

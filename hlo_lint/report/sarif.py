@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator, Sequence
-from inspect import cleandoc
 from typing import Any
 
 from hlo_lint.errors import UsageError
@@ -15,7 +14,7 @@ from hlo_lint.registry import find_rule
 from hlo_lint.report.formats import Report, Warn
 from hlo_lint.report.locations import has_lines, uri_of
 from hlo_lint.report.page import render_page
-from hlo_lint.report.text import describe, notes_of
+from hlo_lint.report.text import describe, message_lines
 from hlo_lint.source import is_utf8, shown
 from hlo_lint.version import __version__
 
@@ -25,6 +24,10 @@ MOST_RESULTS = 25_000
 """In one run; GitHub refuses more, and shows 5,000."""
 MOST_BYTES = 10_000_000
 """Of the compressed file."""
+LONGEST_LINE = 1_000
+"""Of a line that is shown where the file is not there, in characters; some run to 100 kB."""
+MOST_SKIPPED = 1_000
+"""How many of the things that were not looked at are named."""
 ROOT = "SRCROOT"
 """What relative URIs are relative to: the working directory, which GitHub takes for that of the
 repository."""
@@ -80,8 +83,13 @@ def _compressed(text: str) -> int:
 
 def _log(report: Report, findings: Sequence[Diagnostic], lost: Sequence[str]) -> Json:
     rules = list(dict.fromkeys(finding.rule for finding in findings))
-    told = [_notification(f"not looked at: {entry.reason}", entry.path) for entry in report.skipped]
-    told += [_notification(line, level="warning") for line in lost]
+    told = [_notification(line, level="warning") for line in lost]
+    told += [
+        _notification(f"not looked at: {entry.reason}", entry.path)
+        for entry in report.skipped[:MOST_SKIPPED]
+    ]
+    if len(report.skipped) > MOST_SKIPPED:
+        told.append(_notification(f"not looked at: {len(report.skipped) - MOST_SKIPPED} more"))
     run = {
         "tool": {
             "driver": {
@@ -90,13 +98,7 @@ def _log(report: Report, findings: Sequence[Diagnostic], lost: Sequence[str]) ->
                 "rules": [_descriptor(rule) for rule in rules],
             }
         },
-        "invocations": [
-            {
-                "executionSuccessful": True,
-                "exitCode": report.exit_status,
-                "toolExecutionNotifications": told,
-            }
-        ],
+        "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": told}],
         "originalUriBaseIds": {ROOT: {"description": {"text": "the working directory"}}},
         "columnKind": "unicodeCodePoints",
         "results": [_result(finding, rules.index(finding.rule)) for finding in findings],
@@ -107,7 +109,7 @@ def _log(report: Report, findings: Sequence[Diagnostic], lost: Sequence[str]) ->
 
 def _notification(text: str, path: str | None = None, level: str = "note") -> Json:
     place: Json = {} if path is None else {"locations": [_location(path)]}
-    return {"level": level, "message": _message(text), **place}
+    return {"level": level, "message": _message(shown(text)), **place}
 
 
 def _descriptor(name: str) -> Json:
@@ -120,7 +122,7 @@ def _descriptor(name: str) -> Json:
         "id": name,
         "name": type(rule).__name__,
         "shortDescription": {"text": rule.summary()},
-        "fullDescription": {"text": cleandoc(rule.page()).partition("\n## ")[0].strip()},
+        "fullDescription": {"text": rule.page().partition("\n## ")[0].strip()},
         "help": {"text": page, "markdown": page},
         "defaultConfiguration": {"level": LEVELS[rule.severity]},
         "properties": {"tags": [rule.family()]},
@@ -128,12 +130,11 @@ def _descriptor(name: str) -> Json:
 
 
 def _result(finding: Diagnostic, rule: int) -> Json:
-    notes = (f"{label}: {note}" for label, note in notes_of(finding))
     result: Json = {
         "ruleId": finding.rule,
         "ruleIndex": rule,
         "level": LEVELS[finding.severity],
-        "message": _message(finding.message, *notes),
+        "message": _message("\n".join(message_lines(finding))),
         "locations": [_place(finding)],
         "partialFingerprints": {
             "hloLintFinding/v1": finding.fingerprint,
@@ -165,13 +166,9 @@ def _result(finding: Diagnostic, rule: int) -> Json:
 
 
 def _place(finding: Diagnostic) -> Json:
-    region = {
-        "startLine": finding.line,
-        "startColumn": finding.column,
-        "endLine": finding.end_line,
-        "endColumn": finding.end_column,
-    }
-    place = _location(finding.path, region if has_lines(finding.path) else None)
+    place = _location(finding.path)
+    if has_lines(finding.path):
+        place["physicalLocation"] |= _regions(finding)
     names = [
         (kind, shown(name))
         for kind, name in (
@@ -188,6 +185,20 @@ def _place(finding: Diagnostic) -> Json:
     return place
 
 
+def _regions(finding: Diagnostic) -> Json:
+    region = {
+        "startLine": finding.line,
+        "startColumn": finding.column,
+        "endLine": finding.end_line,
+        "endColumn": finding.end_column,
+    }
+    if finding.line != finding.end_line or len(finding.excerpt) > LONGEST_LINE:
+        return {"region": region}
+    line = {"startLine": finding.line, "endLine": finding.line}
+    snippet = {"text": shown(finding.excerpt)}
+    return {"region": region, "contextRegion": {**line, "snippet": snippet}}
+
+
 def _location(path: str, region: Json | None = None) -> Json:
     uri, is_relative = uri_of(path)
     artefact = {"uri": uri, "uriBaseId": ROOT} if is_relative else {"uri": uri}
@@ -198,12 +209,12 @@ def _location(path: str, region: Json | None = None) -> Json:
 def _related(finding: Diagnostic) -> Iterator[Json]:
     for label, dump in (("since", finding.introduced_by), ("cured by", finding.cured_by)):
         if dump is not None and dump.path:
-            yield {**_location(dump.path), "message": _message(f"{label} {describe(dump)}")}
+            yield {**_location(dump.path), "message": _message(shown(f"{label} {describe(dump)}"))}
     if finding.origin is not None and finding.origin.file:
         origin = finding.origin
         region = {"startLine": origin.line} if origin.line > 0 else None
         where = f" in {origin.function}" if origin.function else ""
-        yield {**_location(origin.file, region), "message": _message(f"from Python{where}")}
+        yield {**_location(origin.file, region), "message": _message(shown(f"from Python{where}"))}
 
 
 def _fix(path: str, fix: Fix, regions: Sequence[Region]) -> Json:
@@ -223,11 +234,11 @@ def _fix(path: str, fix: Fix, regions: Sequence[Region]) -> Json:
     ]
     artefact = _location(path)["physicalLocation"]["artifactLocation"]
     return {
-        "description": _message(f"{fix.title} ({fix.safety.value})"),
+        "description": _message(shown(f"{fix.title} ({fix.safety.value})")),
         "artifactChanges": [{"artifactLocation": artefact, "replacements": replacements}],
     }
 
 
-def _message(*lines: str) -> Json:
+def _message(text: str) -> Json:
     """A message of plain text. `](` is what makes a link of it, and a dump may make none."""
-    return {"text": "\n".join(shown(line).replace("](", "] (") for line in lines)}
+    return {"text": text.replace("](", "] (")}

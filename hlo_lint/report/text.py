@@ -134,6 +134,12 @@ def _excerpt(finding: Diagnostic, style: str) -> Iterator[Text]:
     yield Text.assemble((bar, "blue"), " " * before, ("^" * marked, style))
 
 
+def message_lines(finding: Diagnostic) -> list[str]:
+    """The message, and behind it what `notes_of` says, for what shows a finding in one field."""
+    notes = (f"{label}: {note}" for label, note in notes_of(finding))
+    return [shown(line) for line in (finding.message, *notes)]
+
+
 def notes_of(finding: Diagnostic) -> Iterator[tuple[str, str]]:
     """What is known of a finding besides its place, each with its label: `("since", "pass …")`."""
     if finding.origin is not None:

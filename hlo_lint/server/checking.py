@@ -65,7 +65,8 @@ def check(document: Document, options: Options, is_outdated: Callable[[], bool])
             raise OutdatedError
 
     dump = held_dump(document.file, document.path)
-    found = lint(dump, settings=settings, progress=go_on).findings
+    report = lint(dump, settings=settings, progress=go_on)
+    found = [each for each in report.findings if each.path == str(document.path)]  # not of settings
     return Checked(document, tuple(Told(each, _diagnostic(document, each)) for each in found))
 
 

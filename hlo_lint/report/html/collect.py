@@ -9,9 +9,10 @@ from os.path import commonpath, relpath
 from pathlib import Path
 from typing import TypedDict
 
+from hlo_lint.api import Report
 from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.findings import Diagnostic, Introduction, Origin, Severity
+from hlo_lint.findings import Allowed, Diagnostic, Introduction, Origin, Severity
 from hlo_lint.report.html.detail import Detail, details_of
 from hlo_lint.report.html.timeline import Timeline, timeline
 
@@ -83,6 +84,8 @@ class Index(TypedDict):
     quiet: int
     """Modules without findings that the autotuner made; they are not listed."""
     skipped: list[tuple[str, str]]
+    allowed: list[str]
+    """Findings that count for nothing, each as a line."""
     left_out: list[str]
 
 
@@ -93,17 +96,12 @@ class Collected(TypedDict):
     details: list[Detail]
 
 
-def collect(
-    dump: Dump,
-    findings: Sequence[Diagnostic],
-    skipped: Sequence[tuple[str, str]],
-    sources: Sequence[Path] = (),
-) -> Collected:
-    """What a page is to show of findings that `lint(dump, cured=True)` gave.
+def collect(dump: Dump, report: Report, sources: Sequence[Path] = ()) -> Collected:
+    """What a page is to show of a dump and what `lint(dump, cured=True)` says of it.
 
     Lines of Python are shown of files below `sources` only: a dump may name any file.
     """
-    ranked = sorted(findings, key=lambda found: _RANK[found.severity])
+    ranked = sorted(report.findings, key=lambda found: _RANK[found.severity])
     left_out = []
     if len(ranked) > MOST_FINDINGS:
         left_out.append(f"{len(ranked) - MOST_FINDINGS} findings: the page lists {MOST_FINDINGS}")
@@ -148,7 +146,8 @@ def collect(
         ],
         modules=modules,
         quiet=len(dump.pipelines) - len(shown),
-        skipped=list(skipped),
+        skipped=[(each.path, each.reason) for each in report.skipped],
+        allowed=[_spared(each) for each in report.allowed[:MOST_FINDINGS]],
         left_out=left_out,
     )
     return Collected(index=index, details=[details[number] for number in at])
@@ -207,6 +206,13 @@ def _found(found: Diagnostic, module: int | None, detail: int | None) -> Found:
         notes=list(found.notes),
         detail=detail,
     )
+
+
+def _spared(each: Allowed) -> str:
+    found = each.finding
+    why = f": {each.reason}" if each.reason else ""
+    place = f"{Path(found.path).name}:{found.line}:{found.column}"
+    return f"{found.rule} at {place}, by {each.by.value}{why}"
 
 
 def _behind(behind: Introduction | None) -> Behind | None:

@@ -8,7 +8,7 @@ from typing import TypedDict
 
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.errors import DumpError
-from hlo_lint.findings import Diagnostic, Origin
+from hlo_lint.findings import Diagnostic, Origin, Severity
 from hlo_lint.ir import HloFile, Instruction, Module
 from hlo_lint.registry import all_rules
 from hlo_lint.report.html.dimensions import Move, move, order
@@ -95,7 +95,7 @@ def _detail(
         remark="",
         graph=None,
         move=None,
-        fix=None if found.fix is None else preview(found.fix, dump.file.lines),
+        fix=_fix(found, dump),
         source=[] if found.origin is None else _source(found.origin, sources),
     )
     if held is None:
@@ -127,6 +127,13 @@ def _detail(
             added = frozenset(each for each in around.all if each not in known)
     detail["graph"] = draw(around, added)
     return detail
+
+
+def _fix(found: Diagnostic, dump: PassDump) -> Preview | None:
+    """The fix, where something is left to mend: what is told for information only was cured."""
+    if found.fix is None or (found.cured_by is not None and found.severity is Severity.INFO):
+        return None
+    return preview(found.fix, dump.file.lines)
 
 
 def _is_about_layouts(rule: str) -> bool:

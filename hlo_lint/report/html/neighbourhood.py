@@ -47,6 +47,8 @@ class Graph(TypedDict):
 
     width: int
     height: int
+    node: tuple[int, int]
+    """Width and height of each node."""
     nodes: list[Node]
     edges: list[list[list[int]]]
     """The points that each edge goes through."""
@@ -130,6 +132,7 @@ def draw(around: Neighbourhood, added: frozenset[Instruction] = frozenset()) -> 
     return Graph(
         width=width,
         height=height,
+        node=(WIDTH, HEIGHT),
         nodes=nodes,
         edges=[_points(chain, places) for chain in chains],
     )

@@ -128,7 +128,7 @@ function card(number) {
         "div",
         { class: "where" },
         found.instruction ? make("span", { class: "code" }, `%${found.instruction}`) : found.file,
-        ` · ${titleOf(found)}`,
+        titleOf(found) && ` · ${titleOf(found)}`,
       ),
     ),
   );
@@ -208,7 +208,8 @@ function showFinding(number) {
   if (found.module !== null && modules[found.module].timeline.passes.length) {
     parts.push(section("In the run of the module", null, chart(found.module, number)));
   }
-  if (!detail) parts.push(section("HLO", "Left out: see what is not here, on the first page."));
+  if (!detail && found.module !== null)
+    parts.push(section("HLO", "Left out: see what is not here, on the first page."));
   const page = byId(`rule-${found.rule}`);
   if (page) {
     parts.push(
@@ -337,7 +338,7 @@ function fixed(fix) {
   );
   return section(
     "Fix",
-    [`hlo-lint fix would ${fix.title} (${fix.safety}):`],
+    `${fix.command} would ${fix.title} (${fix.safety}):`,
     make("div", { class: "panel" }, make("table", { class: "lines single" }, make("tbody", {}, ...rows))),
   );
 }
@@ -345,17 +346,20 @@ function fixed(fix) {
 // Drawings
 
 function graph(data) {
-  const LONG = 27;
+  const [width, high] = data.node;
+  const letters = Math.floor(width / 7.2);
+  const line = (y, text, name) =>
+    draw("text", { x: width / 2, y, "text-anchor": "middle", class: name }, text);
   const node = (each) =>
     draw(
       "g",
       { class: `node ${each.kind}`, transform: `translate(${each.x} ${each.y})` },
       draw("title", {}, [`%${each.name}`, each.opcode, each.shape, each.more].filter(Boolean).join("\n")),
-      draw("rect", { width: 196, height: 58, rx: 7 }),
-      draw("text", { x: 98, y: 19, "text-anchor": "middle", class: "strong" }, cut(`%${each.name}`, LONG)),
-      draw("text", { x: 98, y: 34, "text-anchor": "middle", class: "muted" }, cut(each.opcode, LONG)),
-      draw("text", { x: 98, y: 49, "text-anchor": "middle" }, cut(each.shape, LONG)),
-      each.more && draw("text", { x: 98, y: 71, "text-anchor": "middle", class: "muted" }, each.more),
+      draw("rect", { width, height: high, rx: 7 }),
+      line(19, cut(`%${each.name}`, letters), "strong"),
+      line(34, cut(each.opcode, letters), "muted"),
+      line(49, cut(each.shape, letters)),
+      each.more && line(high + 13, each.more, "muted"),
     );
   const edge = (points) => {
     const parts = [`M${points[0]}`];
@@ -401,10 +405,9 @@ function graph(data) {
 function dimensions(data) {
   const moved = new Set(data.moved);
   const weight = (piece) => 46 + 11 * Math.log2(data.sizes[piece]);
-  const LABEL = 0,
-    TOP = 44,
-    HIGH = 30,
-    BETWEEN = 96;
+  const TOP = 44;
+  const HIGH = 30;
+  const BETWEEN = 96;
   const middle = [new Map(), new Map()];
   const parts = [];
   let width = 0;
@@ -413,12 +416,12 @@ function dimensions(data) {
     parts.push(
       draw(
         "text",
-        { x: LABEL, y: row ? y + HIGH + 38 : y - 26, class: "strong" },
+        { x: 0, y: row ? y + HIGH + 38 : y - 26, class: "strong" },
         draw("title", {}, `${side.name} ${side.shape}`),
         cut(`${side.name}  ${side.shape}`, 90),
       ),
     );
-    let x = LABEL;
+    let x = 0;
     for (const each of side.dimensions) {
       const wide = each.pieces.length ? each.pieces.reduce((sum, piece) => sum + weight(piece), 0) : 30;
       parts.push(
@@ -453,8 +456,8 @@ function dimensions(data) {
     }
     width = Math.max(width, x, 40 + 7 * Math.min(90, side.name.length + side.shape.length));
   });
-  const from = TOP + HIGH,
-    to = TOP + HIGH + BETWEEN;
+  const from = TOP + HIGH;
+  const to = from + BETWEEN;
   for (const piece of [...middle[0].keys()].sort((a, b) => moved.has(a) - moved.has(b))) {
     const [a, b] = middle.map((places) => places.get(piece));
     parts.push(
@@ -811,6 +814,7 @@ function showAll() {
   if (first !== undefined) parts.push(...timeline(first, ` of ${modules[first].title}`));
   const said = [
     ...index.left_out.map((what) => `Left out: ${what}`),
+    ...index.allowed.map((what) => `Allowed: ${what}`),
     ...index.skipped.map(([path, reason]) => `Not looked at: ${path}: ${reason}`),
   ];
   if (said.length)
@@ -829,7 +833,7 @@ function showAll() {
 function route() {
   const [, kind, name] = /^#(finding|module)-(.*)$/.exec(location.hash) || [];
   if (kind === "finding" && ids.has(name)) showFinding(ids.get(name));
-  else if (kind === "module" && modules[name]) showModule(Number(name));
+  else if (kind === "module" && modules[Number(name)]) showModule(Number(name));
   else if (location.hash === "#main") return byId("main").focus();
   else showAll();
   select();

@@ -35,8 +35,7 @@ def render_html(
         UsageError: where the libraries are missing that the extra `report` brings.
     """
     environment, markdown = _libraries()
-    skipped = [(each.path, each.reason) for each in report.skipped]
-    found = collect(dump, report.findings, skipped, [Path(each) for each in sources])
+    found = collect(dump, report, [Path(each) for each in sources])
     style, program = _text("page.css"), _text("page.js")
     policy = (
         "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
@@ -51,12 +50,22 @@ def render_html(
         style=style,
         program=program,
         stats=report.stats,
+        allowed=len(report.allowed),
         releases=sorted({m["release"] for m in found["index"]["modules"] if m["release"]}),
         rules=[(rule.name(), _html(rule, markdown)) for rule in _rules(named)],
         index=script(found["index"]),
         details=[script(detail) for detail in found["details"]],
     )
     return page
+
+
+def check_installed() -> None:
+    """Looks for the libraries, so that nobody waits for a check first.
+
+    Raises:
+        UsageError: where they are missing.
+    """
+    _libraries()
 
 
 def _libraries() -> tuple[Environment, MarkdownIt]:

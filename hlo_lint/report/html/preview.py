@@ -7,6 +7,7 @@ from difflib import SequenceMatcher
 from typing import TypedDict
 
 from hlo_lint.findings import Edit, Fix
+from hlo_lint.report.text import COMMANDS
 from hlo_lint.source import Lines
 
 LONGEST_LINE = 800
@@ -21,6 +22,8 @@ class Preview(TypedDict):
     """A fix, ready to be shown."""
 
     title: str
+    command: str
+    """What does it: `hlo-lint fix`."""
     safety: str
     lines: list[tuple[str, str]]
     """A sign, `-`, `+` or a blank, or `@` before what is left out; and the line."""
@@ -43,7 +46,9 @@ def preview(fix: Fix, lines: Lines) -> Preview:
     if len(shown) > MOST_LINES:
         left = len(shown) - MOST_LINES
         shown = [*shown[:MOST_LINES], ("@", f"{left} more lines")]
-    return Preview(title=fix.title, safety=fix.safety.value, lines=shown)
+    return Preview(
+        title=fix.title, command=COMMANDS[fix.safety], safety=fix.safety.value, lines=shown
+    )
 
 
 def _stretches(edits: Iterable[Edit], lines: Lines) -> list[list[Edit]]:
