@@ -675,9 +675,10 @@ def test_a_settings_file_holds_for_what_lies_below_it(tmp_path: Path, editor: Ed
 
     assert any(told_of() for _ in range(2000))
     assert str(settings) in editor.messages[-1]
-    settings.write_text('ignore = ["layout"]\n')
-    editor.change(uri, types.TextDocumentContentChangePartial(types.Range(start, start), "\n"))
-    assert not editor.findings(uri)
+    for text in ('ignore = ["layout"]\n', 'exclude = ["*.hlo"]\nforce-exclude = true\n'):
+        settings.write_text(text)
+        editor.change(uri, types.TextDocumentContentChangePartial(types.Range(start, start), "\n"))
+        assert not editor.findings(uri)
 
 
 def test_an_allowance_without_use_is_no_finding_of_the_text(tmp_path: Path, editor: Editor) -> None:
@@ -737,6 +738,17 @@ def test_a_question_does_not_wait_for_the_rules(editor: Editor) -> None:
     assert editor.published.get(uri) is None
     assert len(editor.findings(uri)) > 1200
     editor.close_text(uri)
+
+
+def test_the_server_ends_in_the_midst_of_a_check() -> None:
+    editor = Editor()
+    dump = DUMP.read_text()
+    body = dump[dump.index("ENTRY ") :].rstrip("\n")
+    copies = [body.replace("ENTRY %main.1", f"%copy.{number}") for number in range(1000)]
+    uri = editor.open("\n\n".join(["HloModule m", *copies, body]) + "\n", "/nowhere/large.hlo")
+    assert editor.hover(uri, types.Position(2, 2)) is not None
+    assert editor.published.get(uri) is None
+    assert editor.close() == 0
 
 
 def test_the_server_ends_with_its_client() -> None:

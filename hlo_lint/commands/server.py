@@ -30,4 +30,8 @@ def command() -> None:
     gc.set_threshold(20_000, 20, 20)  # a large text is 300,000 objects, which stay
     logging.basicConfig(stream=sys.stderr, level=logging.ERROR)
     channel, sys.stdout = sys.stdout.buffer, sys.stderr  # a stray print must not reach the client
-    make_server().start_io(sys.stdin.buffer, channel)
+    server = make_server()
+    try:
+        server.start_io(sys.stdin.buffer, channel)
+    finally:
+        server.stop()

@@ -111,6 +111,11 @@ class HloServer(LanguageServer):
             self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
             self._readers.submit(gc.collect)
 
+    def stop(self) -> None:
+        """Ends what is under way: nobody waits for it."""
+        for opened in self.opened.values():
+            opened.serial += 1
+
     def configure(self, given: object) -> None:
         """Takes over settings; wrong ones are told and change nothing."""
         try:
@@ -170,7 +175,7 @@ class HloServer(LanguageServer):
                 self._checkers,
                 check,
                 document,
-                self.options.settings(document.file_path),
+                self.options,
                 lambda: opened.is_outdated(serial),
             )
         except OutdatedError:
@@ -203,10 +208,13 @@ class HloServer(LanguageServer):
         document = await self.document(uri)
         if document is None:
             return None
-        loop, settings = asyncio.get_running_loop(), self.options.settings(document.file_path)
-        return await loop.run_in_executor(
-            self._checkers, lambda: fix_all(document, settings, versioned=self.versioned)
+        loop = asyncio.get_running_loop()
+        edit = await loop.run_in_executor(
+            self._checkers, lambda: fix_all(document, self.options, versioned=self.versioned)
         )
+        if await self.document(uri) is not document:
+            raise OutdatedError
+        return edit
 
     # What the client can do
 

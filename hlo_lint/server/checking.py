@@ -10,11 +10,11 @@ from lsprotocol import types
 from pygls.uris import from_fs_path
 
 from hlo_lint.api import lint
-from hlo_lint.configuration.settings import Settings
 from hlo_lint.dumps.directory import held_dump
 from hlo_lint.findings import Diagnostic, Safety, Severity
 from hlo_lint.ir import REFERENCES
 from hlo_lint.server.documents import Document
+from hlo_lint.server.settings import Options
 from hlo_lint.source import Span, shown
 
 SEVERITIES = {
@@ -49,13 +49,16 @@ class Checked:
     told: tuple[Told, ...]
 
 
-def check(document: Document, settings: Settings, is_outdated: Callable[[], bool]) -> Checked:
+def check(document: Document, options: Options, is_outdated: Callable[[], bool]) -> Checked:
     """What the rules say.
 
     Raises:
         OutdatedError: as soon as `is_outdated` says so.
         HloLintError: for settings that cannot be.
     """
+    settings = options.settings(document.file_path)
+    if settings.force_exclude and settings.excludes(document.path):
+        return Checked(document, ())
 
     def go_on(_: int) -> None:
         if is_outdated():

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from lsprotocol import types
 
 from hlo_lint.api import fix
-from hlo_lint.configuration.settings import Settings
 from hlo_lint.dumps.directory import held_dump
 from hlo_lint.findings import Edit, Safety
 from hlo_lint.server.checking import Checked, Told
 from hlo_lint.server.documents import Document
+from hlo_lint.server.settings import Options
 from hlo_lint.server.texts import Text
 from hlo_lint.source import Span
 
@@ -72,11 +72,15 @@ def _touching(checked: Checked, wanted: types.Range) -> Iterator[Told]:
             yield told
 
 
-def fix_all(document: Document, settings: Settings, *, versioned: bool) -> types.WorkspaceEdit:
-    """What `hlo-lint fix` would do to the text."""
+def fix_all(document: Document, options: Options, *, versioned: bool) -> types.WorkspaceEdit:
+    """What `hlo-lint fix` would do to the text.
+
+    Raises:
+        HloLintError: for settings that cannot be.
+    """
     dump = held_dump(document.file, document.path)
     before = document.text.source
-    result = fix(dump, settings=settings)
+    result = fix(dump, settings=options.settings(document.file_path))
     edits: Sequence[Edit] = ()
     for applied in result.files:
         one_round = _applied(before, applied.edits) == applied.after

@@ -12,8 +12,8 @@ from hlo_lint.server.texts import width
 from hlo_lint.server.words import Role, Word
 from hlo_lint.source import Span
 
-INSTRUCTIONS = 20_000
-"""Up to how many instructions a whole file is coloured; of a larger one what is asked for."""
+INSTRUCTIONS = 5_000
+"""Up to how many instructions a whole file is coloured; of a larger one what is in sight."""
 
 _KINDS = {
     Role.KEYWORD: types.SemanticTokenTypes.Keyword,
