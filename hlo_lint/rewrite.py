@@ -43,7 +43,7 @@ class Rewrite:
         self._module = module
         self._text = replaced.text
         self._percent = _percent(self._text)
-        self._taken = module.names()
+        self._names = _Names(module)
         self._lines: list[tuple[str, Shape, str, str, str]] = []
         reader = reading or replaced
         self._value = _line_comment.sub("", reader.row[OPERANDS]).strip()
@@ -51,7 +51,7 @@ class Rewrite:
 
     def add(self, opcode: str, shape: Shape, attributes: str = "") -> None:
         """Appends an instruction that reads the one before it, or the only operand at first."""
-        name = _fresh(f"{self._old.name}.{opcode}", self._taken)
+        name = self._names.fresh(f"{self._old.name}.{opcode}")
         self._lines.append((name, shape, opcode, self._value, attributes))
         typed = f"{shape} " if self._is_typed() else ""
         self._value = f"{typed}{self._percent}{name}"
@@ -99,7 +99,7 @@ class Fills:
         self._reader = reader
         self._module = module
         self._percent = _percent(reader.text)
-        self._taken = module.names()
+        self._names = _Names(module)
         self._fused = any(each.with_opcode("fusion") for each in module.computations)
         self._lines: list[str] = []
         self._computations: list[str] = []
@@ -133,7 +133,7 @@ class Fills:
         return edits
 
     def _fresh(self, part: str) -> str:
-        return self._percent + _fresh(f"{self._reader.name}.{part}", self._taken)
+        return self._percent + self._names.fresh(f"{self._reader.name}.{part}")
 
 
 _ZERO = {"pred": "false", "c64": "(0, 0)", "c128": "(0, 0)"}
@@ -176,14 +176,14 @@ def with_copied_operands(
     pieces = _split_operands(row[OPERANDS])
     if text[start:close] != row[OPERANDS] or len(pieces) != len(row[REFERENCES]):
         return None
-    percent, taken = _percent(text), module.names()
+    percent, names = _percent(text), _Names(module)
     indent = indent_before(module.file.text, begin)
     copies, edits = "", []
     for number, shape in sorted(shapes.items()):
         first, last = pieces[number]
         old = row[OPERANDS][first:last]
         typed = f"{shape} " if re.search(r"\s", old) else ""
-        name = percent + _fresh(f"{reader.name}.copy", taken)
+        name = percent + names.fresh(f"{reader.name}.copy")
         metadata = _metadata(reader.operands[number])
         copies += f"{name} = {shape} copy({old}){metadata}\n{indent}"
         place = Span(begin + start + first, begin + start + last)
@@ -216,13 +216,24 @@ def _percent(text: str) -> str:
     return "%" if re.match(r"(?:ROOT\s+)?%", text) else ""
 
 
-def _fresh(base: str, taken: set[str]) -> str:
-    name, number = base, 1
-    while name in taken:
-        number += 1
-        name = f"{base}.{number}"
-    taken.add(name)
-    return name
+class _Names:
+    """The names of a module, which its rewrites look up in one set, and those of one rewrite."""
+
+    def __init__(self, module: Module) -> None:
+        known = module.memo.get(_Names)
+        if not isinstance(known, frozenset):
+            known = module.memo[_Names] = frozenset(module.names())
+        self._known: frozenset[str] = known
+        self._made: set[str] = set()
+
+    def fresh(self, base: str) -> str:
+        """The name itself, or with the first number from 2 that makes it one of its own."""
+        name, number = base, 1
+        while name in self._known or name in self._made:
+            number += 1
+            name = f"{base}.{number}"
+        self._made.add(name)
+        return name
 
 
 def attribute_edit(instruction: Instruction, module: Module, name: str, value: str) -> Edit | None:
