@@ -25,7 +25,7 @@ TIME = re.compile(r"\bin \d+\.\d\ds\b")
 PROGRAMS = {
     "hlo-lint": '-m hlo_lint "$@"',
     # The packages that a project needs are there already, and no index has to be.
-    "pip": '-m pip --quiet "$@" --no-deps --no-build-isolation --no-index',
+    "pip": '-m pip "$@" --no-deps --no-build-isolation --no-index',
 }
 
 
