@@ -675,6 +675,11 @@ def test_a_settings_file_holds_for_what_lies_below_it(tmp_path: Path, editor: Ed
 
     assert any(told_of() for _ in range(2000))
     assert str(settings) in editor.messages[-1]
+    settings.write_text('severity = { layout = "warning" }\n')
+    watched = types.FileEvent(settings.as_uri(), types.FileChangeType.Changed)
+    editor.published.pop(uri)
+    editor.client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams([watched]))
+    assert editor.findings(uri)[0].severity is types.DiagnosticSeverity.Warning
     for text in ('ignore = ["layout"]\n', 'exclude = ["*.hlo"]\nforce-exclude = true\n'):
         settings.write_text(text)
         editor.change(uri, types.TextDocumentContentChangePartial(types.Range(start, start), "\n"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,48 @@ def test_each_word_of_an_instruction_is_what_the_parser_took_it_for(path: Path) 
             called = [word.name for word in words if word.role is Role.CALLED]
             if number not in place.computation.inline:
                 assert called == [name for name in called_names(row[TAIL]) if name]
+
+
+_TYPED = [
+    *("", "%", "#1", "{", "}", "(", ")", "=", ", ", "\n", "\n\n", "\r", '"', "/*", "*/", "//"),
+    *(" ROOT ", "ENTRY ", "HloModule x\n", "// -----\n", "%add", "to_apply=", "f32[2]", "𝔘"),
+]
+
+
+@pytest.mark.parametrize("path", FILES[::25], ids=lambda path: str(path.relative_to(FIXTURES)))
+def test_a_text_that_is_edited_is_read_as_a_new_one(path: Path) -> None:
+    """Where everything stands is the same, too, by the lines of the text and by the parser."""
+    chance = random.Random(path.name)
+    text = Text("file:///nowhere/a.hlo", decode(path.read_bytes()), 1, "hlo", "utf-16")
+    memo = Memo()
+    Document(text.frozen(), memo)
+    for _ in range(6):
+        size = len(text.source)
+        start = chance.randrange(size + 1)
+        gone = Span(start, min(size, start + chance.choice([0, 1, 3, 40, 400])))
+        copied = text.source[chance.randrange(size + 1) :][: chance.choice([0, 60, 500])]
+        typed = chance.choice([copied, chance.choice(_TYPED)])
+        text.apply_change(types.TextDocumentContentChangePartial(text.range(gone), typed))
+        again, anew = Document(text.frozen(), memo), Document(text.frozen(), Memo())
+        by_lines = [
+            [again.span(place, number) for number in range(len(place.computation.rows))]
+            for place in again.places
+        ]
+        assert _read(again) == _read(anew)
+        for place, spans in zip(again.places, by_lines, strict=True):
+            begin, parsed = place.begin, place.computation.spans
+            assert spans == [Span(begin + at, begin + end) for at, end in parsed]
+
+
+def _read(document: Document) -> object:
+    return (
+        [module.name for module in document.file.modules],
+        [problem for module in document.file.modules for problem in module.problems],
+        [
+            (place.begin, place.computation.name, place.computation.text, place.computation.rows)
+            for place in document.places
+        ],
+    )
 
 
 @pytest.mark.parametrize("path", FILES[::7], ids=lambda path: str(path.relative_to(FIXTURES)))

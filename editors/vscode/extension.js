@@ -18,7 +18,10 @@ async function activate() {
         select: settings.get("select"),
         ignore: settings.get("ignore"),
       },
-      synchronize: { configurationSection: "hlo-lint" },
+      synchronize: {
+        configurationSection: "hlo-lint",
+        fileEvents: vscode.workspace.createFileSystemWatcher("**/{hlo_lint,pyproject}.toml"),
+      },
     },
   );
   try {

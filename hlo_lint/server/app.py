@@ -125,9 +125,13 @@ class HloServer(LanguageServer):
             return
         if options != self.options:
             self.options = options
-            for uri in self.opened:
-                self.opened[uri].serial += 1
-                self.check_soon(uri, 0)
+            self.check_all()
+
+    def check_all(self) -> None:
+        """Checks every text again: it is the same, and what holds for it is not."""
+        for uri, opened in self.opened.items():
+            opened.serial += 1
+            self.check_soon(uri, 0)
 
     async def document(self, uri: str) -> Document | None:
         """The text of now, read; None where it is not open.
@@ -309,6 +313,10 @@ def _offer_texts(server: HloServer) -> None:
     @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
     def closed(params: types.DidCloseTextDocumentParams) -> None:
         server.close(params.text_document.uri)
+
+    @server.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
+    def settings_changed(params: types.DidChangeWatchedFilesParams) -> None:
+        server.check_all()
 
     @server.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
     async def configured(params: types.DidChangeConfigurationParams) -> None:
