@@ -40,6 +40,8 @@ WITHOUT_OPERANDS = frozenset({"constant", "parameter"})
 
 _NAME_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-\n"
 _REFERENCE_BYTES = _NAME_BYTES + b"# "
+_FIRST_LETTERS = bytes.maketrans(b"0123456789.-\n", b"0" * 12 + b" ")
+"""Makes `0` of what no name begins with, and a blank of what ends a line of operands."""
 _MOST_TOGETHER = 1 << 16
 """How many characters of computations are read together."""
 _SHARED_FROM = 4 << 20
@@ -318,7 +320,10 @@ def _references(operands: list[str]) -> list[tuple[str, ...]] | None:
     if joined.count(" ") != joined.count(", "):
         return _typed_references(joined.replace(", ", ","))
     joined = joined.replace(", ", " ").replace("%", "")
-    if _bytes(joined).translate(None, _REFERENCE_BYTES) or _has_a_gap(joined):
+    encoded = _bytes(joined)
+    if encoded.translate(None, _REFERENCE_BYTES) or _has_a_gap(joined):
+        return None
+    if b" 0" in b" " + encoded.translate(_FIRST_LETTERS):
         return None
     if "#" in joined and _is_no_index(joined):
         return None

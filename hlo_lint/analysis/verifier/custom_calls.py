@@ -52,6 +52,8 @@ def _constraints(scope: Scope, call: Instruction) -> Iterator[Said]:
 
 
 def _rng_seed(scope: Scope, call: Instruction) -> Iterator[Said]:
+    if "GetRngSeed" not in call.row[TAIL]:
+        return
     if text_of(call, "custom_call_target") != '"GetRngSeed"':
         return
     shape: Shape | None = call.shape_or_none

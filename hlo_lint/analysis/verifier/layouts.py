@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
+from itertools import pairwise
 
 from hlo_lint.analysis.verifier.scope import (
     Checks,
@@ -60,12 +62,18 @@ def _copy(scope: Scope, copy: Instruction) -> Iterator[Said]:
         yield said("S-01c", copy, message)
 
 
-_few = re.compile(r", dimensions=\{\d*\}").match
-"""One dimension or none, as it is printed: nothing can be out of order."""
+_printed = re.compile(r", dimensions=\{([\d,]*)\}").match
+
+
+@lru_cache(maxsize=1 << 10)
+def _ascend(numbers: str) -> bool:
+    """Whether each number of a list is above the one before."""
+    return all(a < b for a, b in pairwise(map(int, filter(None, numbers.split(",")))))
 
 
 def _broadcast(scope: Scope, broadcast: Instruction) -> Iterator[Said]:
-    if _few(broadcast.row[TAIL]) is not None:
+    printed = _printed(broadcast.row[TAIL])
+    if printed is not None and _ascend(printed[1]):
         return
     dimensions = value_of(broadcast, "dimensions")
     if not isinstance(dimensions, tuple) or not all(isinstance(n, int) for n in dimensions):

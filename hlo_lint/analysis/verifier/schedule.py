@@ -25,12 +25,13 @@ _predecessors = re.compile(r"control-predecessors=\{([^}]*)\}").search
 def _in_order(scope: Scope) -> Iterator[Said]:
     """In the order of the text, what is read stands above; XLA's own parser wants that, too."""
     computation = scope.computation
+    waits = scope.header.is_scheduled and "control-predecessors=" in computation.text
     seen: set[str] = set()
     knows = seen.issuperset
     for number, row in enumerate(computation.rows):
         if not knows(row[REFERENCES]):
             yield from _not_above(computation, number, seen)
-        if "control-predecessors=" in row[TAIL] and scope.header.is_scheduled:
+        if waits:
             found = _predecessors(row[TAIL])
             for name in found[1].replace("%", "").split(",") if found else ():
                 if name.strip() in computation.index and name.strip() not in seen:

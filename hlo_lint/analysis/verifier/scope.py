@@ -80,8 +80,8 @@ class Scope:
         self.callees = callees
         """The computations of the module, by name; of a doubled name the first."""
         self.demands = demands
-        self.strictness = demands.layouts, demands.mixed_precision, demands.packed
-        """The demands that bear on shapes."""
+        self.strictness = demands.layouts + 2 * demands.mixed_precision + 4 * demands.packed
+        """The demands that bear on shapes, as a number."""
         self.header = header
         self.opcodes = opcodes_of(computation)
         """The opcodes of its instructions."""

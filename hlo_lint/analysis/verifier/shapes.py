@@ -150,7 +150,7 @@ def _key(
     if not calls:
         return (strictness, opcode, printed, tail, *types)
     called = scope.computation.at(number).called
-    if opcode == "fusion" and len(called) == 1:
+    if opcode in ("call", "fusion") and len(called) == 1:
         body = scope.callees.get(called[0])
         if body is not None and _hands_on(body, types, printed):
             return strictness, printed
@@ -165,7 +165,7 @@ def _key(
 
 
 def _hands_on(body: Computation, operands: list[str], result: str) -> bool:
-    """Whether a body takes and gives what its fusion does, letter by letter."""
+    """Whether a body takes and gives what its caller does, letter by letter."""
     rows = body.rows
     return (
         bool(rows and rows[-1][ROOT])

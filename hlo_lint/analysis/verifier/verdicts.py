@@ -187,14 +187,12 @@ class _Judge:
             (rows[number][NAME], each)
             for number, each in shapes.complaints(scope, self.inference, places)
         ]
-        of_rows = _of_rows(scope, places)
-        if of_rows:
-            found += [
-                (rows[number][NAME], each)
-                for number in places
-                for check in of_rows
-                for each in check(scope, number)
-            ]
+        found += [
+            (rows[number][NAME], each)
+            for check, marked in _of_rows(scope, places)
+            for number in marked
+            for each in check(scope, number)
+        ]
         if not scope.opcodes.isdisjoint(_BY_OPCODE):
             for number in places:
                 checks = _BY_OPCODE.get(rows[number][OPCODE])
@@ -208,21 +206,21 @@ class _Judge:
         return _State(by_name, tuple(found), tuple(whole))
 
 
-def _of_rows(scope: Scope, places: Iterable[int]) -> tuple[RowCheck, ...]:
-    """The checks of every opcode that find a word of theirs: few computations have any."""
-    rows = [scope.computation.rows[number] for number in places]
-    tails = "".join([row[TAIL] for row in rows])
-    callers = calls.CALLERS
-    others = (
-        tails
-        if callers.isdisjoint(scope.opcodes)
-        else "".join([row[TAIL] for row in rows if row[OPCODE] not in callers])
-    )
-    return tuple(
-        check
-        for check, marks in _OF_ROWS.items()
-        if any(mark in (others if check is calls.called_for_nothing else tails) for mark in marks)
-    )
+def _of_rows(scope: Scope, places: Iterable[int]) -> Iterator[tuple[RowCheck, list[int]]]:
+    """The checks of every opcode, with the rows that have a word of theirs: there are few."""
+    rows, callers = scope.computation.rows, calls.CALLERS
+    others = places
+    if not callers.isdisjoint(scope.opcodes):
+        others = [number for number in places if rows[number][OPCODE] not in callers]
+    every = "".join([rows[number][TAIL] for number in places])
+    rest = every if others is places else "".join([rows[number][TAIL] for number in others])
+    for check, marks in _OF_ROWS.items():
+        is_rest = check is calls.called_for_nothing
+        words = [mark for mark in marks if mark in (rest if is_rest else every)]
+        if words:
+            numbers = others if is_rest else places
+            marked = [n for n in numbers if any(word in rows[n][TAIL] for word in words)]
+            yield check, marked
 
 
 def _changed(
