@@ -1024,6 +1024,7 @@ def test_a_watched_file_is_checked_again_when_it_changes(tmp_path: Path) -> None
         stderr=subprocess.PIPE,
         env=environment(PYTHONUNBUFFERED="1"),
         text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # what runs behind `&`
     ) as watching:
         assert watching.stdout is not None
         assert watching.stderr is not None

@@ -73,9 +73,10 @@ def oracle(release: str) -> Oracle:
 
 @cache
 def texts() -> tuple[str, ...]:
-    """Every fifth dump, and all odd texts."""
+    """Every fifth dump, and all odd texts but one: XLA numbers the module in its header anew each
+    time it reads it."""
     paths = [path for case in sorted(DUMPS.glob("*/*")) for path in hlo_files(case)][::5]
-    paths += hlo_files(ROUNDTRIP)
+    paths += [path for path in hlo_files(ROUNDTRIP) if path.stem != "module_within_the_header"]
     return tuple(dict.fromkeys(decode(path.read_bytes()) for path in paths))
 
 

@@ -71,8 +71,8 @@ class PassDump:
                 self._file = parse_file(read_proto(self.path), self.path, self.memo)
             else:
                 data = self.path.read_bytes()
-                self._has_comments = MARK.encode() in data  # to join the text would take longer
                 self._file = parse_file(data, self.path, self.memo)
+                self._has_comments = _has_mark(self._file, data)
         return self._file
 
     @property
@@ -119,6 +119,16 @@ class PassDump:
         """Forget what was read; a text that came from no file stays."""
         if self._can_be_read_again and self.kind is Kind.HLO:
             self._file = None
+
+
+def _has_mark(file: HloFile, data: bytes) -> bool:
+    """Whether a text has the mark of comments that allow findings; files of one text share a memo,
+    and to join the text would take longer than to look through the bytes."""
+    memo = file.modules[0].memo
+    known = memo.get(MARK)
+    if known is None:
+        known = memo[MARK] = MARK.encode() in data
+    return bool(known)
 
 
 def is_proto(name: str) -> bool:
