@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
+from functools import cache, cached_property
 from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -270,7 +270,7 @@ class Rule:
     @classmethod
     def name(cls) -> str:
         """`ReshapeMovesData` is `reshape-moves-data`."""
-        return re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower()
+        return _kebab(cls.__name__)
 
     @classmethod
     def family(cls) -> str:
@@ -317,3 +317,8 @@ class Rule:
     def fixable(cls) -> bool:
         """Whether an example shows a fix."""
         return any(isinstance(example, Bad) and example.fixed for example in cls.examples)
+
+
+@cache
+def _kebab(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()
