@@ -202,7 +202,12 @@ def lint(
     told = _settings(settings, select, ignore, before, allow, baseline)
     known = _baseline(told)
     dump = _as_dump(target, told)
-    checker = Checker(told.chosen_rules(), before=known_pass(told.before), cured=cured)
+    checker = Checker(
+        told.chosen_rules(),
+        before=known_pass(told.before),
+        cured=cured,
+        notes_files=bool(told.allow or known),
+    )
     if (told.jobs or 1) > 1:
         from hlo_lint.engine.parallel import check_in_parallel
 

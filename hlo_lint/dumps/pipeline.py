@@ -93,11 +93,15 @@ class PassDump:
         """The module it holds; of several, the first."""
         return self.file.modules[0]
 
+    @property
+    def may_have_comments(self) -> bool:
+        """Whether there may be comments for hlo-lint in it; known when it has been read."""
+        return self._has_comments is not False and self.kind in (Kind.HLO, Kind.PTX)
+
     def checked(self, *, lone: bool) -> CheckedFile:
         """What is to be known of it when all rules have run."""
         file, path = self.file, str(self.path)
-        speaks = self._has_comments is not False and self.kind in (Kind.HLO, Kind.PTX)
-        comments = read_comments(file, path) if speaks else ()
+        comments = read_comments(file, path) if self.may_have_comments else ()
         return CheckedFile(path, tuple(each.name for each in file.modules), lone, comments)
 
     @classmethod

@@ -30,6 +30,7 @@ class _Task:
     rules: Sequence[Rule]
     before: str | None
     cured: bool
+    notes_files: bool
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def check_in_parallel(
     """
     if jobs < 2 or len(dump.pipelines) < 2 or any(map(_is_read, dump)):
         return checker.check_dump(dump, progress)
-    task = _Task(dump.pipelines, checker.rules, checker.before, checker.cured)
+    task = _Task(dump.pipelines, checker.rules, checker.before, checker.cured, checker.notes_files)
     helpers = [at for at, pipeline in enumerate(dump) if pipeline.is_helper]
     others = [at for at, pipeline in enumerate(dump) if not pipeline.is_helper]
     parts: dict[int, _Part] = {}
@@ -95,7 +96,9 @@ def _check(at: int, said: Said) -> _Part:
     """One pipeline, in a process of its own."""
     assert _task is not None
     pipeline = _task.pipelines[at]
-    checker = Checker(_task.rules, before=_task.before, cured=_task.cured)
+    checker = Checker(
+        _task.rules, before=_task.before, cured=_task.cured, notes_files=_task.notes_files
+    )
     checker.said |= said
     checker.check_pipeline(pipeline)
     logs = tuple(pipeline.dumps.index(log) for log in checker.logs)

@@ -78,6 +78,7 @@ class Checker:
         before: str | None = None,
         form: Form | None = None,
         cured: bool = False,
+        notes_files: bool = True,
     ) -> None:
         self.rules = rules
         self.before = before
@@ -85,6 +86,9 @@ class Checker:
         self.form = form
         self.cured = cured
         """Whether what a later pass cured is told in any case, for information."""
+        self.notes_files = notes_files
+        """Whether `Result.checked` has files without comments, too: allowances are held against
+        them."""
         self.result = Result()
         self._checks = [
             (rule, method, frozenset(asked.values()))
@@ -135,7 +139,11 @@ class Checker:
                 self.logs.append(dump)
             dumps.append(dump)
         kernels = pipeline.kernels
-        self.result.checked += [each.checked(lone=pipeline.lone) for each in (*dumps, *kernels)]
+        self.result.checked += [
+            each.checked(lone=pipeline.lone)
+            for each in (*dumps, *kernels)
+            if self.notes_files or each.may_have_comments
+        ]
         timeline = Timeline(pipeline, [dump for dump in dumps if dump.kind is Kind.HLO])
         for rule, method, kinds in self._checks:
             progress(0)

@@ -211,10 +211,9 @@ class _Check:
 
     def findings_at(self, view: object, stage: Stage | _Watched | None) -> tuple[Finding, ...]:
         """What it finds in one thing at one stage."""
-        views = {self.view_name: view}
-        if self.stage_name is not None:
-            views[self.stage_name] = stage
-        return run_check(self.rule, self.method, views)
+        if self.stage_name is None:
+            return run_check(self.rule, self.method, {self.view_name: view})
+        return run_check(self.rule, self.method, {self.view_name: view, self.stage_name: stage})
 
     def findings(
         self,
