@@ -1018,13 +1018,18 @@ def test_several_processes_print_what_one_prints() -> None:
 def test_a_watched_file_is_checked_again_when_it_changes(tmp_path: Path) -> None:
     path = write("loose.hlo")
     settings = write("hlo_lint.toml", "")
+    # What a shell runs in the background inherits that it ignores interrupts.
+    program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from hlo_lint.cli import main; main()"
+    )
+    options = ("check", "--watch", "--output-format", "concise", ".")
     with subprocess.Popen(
-        command("check", "--watch", "--output-format", "concise", "."),
+        [sys.executable, "-W", "error", "-c", program, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(PYTHONUNBUFFERED="1"),
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # what runs behind `&`
     ) as watching:
         assert watching.stdout is not None
         assert watching.stderr is not None
