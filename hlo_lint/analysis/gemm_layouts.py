@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
+from typing import TYPE_CHECKING
 
-from hlo_lint.payloads.gemm import DotDimensions
 from hlo_lint.shape import ArrayShape
+
+if TYPE_CHECKING:  # loaded where a module has such a call
+    from hlo_lint.payloads.gemm import DotDimensions
 
 
 def unsupported(
