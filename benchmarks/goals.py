@@ -34,6 +34,7 @@ from hlo_lint.syntax.parse import Memo, parse_file
 ROUNDS = 5
 SMALLEST_FILE = 100_000
 SMALLEST_DUMP = 1_000_000
+SMALLEST_FOR_TWO = 50_000_000
 FEWEST_FILES = 30
 SIZES_IN_MB = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0)
 
@@ -310,6 +311,25 @@ def rules(folders: Sequence[Path]) -> Iterator[Goal]:
         )
 
 
+def workers(folders: Sequence[Path]) -> Iterator[Goal]:
+    """G13: whole processes, by the clock; for this there have to be two cores, and modules."""
+    for folder in folders:
+        size = sum(path.stat().st_size for path in hlo_texts(folder))
+        if size < SMALLEST_FOR_TWO or len(open_dump(folder).pipelines) < 2:
+            continue
+        ratios = []
+        for _ in range(ROUNDS + 2):
+            took = []
+            for jobs in ("1", "2"):
+                command = [sys.executable, "-m", "hlo_lint", "check", "--isolated", "-j", jobs]
+                begun = time.perf_counter()
+                subprocess.run([*command, str(folder)], capture_output=True, check=False)
+                took.append(time.perf_counter() - begun)
+            ratios.append(took[0] / took[1])
+        what = f"{folder.name}: {size / 1e6:.0f} MB"
+        yield Goal("G13 two workers over one, wall", what, "≥ 1.6", str(Rounds(tuple(ratios))))
+
+
 def _read_all(folder: Path) -> list[object]:
     return [dump.file for pipeline in open_dump(folder) for dump in pipeline.dumps]
 
@@ -325,4 +345,4 @@ def measure(folders: Sequence[Path], big: Path | None) -> list[Goal]:
     goals = [*single_files(folders), *directories(folders)]
     if big is not None:
         goals += big_directory(big)
-    return [*goals, *exponent(), *start_up(), *rules(folders)]
+    return [*goals, *exponent(), *start_up(), *rules(folders), *workers(folders)]
