@@ -9,7 +9,15 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from hlo_lint.ir import NAME, OPCODE, REFERENCES, TYPE, Computation, Instruction
-from hlo_lint.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, arrays, parse_shape
+from hlo_lint.shape import (
+    ArrayShape,
+    Shape,
+    ShapeSyntaxError,
+    TupleShape,
+    arrays,
+    parse_shape,
+    shape_or_none,
+)
 
 UNARY: Final = frozenset(
     "abs acos acosh asin asinh atanh bitcast-convert cbrt ceil convert cosine cosh "
@@ -98,14 +106,7 @@ def turned(instruction: Instruction) -> tuple[Turned, ...]:
 @lru_cache(maxsize=1 << 14)
 def _turned_types(opcode: str, result: str, operands: tuple[str, ...]) -> tuple[Turned, ...]:
     """The same of types as they are spelled: dumps repeat them."""
-    return _turned(opcode, _shape_or_none(result), tuple(map(_shape_or_none, operands)))
-
-
-def _shape_or_none(text: str) -> Shape | None:
-    try:
-        return parse_shape(text)
-    except ShapeSyntaxError:
-        return None
+    return _turned(opcode, shape_or_none(result), tuple(map(shape_or_none, operands)))
 
 
 def _turned(
@@ -161,14 +162,14 @@ def _places(computation: Computation) -> tuple[int, ...]:
             names.add(row[NAME])
             found.append(number)
         elif not apart(row[REFERENCES]) or (
-            has_elements and not apart(map(_array_of, row[REFERENCES]))
+            has_elements and not apart(map(name_in, row[REFERENCES]))
         ):
             found.append(number)
     return tuple(found)
 
 
-def _array_of(reference: str) -> str:
-    """The instruction of which a reference names an element."""
+def name_in(reference: str) -> str:
+    """The name of the instruction that a reference reads from, or of which it reads an element."""
     return reference.partition("#")[0]
 
 

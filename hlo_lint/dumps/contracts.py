@@ -45,9 +45,13 @@ class Order:
     """Where it holds; everywhere if empty."""
 
     @property
+    def _words(self) -> tuple[str, ...]:
+        return tuple(" or ".join(names) for names in (self.first, self.then, self.breakers))
+
+    @property
     def text(self) -> str:
         """The order in words."""
-        first, then, breakers = (" or ".join(n) for n in (self.first, self.then, self.breakers))
+        first, then, breakers = self._words
         where = f" (in {' and '.join(self.pipelines)})" if self.pipelines else ""
         match self.kind:
             case Kind.BEFORE:
@@ -63,7 +67,7 @@ class Order:
 
     def breach(self, guilty: str) -> str:
         """What is wrong where a pass breaks it, in words."""
-        first, then, breakers = (" or ".join(n) for n in (self.first, self.then, self.breakers))
+        first, then, breakers = self._words
         match self.kind:
             case Kind.BEFORE:
                 return f"{guilty} runs before the last {first}"

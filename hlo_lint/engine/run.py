@@ -463,8 +463,7 @@ def _is_alive(rule: Rule, method: str, timeline: Timeline) -> bool:
         return True
     if all(rule.is_silent(module, stage) for module, stage in timeline.ends):
         return False
-    ends = range(max(0, timeline.length - 1), len(timeline.dumps))
-    return any(True for at in ends for _ in timeline.find_at(rule, method, at))
+    return any(True for at in timeline.last for _ in timeline.find_at(rule, method, at))
 
 
 def _placed(rule: Rule, sighting: Sighting, timeline: Timeline) -> Placed:

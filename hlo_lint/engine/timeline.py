@@ -79,13 +79,17 @@ class Timeline:
         self._views: dict[str, _Everything] = {}
         self._spots: dict[tuple[str, bool], dict[object, list[Sequence[Spot]]]] = {}
 
+    @property
+    def last(self) -> range:
+        """The positions of what the run ended with, and of the dumps beside it."""
+        return range(max(0, self.length - 1), len(self.dumps))
+
     @cached_property
     def ends(self) -> tuple[tuple[Module, Stage], ...]:
-        """The modules that the run ended with, and those of dumps beside it."""
-        last = range(max(0, self.length - 1), len(self.dumps))
+        """The modules there, each with what binds it."""
         return tuple(
             (module, self.stage(Spot(at, number)))
-            for at in last
+            for at in self.last
             for number, module in enumerate(self.dumps[at].file.modules)
         )
 

@@ -7,13 +7,13 @@ from functools import lru_cache
 from itertools import chain
 from typing import Final
 
+from hlo_lint.analysis.orders import name_in
 from hlo_lint.analysis.verifier.calls import order_apart, passed_as_they_lie
 from hlo_lint.analysis.verifier.scope import (
     Checks,
     RowChecks,
     Said,
     Scope,
-    name_in,
     operand_shape,
     producer,
     said,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from hlo_lint.analysis.orders import name_in
 from hlo_lint.findings import Finding
 from hlo_lint.ir import OPCODE, OPERANDS, REFERENCES, TAIL, TYPE, Computation, Instruction, Module
 from hlo_lint.shape import Shape, part
@@ -15,8 +15,6 @@ from hlo_lint.syntax.attributes import AttributeSyntaxError, read_attribute, spl
 
 if TYPE_CHECKING:
     from hlo_lint.syntax.attributes import AttributeValue
-
-_opcode_of = itemgetter(OPCODE)
 
 RowChecks: TypeAlias = "Mapping[RowCheck, tuple[str, ...]]"
 """Checks of every opcode, and words of which an instruction has one where they may say more."""
@@ -83,20 +81,12 @@ class Scope:
         self.strictness = demands.layouts + 2 * demands.mixed_precision + 4 * demands.packed
         """The demands that bear on shapes, as a number."""
         self.header = header
-        self.opcodes = opcodes_of(computation)
+        self.opcodes = computation.opcodes
         """The opcodes of its instructions."""
 
     def called(self, instruction: Instruction) -> tuple[Computation | None, ...]:
         """The computations that an instruction calls, in order; None for what is not there."""
         return tuple(self.callees.get(name) for name in instruction.called)
-
-
-def opcodes_of(computation: Computation) -> frozenset[str]:
-    """The opcodes of a computation's instructions."""
-    known = computation.memo.get("opcodes")
-    if known is None:
-        known = computation.memo["opcodes"] = frozenset(map(_opcode_of, computation.rows))
-    return known  # type: ignore[return-value]  # nobody else writes under this key
 
 
 def said(
@@ -199,12 +189,7 @@ def producer(instruction: Instruction, number: int = 0) -> Instruction | None:
     references = instruction.row[REFERENCES]
     if number >= len(references):
         return None
-    return instruction.computation.instruction(references[number].partition("#")[0])
-
-
-def name_in(reference: str) -> str:
-    """The name of the instruction that a reference reads from."""
-    return reference.partition("#")[0]
+    return instruction.computation.instruction(name_in(references[number]))
 
 
 def header_span(module: Module) -> Span:
@@ -234,7 +219,7 @@ def all_communicating(module: Module) -> tuple[Instruction, ...]:
 def communicating(computation: Computation) -> tuple[Instruction, ...]:
     """The instructions that exchange data with other devices or the host, in the text's order."""
     known = computation.memo.get("communicating")
-    if known is None and _COMMUNICATION.isdisjoint(opcodes_of(computation)):
+    if known is None and _COMMUNICATION.isdisjoint(computation.opcodes):
         known = computation.memo["communicating"] = ()
     elif known is None:
         known = computation.memo["communicating"] = tuple(

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
+from hlo_lint.analysis.orders import name_in
 from hlo_lint.analysis.shape_inference import ShapeInference
 from hlo_lint.analysis.verifier import (
     aliasing,
@@ -34,8 +35,6 @@ from hlo_lint.analysis.verifier.scope import (
     RowCheck,
     Said,
     Scope,
-    name_in,
-    opcodes_of,
 )
 from hlo_lint.findings import Finding
 from hlo_lint.ir import NAME, OPCODE, OPERANDS, REFERENCES, TAIL, Computation, Module
@@ -267,9 +266,7 @@ def _calls(computation: Computation) -> tuple[tuple[int, tuple[str, ...]], ...]:
     if known is None:
         rows = computation.rows
         callers = {
-            each
-            for each in opcodes_of(computation)
-            if each in calls.CALLERS or each.endswith("-start")
+            each for each in computation.opcodes if each in calls.CALLERS or each.endswith("-start")
         }
         known = computation.memo["calls"] = tuple(
             [
