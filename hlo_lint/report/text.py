@@ -79,7 +79,7 @@ def as_text(finding: Diagnostic) -> str:
 def summary(report: Report) -> str:
     """`1 error, 2 warnings in 31 files`, or `no findings in 31 files`; `, 3 allowed` behind it."""
     counts = [
-        _counted(sum(finding.severity is severity for finding in report.findings), name)
+        _some(sum(finding.severity is severity for finding in report.findings), name)
         for severity, name in (
             (Severity.ERROR, "error"),
             (Severity.WARNING, "warning"),
@@ -88,11 +88,16 @@ def summary(report: Report) -> str:
     ]
     said = ", ".join(count for count in counts if count) or "no findings"
     allowed = f", {len(report.allowed)} allowed" if report.allowed else ""
-    return f"{said} in {_counted(report.stats['files'], 'file') or 'no files'} of HLO{allowed}"
+    return f"{said} in {_some(report.stats['files'], 'file') or 'no files'} of HLO{allowed}"
 
 
-def _counted(number: int, name: str) -> str:
-    return f"{number} {name}{'' if number == 1 else 's'}" if number else ""
+def counted(number: int, name: str) -> str:
+    """`1 file`, `2 files`"""
+    return f"{number} {name}{'' if number == 1 else 's'}"
+
+
+def _some(number: int, name: str) -> str:
+    return counted(number, name) if number else ""
 
 
 def _lines(finding: Diagnostic) -> Iterator[Text]:

@@ -11,6 +11,7 @@ from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.ir import NAME, OPCODE, REFERENCES, TAIL, TYPE, Computation
 from hlo_lint.opcodes import COMMON, demands_on, wrapped_opcode
 from hlo_lint.registry import all_rules
+from hlo_lint.report.text import counted
 from hlo_lint.server.documents import Document, Place, Statement, Symbol, root_of
 from hlo_lint.server.words import Role
 from hlo_lint.shape import (
@@ -175,7 +176,7 @@ def _computation(document: Document, place: Place, style: _Style) -> Iterator[st
     computation, module = place.computation, place.module
     title = f"ENTRY %{computation.name}" if computation.is_entry else f"%{computation.name}"
     yield style.block(f"{title} {computation.signature}".rstrip())
-    yield f"of {style.code(module.name)}: {_counted(len(computation.rows), 'instruction')}"
+    yield f"of {style.code(module.name)}: {counted(len(computation.rows), 'instruction')}"
     root = root_of(computation)
     if root is not None:
         row = computation.rows[root]
@@ -206,7 +207,7 @@ def _shape(shape: Shape, style: _Style, at: Index = ()) -> Iterator[str]:
             sizes = [_bytes_of(each) for each in elements]
             total = None if None in sizes else sum(size for size in sizes if size is not None)
             bytes_ = "" if total is None else f", {_bytes(total)}"
-            yield f"{where}a tuple of {_counted(len(elements), 'element')}{bytes_}"
+            yield f"{where}a tuple of {counted(len(elements), 'element')}{bytes_}"
             if not at:
                 for number, element in enumerate(elements[:NAMES]):
                     yield from _shape(element, style, (number,))
@@ -271,7 +272,7 @@ def _bytes_of(shape: Shape) -> int | None:
 
 def _bytes(size: int) -> str:
     """`262144 bytes (256 KiB)`."""
-    text = _counted(size, "byte")
+    text = counted(size, "byte")
     for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if size >= unit:
             return f"{text} ({size / unit:.4g} {name})"
@@ -289,9 +290,9 @@ def _opcode(opcode: str, style: _Style) -> Iterator[str]:
     yield style.code(opcode) + form
     least, most = demands.operands
     if most is None:
-        yield f"{_counted(least, 'operand')} or more" if least else "any number of operands"
+        yield f"{counted(least, 'operand')} or more" if least else "any number of operands"
     else:
-        yield _counted(least, "operand") if least else "no operands"
+        yield counted(least, "operand") if least else "no operands"
     if demands.required:
         yield f"must have {_joined(map(style.code, demands.required))}"
     optional = sorted(demands.allowed - COMMON - set(demands.required))
@@ -319,10 +320,6 @@ def _listed(items: Iterator[str] | Sequence[str] | map[str]) -> str:
 
 def _joined(items: Iterator[str]) -> str:
     return ", ".join(items)
-
-
-def _counted(number: int, name: str) -> str:
-    return f"{number} {name}{'' if number == 1 else 's'}"
 
 
 def _short(text: str) -> str:

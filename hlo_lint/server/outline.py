@@ -9,6 +9,7 @@ from lsprotocol import types
 
 from hlo_lint.allow.comments import read_comments
 from hlo_lint.ir import NAME, OPCODE, TYPE
+from hlo_lint.report.text import counted
 from hlo_lint.server.documents import Document, Place
 from hlo_lint.source import Span, shown
 
@@ -45,7 +46,7 @@ def symbols(document: Document) -> list[types.DocumentSymbol]:
         found.append(
             types.DocumentSymbol(
                 name=shown(module.name) or "module",
-                detail=_counted(len(places), "computation"),
+                detail=counted(len(places), "computation"),
                 kind=types.SymbolKind.Module,
                 range=document.text.range(Span(start, extent.end)),
                 selection_range=document.text.range(name),
@@ -55,16 +56,12 @@ def symbols(document: Document) -> list[types.DocumentSymbol]:
     return found
 
 
-def _counted(number: int, name: str) -> str:
-    return f"{number} {name}{'' if number == 1 else 's'}"
-
-
 def _computation(document: Document, place: Place, *, listed: bool) -> types.DocumentSymbol:
     computation = place.computation
     whole = Span(place.begin, place.end)
     return types.DocumentSymbol(
         name=shown(computation.name),
-        detail="ENTRY" if computation.is_entry else _counted(len(computation.rows), "instruction"),
+        detail="ENTRY" if computation.is_entry else counted(len(computation.rows), "instruction"),
         kind=types.SymbolKind.Function,
         range=document.text.range(whole),
         selection_range=document.text.range(_name(document, place)),
