@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hlo_lint.commands import common
+
 if TYPE_CHECKING:
     from hlo_lint.compare.bisection import Bisection
     from hlo_lint.dumps.pipeline import Pipeline
@@ -48,7 +50,6 @@ def _pairs(before: Path, after: Path, module: str | None) -> list[tuple[Pipeline
     """Modules of the same name: of several, the first with the first."""
     from hlo_lint.dumps.directory import open_dump
     from hlo_lint.dumps.selection import main_pipelines, module_named, names_of
-    from hlo_lint.errors import UsageError
 
     if module is not None:
         return [(module_named(before, module), module_named(after, module))]
@@ -58,14 +59,7 @@ def _pairs(before: Path, after: Path, module: str | None) -> list[tuple[Pipeline
         for pipeline in main_pipelines(open_dump(folder)):
             by_name.setdefault(names_of(pipeline)[-1], []).append(pipeline)
         sides.append(by_name)
-    pairs = [
-        pair
-        for name, ours in sides[0].items()
-        for pair in zip(ours, sides[1].get(name, []), strict=False)
-    ]
-    if not pairs:
-        ours, theirs = (", ".join(each) or "none" for each in sides)
-        raise UsageError(f"no module is in both: {ours} in {before}, {theirs} in {after}")
+    pairs = common.paired(sides, (before, after))
     for name in sorted({*sides[0], *sides[1]}):
         numbers = [len(side.get(name, ())) for side in sides]
         if numbers[0] != numbers[1]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from hlo_lint.configuration.settings import Settings
     from hlo_lint.dumps.directory import Dump
+    from hlo_lint.dumps.pipeline import Pipeline
     from hlo_lint.findings import Severity
 
 PROGRESS_AFTER = 1.0
@@ -266,3 +267,24 @@ def progress_bar(dump: Dump, *, wanted: bool = True) -> Iterator[Any]:
     finally:
         if started:
             bar.stop()
+
+
+def paired(
+    sides: Sequence[Mapping[str, Sequence[Pipeline]]], paths: Sequence[object]
+) -> list[tuple[Pipeline, Pipeline]]:
+    """The runs of two directories that are of one module, by its name.
+
+    Raises:
+        UsageError: where there are none.
+    """
+    from hlo_lint.errors import UsageError
+
+    pairs = [
+        pair
+        for name, ours in sides[0].items()
+        for pair in zip(ours, sides[1].get(name, []), strict=False)
+    ]
+    if not pairs:
+        ours, theirs = (", ".join(each) or "none" for each in sides)
+        raise UsageError(f"no module is in both: {ours} in {paths[0]}, {theirs} in {paths[1]}")
+    return pairs

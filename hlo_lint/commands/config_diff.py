@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hlo_lint.commands import common
+
 if TYPE_CHECKING:
     from hlo_lint.dumps.options import Difference
     from hlo_lint.dumps.pipeline import Pipeline
@@ -53,7 +55,7 @@ def _pairs(before: Path, after: Path) -> Iterable[tuple[Pipeline, Pipeline]]:
     from hlo_lint.dumps.directory import open_dump
     from hlo_lint.dumps.options import RECORDS
     from hlo_lint.dumps.selection import main_pipelines
-    from hlo_lint.errors import DumpError, UsageError
+    from hlo_lint.errors import DumpError
 
     sides: list[dict[str, list[Pipeline]]] = []
     for path in (before, after):
@@ -65,15 +67,7 @@ def _pairs(before: Path, after: Path) -> Iterable[tuple[Pipeline, Pipeline]]:
         if not by_name:
             raise DumpError(f"{path}: no record of flags, configuration or target is in it")
         sides.append(by_name)
-    pairs = [
-        pair
-        for name, ours in sides[0].items()
-        for pair in zip(ours, sides[1].get(name, []), strict=False)
-    ]
-    if not pairs:
-        ours, theirs = (", ".join(side) for side in sides)
-        raise UsageError(f"no module is in both: {ours} in {before}, {theirs} in {after}")
-    return pairs
+    return common.paired(sides, (before, after))
 
 
 def _show(found: dict[Difference, list[str]]) -> None:
