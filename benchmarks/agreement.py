@@ -26,7 +26,6 @@ import math
 import random
 import re
 import sys
-import tarfile
 import tempfile
 import time
 from collections import Counter, defaultdict
@@ -36,7 +35,7 @@ from itertools import groupby
 from pathlib import Path
 
 import hlo_lint
-from benchmarks.measure import hlo_texts
+from benchmarks.measure import hlo_texts, unpacked
 from hlo_lint.ir import NAME, OPCODE, OPERANDS, ROOT, TAIL, TYPE, Module, Row
 from hlo_lint.shape import ShapeSyntaxError, parse_shape
 from hlo_lint.source import decode, encode
@@ -357,15 +356,6 @@ def report(sources: list[Source], verdicts: Verdicts, releases: list[str]) -> st
     return "\n".join([*lines, *(found or ["None."]), ""])
 
 
-def unpacked(folder: Path, scratch: Path) -> list[Path]:
-    """The dumps in a folder, or in its archives."""
-    for archive in sorted(folder.glob("*.tar.xz")):
-        with tarfile.open(archive) as tar:
-            tar.extractall(scratch, filter="data")
-        folder = scratch
-    return sorted(path for path in folder.iterdir() if path.is_dir())
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -380,7 +370,10 @@ def main() -> None:
     judges = sorted(oracles(), key=lambda oracle: oracle.version)
     sources = []
     with tempfile.TemporaryDirectory() as scratch:
-        archived = unpacked(given.archives, Path(scratch)) if given.archives else []
+        archived: list[Path] = []
+        if given.archives:
+            folder = unpacked(given.archives, Path(scratch))
+            archived = sorted(path for path in folder.iterdir() if path.is_dir())
         for folder in (*archived, *given.folders):
             source, texts = read_source(folder.name, folder, given.sample)
             if not texts:

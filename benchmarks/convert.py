@@ -9,12 +9,12 @@ the new one has to wait for exactly the elements that `elided_predecessors` name
 from __future__ import annotations
 
 import sys
-import tarfile
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.measure import unpacked
 from hlo_lint.dialects import convert
 from hlo_lint.dialects.draft import Draft
 from hlo_lint.dialects.releases import drop_undefined_predecessors
@@ -137,13 +137,8 @@ def main() -> None:
     if not {"0.10", "0.11"} <= found.keys():
         print("conversion: not measured without jaxlib 0.10 and 0.11 (HLO_LINT_ORACLES)")
         return
-    given = Path(sys.argv[1])
     with tempfile.TemporaryDirectory() as scratch:
-        folder = given
-        for archive in sorted(given.glob("*.tar.xz")):
-            folder = Path(scratch)
-            with tarfile.open(archive) as tar:
-                tar.extractall(folder, filter="data")
+        folder = unpacked(Path(sys.argv[1]), Path(scratch))
         text = "\n".join(report(folder, found["0.10"], found["0.11"]))
     print(text)
     RESULTS.write_text(text, "utf-8")

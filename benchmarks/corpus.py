@@ -7,12 +7,12 @@ rule.
 from __future__ import annotations
 
 import sys
-import tarfile
 import tempfile
 from collections import Counter
 from pathlib import Path
 
 import hlo_lint
+from benchmarks.measure import unpacked
 
 RESULTS = Path(__file__).parent / "CORPUS.md"
 
@@ -30,13 +30,8 @@ def table(folder: Path) -> list[str]:
 def main() -> None:
     if len(sys.argv) != 2:
         raise SystemExit("usage: make corpus ARCHIVES=FOLDER")
-    given = Path(sys.argv[1])
     with tempfile.TemporaryDirectory() as scratch:
-        folder = given
-        for archive in sorted(given.glob("*.tar.xz")):
-            folder = Path(scratch)
-            with tarfile.open(archive) as tar:
-                tar.extractall(folder, filter="data")
+        folder = unpacked(Path(sys.argv[1]), Path(scratch))
         text = "\n".join(["# Findings in the dumps at hand", "", *table(folder), ""])
     print(text)
     RESULTS.write_text(text, "utf-8")

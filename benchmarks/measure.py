@@ -27,6 +27,17 @@ def hlo_texts(folder: Path) -> list[Path]:
     return found
 
 
+def unpacked(folder: Path, scratch: Path) -> Path:
+    """Where the dumps of a folder lie: in it, or in `scratch` where it holds them in archives."""
+    import tarfile
+
+    archives = sorted(folder.glob("*.tar.xz"))
+    for archive in archives:
+        with tarfile.open(archive) as tar:
+            tar.extractall(scratch, filter="data")
+    return scratch if archives else folder
+
+
 def resident() -> float:
     """Memory of this process, in MB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import tarfile
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import hlo_lint
-from benchmarks.measure import hlo_texts
+from benchmarks.measure import hlo_texts, unpacked
 from hlo_lint.findings import Severity
 from tests.hlo_mutations import KINDS, MARKS, Mutant, mutant
 from tests.oracle.xla import Refusal, oracles
@@ -190,10 +189,9 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="print what is missed")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
+        for folder in given.folders:
+            unpacked(folder, Path(scratch))
         folders = [*given.folders, Path(scratch)]
-        for archive in [path for folder in given.folders for path in folder.glob("*.tar.xz")]:
-            with tarfile.open(archive) as tar:
-                tar.extractall(scratch, filter="data")
         text = _run(dumps(folders), given.count, given.seed, show=given.show)
     print(text)
     RESULTS.write_text(text, "utf-8")
