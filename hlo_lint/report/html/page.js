@@ -658,6 +658,21 @@ function story(life, passes) {
 
 // A module
 
+/** A table in a frame; what is no head is left out, and some columns hold numbers. */
+function panel(heads, numbers, rows) {
+  const head = (name) => make("th", { scope: "col", class: numbers.includes(name) ? "number" : "" }, name);
+  return make(
+    "div",
+    { class: "panel" },
+    make(
+      "table",
+      {},
+      make("thead", {}, make("tr", {}, ...heads.filter(Boolean).map(head))),
+      make("tbody", {}, ...rows),
+    ),
+  );
+}
+
 function table(number) {
   const { passes, lives } = modules[number].timeline;
   const events = passes.map(() => []);
@@ -694,30 +709,8 @@ function table(number) {
       timed && make("td", { class: "number" }, time(pass.microseconds)),
     );
   });
-  const heads = ["step", "pipeline", "pass", "what changed", "instructions", "bytes", timed && "time"].filter(
-    Boolean,
-  );
-  const numbers = ["step", "instructions", "bytes", "time"];
-  return make(
-    "div",
-    { class: "panel" },
-    make(
-      "table",
-      {},
-      make(
-        "thead",
-        {},
-        make(
-          "tr",
-          {},
-          ...heads.map((head) =>
-            make("th", { scope: "col", class: numbers.includes(head) ? "number" : "" }, head),
-          ),
-        ),
-      ),
-      make("tbody", {}, ...rows),
-    ),
-  );
+  const heads = ["step", "pipeline", "pass", "what changed", "instructions", "bytes", timed && "time"];
+  return panel(heads, ["step", "instructions", "bytes", "time"], rows);
 }
 
 function timeline(number, of) {
@@ -767,25 +760,7 @@ function moduleTable(numbers) {
       make("td", {}, sums(module)),
     );
   });
-  const heads = ["module", folders && "folder", "compiler", "state", "dumps", "findings"].filter(Boolean);
-  return make(
-    "div",
-    { class: "panel" },
-    make(
-      "table",
-      {},
-      make(
-        "thead",
-        {},
-        make(
-          "tr",
-          {},
-          ...heads.map((head) => make("th", { scope: "col", class: head === "dumps" ? "number" : "" }, head)),
-        ),
-      ),
-      make("tbody", {}, ...rows),
-    ),
-  );
+  return panel(["module", folders && "folder", "compiler", "state", "dumps", "findings"], ["dumps"], rows);
 }
 
 function showAll() {
