@@ -10,7 +10,7 @@ PYTHON_OF_XLA ?= $(shell for p in python3.12 python3.13 \
 ORACLE := .venv-xla0.11
 # XLA's GPU compilers, which need no GPU; made as `hlo-lint capture --jax` makes them.
 RELEASES := .venv-releases
-MAKE_RELEASE := from sys import argv; from hlo_lint.capture.environments import environment_of; environment_of(argv[1])
+MAKE_RELEASE := from sys import argv; from hlo_lint.apps.jax.capture.environments import environment_of; environment_of(argv[1])
 
 .PHONY: help demo test check corpus bench docs clean
 
@@ -32,7 +32,7 @@ else
 endif
 	@touch $@
 
-$(RELEASES)/made: $(BIN)/hlo-lint hlo_lint/capture/environments.py
+$(RELEASES)/made: $(BIN)/hlo-lint hlo_lint/apps/jax/capture/environments.py
 	@for release in 0.10.0 0.11.2; do \
 		XDG_CACHE_HOME=$(CURDIR)/$(RELEASES) $(BIN)/python -c '$(MAKE_RELEASE)' $$release \
 		|| echo "what needs the GPU compiler of jax $$release is not tested"; \

@@ -36,17 +36,17 @@ from pathlib import Path
 
 import hlo_lint
 from benchmarks.measure import hlo_texts, unpacked
-from hlo_lint.ir import NAME, OPCODE, OPERANDS, ROOT, TAIL, TYPE, Module, Row
-from hlo_lint.shape import ShapeSyntaxError, parse_shape
-from hlo_lint.source import decode, encode
-from hlo_lint.syntax.attributes import AttributeSyntaxError, read_attribute, split_attributes
-from hlo_lint.syntax.literals import LiteralError, read_literal
+from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute, split_attributes
+from hlo_lint.hlo.ir import NAME, OPCODE, OPERANDS, ROOT, TAIL, TYPE, Module, Row
+from hlo_lint.hlo.parser.literals import LiteralError, read_literal
+from hlo_lint.hlo.shape import ShapeSyntaxError, parse_shape
+from hlo_lint.text.source import decode, encode
 from tests.oracle.compare import disagreements
 from tests.oracle.xla import Oracle, Refusal, oracles
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "AGREEMENT.md"
-JUDGES = ("hlo_lint/syntax", "hlo_lint/shape.py", "hlo_lint/ir.py", "tests/oracle", "grammars")
+JUDGES = ("hlo_lint/hlo", "hlo_lint/hlo/shape.py", "hlo_lint/hlo/ir.py", "tests/oracle", "grammars")
 """What a kept verdict rests on."""
 BATCH = 10_000_000
 """Characters that one child reads."""

@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.measure import unpacked
-from hlo_lint.dialects import convert
-from hlo_lint.dialects.draft import Draft
-from hlo_lint.dialects.releases import drop_undefined_predecessors
-from hlo_lint.dialects.tuples import elided_predecessors
-from hlo_lint.ir import HloFile
-from hlo_lint.source import decode
-from hlo_lint.syntax.parse import parse_file
+from hlo_lint.hlo.dialects import convert
+from hlo_lint.hlo.dialects.draft import Draft
+from hlo_lint.hlo.dialects.releases import drop_undefined_predecessors
+from hlo_lint.hlo.dialects.tuples import elided_predecessors
+from hlo_lint.hlo.ir import HloFile
+from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.text.source import decode
 from tests.conftest import hlo_files
 from tests.oracle.fields import COMPARISON_ORDER, Fields, differences, read_fields
 from tests.oracle.xla import Oracle, oracles

@@ -1,4 +1,4 @@
-"""How well `hlo_lint.analysis.fission` foretells what a flip to cuBLASLt does: `FLIPS.md`.
+"""Accuracy of the predicted effect of a flip to cuBLASLt (`kernels/autotuning`): `FLIPS.md`.
 
     python -m benchmarks.flips SEED COUNT PYTHON...
 
@@ -18,10 +18,10 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from hlo_lint.analysis.fission import OPERANDS, RESULT, Flip, Outcome, predict
-from hlo_lint.ir import TAIL, Instruction, Module
-from hlo_lint.shape import ArrayShape
-from hlo_lint.syntax.parse import parse_file
+from hlo_lint.hlo.ir import TAIL, Instruction, Module
+from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.hlo.shape import ArrayShape
+from hlo_lint.kernels.autotuning.cublaslt_fission import OPERANDS, RESULT, Flip, Outcome, predict
 
 PROGRAMS = Path(__file__).parents[1] / "fixtures" / "programs" / "flip_programs.py"
 RESULTS = Path(__file__).parent / "FLIPS.md"

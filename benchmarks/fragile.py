@@ -1,4 +1,4 @@
-"""Fits the threshold of `hlo_lint.analysis.fragile_winner`, and judges it on other programs.
+"""Fits the threshold of `kernels/autotuning/fragile_winner.py`, and judges it on other programs.
 
     python -m benchmarks.fragile --tune LOG... [--judge LOG...] [--results FILE...] [--write]
 
@@ -23,9 +23,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hlo_lint.analysis import fragile_winner
-from hlo_lint.analysis.fragile_winner import chosen, contest_of
-from hlo_lint.dumps.artefacts.autotune import Candidate, TunedInstruction, read_autotuning
+from hlo_lint.kernels.autotuning import fragile_winner
+from hlo_lint.kernels.autotuning.fragile_winner import chosen, contest_of
+from hlo_lint.kernels.autotuning.log import Candidate, TunedInstruction, read_autotuning
 
 RESULTS = Path(__file__).parent / "FRAGILE.md"
 

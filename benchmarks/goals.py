@@ -26,10 +26,10 @@ from benchmarks import big_dump
 from benchmarks.measure import hlo_texts
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.ir import TYPE, Module
-from hlo_lint.shape import ShapeSyntaxError, parse_shape
-from hlo_lint.syntax.attributes import AttributeSyntaxError, read_attribute
-from hlo_lint.syntax.parse import Memo, parse_file
+from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute
+from hlo_lint.hlo.ir import TYPE, Module
+from hlo_lint.hlo.parser.module import Memo, parse_file
+from hlo_lint.hlo.shape import ShapeSyntaxError, parse_shape
 
 ROUNDS = 5
 SMALLEST_FILE = 100_000

@@ -78,7 +78,7 @@ def check_whole(folder: Path) -> object:
 def check_by_command(folder: Path) -> object:
     from click.testing import CliRunner
 
-    from hlo_lint.cli import cli
+    from hlo_lint.apps.cli.main import cli
 
     return CliRunner().invoke(cli, ["check", str(folder)])
 

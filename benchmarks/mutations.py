@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import hlo_lint
 from benchmarks.measure import hlo_texts, unpacked
-from hlo_lint.findings import Severity
+from hlo_lint.rules.findings import Severity
 from tests.hlo_mutations import KINDS, MARKS, Mutant, mutant
 from tests.oracle.xla import Refusal, oracles
 

@@ -26,9 +26,9 @@ from hlo_lint.dumps.artefacts.buffer_assignment import (
     read_buffer_assignment,
 )
 from hlo_lint.dumps.artefacts.buffer_values import BufferValues, HloValue, read_buffer_values
-from hlo_lint.ir import Computation, Instruction, Module
-from hlo_lint.registry import find_rule
-from hlo_lint.rule import FinalModule, Findings
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.rules.base import FinalModule, Findings
+from hlo_lint.rules.registry import find_rule
 
 ALIGNMENT = 256
 RACE, OVERLAP = "asynchronous-buffer-reused", "custom-call-overlaps-operand"

@@ -16,28 +16,24 @@ hlo_lint.check_jit(function, x, y)           # raises where a pass of this compi
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hlo_lint.version import __version__ as __version__
+from hlo_lint.text.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from hlo_lint.allow.allowances import Allowance
-    from hlo_lint.api import FixResult, Report, emit, fix, lint, parse, parse_all
-    from hlo_lint.capture.jit import Capture, FindingsError, capture_jit, check_jit, compile_for
-    from hlo_lint.configuration.load import load_settings
-    from hlo_lint.configuration.settings import Settings
-    from hlo_lint.dumps.directory import Dump, open_dump
-    from hlo_lint.errors import (
-        CaptureError,
-        ConfigError,
-        DumpError,
-        HloLintError,
-        HloSyntaxError,
-        RuleError,
-        UsageError,
+    from hlo_lint.analysis.rewrite import Rewrite
+    from hlo_lint.apps.jax.capture.jit import (
+        Capture,
+        FindingsError,
+        capture_jit,
+        check_jit,
+        compile_for,
     )
-    from hlo_lint.findings import Allowed, Diagnostic, Edit, Finding, Fix, Safety, Severity
-    from hlo_lint.ir import Computation, Instruction, Module
-    from hlo_lint.rewrite import Rewrite
-    from hlo_lint.rule import (
+    from hlo_lint.dumps.directory import Dump, open_dump
+    from hlo_lint.engine.api import FixResult, Report, emit, fix, lint, parse, parse_all
+    from hlo_lint.engine.settings.load import load_settings
+    from hlo_lint.engine.settings.settings import Settings
+    from hlo_lint.engine.suppressions.allowances import Allowance
+    from hlo_lint.hlo.ir import Computation, Instruction, Module
+    from hlo_lint.rules.base import (
         AutotuningRuns,
         Bad,
         BeforeAutotuner,
@@ -50,12 +46,22 @@ if TYPE_CHECKING:
         Rule,
         Stage,
     )
-    from hlo_lint.rule_options import Option
-    from hlo_lint.source import Span
+    from hlo_lint.rules.findings import Allowed, Diagnostic, Edit, Finding, Fix, Safety, Severity
+    from hlo_lint.rules.options import Option
+    from hlo_lint.text.errors import (
+        CaptureError,
+        ConfigError,
+        DumpError,
+        HloLintError,
+        HloSyntaxError,
+        RuleError,
+        UsageError,
+    )
+    from hlo_lint.text.source import Span
 
 _HOMES = {
-    "hlo_lint.allow.allowances": ("Allowance",),
-    "hlo_lint.api": (
+    "hlo_lint.engine.suppressions.allowances": ("Allowance",),
+    "hlo_lint.engine.api": (
         "FixResult",
         "Report",
         "emit",
@@ -64,20 +70,20 @@ _HOMES = {
         "parse",
         "parse_all",
     ),
-    "hlo_lint.capture.jit": (
+    "hlo_lint.apps.jax.capture.jit": (
         "Capture",
         "FindingsError",
         "capture_jit",
         "check_jit",
         "compile_for",
     ),
-    "hlo_lint.configuration.load": ("load_settings",),
-    "hlo_lint.configuration.settings": ("Settings",),
+    "hlo_lint.engine.settings.load": ("load_settings",),
+    "hlo_lint.engine.settings.settings": ("Settings",),
     "hlo_lint.dumps.directory": (
         "Dump",
         "open_dump",
     ),
-    "hlo_lint.errors": (
+    "hlo_lint.text.errors": (
         "CaptureError",
         "ConfigError",
         "DumpError",
@@ -86,7 +92,7 @@ _HOMES = {
         "RuleError",
         "UsageError",
     ),
-    "hlo_lint.findings": (
+    "hlo_lint.rules.findings": (
         "Allowed",
         "Diagnostic",
         "Edit",
@@ -95,13 +101,13 @@ _HOMES = {
         "Safety",
         "Severity",
     ),
-    "hlo_lint.ir": (
+    "hlo_lint.hlo.ir": (
         "Computation",
         "Instruction",
         "Module",
     ),
-    "hlo_lint.rewrite": ("Rewrite",),
-    "hlo_lint.rule": (
+    "hlo_lint.analysis.rewrite": ("Rewrite",),
+    "hlo_lint.rules.base": (
         "AutotuningRuns",
         "Bad",
         "BeforeAutotuner",
@@ -114,8 +120,8 @@ _HOMES = {
         "Rule",
         "Stage",
     ),
-    "hlo_lint.rule_options": ("Option",),
-    "hlo_lint.source": ("Span",),
+    "hlo_lint.rules.options": ("Option",),
+    "hlo_lint.text.source": ("Span",),
 }
 """Where the public names live. They are imported when asked for: pytest imports this package for
 its plugin in every run, and most of these runs want nothing of it."""

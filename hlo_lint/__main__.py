@@ -1,5 +1,5 @@
 """`python -m hlo_lint` is `hlo-lint`."""
 
-from hlo_lint.cli import main
+from hlo_lint.apps.cli.main import main
 
 main()

@@ -11,16 +11,16 @@ from tempfile import TemporaryDirectory
 
 from hlo_lint import lint
 from hlo_lint.analysis.verifier.rows import ELSEWHERE, LEFT_OUT, ROWS, WITH
-from hlo_lint.configuration.keys import KEYS
-from hlo_lint.configuration.schema import schema_text
-from hlo_lint.configuration.settings import Settings
-from hlo_lint.configuration.toml import spelled
 from hlo_lint.dumps.contracts import Contract, Order, contracts
 from hlo_lint.dumps.pass_lists import pass_lists
-from hlo_lint.registry import all_rules
+from hlo_lint.engine.settings.keys import KEYS
+from hlo_lint.engine.settings.schema import schema_text
+from hlo_lint.engine.settings.settings import Settings
+from hlo_lint.engine.settings.toml import spelled
 from hlo_lint.report.formats import FORMATS, render
 from hlo_lint.report.page import render_page
-from hlo_lint.rule import Rule
+from hlo_lint.rules.base import Rule
+from hlo_lint.rules.registry import all_rules
 from tests.pages import replayed
 
 DOCS = Path(__file__).parent.parent / "docs"

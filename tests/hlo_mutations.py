@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import hlo_lint
-from hlo_lint.ir import Instruction, Module
+from hlo_lint.hlo.ir import Instruction, Module
 
 
 class Mutant(NamedTuple):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from hlo_lint.source import decode, encode
+from hlo_lint.text.source import decode, encode
 
 _name = re.compile(r"%([A-Za-z_][\w\-.]*?)\.(\d+)(?![\w.\-])", re.A)
 _value = re.compile(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from hlo_lint.cli import cli as lazy
+from hlo_lint.apps.cli.main import cli as lazy
 
 _context = click.Context(lazy)
 cli = click.Group(

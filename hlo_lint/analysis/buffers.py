@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hlo_lint.ir import Instruction
-from hlo_lint.shape import ArrayShape, Index, ShapeSyntaxError, leaves
-from hlo_lint.syntax.attributes import Alias, AttributeSyntaxError
+from hlo_lint.hlo.attributes import Alias, AttributeSyntaxError
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.shape import ArrayShape, Index, ShapeSyntaxError, leaves
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.buffer_assignment import AssignedValue, BufferAssignment

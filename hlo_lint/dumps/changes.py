@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
-from hlo_lint.ir import NAME, REFERENCES, ROOT, Module
+from hlo_lint.hlo.ir import NAME, REFERENCES, ROOT, Module
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from hlo_lint.dumps.kinds import EMITTER_TEXT, PROTO_TEXT, Kind, kind_of
+from hlo_lint.dumps.file_types import EMITTER_TEXT, PROTO_TEXT, Kind, kind_of
 from hlo_lint.dumps.names import DumpName, parse_name
 from hlo_lint.dumps.pipeline import PassDump, Pipeline, is_proto
-from hlo_lint.errors import DumpError
-from hlo_lint.ir import HloFile
-from hlo_lint.source import decode
-from hlo_lint.syntax.parse import Memo
+from hlo_lint.hlo.ir import HloFile
+from hlo_lint.hlo.parser.module import Memo
+from hlo_lint.text.errors import DumpError
+from hlo_lint.text.source import decode
 
 TEXT_ENDINGS = (".txt", ".hlo")
 RECORDS = (".debug_options", ".metadata.textproto")

@@ -8,8 +8,7 @@ from enum import Enum
 from functools import cached_property
 from pathlib import Path
 
-from hlo_lint.allow.comments import MARK, CheckedFile, read_comments
-from hlo_lint.dumps.kinds import Kind, kind_of
+from hlo_lint.dumps.file_types import Kind, kind_of
 from hlo_lint.dumps.names import DumpName
 from hlo_lint.dumps.options import DebugOptions, PassRun, read_debug_options, read_pass_runs
 from hlo_lint.dumps.pass_lists import Pass, PassList, recognise
@@ -21,9 +20,10 @@ from hlo_lint.dumps.phases import (
     LAYOUT_ASSIGNMENT,
     Precondition,
 )
-from hlo_lint.ir import HloFile, Module
-from hlo_lint.source import decode
-from hlo_lint.syntax.parse import Memo, parse_file
+from hlo_lint.engine.suppressions.comments import MARK, CheckedFile, read_comments
+from hlo_lint.hlo.ir import HloFile, Module
+from hlo_lint.hlo.parser.module import Memo, parse_file
+from hlo_lint.text.source import decode
 
 EVERY_CHANGE = (".*", ".+")
 """Values of `xla_dump_hlo_pass_re` with which each change of the module is on disk."""
@@ -65,7 +65,7 @@ class PassDump:
             if self.name is None and (text := self._other_text()) is not None:
                 self._file = HloFile.of_text(text, self.path)
             elif is_proto(self.path.name):
-                from hlo_lint.syntax.proto import read_proto
+                from hlo_lint.hlo.proto import read_proto
 
                 self._has_comments = False
                 self._file = parse_file(read_proto(self.path), self.path, self.memo)

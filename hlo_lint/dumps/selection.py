@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from hlo_lint.dumps.directory import Dump, open_dump
-from hlo_lint.dumps.kinds import Kind
+from hlo_lint.dumps.file_types import Kind
 from hlo_lint.dumps.names import DumpName
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
-from hlo_lint.errors import DumpError, UsageError
-from hlo_lint.ir import Module
+from hlo_lint.hlo.ir import Module
+from hlo_lint.text.errors import DumpError, UsageError
 
 FIRST = "before_optimizations"
 """The dump of what the compiler was given."""

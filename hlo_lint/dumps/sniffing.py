@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hlo_lint.dumps.directory import Dump, Skipped
-from hlo_lint.dumps.kinds import Kind
+from hlo_lint.dumps.file_types import Kind
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
-from hlo_lint.errors import DumpError
+from hlo_lint.text.errors import DumpError
 
 
 def skip_others(dump: Dump) -> None:

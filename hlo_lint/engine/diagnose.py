@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.pipeline import PassDump
-from hlo_lint.findings import Diagnostic, Finding, Fix, Introduction, Origin, Region
-from hlo_lint.fingerprints import fingerprint
-from hlo_lint.ir import REFERENCES, HloFile, Instruction, Module
-from hlo_lint.rule import Form, Rule
-from hlo_lint.source import Span
+from hlo_lint.engine.fingerprints import fingerprint
+from hlo_lint.hlo.ir import REFERENCES, HloFile, Instruction, Module
+from hlo_lint.rules.base import Form, Rule
+from hlo_lint.rules.findings import Diagnostic, Finding, Fix, Introduction, Origin, Region
+from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:
-    from hlo_lint.syntax.attributes import OpMetadata
+    from hlo_lint.hlo.attributes import OpMetadata
 
 _comment = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 
@@ -139,7 +139,7 @@ def origin_of(instruction: Instruction | None, module: Module) -> Origin | None:
 
 
 def _metadata(instruction: Instruction) -> OpMetadata | None:
-    from hlo_lint.syntax.attributes import AttributeSyntaxError, OpMetadata
+    from hlo_lint.hlo.attributes import AttributeSyntaxError, OpMetadata
 
     try:
         metadata = instruction.attribute("metadata")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hlo_lint.allow.comments import length_without_comments, lost_comments
-from hlo_lint.findings import Edit, Fix
-from hlo_lint.source import Span, indent_before
+from hlo_lint.engine.suppressions.comments import length_without_comments, lost_comments
+from hlo_lint.rules.findings import Edit, Fix
+from hlo_lint.text.source import Span, indent_before
 
 ROUNDS = 10
 """How often a text is fixed and checked again before the rest is given up."""
@@ -15,8 +15,8 @@ ROUNDS = 10
 def apply(text: str, fixes: Iterable[Fix]) -> tuple[str, tuple[Edit, ...]]:
     """The text with the edits of as many fixes as do not overlap, and those edits.
 
-    >>> from hlo_lint.findings import Safety
-    >>> from hlo_lint.source import Span
+    >>> from hlo_lint.rules.findings import Safety
+    >>> from hlo_lint.text.source import Span
     >>> fix = Fix("name it", (Edit(Span(0, 1), "x"),), Safety.SAFE)
     >>> apply("a = b", [fix])[0]
     'x = b'

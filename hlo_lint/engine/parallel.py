@@ -15,9 +15,9 @@ from pathlib import Path
 from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.jobs import size_of
-from hlo_lint.engine.run import Checker, Progress, Result
-from hlo_lint.errors import DumpError
-from hlo_lint.rule import Rule
+from hlo_lint.engine.runner import Checker, Progress, Result
+from hlo_lint.rules.base import Rule
+from hlo_lint.text.errors import DumpError
 
 Said = frozenset[tuple[str, tuple[str, str, str]]]
 

@@ -13,8 +13,8 @@ from hlo_lint.dumps.phases import (
     LAYOUT_NORMALIZATION,
 )
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
-from hlo_lint.ir import Module
-from hlo_lint.rule import Stage
+from hlo_lint.hlo.ir import Module
+from hlo_lint.rules.base import Stage
 
 FINAL = "after_optimizations"
 """How names end of what a compiler ended with."""

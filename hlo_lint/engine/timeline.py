@@ -12,11 +12,11 @@ from itertools import chain
 from typing import NamedTuple
 
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
-from hlo_lint.engine.plan import checks_of, run_check
 from hlo_lint.engine.stages import Stages
-from hlo_lint.findings import Finding
-from hlo_lint.ir import Module
-from hlo_lint.rule import Rule, Stage
+from hlo_lint.engine.views import checks_of, run_check
+from hlo_lint.hlo.ir import Module
+from hlo_lint.rules.base import Rule, Stage
+from hlo_lint.rules.findings import Finding
 
 
 class Spot(NamedTuple):

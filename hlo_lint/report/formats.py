@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
-from hlo_lint.errors import UsageError
+from hlo_lint.text.errors import UsageError
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.directory import Skipped
-    from hlo_lint.findings import Allowed, Diagnostic
+    from hlo_lint.rules.findings import Allowed, Diagnostic
 
 
 class Report(Protocol):
-    """What a format shows: `hlo_lint.api.Report`."""
+    """What a format shows: `hlo_lint.engine.api.Report`."""
 
     @property
     def findings(self) -> Sequence[Diagnostic]:

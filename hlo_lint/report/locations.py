@@ -6,7 +6,7 @@ import os
 from urllib.parse import quote
 
 from hlo_lint.dumps.pipeline import is_proto
-from hlo_lint.source import encode
+from hlo_lint.text.source import encode
 
 
 def relative_path(path: str) -> str:

@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 
 from hlo_lint.dumps.directory import Skipped
-from hlo_lint.findings import Diagnostic
 from hlo_lint.report.formats import Report, Warn
 from hlo_lint.report.statistics import RuleCount, counts
 from hlo_lint.report.text import as_text, summary
-from hlo_lint.source import shown
+from hlo_lint.rules.findings import Diagnostic
+from hlo_lint.text.source import shown
 
 MOST_BYTES = 900_000
 """GitHub shows no summary of more than 1 MiB."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from inspect import cleandoc
 
-from hlo_lint.rule import Bad, Rule
+from hlo_lint.rules.base import Bad, Rule
 
 
 def render_page(rule: Rule) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hlo_lint.findings import Diagnostic, Region, Safety, Severity
 from hlo_lint.report.formats import Report, Warn
 from hlo_lint.report.locations import has_lines, relative_path
 from hlo_lint.report.text import describe, message_lines
-from hlo_lint.source import is_utf8, shown
+from hlo_lint.rules.findings import Diagnostic, Region, Safety, Severity
+from hlo_lint.text.source import is_utf8, shown
 
 LEVELS = {Severity.ERROR: "ERROR", Severity.WARNING: "WARNING", Severity.INFO: "INFO"}
 

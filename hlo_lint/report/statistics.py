@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from hlo_lint.findings import Diagnostic, Severity
 from hlo_lint.report.formats import Report
 from hlo_lint.report.text import summary
+from hlo_lint.rules.findings import Diagnostic, Severity
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING
 
-from hlo_lint.findings import Diagnostic, Introduction, Safety, Severity
 from hlo_lint.report.formats import Report, Warn
-from hlo_lint.source import shown
+from hlo_lint.rules.findings import Diagnostic, Introduction, Safety, Severity
+from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
     from rich.console import Console

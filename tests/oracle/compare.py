@@ -8,10 +8,10 @@ from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 import hlo_lint
-from hlo_lint.ir import NAME, OPCODE, OPERANDS, TAIL, TYPE, Computation, Instruction, Module
-from hlo_lint.shape import ShapeSyntaxError, parse_shape
-from hlo_lint.syntax.attributes import AttributeSyntaxError, read_attribute, read_metadata
-from hlo_lint.syntax.literals import LiteralError
+from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute, read_metadata
+from hlo_lint.hlo.ir import NAME, OPCODE, OPERANDS, TAIL, TYPE, Computation, Instruction, Module
+from hlo_lint.hlo.parser.literals import LiteralError
+from hlo_lint.hlo.shape import ShapeSyntaxError, parse_shape
 from tests.oracle import meaning
 from tests.oracle.meaning import numbers as numbers
 from tests.oracle.xla import XlaComputation, XlaInstruction, XlaModule, as_utf8

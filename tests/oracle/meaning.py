@@ -13,9 +13,7 @@ from typing import Any
 
 import numpy
 
-from hlo_lint.ir import Instruction
-from hlo_lint.shape import ArrayShape, BufferShape, Layout, OpaqueShape, Shape, TupleShape
-from hlo_lint.syntax.attributes import (
+from hlo_lint.hlo.attributes import (
     Alias,
     AxisRef,
     BlockScalingConfig,
@@ -48,7 +46,9 @@ from hlo_lint.syntax.attributes import (
     read_attribute,
     unescape,
 )
-from hlo_lint.syntax.literals import Elided, LiteralValue, numpy_dtype
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.parser.literals import Elided, LiteralValue, numpy_dtype
+from hlo_lint.hlo.shape import ArrayShape, BufferShape, Layout, OpaqueShape, Shape, TupleShape
 from tests.oracle.schema import SHARDING_TYPES
 
 Fields = dict[str, Any]

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hlo_lint.source import encode
+from hlo_lint.text.source import encode
 
 _ROOT = Path(__file__).resolve().parents[2]
 _VERSION = "from importlib.metadata import version; print(version('jaxlib'))"

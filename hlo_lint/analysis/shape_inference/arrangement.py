@@ -21,8 +21,8 @@ from hlo_lint.analysis.shape_inference.types import (
     same_size,
     same_type,
 )
-from hlo_lint.shape import BITS, UNBOUNDED, ArrayShape, Shape, TupleShape
-from hlo_lint.syntax.attributes import Padding, Slice
+from hlo_lint.hlo.attributes import Padding, Slice
+from hlo_lint.hlo.shape import BITS, UNBOUNDED, ArrayShape, Shape, TupleShape
 
 
 def _broadcast(operation: Operation, printed: Shape) -> None:

@@ -18,7 +18,7 @@ from hlo_lint.analysis.shape_inference.types import (
     compatible,
     without_layout,
 )
-from hlo_lint.shape import Shape, TupleShape
+from hlo_lint.hlo.shape import Shape, TupleShape
 
 
 def _elements(shape: Shape, least: int, what: str) -> tuple[Shape, ...]:

@@ -20,8 +20,8 @@ from hlo_lint.analysis.shape_inference.types import (
     same_type,
     without_layout,
 )
-from hlo_lint.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
-from hlo_lint.syntax.attributes import IotaReplicaGroups, MeshReplicaGroups, ReplicaGroupList
+from hlo_lint.hlo.attributes import IotaReplicaGroups, MeshReplicaGroups, ReplicaGroupList
+from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
 
 
 def _group_size(operation: Operation) -> int:

@@ -18,7 +18,7 @@ from hlo_lint.analysis.shape_inference.types import (
     is_float,
     same_size,
 )
-from hlo_lint.shape import BITS, ArrayShape, Shape
+from hlo_lint.hlo.shape import BITS, ArrayShape, Shape
 
 
 def _demand_dims(name: str, dims: Sequence[int], shape: ArrayShape) -> None:

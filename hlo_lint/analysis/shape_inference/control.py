@@ -15,7 +15,7 @@ from hlo_lint.analysis.shape_inference.operation import (
     known,
 )
 from hlo_lint.analysis.shape_inference.types import apart, brief, compatible
-from hlo_lint.shape import ArrayShape, Shape, TupleShape
+from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
 
 
 def _tuple(operation: Operation) -> Shape:

@@ -28,7 +28,7 @@ from hlo_lint.analysis.shape_inference.types import (
     same_size,
     same_type,
 )
-from hlo_lint.shape import BITS, UNBOUNDED, ArrayShape, Shape
+from hlo_lint.hlo.shape import BITS, UNBOUNDED, ArrayShape, Shape
 
 Kind = Callable[[str], bool]
 

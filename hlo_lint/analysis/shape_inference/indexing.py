@@ -14,7 +14,7 @@ from hlo_lint.analysis.shape_inference.types import (
     same_size,
     same_type,
 )
-from hlo_lint.shape import ArrayShape, Shape, TupleShape
+from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
 
 
 def _demand_dims(name: str, dims: Sequence[int], rank: int, *, ordered: bool = True) -> None:

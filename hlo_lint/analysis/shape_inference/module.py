@@ -15,8 +15,8 @@ from hlo_lint.analysis.shape_inference.verdict import (
     inference_of,
     judge,
 )
-from hlo_lint.ir import OPCODE, REFERENCES, TAIL, TYPE, Computation, Instruction, Module
-from hlo_lint.shape import Shape, shape_or_none
+from hlo_lint.hlo.ir import OPCODE, REFERENCES, TAIL, TYPE, Computation, Instruction, Module
+from hlo_lint.hlo.shape import Shape, shape_or_none
 
 _DEEPEST_CALL = 100
 
@@ -145,7 +145,7 @@ def infer(instruction: Instruction, module: Module | None = None) -> Inferred:
 
     Without its module, what depends on called computations is not known.
 
-    >>> from hlo_lint.syntax.parse import parse_file
+    >>> from hlo_lint.hlo.parser.module import parse_file
     >>> file = parse_file("ENTRY e { p = f32[8,3] parameter(0) ROOT t = transpose(p), "
     ...                   "dimensions={1,0} }")
     >>> module = file.modules[0]

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from hlo_lint.shape import (
+from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute, split_attributes
+from hlo_lint.hlo.shape import (
     ArrayShape,
     OpaqueShape,
     Shape,
     TupleShape,
     shape_or_none,
 )
-from hlo_lint.syntax.attributes import AttributeSyntaxError, read_attribute, split_attributes
 
 if TYPE_CHECKING:
-    from hlo_lint.syntax.attributes import AttributeValue
+    from hlo_lint.hlo.attributes import AttributeValue
 
 TOKEN: Final = OpaqueShape("token")
 PRED: Final = ArrayShape("pred", ())

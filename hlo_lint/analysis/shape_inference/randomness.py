@@ -12,7 +12,7 @@ from hlo_lint.analysis.shape_inference.types import (
     is_float,
     is_integer,
 )
-from hlo_lint.shape import Shape, TupleShape
+from hlo_lint.hlo.shape import Shape, TupleShape
 
 
 def _rng(operation: Operation, printed: Shape) -> None:

@@ -20,7 +20,7 @@ from hlo_lint.analysis.shape_inference.types import (
     flags,
     same_dims,
 )
-from hlo_lint.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
+from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
 
 
 def demand_reducer(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from hlo_lint.analysis.shape_inference.operation import Impossible, Unknowable
-from hlo_lint.shape import (
+from hlo_lint.hlo.shape import (
     BITS,
     UNBOUNDED,
     ArrayShape,

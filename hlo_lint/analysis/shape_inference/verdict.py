@@ -31,7 +31,7 @@ from hlo_lint.analysis.shape_inference.operation import (
     Unknowable,
 )
 from hlo_lint.analysis.shape_inference.types import apart, compatible
-from hlo_lint.shape import ArrayShape, BufferShape, Shape, TupleShape, shape_or_none
+from hlo_lint.hlo.shape import ArrayShape, BufferShape, Shape, TupleShape, shape_or_none
 
 OPCODES: Final[Table] = {
     opcode: inference

@@ -24,8 +24,8 @@ from hlo_lint.analysis.shape_inference.types import (
     same_dims,
     same_size,
 )
-from hlo_lint.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
-from hlo_lint.syntax.attributes import ConvolutionDimensionNumbers, WindowDimension
+from hlo_lint.hlo.attributes import ConvolutionDimensionNumbers, WindowDimension
+from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
 
 
 def _window(operation: Operation, rank: int) -> tuple[WindowDimension, ...]:

@@ -20,9 +20,9 @@ from hlo_lint.analysis.verifier.scope import (
     value_of,
     value_or_none,
 )
-from hlo_lint.ir import REFERENCES, TAIL, Computation, Instruction, Module
-from hlo_lint.shape import ArrayShape, BufferShape, Shape, part, spelled_index
-from hlo_lint.syntax.attributes import Alias, Donor, ProgramShape
+from hlo_lint.hlo.attributes import Alias, Donor, ProgramShape
+from hlo_lint.hlo.ir import REFERENCES, TAIL, Computation, Instruction, Module
+from hlo_lint.hlo.shape import ArrayShape, BufferShape, Shape, part, spelled_index
 
 _ROWS: Final = {
     "fusion": "S-80",

@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Final
 
-from hlo_lint.analysis.orders import name_in
+from hlo_lint.analysis.layout_mismatches import name_in
 from hlo_lint.analysis.verifier.calls import order_apart, passed_as_they_lie
 from hlo_lint.analysis.verifier.scope import (
     Checks,
@@ -19,8 +19,8 @@ from hlo_lint.analysis.verifier.scope import (
     said,
     text_of,
 )
-from hlo_lint.ir import OPCODE, REFERENCES, TAIL, Computation, Instruction
-from hlo_lint.shape import part
+from hlo_lint.hlo.ir import OPCODE, REFERENCES, TAIL, Computation, Instruction
+from hlo_lint.hlo.shape import part
 
 _DONE_OF: Final = {
     "all-reduce-start": "all-reduce-done",

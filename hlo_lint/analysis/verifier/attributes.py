@@ -18,8 +18,8 @@ from hlo_lint.analysis.verifier.scope import (
     text_of,
     value_of,
 )
-from hlo_lint.ir import OPERANDS, TAIL, TYPE, Instruction
-from hlo_lint.shape import BITS, ArrayShape
+from hlo_lint.hlo.ir import OPERANDS, TAIL, TYPE, Instruction
+from hlo_lint.hlo.shape import BITS, ArrayShape
 
 _ACCURATE: Final = frozenset(
     "cbrt cosine erf exponential exponential-minus-one log log-plus-one logistic rsqrt sine sqrt "

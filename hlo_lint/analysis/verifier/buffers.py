@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from hlo_lint.analysis.orders import types_of
+from hlo_lint.analysis.layout_mismatches import types_of
 from hlo_lint.analysis.shape_inference.types import compatible
 from hlo_lint.analysis.verifier.scope import (
     Checks,
@@ -17,9 +17,9 @@ from hlo_lint.analysis.verifier.scope import (
     text_of,
     value_of,
 )
-from hlo_lint.ir import OPCODE, REFERENCES, Instruction
-from hlo_lint.shape import ArrayShape, BufferShape, Shape, leaves
-from hlo_lint.syntax.attributes import Alias
+from hlo_lint.hlo.attributes import Alias
+from hlo_lint.hlo.ir import OPCODE, REFERENCES, Instruction
+from hlo_lint.hlo.shape import ArrayShape, BufferShape, Shape, leaves
 
 _CARRIES: Final = frozenset(
     "custom-call parameter tuple get-tuple-element while call conditional fusion async-start "

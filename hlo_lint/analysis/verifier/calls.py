@@ -20,7 +20,7 @@ from hlo_lint.analysis.verifier.scope import (
     text_of,
     value_of,
 )
-from hlo_lint.ir import (
+from hlo_lint.hlo.ir import (
     CALLING_ATTRIBUTES,
     OPCODE,
     REFERENCES,
@@ -29,7 +29,7 @@ from hlo_lint.ir import (
     Computation,
     Instruction,
 )
-from hlo_lint.shape import ArrayShape, Shape, leaves, spelled_index
+from hlo_lint.hlo.shape import ArrayShape, Shape, leaves, spelled_index
 
 CALLERS: Final = frozenset(
     "all-reduce all-reduce-start async-start async-update async-done call conditional custom-call "

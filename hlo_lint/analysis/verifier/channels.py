@@ -16,7 +16,7 @@ from hlo_lint.analysis.verifier.scope import (
     said,
     text_of,
 )
-from hlo_lint.ir import OPCODE, TAIL, TYPE, Computation, Instruction, Module
+from hlo_lint.hlo.ir import OPCODE, TAIL, TYPE, Computation, Instruction, Module
 
 _TRANSFERS: Final = frozenset({"send", "recv"})
 

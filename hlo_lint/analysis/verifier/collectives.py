@@ -21,8 +21,8 @@ from hlo_lint.analysis.verifier.scope import (
     value_of,
     value_or_none,
 )
-from hlo_lint.ir import REFERENCES, TAIL, Computation, Instruction, Module
-from hlo_lint.syntax.attributes import IotaReplicaGroups, MeshReplicaGroups, ReplicaGroupList
+from hlo_lint.hlo.attributes import IotaReplicaGroups, MeshReplicaGroups, ReplicaGroupList
+from hlo_lint.hlo.ir import REFERENCES, TAIL, Computation, Instruction, Module
 
 
 class Mode(Enum):

@@ -15,8 +15,8 @@ from hlo_lint.analysis.verifier.scope import (
     text_of,
     value_of,
 )
-from hlo_lint.ir import REFERENCES, TAIL, Instruction
-from hlo_lint.shape import ArrayShape, BufferShape, OpaqueShape, Shape, TupleShape, arrays
+from hlo_lint.hlo.ir import REFERENCES, TAIL, Instruction
+from hlo_lint.hlo.shape import ArrayShape, BufferShape, OpaqueShape, Shape, TupleShape, arrays
 
 _FREE = ('"LayoutConstraint"', '"control_dep"')
 

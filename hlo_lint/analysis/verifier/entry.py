@@ -20,10 +20,10 @@ from hlo_lint.analysis.verifier.scope import (
     text_of,
     value_or_none,
 )
-from hlo_lint.ir import OPCODE, OPERANDS, TAIL, TYPE, Computation, Instruction, Module
-from hlo_lint.shape import Shape, TupleShape, arrays
-from hlo_lint.syntax.attributes import Origin as OriginValue
-from hlo_lint.syntax.attributes import OriginalArray, ProgramShape
+from hlo_lint.hlo.attributes import Origin as OriginValue
+from hlo_lint.hlo.attributes import OriginalArray, ProgramShape
+from hlo_lint.hlo.ir import OPCODE, OPERANDS, TAIL, TYPE, Computation, Instruction, Module
+from hlo_lint.hlo.shape import Shape, TupleShape, arrays
 
 _count = re.compile(r", (replica_count|num_partitions)=(\d{1,9})\b").findall
 

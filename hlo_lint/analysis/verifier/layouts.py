@@ -17,8 +17,8 @@ from hlo_lint.analysis.verifier.scope import (
     said,
     value_of,
 )
-from hlo_lint.ir import TAIL, Instruction
-from hlo_lint.shape import ArrayShape
+from hlo_lint.hlo.ir import TAIL, Instruction
+from hlo_lint.hlo.shape import ArrayShape
 
 _HOST = 5
 

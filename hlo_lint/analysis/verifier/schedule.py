@@ -16,7 +16,7 @@ from hlo_lint.analysis.verifier.scope import (
     value_of,
     value_or_none,
 )
-from hlo_lint.ir import NAME, REFERENCES, TAIL, Computation, Instruction
+from hlo_lint.hlo.ir import NAME, REFERENCES, TAIL, Computation, Instruction
 
 _PAIRS: Final = "_xla_send_recv_source_target_pairs"
 _predecessors = re.compile(r"control-predecessors=\{([^}]*)\}").search

@@ -6,15 +6,24 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from hlo_lint.analysis.orders import name_in
-from hlo_lint.findings import Finding
-from hlo_lint.ir import OPCODE, OPERANDS, REFERENCES, TAIL, TYPE, Computation, Instruction, Module
-from hlo_lint.shape import Shape, part
-from hlo_lint.source import Span
-from hlo_lint.syntax.attributes import AttributeSyntaxError, read_attribute, split_attributes
+from hlo_lint.analysis.layout_mismatches import name_in
+from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute, split_attributes
+from hlo_lint.hlo.ir import (
+    OPCODE,
+    OPERANDS,
+    REFERENCES,
+    TAIL,
+    TYPE,
+    Computation,
+    Instruction,
+    Module,
+)
+from hlo_lint.hlo.shape import Shape, part
+from hlo_lint.rules.findings import Finding
+from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:
-    from hlo_lint.syntax.attributes import AttributeValue
+    from hlo_lint.hlo.attributes import AttributeValue
 
 RowChecks: TypeAlias = "Mapping[RowCheck, tuple[str, ...]]"
 """Checks of every opcode, and words of which an instruction has one where they may say more."""

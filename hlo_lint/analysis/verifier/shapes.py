@@ -19,8 +19,8 @@ from hlo_lint.analysis.verifier.scope import (
     parameter_types,
     said,
 )
-from hlo_lint.ir import OPCODE, OPERANDS, REFERENCES, ROOT, TAIL, TYPE, Computation, Row
-from hlo_lint.shape import BITS, UNBOUNDED, ArrayShape, ShapeSyntaxError, arrays, parse_shape
+from hlo_lint.hlo.ir import OPCODE, OPERANDS, REFERENCES, ROOT, TAIL, TYPE, Computation, Row
+from hlo_lint.hlo.shape import BITS, UNBOUNDED, ArrayShape, ShapeSyntaxError, arrays, parse_shape
 
 
 def _each(rows: dict[str, str]) -> dict[str, str]:

@@ -16,14 +16,14 @@ from hlo_lint.analysis.verifier.scope import (
     text_of,
     value_or_none,
 )
-from hlo_lint.ir import TAIL, TYPE
-from hlo_lint.shape import ArrayShape, ShapeSyntaxError, leaves, parse_shape
-from hlo_lint.syntax.attributes import (
+from hlo_lint.hlo.attributes import (
     NamedSharding,
     TiledSharding,
     TupleSharding,
     device_numbers,
 )
+from hlo_lint.hlo.ir import TAIL, TYPE
+from hlo_lint.hlo.shape import ArrayShape, ShapeSyntaxError, leaves, parse_shape
 
 
 def _sharding(scope: Scope, number: int) -> Iterator[Said]:

@@ -16,7 +16,16 @@ from hlo_lint.analysis.verifier.scope import (
     parameter_number,
     said,
 )
-from hlo_lint.ir import NAME, OPCODE, OPERANDS, REFERENCES, ROOT, Computation, Instruction, Module
+from hlo_lint.hlo.ir import (
+    NAME,
+    OPCODE,
+    OPERANDS,
+    REFERENCES,
+    ROOT,
+    Computation,
+    Instruction,
+    Module,
+)
 
 
 def _names(scope: Scope) -> Iterable[Said]:

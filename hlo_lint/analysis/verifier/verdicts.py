@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from hlo_lint.analysis.orders import name_in
+from hlo_lint.analysis.layout_mismatches import name_in
 from hlo_lint.analysis.shape_inference import ShapeInference
 from hlo_lint.analysis.verifier import (
     aliasing,
@@ -36,8 +36,8 @@ from hlo_lint.analysis.verifier.scope import (
     Said,
     Scope,
 )
-from hlo_lint.findings import Finding
-from hlo_lint.ir import NAME, OPCODE, OPERANDS, REFERENCES, TAIL, Computation, Module
+from hlo_lint.hlo.ir import NAME, OPCODE, OPERANDS, REFERENCES, TAIL, Computation, Module
+from hlo_lint.rules.findings import Finding
 
 _FAMILIES: Final = (
     shapes,

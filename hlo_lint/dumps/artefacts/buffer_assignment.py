@@ -33,7 +33,7 @@ from hlo_lint.dumps.artefacts.records import (
     lines_of,
     trouble,
 )
-from hlo_lint.source import Span
+from hlo_lint.text.source import Span
 
 _allocation = re.compile(
     rf"allocation {COUNT}: size {COUNT}(?:, color {COUNT})?(?:, page {COUNT})?"

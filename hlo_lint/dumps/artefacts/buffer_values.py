@@ -30,7 +30,7 @@ from hlo_lint.dumps.artefacts.records import (
     lines_of,
     trouble,
 )
-from hlo_lint.source import Span
+from hlo_lint.text.source import Span
 
 SHORT = rf"<{COUNT} {NAME}(?:{INDEX})?( \(phi\))?(?: @{COUNT})?>"
 """`HloValue::ToShortString`: the index is printed where the defining instruction is a tuple."""

@@ -35,7 +35,7 @@ from hlo_lint.dumps.artefacts.records import (
     lines_of,
     trouble,
 )
-from hlo_lint.source import Span
+from hlo_lint.text.source import Span
 
 _BYTES = r"([0-9][0-9 ]{0,30}) bytes"
 _head = re.compile(rf"HloLiveRange \(max {COUNT}\):").fullmatch

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from hlo_lint.dumps.artefacts.records import COUNT, Artefact, Trouble, lines_of, trouble
-from hlo_lint.source import Span
+from hlo_lint.text.source import Span
 
 _SIZE = r"([0-9]{1,18}(?:\.[0-9]{1,9})?(?:[KMGTPE]i)?B)"
 _space = re.compile(rf"Memory Space: (.*) \(color={COUNT}\)").fullmatch

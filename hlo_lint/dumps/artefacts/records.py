@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from hlo_lint.source import Lines, shown
+from hlo_lint.text.source import Lines, shown
 
 Index = tuple[int, ...]
 """XLA's ShapeIndex: `{1,0}` is the first element of the second element of a tuple, `{}` all."""

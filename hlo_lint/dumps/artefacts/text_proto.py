@@ -3,7 +3,7 @@ r"""Protobuf's text format as a tree with places, without knowing what the names
     config_profiles { config { backend: TRITON } run_time { nanos: 3648 } }
 
 A log of the autotuner is appended to by many processes and cut off by the death of any of them:
-what cannot be read is left out and told, and the rest is read. `hlo_lint.syntax.text_proto` is the
+what cannot be read is left out and told, and the rest is read. `hlo_lint.hlo.text_proto` is the
 strict reader, for texts that are to become bytes.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hlo_lint.dumps.artefacts.records import Trouble
-from hlo_lint.source import Span, decode, encode, shown
+from hlo_lint.text.source import Span, decode, encode, shown
 
 DEEPEST: Final = 100
 """Protobuf's own limit for messages in messages; what lies deeper is left out."""

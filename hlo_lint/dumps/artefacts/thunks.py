@@ -28,7 +28,7 @@ from hlo_lint.dumps.artefacts.records import (
     trouble,
 )
 from hlo_lint.dumps.artefacts.text_proto import Message, outer_fields
-from hlo_lint.source import Span
+from hlo_lint.text.source import Span
 
 _thunk = re.compile(
     rf"( *){COUNT}: (k\w+) +\[(?:prev={COUNT} \({COUNT}\)|source) *"

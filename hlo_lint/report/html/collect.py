@@ -9,12 +9,12 @@ from os.path import commonpath, relpath
 from pathlib import Path
 from typing import TypedDict
 
-from hlo_lint.api import Report
 from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.findings import Allowed, Diagnostic, Introduction, Origin, Severity
+from hlo_lint.engine.api import Report
 from hlo_lint.report.html.detail import Detail, details_of
 from hlo_lint.report.html.timeline import Timeline, timeline
+from hlo_lint.rules.findings import Allowed, Diagnostic, Introduction, Origin, Severity
 
 MOST_FINDINGS = 5000
 """Findings that the page lists, the worst first; of the rest it says how many there are."""

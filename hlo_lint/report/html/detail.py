@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import TypedDict
 
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
-from hlo_lint.errors import DumpError
-from hlo_lint.findings import Diagnostic, Origin, Severity
-from hlo_lint.ir import HloFile, Instruction, Module
-from hlo_lint.registry import all_rules
+from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.report.html.dimensions import Move, move, order
 from hlo_lint.report.html.excerpt import Partners, Row, lines_around, one_sided, side_by_side
 from hlo_lint.report.html.neighbourhood import Graph, draw, neighbourhood
 from hlo_lint.report.html.preview import Preview, preview
 from hlo_lint.report.html.timeline import before_and_after
-from hlo_lint.source import decode
+from hlo_lint.rules.findings import Diagnostic, Origin, Severity
+from hlo_lint.rules.registry import all_rules
+from hlo_lint.text.errors import DumpError
+from hlo_lint.text.source import decode
 
 SOURCE_LINES = 3
 """Lines of Python before and after the one that is meant."""

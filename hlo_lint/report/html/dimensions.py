@@ -9,10 +9,10 @@ from itertools import accumulate, pairwise
 from operator import mul
 from typing import TypedDict
 
-from hlo_lint.ir import Instruction, Module
-from hlo_lint.layouts import common_factors
-from hlo_lint.shape import UNBOUNDED, ArrayShape, Layout
-from hlo_lint.syntax.attributes import AttributeSyntaxError
+from hlo_lint.hlo.attributes import AttributeSyntaxError
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.layouts import common_factors
+from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Layout
 
 _MOVERS = frozenset({"reshape", "transpose", "copy"})
 

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from typing import Final, TypedDict
 
-from hlo_lint.compare.align import NOTHING, align
-from hlo_lint.compare.meaning import without_metadata
-from hlo_lint.compare.structure import Body, Structure, Structures
-from hlo_lint.ir import TAIL, Instruction, Module
+from hlo_lint.analysis.diff.align import NOTHING, align
+from hlo_lint.analysis.diff.normalize import without_metadata
+from hlo_lint.analysis.diff.structural_hash import Body, Structure, Structures
+from hlo_lint.hlo.ir import TAIL, Instruction, Module
 from hlo_lint.report.html.neighbourhood import Neighbourhood
-from hlo_lint.source import Lines
+from hlo_lint.text.source import Lines
 
 LONGEST_LINE = 320
 """Characters of a line that are shown; what follows is counted."""

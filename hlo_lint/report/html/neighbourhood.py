@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypedDict
 
-from hlo_lint.ir import Instruction
+from hlo_lint.hlo.ir import Instruction
 
 NEAR = 5
 """How many operands, or users, of one instruction are drawn."""

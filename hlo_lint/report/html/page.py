@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hlo_lint import __version__
-from hlo_lint.api import Report
 from hlo_lint.dumps.directory import Dump
-from hlo_lint.errors import UsageError
-from hlo_lint.registry import all_rules
+from hlo_lint.engine.api import Report
 from hlo_lint.report.html.collect import collect
 from hlo_lint.report.html.visible import script
-from hlo_lint.rule import Rule
-from hlo_lint.source import shown
+from hlo_lint.rules.base import Rule
+from hlo_lint.rules.registry import all_rules
+from hlo_lint.text.errors import UsageError
+from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
     from jinja2 import Environment

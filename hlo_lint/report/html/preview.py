@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from difflib import SequenceMatcher
 from typing import TypedDict
 
-from hlo_lint.findings import Edit, Fix
 from hlo_lint.report.text import COMMANDS
-from hlo_lint.source import Lines
+from hlo_lint.rules.findings import Edit, Fix
+from hlo_lint.text.source import Lines
 
 LONGEST_LINE = 800
 """Characters of a line that are shown."""
@@ -32,8 +32,8 @@ class Preview(TypedDict):
 def preview(fix: Fix, lines: Lines) -> Preview:
     """The lines that change, `AROUND` lines around each change.
 
-    >>> from hlo_lint.findings import Safety
-    >>> from hlo_lint.source import Span
+    >>> from hlo_lint.rules.findings import Safety
+    >>> from hlo_lint.text.source import Span
     >>> fix = Fix("say c", (Edit(Span(2, 3), "c"),), Safety.SAFE)
     >>> preview(fix, Lines("a\\nb\\n"))["lines"]
     [(' ', 'a'), ('-', 'b'), ('+', 'c')]

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TypedDict
 
+from hlo_lint.analysis.pass_stats import Effect, Step, passes
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.dumps.selection import in_order
-from hlo_lint.errors import DumpError
-from hlo_lint.findings import Diagnostic
-from hlo_lint.passes import Effect, Step, passes
+from hlo_lint.rules.findings import Diagnostic
+from hlo_lint.text.errors import DumpError
 
 MOST_OPCODES = 8
 """How many opcodes of a pass are named: first those there are more of, then those there are less

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hlo_lint.source import shown
+from hlo_lint.text.source import shown
 
 LONGEST = 2000
 """Characters of one string that the page holds."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from hlo_lint.findings import Finding
-from hlo_lint.ir import Computation, Instruction
-from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
-from hlo_lint.shape import ArrayShape, TupleShape
-from hlo_lint.syntax.attributes import AttributeSyntaxError
+from hlo_lint.hlo.attributes import AttributeSyntaxError
+from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.shape import ArrayShape, TupleShape
+from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.findings import Finding
 
 _FINAL = {".ir-no-opt.ll": ""}
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from hlo_lint.analysis.orders import lie_alike, operand_array
-from hlo_lint.findings import Finding, Fix
-from hlo_lint.ir import TAIL, Computation, Instruction, Module
-from hlo_lint.rewrite import with_copied_operands
-from hlo_lint.rule import Bad, Findings, Form, Good, Rule, Stage
-from hlo_lint.shape import ArrayShape, Layout
-from hlo_lint.syntax.attributes import AttributeSyntaxError
+from hlo_lint.analysis.layout_mismatches import lie_alike, operand_array
+from hlo_lint.analysis.rewrite import with_copied_operands
+from hlo_lint.hlo.attributes import AttributeSyntaxError
+from hlo_lint.hlo.ir import TAIL, Computation, Instruction, Module
+from hlo_lint.hlo.shape import ArrayShape, Layout
+from hlo_lint.rules.base import Bad, Findings, Form, Good, Rule, Stage
+from hlo_lint.rules.findings import Finding, Fix
 
 _CONSTRAINTS = "operand_layout_constraints="
 _FINAL = {".ir-no-opt.ll": ""}

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from hlo_lint.analysis.gemm_layouts import groups_of, unsupported
-from hlo_lint.analysis.orders import in_other_orders, operand_array
-from hlo_lint.findings import Finding, Fix
-from hlo_lint.ir import TAIL, Computation, Instruction, Module
-from hlo_lint.rewrite import with_copied_operands
-from hlo_lint.rule import Bad, Findings, Form, Good, Rule, Stage
-from hlo_lint.shape import ArrayShape, Layout, TupleShape
+from hlo_lint.analysis.layout_mismatches import in_other_orders, operand_array
+from hlo_lint.analysis.rewrite import with_copied_operands
+from hlo_lint.hlo.ir import TAIL, Computation, Instruction, Module
+from hlo_lint.hlo.shape import ArrayShape, Layout, TupleShape
+from hlo_lint.kernels.gemm_layouts import groups_of, unsupported
+from hlo_lint.rules.base import Bad, Findings, Form, Good, Rule, Stage
+from hlo_lint.rules.findings import Finding, Fix
 
 TARGETS: Final = ('"__cublas$lt$matmul"', '"__cublas$gemm"')
 
@@ -100,7 +100,7 @@ class _Side(NamedTuple):
 def _wrong_sides(call: Instruction) -> Iterator[_Side]:
     if not any(target in call.row[TAIL] for target in TARGETS):
         return
-    from hlo_lint.payloads import GemmConfig, PayloadError, decode
+    from hlo_lint.kernels.custom_calls import GemmConfig, PayloadError, decode
 
     try:
         config = decode(call)

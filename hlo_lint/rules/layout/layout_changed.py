@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hlo_lint.analysis.orders import BINARY, KEEP_ORDER, in_other_orders, turned
-from hlo_lint.findings import Finding, Fix
-from hlo_lint.ir import Computation, Instruction, Module
-from hlo_lint.rewrite import with_copied_operands
-from hlo_lint.rule import Bad, Findings, Form, Good, Rule, Stage
-from hlo_lint.shape import Layout
+from hlo_lint.analysis.layout_mismatches import BINARY, KEEP_ORDER, in_other_orders, turned
+from hlo_lint.analysis.rewrite import with_copied_operands
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.shape import Layout
+from hlo_lint.rules.base import Bad, Findings, Form, Good, Rule, Stage
+from hlo_lint.rules.findings import Finding, Fix
 
 _BEFORE = (
     "module_0001.m.0001.layout_normalization.after_reshape-decomposer.before_layout_normalization"

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.orders import BINARY, UNARY, in_other_orders, is_descending, result_array
-from hlo_lint.findings import Finding, Severity
-from hlo_lint.ir import Computation
-from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
+from hlo_lint.analysis.layout_mismatches import (
+    BINARY,
+    UNARY,
+    in_other_orders,
+    is_descending,
+    result_array,
+)
+from hlo_lint.hlo.ir import Computation
+from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.findings import Finding, Severity
 
 _FINAL = {".ir-no-opt.ll": ""}
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.orders import in_other_orders, operand_array
+from hlo_lint.analysis.layout_mismatches import in_other_orders, operand_array
 from hlo_lint.dumps.phases import REDUCE_INPUTS_DESCEND
-from hlo_lint.findings import Finding
-from hlo_lint.ir import Computation
-from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
+from hlo_lint.hlo.ir import Computation
+from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.findings import Finding
 
 _FILE = (
     "module_0001.m.0001.hlo_normalization.after_triton-softmax-rewriter."

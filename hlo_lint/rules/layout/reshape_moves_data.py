@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.dumps.phases import RESHAPES_ARE_BITCASTS
-from hlo_lint.findings import Finding, Fix
-from hlo_lint.ir import TAIL, Computation, Instruction, Module, Operand
-from hlo_lint.layouts import (
+from hlo_lint.hlo.ir import TAIL, Computation, Instruction, Module, Operand
+from hlo_lint.hlo.layouts import (
     align_layouts,
     carry_layout_facts,
     compose,
@@ -16,9 +16,9 @@ from hlo_lint.layouts import (
     packs_alike,
     reshape_is_bitcast,
 )
-from hlo_lint.rewrite import Rewrite
-from hlo_lint.rule import Bad, Findings, Form, Good, Rule
-from hlo_lint.shape import UNBOUNDED, ArrayShape, Layout, Shape, ShapeSyntaxError
+from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Layout, Shape, ShapeSyntaxError
+from hlo_lint.rules.base import Bad, Findings, Form, Good, Rule
+from hlo_lint.rules.findings import Finding, Fix
 
 GEMM_TARGET = "__cublas$"
 TRITON_GEMM = "__triton_gemm"
@@ -172,7 +172,7 @@ def spell_out(operand: ArrayShape, result: ArrayShape) -> list[Step]:
     dynamic bounds, and a tiled side is always the one that is copied, out of its tiles or into
     them: a bitcast between two tilings moves bytes.
 
-    >>> from hlo_lint.shape import parse_array
+    >>> from hlo_lint.hlo.shape import parse_array
     >>> def steps(operand: str, result: str) -> str:
     ...     made = spell_out(parse_array(operand), parse_array(result))
     ...     return " ".join(f"{opcode} {shape}" for opcode, shape, _ in made)
@@ -214,7 +214,7 @@ def transposed(operand: ArrayShape, steps: list[Step]) -> list[Step]:
     a bitcast to the order in which the bytes lie, a transpose, a bitcast to the shape asked for.
     Bitcasts in a row are one.
 
-    >>> from hlo_lint.shape import parse_array
+    >>> from hlo_lint.hlo.shape import parse_array
     >>> before = parse_array("f32[16,128,32]{2,1,0}")
     >>> for opcode, shape, dimensions in transposed(
     ...     before, spell_out(before, parse_array("f32[2,8,128,32]{2,3,1,0}"))):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from hlo_lint.findings import Finding, Fix, Severity
-from hlo_lint.ir import OPCODE, REFERENCES, TAIL, Computation, Instruction, Module
-from hlo_lint.layouts import packs_alike, reshape_is_bitcast
-from hlo_lint.rewrite import Rewrite
-from hlo_lint.rule import Bad, FinalModule, Findings, Form, Good, Rule
-from hlo_lint.rule_options import Option
-from hlo_lint.shape import UNBOUNDED, ArrayShape
+from hlo_lint.analysis.rewrite import Rewrite
+from hlo_lint.hlo.ir import OPCODE, REFERENCES, TAIL, Computation, Instruction, Module
+from hlo_lint.hlo.layouts import packs_alike, reshape_is_bitcast
+from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape
+from hlo_lint.rules.base import Bad, FinalModule, Findings, Form, Good, Rule
+from hlo_lint.rules.findings import Finding, Fix, Severity
+from hlo_lint.rules.options import Option
 
 _PROGRAM = """
 HloModule left_behind, is_scheduled=true

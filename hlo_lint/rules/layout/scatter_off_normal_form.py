@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.orders import in_other_orders, operand_array
+from hlo_lint.analysis.layout_mismatches import in_other_orders, operand_array
 from hlo_lint.dumps.phases import SCATTERS_ARE_SIMPLE
-from hlo_lint.findings import Finding
-from hlo_lint.ir import Computation, Instruction
-from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
-from hlo_lint.shape import ArrayShape
-from hlo_lint.syntax.attributes import AttributeSyntaxError
+from hlo_lint.hlo.attributes import AttributeSyntaxError
+from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.shape import ArrayShape
+from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.findings import Finding
 
 _FILE = (
     "module_0001.m.0001.layout_normalization.after_move_copy_to_users.before_layout_normalization"

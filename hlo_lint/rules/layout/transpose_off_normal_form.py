@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.orders import (
+from hlo_lint.analysis.layout_mismatches import (
     in_other_orders,
     is_descending,
     operand_array,
     result_array,
 )
-from hlo_lint.findings import Finding, Fix
-from hlo_lint.ir import Computation, Instruction, Module
-from hlo_lint.layouts import compose, inverse, normalize
-from hlo_lint.rewrite import Rewrite
-from hlo_lint.rule import Bad, Findings, Form, Good, Rule, Stage
-from hlo_lint.shape import ArrayShape
-from hlo_lint.syntax.attributes import AttributeSyntaxError
+from hlo_lint.analysis.rewrite import Rewrite
+from hlo_lint.hlo.attributes import AttributeSyntaxError
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.layouts import compose, inverse, normalize
+from hlo_lint.hlo.shape import ArrayShape
+from hlo_lint.rules.base import Bad, Findings, Form, Good, Rule, Stage
+from hlo_lint.rules.findings import Finding, Fix
 
 _FINAL = {".ir-no-opt.ll": ""}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hlo_lint.analysis.asynchronous import (
+from hlo_lint.analysis.async_ops import (
     Accesses,
     Flight,
     Race,
@@ -14,11 +14,11 @@ from hlo_lint.analysis.asynchronous import (
     has_flights,
     is_start,
 )
-from hlo_lint.findings import Edit, Finding, Fix, Safety
-from hlo_lint.ir import Instruction, Module
-from hlo_lint.rule import Bad, FinalModule, Findings, Form, Good, Rule
-from hlo_lint.source import Span
-from hlo_lint.syntax.attributes import AttributeSyntaxError
+from hlo_lint.hlo.attributes import AttributeSyntaxError
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.rules.base import Bad, FinalModule, Findings, Form, Good, Rule
+from hlo_lint.rules.findings import Edit, Finding, Fix, Safety
+from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:  # loaded where a module has asynchronous operations
     from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.buffers import declared_aliases, memory_of, operand_memory, results
-from hlo_lint.findings import Finding
-from hlo_lint.ir import Module
-from hlo_lint.rule import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.hlo.ir import Module
+from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding
 
 if TYPE_CHECKING:  # loaded where a module has such a call
     from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment

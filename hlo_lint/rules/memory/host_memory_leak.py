@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from hlo_lint.analysis.orders import operand_array, result_array, types_of
-from hlo_lint.findings import Finding
-from hlo_lint.ir import OPCODE, TYPE, Computation, Instruction
-from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
-from hlo_lint.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
+from hlo_lint.analysis.layout_mismatches import operand_array, result_array, types_of
+from hlo_lint.hlo.ir import OPCODE, TYPE, Computation, Instruction
+from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
+from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.findings import Finding
 
 HOST: Final = 5
 FAST: Final = 1

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.asynchronous import Calls, Flight, flights, has_flights, is_done, operation
-from hlo_lint.findings import Finding, Severity
-from hlo_lint.ir import Instruction, Module
-from hlo_lint.rule import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.analysis.async_ops import Calls, Flight, flights, has_flights, is_done, operation
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
 
 _THROUGH = ("get-tuple-element", "tuple", "bitcast", "copy", "opt-barrier")
 _UNKNOWN = ("parameter", "while", "call", "conditional", "custom-call")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from hlo_lint.analysis.orders import types_of
-from hlo_lint.findings import Finding
-from hlo_lint.ir import TYPE, Computation
-from hlo_lint.rule import Bad, Findings, Good, Rule, Stage
-from hlo_lint.shape import BITS, ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
+from hlo_lint.analysis.layout_mismatches import types_of
+from hlo_lint.hlo.ir import TYPE, Computation
+from hlo_lint.hlo.shape import BITS, ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
+from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.findings import Finding
 
 _NARROW: Final = {dtype: bits for dtype, bits in BITS.items() if bits < 8}
 _FINAL = {".ir-no-opt.ll": ""}

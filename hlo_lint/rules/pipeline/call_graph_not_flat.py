@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hlo_lint.analysis.verifier.calls import CALLERS
 from hlo_lint.dumps.phases import CALL_GRAPH_IS_FLAT
-from hlo_lint.findings import Finding
-from hlo_lint.ir import OPCODE, Instruction, Module
-from hlo_lint.rule import Bad, Findings, Good, Rule
+from hlo_lint.hlo.ir import OPCODE, Instruction, Module
+from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding
 
 SEQUENTIAL = ("call", "conditional", "while")
 """Opcodes that run a computation as part of the program; others apply it to elements."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hlo_lint.dumps.changes import disagreements
 from hlo_lint.dumps.pipeline import PassDump
-from hlo_lint.findings import Finding, Severity
-from hlo_lint.rule import Bad, Compilation, Findings, Good, Rule, first_line
+from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule, first_line
+from hlo_lint.rules.findings import Finding, Severity
 
 _MODULE = """
 HloModule jit_f

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from hlo_lint.dumps.deaths import Death, locate
+from hlo_lint.dumps.crash import Death, locate
 from hlo_lint.dumps.passes_run import breaches
 from hlo_lint.dumps.phases import PRECONDITIONS
 from hlo_lint.dumps.pipeline import PassDump
-from hlo_lint.findings import Finding, Severity
-from hlo_lint.rule import Bad, Broken, Compilation, Findings, Good, Rule, first_line
+from hlo_lint.rules.base import Bad, Broken, Compilation, Findings, Good, Rule, first_line
+from hlo_lint.rules.findings import Finding, Severity
 
 SHOWN = 6
 """How many passes a message names."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.findings import Finding, Severity
-from hlo_lint.rule import Bad, DumpFolder, Findings, Good, Rule, first_line
+from hlo_lint.rules.base import Bad, DumpFolder, Findings, Good, Rule, first_line
+from hlo_lint.rules.findings import Finding, Severity
 
 _MODULE = """
 HloModule jit_f

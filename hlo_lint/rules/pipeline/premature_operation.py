@@ -6,9 +6,9 @@ from itertools import chain
 
 from hlo_lint.dumps.phases import BEFORE_LAYOUTS, LAYOUT_ASSIGNMENT
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
-from hlo_lint.findings import Finding, Severity
-from hlo_lint.ir import Instruction
-from hlo_lint.rule import Bad, Compilation, Findings, Good, Rule
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
 
 _EARLY = ("bitcast", "custom-call")
 

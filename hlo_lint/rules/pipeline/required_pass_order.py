@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hlo_lint.dumps.passes_run import Breach, breaches
-from hlo_lint.findings import Finding, Severity
-from hlo_lint.rule import Bad, DumpFolder, Findings, Good, Rule, first_line
+from hlo_lint.rules.base import Bad, DumpFolder, Findings, Good, Rule, first_line
+from hlo_lint.rules.findings import Finding, Severity
 
 _MODULE = """
 HloModule jit_f

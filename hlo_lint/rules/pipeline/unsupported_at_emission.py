@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hlo_lint.findings import Finding, Severity
-from hlo_lint.ir import TAIL, Computation, Instruction, Module
-from hlo_lint.rule import Bad, Compilation, Findings, Good, Rule
+from hlo_lint.hlo.ir import TAIL, Computation, Instruction, Module
+from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
 
 NO_THUNK = frozenset(
     "abs acos acosh add and asin asinh atan2 atanh bitcast-convert broadcast cbrt ceil clamp "

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from hlo_lint.analysis.moves import moves
-from hlo_lint.findings import Finding, Severity
-from hlo_lint.rule import Bad, FinalModule, Findings, Good, Rule
-from hlo_lint.rule_options import Option
+from hlo_lint.analysis.data_movement import moves
+from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.options import Option
 
 SHOWN: Final = 3
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.moves import Move, moves, source_of_move
-from hlo_lint.findings import Finding, Severity
-from hlo_lint.rule import Bad, FinalModule, Findings, Good, Rule
-from hlo_lint.rule_options import Option
+from hlo_lint.analysis.data_movement import Move, moves, source_of_move
+from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.options import Option
 
 _FINAL = {".ir-no-opt.ll": ""}
 

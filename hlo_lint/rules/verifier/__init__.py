@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 from hlo_lint.analysis.verifier import Demands, Verdict, verify
-from hlo_lint.findings import Finding
-from hlo_lint.ir import Instruction, Module
-from hlo_lint.rule import Bad, Findings, Stage
-from hlo_lint.source import Span
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.rules.base import Bad, Findings, Stage
+from hlo_lint.rules.findings import Finding
+from hlo_lint.text.source import Span
 
 
 class Verified:

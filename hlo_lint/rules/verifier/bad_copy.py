@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from hlo_lint.rule import Bad, Good, Rule
+from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.verifier import Verified
 
 

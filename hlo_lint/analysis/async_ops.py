@@ -1,0 +1,655 @@
+"""What is in flight between the start of an asynchronous operation and its done.
+
+A start, its updates and its done are told apart by their opcodes, in dump form (`async-start`,
+`copy-start`, `send`) and in the form that names the operation (`fusion-start`, `all-gather-start`).
+The value of a start may travel through tuples, loops and calls before a done takes it; wherever it
+is, the operation runs beside the schedule, and other instructions must keep off its memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from hlo_lint.hlo.attributes import AttributeSyntaxError
+from hlo_lint.hlo.ir import OPCODE, OPERANDS, TAIL, Computation, Instruction, Module
+from hlo_lint.hlo.shape import ArrayShape, Index, Shape, TupleShape, leaves
+
+if TYPE_CHECKING:
+    from hlo_lint.dumps.artefacts.buffer_assignment import AssignedValue, BufferAssignment
+
+Position: TypeAlias = tuple[Instruction, Index]
+"""A part of an instruction's result."""
+
+_FORWARDS = frozenset({"opt-barrier", "bitcast", "copy", "add-dependency"})
+_SHARDING = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"})
+_CONTROL = frozenset({"while", "call", "conditional"})
+_SILENT = frozenset(
+    {
+        *("add-dependency", "after-all", "bitcast", "constant", "domain"),
+        *("get-tuple-element", "opt-barrier", "parameter", "tuple"),
+    }
+)
+"""What no kernel runs for."""
+_ALLOCATES = frozenset({"AllocateBuffer", "CreateBuffer", "PinnedHostAllocateBuffer"})
+"""Targets of custom calls that give memory and write nothing."""
+
+
+def is_start(instruction: Instruction) -> bool:
+    """Whether it begins an asynchronous operation."""
+    return _begins(instruction.opcode)
+
+
+def _begins(opcode: str) -> bool:
+    return opcode.endswith("-start") or opcode in ("send", "recv")
+
+
+def has_flights(module: Module) -> bool:
+    """Whether anything in a module begins an asynchronous operation, or waits for one."""
+    opcodes = frozenset().union(*[computation.opcodes for computation in module.computations])
+    return any(_begins(opcode) or opcode.endswith("-done") for opcode in opcodes)
+
+
+def is_update(instruction: Instruction) -> bool:
+    """Whether it hands a running operation on."""
+    return instruction.opcode.endswith("-update")
+
+
+def is_done(instruction: Instruction) -> bool:
+    """Whether it waits for an asynchronous operation."""
+    return instruction.opcode.endswith("-done")
+
+
+def operation(instruction: Instruction) -> str:
+    """What a start, an update or a done says it is part of: `all-gather`, `async`, `send`."""
+    opcode = instruction.opcode
+    for ending in ("-start", "-update", "-done"):
+        opcode = opcode.removesuffix(ending)
+    return opcode
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Instructions of one computation that run while an operation is in flight."""
+
+    computation: Computation
+    begin: int
+    """The number of the first."""
+    end: int
+    """One more than the number of the last."""
+
+    @property
+    def instructions(self) -> Iterator[Instruction]:
+        """In the order of the schedule."""
+        return (self.computation.at(number) for number in range(self.begin, self.end))
+
+
+@dataclass(frozen=True, eq=False)
+class Flight:
+    """An asynchronous operation from its start to its done."""
+
+    start: Instruction
+    updates: tuple[Instruction, ...]
+    dones: tuple[Instruction, ...]
+    """Who waits for it. Several where loops carry it: one in the body, one behind the loop."""
+    stretches: tuple[Stretch, ...]
+    """Where it is in flight, if the order of the text is the schedule."""
+    escapes: bool
+    """Whether its value goes where it cannot be followed."""
+    is_carried: bool
+    """Whether a loop, a call or a conditional takes its value along."""
+
+    @property
+    def until(self) -> str:
+        """Who waits for it, in words."""
+        return f"%{self.dones[0].name}" if self.dones else "the end"
+
+    def is_simple(self) -> bool:
+        """Whether one done behind the start, in the same computation, is all there is."""
+        return (
+            not self.is_carried
+            and not self.escapes
+            and len(self.dones) == 1
+            and self.dones[0].computation is self.start.computation
+            and self.dones[0].number > self.start.number
+        )
+
+
+class Calls:
+    """Who calls a computation so that its instructions run one by one: no fusion, no reducer."""
+
+    def __init__(self, module: Module) -> None:
+        self._by_name = {computation.name: computation for computation in module.computations}
+        fused = module.fused
+        self.computations = tuple(c for c in module.computations if c.name not in fused)
+        self._callers: dict[str, list[Instruction]] = {}
+        for computation in self.computations:
+            for row_number, row in enumerate(computation.rows):
+                opcode = row[OPCODE]
+                if opcode in _CONTROL or opcode.endswith("-start"):
+                    caller = computation.at(row_number)
+                    for callee in self.callees(caller):
+                        self._callers.setdefault(callee.name, []).append(caller)
+
+    def callees(self, caller: Instruction) -> tuple[Computation, ...]:
+        """The computations whose instructions run when this one does; of a loop the body first."""
+        if caller.opcode == "while":
+            names = [_attribute(caller, "body"), _attribute(caller, "condition")]
+        elif caller.opcode in ("call", "conditional"):
+            names = list(caller.called)
+        elif caller.opcode.endswith("-start"):
+            names = [_attribute(caller, "calls")]  # not `to_apply`, which is for one element
+        else:
+            return ()
+        found = (self._by_name.get(name) for name in names)
+        return tuple(callee for callee in found if callee is not None)
+
+    def callers(self, computation: Computation) -> tuple[Instruction, ...]:
+        """The instructions that run it."""
+        return tuple(self._callers.get(computation.name, ()))
+
+    def parameters(self, caller: Instruction, operand: int) -> Iterator[Instruction]:
+        """The parameters that an operand becomes."""
+        for number, callee in enumerate(self.callees(caller)):
+            wanted = operand
+            if caller.opcode == "conditional":
+                if operand != number + 1:
+                    continue
+                wanted = 0
+            for parameter in callee.with_opcode("parameter"):
+                if _parameter_number(parameter) == wanted:
+                    yield parameter
+
+    def argument(self, caller: Instruction, parameter: Instruction) -> Position | None:
+        """What a caller passes for a parameter."""
+        number = _parameter_number(parameter)
+        if caller.opcode == "conditional":
+            callees = [callee.name for callee in self.callees(caller)]
+            number = callees.index(parameter.computation.name) + 1
+        return None if number is None else _operand(caller, number, ())
+
+
+def flights(module: Module) -> tuple[Flight, ...]:
+    """Every asynchronous operation of a module, in the order of the text."""
+    calls = Calls(module)
+    return tuple(
+        _Follower(start, calls).flight()
+        for computation in calls.computations
+        for start in computation.instructions
+        if is_start(start)
+    )
+
+
+_DEEPEST_INDEX = 100
+
+
+class _Follower:
+    """Follows the value of one start through tuples, loops and calls."""
+
+    def __init__(self, start: Instruction, calls: Calls) -> None:
+        self._start = start
+        self._calls = calls
+        self._seen: set[Position] = set()
+        self._todo: list[Position] = []
+        self._updates: list[Instruction] = []
+        self._dones: list[Instruction] = []
+        self._takers: set[Instruction] = set()
+        """Loops, calls and conditionals that take the value along."""
+        self._escapes = False
+
+    def flight(self) -> Flight:
+        self._visit(self._start, ())
+        while self._todo:
+            self._follow(*self._todo.pop())
+        return Flight(
+            self._start,
+            tuple(self._updates),
+            tuple(sorted(self._dones, key=lambda done: done.number)),
+            tuple(self._stretches()),
+            self._escapes,
+            bool(self._takers),
+        )
+
+    def _visit(self, instruction: Instruction, index: Index) -> None:
+        if len(index) > _DEEPEST_INDEX:
+            self._escapes = True  # only a computation that starts itself nests tuples like this
+        elif (instruction, index) not in self._seen:
+            self._seen.add((instruction, index))
+            self._todo.append((instruction, index))
+
+    def _follow(self, at: Instruction, index: Index) -> None:
+        for user in at.users:
+            for number, operand in enumerate(user.operands):
+                taken = len(operand.index)
+                # An element of the start's own tuple is an array, no handle.
+                if operand.name == at.name and index[:taken] == operand.index:
+                    self._used(user, number, index[taken:])
+        if at.is_root or at is at.computation.root:
+            self._returned(at.computation, index)
+
+    def _used(self, user: Instruction, number: int, index: Index) -> None:
+        opcode = user.opcode
+        if is_done(user):
+            if index:  # what a group of sends and receives gives back: their own handles
+                self._visit(user, index[1:])
+            elif user not in self._dones:
+                self._dones.append(user)
+        elif is_update(user) and not index:
+            if number == 0:
+                self._updates.append(user)
+                self._visit(user, ())
+            else:
+                self._escapes = True
+        elif opcode == "get-tuple-element":
+            if index and _attribute_number(user) == index[0]:
+                self._visit(user, index[1:])
+        elif opcode == "tuple":
+            self._visit(user, (number, *index))
+        elif opcode in _FORWARDS or _target(user) in _SHARDING:
+            self._visit(user, index)
+        elif opcode in _CONTROL:
+            self._takers.add(user)
+            for parameter in self._calls.parameters(user, number):
+                self._visit(parameter, index)
+            if opcode == "while":
+                self._visit(user, index)
+        else:
+            self._escapes = True
+
+    def _returned(self, computation: Computation, index: Index) -> None:
+        callers = self._calls.callers(computation)
+        if not callers:
+            self._escapes = True
+        for caller in callers:
+            if caller.opcode != "while":
+                self._visit(caller, (1, *index) if is_start(caller) else index)
+            elif computation is self._calls.callees(caller)[0]:
+                self._takers.add(caller)
+                self._visit(caller, index)
+                for parameter in self._calls.parameters(caller, 0):
+                    self._visit(parameter, index)
+
+    def _stretches(self) -> Iterator[Stretch]:
+        begins = [(self._start.computation, self._start.number + 1)]
+        for at, _ in self._seen:
+            if at.opcode == "parameter":
+                begins.append((at.computation, 0))
+            elif at.opcode in _CONTROL or (is_start(at) and at is not self._start):
+                begins.append((at.computation, at.number + 1))
+        stops = {*self._dones, *self._takers}
+        for computation, begin in dict.fromkeys(begins):
+            ends = (s.number for s in stops if s.computation is computation and s.number >= begin)
+            end = min(ends, default=len(computation.rows))
+            if begin < end:
+                yield Stretch(computation, begin, end)
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """An instruction that reads or writes a value's memory."""
+
+    instruction: Instruction
+    """Who does: for a loop, an instruction of its body."""
+    value: AssignedValue
+    writes: bool
+
+    def __str__(self) -> str:
+        verb = "writes" if self.writes else "reads"
+        index = "{" + ",".join(map(str, self.value.index)) + "}" if self.value.index else ""
+        name = f"%{self.value.instruction}{index}"
+        if self.value.instruction == self.instruction.name:
+            name = f"its result {index}".rstrip()
+        return f"%{self.instruction.name} {verb} {name}: {self.value.slice}"
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """An instruction that is in the way of an operation in flight."""
+
+    flight: Flight
+    instruction: Instruction
+    """The one that stands in the schedule: the loop, not what is in its body."""
+    theirs: Touch
+    """What it does to the memory."""
+    ours: Touch
+    """What the operation does to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A value that an operation writes over, and that is read when it is done."""
+
+    flight: Flight
+    ours: Touch
+    read: Touch
+    """The last time."""
+    reader: Instruction
+    """Who does, in the schedule."""
+
+
+class _Life(NamedTuple):
+    """A value from the first instruction that has it to the last that reads it."""
+
+    first: int
+    last: int
+    begin: int
+    end: int
+    read: Touch
+    reader: Instruction
+
+
+class Accesses:
+    """Who reads and writes which memory, by the buffer assignment."""
+
+    def __init__(self, module: Module, buffers: BufferAssignment) -> None:
+        self._buffers = buffers
+        self._module = module
+        self._touches: dict[Instruction, tuple[Touch, ...]] = {}
+        self._inside: dict[str, tuple[Touch, ...]] = {}
+        self._spans: dict[Computation, dict[int, list[_Life]]] = {}
+
+    @cached_property
+    def _calls(self) -> Calls:
+        return Calls(self._module)
+
+    def races(self, flight: Flight) -> Iterator[Race]:
+        """Each instruction that is in the way, once for each way in which it is."""
+        own = [(flight.start, touch) for touch in self.touches(flight.start)]
+        for update in flight.updates:
+            reads = self._reads(update, first=1)
+            own += [(update, touch) for touch in reads]
+        if not own:
+            return
+        allocations = {touch.value.slice.allocation for _, touch in own}
+        for stretch in flight.stretches:
+            for at in stretch.instructions:
+                if _share_on_purpose(flight.start, at):
+                    continue
+                found: set[tuple[bool, bool]] = set()
+                for theirs in self.touches(at):
+                    if theirs.value.slice.allocation not in allocations:
+                        continue
+                    for since, ours in own:
+                        ways = (theirs.writes, ours.writes)
+                        early = since.computation is at.computation and since.number > at.number
+                        if (
+                            any(ways)
+                            and ways not in found
+                            and (since is flight.start or not early)
+                            and theirs.value.slice.overlaps(ours.value.slice)
+                        ):
+                            found.add(ways)
+                            yield Race(flight, at, theirs, ours)
+
+    def losses(self, flight: Flight) -> Iterator[Loss]:
+        """Each value that is there before the start, lies in the way, and is read after the done.
+
+        Nothing in between has to touch it: the operation itself destroys it.
+        """
+        if not flight.is_simple():
+            return
+        start, done = flight.start, flight.dones[0]
+        own = [touch for touch in self.touches(start) if touch.writes]
+        results = {touch.value.id for touch in own}
+        lives = self._lives(start.computation)
+        for ours in own:
+            begin, end = ours.value.offset, ours.value.slice.end
+            for life in lives.get(ours.value.slice.allocation, ()):
+                if (
+                    life.first < start.number
+                    and life.last > done.number
+                    and life.begin < end
+                    and begin < life.end
+                    and life.read.value.id not in results
+                ):
+                    yield Loss(flight, ours, life.read, life.reader)
+
+    def folds(self, flight: Flight) -> Iterator[tuple[Touch, Touch]]:
+        """What a copy reads that lies, shifted, in what it writes: neither order of bytes is right.
+
+        The very same memory is no fold: there the copy changes nothing.
+        """
+        if flight.start.opcode != "copy-start":
+            return
+        touches = self.touches(flight.start)
+        for read in (touch for touch in touches if not touch.writes):
+            for written in (touch for touch in touches if touch.writes):
+                a, b = read.value.slice, written.value.slice
+                if a.overlaps(b) and a != b:
+                    yield read, written
+
+    def _lives(self, computation: Computation) -> dict[int, list[_Life]]:
+        """By allocation: from where to where each value of a computation is there and read."""
+        known = self._spans.get(computation)
+        if known is not None:
+            return known
+        first: dict[int, int] = {}
+        last: dict[int, tuple[Instruction, Touch]] = {}
+        for at in computation.instructions:
+            for touch in self.touches(at):
+                if not touch.writes:
+                    last[touch.value.id] = (at, touch)
+            for index in _arrays(at.shape_or_none):
+                for value in self.values(at, index):
+                    first.setdefault(value.id, at.number)
+        root = computation.root
+        if root is not None:
+            for index in _arrays(root.shape_or_none):
+                for value in self.values(root, index):
+                    last[value.id] = (root, Touch(root, value, writes=False))
+        lives: dict[int, list[_Life]] = {}
+        for number, (reader, read) in last.items():
+            place = read.value.slice
+            if number in first and place.size:
+                # What the computation gives back is needed after its last instruction.
+                end = len(computation.rows) if reader is root else reader.number
+                life = _Life(first[number], end, place.offset, place.end, read, reader)
+                lives.setdefault(place.allocation, []).append(life)
+        self._spans[computation] = lives
+        return lives
+
+    def touches(self, instruction: Instruction) -> tuple[Touch, ...]:
+        """What it reads and writes, and all that runs inside of it."""
+        known = self._touches.get(instruction)
+        if known is None:
+            self._touches[instruction] = ()  # against a computation that calls itself
+            unique = {
+                (touch.instruction, touch.value.id, touch.writes): touch
+                for touch in self._all_touches(instruction)
+            }
+            known = self._touches[instruction] = tuple(unique.values())
+        return known
+
+    def _all_touches(self, instruction: Instruction) -> Iterator[Touch]:
+        opcode = instruction.opcode
+        if opcode in _SILENT or is_done(instruction) or is_update(instruction):
+            return
+        if opcode == "custom-call" and _target(instruction) in _ALLOCATES:
+            return
+        if opcode == "conditional":
+            yield from self._reads(instruction, last=1)
+        elif opcode not in _CONTROL:
+            yield from self._reads(instruction)
+            yield from self._writes(instruction)
+        yield from self._nested(instruction)
+
+    def _nested(self, caller: Instruction) -> Iterator[Touch]:
+        for callee in self._calls.callees(caller):
+            inside = self._inside.get(callee.name)
+            if inside is None:
+                inside = self._inside[callee.name] = tuple(
+                    touch for each in callee.instructions for touch in self.touches(each)
+                )
+            yield from inside
+
+    def _reads(
+        self, instruction: Instruction, first: int = 0, last: int | None = None
+    ) -> Iterator[Touch]:
+        for operand in instruction.operands[first:last]:
+            if operand.instruction is None:
+                continue
+            for index in _arrays(operand.shape):
+                for value in self.values(operand.instruction, (*operand.index, *index)):
+                    yield Touch(instruction, value, writes=False)
+
+    def _writes(self, instruction: Instruction) -> Iterator[Touch]:
+        shape = instruction.shape_or_none
+        prefix: Index = ()
+        if is_start(instruction):
+            found = _result_index(instruction)
+            if found is None:
+                return
+            prefix = found
+            for element in prefix:
+                if not isinstance(shape, TupleShape) or element >= len(shape.elements):
+                    return
+                shape = shape.elements[element]
+        for index in _arrays(shape):
+            for value in self.values(instruction, (*prefix, *index)):
+                yield Touch(instruction, value, writes=True)
+
+    def values(self, instruction: Instruction, index: Index) -> tuple[AssignedValue, ...]:
+        """The values, each with its memory, that a part of an instruction's result may be.
+
+        Where the assignment does not name the position, the one that it takes its memory from is
+        asked: what only renames, what a caller passes, what an asynchronous computation gives.
+        """
+        at: Position | None = (instruction, index)
+        for _ in range(64):
+            if at is None:
+                break
+            found = self._buffers.values_of(at[0].name, at[1])
+            if found:
+                return found
+            at = self._behind(*at)
+        return ()
+
+    def _behind(self, at: Instruction, index: Index) -> Position | None:
+        opcode = at.opcode
+        if opcode == "get-tuple-element":
+            number = _attribute_number(at)
+            return None if number is None else _operand(at, 0, (number, *index))
+        if opcode in ("bitcast", "opt-barrier", "add-dependency", "while") or is_update(at):
+            return _operand(at, 0, index)
+        if opcode == "tuple":
+            return _operand(at, index[0], index[1:]) if index else None
+        if opcode == "parameter":
+            for caller in self._calls.callers(at.computation):
+                argument = self._calls.argument(caller, at)
+                if argument is not None:
+                    return argument[0], (*argument[1], *index)
+            return None
+        if opcode == "call":
+            return self._root(at, index)
+        if is_done(at):
+            return self._behind_done(at, index)
+        if is_start(at):
+            return self._behind_start(at, index)
+        return None
+
+    def _behind_done(self, done: Instruction, index: Index) -> Position | None:
+        handle = _operand(done, 0, ())
+        if handle is None:
+            return None
+        start = handle[0]
+        for _ in range(64):  # the form of the result is the start's to say
+            behind = None if is_start(start) else self._behind(start, ())
+            if behind is None:
+                break
+            start = behind[0]
+        prefix = _result_index(start) if is_start(start) else (1,)
+        return None if prefix is None else (handle[0], (*handle[1], *prefix, *index))
+
+    def _behind_start(self, start: Instruction, index: Index) -> Position | None:
+        prefix = _result_index(start)
+        if prefix is not None and index[: len(prefix)] == prefix:
+            return self._root(start, index[len(prefix) :])
+        if start.opcode == "copy-start" and index == (1,):
+            return _operand(start, 0, ())
+        if not index or index[0] != 0:
+            return None
+        shape = start.shape_or_none
+        nested = isinstance(shape, TupleShape) and isinstance(shape.elements[0], TupleShape)
+        if nested:
+            return _operand(start, index[1], index[2:]) if len(index) > 1 else None
+        return _operand(start, 0, index[1:])
+
+    def _root(self, caller: Instruction, index: Index) -> Position | None:
+        for callee in self._calls.callees(caller):
+            if callee.root is not None:
+                return callee.root, index
+        return None
+
+
+def _result_index(start: Instruction) -> Index | None:
+    """Which part of a start's tuple the operation writes; None for what only sends.
+
+    `copy-start` is (destination, source, context), `recv` (data, context, token); an
+    `all-reduce-start` of old releases is the result itself; all others hold operands first.
+    """
+    if start.opcode == "send":
+        return None
+    if start.opcode in ("copy-start", "recv"):
+        return (0,)
+    shape = start.shape_or_none
+    if start.opcode == "all-reduce-start" and not _holds_operands(shape):
+        return ()
+    return (1,)
+
+
+def _holds_operands(shape: Shape | None) -> bool:
+    """Whether a shape is `((operands…), result, …)`; an old variadic all-reduce is flat."""
+    return isinstance(shape, TupleShape) and isinstance(shape.elements[0], TupleShape)
+
+
+def _arrays(shape: Shape | None) -> Iterator[Index]:
+    """Where the arrays of a shape are; the tables of pointers around them hold no data."""
+    for index, leaf in leaves(shape) if shape is not None else ():
+        if isinstance(leaf, ArrayShape):
+            yield index
+
+
+def _operand(instruction: Instruction, number: int, index: Index) -> Position | None:
+    operands = instruction.operands
+    if number >= len(operands):
+        return None
+    operand = operands[number]
+    return None if operand.instruction is None else (operand.instruction, (*operand.index, *index))
+
+
+def _share_on_purpose(start: Instruction, other: Instruction) -> bool:
+    """Whether both say that they use different regions of what they share.
+
+    Copy insertion then leaves them on one buffer (`xla_disjoint_read_write_regions`,
+    `xla/frontend_attributes.h`).
+    """
+    return all("xla_disjoint_read_write_regions" in each.row[TAIL] for each in (start, other))
+
+
+def _attribute(instruction: Instruction, name: str) -> str:
+    try:
+        value = instruction.attribute(name)
+    except AttributeSyntaxError:
+        return ""
+    if isinstance(value, tuple) and value and isinstance(value[0], str):
+        return value[0]
+    return value.removeprefix("%") if isinstance(value, str) else ""
+
+
+def _attribute_number(element: Instruction) -> int | None:
+    try:
+        value = element.attribute("index")
+    except AttributeSyntaxError:
+        return None
+    return value if isinstance(value, int) else None
+
+
+def _target(instruction: Instruction) -> str:
+    return _attribute(instruction, "custom_call_target")
+
+
+def _parameter_number(parameter: Instruction) -> int | None:
+    text = parameter.row[OPERANDS].strip()
+    return int(text) if text.isdecimal() else None

@@ -1,0 +1,163 @@
+"""Kernels that only move data from one order into another, and what they do to addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from hlo_lint.analysis.layout_mismatches import operand_array, result_array
+from hlo_lint.hlo.attributes import AttributeSyntaxError
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.layouts import packs_alike, reshape_is_bitcast, strides
+from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape
+
+Steps: TypeAlias = tuple[tuple[int, int, int], ...]
+"""A move as loops, outermost first as they are read: size, step read, step written, in elements."""
+
+_MOVERS: Final = ("copy", "transpose")
+_MAY_STAND_BESIDE: Final = frozenset({*_MOVERS, "parameter", "bitcast", "reshape"})
+_MOST_ROWS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One kernel that moves an array."""
+
+    kernel: Instruction
+    """The copy or transpose, or the fusion around it."""
+    before: ArrayShape
+    after: ArrayShape
+    steps: Steps
+    """Empty where every element stays where it was."""
+
+    @property
+    def is_duplicate(self) -> bool:
+        """Whether it is a copy for a second buffer of the same array, not for another order."""
+        return self.before == self.after
+
+    @property
+    def byte_count(self) -> int:
+        """Bytes that are read and written."""
+        return 2 * (self.before.byte_size or 0)
+
+    def undoes(self, other: Move) -> bool:
+        """Whether it puts every element back to where it was before another move."""
+        back = tuple(sorted(((n, w, r) for n, r, w in other.steps), key=lambda each: -each[1]))
+        return bool(self.steps) and self.steps == back
+
+
+def moves(module: Module) -> tuple[Move, ...]:
+    """The kernels of a module that move one array and do nothing else.
+
+    Found out once for each module. What is tiled is left out, and what a bitcast cannot stand for:
+    other memory, elements of another width.
+    """
+    known = module.memo.get("moves")
+    if known is None:
+        known = module.memo["moves"] = tuple(_moves(module))
+    return known  # type: ignore[return-value]  # nobody else writes under this key
+
+
+def _moves(module: Module) -> Iterator[Move]:
+    for computation in module.unfused:
+        if computation.opcodes.isdisjoint((*_MOVERS, "fusion")):
+            continue
+        bodies: dict[str, Computation] = {}
+        if "fusion" in computation.opcodes:
+            bodies = {each.name: each for each in module.computations}
+        for opcode in _MOVERS:
+            for instruction in computation.with_opcode(opcode):
+                yield from _move(instruction, instruction)
+        for fusion in computation.with_opcode("fusion"):
+            body = bodies.get(fusion.called[0]) if fusion.called else None
+            mover = None if body is None else _only_mover(body)
+            if mover is not None:
+                yield from _move(fusion, mover)
+
+
+def _only_mover(body: Computation) -> Instruction | None:
+    """The copy or transpose of a body that holds nothing else but what renames."""
+    if len(body.rows) > _MOST_ROWS or not body.opcodes <= _MAY_STAND_BESIDE:
+        return None
+    if len(body.with_opcode("parameter")) != 1:
+        return None
+    movers = []
+    for instruction in body.instructions:
+        if instruction.opcode in _MOVERS:
+            movers.append(instruction)
+        elif instruction.opcode == "reshape":
+            before, after = operand_array(instruction, 0), result_array(instruction)
+            if before is None or after is None or not _renames(before, after):
+                return None
+    return movers[0] if len(movers) == 1 else None
+
+
+def _renames(before: ArrayShape, after: ArrayShape) -> bool:
+    if UNBOUNDED in before.dims or UNBOUNDED in after.dims:
+        return False
+    return reshape_is_bitcast(before, after)
+
+
+def _move(kernel: Instruction, mover: Instruction) -> Iterator[Move]:
+    before, after = operand_array(mover, 0), result_array(mover)
+    if before is None or after is None or not _is_simple(before) or not _is_simple(after):
+        return
+    dimensions = _dimensions(mover, before.rank)
+    if dimensions is None or tuple(before.dims[d] for d in dimensions) != after.dims:
+        return
+    if before.dtype != after.dtype or not packs_alike(before, after):
+        return
+    read, written = strides(before), strides(after)
+    loops = [
+        (size, read[d], written[k])
+        for k, (size, d) in enumerate(zip(after.dims, dimensions, strict=True))
+    ]
+    yield Move(kernel, before, after, _merged(loops))
+
+
+def _merged(loops: list[tuple[int, int, int]]) -> Steps:
+    """The same move in as few loops as there can be: equal moves have equal loops.
+
+    >>> _merged([(4, 6, 6), (6, 1, 1)])
+    ()
+    >>> _merged([(2, 12, 12), (3, 1, 4), (4, 3, 1)])
+    ((2, 12, 12), (4, 3, 1), (3, 1, 4))
+    """
+    ordered = sorted((loop for loop in loops if loop[0] != 1), key=lambda loop: -loop[1])
+    merged: list[tuple[int, int, int]] = []
+    for size, read, written in ordered:
+        if merged:
+            outer, outer_read, outer_written = merged[-1]
+            if outer_read == size * read and outer_written == size * written:
+                merged[-1] = outer * size, read, written
+                continue
+        merged.append((size, read, written))
+    return () if all(read == written for _, read, written in merged) else tuple(merged)
+
+
+def _dimensions(mover: Instruction, rank: int) -> tuple[int, ...] | None:
+    if mover.opcode == "copy":
+        return tuple(range(rank))
+    try:
+        value = mover.attribute("dimensions")
+    except AttributeSyntaxError:
+        return None
+    numbers = tuple(n for n in value if isinstance(n, int)) if isinstance(value, tuple) else ()
+    return numbers if sorted(numbers) == list(range(rank)) else None
+
+
+def _is_simple(shape: ArrayShape) -> bool:
+    if UNBOUNDED in shape.dims or not shape.elements:
+        return False
+    return shape.layout is None or not (shape.layout.tiles or shape.layout.rest)
+
+
+def source_of_move(move: Move, by_kernel: dict[Instruction, Move]) -> Move | None:
+    """The move whose result this one reads, bitcasts between them aside."""
+    at = move.kernel.operands[0].instruction if move.kernel.operands else None
+    for _ in range(64):
+        if at is None or at.opcode != "bitcast" or not at.operands:
+            break
+        at = at.operands[0].instruction
+    return None if at is None else by_kernel.get(at)

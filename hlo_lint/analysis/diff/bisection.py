@@ -1,0 +1,209 @@
+"""Two runs of the compiler over one program: the first pass after which the modules differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from hlo_lint.analysis.diff.difference import Difference, compare
+from hlo_lint.analysis.diff.structural_hash import Structures
+from hlo_lint.dumps.pass_lists import unnumbered
+from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.dumps.selection import in_order, modules_of
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A pass that left a dump: in one run, or in both."""
+
+    pipeline: str
+    """Empty for a named dump, `before_optimizations`, and for one from the midst of a pass."""
+    name: str
+    before: PassDump | None
+    """Its dump in the first run; None where the first run has none."""
+    after: PassDump | None
+
+    stage: str = ""
+    """How far the pass had come, where it left the dump in its midst."""
+
+    @property
+    def title(self) -> str:
+        """`cse of simplification`, or the name of the dump."""
+        where = f" of {self.pipeline}" if self.pipeline else ""
+        return f"{self.name}{where}" + (f", after {self.stage}" if self.stage else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Bisection:
+    """What came of walking two runs in parallel."""
+
+    before: Pipeline
+    after: Pipeline
+    steps: int
+    """After how many steps the modules were compared and the same."""
+    first: Step | None
+    """The first pass after which they differ; None where they never do."""
+    difference: Difference | None
+    """What differs then, between the last dump of each run."""
+    compared: tuple[PassDump, PassDump] | None
+    """Those dumps."""
+    ends_differ: bool | None
+    """Whether the final modules differ; None where one of the runs has none."""
+    notes: tuple[str, ...]
+    """How sure it is, and what is known of why."""
+
+    @property
+    def same(self) -> bool:
+        """Whether the modules were the same all along."""
+        return self.first is None
+
+
+def bisect(before: Pipeline, after: Pipeline) -> Bisection:
+    """Walks the dumps of two runs of one program until the modules differ structurally.
+
+    The dumps are aligned by the names of pipelines and passes. A pass that left a dump in one run
+    only, because it is disabled in the other or changed nothing there, is compared with what the
+    other run has at that point.
+
+    Raises:
+        DumpError: where a dump cannot be read, or holds no HLO.
+    """
+    return _Walk(before, after).bisection()
+
+
+class _Walk:
+    def __init__(self, before: Pipeline, after: Pipeline) -> None:
+        self.before, self.after = before, after
+        self.ours, self.theirs = before.dumps, after.dumps
+        if before.steps and after.steps:
+            self.ours, self.theirs = in_order(before), in_order(after)
+        self.structures = Structures()
+
+    def bisection(self) -> Bisection:
+        walked = 0
+        dumps: tuple[PassDump, PassDump] | None = None
+        for step in self._steps():
+            one = step.before or (dumps and dumps[0])
+            other = step.after or (dumps and dumps[1])
+            if one is None or other is None:
+                continue  # nothing of the other run to compare it with yet
+            dumps = one, other
+            difference = self._difference(one, other)
+            if not difference.same:
+                return self._result(walked, step, difference, dumps)
+            walked += 1
+        return self._result(walked, None, None, dumps)
+
+    def _result(
+        self,
+        walked: int,
+        first: Step | None,
+        difference: Difference | None,
+        dumps: tuple[PassDump, PassDump] | None,
+    ) -> Bisection:
+        ends = self.before.final, self.after.final
+        differ = None
+        if ends[0] is not None and ends[1] is not None:
+            differ = not self._difference(ends[0], ends[1]).same
+        notes = tuple(_notes(first, self.before, self.after))
+        return Bisection(self.before, self.after, walked, first, difference, dumps, differ, notes)
+
+    def _difference(self, one: PassDump, other: PassDump) -> Difference:
+        before, after = modules_of(one)[0], modules_of(other)[0]
+        if before.text == after.text:
+            return Difference(before, after)
+        self.structures.keep((before, after))
+        return compare(self.structures.of(before), self.structures.of(after))
+
+    def _steps(self) -> Iterator[Step]:
+        """The steps of both runs, in one order: as they come while they have the same names."""
+        i = j = 0
+        while i < len(self.ours) or j < len(self.theirs):
+            one, other = self._next(i, j)
+            yield _step(self.ours[i] if one else None, self.theirs[j] if other else None)
+            i, j = i + one, j + other
+
+    def _next(self, i: int, j: int) -> tuple[bool, bool]:
+        """Whose dump comes next: that of the first run, of the second, or of both."""
+        if i == len(self.ours) or j == len(self.theirs):
+            return i < len(self.ours), j < len(self.theirs)
+        one, other = _key(self.ours[i]), _key(self.theirs[j])
+        if one == other:
+            return True, True
+        if any(_disables(self.after, name) for name in one):
+            return True, False
+        if any(_disables(self.before, name) for name in other):
+            return False, True
+        rest = list(map(_key, self.ours[i:])), list(map(_key, self.theirs[j:]))
+        comes_back = one in rest[1], other in rest[0]
+        if comes_back == (True, True):  # a pipeline that is repeated: the fewest edits
+            edit = SequenceMatcher(None, *rest, autojunk=False).get_opcodes()[0][0]
+            is_ours = edit != "insert"
+        elif any(comes_back):
+            is_ours = comes_back[1]
+        else:
+            is_ours = self._place(one) <= self._place(other)
+        return is_ours, not is_ours
+
+    def _place(self, key: tuple[str, str]) -> int:
+        """Where a pass stands in the list of the release; before all others where it is unknown."""
+        for release in (*self.before.releases, *self.after.releases):
+            if key in release.passes:
+                return release.passes.index(key)
+        return -1
+
+
+def _step(before: PassDump | None, after: PassDump | None) -> Step:
+    dump = before or after
+    assert dump is not None
+    pipeline, name = _key(dump)
+    if dump.name is not None and dump.name.step is not None and not dump.name.before:
+        return Step("", pipeline, before, after, name)
+    return Step(pipeline, name, before, after)
+
+
+def _key(dump: PassDump) -> tuple[str, str]:
+    """Pipeline and pass; of a named dump its name."""
+    name = dump.name
+    if name is None:
+        return "", dump.path.name
+    if name.step is None:
+        return "", name.rest.rpartition(".")[0]
+    return name.pipeline, unnumbered(name.after)
+
+
+def _disables(run: Pipeline, name: str) -> bool:
+    """Whether a run was told to leave out a pass, or a pipeline."""
+    return run.options is not None and bool(name) and run.options.disabled(name)
+
+
+def _notes(first: Step | None, before: Pipeline, after: Pipeline) -> Iterator[str]:
+    if first is not None:
+        for dump, side, run in ((first.before, "A", before), (first.after, "B", after)):
+            if dump is not None:
+                continue
+            disabled = [name for name in (first.name, first.pipeline) if _disables(run, name)]
+            if disabled:
+                yield f"{side} disables {disabled[0]}"
+            else:
+                yield f"{side} has no dump of it: it did not run there, or changed nothing"
+        if first.before is not None and first.after is not None:
+            yield "it ran in both, on the same module, and left different ones"
+    for side, run in (("A", before), ("B", after)):
+        if not run.steps:
+            yield f"{side} has no dumps of passes; XLA_FLAGS=--xla_dump_hlo_pass_re=.* makes them"
+        elif not run.records_every_change:
+            yield f"whether {side} dumped every pass is not known: one between two dumps may be it"
+    yield from _flags(before, after)
+
+
+def _flags(before: Pipeline, after: Pipeline) -> Iterator[str]:
+    """What the two runs were told differently; where dumps go is no matter."""
+    if before.options is None or after.options is None:
+        return
+    ours, theirs = before.options.values, after.options.values
+    for flag in sorted({*ours, *theirs}):
+        if ours.get(flag) != theirs.get(flag) and not flag.startswith("xla_dump"):
+            said = [", ".join(values.get(flag, ())) or "unset" for values in (ours, theirs)]
+            yield f"{flag}: {said[0]} in A, {said[1]} in B"

@@ -1,0 +1,407 @@
+"""What differs between two modules, computation by computation, names left out."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from hlo_lint.analysis.diff.align import NOTHING, align
+from hlo_lint.analysis.diff.normalize import PROVENANCE, literal_meaning, meaning, shape_meaning
+from hlo_lint.analysis.diff.structural_hash import (
+    LITERALS,
+    WITHOUT_WORK,
+    Body,
+    Read,
+    Structure,
+    Structures,
+    provenance,
+)
+from hlo_lint.hlo.ir import (
+    CALLING_ATTRIBUTES,
+    NAME,
+    OPCODE,
+    OPERANDS,
+    TAIL,
+    Computation,
+    Instruction,
+    Module,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that an instruction, or a header, says differently."""
+
+    what: str
+    """`shape`, `operand 0`, `control`, or the name of an attribute."""
+    before: str | None
+    """As spelled; None where it says nothing of it."""
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """An instruction that is in both, and not the same."""
+
+    before: Instruction
+    after: Instruction
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ComputationDifference:
+    """What differs in one computation."""
+
+    before: Computation | None
+    """None where only the second module has it."""
+    after: Computation | None
+    removed: tuple[Instruction, ...] = ()
+    added: tuple[Instruction, ...] = ()
+    changed: tuple[Changed, ...] = ()
+    moved: tuple[tuple[Instruction, Instruction], ...] = ()
+    """What stands elsewhere in the schedule: as few as explain the difference."""
+    itself: tuple[Change, ...] = ()
+    """What the computation says of itself: its execution thread."""
+
+    @property
+    def name(self) -> str:
+        """Of the second module's computation, where it has one."""
+        computation = self.after or self.before
+        assert computation is not None
+        return computation.name
+
+    @property
+    def instructions(self) -> int:
+        """How many instructions differ; all of them where only one module has the computation."""
+        if self.before is None or self.after is None:
+            computation = self.after or self.before
+            return 0 if computation is None else len(computation.rows)
+        return len(self.removed) + len(self.added) + len(self.changed) + len(self.moved)
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs: a computation that only one module has is a difference."""
+        alone = self.before is None or self.after is None
+        return not (alone or self.instructions or self.itself)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What differs between two modules; nothing does where `same`."""
+
+    before: Module
+    after: Module
+    header: tuple[Change, ...] = ()
+    computations: tuple[ComputationDifference, ...] = ()
+    """The entry's first, then in the order of the second module, then what only the first has."""
+
+    @property
+    def same(self) -> bool:
+        """Whether they differ in names at most."""
+        return not self.header and not self.computations
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many instructions are removed, added, changed and moved; of computations that only
+        one module has, all."""
+        counts = dict.fromkeys(("removed", "added", "changed", "moved"), 0)
+        for each in self.computations:
+            counts["changed"] += len(each.changed)
+            counts["moved"] += len(each.moved)
+            counts["removed"] += len(each.removed) if each.after else each.instructions
+            counts["added"] += len(each.added) if each.before else each.instructions
+        return counts
+
+
+def diff(before: Module, after: Module, *, metadata: bool = False) -> Difference:
+    """What differs, names, ids and the order of attributes left out.
+
+    Two modules are the same where both compute each value as often: a graph and its copy with
+    other names, with get-tuple-elements printed or not, with metadata or without. With `metadata`
+    an instruction's op_name and Python frames belong to it. Where both are scheduled, the order of
+    what takes time counts.
+    """
+    structures = Structures(metadata=metadata)
+    return compare(structures.of(before), structures.of(after), metadata=metadata)
+
+
+def compare(before: Structure, after: Structure, *, metadata: bool = False) -> Difference:
+    """What differs between two modules that the same `Structures` took apart."""
+    if before.number == after.number:
+        return Difference(before.module, after.module)
+    pairs = _paired(before, after)
+    partners = {one.computation.name: other.computation.name for one, other, _ in pairs}
+    sides = _Sides(before, after, partners, metadata)
+    scheduled = before.module.is_scheduled and after.module.is_scheduled
+    fused = before.module.fused | after.module.fused if scheduled else frozenset()
+    found = [
+        _compared(one, other, pair, sides, scheduled and not in_fusion)
+        for one, other, pair in pairs
+        for in_fusion in [one.computation.name in fused or other.computation.name in fused]
+    ]
+    theirs = set(partners.values())
+    found += [
+        ComputationDifference(None, body.computation)
+        for name, body in after.bodies.items()
+        if name not in theirs
+    ]
+    found += [
+        ComputationDifference(body.computation, None)
+        for name, body in before.bodies.items()
+        if name not in partners
+    ]
+    place = {name: at for at, name in enumerate(after.bodies)}
+    differing = [each for each in found if not each.same]
+    differing.sort(key=lambda each: _rank(each, place))
+    header = _header_changes(before, after)
+    return Difference(before.module, after.module, header, tuple(differing))
+
+
+def _rank(each: ComputationDifference, place: dict[str, int]) -> tuple[int, int]:
+    if each.after is None:
+        return 2, 0
+    return (0 if each.after.is_entry else 1), place.get(each.after.name, 0)
+
+
+Pair = tuple[Body, Body, list[int] | None]
+"""Two computations, and which instruction is which; None where nothing differs."""
+
+
+def _paired(before: Structure, after: Structure) -> list[Pair]:
+    """Which computation is which: those that pairs call, then by content, then by name."""
+    pairs: list[Pair] = []
+    left, right = dict(before.bodies), dict(after.bodies)
+    waiting: list[tuple[str, str]] = []
+    first, second = before.module.entry, after.module.entry
+    if first is not None and second is not None:
+        waiting.append((first.name, second.name))
+
+    def settle() -> None:
+        for one_name, other_name in waiting:  # grows on the way
+            if one_name not in left or other_name not in right:
+                continue
+            one, other = left.pop(one_name), right.pop(other_name)
+            pair = None if one.number == other.number else align(one, other)
+            pairs.append((one, other, pair))
+            waiting.extend(_calls(one, other, pair))
+        waiting.clear()
+
+    settle()
+    by_content: dict[int, list[str]] = defaultdict(list)
+    for name, body in right.items():
+        by_content[body.number].append(name)
+    for same in by_content.values():
+        same.sort(key=lambda name: name in left, reverse=True)
+    for name, body in list(left.items()):
+        same = by_content.get(body.number, [])
+        if name in same:
+            same.remove(name)
+            waiting.append((name, name))
+        elif same:
+            waiting.append((name, same.pop()))
+    settle()
+    waiting += [(name, name) for name in left if name in right]
+    settle()
+    return pairs
+
+
+def _calls(one: Body, other: Body, pair: list[int] | None) -> Iterator[tuple[str, str]]:
+    """Computations that two instructions call which are a pair."""
+    if pair is None:
+        return  # their callees have the same content: that finds them
+    for at, called in one.callees.items():
+        match = pair[at]
+        if match != NOTHING:
+            yield from zip(called, other.callees.get(match, ()), strict=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """What the comparison of two computations needs to know of the rest."""
+
+    before: Structure
+    after: Structure
+    partners: dict[str, str]
+    """Which computation of the second module a computation of the first one is."""
+    metadata: bool
+
+
+def _compared(
+    one: Body, other: Body, pair: list[int] | None, sides: _Sides, scheduled: bool
+) -> ComputationDifference:
+    ours, theirs = one.computation, other.computation
+    if pair is None:
+        if not scheduled or one.schedule == other.schedule:
+            return ComputationDifference(ours, theirs)
+        return ComputationDifference(ours, theirs, moved=_moved(one, other, align(one, other)))
+    taken = set(pair)
+    removed = [ours.at(at) for at in one.positions if pair[at] == NOTHING]
+    added = [theirs.at(at) for at in other.positions if at not in taken]
+    changed = [
+        Changed(ours.at(at), theirs.at(match), changes)
+        for at in one.positions
+        if (match := pair[at]) != NOTHING
+        and one.values[at] != other.values[match]
+        and (changes := tuple(_changes(one, other, at, match, pair, sides)))
+    ]
+    itself = []
+    if ours.thread != theirs.thread:
+        itself.append(Change("execution_thread", ours.thread, theirs.thread))
+    if min(one.root, other.root) >= 0 and pair[one.root] not in (NOTHING, other.root):
+        names = (f"%{body.computation.rows[body.root][NAME]}" for body in (one, other))
+        itself.append(Change("root", *names))
+    moved = _moved(one, other, pair) if scheduled else ()
+    return ComputationDifference(
+        ours, theirs, tuple(removed), tuple(added), tuple(changed), moved, tuple(itself)
+    )
+
+
+def _changes(
+    one: Body, other: Body, at: int, match: int, pair: list[int], sides: _Sides
+) -> Iterator[Change]:
+    """What two instructions that are a pair say differently."""
+    ours, theirs = one.computation.at(at), other.computation.at(match)
+    if one.labels[at] != other.labels[match]:
+        if shape_meaning(ours.type_text) != shape_meaning(theirs.type_text):
+            yield Change("shape", ours.type_text, theirs.type_text)
+        if ours.opcode in LITERALS:
+            values = ours.row[OPERANDS].strip(), theirs.row[OPERANDS].strip()
+            if literal_meaning(values[0]) != literal_meaning(values[1]):
+                yield Change("value", *values)
+        yield from _attribute_changes(ours.attributes, theirs.attributes)
+    if sides.metadata:
+        yield from _provenance_changes(ours, theirs, sides)
+    yield from _operand_changes(one, other, at, match, pair)
+    yield from _callee_changes(one, other, at, match, sides)
+
+
+def _attribute_changes(ours: dict[str, str], theirs: dict[str, str]) -> Iterator[Change]:
+    for name in dict.fromkeys([*ours, *theirs]):
+        if name in PROVENANCE or name in CALLING_ATTRIBUTES or name == "control-predecessors":
+            continue
+        before, after = ours.get(name), theirs.get(name)
+        said = [None if text is None else meaning(name, text) for text in (before, after)]
+        if said[0] != said[1]:
+            yield Change(name, before, after)
+
+
+def _provenance_changes(ours: Instruction, theirs: Instruction, sides: _Sides) -> Iterator[Change]:
+    said = [
+        dict(provenance(instruction.row[TAIL], module))
+        for instruction, module in ((ours, sides.before.module), (theirs, sides.after.module))
+    ]
+    for name in sorted({*said[0], *said[1]}):
+        if said[0].get(name) != said[1].get(name):
+            yield Change(name, ours.attributes.get(name), theirs.attributes.get(name))
+
+
+def _operand_changes(
+    one: Body, other: Body, at: int, match: int, pair: list[int]
+) -> Iterator[Change]:
+    reads, others = one.reads[at], other.reads[match]
+    split, other_split = one.operands[at], other.operands[match]
+    for place, (read, its) in enumerate(
+        zip_longest(reads[:split], others[:other_split], fillvalue=None)
+    ):
+        if read is not None and its is not None and _same_read(one, other, read, its, pair):
+            continue
+        before, after = _shown(one, read), _shown(other, its)
+        if before != after:  # else one of that name is gone and one is new: that is said of them
+            yield Change(f"operand {place}", before, after)
+    control, its_control = reads[split:], others[other_split:]
+    partners = sorted((pair[read], path) for read, path in control)
+    if partners != sorted(its_control):
+        before, after = (
+            ", ".join(str(_shown(body, read)) for read in each) or None
+            for body, each in ((one, control), (other, its_control))
+        )
+        numbers = (
+            sorted(body.values[read] if read >= 0 else -1 for read, _ in each)
+            for body, each in ((one, control), (other, its_control))
+        )
+        if len({tuple(each) for each in numbers}) > 1:
+            yield Change("control-predecessors", before, after)
+
+
+def _same_read(one: Body, other: Body, read: Read, its: Read, pair: list[int]) -> bool:
+    (position, path), (its_position, its_path) = read, its
+    if path != its_path or (position < 0) != (its_position < 0):
+        return False
+    if position < 0 or pair[position] == its_position:
+        return True
+    return one.values[position] == other.values[its_position]  # a copy of it
+
+
+def _shown(body: Body, read: Read | None) -> str | None:
+    if read is None:
+        return None
+    position, path = read
+    name = body.computation.rows[position][NAME] if position >= 0 else "?"
+    return f"%{name}" + "".join(f"#{element}" for element in path)
+
+
+def _callee_changes(one: Body, other: Body, at: int, match: int, sides: _Sides) -> Iterator[Change]:
+    """Where another computation is called; what differs within one is said there."""
+    ours, theirs = one.callees.get(at, ()), other.callees.get(match, ())
+    for name, its in zip_longest(ours, theirs):
+        body = None if name is None else sides.before.bodies.get(name)
+        its_body = None if its is None else sides.after.bodies.get(its)
+        if body is None or its_body is None:
+            same = name is not None and its is not None and body is its_body
+        else:
+            same = body.number == its_body.number or sides.partners.get(str(name)) == its
+        if not same:
+            yield Change("calls", name and f"%{name}", its and f"%{its}")
+
+
+def _moved(one: Body, other: Body, pair: list[int]) -> tuple[tuple[Instruction, Instruction], ...]:
+    """The fewest pairs without which both orders are the same."""
+    ours, theirs = one.computation, other.computation
+    pairs = [
+        (at, pair[at])
+        for at in one.positions
+        if pair[at] != NOTHING and ours.rows[at][OPCODE] not in WITHOUT_WORK
+    ]
+    kept = _longest_rise([match for _, match in pairs])
+    return tuple(
+        (ours.at(at), theirs.at(match))
+        for number, (at, match) in enumerate(pairs)
+        if number not in kept
+    )
+
+
+def _longest_rise(numbers: Sequence[int]) -> set[int]:
+    """Places of a longest rising subsequence.
+
+    >>> sorted(_longest_rise([0, 3, 1, 2]))
+    [0, 2, 3]
+    """
+    ends: list[int] = []
+    places: list[int] = []
+    before: list[int] = []
+    for place, number in enumerate(numbers):
+        length = bisect_left(ends, number)
+        if length == len(ends):
+            ends.append(number)
+            places.append(place)
+        else:
+            ends[length], places[length] = number, place
+        before.append(places[length - 1] if length else -1)
+    found: set[int] = set()
+    place = places[-1] if places else -1
+    while place >= 0:
+        found.add(place)
+        place = before[place]
+    return found
+
+
+def _header_changes(before: Structure, after: Structure) -> tuple[Change, ...]:
+    spelled = before.module.attributes, after.module.attributes
+    return tuple(
+        Change(name, spelled[0].get(name), spelled[1].get(name))
+        for name in dict.fromkeys([*before.header, *after.header])
+        if before.header.get(name) != after.header.get(name)
+    )

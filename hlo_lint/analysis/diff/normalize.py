@@ -1,0 +1,204 @@
+"""What attributes, shapes and literals say, as values that are equal where the meaning is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from math import prod
+from typing import Final
+
+from hlo_lint.hlo.ir import CALLING_ATTRIBUTES
+from hlo_lint.hlo.shape import ArrayShape, BufferShape, Layout, Shape, ShapeSyntaxError, TupleShape
+from hlo_lint.hlo.shape import parse_shape as _parse_shape
+
+PROVENANCE: Final = frozenset(
+    "metadata original_value origin statistics debug_attributes origin_recovery_table".split()
+)
+"""Attributes that say where something comes from, and nothing of what it does."""
+
+_FALSE_BY_DEFAULT = frozenset(
+    "constrain_layout custom_call_has_side_effect indices_are_sorted is_composite "
+    "is_cross_program_prefetch is_host_transfer is_reverse is_scheduled is_stable lower "
+    "unique_indices unit_diagonal use_global_device_ids".split()
+)
+_EMPTY_BY_DEFAULT = frozenset("dimensions control-predecessors frontend_attributes window".split())
+_MOST_LISTED = 1 << 16
+"""Of more devices than this the spelling is compared."""
+_MARKS_OF_A_RUN = frozenset({"fingerprint_before_lhs"})
+"""Frontend attributes of a module that change with anything else, names included."""
+
+_word = re.compile(r"\b(?:true|false)\b")
+_fraction = re.compile(r"(?<![\w.])-?\d+(?:\.\d*(?:[eE][-+]?\d+)?|[eE][-+]?\d+)(?![\w.])")
+_comment_or_blank = re.compile(r'("(?:[^"\\]|\\.)*")|/\*.*?\*/|\s+', re.S)
+
+
+@lru_cache(maxsize=1 << 16)
+def meaning(name: str, text: str) -> Hashable:
+    """What the attribute `name` says; None where it says what its absence would say.
+
+    >>> meaning("replica_groups", "{{0,1},{2,3}}") == meaning("replica_groups", "[2,2]<=[4]")
+    True
+    >>> meaning("is_stable", "false") is None
+    True
+    """
+    from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute
+
+    if name == "channel_id":
+        return "some channel"  # the number only tells channels apart
+    try:
+        value = read_attribute(name, text)
+    except AttributeSyntaxError:
+        return squeezed(text)
+    if name in _FALSE_BY_DEFAULT and value is False:
+        return None
+    if name in _EMPTY_BY_DEFAULT and squeezed(text) == "{}":
+        return None
+    if name == "operand_precision" and isinstance(value, tuple) and set(value) <= {"default"}:
+        return None
+    if name == "frontend_attributes" and isinstance(value, Mapping):
+        value = {key: said for key, said in value.items() if key not in _MARKS_OF_A_RUN}
+        if not value:
+            return None
+    return _frozen(value)
+
+
+def _frozen(value: object) -> Hashable:
+    """The value, its dictionaries and lists made hashable, its spellings made one."""
+    from hlo_lint.hlo.attributes import (
+        Iota,
+        IotaReplicaGroups,
+        Mesh,
+        MeshReplicaGroups,
+        NamedSharding,
+        ProgramShape,
+        ReplicaGroupList,
+        TiledSharding,
+        TupleSharding,
+        device_numbers,
+    )
+    from hlo_lint.hlo.parser.mlir_dictionary import Dictionary
+
+    match value:
+        case bool():
+            return ("true",) if value else ("false",)  # not the numbers 1 and 0
+        case ReplicaGroupList():
+            return value.groups
+        case IotaReplicaGroups(order=Iota(dims)):
+            return value.groups if prod(dims) <= _MOST_LISTED else value
+        case MeshReplicaGroups(mesh=Mesh(axes)):
+            sizes = [axis.size for axis in axes]
+            return value.groups if 0 < prod(sizes) <= _MOST_LISTED else value
+        case TiledSharding(devices=Iota(dims)) if prod(dims) <= _MOST_LISTED:
+            return replace(value, devices=device_numbers(value.devices), metadata=())
+        case TiledSharding():
+            return replace(value, metadata=())
+        case NamedSharding():
+            return replace(value, metadata=())
+        case TupleSharding():
+            return ("shardings", *map(_frozen, value.elements))
+        case ProgramShape():
+            return (tuple(map(with_layout, value.parameters)), with_layout(value.result))
+        case ArrayShape() | TupleShape() | BufferShape():
+            return with_layout(value)
+        case Dictionary():
+            return _frozen(value.values)
+        case Mapping():
+            return frozenset((str(key), _frozen(said)) for key, said in value.items())
+        case list():
+            return tuple(map(_frozen, value))
+        case tuple() if type(value) is tuple:
+            return tuple(map(_frozen, value))
+        case _:
+            return value
+
+
+@lru_cache(maxsize=1 << 16)
+def attributes(tail: str) -> tuple[tuple[str, Hashable], ...]:
+    """Name and meaning of each attribute but provenance, control and callees, sorted by name.
+
+    Of a computation that is called only the attribute's name and how many there are is said.
+    """
+    from hlo_lint.hlo.attributes import split_attributes
+
+    found: list[tuple[str, Hashable]] = []
+    for name, (start, end) in split_attributes(tail).items():
+        if name in PROVENANCE or name == "control-predecessors":
+            continue
+        text = tail[start:end]
+        said = text.count(",") if name in CALLING_ATTRIBUTES else meaning(name, text)
+        if said is not None:
+            found.append((name, said))
+    return tuple(sorted(found, key=lambda entry: entry[0]))
+
+
+@lru_cache(maxsize=1 << 16)
+def shape_meaning(text: str) -> Hashable:
+    """The shape, a missing layout filled in; the text where it is none.
+
+    >>> shape_meaning("f32[8,4]") == shape_meaning("f32[8,4]{1,0}")
+    True
+    """
+    try:
+        return with_layout(_parse_shape(text))
+    except ShapeSyntaxError:
+        return squeezed(text)
+
+
+def with_layout(shape: Shape) -> Shape:
+    """The shape, with XLA's default where no layout is printed."""
+    match shape:
+        case ArrayShape(layout=None):
+            return shape.with_layout(Layout(shape.minor_to_major))
+        case TupleShape(elements):
+            return TupleShape(tuple(map(with_layout, elements)))
+        case _:
+            return shape
+
+
+@lru_cache(maxsize=1 << 14)
+def squeezed(text: str) -> str:
+    """The text without blanks and comments, strings as they are.
+
+    >>> squeezed('{ /*i0=0*/ 1, 2 }')
+    '{1,2}'
+    """
+    return _comment_or_blank.sub(lambda found: found[1] or "", text)
+
+
+@lru_cache(maxsize=1 << 14)
+def literal_meaning(text: str) -> str:
+    """The value of a constant or the number of a parameter, numbers in one spelling.
+
+    >>> literal_meaning("{ 1e3, 0.50, -inf }"), literal_meaning("{true, false}")
+    ('{1000,0.5,-inf}', '{1,0}')
+    """
+    text = _fraction.sub(_plainest, squeezed(text))
+    return _word.sub(lambda found: "1" if found[0] == "true" else "0", text)
+
+
+def _plainest(found: re.Match[str]) -> str:
+    number = float(found[0])
+    if number.is_integer() and 0 < abs(number) < 1 << 53:
+        return str(int(number))
+    return repr(number)
+
+
+_METADATA = re.compile(r', metadata=\{(?:[^{}"]++|"(?:[^"\\]++|\\.)*+")*+\}', re.S).match
+
+
+def without_metadata(tail: str) -> str:
+    """The attributes but for their metadata, which is what tells most lines apart.
+
+    >>> without_metadata(', dimensions={0}, metadata={op_name="a, b={"}, sharding={replicated}')
+    ', dimensions={0}, sharding={replicated}'
+    """
+    at = tail.find(", metadata={")
+    if at < 0:
+        return tail
+    if tail.count("{", 0, at) == tail.count("}", 0, at) and tail.count('"', 0, at) % 2 == 0:
+        found = _METADATA(tail, at)
+        if found is not None:
+            return tail[:at] + tail[found.end() :]
+    return tail  # a spelling that `attributes` takes apart

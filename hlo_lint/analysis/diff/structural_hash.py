@@ -1,0 +1,378 @@
+"""A number for each structure: two graphs with the same number differ in names only.
+
+An instruction's number follows from its opcode, its shape, its attributes by meaning, the numbers
+of its operands, and those of the computations it calls; a computation's from those of all its
+instructions. Numbers are given out by one `Structures`, and mean nothing to another.
+
+A get-tuple-element is no instruction here but a way to read one: whether a release prints it
+(`%get-tuple-element.3`) or not (`%call#1`) makes no difference.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Final
+
+from hlo_lint.analysis.diff.normalize import (
+    PROVENANCE,
+    attributes,
+    literal_meaning,
+    meaning,
+    shape_meaning,
+    without_metadata,
+)
+from hlo_lint.hlo.ir import (
+    NAME,
+    OPCODE,
+    OPERANDS,
+    REFERENCES,
+    ROOT,
+    TAIL,
+    TYPE,
+    Computation,
+    Module,
+    Row,
+    called_names,
+)
+
+LITERALS = frozenset({"constant", "parameter"})
+"""Opcodes whose operands are text: a value, a number."""
+WITHOUT_WORK = frozenset("parameter constant tuple bitcast after-all".split())
+"""Opcodes that take no time: where they stand in a schedule changes nothing."""
+_UNKNOWN: Final = -1
+"""The number of what is not there, or is part of a circle."""
+_MOST_NUMBERS: Final = 2_000_000
+"""More structures than this are not kept from one comparison to the next."""
+_ELEMENT: Final = "get-tuple-element"
+
+
+Read = tuple[int, tuple[int, ...]]
+"""The position of what is read, and which element of its tuple; `()` is all of it.
+
+The position is -1 where the computation defines no such name.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Surface:
+    """What the rows of a computation say of themselves."""
+
+    labels: list[int]
+    called: dict[int, tuple[str, ...]]
+    """Whom each instruction calls, by its position."""
+
+
+@dataclass(eq=False)
+class Body:
+    """One computation, taken apart; lists have an entry for each of its rows."""
+
+    computation: Computation
+    labels: list[int]
+    """What each instruction says of itself: opcode, shape, attributes; not whom it calls."""
+    values: list[int]
+    """The label, the numbers of the operands and of what it calls: all that it computes."""
+    reads: list[tuple[Read, ...]]
+    """Operands, then control predecessors; how many of each follows from the row."""
+    operands: list[int]
+    """How many of the reads are operands."""
+    callees: dict[int, tuple[str, ...]]
+    """Names of the computations that an instruction calls, where it calls any."""
+    elements: frozenset[int]
+    """Positions of get-tuple-elements that are read through."""
+    root: int
+    """Position; -1 where there is no instruction."""
+    number: int
+    """That of the computation; how it is scheduled left out."""
+
+    @cached_property
+    def positions(self) -> list[int]:
+        """Of all instructions but those that are read through."""
+        return [at for at in range(len(self.values)) if at not in self.elements]
+
+    @cached_property
+    def schedule(self) -> tuple[int, ...]:
+        """The numbers of what takes time, in the order of the text."""
+        rows = self.computation.rows
+        return tuple(
+            self.values[at] for at in self.positions if rows[at][OPCODE] not in WITHOUT_WORK
+        )
+
+
+@dataclass(eq=False)
+class Structure:
+    """One module, taken apart."""
+
+    module: Module
+    bodies: dict[str, Body]
+    """By the names of the computations, in the order of the text; of a doubled name the first."""
+    header: dict[str, Hashable]
+    """What the header's attributes say."""
+    number: int
+    """Modules with the same number are the same but for names."""
+
+
+class Structures:
+    """Takes modules apart, and gives the same number to the same structure in each of them."""
+
+    def __init__(self, *, metadata: bool = False) -> None:
+        """With `metadata` an instruction's origin belongs to it: its op_name, its Python frames."""
+        self._metadata = metadata
+        self._numbers: dict[Hashable, int] = {}
+        self._labels: dict[tuple[str, ...], int] = {}
+        self._bodies: dict[Computation, dict[tuple[int, ...], Body]] = {}
+        self._surfaces: dict[Computation, _Surface] = {}
+
+    def keep(self, modules: Iterable[Module]) -> None:
+        """Forgets what these modules do not hold: a run goes on, and has many dumps.
+
+        What was taken apart before is not to be compared with what will be.
+        """
+        if len(self._numbers) > _MOST_NUMBERS:
+            for memo in (self._numbers, self._labels, self._bodies, self._surfaces):
+                memo.clear()
+            return
+        needed = {computation for module in modules for computation in module.computations}
+        for known in (self._bodies, self._surfaces):
+            for computation in known.keys() - needed:
+                del known[computation]
+
+    def _number(self, structure: Hashable) -> int:
+        return self._numbers.setdefault(structure, len(self._numbers))
+
+    def of(self, module: Module) -> Structure:
+        """The module, taken apart; what it shares with another one is not done again."""
+        by_name: dict[str, Computation] = {}
+        for computation in module.computations:
+            by_name.setdefault(computation.name, computation)
+        surfaces = {name: self._surface(computation) for name, computation in by_name.items()}
+        names = list(by_name)
+        place = {name: at for at, name in enumerate(names)}
+        callees = [
+            [
+                place[callee]
+                for each in surfaces[name].called.values()
+                for callee in each
+                if callee in place
+            ]
+            for name in names
+        ]
+        bodies: dict[str, Body] = {}
+        for at in _bottom_up(callees):
+            name = names[at]
+            bodies[name] = self._body(by_name[name], surfaces[name], bodies, module)
+        bodies = {name: bodies[name] for name in names}
+        header = _header(module)
+        return Structure(module, bodies, header, self._whole(module, bodies, header))
+
+    def _whole(self, module: Module, bodies: dict[str, Body], header: dict[str, Hashable]) -> int:
+        entry = module.entry
+        scheduled = module.is_scheduled
+        fused = module.fused if scheduled else frozenset()
+        counted = Counter(
+            (body.number, self._number(body.schedule) if scheduled and name not in fused else -1)
+            for name, body in bodies.items()
+        )
+        return self._number(
+            (
+                "module",
+                tuple(header.items()),
+                bodies[entry.name].number if entry is not None else -1,
+                frozenset(counted.items()),
+            )
+        )
+
+    def _body(
+        self,
+        computation: Computation,
+        surface: _Surface,
+        bodies: dict[str, Body],
+        module: Module,
+    ) -> Body:
+        numbers = {
+            at: tuple(bodies[name].number if name in bodies else -1 for name in names)
+            for at, names in surface.called.items()
+        }
+        frames: tuple[object, ...] = (module.tables,) if self._metadata else ()
+        key = (*(number for each in numbers.values() for number in each), hash(frames))
+        known = self._bodies.setdefault(computation, {})
+        body = known.get(key)
+        if body is None:
+            body = known[key] = self._taken_apart(computation, surface, numbers, module)
+        return body
+
+    def _taken_apart(
+        self,
+        computation: Computation,
+        surface: _Surface,
+        callees: dict[int, tuple[int, ...]],
+        module: Module,
+    ) -> Body:
+        rows = computation.rows
+        root = computation.root
+        reads, operands, elements = _reads(computation)
+        labels = surface.labels
+        if self._metadata:
+            labels = [
+                self._number((label, provenance(row[TAIL], module)))
+                for label, row in zip(labels, rows, strict=True)
+            ]
+        values = [_UNKNOWN] * len(rows)
+        for at in _bottom_up([[position for position, _ in each] for each in reads]):
+            if at not in elements:
+                inputs = [
+                    (values[position] if position >= 0 else _UNKNOWN, path)
+                    for position, path in reads[at]
+                ]
+                split = operands[at]
+                key = labels[at], callees.get(at, ()), tuple(inputs[:split])
+                controlled = tuple(sorted(inputs[split:]))
+                values[at] = self._number((*key, controlled) if controlled else key)
+        kept = sorted(value for at, value in enumerate(values) if at not in elements)
+        at_root = -1 if root is None else root.number
+        whole = self._number(
+            (
+                "computation",
+                computation.thread,
+                values[at_root] if at_root >= 0 else -1,
+                tuple(kept),
+            )
+        )
+        return Body(
+            computation, labels, values, reads, operands, surface.called, elements, at_root, whole
+        )
+
+    def _surface(self, computation: Computation) -> _Surface:
+        found = self._surfaces.get(computation)
+        if found is None:
+            rows, inline = computation.rows, computation.inline
+            bare = [without_metadata(row[TAIL]) for row in rows]
+            called = {at: names for at, tail in enumerate(bare) if (names := _callees(tail))}
+            called |= {at: computation.at(at).called for at in inline}
+            labels = [self._label(row, tail) for row, tail in zip(rows, bare, strict=True)]
+            found = self._surfaces[computation] = _Surface(labels, called)
+        return found
+
+    def _label(self, row: Row, bare: str) -> int:
+        opcode = row[OPCODE]
+        key = (row[TYPE], opcode, bare, row[OPERANDS] if opcode in LITERALS else "")
+        known = self._labels.get(key)
+        if known is None:
+            said = (shape_meaning(key[0]), opcode, attributes(bare), literal_meaning(key[3]))
+            known = self._labels[key] = self._number(said)
+        return known
+
+
+def provenance(tail: str, module: Module) -> tuple[tuple[str, Hashable], ...]:
+    """What an instruction says of where it comes from, its Python frames looked up."""
+    from hlo_lint.hlo.attributes import OpMetadata, split_attributes
+
+    said: list[tuple[str, Hashable]] = []
+    for name, (start, end) in split_attributes(tail).items():
+        if name in PROVENANCE:
+            value = meaning(name, tail[start:end])
+            if isinstance(value, OpMetadata) and value.stack_frame_id:
+                stack = module.stack_frames.stack(value.stack_frame_id)
+                value = (replace(value, stack_frame_id=0), stack)
+            said.append((name, value))
+    return tuple(sorted(said, key=lambda entry: entry[0]))
+
+
+def _header(module: Module) -> dict[str, Hashable]:
+    """What the header's attributes say, but for what says where the module comes from."""
+    said = {
+        name: meaning(name, text)
+        for name, text in sorted(module.attributes.items())
+        if name not in PROVENANCE
+    }
+    if "entry_computation_layout" not in said and module.entry is not None:
+        said["entry_computation_layout"] = _entry_layout(module.entry)
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _entry_layout(entry: Computation) -> Hashable:
+    """What XLA takes where the header says nothing: the shapes of parameters and root."""
+    root = entry.root
+    shapes = [parameter.type_text for parameter in entry.parameters]
+    if root is None or not all([*shapes, root.type_text]):
+        return None
+    return tuple(map(shape_meaning, shapes)), shape_meaning(root.type_text)
+
+
+def _reads(
+    computation: Computation,
+) -> tuple[list[tuple[Read, ...]], list[int], frozenset[int]]:
+    """What each row reads, how many of that are operands, and which rows are read through."""
+    rows, index = computation.rows, computation.index
+    places: dict[str, Read] = {name: (at, ()) for name, at in index.items()}
+    through: set[int] = set()
+    for at, row in enumerate(rows):
+        if row[OPCODE] == _ELEMENT and len(row[REFERENCES]) == 1 and not row[ROOT]:
+            element, (position, path) = _index(row[TAIL]), _place(row[REFERENCES][0], places)
+            if element is not None and 0 <= position < at and index[row[NAME]] == at:
+                places[row[NAME]] = (position, (*path, element))
+                through.add(at)
+    reads: list[tuple[Read, ...]] = []
+    operands: list[int] = []
+    for row in rows:
+        references = row[REFERENCES]
+        operands.append(len(references))
+        if "control-predecessors" in row[TAIL]:
+            references += _control_predecessors(row[TAIL])
+        reads.append(tuple([places.get(name) or _place(name, places) for name in references]))
+    return reads, operands, frozenset(through)
+
+
+def _place(reference: str, places: dict[str, Read]) -> Read:
+    """What a reference that has no name of its own means; it is remembered."""
+    known = places.get(reference)
+    if known is None:
+        name, *elements = reference.split("#")
+        position, path = places.get(name, (-1, ()))
+        path += tuple(int(element) for element in elements if element.isdecimal())
+        known = places[reference] = position, path
+    return known
+
+
+@lru_cache(maxsize=1 << 16)
+def _callees(tail: str) -> tuple[str, ...]:
+    return called_names(tail)
+
+
+def _index(tail: str) -> int | None:
+    value = dict(attributes(without_metadata(tail))).get("index")
+    return value if isinstance(value, int) else None
+
+
+def _control_predecessors(tail: str) -> tuple[str, ...]:
+    from hlo_lint.hlo.attributes import split_attributes
+
+    span = split_attributes(tail).get("control-predecessors")
+    if span is None:
+        return ()
+    names = meaning("control-predecessors", tail[span[0] : span[1]])
+    return names if isinstance(names, tuple) else ()
+
+
+def _bottom_up(needs: Sequence[Sequence[int]]) -> Sequence[int]:
+    """An order in which each number comes after those it needs, as far as there is one.
+
+    Numbers on a circle come last, in their own order; -1 needs nothing.
+    """
+    if all(need < at for at, each in enumerate(needs) for need in each):
+        return range(len(needs))
+    waiting = [len({need for need in each if need >= 0}) for each in needs]
+    users: list[list[int]] = [[] for _ in needs]
+    for at, each in enumerate(needs):
+        for need in {need for need in each if need >= 0}:
+            users[need].append(at)
+    order = [at for at, count in enumerate(waiting) if not count]
+    for at in order:  # grows on the way
+        for user in users[at]:
+            waiting[user] -= 1
+            if not waiting[user]:
+                order.append(user)
+    done = set(order)
+    return order + [at for at in range(len(needs)) if at not in done]

@@ -1,0 +1,195 @@
+"""A difference as people read it: `-` is gone, `+` is new, `~` is changed, `>` stands elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from hlo_lint.analysis.diff.difference import (
+    Change,
+    Changed,
+    ComputationDifference,
+    Difference,
+)
+from hlo_lint.analysis.diff.normalize import without_metadata
+from hlo_lint.engine.diagnose import origin_of
+from hlo_lint.hlo.ir import TAIL, Instruction, Module
+from hlo_lint.rules.findings import Origin
+from hlo_lint.text.source import shown
+
+WIDTH: Final = 140
+"""How much of an instruction or a value is shown, in characters."""
+SHOWN: Final = 20
+"""How many lines of each computation are shown unless all are asked for."""
+
+Line = tuple[str, str]
+"""A line with its mark: `-`, `+`, `~`, `>`, or nothing."""
+
+
+def render(difference: Difference, *, limit: int | None = SHOWN) -> Iterator[Line]:
+    """The lines, at most `limit` for each computation; the last one counts."""
+    for change in difference.header:
+        yield "~", f"~ header: {_change(change)}"
+    for each in difference.computations:
+        yield "", heading(each)
+        lines = list(_lines(each, difference))
+        kept = lines if limit is None else lines[:limit]
+        yield from kept
+        if len(kept) < len(lines):
+            yield "", f"  … and {len(lines) - len(kept)} more"
+    yield "", summary(difference)
+
+
+def summary(difference: Difference) -> str:
+    """`1 removed, 2 added, 3 changed in 2 computations`, or that nothing differs."""
+    if difference.same:
+        return "no structural difference"
+    counts = [f"{count} {name}" for name, count in difference.counts.items() if count]
+    if difference.header:
+        counts.insert(0, f"{len(difference.header)} in the header")
+    number = len(difference.computations)
+    where = f" in {number} computation{'' if number == 1 else 's'}" if number else ""
+    return (", ".join(counts) or "different") + where
+
+
+def heading(each: ComputationDifference) -> str:
+    """Which computation it is, and whether both modules have it."""
+    if each.before is None or each.after is None:
+        side = "added" if each.before is None else "removed"
+        number = each.instructions
+        plural = "" if number == 1 else "s"
+        return f"computation %{shown(each.name)}: {side}, {number} instruction{plural}"
+    kind = "entry" if each.after.is_entry else "computation"
+    was = "" if each.before.name == each.name else f" (was %{shown(each.before.name)})"
+    return f"{kind} %{shown(each.name)}{was}"
+
+
+def _lines(each: ComputationDifference, difference: Difference) -> Iterator[Line]:
+    for change in each.itself:
+        yield "~", f"  ~ {_change(change)}"
+    for instruction in each.removed:
+        yield "-", f"  - {_instruction(instruction, difference.before)}"
+    for instruction in each.added:
+        yield "+", f"  + {_instruction(instruction, difference.after)}"
+    for changed in each.changed:
+        was = "" if changed.before.name == changed.after.name else f" (was %{changed.before.name})"
+        said = "; ".join(map(_change, changed.changes))
+        place = _origin(changed.after, difference.after)
+        name = shown(f"%{changed.after.name}{was}")
+        yield "~", f"  ~ {name} {changed.after.opcode}: {said}{place}"
+    for before, after in each.moved:
+        was = "" if before.name == after.name else f" (was %{before.name})"
+        place = _origin(after, difference.after)
+        yield (
+            ">",
+            f"  > {shown(f'%{after.name}{was}')} {after.opcode} is scheduled elsewhere{place}",
+        )
+
+
+def _instruction(instruction: Instruction, module: Module) -> str:
+    text = instruction.text
+    tail = instruction.row[TAIL]
+    if tail and text.endswith(tail):
+        text = text[: len(text) - len(tail)] + without_metadata(tail)
+    return _cut(text) + _origin(instruction, module)
+
+
+def _origin(instruction: Instruction, module: Module) -> str:
+    origin = origin_of(instruction, module)
+    return f"  [{_place(origin)}]" if origin is not None else ""
+
+
+def _place(origin: Origin) -> str:
+    where = f" in {origin.function}" if origin.function else ""
+    return shown(f"{origin.file}:{origin.line}{where}")
+
+
+def _change(change: Change) -> str:
+    if change.before is None:
+        return f"{change.what} {_cut(str(change.after))} is new"
+    if change.after is None:
+        return f"{change.what} {_cut(change.before)} is gone"
+    before, after = _differing(_flat(change.before), _flat(change.after))
+    return f"{change.what} {before} -> {after}"
+
+
+def _differing(before: str, after: str) -> tuple[str, str]:
+    """Both texts, cut down to what differs where they are long."""
+    if max(len(before), len(after)) <= WIDTH:
+        return before, after
+    start = 0
+    for one, other in zip(before, after, strict=False):
+        if one != other:
+            break
+        start += 1
+    begin = max(0, start - WIDTH // 4)
+    lead = "…" if begin else ""
+    return lead + _cut(before[begin:]), lead + _cut(after[begin:])
+
+
+def _cut(text: str) -> str:
+    text = _flat(text)
+    return text if len(text) <= WIDTH else text[:WIDTH] + "…"
+
+
+def _flat(text: str) -> str:
+    return shown(re.sub(r"\s+", " ", text))
+
+
+def as_dict(difference: Difference) -> dict[str, Any]:
+    """The whole difference for programs: nothing is cut."""
+    return {
+        "same": difference.same,
+        "counts": difference.counts,
+        "header": [_change_dict(change) for change in difference.header],
+        "computations": [_computation_dict(each, difference) for each in difference.computations],
+    }
+
+
+def _computation_dict(each: ComputationDifference, difference: Difference) -> dict[str, Any]:
+    return {
+        "before": each.before and each.before.name,
+        "after": each.after and each.after.name,
+        "instructions": each.instructions,
+        "itself": [_change_dict(change) for change in each.itself],
+        "removed": _instruction_dicts(each.removed, difference.before),
+        "added": _instruction_dicts(each.added, difference.after),
+        "changed": [_changed_dict(changed, difference) for changed in each.changed],
+        "moved": [{"before": one.name, "after": other.name} for one, other in each.moved],
+    }
+
+
+def _changed_dict(changed: Changed, difference: Difference) -> dict[str, Any]:
+    return {
+        "before": changed.before.name,
+        "after": changed.after.name,
+        "opcode": changed.after.opcode,
+        "changes": [_change_dict(change) for change in changed.changes],
+        "origin": _origin_dict(origin_of(changed.after, difference.after)),
+    }
+
+
+def _change_dict(change: Change) -> dict[str, Any]:
+    return {"what": change.what, "before": change.before, "after": change.after}
+
+
+def _instruction_dicts(instructions: Iterable[Instruction], module: Module) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": instruction.name,
+            "opcode": instruction.opcode,
+            "shape": instruction.type_text,
+            "text": instruction.text,
+            "origin": _origin_dict(origin_of(instruction, module)),
+        }
+        for instruction in instructions
+    ]
+
+
+def _origin_dict(origin: Origin | None) -> dict[str, Any] | None:
+    return (
+        None
+        if origin is None
+        else {"file": origin.file, "line": origin.line, "function": origin.function}
+    )

@@ -1,0 +1,207 @@
+"""Which operations keep the order of the dimensions in memory, and which arrays lie otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from functools import lru_cache
+from itertools import pairwise
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from hlo_lint.hlo.ir import NAME, OPCODE, REFERENCES, TYPE, Computation, Instruction
+from hlo_lint.hlo.shape import (
+    ArrayShape,
+    Shape,
+    ShapeSyntaxError,
+    TupleShape,
+    arrays,
+    parse_shape,
+    shape_or_none,
+)
+
+UNARY: Final = frozenset(
+    "abs acos acosh asin asinh atanh bitcast-convert cbrt ceil convert cosine cosh "
+    "count-leading-zeros erf exponential exponential-minus-one floor imag is-finite log "
+    "log-plus-one logistic negate not popcnt real reduce-precision round-nearest-afz "
+    "round-nearest-even rsqrt sign sine sinh sqrt tan tanh".split()
+)
+"""Elementwise operations on one operand."""
+
+BINARY: Final = frozenset(
+    "add and atan2 compare complex divide maximum minimum mulhi multiply or power remainder "
+    "shift-left shift-right-arithmetic shift-right-logical stochastic-convert subtract xor".split()
+)
+"""Elementwise operations on two operands."""
+
+KEEP_ORDER: Final = (
+    UNARY
+    | BINARY
+    | frozenset(
+        "all-gather all-reduce all-to-all cholesky clamp collective-broadcast collective-permute "
+        "concatenate dynamic-slice dynamic-update-slice fft map opt-barrier pad ragged-all-to-all "
+        "reduce-scatter reduce-window reverse scatter select select-and-scatter "
+        "set-dimension-size slice sort triangular-solve".split()
+    )
+)
+"""Operations that may not change a layout (`InstructionCanChangeLayout`,
+`layout_assignment.cc:3284-3426`)."""
+
+_PAIRED: Final = frozenset({"all-reduce", "sort"})
+"""Operations that give a tuple with an element for each operand."""
+
+_REPACKING: Final = frozenset({"convert", "compare", "is-finite", "scatter"})
+"""Operations whose operands may be packed otherwise than their result."""
+
+_type_of = itemgetter(TYPE)
+
+
+class Turned(NamedTuple):
+    """An operand that lies otherwise than the result."""
+
+    operand: int
+    before: ArrayShape
+    after: ArrayShape
+
+
+def is_descending(shape: ArrayShape) -> bool:
+    """Whether an array lies as in C, dimensions of size 1 aside: where they stand moves no byte.
+
+    >>> from hlo_lint.hlo.shape import parse_array
+    >>> is_descending(parse_array("f32[4,1,6]{2,0,1}"))
+    True
+    >>> is_descending(parse_array("f32[4,6]{0,1}"))
+    False
+    """
+    order = _long(shape)
+    return all(one > other for one, other in pairwise(order))
+
+
+def lie_alike(a: ArrayShape, b: ArrayShape) -> bool:
+    """Whether two arrays of equal dimensions lie in one order, dimensions of size 1 aside."""
+    return _long(a) == _long(b)
+
+
+def _long(shape: ArrayShape) -> list[int]:
+    return [d for d in shape.minor_to_major if shape.dims[d] != 1]
+
+
+def turned(instruction: Instruction) -> tuple[Turned, ...]:
+    """The operands that lie otherwise than the result of an operation that may not change that.
+
+    Compared are the order and the packing of arrays of one rank, as the verifier does
+    (`hlo_verifier.cc:4533-4571`), dimensions of size 1 included: passes compare these too. Tiles
+    and memory spaces are other things. Indices of a scatter are no part of its result.
+    """
+    if instruction.opcode not in KEEP_ORDER:
+        return ()
+    row, rows, index = instruction.row, instruction.computation.rows, instruction.computation.index
+    places = [index.get(reference) for reference in row[REFERENCES]]
+    if None in places:  # an element of a tuple, or what is not there
+        operands = tuple(operand.shape for operand in instruction.operands)
+        return _turned(row[OPCODE], instruction.shape_or_none, operands)
+    types = tuple([rows[place][TYPE] for place in places if place is not None])
+    return _turned_types(row[OPCODE], row[TYPE], types)
+
+
+@lru_cache(maxsize=1 << 14)
+def _turned_types(opcode: str, result: str, operands: tuple[str, ...]) -> tuple[Turned, ...]:
+    """The same of types as they are spelled: dumps repeat them."""
+    return _turned(opcode, shape_or_none(result), tuple(map(shape_or_none, operands)))
+
+
+def _turned(
+    opcode: str, result: Shape | None, operands: tuple[Shape | None, ...]
+) -> tuple[Turned, ...]:
+    found = []
+    for number, before in enumerate(operands):
+        if opcode == "scatter" and number == len(operands) // 2:
+            continue
+        after = result
+        if isinstance(after, TupleShape):
+            paired = opcode in _PAIRED and len(after.elements) == len(operands)
+            after = after.elements[number] if paired else None
+        if not isinstance(before, ArrayShape) or not isinstance(after, ArrayShape):
+            continue
+        if before.rank != after.rank:
+            continue
+        repacks = opcode in _REPACKING or (opcode == "select" and number == 0)
+        packed_alike = repacks or _packing(before) == _packing(after)
+        if before.minor_to_major != after.minor_to_major or not packed_alike:
+            found.append(Turned(number, before, after))
+    return tuple(found)
+
+
+def _packing(shape: ArrayShape) -> int:
+    return shape.layout.element_size_in_bits if shape.layout is not None else 0
+
+
+def in_other_orders(computation: Computation, opcodes: Collection[str]) -> Iterator[Instruction]:
+    """The instructions of these opcodes that read or give what does not lie as in C, or is packed.
+
+    They are few, so a rule about orders looks at nothing else.
+    """
+    known = computation.memo.get("other orders")
+    if known is None:
+        known = computation.memo["other orders"] = _places(computation)
+    assert isinstance(known, tuple)
+    for number in known:
+        if computation.rows[number][OPCODE] in opcodes:
+            yield computation.at(number)
+
+
+def _places(computation: Computation) -> tuple[int, ...]:
+    other = {each for each in types_of(computation) if not _is_plain(each)}
+    if not other:
+        return ()
+    found = []
+    names: set[str] = set()
+    apart = names.isdisjoint  # what is read stands above what reads it
+    has_elements = "#" in computation.text
+    for number, row in enumerate(computation.rows):
+        if row[TYPE] in other:
+            names.add(row[NAME])
+            found.append(number)
+        elif not apart(row[REFERENCES]) or (
+            has_elements and not apart(map(name_in, row[REFERENCES]))
+        ):
+            found.append(number)
+    return tuple(found)
+
+
+def name_in(reference: str) -> str:
+    """The name of the instruction that a reference reads from, or of which it reads an element."""
+    return reference.partition("#")[0]
+
+
+def types_of(computation: Computation) -> frozenset[str]:
+    """The types of its instructions as spelled, each once."""
+    known = computation.memo.get("types")
+    if known is None:
+        known = computation.memo["types"] = frozenset(map(_type_of, computation.rows))
+    return known  # type: ignore[return-value]  # nobody else writes under this key
+
+
+@lru_cache(maxsize=1 << 14)
+def _is_plain(text: str) -> bool:
+    try:
+        return all(
+            each.layout is None
+            or (each.layout.is_descending and not each.layout.element_size_in_bits)
+            for each in arrays(parse_shape(text))
+        )
+    except ShapeSyntaxError:
+        return True
+
+
+def operand_array(instruction: Instruction, number: int) -> ArrayShape | None:
+    """An operand's shape where it is an array that lies somewhere; else None."""
+    if number >= len(instruction.row[REFERENCES]):
+        return None
+    shape = instruction.operands[number].shape
+    return shape if isinstance(shape, ArrayShape) and shape.has_valid_layout else None
+
+
+def result_array(instruction: Instruction) -> ArrayShape | None:
+    """A result's shape where it is an array that lies somewhere; else None."""
+    shape = instruction.shape_or_none
+    return shape if isinstance(shape, ArrayShape) and shape.has_valid_layout else None

@@ -1,0 +1,61 @@
+"""Patterns that read like the programs they match.
+
+>>> from hlo_lint import match as m, parse
+>>> pattern = m.transpose(m.copy("inner").one_user()).named("outer")
+>>> pattern
+m.transpose(m.copy("inner").one_user()).named("outer")
+>>> module = parse('''HloModule m
+...
+... ENTRY e {
+...   p = f32[2,3]{1,0} parameter(0)
+...   c = f32[2,3]{0,1} copy(p)
+...   ROOT t = f32[3,2]{1,0} transpose(c), dimensions={1,0}
+... }
+... ''')
+>>> for hit in m.find(pattern, module):
+...     print(hit["outer"].name, hit["inner"].name)
+t c
+>>> m.explain(m.transpose(m.reshape()), module.entry.root)
+'%c is a copy, not a reshape'
+
+Every opcode is a function: `m.all_reduce(...)`, with `_` for `-`, and `m.and_`, `m.while_` for
+those that Python keeps to itself; `m.op("…")` takes opcodes of later releases, too. Operands that
+are written down must match, from the first one on; others may be anything. A name is a capture, and
+the same name twice is the same instruction. A pattern is a frozen value that prints as it was
+written.
+
+A get-tuple-element that the text does not print (`%call#1`) is matched like one that it does; what
+is captured then is the instruction whose element it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlo_lint.analysis.match.pattern import (
+    ArrayPattern,
+    Match,
+    Pattern,
+    array,
+    explain,
+    find,
+    is_function,
+)
+from hlo_lint.analysis.match.pattern import any_ as _any
+from hlo_lint.analysis.match.pattern import op as _op
+from hlo_lint.analysis.match.pattern import opcode as _opcode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["ArrayPattern", "Match", "Pattern", "any", "array", "explain", "find", "op"]
+
+any = _any
+op = _op
+
+
+def __getattr__(name: str) -> Callable[..., Pattern]:
+    """The function of an opcode: `reshape`, `all_reduce`, `and_`."""
+    if name.startswith("_") or not is_function(name):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _opcode(name)

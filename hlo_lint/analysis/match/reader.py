@@ -1,0 +1,169 @@
+"""Patterns from text: `reshape(custom_call())`, as the shell gives them. Nothing is evaluated."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias, cast
+
+from hlo_lint.analysis.match.pattern import (
+    ArrayPattern,
+    Attribute,
+    Pattern,
+    any_,
+    array,
+    function_of,
+    is_function,
+    op,
+    opcode,
+)
+from hlo_lint.hlo.grammar import load, offset_of, tokens, trees
+from hlo_lint.hlo.opcodes import OPCODES
+from hlo_lint.hlo.shape import ShapeSyntaxError
+from hlo_lint.text.errors import UsageError
+from hlo_lint.text.source import shown
+
+if TYPE_CHECKING:
+    from lark import Token, Tree
+
+DEEPEST: Final = 100
+"""Patterns nest no deeper than this."""
+MODIFIERS: Final = ("named", "any_order", "one_user", "attr", "shape")
+_WORDS: Final = {"true": True, "True": True, "false": False, "False": False, "None": None}
+_escape = re.compile(r"\\(.)", re.S)
+
+_Value: TypeAlias = "Pattern | ArrayPattern | Attribute | None"
+
+
+def read_pattern(text: str) -> Pattern:
+    """The pattern that `text` spells, with or without `m.` in front of functions.
+
+    >>> read_pattern('add(multiply("product"), any("bias")).any_order()')
+    m.add(m.multiply("product"), m.any("bias")).any_order()
+
+    Raises:
+        UsageError: for a text that is no pattern; says what was expected, and where.
+    """
+    from lark import UnexpectedInput
+
+    if max(text.count("("), text.count("[")) > DEEPEST:
+        raise UsageError(f"a pattern has at most {DEEPEST} pairs of brackets")
+    try:
+        tree = load("pattern").parse(text)
+    except UnexpectedInput as error:
+        offset = offset_of(error, text)
+        _refuse("expected a pattern like reshape(custom_call())", text, offset)
+    pattern = _chain(trees(tree)[0], text)
+    if isinstance(pattern, ArrayPattern):
+        _refuse("array(…) says something of a shape; a pattern begins with an opcode", text, 0)
+    return pattern
+
+
+def _refuse(message: str, text: str, offset: int) -> NoReturn:
+    line = shown(text.replace("\n", " "))
+    place = len(shown(text[:offset].replace("\n", " ")))
+    raise UsageError(f"pattern, character {offset + 1}: {message}\n{line}\n{' ' * place}^")
+
+
+def _chain(tree: Tree[Token], text: str) -> Pattern | ArrayPattern:
+    function, *modifiers = trees(tree)
+    made = _function(function, text)
+    for modifier in modifiers:
+        (name,) = tokens(modifier)
+        if isinstance(made, ArrayPattern):
+            _refuse("array(…) has no modifiers", text, _start(modifier))
+        made = _modified(made, str(name), modifier, text)
+    return made
+
+
+def _function(tree: Tree[Token], text: str) -> Pattern | ArrayPattern:
+    name = str(tokens(tree)[0])
+    positional, keywords = _arguments(tree, text)
+    start = _start(tree)
+    try:
+        if name == "array":
+            return array(*positional, **keywords)  # type: ignore[arg-type]
+        if keywords:
+            _refuse(f"{name}(…) takes no {next(iter(keywords))}=", text, start)
+        arguments = cast("list[str | Pattern]", positional)
+        if name == "any":
+            return any_(*arguments)
+        if name == "op":
+            return op(*arguments)
+        return opcode(_known(name, text, start))(*arguments)
+    except TypeError as error:
+        _refuse(_told(error), text, start)
+
+
+def _known(name: str, text: str, start: int) -> str:
+    spelled = name.removesuffix("_").replace("_", "-")
+    function = function_of(spelled)
+    if not is_function(function):
+        close = get_close_matches(spelled, [*OPCODES, "any", "op"], 1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        _refuse(f'no opcode is named {spelled}{hint} (op("{spelled}") takes any)', text, start)
+    return function
+
+
+def _modified(pattern: Pattern, name: str, tree: Tree[Token], text: str) -> Pattern:
+    positional, keywords = _arguments(tree, text)
+    start = _start(tree)
+    if name == "where":
+        _refuse("where(…) takes a function of Python: it is for hlo_lint.match", text, start)
+    if name not in MODIFIERS:
+        _refuse(f"no modifier is named {name}; there are {', '.join(MODIFIERS)}", text, start)
+    try:
+        if name == "attr" and not keywords:
+            raise TypeError("attr wants attributes, like attr(index=0)")
+        modified: Pattern = getattr(pattern, name)(*positional, **keywords)
+    except TypeError as error:
+        _refuse(_told(error), text, start)
+    except ShapeSyntaxError as error:
+        _refuse(f"no shape: {error.message}", text, start)
+    return modified
+
+
+def _told(error: TypeError) -> str:
+    """Python's message without the names of classes in it."""
+    return re.sub(r"^[\w.<>]+\.", "", str(error))
+
+
+def _arguments(tree: Tree[Token], text: str) -> tuple[list[_Value], dict[str, _Value]]:
+    positional: list[_Value] = []
+    keywords: dict[str, _Value] = {}
+    for child in trees(tree):
+        if str(child.data) != "keyword":
+            positional.append(_value(child, text))
+            continue
+        name = str(tokens(child)[0])
+        if name in keywords:
+            _refuse(f"{name}= is there twice", text, _start(child))
+        keywords[name] = _value(trees(child)[0], text)
+    return positional, keywords
+
+
+def _value(tree: Tree[Token], text: str) -> _Value:
+    kind = str(tree.data)
+    if kind == "chain":
+        return _chain(tree, text)
+    if kind == "tuple":
+        return cast("Attribute", tuple(_value(child, text) for child in trees(tree)))
+    (token,) = tokens(tree)
+    match kind:
+        case "string":
+            return _escape.sub(lambda found: {"n": "\n"}.get(found[1], found[1]), token[1:-1])
+        case "integer" if len(token) < 19:
+            return int(token)
+        case "float":
+            return float(token)
+        case "word" if token in _WORDS:
+            return _WORDS[str(token)]
+        case "word":
+            _refuse(f'expected ( behind {token}, or "{token}" in quotes', text, _start(tree))
+        case _:
+            _refuse("this number is too big", text, _start(tree))
+
+
+def _start(tree: Tree[Token]) -> int:
+    start: int = tree.meta.start_pos
+    return start

@@ -1,0 +1,245 @@
+"""What each pass of a compilation did to the module: counts, not graphs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from hlo_lint.analysis.diff.structural_hash import Structures
+from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.dumps.selection import in_order, modules_of
+from hlo_lint.hlo.ir import OPCODE, TAIL, TYPE, Computation, Module, called_names
+from hlo_lint.hlo.shape import (
+    ArrayShape,
+    BufferShape,
+    Shape,
+    ShapeSyntaxError,
+    TupleShape,
+    parse_shape,
+)
+
+OWNS_NO_MEMORY = frozenset(
+    "parameter tuple get-tuple-element bitcast while call conditional opt-barrier after-all "
+    "domain".split()
+)
+"""Opcodes whose result lies where an operand lies, or is the caller's."""
+
+
+class Effect(Enum):
+    """What became of the module since the dump before."""
+
+    FIRST = "first"
+    """There is no dump before."""
+    NOTHING = "no"
+    """The text is the same."""
+    NAMES = "names"
+    """The text differs, the graph does not: names, metadata, the order of lines."""
+    CHANGED = "yes"
+    """The graph differs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One dump, and what is new in it since the one before."""
+
+    dump: PassDump
+    effect: Effect
+    instructions: int
+    """How many there are, those of fusions included."""
+    fusions: int
+    """How many of them are fusions."""
+    bytes: int
+    """Of the arrays outside fusions; shapes of unknown size count nothing."""
+    added: dict[str, int] = field(default_factory=dict)
+    """How many more there are of an opcode, where there are more."""
+    removed: dict[str, int] = field(default_factory=dict)
+    """How many fewer, where there are fewer."""
+    bytes_added: int = 0
+    """Bytes of the arrays that are new outside fusions: shape by shape, so that a name or an opcode
+    that changes is none. Shapes of unknown size count nothing."""
+    bytes_removed: int = 0
+    microseconds: int | None = None
+    """How long the pass ran, where the dump directory says so."""
+
+    @property
+    def number(self) -> int | None:
+        """The step's number; None for a named dump."""
+        return self.dump.name.step if self.dump.name else None
+
+    @property
+    def pipeline(self) -> str:
+        """Empty for a named dump."""
+        return self.dump.name.pipeline if self.dump.name else ""
+
+    @property
+    def name(self) -> str:
+        """The pass, or the name of the dump."""
+        name = self.dump.name
+        if name is None:
+            return self.dump.path.name
+        return name.after if name.step is not None else name.rest.rpartition(".")[0]
+
+
+def passes(pipeline: Pipeline) -> Iterator[Step]:
+    """Each dump of a module in the order of the run, with what changed since the one before.
+
+    Raises:
+        DumpError: where a dump cannot be read, or holds no HLO.
+    """
+    times = {name: run.microseconds for run in pipeline.pass_runs or () for name in run.dumps}
+    counts = _Counts()
+    before: Module | None = None
+    for dump in in_order(pipeline):
+        module = modules_of(dump)[0]
+        yield counts.step(dump, before, module, times.get(dump.path.name))
+        before = module
+
+
+class _Counts:
+    """What is counted once for each computation, however many dumps repeat it."""
+
+    def __init__(self) -> None:
+        self._opcodes: dict[Computation, Counter[str]] = {}
+        self._called: dict[Computation, frozenset[str]] = {}
+        self._arrays: dict[Computation, Counter[str]] = {}
+        self._structures = Structures()
+        self._held = 0
+
+    def step(
+        self, dump: PassDump, before: Module | None, module: Module, microseconds: int | None
+    ) -> Step:
+        opcodes: Counter[str] = Counter()
+        for computation in module.computations:
+            opcodes += self.opcodes(computation)
+        instructions, fusions = opcodes.total(), opcodes["fusion"]
+        if before is None:
+            self._held = sum(
+                count * _bytes(shape)
+                for computation in self.running(module)
+                for shape, count in self.arrays(computation).items()
+            )
+            return Step(
+                dump, Effect.FIRST, instructions, fusions, self._held, microseconds=microseconds
+            )
+        if before.pieces == module.pieces or before.text == module.text:
+            return Step(
+                dump, Effect.NOTHING, instructions, fusions, self._held, microseconds=microseconds
+            )
+        difference: Counter[str] = Counter()
+        for sign, computation in _exchanged(before.computations, module.computations):
+            for opcode, count in self.opcodes(computation).items():
+                difference[opcode] += sign * count
+        arrays: Counter[str] = Counter()
+        for sign, computation in _exchanged(self.running(before), self.running(module)):
+            for shape, count in self.arrays(computation).items():
+                arrays[shape] += sign * count
+        added = {opcode: count for opcode, count in difference.most_common() if count > 0}
+        removed = {opcode: -count for opcode, count in difference.most_common()[::-1] if count < 0}
+        bytes_added = sum(count * _bytes(shape) for shape, count in arrays.items() if count > 0)
+        bytes_removed = sum(-count * _bytes(shape) for shape, count in arrays.items() if count < 0)
+        self._held += bytes_added - bytes_removed
+        return Step(
+            dump,
+            self._effect(before, module, bool(added or removed)),
+            instructions,
+            fusions,
+            self._held,
+            added,
+            removed,
+            bytes_added,
+            bytes_removed,
+            microseconds,
+        )
+
+    def opcodes(self, computation: Computation) -> Counter[str]:
+        found = self._opcodes.get(computation)
+        if found is None:
+            found = self._opcodes[computation] = Counter(row[OPCODE] for row in computation.rows)
+        return found
+
+    def arrays(self, computation: Computation) -> Counter[str]:
+        found = self._arrays.get(computation)
+        if found is None:
+            found = self._arrays[computation] = Counter(
+                row[TYPE]
+                for row in computation.rows
+                if row[OPCODE] not in OWNS_NO_MEMORY and not row[OPCODE].endswith("-done")
+            )
+        return found
+
+    def running(self, module: Module) -> list[Computation]:
+        """What runs as the module's own: no bodies of fusions, nothing that nobody calls."""
+        by_name = {computation.name: computation for computation in module.unfused}
+        entry = module.entry
+        waiting = [] if entry is None else [entry.name]
+        met = set(waiting)
+        for name in waiting:  # grows on the way
+            computation = by_name.get(name)
+            if computation is None:
+                continue
+            called = self._called.get(computation)
+            if called is None:
+                tails = "\n".join([row[TAIL] for row in computation.rows if "=" in row[TAIL]])
+                called = self._called[computation] = frozenset(called_names(tails))
+            waiting += called - met
+            met |= called
+        return [computation for name, computation in by_name.items() if name in met]
+
+    def _effect(self, before: Module, module: Module, counted: bool) -> Effect:
+        if counted:
+            return Effect.CHANGED
+        self._structures.keep((before, module))
+        same = self._structures.of(before).number == self._structures.of(module).number
+        return Effect.NAMES if same else Effect.CHANGED
+
+
+def _exchanged(
+    before: Sequence[Computation], after: Sequence[Computation]
+) -> Iterator[tuple[int, Computation]]:
+    """Computations that are new, with 1, and that are gone, with -1."""
+    ours, theirs = Counter(before), Counter(after)
+    for computation, count in (theirs - ours).items():
+        yield count, computation
+    for computation, count in (ours - theirs).items():
+        yield -count, computation
+
+
+def _bytes(text: str) -> int:
+    try:
+        return _size(parse_shape(text))
+    except ShapeSyntaxError:
+        return 0
+
+
+def _size(shape: Shape) -> int:
+    match shape:
+        case ArrayShape():
+            return shape.byte_size or 0
+        case TupleShape(elements):
+            return sum(map(_size, elements))
+        case BufferShape(element):
+            return _size(element)
+        case _:
+            return 0
+
+
+def as_dict(step: Step) -> dict[str, Any]:
+    """One row of the table for programs."""
+    return {
+        "step": step.number,
+        "pipeline": step.pipeline or None,
+        "pass": step.name,
+        "path": str(step.dump.path),
+        "changed": step.effect.value,
+        "added": step.added,
+        "removed": step.removed,
+        "bytes_added": step.bytes_added,
+        "bytes_removed": step.bytes_removed,
+        "bytes": step.bytes,
+        "instructions": step.instructions,
+        "fusions": step.fusions,
+        "microseconds": step.microseconds,
+    }

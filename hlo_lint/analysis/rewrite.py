@@ -1,0 +1,257 @@
+"""New instructions for an old one, as an edit of the text in the text's own dialect."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from hlo_lint.hlo.ir import OPERANDS, REFERENCES, TAIL, Instruction, Module, Operand
+from hlo_lint.hlo.shape import ArrayShape, Shape, arrays
+from hlo_lint.rules.findings import Edit, Fix, Safety
+from hlo_lint.text.source import Span, indent_before
+
+_line_comment = re.compile(r"//[^\n]*")
+_op_name = re.compile(r'op_name="[^"]')
+
+
+class Rewrite:
+    """Collects the instructions that take the place of one.
+
+    They go where it stood, so a schedule stays one. The last takes its name and what stands around
+    it, so nobody who reads it needs an edit; the names of the others are fresh in the module.
+
+    What XLA carries, they carry (`hlo_instruction.cc:288-303`, `hlo_computation.cc:1768-1864`):
+    each gets the metadata of the value it starts from; the last keeps the old instruction's other
+    attributes, and its metadata where it would have none that names an operation.
+    """
+
+    def __init__(
+        self,
+        replaced: Instruction,
+        module: Module,
+        dropping: Sequence[str] = ("inferred_dimension",),
+        *,
+        reading: Instruction | None = None,
+    ) -> None:
+        """`dropping` names the attributes that only the old opcode has.
+
+        The first new instruction reads what `reading` reads, an instruction above: by default what
+        the old one does.
+        """
+        self._old = replaced
+        self._dropped = {"metadata", *dropping}
+        self._module = module
+        self._text = replaced.text
+        self._percent = _percent(self._text)
+        self._names = _Names(module)
+        self._lines: list[tuple[str, Shape, str, str, str]] = []
+        reader = reading or replaced
+        self._value = _line_comment.sub("", reader.row[OPERANDS]).strip()
+        self._metadata = _metadata(reader.operands[0])
+
+    def add(self, opcode: str, shape: Shape, attributes: str = "") -> None:
+        """Appends an instruction that reads the one before it, or the only operand at first."""
+        name = self._names.fresh(f"{self._old.name}.{opcode}")
+        self._lines.append((name, shape, opcode, self._value, attributes))
+        typed = f"{shape} " if self._is_typed() else ""
+        self._value = f"{typed}{self._percent}{name}"
+
+    def fix(self, title: str, safety: Safety = Safety.SAFE) -> Fix:
+        """The edit that puts the new instructions in the old one's place."""
+        place = self._module.span(self._old)
+        text = self._module.file.text
+        indent = indent_before(text, place.start)
+        line_end = text.find("\n", place.end)  # behind a comment, perhaps
+        newline = "\r\n" if line_end > 0 and text[line_end - 1] == "\r" else "\n"
+        lines = []
+        for number, (name, shape, opcode, value, attributes) in enumerate(self._lines, 1):
+            last = number == len(self._lines)
+            root = "ROOT " if last and self._old.is_root else ""
+            name = self._old.name if last else name
+            tail = self._last_tail(attributes) if last else attributes + self._metadata
+            lines.append(f"{root}{self._percent}{name} = {shape} {opcode}({value}){tail}")
+        edit = Edit(Span(*place), (newline + indent).join(lines))
+        return Fix(title, (edit,), safety)
+
+    def _is_typed(self) -> bool:
+        """Whether the text prints the shapes of operands."""
+        return bool(re.search(r"[\])}]\s+%?[\w.\-]+(?:#\d+)*\s*$", self._old.row[OPERANDS]))
+
+    def _last_tail(self, attributes: str) -> str:
+        kept = self._old.attributes
+        metadata = self._metadata
+        if not _op_name.search(metadata) and "metadata" in kept:
+            metadata = f", metadata={kept['metadata']}"
+        others = "".join(
+            f", {name}={value}" for name, value in kept.items() if name not in self._dropped
+        )
+        return attributes + others + metadata
+
+
+class Fills:
+    """Arrays of zeros that are made right before an instruction.
+
+    In a module that has fusions each is a fusion of its own, because behind FusionWrapper a plain
+    broadcast has no kernel; else it is a broadcast.
+    """
+
+    def __init__(self, reader: Instruction, module: Module) -> None:
+        self._reader = reader
+        self._module = module
+        self._percent = _percent(reader.text)
+        self._names = _Names(module)
+        self._fused = any(each.with_opcode("fusion") for each in module.computations)
+        self._lines: list[str] = []
+        self._computations: list[str] = []
+
+    def add(self, shape: ArrayShape) -> str:
+        """Adds one array; gives the name by which it is read, `%` included where there is one."""
+        zero, name = self._fresh("zero"), self._fresh("fill")
+        constant = f"{zero} = {shape.dtype}[] constant({_ZERO.get(shape.dtype, '0')})"
+        broadcast = f"= {shape} broadcast({zero}), dimensions={{}}"
+        if not self._fused:
+            self._lines += [constant, f"{name} {broadcast}"]
+            return name
+        inner, body = self._fresh("zeros"), self._fresh("filled")
+        signature = f" () -> {shape.with_layout(None)}" if self._percent else ""
+        lines = f"  {constant}\n  ROOT {inner} {broadcast}\n"
+        self._computations.append(f"{body}{signature} {{\n{lines}}}\n\n")
+        self._lines.append(f"{name} = {shape} fusion(), kind=kLoop, calls={body}")
+        return name
+
+    def edits(self) -> list[Edit]:
+        """What goes in before the reader, and before its computation."""
+        module = self._module
+        start = module.span(self._reader).start
+        indent = indent_before(module.file.text, start)
+        lines = "".join(f"{line}\n{indent}" for line in self._lines)
+        edits = [Edit(Span(start, start), lines)]
+        if self._computations:
+            number = module.computations.index(self._reader.computation)
+            at = module.start + module.offset(number)
+            edits.append(Edit(Span(at, at), "".join(self._computations)))
+        return edits
+
+    def _fresh(self, part: str) -> str:
+        return self._percent + self._names.fresh(f"{self._reader.name}.{part}")
+
+
+_ZERO = {"pred": "false", "c64": "(0, 0)", "c128": "(0, 0)"}
+
+
+def with_more_operands(
+    call: Instruction, module: Module, names: Sequence[str], attribute: str
+) -> list[Edit]:
+    """The edits that append operands to a custom call, and put an attribute right behind them.
+
+    Layout constraints, where the call has them, are those of the results: what is appended is
+    meant to share their memory.
+    """
+    row, text, begin = call.row, call.text, module.span(call).start
+    close = text.rindex(")", 0, len(text) - len(row[TAIL]))  # the tail begins behind it
+    comma = ", " if row[OPERANDS].strip() else ""
+    place = Span(begin + close, begin + close + 1)
+    edits = [Edit(place, f"{comma}{', '.join(names)}), {attribute}")]
+    constraints = call.attributes.get("operand_layout_constraints")
+    if constraints is not None:
+        inner = constraints.removesuffix("}")
+        shapes = ", ".join(str(leaf) for leaf in arrays(call.shape))
+        value = f"{inner}{', ' if inner != '{' else ''}{shapes}}}"
+        changed = attribute_edit(call, module, "operand_layout_constraints", value)
+        edits += [changed] if changed is not None else []
+    return edits
+
+
+def with_copied_operands(
+    reader: Instruction, module: Module, shapes: Mapping[int, ArrayShape], title: str
+) -> Fix | None:
+    """The fix that has operands copied, by number, into the shapes that the reader wants.
+
+    The copies go right before the reader and carry the metadata of what they copy. None where the
+    text of the operands cannot be told apart.
+    """
+    row, text, begin = reader.row, reader.text, module.span(reader).start
+    close = text.rindex(")", 0, len(text) - len(row[TAIL]))
+    start = close - len(row[OPERANDS])
+    pieces = _split_operands(row[OPERANDS])
+    if text[start:close] != row[OPERANDS] or len(pieces) != len(row[REFERENCES]):
+        return None
+    percent, names = _percent(text), _Names(module)
+    indent = indent_before(module.file.text, begin)
+    copies, edits = "", []
+    for number, shape in sorted(shapes.items()):
+        first, last = pieces[number]
+        old = row[OPERANDS][first:last]
+        typed = f"{shape} " if re.search(r"\s", old) else ""
+        name = percent + names.fresh(f"{reader.name}.copy")
+        metadata = _metadata(reader.operands[number])
+        copies += f"{name} = {shape} copy({old}){metadata}\n{indent}"
+        place = Span(begin + start + first, begin + start + last)
+        edits.append(Edit(place, f"{typed}{name}"))
+    return Fix(title, (Edit(Span(begin, begin), copies), *edits), Safety.SAFE)
+
+
+_gap = re.compile(r"(?:\s|/\*.*?\*/)*", re.S)
+
+
+def _split_operands(text: str) -> list[tuple[int, int]]:
+    """Where each operand stands in the text between the parentheses, comments left out."""
+    places, depth, start = [], 0, 0
+    for at, sign in enumerate(text + ","):
+        if sign in "([{":
+            depth += 1
+        elif sign in ")]}":
+            depth -= 1
+        elif sign == "," and not depth:
+            gap = _gap.match(text, start)
+            first = gap.end() if gap else start
+            if first < at:
+                places.append((first, first + len(text[first:at].rstrip())))
+            start = at + 1
+    return places
+
+
+def _percent(text: str) -> str:
+    """The sign before names in the dialect of an instruction."""
+    return "%" if re.match(r"(?:ROOT\s+)?%", text) else ""
+
+
+class _Names:
+    """The names of a module, which its rewrites look up in one set, and those of one rewrite."""
+
+    def __init__(self, module: Module) -> None:
+        known = module.memo.get(_Names)
+        if not isinstance(known, frozenset):
+            known = module.memo[_Names] = frozenset(module.names())
+        self._known: frozenset[str] = known
+        self._made: set[str] = set()
+
+    def fresh(self, base: str) -> str:
+        """The name itself, or with the first number from 2 that makes it one of its own."""
+        name, number = base, 1
+        while name in self._known or name in self._made:
+            number += 1
+            name = f"{base}.{number}"
+        self._made.add(name)
+        return name
+
+
+def attribute_edit(instruction: Instruction, module: Module, name: str, value: str) -> Edit | None:
+    """The edit that gives an attribute another value; None where it has no such attribute."""
+    from hlo_lint.hlo.attributes import split_attributes
+
+    tail = instruction.row[TAIL]
+    place = split_attributes(tail).get(name)
+    if place is None:
+        return None
+    begin = module.span(instruction).end - len(tail)  # the tail ends where the instruction ends
+    return Edit(Span(begin + place[0], begin + place[1]), value)
+
+
+def _metadata(operand: Operand) -> str:
+    """`, metadata={…}` of what is read, or nothing."""
+    source = operand.instruction
+    if source is None or "metadata=" not in source.row[TAIL]:
+        return ""
+    text = source.attributes.get("metadata")
+    return f", metadata={text}" if text else ""

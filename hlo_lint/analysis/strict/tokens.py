@@ -1,0 +1,62 @@
+"""How XLA's lexer cuts a text into tokens, where our scanner is more lenient.
+
+White space is blank, tab and line break, and comments are `//` and `/* */`; a name without `%` is
+no keyword and no type, and no `=` follows it directly (`p=` is the name of an attribute).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from hlo_lint.hlo.ir import Trouble
+from hlo_lint.hlo.shape import BITS
+
+BLANK = r"(?:[ \t\r\n]|//[^\n]*|/\*(?:[^*]|\*(?!/))*+\*/)*+"
+"""White space and comments."""
+blank_end = re.compile(BLANK).match
+NAME = r"[A-Za-z_][A-Za-z0-9_.\-]*+"
+
+ELEMENT_TYPES = frozenset(BITS) | {"f6e2m3fn", "f6e3m2fn"}
+"""Types of the elements of arrays."""
+TYPES = ELEMENT_TYPES | {"token", "opaque"}
+"""Words that XLA's lexer takes for types."""
+_KEYWORDS = frozenset(
+    "true false inf nan HloModule ENTRY ROOT maximal replicated manual last_tile_dim_replicate "
+    "shard_as shard_like unknown unreduced".split()
+)
+
+_name = re.compile(rf"(%?)({NAME})(:?)").match
+
+
+def blank_trouble(text: str, start: int, end: int) -> Iterator[Trouble]:
+    """Says what stands between `start` and `end`, if it is neither white space nor a comment."""
+    found = blank_end(text, start, end)
+    at = found.end() if found else start
+    if at < end:
+        shown = text[at : min(end, at + 20)].split("\n")[0].rstrip()
+        if text[at] in "\f\v\ufeff\0":
+            yield Trouble(f"U+{ord(text[at]):04X} is no white space in HLO", at, at + 1)
+        else:
+            yield Trouble(f"nothing may stand here: `{shown}`", at, end)
+
+
+def name_trouble(text: str, at: int, what: str) -> Iterator[Trouble]:
+    """Says why no name of an instruction, a computation or a module stands at `at`."""
+    found = _name(text, at)
+    if found is None:
+        yield Trouble(f"expected the name of {what}", at, at + 1)
+        return
+    percent, name, colon = found.groups()
+    if percent:
+        if colon:
+            yield Trouble("a name with `%` has no colon behind it", found.start(3), found.end())
+        if name in TYPES and what == "an instruction":
+            yield Trouble(f"no instruction may be named like the type {name}", at, found.end())
+        return
+    if name in TYPES or name in _KEYWORDS:
+        kind = "a type" if name in TYPES else "a word of the syntax"
+        yield Trouble(f"{name} is {kind}; write %{name} or another name", at, found.end())
+    elif not colon and text.startswith("=", found.end()):
+        said = f"put a blank between {name} and `=`: XLA reads `{name}=` as an attribute"
+        yield Trouble(said, at, found.end() + 1)

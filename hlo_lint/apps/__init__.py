@@ -1,0 +1,1 @@
+"""The programs people start: command line, language server, jax and pytest."""

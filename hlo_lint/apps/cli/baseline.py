@@ -1,0 +1,105 @@
+"""`hlo-lint baseline`: the file that lists the findings there are, so that only new ones count."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hlo_lint.apps.cli import common
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hlo_lint.engine.suppressions.baseline import Comparison, Entry
+
+DEFAULT = Path("hlo_lint_baseline.json")
+
+
+@click.command("baseline")
+@common.paths_argument
+@click.option("--update", is_flag=True, help="Write down all that is found; reasons are kept.")
+@click.option("--prune", is_flag=True, help="Take out what is no longer found; add nothing.")
+@click.option(
+    "-o",
+    "--output",
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help=f"The baseline; by default the one in the settings, else {DEFAULT}.",
+)
+@common.settings_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    paths: tuple[str, ...],
+    update: bool,
+    prune: bool,
+    path: Path | None,
+    **given: Any,
+) -> None:
+    """Compare what is found in PATH with a baseline, or bring the baseline up to date.
+
+    `hlo-lint check --baseline FILE` then tells only what the file does not list. Give both the same
+    paths. Exit status: 1 where a new error or warning is not written down, else 0.
+    """
+    from hlo_lint.engine.api import lint
+    from hlo_lint.engine.jobs import automatic_jobs
+    from hlo_lint.engine.settings.toml_locations import displayed
+    from hlo_lint.engine.suppressions.baseline import (
+        Baseline,
+        compare,
+        read_baseline,
+        write_baseline,
+    )
+    from hlo_lint.rules.findings import Severity
+    from hlo_lint.rules.registry import all_rules
+    from hlo_lint.text.errors import UsageError
+
+    if update and prune:
+        raise UsageError("--update also takes out what is gone: give it or --prune, not both")
+    settings = common.settings_of(paths, given)
+    path = displayed(path or settings.baseline or DEFAULT)
+    known = Baseline(path) if update and not path.exists() else read_baseline(path)
+    dump = common.open_given(paths, settings, given)
+    jobs = settings.jobs or automatic_jobs(dump)
+    with common.progress_bar(dump) as progress:
+        report = lint(dump, settings=replace(settings, baseline=None, jobs=jobs), progress=progress)
+    ran = {rule.name() for rule in settings.chosen_rules()}
+    not_run = {rule.name() for rule in all_rules()} - ran
+    compared = compare(known, report.findings, not_run)
+    if update or prune:
+        after = compared.updated if update else compared.pruned
+        write_baseline(after)
+        click.echo(_written(compared, after.entries, added=update))
+        return
+    _show(compared, path)
+    ctx.exit(1 if any(each.severity is not Severity.INFO for each in compared.new) else 0)
+
+
+def _show(compared: Comparison, path: Path) -> None:
+    from hlo_lint.report.text import render_concise
+    from hlo_lint.text.source import shown
+
+    for finding in compared.new:
+        click.echo(f"new:  {render_concise(finding)}")
+    for entry in compared.gone:
+        times = f" ({entry.count} times)" if entry.count > 1 else ""
+        click.echo(shown(f"gone: {path}:{entry.line}: [{entry.rule}]: {entry.message}{times}"))
+    click.echo(f"{len(compared.new)} new, {_number(compared.gone)} gone")
+
+
+def _written(compared: Comparison, entries: Sequence[Entry], *, added: bool) -> str:
+    from hlo_lint.text.source import shown
+
+    count = _number(entries)
+    new = f"{len(compared.new)} new, " if added else ""
+    findings = f"{count} finding{'' if count == 1 else 's'}"
+    return shown(f"{compared.updated.path}: {findings}, {new}{_number(compared.gone)} gone")
+
+
+def _number(entries: Sequence[Entry]) -> int:
+    return sum(entry.count for entry in entries)

@@ -1,0 +1,111 @@
+"""`hlo-lint bisect`: the first pass after which two runs over one program differ."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hlo_lint.apps.cli import common
+
+if TYPE_CHECKING:
+    from hlo_lint.analysis.diff.bisection import Bisection
+    from hlo_lint.dumps.pipeline import Pipeline
+
+
+@click.command("bisect")
+@click.argument("before", metavar="A", type=click.Path(path_type=Path))
+@click.argument("after", metavar="B", type=click.Path(path_type=Path))
+@click.option("--module", metavar="NAME", help="Only this module; by default all of that name.")
+@click.option("--all", "everything", is_flag=True, help="Print every line of the difference.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    before: Path,
+    after: Path,
+    module: str | None,
+    everything: bool,
+    as_json: bool,
+) -> None:
+    """The first pass after which the dumps in A and in B of one program differ, and where.
+
+    Exit status: 0 they never differ, 1 they do, 2 wrong use.
+    """
+    from hlo_lint.analysis.diff.bisection import bisect
+
+    found = [bisect(one, other) for one, other in _pairs(before, after, module)]
+    if as_json:
+        said = [_as_dict(each) for each in found]
+        click.echo(json.dumps({"version": 1, "modules": said}, indent=2))
+    else:
+        for each in found:
+            _show(each, everything)
+    ctx.exit(0 if all(each.same for each in found) else 1)
+
+
+def _pairs(before: Path, after: Path, module: str | None) -> list[tuple[Pipeline, Pipeline]]:
+    """Modules of the same name: of several, the first with the first."""
+    from hlo_lint.dumps.directory import open_dump
+    from hlo_lint.dumps.selection import main_pipelines, module_named, names_of
+
+    if module is not None:
+        return [(module_named(before, module), module_named(after, module))]
+    sides: list[dict[str, list[Pipeline]]] = []
+    for folder in (before, after):
+        by_name: dict[str, list[Pipeline]] = {}
+        for pipeline in main_pipelines(open_dump(folder)):
+            by_name.setdefault(names_of(pipeline)[-1], []).append(pipeline)
+        sides.append(by_name)
+    pairs = common.paired(sides, (before, after))
+    for name in sorted({*sides[0], *sides[1]}):
+        numbers = [len(side.get(name, ())) for side in sides]
+        if numbers[0] != numbers[1]:
+            click.echo(f"note: {name}: {numbers[0]} in {before}, {numbers[1]} in {after}", err=True)
+    return pairs
+
+
+def _show(found: Bisection, everything: bool) -> None:
+    from hlo_lint.apps.cli.diff import show
+    from hlo_lint.text.source import shown
+
+    title = shown(found.before.title)
+    if found.first is None or found.difference is None:
+        click.echo(f"{title}: the same after each of {found.steps} steps")
+    else:
+        click.echo(click.style(f"{title}: {shown(found.first.title)}", bold=True))
+        what = "pass" if found.first.pipeline or found.first.stage else "dump"
+        before = f"{found.steps} step{'' if found.steps == 1 else 's'}"
+        click.echo(f"  the first {what} after which they differ; the same after {before} before it")
+        for side, dump in zip("AB", found.compared or (), strict=False):
+            click.echo(f"  {side}: {shown(str(dump.path))}")
+    for note in found.notes:
+        click.echo(f"  note: {shown(note)}")
+    if found.difference is not None:
+        show([found.difference], everything)
+        if found.ends_differ is not None:
+            click.echo(f"the final modules {'differ' if found.ends_differ else 'are the same'}")
+
+
+def _as_dict(found: Bisection) -> dict[str, Any]:
+    from hlo_lint.analysis.diff.text import as_dict
+
+    first = found.first
+    return {
+        "module": found.before.title,
+        "same": found.same,
+        "steps": found.steps,
+        "first": first
+        and {
+            "pass": first.name,
+            "pipeline": first.pipeline,
+            "before": first.before and str(first.before.path),
+            "after": first.after and str(first.after.path),
+        },
+        "compared": [str(dump.path) for dump in found.compared or ()],
+        "ends_differ": found.ends_differ,
+        "notes": list(found.notes),
+        "difference": None if found.difference is None else as_dict(found.difference),
+    }

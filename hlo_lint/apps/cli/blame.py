@@ -1,0 +1,39 @@
+"""`hlo-lint blame`: the life of each finding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from hlo_lint.apps.cli import common
+
+
+@click.command("blame")
+@click.argument("path")
+@click.argument("rule", required=False)
+@common.before_option
+@common.file_options
+@click.option("--json", "as_json", is_flag=True, help="The report of `check`, as JSON.")
+@click.pass_context
+def command(
+    ctx: click.Context, /, path: str, rule: str | None, as_json: bool, **given: Any
+) -> None:
+    """Say of each finding in PATH, or of RULE's, which pass it came with and which cured it.
+
+    Exit status: 1 where `check` has it too, else 0.
+    """
+    from hlo_lint.engine.api import lint
+    from hlo_lint.report.history import print_lives
+
+    settings = common.settings_of((path,), given)
+    dump = common.open_given((path,), settings)
+    with common.progress_bar(dump) as progress:
+        report = lint(
+            dump, [rule] if rule else None, settings=settings, cured=True, progress=progress
+        )
+    if as_json:
+        click.echo(report.to_json(), nl=False)
+    else:
+        print_lives(common.console(), report.findings)
+    ctx.exit(report.exit_status)

@@ -1,0 +1,250 @@
+"""`hlo-lint capture`: compile a program for a GPU that need not be there, and check it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hlo_lint.apps.cli import common
+
+if TYPE_CHECKING:
+    from hlo_lint.apps.jax.capture.children import Interpreter
+    from hlo_lint.apps.jax.capture.comparison import Comparison, Trial
+
+BACKENDS = ("default", "cublaslt")
+
+
+@click.command("capture")
+@click.argument("script", metavar="SCRIPT.py[:FUNCTION]")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGUMENT…]")
+@click.option(
+    "--target",
+    required=True,
+    metavar="GPU",
+    help="h100, h200, or the path of a gpu_target_config.pbtxt from a dump.",
+)
+@click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    metavar="SHAPE",
+    help="An argument of FUNCTION, as HLO spells it: 'f16[2,128]' (repeatable, in order).",
+)
+@click.option(
+    "--jax",
+    "releases",
+    multiple=True,
+    metavar="RELEASE",
+    help="Compile with this release of jax, in an environment of its own (repeatable).",
+)
+@click.option(
+    "--python",
+    "pythons",
+    multiple=True,
+    metavar="PATH",
+    help="Compile with the jax of this Python (repeatable); by default with that of hlo-lint.",
+)
+@click.option(
+    "--backend",
+    "backends",
+    multiple=True,
+    type=click.Choice(BACKENDS),
+    default=BACKENDS,
+    show_default=True,
+    help="Which backend the GEMMs get that the autotuner chooses for (repeatable).",
+)
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An option of XLA: xla_gpu_enable_triton_gemm=false (repeatable).",
+)
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Keep the dumps here; it must be empty or not be there.",
+)
+@common.rule_options
+@click.option(
+    "--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    script: str,
+    arguments: tuple[str, ...],
+    target: str,
+    shapes: tuple[str, ...],
+    releases: tuple[str, ...],
+    pythons: tuple[str, ...],
+    backends: tuple[str, ...],
+    options: tuple[str, ...],
+    keep: Path | None,
+    output_format: str,
+    **given: Any,
+) -> None:
+    """Compile FUNCTION, or what SCRIPT jits, with XLA:GPU for a GPU that need not be there.
+
+    What FUNCTION takes is said by --shape, by `example_args` in the script, or by what it returns
+    if it takes nothing: a function and its arguments. Without FUNCTION the script is run on the
+    CPU, with the ARGUMENTs; each function that it jits is compiled for the shapes it was called
+    with.
+
+    Nothing is timed, so the autotuner's choice is tried both ways: XLA's first choice, and
+    cuBLASLt.
+
+    Exit status: 0 all compile and are clean, 1 otherwise, 2 wrong use.
+    """
+    from hlo_lint.apps.jax.capture.comparison import Question, Winner, compare
+    from hlo_lint.apps.jax.capture.jit import for_one_compile
+
+    job = _job(script, arguments, shapes, options)
+    winners = [winner for winner in Winner if winner.value.lower() in backends]
+    settings = for_one_compile(common.settings_of([str(job.script)], given))
+    question = Question(job, target, winners, settings)
+    interpreters = _interpreters(releases, pythons)
+    with _folder(keep) as folder:
+        found = compare(question, interpreters, folder, keep=keep is not None)
+        if output_format == "json":
+            said = [_as_dict(each, keep is not None) for each in found]
+            click.echo(json.dumps({"version": 1, "target": target, "programs": said}, indent=2))
+        else:
+            for number, each in enumerate(found):
+                if number:
+                    click.echo()
+                _show(each)
+    ctx.exit(0 if all(each.clean for each in found) else 1)
+
+
+def _job(
+    script: str, arguments: Sequence[str], shapes: Sequence[str], options: Sequence[str]
+) -> Any:
+    from hlo_lint.apps.jax.capture.children import Job
+    from hlo_lint.text.errors import UsageError
+
+    path, colon, function = script.rpartition(":")
+    if not colon or not function.isidentifier():
+        path, function = script, ""
+    if not Path(path).is_file():
+        raise UsageError(f"{path}: no such file; a script is wanted, as in model.py:step")
+    if shapes and not function:
+        raise UsageError("--shape says what a function takes: name one, as in model.py:step")
+    if arguments and function:
+        raise UsageError("arguments are for a script that is run; give --shape for a function")
+    pairs = [option.removeprefix("--").partition("=") for option in options]
+    for name, equals, _ in pairs:
+        if not equals:
+            raise UsageError(f"--option {name} has no value; give NAME=VALUE")
+    return Job(
+        script=Path(path),
+        function=function or None,
+        shapes=[_shape(shape) for shape in shapes] if shapes else None,
+        arguments=arguments,
+        target_config="",
+        options={name: _value(value) for name, _, value in pairs},
+    )
+
+
+def _value(text: str) -> str | bool:
+    """XLA reads numbers and names as text, but not what flags call true and false."""
+    return {"true": True, "false": False}.get(text.lower(), text)
+
+
+def _shape(text: str) -> Any:
+    from hlo_lint.hlo.parser.literals import numpy_name
+    from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
+    from hlo_lint.text.errors import UsageError
+
+    def spelled(shape: Shape) -> Any:
+        match shape:
+            case TupleShape(elements=elements) if elements:
+                return [spelled(element) for element in elements]
+            case ArrayShape() if numpy_name(shape.dtype) and not any(shape.dynamic):
+                return [numpy_name(shape.dtype), list(shape.dims)]
+            case _:
+                raise UsageError(f"--shape {text}: {shape} is no argument of a jax function")
+
+    try:
+        return spelled(parse_shape(text))
+    except ShapeSyntaxError as error:
+        place = f"{error.message} at column {error.offset + 1}"
+        raise UsageError(f"--shape {text}: {place}; a shape is as in f16[2,128]") from error
+
+
+def _interpreters(releases: Sequence[str], pythons: Sequence[str]) -> list[Interpreter]:
+    from hlo_lint.apps.jax.capture.children import interpreter_at
+    from hlo_lint.apps.jax.capture.environments import environment_of
+
+    found = []
+    for release in dict.fromkeys(releases):
+        said = f"installing jax {release} and its GPU compiler, once …"
+        found.append(environment_of(release, partial(click.echo, said, err=True)))
+    found += [interpreter_at(path) for path in dict.fromkeys(pythons)]
+    return found or [interpreter_at(sys.executable)]
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    if keep is not None:
+        from hlo_lint.apps.jax.capture.jit import empty_folder
+
+        yield empty_folder(keep)
+        return
+    with tempfile.TemporaryDirectory(prefix="hlo_lint_", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def _show(found: Comparison) -> None:
+    from hlo_lint.report.text import print_text
+    from hlo_lint.text.source import shown
+
+    print_text(common.console(), list(found.findings()))
+    rows = [("jax", "GEMM backend", "outcome", "findings")]
+    rows += [_row(trial) for trial in found.trials]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
+    for trial in found.trials:
+        if trial.message:
+            said = shown(trial.message.splitlines()[0])
+            click.echo(f"{trial.title}: {trial.state.value}: {said}")
+    click.echo(click.style(shown(found.verdict), bold=True))
+
+
+def _row(trial: Trial) -> tuple[str, str, str, str]:
+    from hlo_lint.report.text import summary
+
+    findings = ""
+    if trial.report is not None:
+        findings = summary(trial.report).partition(" in ")[0]
+    return trial.jax, trial.winner.value, trial.state.value, findings
+
+
+def _as_dict(found: Comparison, is_kept: bool) -> dict[str, Any]:
+    return {
+        "name": found.program,
+        "verdict": found.verdict,
+        "trials": [
+            {
+                "jax": trial.jax,
+                "backend": trial.winner.value,
+                "outcome": trial.state.value,
+                "message": trial.message or None,
+                "dump": str(trial.folder) if is_kept and trial.folder else None,
+                "report": trial.report and json.loads(trial.report.to_json()),
+            }
+            for trial in found.trials
+        ],
+    }

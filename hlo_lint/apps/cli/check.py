@@ -1,0 +1,201 @@
+"""`hlo-lint check`: what is wrong with HLO."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hlo_lint.apps.cli import common
+from hlo_lint.report.formats import FORMATS
+
+if TYPE_CHECKING:
+    from hlo_lint.dumps.directory import Dump
+    from hlo_lint.engine.api import Report
+    from hlo_lint.engine.settings.settings import Settings
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What only this command takes."""
+
+    output_format: str | None
+    output: Path | None
+    statistics: bool
+    cured: bool
+    jobs: int | None
+    """0 where the size of the input decides; None where the settings do."""
+    quiet: bool
+    verbose: bool
+    color: str
+
+
+def _processes(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """A number from 1; 0 for `auto`."""
+    if value is None:
+        return None
+    if value == "auto":
+        return 0
+    if value.isascii() and value.isdigit() and int(value):
+        return int(value)
+    raise click.BadParameter(f"{value!r} is neither auto nor a whole number from 1")
+
+
+@click.command("check")
+@common.paths_argument
+@common.settings_options
+@click.option(
+    "--output-format",
+    type=click.Choice(list(FORMATS)),
+    help="What the report looks like; text, where no settings say otherwise.",
+    envvar="HLO_LINT_OUTPUT_FORMAT",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the report to a file.",
+)
+@click.option("--statistics", is_flag=True, help="Count the findings of each rule instead.")
+@click.option(
+    "--cured", is_flag=True, help="Look at every step: tell what a later pass cured, too."
+)
+@click.option(
+    "-j",
+    "--jobs",
+    metavar="N|auto",
+    callback=_processes,
+    help="How many processes check; auto, the default, is 1 for a small input.",
+)
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 where something is found, too.")
+@click.option("-q", "--quiet", is_flag=True, help="Print findings, and nothing else.")
+@click.option("-v", "--verbose", is_flag=True, help="Say what was looked at, and how.")
+@click.option("--show-files", is_flag=True, help="List the files that would be read.")
+@click.option("--watch", is_flag=True, help="Check again whenever a file changes; Ctrl-C ends it.")
+@common.color_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    paths: tuple[str, ...],
+    output_format: str | None,
+    output: Path | None,
+    statistics: bool,
+    cured: bool,
+    jobs: int | None,
+    exit_zero: bool,
+    quiet: bool,
+    verbose: bool,
+    show_files: bool,
+    watch: bool,
+    color: str,
+    **given: Any,
+) -> None:
+    """Check dump directories and files of HLO; `-` is standard input."""
+    options = _Options(output_format, output, statistics, cured, jobs, quiet, verbose, color)
+    if show_files:
+        _show_files(common.open_given(paths, common.settings_of(paths, given), given))
+        return
+    if watch:
+        from hlo_lint.apps.cli.watching import watch as keep_watching
+
+        keep_watching(
+            paths,
+            lambda: common.settings_file(paths, given),
+            lambda: _check(paths, options, given),
+            output,
+        )
+        return
+    report = _check(paths, options, given)
+    ctx.exit(0 if exit_zero else report.exit_status)
+
+
+def _check(paths: tuple[str, ...], options: _Options, given: dict[str, Any]) -> Report:
+    """Checks once, and says what was found."""
+    from hlo_lint.engine.api import lint
+    from hlo_lint.engine.jobs import automatic_jobs
+
+    begun = time.monotonic()
+    settings = common.settings_of(paths, given).overridden(output_format=options.output_format)
+    _refuse_statistics(settings, options)
+    dump = common.open_given(paths, settings, given)
+    jobs = (settings.jobs if options.jobs is None else options.jobs) or automatic_jobs(dump)
+    with common.progress_bar(dump, wanted=not options.quiet) as progress:
+        report = lint(
+            dump, settings=settings.overridden(jobs=jobs), cured=options.cured, progress=progress
+        )
+    _print_report(report, settings.output_format, options)
+    if options.verbose:
+        _say(settings, report, jobs, time.monotonic() - begun)
+    return report
+
+
+def _refuse_statistics(settings: Settings, options: _Options) -> None:
+    from hlo_lint.text.errors import UsageError
+
+    if options.statistics and settings.output_format not in ("text", "concise", "json"):
+        raise UsageError(f"--statistics is text or json, not {settings.output_format}")
+
+
+def _print_report(report: Report, output_format: str, options: _Options) -> None:
+    if output_format == "text" and not options.statistics and options.output is None:
+        console = common.console(color=options.color)
+        if not options.quiet:
+            report.print(console)
+            return
+        from hlo_lint.report.text import print_text
+
+        print_text(console, report.findings)
+        return
+    text = _rendered(report, output_format, options)
+    if options.output is None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    from hlo_lint.text.files import write_atomically
+
+    write_atomically(options.output, text)
+
+
+def _rendered(report: Report, output_format: str, options: _Options) -> str:
+    if options.statistics:
+        from hlo_lint.report.statistics import render_statistics
+
+        return render_statistics(report, "json" if output_format == "json" else "text")
+    if options.quiet and output_format == "text":
+        from hlo_lint.report.text import as_text
+
+        return "".join(f"{as_text(finding)}\n\n" for finding in report.findings)
+    from hlo_lint.report.formats import render
+
+    return render(report, output_format, lambda line: click.echo(f"hlo-lint: {line}", err=True))
+
+
+def _say(settings: Settings, report: Report, jobs: int, seconds: float) -> None:
+    """How it was done, on standard error."""
+    from hlo_lint.rules.registry import all_rules
+    from hlo_lint.text.source import shown
+
+    rules = f"{len(settings.chosen_rules())} of {len(all_rules())}"
+    for label, said in (
+        ("settings", str(settings.file) if settings.file is not None else "no file"),
+        ("rules", rules),
+        ("processes", str(jobs)),
+        ("read", f"{report.stats['files']} files, {report.stats['modules']} modules of HLO"),
+        ("skipped", str(len(report.skipped))),
+        ("took", f"{seconds:.2f} s"),
+    ):
+        click.echo(f"{label}: {shown(said)}", err=True)
+
+
+def _show_files(dump: Dump) -> None:
+    from hlo_lint.text.source import shown
+
+    for pipeline in dump:
+        for each in (*pipeline.dumps, *pipeline.kernels):
+            click.echo(shown(str(each.path)))

@@ -1,0 +1,35 @@
+"""`hlo-lint config`: the settings that hold, and what may be set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from hlo_lint.apps.cli import common
+
+
+@click.command("config")
+@click.argument("paths", nargs=-1, metavar="[PATH…]")
+@click.option("--show", is_flag=True, help="The settings that hold for PATH; this is the default.")
+@click.option("--schema", "as_schema", is_flag=True, help="The JSON Schema of a settings file.")
+@common.settings_options
+def command(paths: tuple[str, ...], show: bool, as_schema: bool, **given: Any) -> None:
+    """Print the settings that hold for PATH, or here, and where each of them comes from.
+
+    They stand in hlo_lint.toml, or in [tool.hlo_lint] of pyproject.toml.
+    """
+    from hlo_lint.text.errors import UsageError
+
+    if as_schema:
+        if show or paths:
+            raise UsageError("--schema is the same for every path")
+        from hlo_lint.engine.settings.schema import schema_text
+
+        click.echo(schema_text(), nl=False)
+        return
+    from hlo_lint.engine.settings.show import show as shown_settings
+
+    settings = common.settings_of(paths, given)
+    settings.chosen_rules()
+    click.echo(shown_settings(settings), nl=False)

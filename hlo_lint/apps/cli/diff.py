@@ -1,0 +1,84 @@
+"""`hlo-lint diff`: what differs between two modules, names left out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from hlo_lint.analysis.diff.difference import Difference
+    from hlo_lint.dumps.pipeline import PassDump
+
+STYLES = {"-": "red", "+": "green", "~": "yellow", ">": "cyan"}
+
+
+@click.command("diff")
+@click.argument("before", metavar="A")
+@click.argument("after", metavar="B")
+@click.option(
+    "--in",
+    "folder",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="A and B are dumps of this directory: a step's number, a pass (its first dump), a file.",
+)
+@click.option(
+    "--module", metavar="NAME", help="Which module of DIR; by default the one with most dumps."
+)
+@click.option("--metadata", is_flag=True, help="Where instructions come from counts, too.")
+@click.option("--all", "everything", is_flag=True, help="Print every line, however many.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    before: str,
+    after: str,
+    folder: Path | None,
+    module: str | None,
+    metadata: bool,
+    everything: bool,
+    as_json: bool,
+) -> None:
+    """What differs between the HLO in A and in B: the structure, names and ids left out.
+
+    Exit status: 0 the same, 1 different, 2 wrong use.
+    """
+    from hlo_lint.analysis.diff.difference import diff
+    from hlo_lint.analysis.diff.text import as_dict
+    from hlo_lint.dumps.selection import dump_at, module_named, modules_of, one_file
+    from hlo_lint.text.errors import UsageError
+
+    found: list[PassDump]
+    if folder is None:
+        found = [one_file(Path(path)) for path in (before, after)]
+    else:
+        pipeline = module_named(folder, module)
+        found = [dump_at(pipeline, which) for which in (before, after)]
+    ours, theirs = (modules_of(dump) for dump in found)
+    if len(ours) != len(theirs):
+        raise UsageError(
+            f"{found[0].path} holds {len(ours)} modules, {found[1].path} {len(theirs)}"
+        )
+    differences = [
+        diff(one, other, metadata=metadata) for one, other in zip(ours, theirs, strict=True)
+    ]
+    if as_json:
+        paths = {"before": str(found[0].path), "after": str(found[1].path)}
+        said = [as_dict(difference) for difference in differences]
+        click.echo(json.dumps({"version": 1, **paths, "modules": said}, indent=2))
+    else:
+        show(differences, everything)
+    ctx.exit(0 if all(difference.same for difference in differences) else 1)
+
+
+def show(differences: Sequence[Difference], everything: bool) -> None:
+    """Prints differences, in colours on a terminal."""
+    from hlo_lint.analysis.diff.text import SHOWN, render
+
+    for difference in differences:
+        for mark, line in render(difference, limit=None if everything else SHOWN):
+            click.echo(click.style(line, fg=STYLES.get(mark)))

@@ -1,0 +1,15 @@
+"""`hlo-lint explain`: the page of a rule."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command("explain")
+@click.argument("rule")
+def command(rule: str) -> None:
+    """Say why RULE matters, with a bad and a good example."""
+    from hlo_lint.report.page import render_page
+    from hlo_lint.rules.registry import find_rule
+
+    click.echo(render_page(find_rule(rule)), nl=False)

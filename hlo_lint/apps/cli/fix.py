@@ -1,0 +1,147 @@
+"""`hlo-lint fix`: mends what has a fix."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hlo_lint.apps.cli import common
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from hlo_lint.engine.api import FixResult
+    from hlo_lint.rules.findings import Applied
+
+
+@click.command("fix")
+@common.paths_argument
+@common.settings_options
+@click.option("--diff", is_flag=True, help="Print what would change; write nothing.")
+@click.option(
+    "--form",
+    type=click.Choice(["copy", "transpose"]),
+    help="How a move of bytes is spelled; by default as copy where layout_normalization comes "
+    "next, else as transpose.",
+)
+@click.option(
+    "-o",
+    "--output",
+    "out",
+    type=click.Path(path_type=Path),
+    metavar="OUT",
+    help="Write here instead of in place: a file for one file, else a folder.",
+)
+@click.option(
+    "--unsafe-fixes/--no-unsafe-fixes",
+    default=None,
+    help="Do what may change a value or the cost, too.",
+)
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 where something is left, too.")
+@click.option(
+    "--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 where something was mended, too."
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print what is left, and nothing else.")
+@common.color_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    paths: tuple[str, ...],
+    diff: bool,
+    form: str | None,
+    out: Path | None,
+    unsafe_fixes: bool | None,
+    exit_zero: bool,
+    exit_non_zero_on_fix: bool,
+    quiet: bool,
+    color: str,
+    **given: Any,
+) -> None:
+    """Mend what has a safe fix, in place unless told otherwise; the rest of each file stays.
+
+    Exit status: 0 when nothing is left, 1 otherwise.
+    """
+    from hlo_lint.engine.api import fix as fix_all
+    from hlo_lint.engine.api import write_fixed
+
+    settings = common.settings_of(paths, given).overridden(unsafe_fixes=unsafe_fixes)
+    dump = common.open_given(paths, settings, given)
+    with common.progress_bar(dump, wanted=not quiet) as progress:
+        result = fix_all(dump, settings=settings, form=form, progress=progress)
+    errors = common.console(stderr=True, color=color)
+    if diff:
+        for file in result.files:
+            _print_diff(file)
+    elif "-" in paths or str(out) == "-":
+        _write_piped(result, None if str(out) == "-" else out)
+    else:
+        written = list(write_fixed(result, [Path(path) for path in paths], out))
+        if not quiet:
+            errors.print(_fixed(result, written), highlight=False, markup=False, soft_wrap=True)
+    _print_remaining(result, errors, quiet)
+    if exit_non_zero_on_fix and result.edits:
+        ctx.exit(1)
+    ctx.exit(0 if exit_zero else result.remaining.exit_status)
+
+
+def _print_remaining(result: FixResult, errors: Console, quiet: bool) -> None:
+    from hlo_lint.rules.findings import Safety
+
+    if quiet:
+        from hlo_lint.report.text import print_text
+
+        print_text(errors, result.findings)
+        return
+    result.remaining.print(errors)
+    unsafe = sum(
+        finding.fix is not None and finding.fix.safety is Safety.UNSAFE
+        for finding in result.findings
+    )
+    if unsafe:
+        errors.print(
+            f"{unsafe} unsafe fix{' is' if unsafe == 1 else 'es are'} to be had: --unsafe-fixes",
+            highlight=False,
+        )
+
+
+def _fixed(result: FixResult, written: Sequence[Path]) -> str:
+    edits = len(result.edits)
+    if not edits:
+        return "nothing to fix"
+    where = str(written[0]) if len(written) == 1 else f"{len(written)} files"
+    return f"fixed {edits} instruction{'' if edits == 1 else 's'} in {where}"
+
+
+def _write_piped(result: FixResult, out: Path | None) -> None:
+    from hlo_lint.text.files import write_atomically
+    from hlo_lint.text.source import encode
+
+    if out is not None:
+        write_atomically(out, result.text)
+        return
+    sys.stdout.buffer.write(encode(result.text))
+    sys.stdout.buffer.flush()
+
+
+def _print_diff(file: Applied) -> None:
+    from difflib import unified_diff
+
+    from hlo_lint.text.source import encode
+
+    name = str(file.path)
+    before, after = (_lines(text) for text in (file.before, file.after))
+    for line in unified_diff(before, after, name, name, n=2):
+        end = "" if line.endswith("\n") else "\n\\ No newline at end of file\n"
+        sys.stdout.buffer.write(encode(line + end))
+    sys.stdout.buffer.flush()
+
+
+def _lines(text: str) -> list[str]:
+    """The lines with their ends; only a line feed ends one, as for `diff` and `patch`."""
+    return [line for line in re.split(r"(?<=\n)", text) if line]

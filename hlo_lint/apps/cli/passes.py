@@ -1,0 +1,119 @@
+"""`hlo-lint passes`: what each pass of a compilation did."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from hlo_lint.analysis.pass_stats import Step
+    from hlo_lint.dumps.pipeline import Pipeline
+
+COLUMNS = ("step", "pipeline", "pass", "changed", "instructions", "bytes", "fusions", "ms")
+NUMBERS = ("step", "fusions", "ms")
+
+
+@click.command("passes")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--module", metavar="NAME", help="Only this module; by default all.")
+@click.option("--changed", is_flag=True, help="Only the passes that changed the graph.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(folder: Path, module: str | None, changed: bool, as_json: bool) -> None:
+    """What each pass did to the modules in DIR: instructions, bytes and fusions, and its time.
+
+    `changed` is `names` where only names differ from the dump before. Bytes are those of arrays
+    that come or go outside fusions.
+    """
+    from hlo_lint.analysis.pass_stats import Effect, as_dict, passes
+    from hlo_lint.dumps.directory import open_dump
+    from hlo_lint.dumps.selection import main_pipelines, module_named
+    from hlo_lint.text.errors import DumpError
+
+    if module is not None:
+        pipelines = [module_named(folder, module)]
+    else:
+        pipelines = main_pipelines(open_dump(folder))
+        if not pipelines:
+            raise DumpError(f"{folder}: no compiler's dumps are in it")
+    found: list[tuple[Pipeline, list[Step]]] = []
+    for pipeline in pipelines:
+        steps = list(passes(pipeline))
+        if changed:
+            steps = [each for each in steps if each.effect in (Effect.FIRST, Effect.CHANGED)]
+        found.append((pipeline, steps))
+    if as_json:
+        said = [
+            {"module": pipeline.title, "passes": [as_dict(step) for step in steps]}
+            for pipeline, steps in found
+        ]
+        click.echo(json.dumps({"version": 1, "modules": said}, indent=2))
+        return
+    for number, (pipeline, steps) in enumerate(found):
+        if number:
+            click.echo()
+        _show(pipeline, [_row(step) for step in steps])
+
+
+def _row(step: Step) -> tuple[str, ...]:
+    from hlo_lint.analysis.pass_stats import Effect
+
+    counts = [f"+{count} {opcode}" for opcode, count in step.added.items()]
+    counts += [f"-{count} {opcode}" for opcode, count in step.removed.items()]
+    sizes = [
+        f"{sign}{_bytes(size)}"
+        for sign, size in (("+", step.bytes_added), ("-", step.bytes_removed))
+        if size
+    ]
+    time = "" if step.microseconds is None else f"{step.microseconds / 1000:.1f}"
+    if step.effect is Effect.FIRST:
+        counts = [f"{step.instructions} in all"]
+    return (
+        "" if step.number is None else f"{step.number:04d}",
+        step.pipeline,
+        step.name,
+        "" if step.effect is Effect.FIRST else step.effect.value,
+        ", ".join(counts),
+        " ".join(sizes),
+        str(step.fusions or ""),
+        time,
+    )
+
+
+def _bytes(size: int) -> str:
+    """At most four digits: `640`, `12.3K`, `4.0M`."""
+    value, unit = float(size), ""
+    for unit in ("", "K", "M", "G", "T"):
+        if value < 1024 or unit == "T":
+            break
+        value /= 1024
+    return f"{size}" if not unit else f"{value:.1f}{unit}"
+
+
+def _show(pipeline: Pipeline, rows: Sequence[tuple[str, ...]]) -> None:
+    from hlo_lint.text.source import shown
+
+    rows = [tuple(map(shown, row)) for row in rows]
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(title=shown(pipeline.title), title_justify="left")
+        for column in COLUMNS:
+            table.add_column(column, justify="right" if column in NUMBERS else "left")
+        for row in rows:
+            table.add_row(*row, style="" if row[3] == "yes" else "dim")
+        Console(highlight=False, markup=False).print(table)
+        return
+    click.echo(shown(pipeline.title))
+    widths = [max(map(len, column)) for column in zip(COLUMNS, *rows, strict=True)]
+    for row in [COLUMNS, *rows]:
+        cells = (
+            cell.rjust(width) if name in NUMBERS else cell.ljust(width)
+            for name, cell, width in zip(COLUMNS, row, widths, strict=True)
+        )
+        click.echo("  ".join(cells).rstrip())

@@ -1,0 +1,17 @@
+"""`hlo-lint payload`: what a custom call carries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command("payload")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("instruction")
+def command(path: Path, instruction: str) -> None:
+    """Print what INSTRUCTION of the HLO in PATH carries: a kernel, its launch, its tuning."""
+    from hlo_lint.engine.api import payload_text
+
+    click.echo(payload_text(path, instruction), nl=False)

@@ -1,0 +1,75 @@
+"""`hlo-lint report`: what was found, as one HTML page."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hlo_lint.apps.cli import common
+
+
+@click.command("report")
+@common.paths_argument
+@click.option(
+    "-o",
+    "--output",
+    "out",
+    type=click.Path(path_type=Path),
+    default=Path("report.html"),
+    show_default=True,
+    metavar="FILE",
+    help="Where the page goes; `-` is standard output.",
+)
+@common.settings_options
+@click.option(
+    "--source",
+    "sources",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help="Show lines of the Python files below DIR that the dump names (repeatable).",
+)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    paths: tuple[str, ...],
+    out: Path,
+    sources: tuple[Path, ...],
+    **given: Any,
+) -> None:
+    """Write one HTML page about dump directories or files: it needs no network and no other file.
+
+    It shows each module's passes, the pass that each finding came with and the one that cured it,
+    HLO before and after, the instruction with its neighbours, and the fix.
+
+    Exit status: 0 clean, 1 at least one error or warning, 2 wrong use.
+    """
+    from hlo_lint.engine.api import lint
+    from hlo_lint.report.html.page import check_installed, render_html
+    from hlo_lint.text.files import write_atomically
+    from hlo_lint.text.source import shown
+
+    check_installed()
+    settings = common.settings_of(paths, given)
+    dump = common.open_given(paths, settings, given)
+    with common.progress_bar(dump) as progress:
+        report = lint(dump, settings=settings, cured=True, progress=progress)
+    page = render_html(dump, report, title=_title(paths), sources=sources)
+    if str(out) == "-":
+        sys.stdout.buffer.write(page.encode())
+        sys.stdout.buffer.flush()
+    else:
+        write_atomically(out, page)
+        findings = len(report.findings)
+        what = f"{findings} finding{'' if findings == 1 else 's'}, {len(page) / 1000:.0f} kB"
+        click.echo(shown(f"{out}: {what}"), err=True)
+    ctx.exit(report.exit_status)
+
+
+def _title(paths: tuple[str, ...]) -> str:
+    first = "standard input" if paths[0] == "-" else paths[0]
+    return first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"

@@ -1,0 +1,93 @@
+"""Does something again whenever one of the files it was done with changes."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+from hlo_lint.text.errors import HloLintError, UsageError
+
+INTERVAL = 0.25
+"""Seconds between two looks at the files."""
+SETTLED = 2
+"""Looks that have to see the same before what is there counts as written."""
+
+State = dict[str, tuple[int, int]]
+
+
+def watch(
+    paths: Sequence[str],
+    settings: Callable[[], Path | None],
+    run: Callable[[], object],
+    output: Path | None = None,
+) -> None:
+    """Runs at once and after each change of a file below the paths, or of the settings file.
+
+    `output` is what a run writes itself. Errors that were raised on purpose are printed: the next
+    change may mend them. An interrupt ends it.
+
+    Raises:
+        UsageError: for standard input, which does not change.
+    """
+    if "-" in paths:
+        raise UsageError("--watch looks at files: standard input is read once")
+
+    def look() -> State:
+        file = settings()
+        watched = [*paths, *([str(file)] if file is not None else [])]
+        return _state(watched, None if output is None else os.path.abspath(output))
+
+    gc.enable()  # a run of its own needs no collection; this one does not end
+    try:
+        while True:
+            before = look()
+            if sys.stdout.isatty():
+                click.clear()
+            try:
+                run()
+            except HloLintError as error:
+                click.echo(f"Error: {error}", err=True)
+            gc.collect()
+            click.echo("watching; Ctrl-C ends it", err=True)
+            _wait(before, look)
+    except KeyboardInterrupt:
+        return
+
+
+def _wait(before: State, look: Callable[[], State]) -> None:
+    """Comes back when something has changed and nothing changes any more."""
+    last, same = before, 0
+    while last == before or same < SETTLED:
+        time.sleep(INTERVAL)
+        now = look()
+        same = same + 1 if now == last else 0
+        last = now
+
+
+def _state(paths: Sequence[str], output: str | None) -> State:
+    """When each file was changed, in nanoseconds, and its size in bytes."""
+    found: State = {}
+    for path in paths:
+        if os.path.isdir(path):
+            for folder, _, names in os.walk(path):
+                for name in names:
+                    _add(found, os.path.abspath(os.path.join(folder, name)))
+        else:
+            _add(found, os.path.abspath(path))
+    if output is not None:
+        found.pop(output, None)
+    return found
+
+
+def _add(found: State, path: str) -> None:
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return
+    found[path] = seen.st_mtime_ns, seen.st_size

@@ -1,0 +1,1 @@
+"""All that works with jax in the process: captures, the hook into XLA, the pytest plug-in."""

@@ -1,0 +1,173 @@
+"""Runs `worker` in a process of its own: under any interpreter that has jax, whatever XLA does."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hlo_lint.text.errors import CaptureError, HloLintError, UsageError
+from hlo_lint.text.source import decode, shown
+
+WORKER = Path(__file__).with_name("worker.py")
+
+SHORTENED = "JAX_HLO_SOURCE_FILE_CANONICALIZATION_REGEX"
+"""The variable that says what of the name of a source file is left out of the HLO."""
+
+_fatal = re.compile(r"^F\d{4} [\d:.]+ +\d+ (.*)", re.M)
+_parsing = re.compile(r"Error parsing text-format \S+: (.*)")
+_ASK = """
+import json
+from importlib import metadata
+from importlib.util import find_spec
+found = {"jax": metadata.version("jax"), "jaxlib": metadata.version("jaxlib"), "gpu": False}
+for number in ("12", "13"):
+    try:
+        found["gpu"] |= find_spec("jax_plugins.xla_cuda" + number) is not None
+    except ModuleNotFoundError:
+        pass
+print(json.dumps(found))
+"""
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python that has jax."""
+
+    path: Path
+    jax: str
+    """Its release."""
+    has_gpu_compiler: bool
+
+
+def interpreter_at(path: str | Path) -> Interpreter:
+    """What jax a Python has; jax is not imported.
+
+    Raises:
+        UsageError: where it cannot be run, or has no jax.
+    """
+    try:
+        done = subprocess.run([str(path), "-c", _ASK], capture_output=True)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be run: {error.strerror}") from error
+    try:
+        said = json.loads(done.stdout)
+    except ValueError:
+        raise UsageError(f"{path} is no Python in which jax is installed") from None
+    return Interpreter(Path(path), said["jax"], said["gpu"])
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a child is to compile."""
+
+    script: Path
+    function: str | None
+    """None to run the script and to take what it hands to `jax.jit`."""
+    shapes: Sequence[Any] | None
+    """For each argument a numpy type's name and the dimensions, or a list of such."""
+    arguments: Sequence[str]
+    """The script's own, where it is run."""
+    target_config: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one program."""
+
+    name: str
+    folder: Path
+    failure: str | None
+    """What XLA said when it failed, or ended the process; else None."""
+    not_lowered: str | None = None
+    """Why jax could not even begin, as in a program for several devices."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a child said, and its log."""
+
+    outcomes: tuple[Outcome, ...]
+    log: str
+
+
+def run(interpreter: Interpreter, job: Job, folder: Path, environment: Mapping[str, str]) -> Answer:
+    """Compiles the programs of a job, each into a folder below `folder`.
+
+    Raises:
+        UsageError: for an option or a target that this jax does not take.
+        CaptureError: where the script fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="hlo_lint_") as scratch:
+        answer = Path(scratch, "answer.json")
+        given = {
+            "script": str(job.script),
+            "function": job.function,
+            "shapes": job.shapes,
+            "arguments": list(job.arguments),
+            "target_config": job.target_config,
+            "options": dict(job.options),
+            "folder": str(folder),
+            "answer": str(answer),
+        }
+        with Path(scratch, "log").open("w+b") as log:
+            done = subprocess.run(
+                [str(interpreter.path), "-P", str(WORKER)],
+                input=json.dumps(given).encode(),
+                stdout=log,
+                stderr=log,
+                env={
+                    SHORTENED: re.escape(f"{Path.cwd()}/"),
+                    **os.environ,
+                    **environment,
+                    "JAX_PLATFORMS": "cpu",
+                },
+            )
+            log.seek(0)
+            text = decode(log.read())
+        said = json.loads(answer.read_bytes()) if answer.exists() else {"programs": []}
+    if "error" in said:
+        kind, message = said["error"]
+        raise _refusal(kind, shown(message), text, interpreter)
+    if done.returncode and not said["programs"]:
+        raise CaptureError(f"{job.script}: {_last_words(done.returncode, text)}")
+    died = _last_words(done.returncode, text) if done.returncode else ""
+    return Answer(tuple(_outcome(each, died) for each in said["programs"]), text)
+
+
+def _outcome(said: Mapping[str, Any], died: str) -> Outcome:
+    name, folder, message = said["name"], Path(said["folder"]), said.get("message")
+    if said["state"] == "not lowered":
+        return Outcome(name, folder, None, message)
+    return Outcome(name, folder, died if said["state"] == "compiling" else message)
+
+
+def _refusal(kind: str, message: str, log: str, interpreter: Interpreter) -> HloLintError:
+    if kind == "ScriptFailed":
+        return CaptureError(message)
+    if kind == "OptionRefused":
+        return UsageError(f"jax {interpreter.jax}: {message}")
+    where = _parsing.search(log)
+    detail = f": {where[1]}" if where else ""
+    return UsageError(
+        f"jax {interpreter.jax} in {interpreter.path} cannot compile for this target: "
+        f"{message}{detail}"
+    )
+
+
+def _last_words(status: int, log: str) -> str:
+    """Why a process ended: XLA's own last message, a signal, or the last line."""
+    if status < 0:
+        name = signal.Signals(-status).name
+        said = _fatal.search(log)
+        return f"XLA ended the process ({name})" + (f": {shown(said[1])}" if said else "")
+    lines = [line for line in log.splitlines() if line.strip()]
+    return shown(lines[-1].strip()) if lines else f"the process ended with status {status}"

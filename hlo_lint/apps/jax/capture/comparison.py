@@ -1,0 +1,235 @@
+"""One script, compiled for one GPU by several releases of jax, with several backends winning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hlo_lint.apps.jax.capture.children import Answer, Interpreter, Job, Outcome, run
+from hlo_lint.apps.jax.capture.jit import without_folder
+from hlo_lint.apps.jax.capture.targets import is_path, target_config, version_of
+from hlo_lint.apps.jax.capture.winners import (
+    CUBLASLT_CALL,
+    LOGGING,
+    OLD_FORMAT,
+    cublaslt_wins,
+    loading,
+)
+from hlo_lint.dumps.directory import open_dump
+from hlo_lint.engine.api import Report, lint
+from hlo_lint.engine.settings.settings import Settings
+from hlo_lint.rules.findings import Diagnostic, Severity
+from hlo_lint.text.errors import UsageError
+
+TWO_FORMATS = (0, 11)
+"""The first release of jax whose autotuner has two formats of results."""
+CHOICE = b"__triton_gemm"
+"""What a GEMM is called for which the autotuner chooses a backend."""
+
+
+class Winner(Enum):
+    """Which backend a GEMM gets that the autotuner chooses for."""
+
+    DEFAULT = "default"
+    """The first one that XLA takes where it cannot measure: Triton."""
+    CUBLASLT = "cuBLASLt"
+
+
+class State(Enum):
+    """How a compile ended."""
+
+    COMPILES = "compiles"
+    DIES = "dies"
+    UNTRIED = "not tried"
+    MOOT = "no such GEMM"
+    """There is none whose backend the autotuner chooses."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One compile of one program, and what is found in it."""
+
+    program: str
+    jax: str
+    winner: Winner
+    state: State
+    message: str = ""
+    """What XLA said, or why it was not tried."""
+    folder: Path | None = None
+    report: Report | None = None
+
+    @property
+    def title(self) -> str:
+        """`jax 0.10.0 when cuBLASLt wins`"""
+        return f"jax {self.jax}{'' if self.winner is Winner.DEFAULT else WINS}"
+
+
+WINS = f" when {Winner.CUBLASLT.value} wins"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be compiled, for what, and how it is to be looked at."""
+
+    job: Job
+    """Its target and its options are those of a release, so they come later."""
+    target: str
+    winners: Sequence[Winner]
+    settings: Settings = field(default_factory=Settings)
+
+
+@dataclass
+class Comparison:
+    """All compiles of one program."""
+
+    program: str
+    target: str
+    trials: list[Trial] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> str:
+        """`f on h200: safe on jax 0.11.2, dies on 0.10.0 when cuBLASLt wins`"""
+        fates: dict[str, list[str]] = {}
+        for release in dict.fromkeys(trial.jax for trial in self.trials):
+            mine = [trial for trial in self.trials if trial.jax == release]
+            fates.setdefault(_fate(mine), []).append(release)
+        parts: list[str] = []
+        for fate in sorted(fates, key=_goodness):
+            verb, _, when = fate.partition(" when ")
+            when = f" when {when}" if when else ""
+            jax = "" if parts else "jax "
+            parts.append(f"{verb} on {jax}{_listed(fates[fate])}{when}")
+        name = Path(self.target).name if is_path(self.target) else self.target
+        return f"{self.program} on {name}: {', '.join(parts)}"
+
+    @property
+    def clean(self) -> bool:
+        """Whether all that can be compiled was, and there is neither an error nor a warning."""
+        return all(
+            trial.report.clean and trial.state is State.COMPILES
+            if trial.report is not None
+            else trial.winner is not Winner.DEFAULT  # a backend that XLA does not take cannot win
+            for trial in self.trials
+        )
+
+    def findings(self) -> Iterator[Diagnostic]:
+        """Each thing that was found, once, with the compiles that have it as a note."""
+        seen: dict[tuple[str, str], list[tuple[Trial, Diagnostic]]] = {}
+        for trial in self.trials:
+            for found in trial.report.findings if trial.report else ():
+                seen.setdefault((found.rule, found.message), []).append((trial, found))
+        for places in seen.values():
+            _, first = places[0]
+            titles = dict.fromkeys(trial.title for trial, _ in places)
+            yield replace(first, notes=(*first.notes, f"in {_listed(list(titles))}"))
+
+
+def compare(
+    question: Question, interpreters: Sequence[Interpreter], folder: Path, *, keep: bool
+) -> list[Comparison]:
+    """Compiles with each interpreter, and with each winner, into folders below `folder`.
+
+    Raises:
+        UsageError: for an interpreter without the GPU compiler, a target or an option that it
+            does not take.
+        CaptureError: where the script fails.
+    """
+    for interpreter in interpreters:
+        if not interpreter.has_gpu_compiler:
+            raise UsageError(
+                f"{interpreter.path} has jax {interpreter.jax} without its GPU compiler; install "
+                "hlo-lint[gpu-compiler] there (Linux), or give --jax RELEASE for an environment "
+                "of its own"
+            )
+    found: dict[str, Comparison] = {}
+    for interpreter in interpreters:
+        for trial in _trials(question, interpreter, folder, keep=keep):
+            found.setdefault(trial.program, Comparison(trial.program, question.target))
+            found[trial.program].trials.append(trial)
+    return list(found.values())
+
+
+def _trials(
+    question: Question, interpreter: Interpreter, folder: Path, *, keep: bool
+) -> Iterator[Trial]:
+    release = interpreter.jax
+    options: Mapping[str, Any] = question.job.options
+    if version_of(release) >= TWO_FORMATS:
+        options = {**OLD_FORMAT, **options}
+    config = target_config(question.target, release)
+    job = replace(question.job, target_config=config, options=options)
+    begun = partial(_trial, question, release, folder, keep)
+    first = run(interpreter, job, folder / f"jax{release}", LOGGING)
+    defaults = {each.name: begun(each, Winner.DEFAULT) for each in first.outcomes}
+    forced = _forced(interpreter, job, first, folder) if Winner.CUBLASLT in question.winners else {}
+    for outcome in first.outcomes:
+        default = defaults[outcome.name]
+        if Winner.DEFAULT in question.winners or default.state is State.DIES:
+            yield default
+        if Winner.CUBLASLT not in question.winners or default.state is not State.COMPILES:
+            continue
+        other = forced.get(outcome.name)
+        if other is None or not _mentions(outcome.folder, CHOICE):
+            yield Trial(outcome.name, release, Winner.CUBLASLT, State.MOOT)
+        elif not _mentions(other.folder, CUBLASLT_CALL.encode()):
+            reason = f"XLA did not take it: {other.failure or 'it chose another backend'}"
+            yield Trial(outcome.name, release, Winner.CUBLASLT, State.UNTRIED, reason)
+        else:
+            yield begun(other, Winner.CUBLASLT)
+
+
+def _forced(
+    interpreter: Interpreter, job: Job, first: Answer, folder: Path
+) -> Mapping[str, Outcome]:
+    """The same with cuBLASLt as the winner; in a new process, since XLA reads results once."""
+    results = cublaslt_wins(first.log)
+    if results is None:
+        return {}
+    path = folder / f"jax{interpreter.jax}-cublaslt.pbtxt"
+    path.write_text(results, "utf-8")
+    job = replace(job, options={**job.options, **loading(str(path.absolute()))})
+    answer = run(interpreter, job, folder / f"jax{interpreter.jax}-cublaslt", {})
+    return {each.name: each for each in answer.outcomes}
+
+
+def _trial(
+    question: Question, release: str, folder: Path, keep: bool, outcome: Outcome, winner: Winner
+) -> Trial:
+    begun = partial(Trial, outcome.name, release, winner)
+    if outcome.not_lowered is not None:
+        return begun(State.UNTRIED, outcome.not_lowered)
+    report = lint(open_dump(outcome.folder), settings=question.settings)
+    if not keep:
+        report = without_folder(report, folder)
+    state = State.COMPILES if outcome.failure is None else State.DIES
+    return begun(state, outcome.failure or "", outcome.folder, report)
+
+
+def _mentions(folder: Path, word: bytes) -> bool:
+    return any(word in path.read_bytes() for path in sorted(folder.glob("*.txt")))
+
+
+def _fate(trials: Sequence[Trial]) -> str:
+    """What is to be said of one release."""
+    for trial in trials:
+        if trial.state is State.DIES:
+            return "dies" + ("" if trial.winner is Winner.DEFAULT else WINS)
+    for trial in trials:
+        if trial.report and any(f.severity is Severity.ERROR for f in trial.report.findings):
+            return "has errors" + ("" if trial.winner is Winner.DEFAULT else WINS)
+    if all(trial.state is State.UNTRIED for trial in trials):
+        return "not tried"
+    return "safe"
+
+
+def _goodness(fate: str) -> int:
+    return ("safe", "not tried", "has errors", "dies").index(fate.partition(" when ")[0])
+
+
+def _listed(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`"""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

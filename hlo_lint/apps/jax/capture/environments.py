@@ -1,0 +1,126 @@
+"""Environments with a release of jax and its GPU compiler, made once and kept in the user's cache.
+
+What is installed comes to about 300 MB of downloads and 1.1 GB of disk for each release.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hlo_lint.apps.jax.capture.children import Interpreter, interpreter_at
+from hlo_lint.apps.jax.capture.targets import version_of
+from hlo_lint.text.errors import CaptureError, UsageError
+
+PACKAGES = ("jax", "jaxlib", "jax-cuda12-plugin", "jax-cuda12-pjrt")
+OLDEST = (0, 10)
+FROM_PYTHON_3_12 = (0, 11)
+"""The first release of jax that needs Python 3.12."""
+NEWEST_PYTHON = (3, 13)
+INSTALLED = "installed"
+"""The file that says that nothing is missing."""
+
+
+def environment_of(release: str, announce: Callable[[], None] = lambda: None) -> Interpreter:
+    """The Python of an environment with that jax; announced and made where it is not there yet.
+
+    Raises:
+        UsageError: for what is no release, or one that is too old.
+        CaptureError: where it cannot be made.
+    """
+    if not re.fullmatch(r"\d+\.\d+\.\d+(\.\w+)*", release):
+        raise UsageError(f"{release} is no release of jax; give one as in 0.11.2")
+    if version_of(release) < OLDEST:
+        raise UsageError(f"jax {release} is too old to compile for a GPU that is not there")
+    folder = cache_folder() / f"jax-{release}"
+    python = folder / "bin" / "python"
+    with _locked(folder.with_suffix(f"{folder.suffix}.lock")):
+        if not (folder / INSTALLED).exists():
+            announce()
+            _make(folder, python, release)
+    return interpreter_at(python)
+
+
+def cache_folder() -> Path:
+    """Where environments are kept: `$XDG_CACHE_HOME/hlo_lint`, by default below `~/.cache`."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "hlo_lint"
+
+
+def _make(folder: Path, python: Path, release: str) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    wanted = [f"{package}=={release}" for package in PACKAGES]
+    oldest = (3, 12) if version_of(release) >= FROM_PYTHON_3_12 else (3, 11)
+    base = _python(oldest)
+    if uv := shutil.which("uv"):
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+            _run(release, uv, "venv", "--quiet", "--python", base or "3.12", str(folder))
+            _run(release, uv, "pip", "install", "--quiet", "--python", str(python), *wanted)
+            (folder / INSTALLED).touch()
+            return
+        except CaptureError:
+            if base is None:
+                raise
+            # uv reads none of pip's settings, an index of one's own among them.
+    if base is None:
+        raise CaptureError(
+            f"jax {release} needs Python {oldest[0]}.{oldest[1]} to 3.13, and none is found; "
+            "install uv, which fetches one, or give --python"
+        )
+    shutil.rmtree(folder, ignore_errors=True)
+    _run(release, base, "-m", "venv", str(folder))
+    install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    _run(release, str(python), *install, *wanted)
+    (folder / INSTALLED).touch()
+
+
+def _python(at_least: tuple[int, int]) -> str | None:
+    """A Python that is new enough: this one, or one of those that are installed."""
+    if at_least <= sys.version_info[:2] <= NEWEST_PYTHON:
+        return sys.executable
+    fitting = (each for each in _pythons() if at_least <= _version(each) <= NEWEST_PYTHON)
+    return next(fitting, None)
+
+
+def _pythons() -> Iterator[str]:
+    for name in ("python3.13", "python3.12", "python3.11"):
+        if path := shutil.which(name):
+            yield path
+    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    yield from map(str, sorted(versions.glob("3.1[123].*/bin/python3"), reverse=True))
+
+
+def _version(python: str) -> tuple[int, ...]:
+    """(3, 12); empty where it does not run, as a shim of pyenv may not."""
+    code = "import sys; print(*sys.version_info[:2])"
+    try:
+        done = subprocess.run([python, "-c", code], capture_output=True, text=True)
+    except OSError:
+        return ()
+    return tuple(map(int, done.stdout.split())) if done.returncode == 0 else ()
+
+
+def _run(release: str, *command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if "error" in line.lower()]
+        reason = (said or done.stderr.strip().splitlines() or ["no reason given"])[-1].strip()
+        raise CaptureError(f"no environment for jax {release}: {reason}")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One process at a time makes an environment."""
+    import fcntl
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

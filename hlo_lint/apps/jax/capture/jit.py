@@ -1,0 +1,340 @@
+"""One compile of a jax function, with every pass of it on disk, and what is found there.
+
+    capture = capture_jit(f, x, y)
+    print(capture.lint())
+    check_jit(f, x, y)                      # raises FindingsError where there is a finding
+    compile_for("h200", f, x, y).lint()     # XLA:GPU's own passes, without a GPU
+
+The dump is asked for with compiler options, so no environment variable is set and nothing else that
+is compiled is dumped. What fails to compile is no exception: the dump says how far it came.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hlo_lint.apps.jax.capture.targets import target_config
+from hlo_lint.apps.jax.capture.worker import (
+    OptionRefused,
+    TargetRefused,
+    compile_lowered,
+    lower_for_gpu,
+)
+from hlo_lint.dumps.directory import Dump, open_dump
+from hlo_lint.dumps.selection import main_pipelines
+from hlo_lint.engine.api import Report, lint
+from hlo_lint.text.errors import CaptureError, HloLintError, UsageError
+
+if TYPE_CHECKING:
+    from hlo_lint.dumps.pipeline import Pipeline
+    from hlo_lint.engine.settings.settings import Settings
+    from hlo_lint.engine.suppressions.allowances import Allowance
+    from hlo_lint.rules.findings import Diagnostic, Introduction
+
+
+class FindingsError(HloLintError, AssertionError):
+    """A function that does not compile, or whose compile has findings; prints them."""
+
+    def __init__(self, capture: Capture, report: Report) -> None:
+        self.report = report
+        self.failure = capture.failure
+        """What XLA said, where it failed."""
+        what = "has findings" if capture.failure is None else "does not compile"
+        said = "" if capture.failure is None else f"{capture.failure}\n"
+        super().__init__(f"{capture.title}, {what}\n{said}{report}")
+
+
+@dataclass(eq=False)
+class Capture:
+    """One compile: the dump of it, and how it ended.
+
+    The folder goes when the object does, at the end of a `with`, or with `remove`; a folder that
+    the caller named stays.
+    """
+
+    folder: Path
+    name: str
+    """Of the function."""
+    jax: str
+    """The release."""
+    target: str | None = None
+    """The GPU that was compiled for; None for what jax runs on here."""
+    failure: str | None = None
+    """What XLA said, where the compile failed."""
+    compiled: Any = field(default=None, repr=False)
+    """The `jax.stages.Compiled`, where it did not fail."""
+    is_kept: bool = False
+
+    def __post_init__(self) -> None:
+        self._finalizer = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+        if self.is_kept:
+            self._finalizer.detach()
+
+    @property
+    def title(self) -> str:
+        """`step, compiled for h200 by jax 0.11.2`"""
+        target = "" if self.target is None else f" for {self.target}"
+        return f"{self.name}, compiled{target} by jax {self.jax}"
+
+    @cached_property
+    def dump(self) -> Dump:
+        """What XLA left in the folder."""
+        return open_dump(self.folder)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The dumps of the function's own module, pass by pass.
+
+        Raises:
+            CaptureError: where XLA left none.
+        """
+        pipelines = main_pipelines(self.dump)
+        if not pipelines:
+            raise self._no_dump()
+        return max(pipelines, key=lambda pipeline: len(pipeline.dumps))
+
+    def lint(
+        self,
+        select: Sequence[str] | None = None,
+        ignore: Sequence[str] | None = None,
+        before: str | None = None,
+        *,
+        settings: Settings | None = None,
+        allow: Sequence[Allowance] = (),
+        cured: bool = False,
+    ) -> Report:
+        """What `hlo_lint.lint` finds in the dump; paths are those in the folder if it goes.
+
+        Raises:
+            UsageError: for a rule or a pass that nothing knows.
+            CaptureError: where XLA left no dump.
+        """
+        if not self.dump.pipelines:
+            raise self._no_dump()
+        report = lint(
+            self.dump,
+            select,
+            ignore,
+            before,
+            settings=settings,
+            allow=allow,
+            cured=cured,
+        )
+        return report if self.is_kept else without_folder(report, self.folder)
+
+    def _no_dump(self) -> CaptureError:
+        why = "" if self.failure is None else f": {self.failure}"
+        return CaptureError(f"{self.title}, left no dump{why}")
+
+    def remove(self) -> None:
+        """Remove the folder, unless the caller named it."""
+        self._finalizer()
+
+    def __enter__(self) -> Capture:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+def capture_jit(
+    function: Any,
+    *arguments: Any,
+    target: str | None = None,
+    passes: str = ".*",
+    compiler_options: Mapping[str, Any] | None = None,
+    folder: str | Path | None = None,
+) -> Capture:
+    """Compiles a function, what `jax.jit` made of one, or a `jax.stages.Lowered`.
+
+    Args:
+        arguments: arrays or `jax.ShapeDtypeStruct`s, as `jax.jit(f).lower` takes them; none for
+            what is lowered already.
+        target: compile for this GPU; see `compile_for`.
+        passes: dump what passes of these names change (a regular expression).
+        compiler_options: further options of XLA, by the names of its flags.
+        folder: keep the dump here; it must be empty or not be there.
+
+    Raises:
+        UsageError: for an option that XLA does not take, and where there is no jax.
+        DumpError: for a target that cannot be read.
+        CaptureError: where the folder is not empty.
+    """
+    jax = _jax()
+    config = None if target is None else target_config(target, jax.__version__)
+    is_lowered = hasattr(function, "compile")
+    if is_lowered and (arguments or target is not None):
+        raise UsageError("what is lowered already takes no arguments and no target")
+    try:
+        if is_lowered:
+            lowered = function
+        elif config is not None:
+            lowered = lower_for_gpu(function, arguments, {}, config)
+        else:
+            jitted: Any = function if hasattr(function, "lower") else jax.jit(function)
+            lowered = jitted.lower(*arguments)
+        made = (
+            Path(tempfile.mkdtemp(prefix="hlo_lint_")) if folder is None else empty_folder(folder)
+        )
+        compiled, failure = compile_lowered(lowered, made, compiler_options or {}, passes)
+    except TargetRefused as error:
+        raise UsageError(f"jax {jax.__version__} cannot compile for {target}: {error}") from error
+    except OptionRefused as error:
+        raise UsageError(f"jax {jax.__version__}: {error}") from error
+    name = getattr(function, "__name__", None) or "the program"
+    return Capture(made, name, jax.__version__, target, failure, compiled, folder is not None)
+
+
+def compile_for(
+    target: str,
+    function: Callable[..., Any],
+    *arguments: Any,
+    passes: str = ".*",
+    compiler_options: Mapping[str, Any] | None = None,
+    folder: str | Path | None = None,
+) -> Capture:
+    """Compiles a function with XLA:GPU for a GPU that need not be there.
+
+    `target` is "h100", "h200", or the path of a `gpu_target_config.pbtxt` from a dump. Nothing is
+    timed, so each fusion gets the first backend that XLA takes by default. The rest is as in
+    `capture_jit`. Needs jax's CUDA plugin, the extra `hlo-lint[gpu-compiler]`; no driver, no CUDA.
+
+    Raises:
+        UsageError: for a target that nothing knows, and without the plugin.
+        DumpError: for a target that cannot be read.
+    """
+    return capture_jit(
+        function,
+        *arguments,
+        target=target,
+        passes=passes,
+        compiler_options=compiler_options,
+        folder=folder,
+    )
+
+
+def check_jit(
+    function: Any,
+    *arguments: Any,
+    select: Sequence[str] | None = None,
+    ignore: Sequence[str] | None = None,
+    allow: Sequence[str | Allowance] = (),
+    before: str | None = None,
+    settings: Settings | None = None,
+    target: str | None = None,
+    compiler_options: Mapping[str, Any] | None = None,
+) -> Report:
+    """Compiles a function and checks every pass of it; gives the report where it is clean.
+
+    `select`, `ignore`, `before` and `settings` are those of `hlo_lint.lint`, and so are allowances
+    in `allow`; what rules or families in it find is in the report, and no reason to raise. The rest
+    is as in `capture_jit`.
+
+    Raises:
+        FindingsError: for an error or a warning, and where the compile fails.
+        UsageError: for a rule, a target or an option that nothing knows.
+    """
+    __tracebackhide__ = True
+    with capture_jit(
+        function, *arguments, target=target, compiler_options=compiler_options
+    ) as capture:
+        return check_capture(capture, select, ignore, allow, before, settings)
+
+
+def check_capture(
+    capture: Capture,
+    select: Sequence[str] | None = None,
+    ignore: Sequence[str] | None = None,
+    allow: Sequence[str | Allowance] = (),
+    before: str | None = None,
+    settings: Settings | None = None,
+) -> Report:
+    """The report of a compile that succeeded and is clean.
+
+    Raises:
+        FindingsError: for an error or a warning of a rule that is not in `allow`, and where the
+            compile failed.
+        UsageError: for a rule that nothing knows.
+    """
+    __tracebackhide__ = True
+    stated = [each for each in allow if not isinstance(each, str)]
+    report = capture.lint(select, ignore, before, settings=settings, allow=stated)
+    tolerated = _but(report, [each for each in allow if isinstance(each, str)])
+    if capture.failure is not None or not tolerated.clean:
+        raise FindingsError(capture, report)
+    return report
+
+
+def _but(report: Report, allow: Sequence[str]) -> Report:
+    """A report without what some rules found."""
+    if not allow:
+        return report
+    from hlo_lint.rules.registry import select_rules
+
+    allowed = {rule.name() for rule in select_rules(allow)}
+    left = tuple(found for found in report.findings if found.rule not in allowed)
+    return replace(report, findings=left)
+
+
+def for_one_compile(settings: Settings) -> Settings:
+    """The settings of a project, most of whose allowances are about other programs than this."""
+    return settings.reselected(extend_ignore=["unused-allowance"])
+
+
+def without_folder(report: Report, folder: Path) -> Report:
+    """A report whose paths are those within a folder; what else XLA wrote there is no news."""
+    start = f"{folder}/"
+
+    def within(path: str) -> str:
+        return path.removeprefix(start)
+
+    def met(behind: Introduction | None) -> Introduction | None:
+        return None if behind is None else replace(behind, path=within(behind.path))
+
+    def moved(found: Diagnostic) -> Diagnostic:
+        return replace(
+            found,
+            path=within(found.path),
+            introduced_by=met(found.introduced_by),
+            cured_by=met(found.cured_by),
+        )
+
+    skipped = tuple(
+        replace(each, path=within(each.path))
+        for each in report.skipped
+        if not Path(each.path).is_dir()
+    )
+    allowed = tuple(replace(each, finding=moved(each.finding)) for each in report.allowed)
+    findings = tuple(map(moved, report.findings))
+    return replace(report, findings=findings, skipped=skipped, allowed=allowed)
+
+
+def empty_folder(path: str | Path) -> Path:
+    """The folder, made where it is not there yet.
+
+    Raises:
+        CaptureError: where something is in it, or it cannot be made.
+    """
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise CaptureError(f"{folder} is not empty; give a folder that is not there yet")
+    except OSError as error:
+        raise CaptureError(f"{folder}: {error.strerror or error}") from error
+    return folder
+
+
+def _jax() -> Any:
+    try:
+        import jax
+    except ImportError as error:
+        raise UsageError(f"there is no jax to compile with ({error}); install jax") from error
+    return jax

@@ -1,0 +1,403 @@
+"""Compiles, and has XLA write down what each pass left.
+
+Imported where jax is the caller's own. Run as a script it serves `children.py`: in a process of its
+own, under an interpreter that may have another jax and no hlo_lint, so it needs nothing but jax and
+the standard library. The job is JSON on standard input.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import json
+import os
+import re
+import runpy
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+EVERYTHING = {
+    "xla_dump_hlo_as_text": True,
+    "xla_dump_hlo_module_re": ".*",
+    "xla_dump_max_hlo_modules": -1,
+}
+"""What XLA_FLAGS may say otherwise."""
+
+BAD_OPTION = re.compile(r"INVALID_ARGUMENT: (No such compile option|While setting option)")
+BAD_TARGET = "Failed to parse GpuTargetConfigProto"
+
+
+class OptionRefused(Exception):
+    """A compiler option that this release does not have, or not with that value."""
+
+
+class TargetRefused(Exception):
+    """A chip that this jax cannot compile for; says why."""
+
+
+class ScriptFailed(Exception):
+    """What the caller's script raised, or lacks."""
+
+
+def _jax() -> Any:
+    """What types jax declares changes from release to release."""
+    return importlib.import_module("jax")
+
+
+def compile_lowered(
+    lowered: Any, folder: Path, options: Mapping[str, Any], passes: str = ".*"
+) -> tuple[Any, str | None]:
+    """The executable, or None and what XLA said; the dumps are in `folder`.
+
+    Raises:
+        OptionRefused: for a compiler option that XLA does not take.
+    """
+    from jax.errors import JaxRuntimeError
+
+    dumping = {"xla_dump_to": str(folder), "xla_dump_hlo_pass_re": passes}
+    try:
+        with uncached():
+            return lowered.compile({**EVERYTHING, **dumping, **options}), None
+    except JaxRuntimeError as error:
+        said = str(error).strip()
+        if BAD_OPTION.match(said):
+            raise OptionRefused(said.partition(": ")[2]) from error
+        return None, said
+
+
+@contextmanager
+def uncached() -> Iterator[None]:
+    """What comes out of the compilation cache was not compiled, so nothing is dumped.
+
+    jax looks once a process whether there is a cache; to reset it makes jax look again.
+    """
+    jax = _jax()
+    from jax.experimental.compilation_cache import compilation_cache
+
+    before = jax.config.jax_enable_compilation_cache
+    if not before:
+        yield
+        return
+    try:
+        jax.config.update("jax_enable_compilation_cache", False)
+        compilation_cache.reset_cache()
+        yield
+    finally:
+        jax.config.update("jax_enable_compilation_cache", before)
+        compilation_cache.reset_cache()
+
+
+def lower_for_gpu(
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    keywords: Mapping[str, Any],
+    target_config: str,
+) -> Any:
+    """The function lowered for one GPU that is described, not there.
+
+    Raises:
+        TargetRefused: without the CUDA plugin, or where it does not read the description.
+    """
+    jax = _jax()
+    sharding = jax.sharding
+    whole = sharding.NamedSharding(_mesh(target_config), sharding.PartitionSpec())
+    found = False
+
+    def placed(leaf: Any) -> Any:
+        nonlocal found
+        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+            return leaf
+        found = True
+        weak = bool(getattr(leaf, "weak_type", False))
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=whole, weak_type=weak)
+
+    arguments, keywords = jax.tree.map(placed, (tuple(arguments), dict(keywords)))
+    is_jitted = hasattr(function, "lower")
+    if found:
+        jitted: Any = function if is_jitted else jax.jit(function)
+        return jitted.lower(*arguments, **keywords)
+    # Nothing but the results says where it is to run.
+    if not is_jitted:
+        return jax.jit(function, out_shardings=whole).lower(*arguments, **keywords)
+
+    def call() -> Any:
+        return function(*arguments, **keywords)  # some of them may be static
+
+    call.__name__ = getattr(function, "__name__", call.__name__)
+    return jax.jit(call, out_shardings=whole).lower()
+
+
+def _mesh(target_config: str) -> Any:
+    from jax.errors import JaxRuntimeError
+    from jax.experimental import topologies
+
+    # The plugin is only asked to compile: it need not look for CUDA's libraries.
+    unchecked = "JAX_SKIP_CUDA_CONSTRAINTS_CHECK"
+    before = os.environ.get(unchecked)
+    os.environ[unchecked] = "1"
+    try:
+        topology = topologies.get_topology_desc(
+            platform="cuda", target_config=target_config, topology="1x1x1"
+        )
+    except NotImplementedError as error:
+        raise TargetRefused(
+            "its CUDA plugin is not installed, or did not load: install hlo-lint[gpu-compiler] "
+            "(Linux), and set JAX_PLATFORMS=cpu where CUDA is not installed"
+        ) from error
+    except JaxRuntimeError as error:
+        if BAD_TARGET in str(error):
+            raise TargetRefused("it does not read this description of a GPU") from error
+        raise
+    finally:
+        if before is None:
+            del os.environ[unchecked]
+        else:
+            os.environ[unchecked] = before
+    return topologies.make_mesh(topo=topology, mesh_shape=(1,), axis_names=("device",))
+
+
+# What a script has to compile
+
+
+class Program:
+    """A function with the arguments to compile it for."""
+
+    def __init__(
+        self, function: Callable[..., Any], arguments: Sequence[Any], keywords: Mapping[str, Any]
+    ) -> None:
+        self.function, self.arguments, self.keywords = function, arguments, keywords
+        self.name = str(getattr(function, "__name__", "") or "function")
+
+
+def function_of(script: Path, name: str, shapes: list[Any] | None) -> Program:
+    """A function of a script with arguments of the given shapes, or of the script's own.
+
+    Raises:
+        ScriptFailed: where the script raises, has no such function, or says no shapes.
+    """
+    module = _imported(script)
+    function = getattr(module, name, None)
+    if not callable(function):
+        known = [each for each, value in vars(module).items() if _is_public(each, value, module)]
+        raise ScriptFailed(
+            f"{script} has no function {name}; there is {', '.join(known) or 'none'}"
+        )
+    if shapes is not None:
+        return Program(function, [_argument(shape) for shape in shapes], {})
+    example = getattr(module, "example_args", None)
+    if isinstance(example, Mapping):
+        example = example.get(name)
+    if example is not None:
+        return Program(function, tuple(example), {})
+    if not _takes_none(function):
+        raise ScriptFailed(
+            f"what {name} of {script} takes is not said: give --shape for each argument, "
+            "or set example_args in the script"
+        )
+    made = _guarded(script, function)
+    if isinstance(made, tuple) and len(made) == 2 and callable(made[0]):
+        return Program(made[0], tuple(made[1]), {})
+    return Program(function, (), {})
+
+
+def programs_of(script: Path, arguments: Sequence[str]) -> list[Program]:
+    """What a script hands to `jax.jit` while it runs, each with the shapes it was called with.
+
+    Raises:
+        ScriptFailed: where the script raises, or calls no jitted function.
+    """
+    jax = _jax()
+
+    recorded: dict[Any, Program] = {}
+    real = jax.jit
+    sys.argv = [str(script), *arguments]
+    jax.jit = _recording(real, recorded)
+    try:
+        _guarded(script, lambda: runpy.run_path(str(script), run_name="__main__"))
+    finally:
+        jax.jit = real
+    if not recorded:
+        raise ScriptFailed(f"{script} ran and called nothing that jax.jit made; name a function")
+    return list(recorded.values())
+
+
+def _recording(real: Any, recorded: dict[Any, Program]) -> Any:
+    """`jax.jit`, which keeps the shapes of each call that is no part of another's tracing."""
+    jax = _jax()
+
+    def described(leaf: Any) -> Any:
+        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+            return leaf
+        weak = bool(getattr(leaf, "weak_type", False))
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=weak)
+
+    def record(jitted: Any, arguments: Any, keywords: Any) -> None:
+        leaves, tree = jax.tree.flatten((arguments, keywords))
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+            return
+        kinds = tuple(
+            (leaf.shape, leaf.dtype) if hasattr(leaf, "dtype") else repr(leaf) for leaf in leaves
+        )
+        arguments, keywords = jax.tree.map(described, (arguments, keywords))
+        recorded.setdefault((id(jitted), tree, kinds), Program(jitted, arguments, keywords))
+
+    @functools.wraps(real)
+    def jit(*given: Any, **options: Any) -> Any:
+        if not given or not callable(given[0]):
+            return lambda function: jit(function, *given, **options)
+        jitted = real(*given, **options)
+
+        @functools.wraps(jitted)
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            record(jitted, arguments, keywords)
+            return jitted(*arguments, **keywords)
+
+        def lower(*arguments: Any, **keywords: Any) -> Any:
+            record(jitted, arguments, keywords)
+            return jitted.lower(*arguments, **keywords)
+
+        for name in ("trace", "eval_shape", "clear_cache"):
+            setattr(call, name, getattr(jitted, name))
+        call.lower = lower  # type: ignore[attr-defined]
+        return call
+
+    return jit
+
+
+def _imported(script: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(script.stem, script)
+    if spec is None or spec.loader is None:
+        raise ScriptFailed(f"{script} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[script.stem] = module
+    loader = spec.loader
+    _guarded(script, lambda: loader.exec_module(module))
+    return module
+
+
+def _guarded(script: Path, run: Callable[[], Any]) -> Any:
+    try:
+        return run()
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            raise ScriptFailed(f"{script} ended with status {end.code}") from end
+        return None
+    except Exception as error:
+        raise ScriptFailed(_where(error, script)) from error
+
+
+def _where(error: BaseException, script: Path) -> str:
+    """`script.py:12: ValueError: …`, at the last line of the script that was running."""
+    message = error.msg if isinstance(error, SyntaxError) else str(error)
+    said = f"{type(error).__name__}: {message}".strip().splitlines()[0]
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}:{error.offset}: {said}"
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).resolve() == script.resolve()
+    ]
+    return f"{script}:{lines[-1]}: {said}" if lines else f"{script}: {said}"
+
+
+def _is_public(name: str, value: Any, module: Any) -> bool:
+    own = getattr(value, "__module__", None) == module.__name__
+    return callable(value) and own and not name.startswith("_")
+
+
+def _takes_none(function: Callable[..., Any]) -> bool:
+    import inspect
+
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return all(
+        each.default is not each.empty or each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+        for each in parameters
+    )
+
+
+def _argument(shape: Any) -> Any:
+    """`["float16", [2, 3]]` as an argument; a list of such as a tuple."""
+    jax = _jax()
+
+    if isinstance(shape[0], str):
+        return jax.ShapeDtypeStruct(
+            tuple(shape[1]), jax.numpy.dtype(getattr(jax.numpy, shape[0], shape[0]))
+        )
+    return tuple(_argument(element) for element in shape)
+
+
+# The job
+
+
+def main() -> None:
+    """Compile what the job names; `job["answer"]` is where to say what came of it."""
+    job = json.load(sys.stdin)
+    if sys.platform != "win32":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # XLA may abort
+    script = Path(job["script"])
+    sys.path.insert(0, str(script.resolve().parent))
+    answer: dict[str, Any] = {"programs": []}
+    try:
+        for said in _compile_all(job, script):
+            answer["programs"] = said
+            _write(job["answer"], answer)
+    except (ScriptFailed, TargetRefused, OptionRefused) as error:
+        answer["error"] = [type(error).__name__, str(error)]
+        _write(job["answer"], answer)
+
+
+def _compile_all(job: Any, script: Path) -> Iterator[list[dict[str, Any]]]:
+    """What became of each program so far; said before each, since XLA may end the process."""
+    if job["function"] is None:
+        programs = programs_of(script, job["arguments"])
+    else:
+        programs = [function_of(script, job["function"], job["shapes"])]
+    said: list[dict[str, Any]] = []
+    for program in programs:
+        name = _numbered(program.name, [each["name"] for each in said])
+        folder = Path(job["folder"]) / name
+        folder.mkdir(parents=True)
+        entry: dict[str, Any] = {"name": name, "folder": str(folder), "state": "compiling"}
+        said.append(entry)
+        yield said
+        try:
+            lowered = lower_for_gpu(
+                program.function, program.arguments, program.keywords, job["target_config"]
+            )
+        except TargetRefused:
+            raise
+        except Exception as error:
+            if len(programs) == 1:
+                raise ScriptFailed(_where(error, script)) from error
+            entry |= {"state": "not lowered", "message": _where(error, script)}
+            continue
+        _, failure = compile_lowered(lowered, folder, job["options"])
+        entry["state"] = "compiled" if failure is None else "failed"
+        entry["message"] = failure
+        yield said
+    yield said
+
+
+def _numbered(name: str, taken: Sequence[str]) -> str:
+    """A name that a folder can have: `step`, and then `step-2`."""
+    plain = re.sub(r"[^\w.\-]", "_", name)
+    numbers = (f"{plain}-{number}" for number in range(2, len(taken) + 3))
+    return next(each for each in (plain, *numbers) if each not in taken)
+
+
+def _write(path: str, answer: dict[str, Any]) -> None:
+    Path(path).write_text(json.dumps(answer), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,275 @@
+"""For pytest: checks what jax compiles in a test, pass by pass.
+
+    def test_step(hlo_lint):
+        hlo_lint.check(step, parameters, batch)        # fails with the finding
+
+    @pytest.mark.hlo_lint(select=["layout"], allow=["needless-transpose"], target="h200")
+    def test_attention(hlo_lint): ...
+
+    def test_is_fused(hlo_lint_dump):
+        pipeline = hlo_lint_dump(step, parameters, batch)
+        assert len(pipeline.final.module.entry.with_opcode("fusion")) == 3
+
+`--hlo-lint-report=DIR` leaves what was found as JSON, the dumps of what failed, and one summary.
+pytest imports this module in every run, so it imports nothing but pytest before a fixture is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from hlo_lint.apps.jax.capture.jit import Capture
+    from hlo_lint.dumps.pipeline import Pipeline
+    from hlo_lint.engine.api import Report
+    from hlo_lint.engine.settings.settings import Settings
+
+SETTINGS = ("select", "ignore", "allow", "before", "target")
+"""What the marker takes; `check` takes the same, which then counts instead."""
+FINDINGS = "findings.json"
+SUMMARY = "summary.json"
+_REPORT = pytest.StashKey[Path]()
+_SETTINGS = pytest.StashKey["Settings"]()
+
+
+class HloLint:
+    """What the fixture `hlo_lint` gives: compiles and checks, as the test's markers say."""
+
+    def __init__(self, marked: Mapping[str, Any], request: pytest.FixtureRequest) -> None:
+        self.marked = marked
+        """What the markers say."""
+        self.captures: list[Capture] = []
+        """Each compile of this test; their dumps go when it ends."""
+        self._config = request.config
+        self._test = request.node.nodeid
+        self._folder = _folder_of(request)
+        self._said: list[dict[str, Any]] = []
+
+    def check(
+        self,
+        function: Any,
+        *arguments: Any,
+        compiler_options: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> Report:
+        """`hlo_lint.check_jit`, as the markers say where nothing is said here; what neither says is
+        said by the settings file of the project.
+
+        Raises:
+            FindingsError: for an error or a warning, and where the compile fails.
+            UsageError: for a setting, a rule, a target or an option that nothing knows.
+        """
+        __tracebackhide__ = True
+        from hlo_lint.apps.jax.capture.jit import FindingsError, check_capture
+
+        chosen = {**self.marked, **_known(settings)}
+        target = chosen.pop("target", None)
+        capture = self.capture(
+            function, *arguments, target=target, compiler_options=compiler_options
+        )
+        try:
+            report = check_capture(capture, **chosen, settings=_settings(self._config))
+        except FindingsError as error:
+            kept = self._note(capture, error.report, failed=True)
+            if kept is not None:
+                error.add_note(f"the dump is kept in {kept}")
+            raise
+        self._note(capture, report, failed=False)
+        return report
+
+    def capture(self, function: Any, *arguments: Any, **options: Any) -> Capture:
+        """`hlo_lint.capture_jit`; the dump goes when the test ends.
+
+        Raises:
+            UsageError: for a target or an option that nothing knows.
+        """
+        from hlo_lint.apps.jax.capture.jit import capture_jit
+
+        capture = capture_jit(function, *arguments, **options)
+        self.captures.append(capture)
+        return capture
+
+    def _note(self, capture: Capture, report: Report, *, failed: bool) -> Path | None:
+        """Puts a compile into the report folder; gives the folder of the dump that is kept."""
+        if self._folder is None:
+            return None
+        kept = None
+        if failed:
+            name = re.sub(r"[^\w.\-]", "_", capture.name)
+            kept = self._folder / f"{len(self._said) + 1}-{name}"
+            shutil.copytree(capture.folder, kept)
+        self._said.append(
+            {
+                "name": capture.name,
+                "jax": capture.jax,
+                "target": capture.target,
+                "failed": failed,
+                "failure": capture.failure,
+                "dump": kept and kept.name,
+                "report": json.loads(report.to_json()),
+            }
+        )
+        return kept
+
+    def close(self) -> None:
+        """Write what was found, and remove the dumps."""
+        if self._said and self._folder is not None:
+            said = {"version": 1, "test": self._test, "programs": self._said}
+            _write(self._folder / FINDINGS, said)
+        for capture in self.captures:
+            capture.remove()
+
+
+@pytest.fixture
+def hlo_lint(request: pytest.FixtureRequest) -> Iterator[HloLint]:
+    """Compiles jax functions and checks every pass: `hlo_lint.check(f, x, y)`."""
+    checks = HloLint(_marked(request.node), request)
+    yield checks
+    checks.close()
+
+
+@pytest.fixture
+def hlo_lint_dump(hlo_lint: HloLint) -> Callable[..., Pipeline]:
+    """Compiles a jax function and gives the pipeline to look into, one dump for each pass."""
+
+    def dump(function: Any, *arguments: Any, **options: Any) -> Pipeline:
+        options.setdefault("target", hlo_lint.marked.get("target"))
+        return hlo_lint.capture(function, *arguments, **options).pipeline
+
+    return dump
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The option that asks for a report."""
+    parser.getgroup("hlo-lint").addoption(
+        "--hlo-lint-report",
+        metavar="DIR",
+        help="Leave what hlo_lint finds here: JSON for each test, dumps of what failed, a summary.",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The marker, and an empty report."""
+    config.addinivalue_line(
+        "markers",
+        f"hlo_lint({', '.join(f'{name}=…' for name in SETTINGS)}): how the fixture hlo_lint checks",
+    )
+    given = config.getoption("--hlo-lint-report")
+    if given is None:
+        return
+    folder = config.stash[_REPORT] = Path(given).absolute()
+    if _is_worker(config):
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in folder.glob(f"*/{FINDINGS}"):
+            shutil.rmtree(old.parent)
+        (folder / SUMMARY).unlink(missing_ok=True)
+    except OSError as error:
+        raise pytest.UsageError(f"--hlo-lint-report: {folder}: {error.strerror}") from error
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """One summary of all tests, whichever process they ran in."""
+    folder = session.config.stash.get(_REPORT, None)
+    if folder is not None and not _is_worker(session.config):
+        _write(folder / SUMMARY, _summary(folder))
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Where the report is, and how much is in it."""
+    folder = config.stash.get(_REPORT, None)
+    if folder is None:
+        return
+    said = json.loads((folder / SUMMARY).read_bytes())
+    terminalreporter.write_line(
+        f"hlo-lint: {said['programs']} compiled in {len(said['tests'])} tests, "
+        f"{said['failed']} failed; see {Path(config.getoption('--hlo-lint-report'), SUMMARY)}"
+    )
+
+
+def _summary(folder: Path) -> dict[str, Any]:
+    found = [(path, json.loads(path.read_bytes())) for path in folder.glob(f"*/{FINDINGS}")]
+    tests = [
+        {
+            "test": said["test"],
+            "programs": len(said["programs"]),
+            "failed": sum(program["failed"] for program in said["programs"]),
+            "findings": str(path.relative_to(folder)),
+        }
+        for path, said in sorted(found, key=lambda entry: str(entry[1]["test"]))
+    ]
+    totals = {name: sum(test[name] for test in tests) for name in ("programs", "failed")}
+    return {"version": 1, **totals, "tests": tests}
+
+
+def _settings(config: pytest.Config) -> Settings:
+    """What `[tool.hlo_lint]` or `hlo_lint.toml` of the project says, read once."""
+    from hlo_lint.apps.jax.capture.jit import for_one_compile
+    from hlo_lint.engine.settings.load import load_settings
+
+    if _SETTINGS not in config.stash:
+        config.stash[_SETTINGS] = for_one_compile(load_settings([config.rootpath]))
+    return config.stash[_SETTINGS]
+
+
+def _marked(node: pytest.Item) -> dict[str, Any]:
+    """What the markers say: the nearest counts, and what is allowed adds up."""
+    settings: dict[str, Any] = {}
+    for marker in node.iter_markers("hlo_lint"):
+        if marker.args:
+            raise pytest.UsageError("the marker hlo_lint takes its settings by name")
+        allowed = [*_names(marker.kwargs.get("allow", ())), *settings.get("allow", ())]
+        settings = {**_known(marker.kwargs), **settings}
+        if allowed:
+            settings["allow"] = allowed
+    return settings
+
+
+def _known(settings: Mapping[str, Any]) -> dict[str, Any]:
+    for name in settings:
+        if name not in SETTINGS:
+            from hlo_lint.text.errors import UsageError
+
+            raise UsageError(f"hlo_lint has no setting {name}; there are {', '.join(SETTINGS)}")
+    lists = ("select", "ignore", "allow")
+    return {
+        name: _names(value) if name in lists and value is not None else value
+        for name, value in settings.items()
+    }
+
+
+def _names(given: Any) -> list[Any]:
+    """One name or allowance, or several, as several."""
+    return list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+
+
+def _folder_of(request: pytest.FixtureRequest) -> Path | None:
+    report = request.config.stash.get(_REPORT, None)
+    if report is None:
+        return None
+    test = request.node.nodeid
+    readable = re.sub(r"[^\w.\-]+", "-", test)[:100].strip("-.")
+    folder = report / f"{readable}-{hashlib.sha256(test.encode()).hexdigest()[:8]}"
+    shutil.rmtree(folder, ignore_errors=True)  # of the same test, run again
+    return folder
+
+
+def _write(path: Path, said: Mapping[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(said, indent=2), "utf-8")
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    """Whether this is one of the processes that pytest-xdist starts."""
+    return hasattr(config, "workerinput")

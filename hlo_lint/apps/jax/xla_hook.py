@@ -1,0 +1,145 @@
+"""The checks and fixes inside a running compile, so that a repaired program runs today.
+
+    from hlo_lint import live
+
+    with live.install("fix"):
+        jax.jit(f)(x)
+
+XLA hands every module over before its scheduler runs: all passes that rewrite are done, buffers are
+not assigned yet. Rules that need a schedule, a buffer assignment or the pass pipeline have nothing
+to say there; lint a dump for those. Needs jax 0.10.2 or later (0.11 for compiling ahead of time);
+only modules that are compiled are seen, so not what a compilation cache answers.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+
+from hlo_lint.engine.api import FixResult, Report, fix, lint
+from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.hlo.xla_child import long_text, xla_bindings
+from hlo_lint.rules.base import Rule
+from hlo_lint.rules.findings import Severity
+from hlo_lint.rules.registry import select_rules
+from hlo_lint.text.errors import HloLintError, UsageError
+
+_numbers = count()
+
+
+class Action(StrEnum):
+    """What happens to a module with findings."""
+
+    WARN = "warn"
+    """Errors and warnings become a `LiveWarning`."""
+    RAISE = "raise"
+    """Errors stop the compilation: jax raises, with the `LiveError` in its text."""
+    FIX = "fix"
+    """XLA goes on with the mended module; what cannot be mended becomes a `LiveWarning`."""
+
+
+class LiveWarning(UserWarning):
+    """What was found in a module while it was compiled."""
+
+
+class LiveError(HloLintError):
+    """An error was found in a module while it was compiled."""
+
+
+@dataclass
+class Live:
+    """Checks that are installed until `remove`, or until the end of a `with`."""
+
+    action: Action
+    select: Sequence[str | type[Rule]] | None = None
+    ignore: Sequence[str] | None = None
+    platforms: Sequence[str] | None = None
+    reports: list[tuple[str, Report]] = field(default_factory=list)
+    """What was found in each module, under the module's name, in the order of compilation; with
+    `Action.FIX`, what was found in it before."""
+    mended: list[FixResult] = field(default_factory=list)
+    """The modules that went on changed."""
+    name: str = field(default_factory=lambda: f"hlo_lint_{next(_numbers)}")
+    """Of the pass, as XLA lists it."""
+
+    def __call__(self, proto: bytes) -> bytes | None:
+        """A serialized HloModuleProto; gives the mended one, or None where it stays as it is.
+
+        Raises:
+            LiveError: for an error, with `Action.RAISE`.
+        """
+        xla = xla_bindings()
+        text = long_text(xla, proto)
+        file = parse_file(text)
+        name = file.modules[0].name
+        # Every pass that rewrites is done; the name says so, as XLA's own names do.
+        file.path = Path(f"<{name}>.after_optimizations.txt")
+        report = lint(file, self.select, self.ignore)
+        self.reports.append((name, report))
+        if self.action is Action.RAISE and any(
+            found.severity is Severity.ERROR for found in report.findings
+        ):
+            raise LiveError(f"hlo_lint stops the compilation of {name}\n{report}")
+        if self.action is not Action.FIX or not report.findings:
+            _warn(name, report)
+            return None
+        result = fix(file, self.select, self.ignore)
+        _warn(name, result.remaining)
+        if not result.edits:
+            return None
+        mended = xla.hlo_module_from_text(result.files[0].after)
+        self.mended.append(result)
+        return bytes(mended.as_serialized_hlo_module_proto())
+
+    def remove(self) -> None:
+        """Compilations from here on are not looked at."""
+        from jax.extend.xla import clear_hlo_module_transformation
+
+        clear_hlo_module_transformation(self.name, platforms=self.platforms)
+
+    def __enter__(self) -> Live:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.remove()
+
+
+def install(
+    action: Action | str = Action.WARN,
+    select: Sequence[str | type[Rule]] | None = None,
+    ignore: Sequence[str] | None = None,
+    *,
+    platforms: Sequence[str] | None = None,
+) -> Live:
+    """Looks at every module that is compiled from here on, for every platform or for some.
+
+    Raises:
+        UsageError: for a rule or an action that nothing knows, and for a jax without the hook.
+    """
+    try:
+        known = Action(action)
+    except ValueError:
+        raise UsageError(f"no action is named {action}; there are {', '.join(Action)}") from None
+    select_rules(select, ignore)
+    try:
+        from jax.extend.xla import register_hlo_module_transformation
+    except ImportError as error:
+        raise UsageError("hlo_lint.apps.jax.xla_hook needs jax 0.10.2 or later") from error
+    live = Live(known, select, ignore, platforms)
+    register_hlo_module_transformation(live, name=live.name, platforms=platforms)
+    return live
+
+
+def _warn(name: str, report: Report) -> None:
+    if not report.clean:
+        warnings.warn(f"hlo_lint, in the compilation of {name}:\n{report}", LiveWarning, 1)

@@ -1,0 +1,505 @@
+"""The server itself: what it offers, and what runs when.
+
+The protocol is answered on one thread, texts are read on a second and checked on a third, so that a
+question about a name never waits for the rules. Reading and checking begin again when a text has
+changed; what was under way for the version before is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from lsprotocol import types
+from pygls.exceptions import JsonRpcContentModified, JsonRpcException
+from pygls.lsp.server import LanguageServer
+
+from hlo_lint.apps.lsp.checking import Checked, OutdatedError, check
+from hlo_lint.apps.lsp.documents import Document, Symbol
+from hlo_lint.apps.lsp.fixing import FIX_ALL, allowances, fix_all, quick_fixes
+from hlo_lint.apps.lsp.hints import hints
+from hlo_lint.apps.lsp.hover import hover
+from hlo_lint.apps.lsp.outline import flat, folds, symbols
+from hlo_lint.apps.lsp.renaming import RenameError, new_name
+from hlo_lint.apps.lsp.settings import SECTION, Options, read_options
+from hlo_lint.apps.lsp.texts import Text, Texts
+from hlo_lint.apps.lsp.tokens import LEGEND, tokens
+from hlo_lint.hlo.parser.module import Memo
+from hlo_lint.text.errors import HloLintError, UsageError
+from hlo_lint.text.source import shown
+from hlo_lint.text.version import __version__
+
+DELAY = 0.2
+"""Seconds without a keystroke before a text is checked."""
+LONGEST_DELAY = 2.0
+"""Seconds, where the check of a text takes long."""
+GARBAGE = 100_000_000
+"""After how many characters of versions that were replaced memory is looked through: a version is
+a few objects that hold much, so that Python itself would be long in doing so."""
+REQUEST_FAILED = -32803
+"""`LSPErrorCodes.RequestFailed`: the request is sound, and cannot be done; the message says why."""
+
+log = logging.getLogger("hlo_lint.apps.lsp")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+@dataclass
+class _Open:
+    """A text that is open in the editor."""
+
+    text: Text
+    serial: int = 0
+    """Counts its versions: a client's own numbers may begin again."""
+    memo: Memo = field(default_factory=Memo)
+    reading: tuple[int, asyncio.Future[Document]] | None = None
+    checking: tuple[int, asyncio.Task[Checked | None]] | None = None
+    troubles: set[str] = field(default_factory=set)
+    """Why it could not be checked, as told already."""
+    replaced: int = 0
+    """Characters of the versions since memory was looked through."""
+    took: float = 0.0
+    """Seconds that the last check took."""
+
+    def is_outdated(self, serial: int) -> bool:
+        return self.serial != serial
+
+
+class HloServer(LanguageServer):
+    """Answers what an editor asks about HLO."""
+
+    def __init__(self) -> None:
+        super().__init__("hlo-lint", __version__)
+        self.options = Options()
+        self.opened: dict[str, _Open] = {}
+        self._readers = ThreadPoolExecutor(1, "read")
+        self._checkers = ThreadPoolExecutor(1, "check")
+
+    def say(self, message: str) -> None:
+        """A message for the user."""
+        self.window_show_message(types.ShowMessageParams(types.MessageType.Error, message))
+
+    # Texts
+
+    def open(self, uri: str) -> None:
+        """A text was opened."""
+        text = self.workspace.get_text_document(uri)
+        assert isinstance(text, Text)
+        self.opened[uri] = _Open(text)
+        self.check_soon(uri, 0)
+
+    def changed(self, uri: str) -> None:
+        """A text has another version."""
+        opened = self.opened[uri]
+        opened.serial += 1
+        self.check_soon(uri, min(LONGEST_DELAY, max(DELAY, opened.took)))
+
+    def close(self, uri: str) -> None:
+        """A text was closed: what was said of it is taken back."""
+        opened = self.opened.pop(uri, None)
+        if opened is not None:
+            opened.serial += 1
+            if opened.checking is not None:
+                opened.checking[1].cancel()
+            self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
+            self._readers.submit(gc.collect)
+
+    def stop(self) -> None:
+        """Ends what is under way: nobody waits for it."""
+        for opened in self.opened.values():
+            opened.serial += 1
+
+    def configure(self, given: object) -> None:
+        """Takes over settings; wrong ones are told and change nothing."""
+        try:
+            options = read_options(given)
+        except UsageError as error:
+            self.say(f"hlo-lint: {error}")
+            return
+        if options != self.options:
+            self.options = options
+            self.check_all()
+
+    def check_all(self) -> None:
+        """Checks every text again: it is the same, and what holds for it is not."""
+        for uri, opened in self.opened.items():
+            opened.serial += 1
+            self.check_soon(uri, 0)
+
+    async def document(self, uri: str) -> Document | None:
+        """The text of now, read; None where it is not open.
+
+        Raises:
+            OutdatedError: where it has changed before it could be read.
+        """
+        opened = self.opened.get(uri)
+        if opened is None:
+            return None
+        if opened.reading is None or opened.reading[0] != opened.serial:
+            loop = asyncio.get_running_loop()
+            text = opened.text.frozen()
+            future = loop.run_in_executor(self._readers, _read, opened, text, opened.serial)
+            opened.reading = opened.serial, future
+        return await asyncio.shield(opened.reading[1])
+
+    def check_soon(self, uri: str, delay: float) -> None:
+        """Checks a text after so many seconds, unless it changes again before."""
+        opened = self.opened[uri]
+        if opened.checking is not None:
+            opened.checking[1].cancel()
+        task = asyncio.ensure_future(self._check(uri, opened, delay))
+        opened.checking = opened.serial, task
+
+    async def checked(self, uri: str) -> Checked | None:
+        """What the rules say of the text of now."""
+        opened = self.opened.get(uri)
+        if opened is None:
+            return None
+        if opened.checking is None or opened.checking[0] != opened.serial:
+            self.check_soon(uri, 0)
+        assert opened.checking is not None
+        return await asyncio.shield(opened.checking[1])
+
+    async def _check(self, uri: str, opened: _Open, delay: float) -> Checked | None:
+        await asyncio.sleep(delay)
+        serial, loop = opened.serial, asyncio.get_running_loop()
+        try:
+            document = await self.document(uri)
+            if document is None:
+                return None
+            begun = time.monotonic()
+            found = await loop.run_in_executor(
+                self._checkers,
+                check,
+                document,
+                self.options,
+                lambda: opened.is_outdated(serial),
+            )
+        except OutdatedError:
+            return None
+        except Exception as error:
+            self._tell_of(opened, error)
+            return None
+        opened.troubles.clear()
+        opened.took = time.monotonic() - begun
+        if opened.is_outdated(serial):
+            return None
+        diagnostics = [told.diagnostic for told in found.told]
+        self.text_document_publish_diagnostics(
+            types.PublishDiagnosticsParams(uri, diagnostics, document.text.version)
+        )
+        return found
+
+    def _tell_of(self, opened: _Open, error: Exception) -> None:
+        """Says why a text is not checked, once until it is."""
+        trouble = f"hlo-lint: {error}"
+        if not isinstance(error, HloLintError):
+            log.error("%s cannot be checked", opened.text.uri, exc_info=error)
+            trouble = f"hlo-lint: internal error: {type(error).__name__}: {error}"
+        if trouble not in opened.troubles:
+            opened.troubles.add(trouble)
+            self.say(shown(trouble))
+
+    async def fixed(self, uri: str) -> types.WorkspaceEdit | None:
+        """The edits of every fix."""
+        document = await self.document(uri)
+        if document is None:
+            return None
+        loop = asyncio.get_running_loop()
+        edit = await loop.run_in_executor(
+            self._checkers, lambda: fix_all(document, self.options, versioned=self.versioned)
+        )
+        if await self.document(uri) is not document:
+            raise OutdatedError
+        return edit
+
+    # What the client can do
+
+    @property
+    def versioned(self) -> bool:
+        """Whether edits may say which version of a text they are for."""
+        workspace = self.client_capabilities.workspace
+        edit = workspace.workspace_edit if workspace else None
+        return bool(edit and edit.document_changes)
+
+    @property
+    def resolves_edits(self) -> bool:
+        """Whether the edit of an action may be left out until it is chosen."""
+        capabilities = self.client_capabilities.text_document
+        action = capabilities.code_action if capabilities else None
+        resolve = action.resolve_support if action else None
+        return bool(resolve and "edit" in resolve.properties)
+
+    @property
+    def reads_markdown(self) -> bool:
+        """Whether what is shown under the mouse may be Markdown."""
+        capabilities = self.client_capabilities.text_document
+        shown = capabilities.hover if capabilities else None
+        formats = shown.content_format if shown else None
+        return formats is None or types.MarkupKind.Markdown in formats
+
+    @property
+    def knows_trees(self) -> bool:
+        """Whether an outline may be a tree."""
+        capabilities = self.client_capabilities.text_document
+        outline = capabilities.document_symbol if capabilities else None
+        return bool(outline and outline.hierarchical_document_symbol_support)
+
+
+def _read(opened: _Open, text: Text, serial: int) -> Document:
+    if opened.is_outdated(serial):
+        raise OutdatedError
+    opened.replaced += len(text.source)
+    if opened.replaced > GARBAGE:
+        opened.replaced = 0
+        gc.collect()
+    return Document(text, opened.memo)
+
+
+def _answers(
+    handler: Callable[_P, Awaitable[_T]],
+) -> Callable[_P, Awaitable[_T]]:
+    """A handler whose question was overtaken by an edit says so, as the protocol has it."""
+
+    @wraps(handler)
+    async def answer(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return await handler(*args, **kwargs)
+        except OutdatedError:
+            raise JsonRpcContentModified("the text has changed") from None
+        except RenameError as error:
+            raise JsonRpcException(str(error), REQUEST_FAILED) from None
+
+    return answer
+
+
+def _is_defect(record: logging.LogRecord) -> bool:
+    """Whether a line of the log is more than an answer that a request cannot be met."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], JsonRpcException)
+
+
+def make_server() -> HloServer:
+    """A server with everything it offers, not yet started."""
+    logging.getLogger("pygls.protocol.json_rpc").addFilter(_is_defect)
+    server = HloServer()
+    _offer_texts(server)
+    _offer_names(server)
+    _offer_outline(server)
+    _offer_fixes(server)
+    return server
+
+
+def _offer_texts(server: HloServer) -> None:
+    @server.feature(types.INITIALIZE)
+    def initialize(params: types.InitializeParams) -> None:
+        server.protocol._workspace = Texts.like(server.workspace)  # pygls has no way to say which
+        server.configure(params.initialization_options)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
+    def opened(params: types.DidOpenTextDocumentParams) -> None:
+        server.open(params.text_document.uri)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
+    def changed(params: types.DidChangeTextDocumentParams) -> None:
+        server.changed(params.text_document.uri)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
+    def closed(params: types.DidCloseTextDocumentParams) -> None:
+        server.close(params.text_document.uri)
+
+    @server.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
+    def settings_changed(params: types.DidChangeWatchedFilesParams) -> None:
+        server.check_all()
+
+    @server.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
+    async def configured(params: types.DidChangeConfigurationParams) -> None:
+        workspace = server.client_capabilities.workspace
+        if params.settings is None and workspace and workspace.configuration:
+            item = types.ConfigurationItem(section=SECTION)
+            asked = types.ConfigurationParams([item])
+            (given,) = await server.workspace_configuration_async(asked)
+            server.configure(given)
+        elif isinstance(params.settings, dict) and SECTION in params.settings:
+            server.configure(params.settings)
+
+
+def _offer_names(server: HloServer) -> None:
+    async def symbol_at(
+        named: types.TextDocumentIdentifier, position: types.Position
+    ) -> tuple[Document, Symbol] | None:
+        document = await server.document(named.uri)
+        if document is None:
+            return None
+        found = document.symbol_at(document.text.offset(position))
+        return None if found is None else (document, found)
+
+    def location(document: Document, symbol: Symbol) -> types.Location:
+        return types.Location(document.text.uri, document.text.range(symbol.span))
+
+    @server.feature(types.TEXT_DOCUMENT_HOVER)
+    @_answers
+    async def show(params: types.HoverParams) -> types.Hover | None:
+        document = await server.document(params.text_document.uri)
+        if document is None:
+            return None
+        at = document.text.offset(params.position)
+        found = hover(document, at, markdown=server.reads_markdown)
+        if found is None:
+            return None
+        markdown, plain = types.MarkupKind.Markdown, types.MarkupKind.PlainText
+        kind = markdown if server.reads_markdown else plain
+        content = types.MarkupContent(kind, found.text)
+        return types.Hover(content, document.text.range(found.span))
+
+    @server.feature(types.TEXT_DOCUMENT_DEFINITION)
+    @_answers
+    async def define(params: types.DefinitionParams) -> types.Location | None:
+        found = await symbol_at(params.text_document, params.position)
+        if found is None:
+            return None
+        document, symbol = found
+        defined = document.definition(symbol)
+        return None if defined is None else location(document, defined)
+
+    @server.feature(types.TEXT_DOCUMENT_REFERENCES)
+    @_answers
+    async def refer(params: types.ReferenceParams) -> list[types.Location] | None:
+        found = await symbol_at(params.text_document, params.position)
+        if found is None:
+            return None
+        document, symbol = found
+        return [
+            location(document, each)
+            for each in document.occurrences(symbol)
+            if params.context.include_declaration or not each.defines
+        ]
+
+    @server.feature(types.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT)
+    @_answers
+    async def highlight(
+        params: types.DocumentHighlightParams,
+    ) -> list[types.DocumentHighlight] | None:
+        found = await symbol_at(params.text_document, params.position)
+        if found is None:
+            return None
+        document, symbol = found
+        write, read = types.DocumentHighlightKind.Write, types.DocumentHighlightKind.Read
+        return [
+            types.DocumentHighlight(document.text.range(each.span), write if each.defines else read)
+            for each in document.occurrences(symbol)
+        ]
+
+    @server.feature(types.TEXT_DOCUMENT_PREPARE_RENAME)
+    @_answers
+    async def may_rename(
+        params: types.PrepareRenameParams,
+    ) -> types.PrepareRenamePlaceholder | None:
+        found = await symbol_at(params.text_document, params.position)
+        if found is None:
+            return None
+        document, symbol = found
+        if document.definition(symbol) is None:
+            return None
+        return types.PrepareRenamePlaceholder(document.text.range(symbol.span), symbol.name)
+
+    @server.feature(types.TEXT_DOCUMENT_RENAME, types.RenameOptions(prepare_provider=True))
+    @_answers
+    async def rename(params: types.RenameParams) -> types.WorkspaceEdit | None:
+        found = await symbol_at(params.text_document, params.position)
+        if found is None:
+            return None
+        document, symbol = found
+        name = new_name(document, symbol, params.new_name)
+        edits = [
+            types.TextEdit(document.text.range(each.span), name)
+            for each in document.occurrences(symbol)
+        ]
+        return types.WorkspaceEdit(changes={document.text.uri: edits})
+
+
+def _offer_outline(server: HloServer) -> None:
+    @server.feature(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
+    @_answers
+    async def outline(
+        params: types.DocumentSymbolParams,
+    ) -> list[types.DocumentSymbol] | list[types.SymbolInformation] | None:
+        document = await server.document(params.text_document.uri)
+        if document is None:
+            return None
+        tree = symbols(document)
+        return tree if server.knows_trees else list(flat(tree, document.text.uri))
+
+    @server.feature(types.TEXT_DOCUMENT_FOLDING_RANGE)
+    @_answers
+    async def fold(params: types.FoldingRangeParams) -> list[types.FoldingRange] | None:
+        document = await server.document(params.text_document.uri)
+        return None if document is None else folds(document)
+
+    @server.feature(types.TEXT_DOCUMENT_INLAY_HINT)
+    @_answers
+    async def hint(params: types.InlayHintParams) -> list[types.InlayHint] | None:
+        document = await server.document(params.text_document.uri)
+        if document is None:
+            return None
+        return list(hints(document, document.text.span(params.range)))
+
+    @server.feature(types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, LEGEND)
+    @_answers
+    async def colour(params: types.SemanticTokensParams) -> types.SemanticTokens | None:
+        document = await server.document(params.text_document.uri)
+        return None if document is None else tokens(document)
+
+    @server.feature(types.TEXT_DOCUMENT_SEMANTIC_TOKENS_RANGE, LEGEND)
+    @_answers
+    async def colour_part(params: types.SemanticTokensRangeParams) -> types.SemanticTokens | None:
+        document = await server.document(params.text_document.uri)
+        if document is None:
+            return None
+        return tokens(document, document.text.span(params.range))
+
+
+def _offer_fixes(server: HloServer) -> None:
+    kinds = [types.CodeActionKind.QuickFix, types.CodeActionKind.SourceFixAll, FIX_ALL]
+
+    @server.feature(
+        types.TEXT_DOCUMENT_CODE_ACTION,
+        types.CodeActionOptions(code_action_kinds=kinds, resolve_provider=True),
+    )
+    @_answers
+    async def act(params: types.CodeActionParams) -> list[types.CodeAction] | None:
+        uri = params.text_document.uri
+        checked = await server.checked(uri)
+        if checked is None:
+            return None
+        actions: list[types.CodeAction] = []
+        if _asks_for(params.context, types.CodeActionKind.QuickFix.value):
+            actions += quick_fixes(checked, params.range, versioned=server.versioned)
+            actions += allowances(checked, params.range, versioned=server.versioned)
+        if any(told.is_fixable for told in checked.told) and _asks_for(params.context, FIX_ALL):
+            every = types.CodeAction("Fix all that hlo-lint can", kind=FIX_ALL, data={"uri": uri})
+            if not server.resolves_edits:
+                every.edit = await server.fixed(uri)
+            actions.append(every)
+        return actions
+
+    @server.feature(types.CODE_ACTION_RESOLVE)
+    @_answers
+    async def resolve(action: types.CodeAction) -> types.CodeAction:
+        if isinstance(action.data, dict) and isinstance(uri := action.data.get("uri"), str):
+            action.edit = await server.fixed(uri)
+        return action
+
+
+def _asks_for(context: types.CodeActionContext, kind: str) -> bool:
+    """Whether the client wants actions of a kind; one that is named stands for those below it."""
+    if context.only is None:
+        return True
+    wanted = [str(getattr(each, "value", each)) for each in context.only]
+    return any(kind == each or kind.startswith(f"{each}.") or not each for each in wanted)

@@ -1,0 +1,123 @@
+"""The rules over an open text: stopped when it is outdated, and told as the protocol tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lsprotocol import types
+from pygls.uris import from_fs_path
+
+from hlo_lint.apps.lsp.documents import Document
+from hlo_lint.apps.lsp.settings import Options
+from hlo_lint.dumps.directory import held_dump
+from hlo_lint.engine.api import lint
+from hlo_lint.hlo.ir import REFERENCES
+from hlo_lint.rules.findings import Diagnostic, Safety, Severity
+from hlo_lint.text.source import Span, shown
+
+SEVERITIES = {
+    Severity.ERROR: types.DiagnosticSeverity.Error,
+    Severity.WARNING: types.DiagnosticSeverity.Warning,
+    Severity.INFO: types.DiagnosticSeverity.Information,
+}
+
+
+class OutdatedError(Exception):
+    """The text has changed since; what was asked of it is of no use any more."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """A finding, and what the client is told of it."""
+
+    finding: Diagnostic
+    diagnostic: types.Diagnostic
+
+    @property
+    def is_fixable(self) -> bool:
+        """Whether it has a fix that changes neither a value nor the cost."""
+        return self.finding.fix is not None and self.finding.fix.safety is Safety.SAFE
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What the rules say of one version of a text."""
+
+    document: Document
+    told: tuple[Told, ...]
+
+
+def check(document: Document, options: Options, is_outdated: Callable[[], bool]) -> Checked:
+    """What the rules say.
+
+    Raises:
+        OutdatedError: as soon as `is_outdated` says so.
+        HloLintError: for settings that cannot be.
+    """
+    settings = options.settings(document.file_path)
+    if settings.force_exclude and settings.excludes(document.path):
+        return Checked(document, ())
+
+    def go_on(_: int) -> None:
+        if is_outdated():
+            raise OutdatedError
+
+    dump = held_dump(document.file, document.path)
+    report = lint(dump, settings=settings, progress=go_on)
+    found = [each for each in report.findings if each.path == str(document.path)]  # not of settings
+    return Checked(document, tuple(Told(each, _diagnostic(document, each)) for each in found))
+
+
+def _diagnostic(document: Document, finding: Diagnostic) -> types.Diagnostic:
+    lines = document.file.lines
+    span = Span(lines.offset(finding.start), lines.offset(finding.end))
+    fix = finding.fix
+    return types.Diagnostic(
+        range=document.text.range(span),
+        message="\n".join(_message(finding)),
+        severity=SEVERITIES[finding.severity],
+        code=finding.rule,
+        source="hlo-lint",
+        related_information=list(_related(document, finding, span)) or None,
+        data={
+            "fingerprint": finding.fingerprint,
+            "fix": None if fix is None else {"title": fix.title, "safety": fix.safety.value},
+        },
+    )
+
+
+def _message(finding: Diagnostic) -> Iterator[str]:
+    yield shown(finding.message)
+    if finding.origin is not None:
+        origin = finding.origin
+        where = f" in {origin.function}" if origin.function else ""
+        yield shown(f"from: {origin.file}:{origin.line}{where}")
+    yield from (shown(f"note: {note}") for note in finding.notes)
+
+
+def _related(
+    document: Document, finding: Diagnostic, span: Span
+) -> Iterator[types.DiagnosticRelatedInformation]:
+    """The operand that a finding is about, and the line of Python where that file is there."""
+    statement = document.statement_at(span.start)
+    if statement is not None and statement.number is not None:
+        names = statement.place.computation.rows[statement.number][REFERENCES]
+        named = document.text.source[span.start : span.end].removeprefix("%")
+        symbol = document.symbol_at(span.start) if named in names else None
+        defined = document.definition(symbol) if symbol else None
+        if defined is not None:
+            place = types.Location(document.text.uri, document.text.range(defined.span))
+            yield types.DiagnosticRelatedInformation(place, f"%{defined.name} is defined here")
+    origin = finding.origin
+    if origin is None or not origin.line:
+        return
+    path = Path(origin.file)
+    uri = from_fs_path(str(path)) if path.is_absolute() and path.is_file() else None
+    if uri is not None:
+        at = types.Position(origin.line - 1, 0)
+        where = f" in {shown(origin.function)}" if origin.function else ""
+        yield types.DiagnosticRelatedInformation(
+            types.Location(uri, types.Range(at, at)), f"this line of Python{where}"
+        )

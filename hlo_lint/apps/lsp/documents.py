@@ -1,0 +1,425 @@
+"""One version of an open text, read once: what stands where, and where else it is named."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from hlo_lint.apps.lsp.texts import Text
+from hlo_lint.apps.lsp.words import Role, Word, head_words, statement_words
+from hlo_lint.hlo.ir import (
+    NAME,
+    OPCODE,
+    REFERENCES,
+    ROOT,
+    TAIL,
+    Computation,
+    HloFile,
+    Instruction,
+    Module,
+    called_names,
+)
+from hlo_lint.hlo.parser.module import Memo, parse_file
+from hlo_lint.text.source import Span
+
+_directive = re.compile(r"(?://|/\*)\s*hlo-lint:\s*\S+\s+(.*?)(?:\s--\s|\s--$|\*/|$)", re.M)
+_rule_name = re.compile(r"[a-z][a-z\d]*(?:-[a-z\d]+)*")
+MANY = 20_000
+"""From how many instructions on who reads a name is searched for rather than worked out for all."""
+_NAMING = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
+
+
+class Place(NamedTuple):
+    """A computation where it stands."""
+
+    module: Module
+    computation: Computation
+    begin: int
+    """Where its text begins, in characters of the file."""
+
+    @property
+    def end(self) -> int:
+        """Where its text ends, in characters of the file."""
+        return self.begin + len(self.computation.text)
+
+    def instruction(self, number: int) -> Instruction:
+        """A view of an instruction that the thread which checks does not share."""
+        return Instruction(self.computation, number)
+
+
+class Symbol(NamedTuple):
+    """A name in the text, and what it stands for."""
+
+    place: Place
+    number: int | None
+    """Which instruction of the place it is; None for the computation itself."""
+    element: tuple[int, ...]
+    """The element of a tuple, where the text reads one: `(1,)` for `%t#1`."""
+    span: Span
+    """The name as it stands there, `%` and `#1` left out, in characters of the file."""
+    defines: bool
+    """Whether it is this place that gives the name."""
+
+    @property
+    def name(self) -> str:
+        """The name without `%`."""
+        if self.number is None:
+            return self.place.computation.name
+        return self.place.computation.rows[self.number][NAME]
+
+
+class Statement(NamedTuple):
+    """An instruction, a head, or a line that could not be read, with its words."""
+
+    place: Place
+    number: int | None
+    """Which instruction it is; None for what is none."""
+    begin: int
+    """Where it begins, in characters of the file."""
+    words: tuple[Word, ...]
+
+    def word_at(self, offset: int) -> Word | None:
+        """The word that holds a character of the file, or ends before it."""
+        at = offset - self.begin
+        found = [word for word in self.words if word.start <= at <= word.end]
+        return found[-1] if found else None
+
+
+class Document:
+    """A text of one version, and the modules in it."""
+
+    def __init__(self, text: Text, memo: Memo) -> None:
+        """Reads the text; `memo` knows the version before, whose lines are not read again."""
+        self.text = text
+        self.file_path = Path(text.path) if text.uri.startswith("file:") else None
+        """Where it is saved, or is going to be; None for a text that has no file."""
+        self.path = self.file_path or Path(text.uri)
+        self.file: HloFile = parse_file(text.source, self.path, memo)
+        _forget_older(memo, self.file)
+
+    @cached_property
+    def places(self) -> Sequence[Place]:
+        """Every computation, in the order of the text; behind it what is written into it."""
+        found = [
+            Place(module, computation, module.start + module.offset(number))
+            for module in self.file.modules
+            for number, computation in enumerate(module.computations)
+        ]
+        return sorted(found, key=lambda place: (place.begin, -place.end))
+
+    @cached_property
+    def _inline(self) -> frozenset[int]:
+        """Positions in `places` of computations that are written into another one."""
+        found = set()
+        end = -1
+        for at, place in enumerate(self.places):
+            if place.begin < end:
+                found.add(at)
+            end = max(end, place.end)
+        return frozenset(found)
+
+    @cached_property
+    def extents(self) -> Sequence[tuple[Module, Span]]:
+        """Each module, and where its text stands."""
+        modules = self.file.modules
+        ends = [*(module.start for module in modules[1:]), len(self.text.source)]
+        return [
+            (module, Span(module.start, end)) for module, end in zip(modules, ends, strict=True)
+        ]
+
+    def place_at(self, offset: int) -> Place | None:
+        """The innermost computation that holds a character of the file."""
+        at = bisect_right(self.places, offset, key=lambda place: place.begin)
+        while at:  # those behind it that end before the offset are written into another one
+            at -= 1
+            place = self.places[at]
+            if offset <= place.end:
+                return place
+            if at not in self._inline:
+                return None
+        return None
+
+    def statement_at(self, offset: int) -> Statement | None:
+        """What stands at a character of the file, in the words it has."""
+        place = self.place_at(offset)
+        if place is None:
+            return None
+        number = self.number_at(place, offset)
+        if number is not None:
+            return self.statement(place, number)
+        head = self.head(place)
+        if head.word_at(offset) is not None:
+            return head
+        source = self.text.source
+        begin = source.rfind("\n", 0, offset) + 1
+        end = source.find("\n", offset)
+        line = source[max(begin, place.begin) : end if end >= 0 else len(source)]
+        return Statement(place, None, max(begin, place.begin), tuple(statement_words(line)))
+
+    def statement(self, place: Place, number: int) -> Statement:
+        """An instruction in its words."""
+        computation = place.computation
+        start, end = self.span(place, number)
+        row = computation.rows[number]
+        text = self.text.source[start:end]
+        named = number not in computation.nested and row[NAME] in text.partition("=")[0]
+        words = statement_words(text, row, named=named)
+        return Statement(place, number, start, tuple(words))
+
+    def span(self, place: Place, number: int) -> Span:
+        """Where an instruction stands, in characters of the file."""
+        if self._is_by_lines(place):
+            line = self.text.line_of(place.begin) + 1 + number
+            return Span(self.text.starts[line] + 2, self.text.starts[line + 1] - 1)
+        start, end = place.computation.spans[number]
+        return Span(place.begin + start, place.begin + end)
+
+    def number_at(self, place: Place, offset: int) -> int | None:
+        """The innermost instruction of a computation that holds a character of the file."""
+        computation = place.computation
+        if self._is_by_lines(place):
+            number = self.text.line_of(offset) - self.text.line_of(place.begin) - 1
+            is_there = 0 <= number < len(computation.rows)
+            return number if is_there and offset >= self.span(place, number).start else None
+        spans, at = computation.spans, offset - place.begin
+        if computation.nested:
+            holding = [n for n, span in enumerate(spans) if span.start <= at <= span.end]
+            return min(holding, key=lambda n: spans[n].end - spans[n].start, default=None)
+        found = bisect_right(spans, at, key=lambda span: span.start) - 1
+        return found if found >= 0 and at <= spans[found].end else None
+
+    def _is_by_lines(self, place: Place) -> bool:
+        """Whether the lines of the text say where instructions stand: that of one is had at once,
+        where spans are worked out for all."""
+        return not (place.computation.has_spans or self._has_returns)
+
+    @cached_property
+    def _has_returns(self) -> bool:
+        """Whether lines end elsewhere, too, than where HLO's do."""
+        return "\r" in self.text.source
+
+    def readers(self, place: Place, name: str) -> Sequence[int]:
+        """Positions of the instructions that read a name, each once, in the order of the text."""
+        computation = place.computation
+        if len(computation.rows) < MANY:
+            return computation.users.get(name, ())
+        found: list[int] = []
+        source, at = self.text.source, place.begin
+        while (at := source.find(name, at, place.end)) >= 0:
+            start, at = at, at + len(name)
+            if source[start - 1] in _NAMING or source[at : at + 1] in _NAMING:
+                continue
+            number = self.number_at(place, start)
+            if number is None or found[-1:] == [number]:
+                continue
+            references = computation.rows[number][REFERENCES]
+            if any(each.partition("#")[0] == name for each in references):
+                found.append(number)
+        return found
+
+    def head(self, place: Place) -> Statement:
+        """The head of a computation in its words."""
+        last = len(place.computation.rows) - 1
+        end = place.end
+        if last >= 0:  # the first row may be written into the operands of the last
+            end = min(self.span(place, 0).start, self.span(place, last).start)
+        words = tuple(head_words(self.text.source[place.begin : end]))
+        return Statement(place, None, place.begin, words)
+
+    def symbol_at(self, offset: int) -> Symbol | None:
+        """What the name at a character of the file stands for."""
+        statement = self.statement_at(offset)
+        word = statement.word_at(offset) if statement else None
+        if statement is None or word is None:
+            return None
+        return self.resolve(statement, word)
+
+    def resolve(self, statement: Statement, word: Word) -> Symbol | None:
+        """What a word of a statement stands for; None for what is no name, or of nothing."""
+        place = statement.place
+        span = Span(statement.begin + word.name_start, statement.begin + word.name_end)
+        match word.role:
+            case Role.NAME if statement.number is not None:
+                return Symbol(place, statement.number, (), span, True)
+            case Role.NAME if word.name == place.computation.name:
+                is_head = statement.begin == place.begin
+                return Symbol(place, None, (), span, True) if is_head else None
+            case Role.OPERAND | Role.PREDECESSOR:
+                number = place.computation.index.get(word.name)
+                return None if number is None else Symbol(place, number, word.element, span, False)
+            case Role.PARAMETER:
+                number = place.computation.index.get(word.name)
+                return None if number is None else Symbol(place, number, (), span, False)
+            case Role.CALLED:
+                called = self.computation(place.module, word.name)
+                return None if called is None else Symbol(called, None, (), span, False)
+            case _:
+                return None
+
+    def computation(self, module: Module, name: str) -> Place | None:
+        """The computation of that name in a module."""
+        return self._by_name.get((id(module), name))
+
+    @cached_property
+    def _by_name(self) -> dict[tuple[int, str], Place]:
+        """Of a doubled name the first."""
+        return {
+            (id(place.module), place.computation.name): place for place in reversed(self.places)
+        }
+
+    def definition(self, symbol: Symbol) -> Symbol | None:
+        """The place that gives a name."""
+        return next((each for each in self.occurrences(symbol, uses=False)), None)
+
+    def occurrences(self, symbol: Symbol, *, uses: bool = True) -> Iterator[Symbol]:
+        """Every place that names what a symbol stands for, the one that gives the name first."""
+        if symbol.number is None:
+            yield from self._occurrences_of_computation(symbol.place, uses)
+        else:
+            yield from self._occurrences_of_instruction(symbol.place, symbol.number, uses)
+
+    def _occurrences_of_computation(self, place: Place, uses: bool) -> Iterator[Symbol]:
+        head = self.head(place)
+        yield from self._named(head, place, None, defines=True)
+        if not uses:
+            return
+        for statement in self.callers(place):
+            yield from self._named(statement, place, None)
+
+    def callers(self, place: Place) -> Iterator[Statement]:
+        """The instructions that call a computation by its name, in the order of the text."""
+        name, module = place.computation.name, place.module
+        seen: set[int] = set()
+        source = self.text.source
+        at, end = next(span for each, span in self.extents if each is module)
+        while (at := source.find(name, at, end)) >= 0:
+            found, at = at, at + len(name)
+            before = source[found - 1 - (source[found - 1] == "%")]
+            if before not in "={, \t\n" or source[at : at + 1] in (*_NAMING, "("):
+                continue
+            caller = self.place_at(found)
+            if caller is None:
+                continue
+            number = self.number_at(caller, found)
+            if number is None or name not in called_names(caller.computation.rows[number][TAIL]):
+                continue
+            statement = self.statement(caller, number)
+            if statement.begin not in seen:
+                seen.add(statement.begin)
+                yield statement
+
+    def _occurrences_of_instruction(
+        self, place: Place, number: int, uses: bool
+    ) -> Iterator[Symbol]:
+        computation = place.computation
+        name = computation.rows[number][NAME]
+        yield from self._named(self.statement(place, number), place, number, defines=True)
+        if not uses:
+            return
+        if computation.rows[number][OPCODE] == "parameter":
+            yield from self._named(self.head(place), place, number)
+        readers = set(self.readers(place, name))
+        if "control-predecessors" in computation.text:
+            readers |= {
+                at
+                for at, row in enumerate(computation.rows)
+                if name in row[TAIL] and "control-predecessors" in row[TAIL]
+            }
+        seen: set[int] = set()
+        for reader in sorted(readers):
+            for each in self._named(self.statement(place, reader), place, number):
+                if each.span.start not in seen:  # a nested reader stands in another one's text
+                    seen.add(each.span.start)
+                    yield each
+
+    def _named(
+        self, statement: Statement, place: Place, number: int | None, *, defines: bool = False
+    ) -> Iterator[Symbol]:
+        """The words of a statement that stand for something; only its own name if `defines`."""
+        for word in statement.words:
+            found = self.resolve(statement, word)
+            if found is None or found.defines is not defines:
+                continue
+            if found.place.begin == place.begin and found.number == number:
+                yield found
+
+    def statements(self, span: Span) -> Iterator[Statement]:
+        """The heads and the instructions in a stretch of the file, each with the words of its own.
+
+        What is written into another instruction has no words of its own there.
+        """
+        for place in self.places:
+            if place.end < span.start or place.begin > span.end:
+                continue
+            written = chain.from_iterable(place.computation.inline.values())
+            inline = [
+                (place.begin + each.start, place.begin + each.start + len(each.computation.text))
+                for each in written
+            ]
+            yield self.head(place)
+            first = self._first(place, span.start)
+            for number in range(first, len(place.computation.rows)):
+                if number in place.computation.nested:
+                    continue
+                if self.span(place, number).start > span.end:
+                    break
+                statement = self.statement(place, number)
+                words = [
+                    word
+                    for word in statement.words
+                    if not any(at <= statement.begin + word.start < end for at, end in inline)
+                ]
+                yield statement._replace(words=tuple(words))
+
+    def _first(self, place: Place, offset: int) -> int:
+        """The first instruction of a computation that ends behind a character of the file."""
+        if place.computation.nested or offset <= place.begin:
+            return 0
+        number = self.number_at(place, offset)
+        if number is not None:
+            return number
+        rows = range(len(place.computation.rows))
+        return bisect_right(rows, offset, key=lambda number: self.span(place, number).end)
+
+    def rule_at(self, offset: int) -> tuple[str, Span] | None:
+        """The name in a comment for hlo-lint at a character, which may be that of a rule."""
+        source = self.text.source
+        begin = source.rfind("\n", 0, offset) + 1
+        end = source.find("\n", offset)
+        directive = _directive.search(source, begin, end if end >= 0 else len(source))
+        if directive is None:
+            return None
+        for found in _rule_name.finditer(source, directive.start(1), directive.end(1)):
+            if found.start() <= offset <= found.end():
+                return found[0], Span(*found.span())
+        return None
+
+    def called_by(self, place: Place, number: int) -> tuple[Place, ...]:
+        """The computations that an instruction calls by name and that are there."""
+        names = called_names(place.computation.rows[number][TAIL])
+        found = (self.computation(place.module, name) for name in names)
+        return tuple(each for each in found if each is not None)
+
+
+def _forget_older(memo: Memo, file: HloFile) -> None:
+    """Lets go what only the versions before had: a memo is made for a directory, and keeps all."""
+    memo.files.clear()
+    computations = [each for module in file.modules for each in module.computations]
+    memo.computations = {
+        each.text: each for each in computations if memo.computations.get(each.text) is each
+    }
+    memo.latest = {text[: text.find(" ")]: each for text, each in memo.computations.items()}
+    if len(memo.rows) > 2 * sum(len(each.rows) for each in computations) + 1000:
+        memo.rows.clear()
+
+
+def root_of(computation: Computation) -> int | None:
+    """The position of the root: the one marked so, else the last; None where nothing is there."""
+    rows = computation.rows
+    marked = (at for at in range(len(rows) - 1, -1, -1) if rows[at][ROOT])
+    return next(marked, len(rows) - 1 if rows else None)

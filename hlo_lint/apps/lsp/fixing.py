@@ -1,0 +1,127 @@
+"""Fixes as code actions: one for each finding that has one, and one for all of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from lsprotocol import types
+
+from hlo_lint.apps.lsp.checking import Checked, Told
+from hlo_lint.apps.lsp.documents import Document
+from hlo_lint.apps.lsp.settings import Options
+from hlo_lint.apps.lsp.texts import Text
+from hlo_lint.dumps.directory import held_dump
+from hlo_lint.engine.api import fix
+from hlo_lint.rules.findings import Edit, Safety
+from hlo_lint.text.source import Span
+
+_indent = re.compile(r"[ \t]*")
+FIX_ALL = f"{types.CodeActionKind.SourceFixAll.value}.hlo-lint"
+
+
+def quick_fixes(
+    checked: Checked, wanted: types.Range, *, versioned: bool
+) -> Iterator[types.CodeAction]:
+    """The fixes of the findings that touch a range."""
+    text = checked.document.text
+    for told in _touching(checked, wanted):
+        mend = told.finding.fix
+        if mend is None:
+            continue
+        is_safe = mend.safety is Safety.SAFE
+        yield types.CodeAction(
+            title=mend.title if is_safe else f"{mend.title} (may change values or cost)",
+            kind=types.CodeActionKind.QuickFix,
+            diagnostics=[told.diagnostic],
+            is_preferred=is_safe,
+            edit=_workspace_edit(text, mend.edits, versioned=versioned),
+        )
+
+
+def allowances(
+    checked: Checked, wanted: types.Range, *, versioned: bool
+) -> Iterator[types.CodeAction]:
+    """Comments that allow the findings that touch a range.
+
+    The reason is left to be written: until then the comment allows nothing, and is told to.
+    """
+    text = checked.document.text
+    for told in _touching(checked, wanted):
+        line = text.starts[told.diagnostic.range.start.line]
+        ends = "\r\n" if "\r\n" in text.source else "\n"
+        comment = f"// hlo-lint: allow {told.finding.rule} -- "
+        blanks = _indent.match(text.source, line)
+        indent = blanks[0] if blanks else ""
+        edit = Edit(Span(line, line), f"{indent}{comment}{ends}")
+        yield types.CodeAction(
+            title=f"allow {told.finding.rule} here (write the reason)",
+            kind=types.CodeActionKind.QuickFix,
+            diagnostics=[told.diagnostic],
+            edit=_workspace_edit(text, [edit], versioned=versioned),
+        )
+
+
+def _touching(checked: Checked, wanted: types.Range) -> Iterator[Told]:
+    """The findings that have a character, or a place between two, in common with a range."""
+    text = checked.document.text
+    start, end = text.offset(wanted.start), text.offset(wanted.end)
+    for told in checked.told:
+        place = told.diagnostic.range
+        if text.offset(place.start) <= end and text.offset(place.end) >= start:
+            yield told
+
+
+def fix_all(document: Document, options: Options, *, versioned: bool) -> types.WorkspaceEdit:
+    """What `hlo-lint fix` would do to the text.
+
+    Raises:
+        HloLintError: for settings that cannot be.
+    """
+    dump = held_dump(document.file, document.path)
+    before = document.text.source
+    result = fix(dump, settings=options.settings(document.file_path))
+    edits: Sequence[Edit] = ()
+    for applied in result.files:
+        one_round = _applied(before, applied.edits) == applied.after
+        edits = applied.edits if one_round else [_difference(before, applied.after)]
+    return _workspace_edit(document.text, edits, versioned=versioned)
+
+
+def _workspace_edit(text: Text, edits: Iterable[Edit], *, versioned: bool) -> types.WorkspaceEdit:
+    changes = [types.TextEdit(text.range(edit.span), edit.text) for edit in edits]
+    if not versioned:
+        return types.WorkspaceEdit(changes={text.uri: changes})
+    named = types.OptionalVersionedTextDocumentIdentifier(uri=text.uri, version=text.version)
+    return types.WorkspaceEdit(document_changes=[types.TextDocumentEdit(named, list(changes))])
+
+
+def _applied(text: str, edits: Iterable[Edit]) -> str:
+    pieces, at = [], 0
+    for edit in sorted(edits):
+        pieces += [text[at : edit.span.start], edit.text]
+        at = edit.span.end
+    return "".join([*pieces, text[at:]])
+
+
+def _difference(before: str, after: str) -> Edit:
+    """One edit that makes one text of another: what is alike at both ends stays.
+
+    >>> _difference("abcabc", "abcxbc")
+    Edit(span=Span(start=3, end=4), text='x')
+    """
+    start = _alike(before, after)
+    end = _alike(before[start:][::-1], after[start:][::-1])
+    return Edit(Span(start, len(before) - end), after[start : len(after) - end])
+
+
+def _alike(one: str, other: str) -> int:
+    """With how many characters both texts begin."""
+    sure, most = 0, min(len(one), len(other))
+    while sure < most:
+        middle = (sure + most + 1) // 2
+        if one.startswith(other[sure:middle], sure):
+            sure = middle
+        else:
+            most = middle - 1
+    return sure

@@ -1,0 +1,42 @@
+"""Shapes of operands, shown before their names: most dumps do not print them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lsprotocol import types
+
+from hlo_lint.apps.lsp.documents import Document
+from hlo_lint.apps.lsp.words import Role
+from hlo_lint.hlo.ir import TYPE
+from hlo_lint.hlo.shape import part, shape_or_none
+from hlo_lint.text.source import Span, shown
+
+WIDTH = 40
+"""How much of a shape is shown, in characters."""
+_TYPED = ("] ", "} ", ") ")
+"""With one of these a shape ends that the text has itself."""
+
+
+def hints(document: Document, span: Span) -> Iterator[types.InlayHint]:
+    """The shape of each operand in a stretch of the file, where the text does not say it."""
+    source = document.text.source
+    for statement in document.statements(span):
+        for word in statement.words:
+            start = statement.begin + word.start
+            if word.role is not Role.OPERAND or source[start - 2 : start] in _TYPED:
+                continue
+            symbol = document.resolve(statement, word)
+            if symbol is None or symbol.number is None:
+                continue
+            shape = shape_or_none(symbol.place.computation.rows[symbol.number][TYPE])
+            shape = part(shape, symbol.element)
+            if shape is None:
+                continue
+            label = shown(str(shape))
+            yield types.InlayHint(
+                position=document.text.position(start),
+                label=label if len(label) <= WIDTH else f"{label[: WIDTH - 1]}…",
+                kind=types.InlayHintKind.Type,
+                padding_right=True,
+            )

@@ -1,0 +1,328 @@
+"""What an editor shows of the name under the mouse, as Markdown or as plain text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from hlo_lint.apps.lsp.documents import Document, Place, Statement, Symbol, root_of
+from hlo_lint.apps.lsp.words import Role
+from hlo_lint.engine.diagnose import origin_of
+from hlo_lint.hlo.ir import NAME, OPCODE, REFERENCES, TAIL, TYPE, Computation
+from hlo_lint.hlo.opcodes import COMMON, demands_on, wrapped_opcode
+from hlo_lint.hlo.shape import (
+    UNBOUNDED,
+    ArrayShape,
+    BufferShape,
+    Index,
+    Shape,
+    TupleShape,
+    part,
+    shape_or_none,
+    spelled_index,
+)
+from hlo_lint.report.text import counted
+from hlo_lint.rules.registry import all_rules
+from hlo_lint.text.source import Span, shown
+
+WIDTH = 200
+"""How much is shown of an instruction or of a name from the dump, in characters."""
+NAMES = 8
+"""How many operands, users or elements are listed."""
+
+_backticks = re.compile("`+")
+
+
+class Hover(NamedTuple):
+    """What to show, and what it is about."""
+
+    text: str
+    span: Span
+    """In characters of the file."""
+
+
+class _Style(NamedTuple):
+    """How text of a dump is set, so that nothing in it is taken for mark-up."""
+
+    markdown: bool
+
+    def code(self, text: str) -> str:
+        """A piece of HLO within a line."""
+        text = _short(text)
+        if not self.markdown:
+            return text
+        fence = "`" * (1 + max(map(len, _backticks.findall(text)), default=0))
+        pad = " " if text.startswith("`") or text.endswith("`") else ""
+        return f"{fence}{pad}{text}{pad}{fence}"
+
+    def block(self, text: str) -> str:
+        """A piece of HLO with lines of its own."""
+        text = _short(text)
+        if not self.markdown:
+            return text
+        fence = "`" * max(3, 1 + max(map(len, _backticks.findall(text)), default=0))
+        return f"{fence}hlo\n{text}\n{fence}"
+
+
+def hover(document: Document, offset: int, *, markdown: bool = True) -> Hover | None:
+    """What there is to say about a character of the file; None where nothing is."""
+    style = _Style(markdown)
+    named = document.rule_at(offset)
+    if named is not None:
+        page = _rule(named[0])
+        return None if page is None else Hover(page, named[1])
+    statement = document.statement_at(offset)
+    word = statement.word_at(offset) if statement else None
+    if statement is None or word is None or word.role in (Role.COMMENT, Role.KEYWORD):
+        return None
+    span = Span(statement.begin + word.start, statement.begin + word.end)
+    symbol = document.resolve(statement, word)
+    if symbol is not None and symbol.number is None:
+        return Hover(_lines(_computation(document, symbol.place, style)), span)
+    if symbol is not None:
+        return Hover(_lines(_instruction(document, symbol, style)), span)
+    if word.role is Role.OPCODE:
+        return Hover(_lines(_opcode(word.text, style)), span)
+    if word.role is Role.TYPE and statement.number is not None:
+        shape = shape_or_none(statement.place.computation.rows[statement.number][TYPE])
+        return None if shape is None else Hover(_lines(_shape(shape, style)), span)
+    if word.attribute == "metadata" or word.text == "metadata":
+        return _metadata(document, statement, span, style)
+    return None
+
+
+def _lines(lines: Iterator[str]) -> str:
+    """A block first, if there is one; then a list."""
+    first, *rest = lines
+    return "\n".join([first, "", *(f"- {line}" for line in rest)]).rstrip()
+
+
+def _instruction(document: Document, symbol: Symbol, style: _Style) -> Iterator[str]:
+    place, number = symbol.place, symbol.number
+    assert number is not None
+    row = place.computation.rows[number]
+    start, end = document.span(place, number)
+    whole = document.text.source[start:end]
+    head = whole.removesuffix(row[TAIL])
+    yield style.block(whole if head == whole else head + _tail(row[TAIL]))
+    shape = shape_or_none(row[TYPE])
+    if symbol.element and shape is not None:
+        shape = part(shape, symbol.element)
+        yield f"element {style.code(spelled_index(symbol.element))} of its tuple"
+    if shape is not None:
+        yield from _shape(shape, style)
+    operands = [_typed(place.computation, name, style) for name in row[REFERENCES]]
+    if operands:
+        yield f"reads {_listed(operands)}"
+    users = document.readers(place, row[NAME])
+    names = [f"%{place.computation.rows[user][NAME]}" for user in users]
+    root = root_of(place.computation) == number
+    used = f"used by {len(names)}: {_listed(map(style.code, names))}" if names else "used by none"
+    yield f"{used}; the root" if root else used
+    called = document.called_by(place, number)
+    if called:
+        yield f"calls {_listed(style.code(f'%{each.computation.name}') for each in called)}"
+    yield from _origin(place, number, style)
+
+
+def _tail(tail: str) -> str:
+    """Attributes without what is shown elsewhere or means nothing to people."""
+    cut = re.search(r", (?:metadata|origin|backend_config)=", tail)
+    return tail[: cut.start()] + ", …" if cut else tail
+
+
+def _origin(place: Place, number: int, style: _Style) -> Iterator[str]:
+    instruction = place.instruction(number)
+    origin = origin_of(instruction, place.module)
+    if origin is not None:
+        where = f" in {style.code(origin.function)}" if origin.function else ""
+        yield f"from {style.code(f'{origin.file}:{origin.line}')}{where}"
+    named = re.search(r'op_name="((?:[^"\\]|\\.)*)"', place.computation.rows[number][TAIL])
+    if named is not None:
+        yield f"op_name {style.code(named[1])}"
+
+
+def _metadata(document: Document, statement: Statement, span: Span, style: _Style) -> Hover | None:
+    """The whole Python stack that an instruction comes from."""
+    number = statement.number
+    if number is None:
+        return None
+    tail = statement.place.computation.rows[number][TAIL]
+    frame = re.search(r"\bstack_frame_id=(\d+)", tail)
+    frames = statement.place.module.stack_frames.stack(int(frame[1])) if frame else ()
+    if not frames:
+        return None
+    lines = (
+        f"{style.code(f'{each.file}:{each.line}')} in {style.code(each.function)}"
+        for each in frames
+    )
+    return Hover(_lines(chain(["the Python stack, innermost first"], lines)), span)
+
+
+def _typed(computation: Computation, reference: str, style: _Style) -> str:
+    """An operand with its shape, where both are known."""
+    name, *index = reference.split("#")
+    number = computation.index.get(name)
+    shown_name = f"%{reference}"
+    if number is None:
+        return f"{style.code(shown_name)}, which is not defined"
+    shape = part(shape_or_none(computation.rows[number][TYPE]), tuple(map(int, index)))
+    return style.code(shown_name if shape is None else f"{shape} {shown_name}")
+
+
+def _computation(document: Document, place: Place, style: _Style) -> Iterator[str]:
+    computation, module = place.computation, place.module
+    title = f"ENTRY %{computation.name}" if computation.is_entry else f"%{computation.name}"
+    yield style.block(f"{title} {computation.signature}".rstrip())
+    yield f"of {style.code(module.name)}: {counted(len(computation.rows), 'instruction')}"
+    root = root_of(computation)
+    if root is not None:
+        row = computation.rows[root]
+        yield f"root {style.code(f'%{row[NAME]} = {row[TYPE]} {row[OPCODE]}')}"
+    if computation.thread != "main":
+        yield f"runs on thread {style.code(computation.thread)}"
+    callers = []
+    for statement in document.callers(place):
+        if statement.number is not None:
+            row = statement.place.computation.rows[statement.number]
+            callers.append(f"{style.code(f'%{row[NAME]}')} ({row[OPCODE]})")
+    if callers:
+        yield f"called by {len(callers)}: {_listed(callers)}"
+    elif not computation.is_entry:
+        yield "called by none"
+
+
+def _shape(shape: Shape, style: _Style, at: Index = ()) -> Iterator[str]:
+    """A shape in words."""
+    where = f"{style.code(spelled_index(at))}: " if at else ""
+    match shape:
+        case ArrayShape():
+            yield f"{where}{style.code(str(shape))}: {_size(shape)}"
+            if shape.rank > 1 and shape.has_valid_layout:
+                yield f"{where}{_order(shape)}"
+            yield from (f"{where}{fact}" for fact in _layout_facts(shape))
+        case TupleShape(elements=elements):
+            sizes = [_bytes_of(each) for each in elements]
+            total = None if None in sizes else sum(size for size in sizes if size is not None)
+            bytes_ = "" if total is None else f", {_bytes(total)}"
+            yield f"{where}a tuple of {counted(len(elements), 'element')}{bytes_}"
+            if not at:
+                for number, element in enumerate(elements[:NAMES]):
+                    yield from _shape(element, style, (number,))
+                if len(elements) > NAMES:
+                    yield f"and {len(elements) - NAMES} more"
+        case BufferShape(element=element):
+            yield f"{where}a buffer of {style.code(str(element))}: {_size(element)}"
+        case _:
+            yield f"{where}{style.code(str(shape))}"
+
+
+def _size(shape: ArrayShape) -> str:
+    if UNBOUNDED in shape.dims:
+        return "a dimension has no bound"
+    count = "1 element" if shape.elements == 1 else f"{shape.elements} elements"
+    size = shape.byte_size
+    most = "at most " if any(shape.dynamic) else ""
+    return most + (count if size is None else f"{count}, {_bytes(size)}")
+
+
+def _order(shape: ArrayShape) -> str:
+    """`in memory, fastest first: dimension 1 (of 32), 0 (of 8)`."""
+    steps = [f"{number} (of {shape.dims[number]})" for number in shape.minor_to_major]
+    kind = ""
+    if shape.layout is None:
+        kind = " (no layout is printed; it is taken as in C)"
+    elif shape.layout.is_descending:
+        kind = " (as in C)"
+    elif shape.minor_to_major == tuple(range(shape.rank)):
+        kind = " (as in Fortran)"
+    return f"in memory, fastest first: dimension {', '.join(steps)}{kind}"
+
+
+def _layout_facts(shape: ArrayShape) -> Iterator[str]:
+    layout = shape.layout
+    if layout is None:
+        return
+    if layout.tiles:
+        tiles = " of ".join(
+            "×".join("*" if size is None else str(size) for size in tile) for tile in layout.tiles
+        )
+        yield f"in tiles of {tiles} elements, which the bytes do not count"
+    if layout.element_size_in_bits:
+        yield f"{layout.element_size_in_bits} bits an element"
+    if layout.memory_space:
+        kind = " (the host's)" if layout.memory_space == 5 else ""
+        yield f"in memory space {layout.memory_space}{kind}"
+
+
+def _bytes_of(shape: Shape) -> int | None:
+    match shape:
+        case ArrayShape():
+            return shape.byte_size
+        case TupleShape(elements=elements):
+            sizes = [_bytes_of(each) for each in elements]
+            return None if None in sizes else sum(size for size in sizes if size is not None)
+        case BufferShape(element=element):
+            return element.byte_size
+        case _:
+            return 0
+
+
+def _bytes(size: int) -> str:
+    """`262144 bytes (256 KiB)`."""
+    text = counted(size, "byte")
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit:
+            return f"{text} ({size / unit:.4g} {name})"
+    return text
+
+
+def _opcode(opcode: str, style: _Style) -> Iterator[str]:
+    """What XLA's parser demands of an opcode."""
+    demands = demands_on(opcode)
+    if demands is None:
+        yield f"{style.code(opcode)} is no opcode that is known here"
+        return
+    wrapped = wrapped_opcode(opcode)
+    form = f", the asynchronous form of {style.code(wrapped)}" if wrapped else ""
+    yield style.code(opcode) + form
+    least, most = demands.operands
+    if most is None:
+        yield f"{counted(least, 'operand')} or more" if least else "any number of operands"
+    else:
+        yield counted(least, "operand") if least else "no operands"
+    if demands.required:
+        yield f"must have {_joined(map(style.code, demands.required))}"
+    optional = sorted(demands.allowed - COMMON - set(demands.required))
+    if optional:
+        yield f"may have {_joined(map(style.code, optional))}"
+
+
+def _rule(name: str) -> str | None:
+    """The page of a rule, or what is in a family; None for what is neither."""
+    for rule in all_rules():
+        if rule.name() == name:
+            return f"**{rule.name()}** ({rule.severity.value})\n\n{rule.page()}"
+    members = [rule for rule in all_rules() if rule.family() == name]
+    if not members:
+        return None
+    listed = (f"- {rule.name()}: {rule.summary()}" for rule in members)
+    return "\n".join([f"**{name}**, a family of rules", "", *listed])
+
+
+def _listed(items: Iterator[str] | Sequence[str] | map[str]) -> str:
+    names = list(items)
+    more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
+    return ", ".join(names[:NAMES]) + more
+
+
+def _joined(items: Iterator[str]) -> str:
+    return ", ".join(items)
+
+
+def _short(text: str) -> str:
+    """A text of the dump as one line that is safe to show."""
+    line = " ".join(text.split("\n")) if "\n" in text else text
+    return shown(line if len(line) <= WIDTH else line[: WIDTH - 1] + "…")

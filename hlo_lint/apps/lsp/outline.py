@@ -1,0 +1,141 @@
+"""The outline of a file, and what of it can be folded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from lsprotocol import types
+
+from hlo_lint.apps.lsp.documents import Document, Place
+from hlo_lint.engine.suppressions.comments import read_comments
+from hlo_lint.hlo.ir import NAME, OPCODE, TYPE
+from hlo_lint.report.text import counted
+from hlo_lint.text.source import Span, shown
+
+INSTRUCTIONS = 20_000
+"""Up to how many instructions a file's outline lists them; an outline of more is of no use, and
+takes editors long to show."""
+DETAIL = 120
+"""How much of a shape is shown, in characters."""
+
+_table = re.compile(
+    r"^(?:FileNames|FunctionNames|FileLocations|StackFrames)[ \t]*\r?\n(?:\d+ [^\n]*(?:\n|$))*",
+    re.M,
+)
+_comments = re.compile(r"^[ \t]*//[^\n]*(?:\n[ \t]*//[^\n]*)+", re.M)
+_KINDS = {
+    "constant": types.SymbolKind.Constant,
+    "parameter": types.SymbolKind.TypeParameter,
+}
+
+
+def symbols(document: Document) -> list[types.DocumentSymbol]:
+    """Modules, in them computations, in them instructions with their shapes."""
+    rows = sum(len(place.computation.rows) for place in document.places)
+    listed = rows <= INSTRUCTIONS
+    found = []
+    for module, extent in document.extents:
+        places = [place for place in document.places if place.module is module]
+        if not module.header and not places:
+            continue
+        start = document.text.source.find(module.header, extent.start) if module.header else -1
+        start = max(start, extent.start)
+        name = Span(start, start + len(module.header.partition(",")[0]))
+        children = [_computation(document, place, listed=listed) for place in places]
+        found.append(
+            types.DocumentSymbol(
+                name=shown(module.name) or "module",
+                detail=counted(len(places), "computation"),
+                kind=types.SymbolKind.Module,
+                range=document.text.range(Span(start, extent.end)),
+                selection_range=document.text.range(name),
+                children=children,
+            )
+        )
+    return found
+
+
+def _computation(document: Document, place: Place, *, listed: bool) -> types.DocumentSymbol:
+    computation = place.computation
+    whole = Span(place.begin, place.end)
+    return types.DocumentSymbol(
+        name=shown(computation.name),
+        detail="ENTRY" if computation.is_entry else counted(len(computation.rows), "instruction"),
+        kind=types.SymbolKind.Function,
+        range=document.text.range(whole),
+        selection_range=document.text.range(_name(document, place)),
+        children=list(_instructions(document, place)) if listed else None,
+    )
+
+
+def _name(document: Document, place: Place) -> Span:
+    """The name of a computation in its head, or the beginning where it has none."""
+    for word in document.head(place).words:
+        if word.name == place.computation.name:
+            return Span(place.begin + word.name_start, place.begin + word.name_end)
+    return Span(place.begin, place.begin)
+
+
+def _instructions(document: Document, place: Place) -> Iterator[types.DocumentSymbol]:
+    computation = place.computation
+    for number, row in enumerate(computation.rows):
+        if number in computation.nested:
+            continue
+        span = document.span(place, number)
+        start = document.text.source.find(row[NAME], span.start, span.end)
+        name = Span(start, start + len(row[NAME])) if start >= 0 else Span(span.start, span.start)
+        shape = row[TYPE] if len(row[TYPE]) <= DETAIL else row[TYPE][: DETAIL - 1] + "…"
+        yield types.DocumentSymbol(
+            name=shown(row[NAME]),
+            detail=shown(f"{shape} {row[OPCODE]}".strip()),
+            kind=_KINDS.get(row[OPCODE], types.SymbolKind.Variable),
+            range=document.text.range(span),
+            selection_range=document.text.range(name),
+        )
+
+
+def flat(
+    symbols: list[types.DocumentSymbol], uri: str, container: str | None = None
+) -> Iterator[types.SymbolInformation]:
+    """The same as a list, for clients that know no tree."""
+    for symbol in symbols:
+        place = types.Location(uri, symbol.range)
+        yield types.SymbolInformation(
+            location=place, name=symbol.name, kind=symbol.kind, container_name=container
+        )
+        yield from flat(list(symbol.children or ()), uri, symbol.name)
+
+
+def folds(document: Document) -> list[types.FoldingRange]:
+    """Computations, tables behind the header, modules of several, runs of comments, and regions
+    in which a comment allows findings.
+    """
+    found = [_fold(document, Span(place.begin, place.end)) for place in document.places]
+    if len(document.extents) > 1:
+        found += [_fold(document, span) for _, span in document.extents]
+    source = document.text.source
+    for module, span in document.extents:
+        end = next((p.begin for p in document.places if p.module is module), span.end)
+        for table in _table.finditer(source, span.start, end):
+            found.append(_fold(document, Span(*table.span())))
+    for comment in read_comments(document.file, str(document.path)):
+        found += [
+            types.FoldingRange(lines.first - 1, lines.last - 1, kind=types.FoldingRangeKind.Region)
+            for lines, _ in comment.regions.values()
+        ]
+    for run in _comments.finditer(source):
+        found.append(_fold(document, Span(*run.span()), types.FoldingRangeKind.Comment))
+    found = [fold for fold in found if fold.start_line < fold.end_line]
+    return sorted(found, key=lambda fold: (fold.start_line, -fold.end_line))
+
+
+def _fold(
+    document: Document, span: Span, kind: types.FoldingRangeKind = types.FoldingRangeKind.Region
+) -> types.FoldingRange:
+    text = document.text.source
+    end = span.end
+    while end > span.start and text[end - 1].isspace():
+        end -= 1
+    first, last = document.text.line_of(span.start), document.text.line_of(max(span.start, end - 1))
+    return types.FoldingRange(first, last, kind=kind)

@@ -1,0 +1,156 @@
+"""Open texts, in the lines and columns of the protocol."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+
+from lsprotocol import types
+from pygls.workspace import TextDocument, Workspace
+
+from hlo_lint.text.source import Span
+
+Encoding = types.PositionEncodingKind | str
+
+_line_end = re.compile(r"\r\n?|\n")
+
+
+def line_starts(text: str) -> list[int]:
+    r"""Where each line begins; the protocol ends a line at `\n`, `\r\n` and `\r` alone.
+
+    >>> line_starts("a\r\nb\rc\n\x0bd")
+    [0, 3, 5, 7]
+    """
+    if "\r" in text:
+        return [0, *(found.end() for found in _line_end.finditer(text))]
+    starts = [0]
+    find, at = text.find, text.find("\n")
+    while at >= 0:
+        starts.append(at + 1)
+        at = find("\n", at + 1)
+    return starts
+
+
+def width(text: str, encoding: Encoding) -> int:
+    """How many code units a text takes.
+
+    >>> width("𝔘x", "utf-16"), width("𝔘x", "utf-8"), width("𝔘x", "utf-32")
+    (3, 5, 2)
+    """
+    if text.isascii() or encoding == types.PositionEncodingKind.Utf32:
+        return len(text)
+    if encoding == types.PositionEncodingKind.Utf8:
+        return len(text.encode("utf-8", "surrogatepass"))
+    return len(text) + sum(character > "\uffff" for character in text)
+
+
+def characters(text: str, units: int, encoding: Encoding) -> int:
+    """How many characters so many code units are; what is cut through counts whole.
+
+    >>> characters("𝔘x", 2, "utf-16")
+    1
+    """
+    if text.isascii() or encoding == types.PositionEncodingKind.Utf32:
+        return min(units, len(text))
+    at = 0
+    while units > 0 and at < len(text):
+        units -= width(text[at], encoding)
+        at += 1
+    return at
+
+
+class Text(TextDocument):
+    """One open text.
+
+    pygls' own ends lines where Python does, at form feeds and U+2028 as well, and so puts an edit
+    of a text that has these in the wrong place; it also takes all lines apart for each keystroke.
+    """
+
+    def __init__(
+        self, uri: str, source: str, version: int | None, language_id: str | None, codec: Encoding
+    ) -> None:
+        super().__init__(uri, source=source, version=version, language_id=language_id)
+        self.encoding = codec
+        self._starts: list[int] | None = None
+
+    @property
+    def starts(self) -> list[int]:
+        """Where each line begins, in characters."""
+        if self._starts is None:
+            self._starts = line_starts(self.source)
+        return self._starts
+
+    def apply_change(self, change: types.TextDocumentContentChangeEvent) -> None:
+        """Take over what the client's user typed."""
+        if isinstance(change, types.TextDocumentContentChangePartial):
+            start, end = self.offset(change.range.start), self.offset(change.range.end)
+            self._replace(start, max(start, end), change.text)
+        else:
+            self._source, self._starts = change.text, None
+
+    def _replace(self, start: int, end: int, text: str) -> None:
+        source, starts = self.source, self._starts
+        self._source = "".join((source[:start], text, source[end:]))
+        if starts is None or "\r" in text or "\r" in source:
+            self._starts = None
+            return
+        first, behind = bisect_right(starts, start), bisect_right(starts, end)
+        moved = len(text) - (end - start)
+        inner = [start + at for at in line_starts(text)[1:]]
+        self._starts = [*starts[:first], *inner, *(at + moved for at in starts[behind:])]
+
+    def frozen(self) -> Text:
+        """The text of this version, which later edits leave as it is."""
+        copy = Text(self.uri, self.source, self.version, self.language_id, self.encoding)
+        copy._starts = self._starts
+        return copy
+
+    def offset(self, position: types.Position) -> int:
+        """How many characters stand before a position; behind the end of a line is its end."""
+        if position.line >= len(self.starts):
+            return len(self.source)
+        start = self.starts[position.line]
+        return start + characters(self._line(position.line), position.character, self.encoding)
+
+    def position(self, offset: int) -> types.Position:
+        """The position that so many characters stand before."""
+        line = bisect_right(self.starts, offset) - 1
+        before = self.source[self.starts[line] : offset]
+        return types.Position(line, width(before, self.encoding))
+
+    def range(self, span: Span) -> types.Range:
+        """The range that a stretch of characters takes."""
+        return types.Range(self.position(span.start), self.position(span.end))
+
+    def span(self, range: types.Range) -> Span:
+        """The characters that a range takes."""
+        return Span(self.offset(range.start), self.offset(range.end))
+
+    def line_of(self, offset: int) -> int:
+        """The number of the line that holds a character, from 0."""
+        return bisect_right(self.starts, offset) - 1
+
+    def _line(self, number: int) -> str:
+        following = number + 1
+        end = self.starts[following] if following < len(self.starts) else len(self.source)
+        return self.source[self.starts[number] : end].rstrip("\r\n")
+
+
+class Texts(Workspace):
+    """A workspace whose texts are `Text`."""
+
+    def _create_text_document(
+        self,
+        doc_uri: str,
+        source: str | None = None,
+        version: int | None = None,
+        language_id: str | None = None,
+    ) -> Text:
+        encoding = self.position_encoding or types.PositionEncodingKind.Utf16
+        return Text(doc_uri, source or "", version, language_id, encoding)
+
+    @classmethod
+    def like(cls, other: Workspace) -> Texts:
+        """A workspace that begins as another one did."""
+        folders, encoding = list(other.folders.values()), other.position_encoding
+        return cls(other.root_uri, workspace_folders=folders, position_encoding=encoding)

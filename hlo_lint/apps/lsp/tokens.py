@@ -1,0 +1,73 @@
+"""Colours for editors that have no grammar of HLO: what each word is, in the protocol's numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import itemgetter
+
+from lsprotocol import types
+
+from hlo_lint.apps.lsp.documents import Document, Statement
+from hlo_lint.apps.lsp.texts import width
+from hlo_lint.apps.lsp.words import Role, Word
+from hlo_lint.text.source import Span
+
+INSTRUCTIONS = 5_000
+"""Up to how many instructions a whole file is coloured; of a larger one what is in sight."""
+
+_KINDS = {
+    Role.KEYWORD: types.SemanticTokenTypes.Keyword,
+    Role.NAME: types.SemanticTokenTypes.Variable,
+    Role.TYPE: types.SemanticTokenTypes.Type,
+    Role.OPCODE: types.SemanticTokenTypes.Function,
+    Role.OPERAND: types.SemanticTokenTypes.Variable,
+    Role.ATTRIBUTE: types.SemanticTokenTypes.Property,
+    Role.CALLED: types.SemanticTokenTypes.Class,
+    Role.PREDECESSOR: types.SemanticTokenTypes.Variable,
+    Role.PARAMETER: types.SemanticTokenTypes.Parameter,
+    Role.STRING: types.SemanticTokenTypes.String,
+    Role.COMMENT: types.SemanticTokenTypes.Comment,
+}
+_ORDER = list(dict.fromkeys(_KINDS.values()))
+LEGEND = types.SemanticTokensLegend(
+    token_types=[kind.value for kind in _ORDER],
+    token_modifiers=[types.SemanticTokenModifiers.Definition.value],
+)
+
+
+def tokens(document: Document, span: Span | None = None) -> types.SemanticTokens:
+    """The words in a stretch of the file, or in all of it where it is not too large."""
+    if span is None:
+        if sum(len(place.computation.rows) for place in document.places) > INSTRUCTIONS:
+            return types.SemanticTokens(data=[])
+        span = Span(0, len(document.text.source))
+    found = [
+        (statement.begin + word.start, word, _kind(statement, word))
+        for statement in document.statements(span)
+        for word in statement.words
+        if word.role in _KINDS and "\n" not in word.text
+    ]
+    found.sort(key=itemgetter(0))  # what is written into an instruction comes behind all of it
+    return types.SemanticTokens(data=list(_encoded(document, found)))
+
+
+def _kind(statement: Statement, word: Word) -> tuple[types.SemanticTokenTypes, bool]:
+    """What a word is, and whether it gives the name."""
+    if word.role is Role.NAME and statement.number is None:
+        return _KINDS[Role.CALLED], True
+    return _KINDS[word.role], word.role is Role.NAME
+
+
+def _encoded(
+    document: Document, found: list[tuple[int, Word, tuple[types.SemanticTokenTypes, bool]]]
+) -> Iterator[int]:
+    """Five numbers a word: line and column from the word before, length, kind, modifiers."""
+    line, column = 0, 0
+    for start, word, (kind, defines) in found:
+        place = document.text.position(start)
+        yield place.line - line
+        yield place.character - (column if place.line == line else 0)
+        yield width(word.text, document.text.encoding)
+        yield _ORDER.index(kind)
+        yield int(defines)
+        line, column = place.line, place.character

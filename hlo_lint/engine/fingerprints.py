@@ -1,0 +1,83 @@
+"""A finding's fingerprint: equal for the same finding in another dump of the same program.
+
+It is made of what is said and of what kind of thing. Names count without their numbers, for passes
+and releases number anew; paths, steps and lines of Python do not count, for they change with the
+weather. Of several findings that are equal in all this the first has number 0, the next number 1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.rules.findings import Diagnostic
+from hlo_lint.text.source import encode
+
+KIND = 16
+"""How many hexadecimal digits say which finding it is; those behind them number equal ones."""
+
+_measured = re.compile(
+    r"(?<![\d.])\d++(?:\.\d++)?(?: (?:[nuµm]?s|samples?|runs?)\b|%)|\bin \d++(?=,|$)"
+).sub
+_digits = re.compile(r"\d++").sub
+_place = re.compile(r"\b((?:module|step|lines?|dump)[ _])\d++(?: to \d++)?").sub
+_word = re.compile(r"(?<![\w\-])([A-Za-z_][\w\-]*+)(?:\.\d++)++(?![\w\-])", re.A).sub
+_name = re.compile(r"%[A-Za-z_][\w.\-]*+", re.A).sub
+_number_backwards = re.compile(r"(?:\d++[._])*+", re.A).match
+
+
+def fingerprint(
+    rule: str,
+    message: str,
+    module: str,
+    at: Instruction | None,
+    text: str,
+    op_name: str = "",
+    function: str = "",
+) -> str:
+    """The first `KIND` digits; `text` is what it stands at, where that is no instruction."""
+    from hashlib import sha256  # where nothing is found, OpenSSL need not be loaded
+
+    what = ("", "", _digits("", text))
+    if at is not None:
+        computation = at.computation
+        role = "ENTRY" if computation.is_entry else _stem(computation.name)
+        what = (role, at.opcode, at.type_text)
+    parts = (rule, nameless(message), base_name(module), *what, op_name, function)
+    return sha256(encode("\0".join(parts))).hexdigest()[:KIND]
+
+
+def nameless(text: str) -> str:
+    """A text without what one run and the next spell differently.
+
+    >>> nameless("%add.7 of step 0030 reads %region_0.12, 3.42 us")
+    '%add of step  reads %region, '
+    """
+    plain = _word(r"\1", _place(r"\1", _measured("", text)))
+    return _name(lambda name: _stem(name[0]), plain)
+
+
+def base_name(name: str) -> str:
+    """The name of a module or a computation as the program has it: `jit_f` of `jit_f.12`."""
+    return _word(r"\1", name)
+
+
+def _stem(name: str) -> str:
+    """A name without the numbers at its end."""
+    number = _number_backwards(name[::-1])
+    return name[: -number.end()] if number and number.end() else name
+
+
+def numbered(findings: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """The same findings, their fingerprints complete: equal ones in the order of the text."""
+    count: dict[str, int] = {}
+    number: dict[int, int] = {}
+    for at in sorted(range(len(findings)), key=lambda at: (findings[at].path, findings[at].start)):
+        kind = findings[at].fingerprint[:KIND]
+        number[at] = count[kind] = count.get(kind, -1) + 1
+    return [
+        replace(each, fingerprint=f"{each.fingerprint[:KIND]}{number[at]:04x}")
+        for at, each in enumerate(findings)
+    ]

@@ -1,0 +1,135 @@
+"""Finds the settings file of a run, and reads it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from hlo_lint.engine.settings.settings import Settings
+from hlo_lint.text.errors import ConfigError
+from hlo_lint.text.source import shown
+
+OWN = "hlo_lint.toml"
+PROJECT = "pyproject.toml"
+SECTION = ("tool", "hlo_lint")
+"""The table of settings in a pyproject.toml; in a file of our own they stand at the top."""
+
+
+def load_settings(
+    paths: Sequence[str | Path] = (),
+    *,
+    config: str | Path | None = None,
+    isolated: bool = False,
+) -> Settings:
+    """The settings that hold for paths.
+
+    They stand in the `hlo_lint.toml`, or the `[tool.hlo_lint]` of the `pyproject.toml`, that is
+    nearest above all the paths, else above the working directory; of two in one folder the first.
+    `config` names the file instead. `isolated` reads none.
+
+    Raises:
+        ConfigError: for a file that cannot be read, a key that is none, a value that does not fit.
+    """
+    if isolated:
+        return Settings()
+    found = Path(config) if config is not None else find(paths)
+    return Settings() if found is None else read(found)
+
+
+def find(paths: Sequence[str | Path] = ()) -> Path | None:
+    """The settings file that holds for paths; None where there is none."""
+    for folder in _folders(paths):
+        for name in (OWN, PROJECT):
+            path = folder / name
+            if os.path.isfile(path) and (name == OWN or _has_section(path)):
+                return path
+    return None
+
+
+def read(path: Path) -> Settings:
+    """The settings in a file.
+
+    Raises:
+        ConfigError: for a file that cannot be read, a key that is none, a value that does not fit.
+    """
+    import tomllib
+
+    from hlo_lint.engine.settings.keys import read_settings
+    from hlo_lint.engine.settings.toml_locations import Place, displayed
+
+    label = shown(str(displayed(path)))
+    try:
+        text = path.read_bytes().decode("utf-8")
+        document: Any = tomllib.loads(text.replace("\r\n", "\n"))
+    except OSError as error:
+        raise ConfigError(f"{label}: cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{label}: it is not UTF-8, as TOML has to be: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(_syntax_error(label, text, str(error))) from error
+    except RecursionError as error:
+        raise ConfigError(f"{label}: its values are nested too deep") from error
+    place = Place(path, text)
+    if path.name == OWN and "tool" in document:
+        raise place.at("tool").error(f"in {OWN} the keys stand at the top, in no table of tools")
+    section = SECTION if path.name == PROJECT or "tool" in document else ()
+    for key in section:
+        document = document.get(key, {}) if isinstance(document, dict) else document
+        place = place.at(key)
+    if not isinstance(document, dict):
+        raise place.error("has to be a table")
+    place = Place(path, text, place.keys, shown_from=len(section))
+    fields = read_settings(document, place)
+    origins = {name: f"{label}:{place.at(name.replace('_', '-')).position.line}" for name in fields}
+    return Settings(**{**fields, "file": path, "origins": origins})  # type: ignore[arg-type]
+
+
+def _folders(paths: Sequence[str | Path]) -> Iterator[Path]:
+    """Where a settings file may lie, the nearest first."""
+    starts: list[Iterable[Path]] = []
+    absolute = [os.path.abspath(path) for path in paths if str(path) not in ("", "-")]
+    if absolute:
+        try:
+            common = Path(os.path.commonpath(absolute))
+        except ValueError:  # on different drives, or with a NUL character
+            common = Path()
+        inside = os.path.isdir(common)  # a name that is too long is no folder either
+        starts.append([common, *common.parents] if inside else common.parents)
+    here = Path.cwd()
+    starts.append([here, *here.parents])
+    seen: set[Path] = set()
+    for start in starts:
+        for folder in start:
+            if folder not in seen:
+                seen.add(folder)
+                yield folder
+
+
+def _has_section(path: Path) -> bool:
+    """Whether a pyproject.toml speaks of this tool."""
+    import tomllib
+
+    try:
+        data = path.read_bytes()
+        if b"hlo_lint" not in data:
+            return False
+        document = tomllib.loads(data.decode("utf-8", "replace"))
+    except OSError:
+        return False
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return True  # reading it says what is wrong
+    tool = document.get("tool")
+    return isinstance(tool, dict) and "hlo_lint" in tool
+
+
+def _syntax_error(label: str, text: str, message: str) -> str:
+    """What the parser says, with the place first."""
+    at = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)$", message)
+    if at is None:
+        return f"{label}: {message}"
+    line = int(at[1]) if at[1] else text.count("\n") + 1
+    column = int(at[2]) if at[2] else len(text) - text.rfind("\n")
+    return f"{label}:{line}:{column}: {message[: at.start()]}"

@@ -1,0 +1,193 @@
+"""What a run is told: which rules, how bad, where not, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hlo_lint.engine.settings.globs import Globs
+from hlo_lint.engine.suppressions.allowances import Allowance
+from hlo_lint.rules.base import Rule
+from hlo_lint.rules.findings import Diagnostic, Severity
+from hlo_lint.rules.options import Value
+from hlo_lint.rules.registry import all_rules, check_names, configured, is_chosen, select_rules
+
+Name = TypeVar("Name", bound=object)
+
+DEFAULT = "default"
+COMMAND_LINE = "command line"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run is told; by default what holds where no file and no option says otherwise.
+
+    Rules are named by their own name or by that of their family, and the own name counts more.
+    """
+
+    select: tuple[str | type[Rule], ...] | None = None
+    """None for all but those that run only on request. A rule of one's own may be its class."""
+    ignore: tuple[str, ...] = ()
+    extend_select: tuple[str, ...] = ()
+    extend_ignore: tuple[str, ...] = ()
+    per_path_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Rules and families by pattern of paths."""
+    severity: Mapping[str, Severity | None] = field(default_factory=dict)
+    """By rule or family, instead of what the rule says; None switches it off."""
+    rules: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    """Options by rule."""
+    before: str | None = None
+    """The pass that comes next, where nothing in a dump says so."""
+    exclude: tuple[str, ...] = ()
+    """Patterns of paths that are not looked at."""
+    force_exclude: bool = False
+    """Whether `exclude` holds for files that are given by name, too."""
+    unsafe_fixes: bool = False
+    """Whether `fix` does what may change a value or the cost."""
+    jobs: int | None = None
+    """How many processes check. None: `hlo-lint check` goes by the size of the input, and from
+    Python it is one."""
+    output_format: str = "text"
+    baseline: Path | None = None
+    """The file of findings that are known."""
+    allow: tuple[Allowance, ...] = ()
+    """Findings that may stay, and why."""
+    file: Path | None = None
+    """Where they come from; None where no file was read."""
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Where each field that was set comes from: `hlo_lint.toml:3`, or the command line."""
+
+    @property
+    def root(self) -> Path:
+        """The folder that patterns of paths are relative to."""
+        return (self.file.parent if self.file is not None else Path()).resolve()
+
+    def origin(self, name: str) -> str:
+        """Where a field comes from."""
+        return self.origins.get(name, DEFAULT)
+
+    def overridden(self, origin: str = COMMAND_LINE, **given: Any) -> Settings:
+        """The same with some fields set by somebody who counts more; None leaves one as it is."""
+        said = {
+            name: value
+            for name, value in given.items()
+            if value is not None and value != getattr(self, name)
+        }
+        origins = {**self.origins, **dict.fromkeys(said, origin)}
+        return replace(self, **said, origins=origins)
+
+    def reselected(
+        self,
+        select: Sequence[str | type[Rule]] | None = None,
+        ignore: Sequence[str] = (),
+        extend_select: Sequence[str] = (),
+        extend_ignore: Sequence[str] = (),
+    ) -> Settings:
+        """The same with rules chosen by somebody who counts more.
+
+        What is selected stands in place of every choice made here; what is ignored or added
+        changes that choice.
+
+        Raises:
+            UsageError: for a name that neither a rule nor a family has.
+        """
+        ignored = (*ignore, *extend_ignore)
+        named = [each for each in select or () if isinstance(each, str)]
+        check_names([*named, *ignored, *extend_select])
+        if select is not None:
+            return self.overridden(
+                select=tuple(select),
+                ignore=ignored,
+                extend_select=tuple(extend_select),
+                extend_ignore=(),
+                severity={name: level for name, level in self.severity.items() if level},
+            )
+        if not ignored and not extend_select:
+            return self
+        on: set[str] = set()
+        off: set[str] = set()
+        for rule in all_rules():
+            if not {rule.name(), rule.family()}.isdisjoint((*ignored, *extend_select)):
+                added = is_chosen(rule, set(extend_select), set(ignored), otherwise=False)
+                (on if added else off).add(rule.name())
+        return self.overridden(
+            select=None if self.select is None else _without(self.select, off),
+            ignore=(*_without(self.ignore, on), *sorted(off)),
+            extend_select=(*_without(self.extend_select, off), *sorted(on)),
+            extend_ignore=_without(self.extend_ignore, on),
+            severity={
+                name: level
+                for name, level in self.severity.items()
+                if level is not None or name not in on
+            },
+        )
+
+    def chosen_rules(self) -> tuple[Rule, ...]:
+        """The rules that run, with their options.
+
+        Raises:
+            UsageError: for a name or an option that nothing has.
+        """
+        check_names(self.severity)
+        off = {name for name, level in self.severity.items() if level is None}
+        spared = {  # those with a level of their own, where their family has none
+            name for name, family in self._families.items() if family in off
+        } & (self.severity.keys() - off)
+        chosen = select_rules(
+            self.select,
+            (*self.ignore, *self.extend_ignore, *off),
+            (*self.extend_select, *spared),
+        )
+        return tuple(self._with_options(rule) for rule in chosen)
+
+    def _with_options(self, rule: Rule) -> Rule:
+        options = self.rules.get(rule.name())
+        return configured(rule, tuple(sorted(options.items()))) if options else rule
+
+    @cached_property
+    def _ignored(self) -> tuple[tuple[Globs, frozenset[str]], ...]:
+        return tuple(
+            (Globs((pattern,), self.root), frozenset(names))
+            for pattern, names in self.per_path_ignores.items()
+        )
+
+    @cached_property
+    def _excluded(self) -> Globs:
+        return Globs(self.exclude, self.root)
+
+    @cached_property
+    def _families(self) -> Mapping[str, str]:
+        return {rule.name(): rule.family() for rule in all_rules()}
+
+    def excludes(self, path: Path) -> bool:
+        """Whether a file or a folder is not to be looked at."""
+        return bool(self.exclude) and self._excluded.match(path)
+
+    def ignores(self, rule: str, path: str | Path) -> bool:
+        """Whether findings of a rule in a file are not to be told."""
+        if not self.per_path_ignores:
+            return False
+        names = {rule, self._families.get(rule, "")}
+        return any(
+            not names.isdisjoint(listed) and globs.match(Path(path))
+            for globs, listed in self._ignored
+        )
+
+    def judged(self, finding: Diagnostic) -> Diagnostic:
+        """The finding as bad as the settings say.
+
+        What a later pass cured and is told for information stays so.
+        """
+        if not self.severity:
+            return finding
+        own, family = finding.rule, self._families.get(finding.rule, "")
+        level = self.severity.get(own, self.severity.get(family))
+        past = finding.cured_by is not None and finding.severity is Severity.INFO
+        return finding if level is None or past else replace(finding, severity=level)
+
+
+def _without(names: Iterable[Name], dropped: set[str]) -> tuple[Name, ...]:
+    return tuple(name for name in names if name not in dropped)

@@ -1,0 +1,87 @@
+"""Allowances for dumps, which nobody edits: by rule, module, computation, op_name and path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import PurePath
+
+from hlo_lint.engine.fingerprints import base_name
+from hlo_lint.rules.findings import Diagnostic
+from hlo_lint.text.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """Findings that may stay, and why.
+
+    What is None is not asked for; what is given has to match whole, as shells match names: `*` is
+    anything, `?` one character, `[ab]` one of these.
+
+    Raises:
+        UsageError: where it names no rule or gives no reason.
+    """
+
+    rule: str
+    """A rule or a family."""
+    reason: str
+    module: str | None = None
+    """`jit_train*`; the number behind a name need not be there: `jit_f` is `jit_f.12` as well."""
+    computation: str | None = None
+    op_name: str | None = None
+    """Of the instruction's metadata: `jit(step)/*/dot_general`."""
+    path: str | None = None
+    """Of a file, or of a folder that it lies in, from the root or from any folder on: `old/`."""
+    stated_in: str = "<allowances>"
+    """The file that states it, for what is said of it."""
+    line: int = 1
+    """Where in that file, counted from 1."""
+
+    def __post_init__(self) -> None:
+        if not self.rule.strip():
+            raise UsageError(f"{self.stated_in}:{self.line}: an allowance has to name a rule")
+        if not self.reason.strip():
+            raise UsageError(
+                f"{self.stated_in}:{self.line}: the allowance of {self.rule} gives no reason"
+            )
+
+    def covers(self, finding: Diagnostic) -> bool:
+        """Whether a finding is where it says; the rule is not looked at."""
+        return (
+            self.is_about(finding.path, (finding.module,))
+            and _fits(finding.computation, self.computation)
+            and (self.op_name is None or _matches(finding.op_name, self.op_name))
+        )
+
+    def is_about(self, path: str, modules: tuple[str, ...]) -> bool:
+        """Whether a file with these modules may hold what it is about."""
+        if self.path is not None and not _path_matches(path, self.path):
+            return False
+        return any(_fits(module, self.module) for module in modules)
+
+    def __str__(self) -> str:
+        asked = {
+            "module": self.module,
+            "computation": self.computation,
+            "op_name": self.op_name,
+            "path": self.path,
+        }
+        said = [f"{name} {pattern}" for name, pattern in asked.items() if pattern is not None]
+        return f"{self.rule} of {', '.join(said)}" if said else self.rule
+
+
+def _fits(name: str | None, pattern: str | None) -> bool:
+    if pattern is None:
+        return True
+    return _matches(name, pattern) or (name is not None and _matches(base_name(name), pattern))
+
+
+def _matches(name: str | None, pattern: str) -> bool:
+    return name is not None and fnmatchcase(name, pattern)
+
+
+def _path_matches(path: str, pattern: str) -> bool:
+    written = PurePath(path).as_posix()
+    pattern = pattern.removeprefix("./").removesuffix("/")
+    forms = (pattern, f"*/{pattern}", f"{pattern}/*", f"*/{pattern}/*")
+    return any(fnmatchcase(written, form) for form in forms)

@@ -1,0 +1,184 @@
+"""A baseline: a file that lists the findings there were, so that only new ones count."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hlo_lint.engine.fingerprints import KIND, base_name
+from hlo_lint.rules.findings import Diagnostic
+from hlo_lint.text.errors import DumpError
+from hlo_lint.text.files import write_atomically
+from hlo_lint.text.source import Lines, shown
+
+VERSION = 1
+_FIELDS: Mapping[str, type] = {
+    "fingerprint": str,
+    "rule": str,
+    "module": str,
+    "message": str,
+    "count": int,
+    "reason": str,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Equal findings: how many there were, and what one of them said."""
+
+    fingerprint: str
+    """The first `KIND` digits."""
+    rule: str
+    module: str
+    message: str
+    count: int = 1
+    reason: str = ""
+    line: int = 1
+    """Where the file has it, counted from 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What a file lists."""
+
+    path: Path
+    entries: tuple[Entry, ...] = ()
+
+
+def read_baseline(path: Path) -> Baseline:
+    """The baseline in a file.
+
+    Raises:
+        DumpError: where it cannot be read, with line and column where it is no baseline.
+    """
+    import json
+
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError as error:
+        said = f"{path}: there is no such baseline; `hlo-lint baseline PATH… --update` writes one"
+        raise DumpError(said) from error
+    except OSError as error:
+        raise DumpError(f"{path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise DumpError(f"{path}: a baseline is UTF-8, and byte {error.start} is not") from error
+    try:
+        read = json.loads(text)
+    except json.JSONDecodeError as error:
+        said = f"{path}:{error.lineno}:{error.colno}: a baseline is JSON: {error.msg}"
+        raise DumpError(said) from error
+    except (RecursionError, ValueError) as error:  # brackets or digits without end
+        raise DumpError(f"{path}:1:1: this is no baseline: it goes too deep") from error
+    if not isinstance(read, dict) or not isinstance(read.get("findings"), list):
+        raise DumpError(f'{path}:1:1: a baseline is an object with "version" and "findings"')
+    if read.get("version") != VERSION:
+        said = f"this baseline has version {read.get('version')!r}, and {VERSION} is read"
+        raise DumpError(f"{path}:1:1: {said}")
+    return Baseline(path, tuple(_entries(path, text, read["findings"])))
+
+
+def write_baseline(baseline: Baseline) -> None:
+    """Writes the file, its entries in an order that does not depend on how they were found.
+
+    Raises:
+        DumpError: where it cannot be written.
+    """
+    import json
+
+    ordered = sorted(baseline.entries, key=lambda e: (e.rule, e.module, e.message, e.fingerprint))
+    whole = {"version": VERSION, "findings": [_as_dict(entry) for entry in ordered]}
+    write_atomically(baseline.path, json.dumps(whole, indent=2) + "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What a baseline lists beside what there is."""
+
+    new: tuple[Diagnostic, ...]
+    """What is there and is not listed."""
+    gone: tuple[Entry, ...]
+    """What is listed and is not there; where an entry lists several, how many are not."""
+    updated: Baseline
+    """What is there, all of it: an entry keeps the words and the reason that it had."""
+    pruned: Baseline
+    """What is listed and there."""
+
+
+def compare(
+    baseline: Baseline, findings: Sequence[Diagnostic], not_run: Collection[str] = ()
+) -> Comparison:
+    """Compares a baseline with findings; entries of rules that did not run stay as they are."""
+    listed: dict[str, Entry] = {}
+    for entry in baseline.entries:
+        same = listed.get(entry.fingerprint)
+        count = entry.count + (same.count if same else 0)
+        listed[entry.fingerprint] = replace(same or entry, count=count)
+    found: dict[str, list[Diagnostic]] = {}
+    for each in findings:
+        found.setdefault(each.fingerprint[:KIND], []).append(each)
+    new: list[Diagnostic] = []
+    updated: list[Entry] = []
+    for kind, alike in found.items():
+        entry = listed.get(kind) or _entry(alike[0])
+        updated.append(replace(entry, count=len(alike)))
+        new += alike[entry.count if kind in listed else 0 :]
+    gone: list[Entry] = []
+    pruned: list[Entry] = []
+    for kind, entry in listed.items():
+        there = entry.count if entry.rule in not_run else len(found.get(kind, ()))
+        if there:
+            pruned.append(replace(entry, count=min(there, entry.count)))
+        if there < entry.count:
+            gone.append(replace(entry, count=entry.count - there))
+    updated += [entry for kind, entry in listed.items() if entry.rule in not_run]
+    return Comparison(
+        tuple(new),
+        tuple(gone),
+        replace(baseline, entries=tuple(updated)),
+        replace(baseline, entries=tuple(pruned)),
+    )
+
+
+def _entry(finding: Diagnostic) -> Entry:
+    kind = finding.fingerprint[:KIND]
+    return Entry(kind, finding.rule, base_name(finding.module), finding.message)
+
+
+def _as_dict(entry: Entry) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "fingerprint": entry.fingerprint,
+        "rule": entry.rule,
+        "module": entry.module,
+        "message": entry.message,
+        "count": entry.count,
+    }
+    return said | ({"reason": entry.reason} if entry.reason else {})
+
+
+def _entries(path: Path, text: str, listed: list[Any]) -> Iterable[Entry]:
+    at, lines = 0, Lines(text)
+    for number, each in enumerate(listed, 1):
+        if not isinstance(each, dict) or not isinstance(each.get("fingerprint"), str):
+            raise DumpError(f'{path}: finding {number} of the baseline has no "fingerprint"')
+        digits = each["fingerprint"]
+        place = text.find(f'"{digits}"', at)  # -1 where it is spelled with escapes
+        at = max(at, place)
+        line = lines.position(at).line
+        for name, value in each.items():
+            kind = _FIELDS.get(name)
+            if kind is None or not isinstance(value, kind) or isinstance(value, bool):
+                fields = ", ".join(_FIELDS)
+                said = (
+                    f"{shown(name)} is no field" if kind is None else f"{name} is no {_SAID[kind]}"
+                )
+                raise DumpError(f"{path}:{line}:1: {said} of a baseline's finding; it has {fields}")
+        missing = [name for name in ("rule", "module", "message") if name not in each]
+        if missing or each.get("count", 1) < 1:
+            said = f"has no {' and no '.join(missing)}" if missing else "has a count below 1"
+            raise DumpError(f"{path}:{line}:1: this finding of the baseline {said}")
+        yield Entry(**{**each, "fingerprint": digits[:KIND]}, line=line)
+
+
+_SAID = {str: "text", int: "number"}

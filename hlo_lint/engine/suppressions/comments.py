@@ -1,0 +1,347 @@
+"""Comments that allow a finding, where somebody keeps the text: in fixtures and tests.
+
+    %r = f32[4,2]{0,1} reshape(%p)  // hlo-lint: allow reshape-moves-data -- a test of the fix
+    // hlo-lint: allow needless-transpose, layout -- on a line of its own: for what comes next
+    // hlo-lint: allow-begin speed -- between here and there
+    // hlo-lint: allow-end speed
+    // hlo-lint: allow-file bad-sharding -- everywhere in this file
+
+`/* … */` does as well. What stands in a string is no comment, whatever a program calls its
+operations.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from hlo_lint.hlo.ir import HloFile
+from hlo_lint.rules.findings import Region
+from hlo_lint.text.source import Span
+
+MARK = "hlo-lint:"
+"""In every comment that is meant; a text without it is not looked at."""
+USAGE = "`hlo-lint: allow RULE -- REASON`"
+VERBS = ("allow", "allow-begin", "allow-end", "allow-file")
+
+_tokens = re.compile(  # what never closes goes on to the end: to look for it again takes too long
+    r"\"(?:[^\"\\]|\\.)*+(?:\"|\Z)|'(?:[^'\\\n]|\\.)*+(?:'|$)|//[^\r\n]*+|/\*.*?(?:\*/|\Z)"
+    r"|^#(?![(\d])[^\r\n]*+",
+    re.S | re.M,
+).finditer
+_begins = re.compile(r"(?://|/\*)\s*+hlo-lint:").match
+_dashes = re.compile(r"(?<!\S)--(?!\S)").search
+_is_name = re.compile(r"[a-z][a-z0-9\-]*").fullmatch
+
+
+class Stretch(NamedTuple):
+    """A stretch of a file, in characters and in lines."""
+
+    span: Span
+    region: Region
+
+
+class _Said(NamedTuple):
+    """What a comment says; where its names are, in characters of the comment."""
+
+    verb: str
+    names: Span
+    reason: str
+
+
+class Lines(NamedTuple):
+    """Lines of a file, counted from 1, both ends included."""
+
+    first: int
+    last: int
+
+
+EVERYWHERE = Lines(1, 1 << 62)
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """One comment with the mark."""
+
+    path: str
+    module: str
+    """The name of the module it stands in, or before."""
+    at: Stretch
+    excerpt: str
+    """The line it begins on."""
+    removal: Stretch
+    """What goes with it when it goes: its line where that is its own, else the blanks before it."""
+    verb: str
+    names: tuple[str, ...]
+    """Rules and families, as spelled."""
+    names_at: Stretch
+    reason: str
+    trouble: str = ""
+    """Why it allows nothing: it cannot be read, or gives no reason."""
+    lines: Lines | None = None
+    """What it speaks of; None where nothing stands there, and for the end of a region."""
+    regions: Mapping[str, tuple[Lines, Comment]] = field(default_factory=dict, hash=False)
+    """For the beginning of regions: the lines of each, by name, and the comment that ends it."""
+
+    def lines_of(self, name: str) -> Lines | None:
+        """What it speaks of with one of its names."""
+        return self.regions[name][0] if name in self.regions else self.lines
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedFile:
+    """A file that rules looked at."""
+
+    path: str
+    modules: tuple[str, ...]
+    """The names of its modules; empty names for what is no HLO."""
+    lone: bool
+    """Whether it was picked out by name, so that others may be missing."""
+    comments: tuple[Comment, ...] = ()
+
+
+def read_comments(file: HloFile, path: str) -> tuple[Comment, ...]:
+    """The comments of a file that have the mark, in the order of the text."""
+    text = file.text
+    if MARK not in text:
+        return ()
+    found = [
+        (token, said)
+        for token in _tokens(text)
+        if MARK in token[0] and (said := _read(token[0])) is not None
+    ]
+    if not found:
+        return ()
+    text_lines = _TextLines(file)
+    comments = [_comment(file, path, token, said, text_lines) for token, said in found]
+    return tuple(_with_regions(comments))
+
+
+def lost_comments(old: str, new: str) -> list[str]:
+    """The comments with the mark in an old stretch of text that a new one in its place lacks.
+
+    Of a stretch of nothing but comments none is lost: they are what is meant to go.
+    """
+    if MARK not in old or not _bare(old).strip():
+        return []
+    kept = [token[0] for token in _tokens(old) if _read(token[0])]
+    return [comment for comment in kept if comment not in new]
+
+
+def length_without_comments(text: str) -> int:
+    """Up to where something else stands than comments and blanks."""
+    return len(_bare(text).rstrip())
+
+
+def without(comment: Comment, names: Collection[str]) -> tuple[Stretch, str]:
+    """Where the text changes, and to what, so that a comment no longer has these names."""
+    left = [name for name in comment.names if name not in names]
+    if not left:
+        return comment.removal, ""
+    return comment.names_at, ", ".join(left)
+
+
+def _comment(
+    file: HloFile,
+    path: str,
+    token: re.Match[str],
+    said: _Said,
+    lines: _TextLines,
+) -> Comment:
+    text, span = lines.text, Span(*token.span())
+    at = _stretch(file, *span)
+    first, last = at.region.start.line, at.region.end.line
+    module = max(
+        (each for each in file.modules if each.start <= span.start),
+        key=lambda each: each.start,
+    )
+    begin = text.rfind("\n", 0, span.start) + 1
+    stop = text.find("\n", span.end)
+    stop = len(text) if stop < 0 else stop + 1
+    alone = not (text[begin : span.start] + text[span.end : stop]).strip()
+    before = text[begin : span.start]
+    removal = (begin, stop) if alone else (begin + len(before.rstrip()), span.end)
+    verb, reason = said.verb, said.reason
+    named = span.start + said.names.start, span.start + said.names.end
+    names = tuple(dict.fromkeys(name.strip() for name in text[slice(*named)].split(",")))
+    aim: Lines | None = None
+    if verb == "allow":
+        own = lines.are_bare(begin, stop)
+        aim = lines.behind(last) if own else lines.around(first, last)
+    elif verb == "allow-file":
+        aim = EVERYWHERE
+    return Comment(
+        path,
+        module.name,
+        at,
+        lines.excerpt(first),
+        _stretch(file, *removal),
+        verb,
+        names,
+        _stretch(file, *named),
+        reason,
+        _trouble(verb, names, reason),
+        aim,
+    )
+
+
+def _read(comment: str) -> _Said | None:
+    """What a comment says to us, if it is one and does."""
+    begin = _begins(comment)
+    if begin is None:
+        return None
+    end = len(comment)
+    if comment[1] == "*":
+        if not comment.endswith("*/"):
+            return None
+        end -= 2
+    dashes = _dashes(comment, begin.end(), end)
+    reason = comment[dashes.end() : end] if dashes else ""
+    said = comment[begin.end() : dashes.start() if dashes else end]
+    verb, names = [*said.rstrip().split(None, 1), "", ""][:2]
+    start = begin.end() + said.rindex(names) if names else end
+    return _Said(verb, Span(start, start + len(names)), " ".join(reason.split()))
+
+
+def _stretch(file: HloFile, start: int, end: int) -> Stretch:
+    span = Span(start, end)
+    return Stretch(span, Region.of(span, file.lines))
+
+
+def _trouble(verb: str, names: Sequence[str], reason: str) -> str:
+    if verb not in VERBS:
+        from difflib import get_close_matches
+
+        near = get_close_matches(verb, VERBS, n=1, cutoff=0.5)
+        said = (
+            f"`{verb}` is nothing that a comment can say" if verb else "this comment says nothing"
+        )
+        return f"{said}: {f'did you mean {near[0]}?' if near else f'write {USAGE}'}"
+    if not any(names):
+        return f"this comment names no rule: write {USAGE}"
+    for name in names:
+        if not _is_name(name):
+            return f"`{name}` is no name of a rule: names go with commas between, then -- REASON"
+    if verb != "allow-end" and not reason:
+        return f"this comment gives no reason, so it allows nothing: write {USAGE}"
+    return ""
+
+
+def _with_regions(comments: Sequence[Comment]) -> Iterator[Comment]:
+    """The same, with beginnings and ends of regions brought together."""
+    from dataclasses import replace
+
+    ends: dict[int, dict[str, Comment]] = {}
+    loose: dict[int, list[str]] = {}
+    open_at: dict[str, list[int]] = {}
+    for at, comment in enumerate(comments):
+        if comment.trouble:
+            continue
+        for name in comment.names:
+            if comment.verb == "allow-begin":
+                open_at.setdefault(name, []).append(at)
+            elif comment.verb == "allow-end" and open_at.get(name):
+                ends.setdefault(open_at[name].pop(), {})[name] = comment
+            elif comment.verb == "allow-end":
+                loose.setdefault(at, []).append(name)
+    for at, comment in enumerate(comments):
+        if at in loose:
+            names = ", ".join(loose[at])
+            yield replace(comment, trouble=f"no `allow-begin {names}` stands before this end")
+        elif comment.verb == "allow-begin" and not comment.trouble:
+            closing = ends.get(at, {})
+            missing = ", ".join(name for name in comment.names if name not in closing)
+            regions = {
+                name: (Lines(comment.at.region.start.line, end.at.region.end.line), end)
+                for name, end in closing.items()
+            }
+            trouble = f"no `allow-end {missing}` ends this region" if missing else ""
+            yield replace(comment, regions=regions, trouble=trouble)
+        else:
+            yield comment
+
+
+def _bare(text: str) -> str:
+    """A text with blanks in the place of its comments."""
+    pieces, at = [], 0
+    for token in _tokens(text):
+        if token[0][0] in "/#":
+            pieces += [text[at : token.start()], re.sub(r"[^\n]", " ", token[0])]
+            at = token.end()
+    return "".join([*pieces, text[at:]])
+
+
+class _TextLines:
+    """The lines of each statement: header, head of a computation, instruction, what is unreadable.
+
+    In a text that is no HLO each line that holds anything is one.
+    """
+
+    def __init__(self, file: HloFile) -> None:
+        self.text = text = file.text
+        self._lines = lines = file.lines
+        self._bare: dict[tuple[int, int], bool] = {}
+        self._excerpts: dict[int, str] = {}
+        found: set[Lines] = set()
+        for begin, end in _stretches(file):
+            written = _bare(text[begin:end])
+            if not written.strip():
+                continue
+            start = begin + len(written) - len(written.lstrip())
+            stop = begin + len(written.rstrip())
+            found.add(Lines(lines.position(start).line, lines.position(stop - 1).line))
+        self._sorted = sorted(found)
+        self._smallest: dict[int, Lines] = {}
+        for each in sorted(found, key=lambda each: each.first - each.last):
+            self._smallest.update(dict.fromkeys(range(each.first, each.last + 1), each))
+
+    def are_bare(self, begin: int, end: int) -> bool:
+        """Whether lines hold nothing but comments; they may be long, and hold thousands."""
+        if (begin, end) not in self._bare:
+            self._bare[begin, end] = not _bare(self.text[begin:end]).strip()
+        return self._bare[begin, end]
+
+    def excerpt(self, number: int) -> str:
+        """A line: the same text for all comments on it."""
+        return self._excerpts.setdefault(number, self._lines.line(number))
+
+    def around(self, first: int, last: int) -> Lines:
+        """The smallest statement on the lines of a comment, with these."""
+        at = self._smallest.get(first) or self._smallest.get(last) or Lines(first, last)
+        return Lines(min(first, at.first), max(last, at.last))
+
+    def behind(self, line: int) -> Lines | None:
+        """What begins behind a line; what goes on there, where nothing begins within it."""
+        here = self._smallest.get(line)
+        at = bisect_left(self._sorted, Lines(line + 1, 0))
+        first = self._sorted[at].first if at < len(self._sorted) else 0
+        if not first or (here is not None and here.last < first):
+            return here
+        return max(each for each in self._sorted[at : at + _MOST] if each.first == first)
+
+
+_MOST = 64
+"""How many statements that begin on one line are looked at."""
+
+
+def _stretches(file: HloFile) -> Iterator[tuple[int, int]]:
+    if not any(module.header or module.computations for module in file.modules):
+        at = 0
+        for line in _bare(file.text).split("\n"):
+            if line.strip():
+                yield at, at + len(line)
+            at += len(line) + 1
+        return
+    for module in file.modules:
+        if module.header:
+            begin = file.text.find(module.header, module.start)
+            yield begin, begin + len(module.header)
+        for number, computation in enumerate(module.computations):
+            base = module.start + module.offset(number)
+            inner = [(base + start, base + end) for start, end in computation.spans]
+            yield base, inner[0][0] if inner else base + len(computation.text)
+            yield from inner
+        yield from (problem.span for problem in module.problems)

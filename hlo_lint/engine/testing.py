@@ -1,0 +1,123 @@
+"""Runs the examples of a rule as tests, in whatever test-suite the rule has.
+
+    def test_the_examples_of_the_rule() -> None:
+        check_examples(WideConcatenate)
+
+What fails is an `AssertionError` that says which example it was and what was found there.
+"""
+
+from __future__ import annotations
+
+from inspect import cleandoc
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hlo_lint.engine.api import fix, lint
+from hlo_lint.rules.base import Bad, Good, Rule
+
+_ENDINGS = {"HloModule": "hlo", ".entry": "ptx", "instruction_profiles": "textproto"}
+"""The ending of an example's file, by what its text has; where it has none of these, `log`."""
+_STEM = "module_0001.example.sm_9.0_gpu_after_optimizations"
+
+
+def check_examples(rule: type[Rule]) -> None:
+    """Checks a rule's page and every example of it.
+
+    Raises:
+        AssertionError: at the first thing that is not as it should be.
+    """
+    check_page(rule)
+    for example in rule.examples:
+        check_example(rule, example)
+
+
+def check_page(rule: type[Rule]) -> None:
+    """Checks that a rule says in its docstring what it is, and shows it.
+
+    Raises:
+        AssertionError: for a page without a summary of one sentence, without `## Why`, without a
+            bad and a good example, or with a `## Fix` that no example shows.
+    """
+    name = rule.name()
+    _expect(rule.summary().endswith("."), f"{name}: the docstring's first line ends with no stop")
+    _expect(". " not in rule.summary(), f"{name}: the docstring's first line is no one sentence")
+    _expect("## Why" in rule.page(), f"{name}: the docstring has no `## Why`")
+    for kind in (Bad, Good):
+        shown = any(isinstance(example, kind) for example in rule.examples)
+        _expect(shown, f"{name}: there is no {kind.__name__} example")
+    if rule.fixable() != ("## Fix" in rule.page()):
+        missing = "the docstring has no `## Fix`" if rule.fixable() else "no example shows a fix"
+        raise AssertionError(f"{name}: {missing}")
+
+
+def check_example(rule: type[Rule], example: Bad | Good) -> None:
+    """Checks that a rule finds what an example marks, and fixes it as the example says.
+
+    Raises:
+        AssertionError: where it finds less or more, says something else the second time, ends a
+            message with a full stop, or fixes it otherwise.
+    """
+    place = _title(rule, example)
+    wanted = example.marked if isinstance(example, Bad) else []
+    _expect(isinstance(example, Good) or bool(wanted), f"{place} marks no line with `// error`")
+    with TemporaryDirectory() as folder:
+        path = write_example(example, Path(folder))
+        before = rule.precondition.demanded_by if rule.precondition else None
+        found = lint(path, [rule], None, before).findings
+        said = "".join(f"\n  {each.line}: {each.message}" for each in found)
+        marked = ", ".join(map(str, wanted)) or "none"
+        lines = [each.line for each in found]
+        _expect(lines == wanted, f"{place} marks the lines {marked}; found:{said or ' none'}")
+        again = lint(path, [rule], None, before).findings
+        _expect(found == again, f"{place}: the second check said something else")
+        for each in found:
+            _expect(bool(each.message), f"{place}: line {each.line} has no message")
+            _expect(not each.message.endswith("."), f"{place}: a full stop ends {each.message!r}")
+        if isinstance(example, Bad) and example.fixed:
+            _check_fix(rule, example, path, place)
+
+
+def _check_fix(rule: type[Rule], example: Bad, path: Path, place: str) -> None:
+    fixed = fix(path, [rule], form=example.form, unsafe_fixes=True)
+    if fixed.text != example.fixed_source:
+        from difflib import unified_diff
+
+        wanted, made = (text.splitlines(True) for text in (example.fixed_source, fixed.text))
+        differs = "".join(unified_diff(wanted, made, "example", "fix"))
+        raise AssertionError(f"{place}: the fix gives another text\n{differs}")
+    left = "".join(f"\n  {each.line}: {each.message}" for each in fixed.findings)
+    _expect(fixed.remaining.clean, f"{place}: the fix leaves{left}")
+
+
+def write_example(example: Bad | Good, folder: Path) -> Path:
+    """Writes an example as a dump directory holds it; the path is what to check.
+
+    Beside the text stands what goes with it, under the names that XLA gives them.
+    """
+    if example.file:
+        (folder / example.file).write_text(example.source, "utf-8")
+        for name, text in example.beside.items():
+            (folder / name).write_text(cleandoc(text) + "\n", "utf-8")
+        return folder
+    if not example.artefacts:
+        endings = [ending for mark, ending in _ENDINGS.items() if mark in example.source]
+        path = folder / f"example.{endings[0] if endings else 'log'}"
+        path.write_text(example.source, "utf-8")
+        return path
+    (folder / f"{_STEM}.txt").write_text(example.source, "utf-8")
+    for ending, text in example.artefacts.items():
+        (folder / f"{_STEM}{ending}").write_text(cleandoc(text) + "\n", "utf-8")
+    return folder
+
+
+def _title(rule: type[Rule], example: Bad | Good) -> str:
+    """`wide-concatenate: bad example 2 (HloModule pads)`."""
+    same = [each for each in rule.examples if type(each) is type(example)]
+    number = next(n for n, each in enumerate(same, 1) if each is example)
+    first = example.source.partition("\n")[0].partition(",")[0]
+    return f"{rule.name()}: {type(example).__name__.lower()} example {number} ({first[:60]})"
+
+
+def _expect(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise AssertionError(otherwise)

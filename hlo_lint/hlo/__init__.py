@@ -1,0 +1,1 @@
+"""The HLO language: its data model, its parsers, its attributes, its dialects."""

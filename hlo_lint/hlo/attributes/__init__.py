@@ -1,0 +1,147 @@
+"""What follows an instruction's operands: attributes, taken apart and read when somebody asks.
+
+`split_attributes` says where each value stands; `read_attribute` says what it means. The usual
+spellings are read by regular expressions; the others, and what is malformed, go through the
+grammars, which specify them all. Metadata never does: of all that is printed it repeats the least.
+
+| | |
+|---|---|
+| `splitting` | where each value stands |
+| `reading` | which reader a name has |
+| `plain` | numbers, words, names, ranges, paddings, aliases |
+| `devices`, `sharding` | meshes, groups of replicas, shardings |
+| `windows` | windows, dimensions of convolutions, sparsity, scales |
+| `shapes`, `origin`, `metadata`, `configuration` | layouts of an entry, sources, JSON |
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hlo_lint.hlo.attributes.configuration import Json
+    from hlo_lint.hlo.attributes.devices import (
+        AxisRef,
+        DeviceOrder,
+        Iota,
+        IotaReplicaGroups,
+        Mesh,
+        MeshAxis,
+        MeshReplicaGroups,
+        ReplicaGroupList,
+        ReplicaGroups,
+        device_numbers,
+    )
+    from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
+    from hlo_lint.hlo.attributes.metadata import (
+        OpMetadata,
+        read_frontend_attributes,
+        read_metadata,
+    )
+    from hlo_lint.hlo.attributes.origin import (
+        DebugEntry,
+        Origin,
+        OriginalArray,
+        OriginTree,
+        Recovery,
+    )
+    from hlo_lint.hlo.attributes.plain import Alias, Donor, Padding, Slice, Statistics, Tolerance
+    from hlo_lint.hlo.attributes.reading import (
+        KEPT_AS_TEXT,
+        AttributeValue,
+        read_attribute,
+        read_by_grammar,
+    )
+    from hlo_lint.hlo.attributes.shapes import ProgramShape, TypedLiteral
+    from hlo_lint.hlo.attributes.sharding import (
+        DimensionSharding,
+        Domain,
+        NamedSharding,
+        ShardGroup,
+        Sharding,
+        TiledSharding,
+        TupleSharding,
+    )
+    from hlo_lint.hlo.attributes.splitting import (
+        split_attributes,
+        split_attributes_strictly,
+        split_by_scanning,
+    )
+    from hlo_lint.hlo.attributes.strings import unescape
+    from hlo_lint.hlo.attributes.windows import (
+        BlockScalingConfig,
+        ConvolutionDimensionNumbers,
+        OperandScaling,
+        OperandSparsity,
+        SparsityConfig,
+        Window,
+        WindowDimension,
+    )
+
+__all__ = [
+    "KEPT_AS_TEXT",
+    "Alias",
+    "AttributeSyntaxError",
+    "AttributeValue",
+    "AxisRef",
+    "BlockScalingConfig",
+    "ConvolutionDimensionNumbers",
+    "DebugEntry",
+    "DeviceOrder",
+    "DimensionSharding",
+    "Domain",
+    "Donor",
+    "Iota",
+    "IotaReplicaGroups",
+    "Json",
+    "Mesh",
+    "MeshAxis",
+    "MeshReplicaGroups",
+    "NamedSharding",
+    "OpMetadata",
+    "OperandScaling",
+    "OperandSparsity",
+    "Origin",
+    "OriginTree",
+    "OriginalArray",
+    "Padding",
+    "ProgramShape",
+    "Recovery",
+    "ReplicaGroupList",
+    "ReplicaGroups",
+    "ShardGroup",
+    "Sharding",
+    "Slice",
+    "SparsityConfig",
+    "Statistics",
+    "TiledSharding",
+    "Tolerance",
+    "TupleSharding",
+    "TypedLiteral",
+    "Window",
+    "WindowDimension",
+    "device_numbers",
+    "read_attribute",
+    "read_by_grammar",
+    "read_frontend_attributes",
+    "read_metadata",
+    "split_attributes",
+    "split_attributes_strictly",
+    "split_by_scanning",
+    "unescape",
+]
+
+_HOMES = (
+    *("errors", "splitting", "strings", "metadata", "plain", "configuration", "reading"),
+    *("devices", "sharding", "windows", "shapes", "origin"),
+)
+
+
+def __getattr__(name: str) -> object:
+    """A public name, from the module that has it: patterns are compiled for who asks only."""
+    if name in __all__:
+        for home in _HOMES:
+            found: object = getattr(import_module(f"{__name__}.{home}"), name, None)
+            if found is not None:
+                globals()[name] = found  # who asks again is not asked to come here
+                return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

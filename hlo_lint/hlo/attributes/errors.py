@@ -1,0 +1,9 @@
+"""What is said of a text that is no value of its attribute."""
+
+from __future__ import annotations
+
+from hlo_lint.hlo.shape import TextError
+
+
+class AttributeSyntaxError(TextError):
+    """A text that is no value of its attribute."""

@@ -1,0 +1,91 @@
+"""The exact way: a text through its grammar, and what is said where the grammar refuses it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
+from hlo_lint.hlo.grammar import load, offset_of
+
+if TYPE_CHECKING:
+    from lark import Token, Tree, UnexpectedInput
+
+DEEPEST = 100
+"""How deep brackets may nest: real values stay below five, and Python's own limit is near 1000."""
+
+MOST_DIGITS = 18
+"""XLA's integers have 64 bits: so many digits always fit."""
+
+_find_structure = re.compile(r"\"(?:[^\"\\]|\\.)*\"|/\*.*?\*/|[(){}\[\]]", re.S).finditer
+
+
+class Language(NamedTuple):
+    """A small language of attributes, and what is said of a text that is not in it."""
+
+    grammar: str
+    """The name of the file, without `.lark`."""
+    expected: str
+    """What is said where no example fits."""
+    examples: Mapping[str, Sequence[str]] = {}
+    """Malformed texts: whatever fails in the same state of the parser says what they say."""
+
+
+def parse_text(language: Language, text: str) -> Tree[Token]:
+    """What the grammar makes of the text.
+
+    Raises:
+        AttributeSyntaxError: where it takes no such text.
+    """
+    from lark import UnexpectedInput
+
+    _check_depth(text)
+    try:
+        return load(language.grammar).parse(text)
+    except UnexpectedInput as error:
+        message = _explain(error, language, text)
+        raise AttributeSyntaxError(message, text, offset_of(error, text)) from None
+
+
+def _check_depth(text: str) -> None:
+    depth = 0
+    for found in _find_structure(text):
+        depth += (found[0] in "([{") - (found[0] in ")]}")
+        if depth > DEEPEST:
+            message = f"brackets nest deeper than {DEEPEST}"
+            raise AttributeSyntaxError(message, text, found.start())
+
+
+def _explain(error: UnexpectedInput, language: Language, text: str) -> str:
+    from lark import UnexpectedToken
+
+    if isinstance(error, UnexpectedToken) and error.token.type == "$END":
+        signs = [found[0] for found in _find_structure(text)]
+        if sum(sign in "([{" for sign in signs) > sum(sign in ")]}" for sign in signs):
+            return "a bracket never closes"
+        return language.expected
+    if not language.examples:
+        return language.expected
+    found = error.match_examples(load(language.grammar).parse, language.examples, use_accepts=False)
+    return found or language.expected
+
+
+def integer(token: Token, text: str) -> int:
+    """The number that a token spells.
+
+    Raises:
+        AttributeSyntaxError: where it has more than 64 bits.
+    """
+    if len(token.lstrip("-0")) > MOST_DIGITS:
+        raise AttributeSyntaxError("a number does not fit", text, token.start_pos or 0)
+    return int(token)
+
+
+def refuse(message: str, text: str, tree: Tree[Token]) -> NoReturn:
+    """Says what is wrong with a part that the grammar takes.
+
+    Raises:
+        AttributeSyntaxError: always.
+    """
+    raise AttributeSyntaxError(message, text, getattr(tree.meta, "start_pos", 0))

@@ -1,0 +1,209 @@
+"""Where an instruction comes from, and what its frontend said of it.
+
+No grammar is asked on the way: of all that is printed metadata repeats the least.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
+from hlo_lint.hlo.attributes.exact import Language, parse_text
+from hlo_lint.hlo.attributes.splitting import STRING, split_attributes_strictly
+from hlo_lint.hlo.attributes.strings import unescape
+from hlo_lint.hlo.grammar import tokens, trees
+
+if TYPE_CHECKING:
+    from lark import Token
+
+_is_integer = re.compile(r"-?[0-9]{1,18}").fullmatch
+_is_integers = re.compile(r"\{(?:\s*+-?[0-9]{1,18}\s*+(?:,(?!\s*\})|(?=\})))*+\s*+\}").fullmatch
+_find_integers = re.compile(r"-?[0-9]+").findall
+_match_field = re.compile(
+    rf"\s*([A-Za-z_][A-Za-z0-9_]*)=\s*({STRING}|[^\s{{}}\",]+|\{{(?:[^{{}}\"]++|{STRING})*+\}})\s*",
+    re.S,
+).match
+_match_pair = re.compile(
+    rf"\s*([A-Za-z_][A-Za-z0-9_.\-]*)=\s*({STRING}|[^\s{{}}\",]+|\{{(?:[^{{}}\"]++|{STRING})*+\}})"
+    r"\s*(?:,|\Z)",
+    re.S,
+).match
+
+
+_is_pair_value = re.compile(rf"{STRING}|\{{.*\}}|[^\s{{}}\",]+", re.S).fullmatch
+
+
+@dataclass(frozen=True, slots=True)
+class OpMetadata:
+    """Where an instruction comes from; what is not printed is empty or 0.
+
+    >>> read_metadata('{op_name="jit(f)/add" stack_frame_id=3}').op_name
+    'jit(f)/add'
+    """
+
+    op_type: str = ""
+    op_name: str = ""
+    """The path through transformations and name scopes: `jit(step)/jvp(Model)/add`."""
+    source_file: str = ""
+    source_line: int = 0
+    source_end_line: int = 0
+    source_column: int = 0
+    source_end_column: int = 0
+    stack_frame_id: int = 0
+    """A row of the module's StackFrames table; 0 where there is none."""
+    scheduling_name: str = ""
+    deduplicated_name: str = ""
+    metadata_payload: str = ""
+    preserve_layout: bool = False
+    profile_type: tuple[int, ...] = ()
+    """Numbers of `ProfileType` in `xla_data.proto`."""
+
+
+def read_metadata(text: str) -> OpMetadata:
+    """What `metadata={…}` says; fields of later releases are passed over.
+
+    Raises:
+        AttributeSyntaxError: where it is no list of fields in braces.
+    """
+    fields = {
+        name: value
+        for name, value in _fields(text, _match_field, "expected `field=value` in metadata")
+        if name in _METADATA_FIELDS
+    }
+    values: dict[str, str | int | bool | tuple[int, ...]] = {}
+    for name, value in fields.items():
+        kind = _METADATA_FIELDS[name]
+        if kind is str and value.startswith('"'):
+            values[name] = unescape(value[1:-1])
+        elif kind is int and _is_integer(value):
+            values[name] = int(value)
+        elif kind is bool and value in ("true", "false"):
+            values[name] = value == "true"
+        elif kind is tuple and _is_integers(value):
+            values[name] = tuple(map(int, _find_integers(value)))
+        else:
+            wanted = _WANTED[kind]
+            raise AttributeSyntaxError(f"{name} is {wanted}", text, text.find(f"{name}="))
+    return OpMetadata(**values)  # type: ignore[arg-type]  # checked field by field above
+
+
+_WANTED = {
+    str: "a string",
+    int: "an integer",
+    bool: "true or false",
+    tuple: "a list of integers",
+}
+_METADATA_FIELDS: dict[str, type] = {
+    field: type(getattr(OpMetadata(), field)) for field in OpMetadata.__slots__
+}
+
+
+def read_frontend_attributes(text: str) -> Mapping[str, str]:
+    """What `frontend_attributes={name="text",…}` says; a value in braces stays as it is.
+
+    Raises:
+        AttributeSyntaxError: where it is no list of pairs in braces.
+    """
+    try:
+        pairs = _fields(text, _match_pair, 'expected `name="text"`')
+    except AttributeSyntaxError as error:
+        pairs = _nested_pairs(text, error)
+    return {
+        name: unescape(value[1:-1]) if value.startswith('"') else value for name, value in pairs
+    }
+
+
+def _nested_pairs(text: str, error: AttributeSyntaxError) -> list[tuple[str, str]]:
+    """The same pairs, whose values in braces may nest."""
+    tail = f",{text.rstrip()[1:-1]}"
+    try:
+        spans = split_attributes_strictly(tail)
+    except AttributeSyntaxError:
+        raise error from None
+    pairs = [(name, tail[start:end]) for name, (start, end) in spans.items()]
+    if not text.startswith("{") or not all(_is_pair_value(value) for _, value in pairs):
+        raise error
+    return pairs
+
+
+def _blanked(found: re.Match[str]) -> str:
+    """A string as it is, a comment as blanks: what stands behind stays where it is."""
+    return found[0] if found[0].startswith('"') else " " * len(found[0])
+
+
+_comments_or_strings = re.compile(r'"(?:[^"\\]|\\.)*+"|//[^\n]*|/\*.*?\*/', re.S).sub
+
+
+def _fields(
+    text: str, match: Callable[[str, int, int], re.Match[str] | None], message: str
+) -> list[tuple[str, str]]:
+    inside = text.rstrip()
+    if "/*" in inside or "//" in inside:
+        inside = _comments_or_strings(_blanked, inside)
+    if not inside.startswith("{") or not inside.endswith("}") or len(inside) < 2:
+        raise AttributeSyntaxError("expected braces", text, 0)
+    at, end = 1, len(inside) - 1
+    found: list[tuple[str, str]] = []
+    while at < end:
+        field = match(inside, at, end)
+        if field is None:
+            if not inside[at:end].strip():
+                break
+            raise AttributeSyntaxError(message, text, at)
+        found.append((field[1], field[2]))
+        at = field.end()
+    return found
+
+
+# ---- the grammar
+
+
+def metadata_by_grammar(text: str) -> OpMetadata:
+    """What `read_metadata` reads, by `attribute.lark`.
+
+    Raises:
+        AttributeSyntaxError: where it is no list of fields in braces.
+    """
+    known = {name: _field(name, value) for name, value in _by_grammar("metadata", text)}
+    return OpMetadata(**{k: v for k, v in known.items() if k in _METADATA_FIELDS})  # type: ignore[arg-type]
+
+
+def frontend_attributes_by_grammar(text: str) -> Mapping[str, str]:
+    """What `read_frontend_attributes` reads, by `attribute.lark`.
+
+    Raises:
+        AttributeSyntaxError: where it is no list of pairs in braces.
+    """
+    return {name: str(_scalar(value)) for name, value in _by_grammar("frontend_attributes", text)}
+
+
+def _by_grammar(name: str, text: str) -> list[tuple[str, Token]]:
+    language = Language("attribute", 'expected `name="text"` or `name=value`')
+    try:
+        (tree,) = trees(parse_text(language, f"{name}={text}"))
+    except AttributeSyntaxError as error:
+        offset = max(0, error.offset - len(name) - 1)
+        raise AttributeSyntaxError(error.message, text, offset) from None
+    pairs = (tokens(pair) for pair in trees(tree))
+    return [(str(key)[:-1], value) for key, value in pairs]
+
+
+def _field(name: str, token: Token) -> bool | int | str | tuple[int, ...]:
+    if _METADATA_FIELDS.get(name) is tuple:
+        return tuple(map(int, _find_integers(token)))
+    return _scalar(token)
+
+
+def _scalar(token: Token) -> bool | int | str:
+    match token.type:
+        case "INT":
+            return int(token)
+        case "BOOL":
+            return str(token) == "true"
+        case "STRING":
+            return unescape(token[1:-1])
+        case _:
+            return str(token)

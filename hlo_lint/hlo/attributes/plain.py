@@ -1,0 +1,438 @@
+"""Numbers, words, names, and short lists of them: what most attributes are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
+from hlo_lint.hlo.attributes.strings import unescape
+from hlo_lint.hlo.grammar import load, offset_of, tokens, trees
+
+if TYPE_CHECKING:
+    from lark import Token, Tree
+
+
+class Slice(NamedTuple):
+    """What a `slice` takes of one dimension: `[1:8:2]`."""
+
+    start: int
+    limit: int
+    stride: int = 1
+
+
+class Padding(NamedTuple):
+    """What a `pad` adds to one dimension: `1_0_2`; edges may be negative, which takes away."""
+
+    low: int
+    high: int
+    interior: int = 0
+
+
+class Alias(NamedTuple):
+    """A part of the result that lies in a part of an operand: `{0}: (1, {2}, may-alias)`."""
+
+    output_index: tuple[int, ...]
+    operand: int
+    """The number of the operand, or of the parameter in a module's header."""
+    operand_index: tuple[int, ...]
+    kind: str = ""
+    """`may-alias` or `must-alias` in a module's header, empty elsewhere."""
+
+
+class Donor(NamedTuple):
+    """A part of a parameter whose memory the program may use: `(0, {1})`."""
+
+    parameter: int
+    shape_index: tuple[int, ...]
+
+
+class Tolerance(NamedTuple):
+    """How far a result may be off: `{tolerance={atol=0,rtol=0.1,ulps=2}}`."""
+
+    absolute: float
+    relative: float
+    ulps: int
+    """Units in the last place."""
+
+
+class Statistics(NamedTuple):
+    """Figures to be shown beside an instruction: `{visualizing_index=1,flops=3.5}`."""
+
+    shown: int
+    """The place of the one to be shown; negative where none is."""
+    values: tuple[tuple[str, float], ...]
+
+
+PlainValue: TypeAlias = (
+    "bool | int | float | str | tuple[int, ...] | tuple[bool, ...] | tuple[str, ...]"
+    " | tuple[tuple[int, ...], ...] | tuple[Slice, ...] | tuple[Padding, ...]"
+    " | tuple[Alias, ...] | tuple[Donor, ...] | Tolerance | Statistics"
+)
+
+_INTEGER = r"-?[0-9]{1,18}"
+_is_integer = re.compile(_INTEGER).fullmatch
+_is_number = re.compile(r"-?(?:inf|nan|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)").fullmatch
+_is_integers = re.compile(rf"\{{(?:{_INTEGER}(?:,{_INTEGER})*+)?\}}").fullmatch
+_is_integer_lists = re.compile(
+    rf"\{{(?:\{{{_INTEGER}(?:,{_INTEGER})*+\}}(?:,(?=\{{)|(?=\}})))*+\}}"
+).fullmatch
+_find_integer_lists = re.compile(r"\{([-\d,]+)\}").findall
+_is_name = re.compile(r"%?([A-Za-z_][A-Za-z0-9_.\-]*)").fullmatch
+_is_names = re.compile(r"\{((?:%?[A-Za-z_][\w.\-]*(?:, ?%?[A-Za-z_][\w.\-]*)*)?)\}", re.A).fullmatch
+_is_flags = re.compile(r"\{((?:true|false)(?:,(?:true|false))*+)?\}").fullmatch
+_is_string = re.compile(r'"([^"\\]*)"').fullmatch
+_RANGE = rf"\[{_INTEGER}(?::{_INTEGER}){{1,2}}\]"
+_is_slices = re.compile(rf"\{{(?:{_RANGE}(?:, {_RANGE})*+)?\}}").fullmatch
+_find_slices = re.compile(r"\[([^\]]*)\]").findall
+_INDEX = rf"\{{((?:{_INTEGER}(?:,{_INTEGER})*+)?)\}}"
+_ALIAS = rf"{_INDEX}: \(({_INTEGER}), {_INDEX}(?:, (may-alias|must-alias))?\)"
+_is_aliasing = re.compile(rf"\{{ ?(?:{_ALIAS}(?:, (?={{)| ?(?=}})))*+\}}").fullmatch
+_find_aliases = re.compile(_ALIAS).findall
+_DONOR = rf"\(({_INTEGER}), {_INDEX}\)"
+_is_donors = re.compile(rf"\{{ ?(?:{_DONOR}(?:, (?=\()| ?(?=}})))*+\}}").fullmatch
+_find_donors = re.compile(_DONOR).findall
+_PAD = rf"{_INTEGER}_{_INTEGER}(?:_[0-9]{{1,18}})?"
+_is_paddings = re.compile(rf"{_PAD}(?:x{_PAD})*+").fullmatch
+_is_nested = re.compile(r"\{[{}\-0-9,\s]*\}").fullmatch
+
+
+def read_integer(name: str, text: str) -> PlainValue:
+    """`index=3`."""
+    return int(text) if _is_integer(text) else plain_by_grammar(name, text)
+
+
+def read_number(name: str, text: str) -> PlainValue:
+    """`epsilon=0.001`."""
+    return float(text) if _is_number(text) else plain_by_grammar(name, text)
+
+
+def read_boolean(name: str, text: str) -> PlainValue:
+    """`is_stable=true`."""
+    return text == "true" if text in ("true", "false") else plain_by_grammar(name, text)
+
+
+def read_integers(name: str, text: str) -> PlainValue:
+    """`dimensions={1,0}`."""
+    if not _is_integers(text):
+        return plain_by_grammar(name, text)
+    return tuple(map(int, text[1:-1].split(","))) if len(text) > 2 else ()
+
+
+def read_integer_lists(name: str, text: str) -> PlainValue:
+    """`source_target_pairs={{0,1},{1,0}}`."""
+    if not _is_integer_lists(text):
+        return plain_by_grammar(name, text)
+    return tuple(tuple(map(int, found.split(","))) for found in _find_integer_lists(text))
+
+
+def read_slice_sizes(name: str, text: str) -> PlainValue:
+    """`slice_sizes={1,8}` of a gather, `slice_sizes={{1,8}}` of a collective-permute."""
+    plain = read_integers if _is_integers(text) else read_integer_lists
+    return plain(name, text)
+
+
+def read_flags(name: str, text: str) -> PlainValue:
+    """`allow_spmd_sharding_propagation_to_output={true,false}`, and one without braces."""
+    found = _is_flags(text)
+    if found is None:
+        return plain_by_grammar(name, text)
+    return tuple(flag == "true" for flag in found[1].split(",")) if found[1] else ()
+
+
+def read_slices(name: str, text: str) -> PlainValue:
+    """`slice={[0:4], [1:8:2]}`."""
+    if not _is_slices(text):
+        return plain_by_grammar(name, text)
+    return tuple(Slice(*map(int, found.split(":"))) for found in _find_slices(text))
+
+
+def read_paddings(name: str, text: str) -> PlainValue:
+    """`padding=0_1x-2_3_4`."""
+    if not _is_paddings(text):
+        return plain_by_grammar(name, text)
+    return tuple(Padding(*map(int, found.split("_"))) for found in text.split("x"))
+
+
+def read_computation(name: str, text: str) -> PlainValue:
+    """`calls=%fused`, `branch_computations={%then, %else}`; in place it stays text."""
+    if found := _is_name(text):
+        return found[1]
+    if found := _is_names(text):
+        return _names(found[1])
+    if text.startswith("{") and text.endswith("}") and "=" in text:
+        return text  # written in place: `to_apply={ a = f32[] parameter(0) … }`
+    return plain_by_grammar(name, text)
+
+
+def read_names(name: str, text: str) -> PlainValue:
+    """`control-predecessors={%a, %b}`, `operand_precision={high,default}`."""
+    found = _is_names(text)
+    return _names(found[1]) if found else plain_by_grammar(name, text)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.replace("%", "").replace(" ", "").split(",")) if text else ()
+
+
+def read_word(name: str, text: str) -> PlainValue:
+    """`direction=LT`."""
+    found = _is_name(text)
+    return text if found and text[0] != "%" else plain_by_grammar(name, text)
+
+
+def read_string(name: str, text: str) -> PlainValue:
+    """`custom_call_target="Sharding"`."""
+    found = _is_string(text)
+    return found[1] if found else plain_by_grammar(name, text)
+
+
+def read_aliasing(name: str, text: str) -> PlainValue:
+    """`output_to_operand_aliasing={{0}: (1, {})}`."""
+    if not _is_aliasing(text):
+        return plain_by_grammar(name, text)
+    return tuple(
+        Alias(_index(output), int(operand), _index(index), kind)
+        for output, operand, index, kind in _find_aliases(text)
+    )
+
+
+def read_donors(name: str, text: str) -> PlainValue:
+    """`buffer_donor={ (0, {}), (1, {2}) }`."""
+    if not _is_donors(text):
+        return plain_by_grammar(name, text)
+    return tuple(Donor(int(number), _index(index)) for number, index in _find_donors(text))
+
+
+def _index(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(","))) if text else ()
+
+
+def read_any(name: str, text: str) -> PlainValue:
+    """The value of a name that is not known: whatever it looks like, else text."""
+    if _is_integer(text):
+        return int(text)
+    if text in ("true", "false"):
+        return text == "true"
+    if found := _is_name(text):
+        return found[1]
+    if _is_integers(text):
+        return read_integers(name, text)
+    if found := _is_names(text):
+        return _names(found[1])
+    if found := _is_string(text):
+        return found[1]
+    if _is_nested(text) or text.startswith('"'):
+        try:
+            return plain_by_grammar(name, text)
+        except AttributeSyntaxError:
+            return text
+    return text
+
+
+def read_accuracy(name: str, text: str) -> PlainValue:
+    """`result_accuracy={mode=highest}` is a word, `{tolerance={…}}` a `Tolerance`."""
+    return plain_by_grammar(name, text)
+
+
+def read_statistics(name: str, text: str) -> PlainValue:
+    """`statistics={visualizing_index=1,flops=3.5}`."""
+    return plain_by_grammar(name, text)
+
+
+_Reader: TypeAlias = Callable[[str, str], PlainValue]
+
+READERS: Final[dict[str, _Reader]] = {}
+"""Which reader an attribute of a known name has."""
+
+
+def _declare(reader: _Reader, names: str) -> None:
+    READERS.update(dict.fromkeys(names.split(), reader))
+
+
+_declare(
+    read_integer,
+    "index channel_id index_vector_dim iota_dimension feature_group_count batch_group_count "
+    "exponent_bits mantissa_bits concat_dimension split_dimension k delta feature_index "
+    "inferred_dimension cross_program_prefetch_index num_carries replica_count num_partitions",
+)
+_declare(read_number, "epsilon")
+_declare(
+    read_boolean,
+    "indices_are_sorted unique_indices use_global_device_ids is_stable is_async "
+    "custom_call_has_side_effect is_host_transfer left_side lower unit_diagonal largest "
+    "constrain_layout is_scheduled is_associative is_reverse is_composite has_dynamic_root "
+    "is_cross_program_prefetch alias_passthrough_params",
+)
+_declare(
+    read_integers,
+    "dimensions dynamic_slice_sizes fft_length lhs_batch_dims rhs_batch_dims "
+    "lhs_contracting_dims rhs_contracting_dims lhs_ragged_dims rhs_group_dims "
+    "offset_dims collapsed_slice_dims start_index_map "
+    "operand_batching_dims start_indices_batching_dims input_batching_dims "
+    "scatter_indices_batching_dims update_window_dims inserted_window_dims "
+    "scatter_dims_to_operand_dims",
+)
+_declare(read_integer_lists, "source_target_pairs")
+_declare(read_slice_sizes, "slice_sizes")
+_declare(
+    read_flags,
+    "allow_spmd_sharding_propagation_to_parameters allow_spmd_sharding_propagation_to_output "
+    "parameter_replication",
+)
+_declare(read_slices, "slice")
+_declare(read_paddings, "padding")
+_declare(
+    read_computation,
+    "calls to_apply body condition select scatter comparator branch_computations "
+    "called_computations true_computation false_computation async_computation",
+)
+_declare(read_names, "control-predecessors control-successors operand_precision")
+_declare(
+    read_word,
+    "direction type order kind fft_type transpose_a distribution algorithm schedule api_version "
+    "padding_type convolution_kind mode",
+)
+_declare(
+    read_string,
+    "custom_call_target execution_thread async_execution_thread infeed_config outfeed_config",
+)
+_declare(read_aliasing, "output_to_operand_aliasing input_output_alias")
+_declare(read_donors, "buffer_donor")
+_declare(read_accuracy, "result_accuracy")
+_declare(read_statistics, "statistics")
+
+# ---- the grammar
+
+EXPECTED: Final[dict[_Reader, str]] = {
+    read_integer: "expected an integer",
+    read_number: "expected a number",
+    read_boolean: "expected true or false",
+    read_integers: "expected a list of integers, like {1,0}",
+    read_integer_lists: "expected lists of integers, like {{0,1},{1,0}}",
+    read_slice_sizes: "expected a list of integers, like {1,0}",
+    read_flags: "expected true and false in braces",
+    read_slices: "expected ranges, like {[0:4], [1:8:2]}",
+    read_paddings: "expected low_high or low_high_interior for each dimension, like 0_1x0_0_2",
+    read_computation: "expected the name of a computation, or names in braces",
+    read_names: "expected names in braces, like {%a, %b}",
+    read_word: "expected a word",
+    read_string: "expected a string in double quotes",
+    read_aliasing: "expected aliases, like {{0}: (1, {})}",
+    read_donors: "expected parts of parameters, like { (0, {}), (1, {2}) }",
+    read_accuracy: "expected {mode=highest} or {tolerance={atol=0,rtol=0.1,ulps=2}}",
+    read_statistics: "expected {visualizing_index=1,name=2.5}",
+}
+"""What is said where a value of a known name is malformed."""
+
+
+def plain_by_grammar(name: str, text: str) -> PlainValue:
+    """The value that `attribute.lark` reads: the slow and exact way.
+
+    Raises:
+        AttributeSyntaxError: where the grammar takes no such value.
+    """
+    from lark import UnexpectedInput
+
+    try:
+        return _value(trees(load("attribute").parse(f"{name}={text}"))[0])
+    except UnexpectedInput as error:
+        whole = f"{name}={text}"
+        offset = max(0, offset_of(error, whole) - len(name) - 1)
+        expected = EXPECTED.get(READERS.get(name, read_any), "expected a value")
+        raise AttributeSyntaxError(expected, text, offset) from None
+    except OverflowError:
+        raise AttributeSyntaxError("a number does not fit", text, 0) from None
+
+
+def _value(tree: Tree[Token]) -> PlainValue:
+    leaves = tokens(tree)[1:]  # the first is the attribute's name
+    match str(tree.data):
+        case "integers":
+            return _numbers(leaves)
+        case "number":
+            return float(leaves[0])
+        case "lists":
+            return tuple(_numbers(tokens(found)) for found in trees(tree))
+        case "flags":
+            return tuple(str(leaf) == "true" for leaf in leaves)
+        case "slices":
+            return tuple(Slice(*_numbers(tokens(found))) for found in trees(tree))
+        case "paddings":
+            return tuple(Padding(*_numbers(part.split("_"))) for part in leaves[0].split("x"))
+        case "aliasing":
+            return tuple(_alias(found) for found in trees(tree))
+        case "donors":
+            return tuple(
+                Donor(_number(tokens(found)[0]), _numbers(tokens(trees(found)[0])))
+                for found in trees(tree)
+            )
+        case "accuracy":
+            return _accuracy(tree, leaves)
+        case "statistics":
+            return _statistics(trees(tree))
+        case _:
+            return _scalar(leaves[0]) if leaves else _value_list(trees(tree)[0])
+
+
+def _scalar(token: Token) -> bool | int | str:
+    match token.type:
+        case "INT":
+            return _number(token)
+        case "BOOL":
+            return str(token) == "true"
+        case "STRING":
+            return unescape(token[1:-1])
+        case "NAME":
+            return token.removeprefix("%")
+        case _:
+            return str(token)
+
+
+def _value_list(tree: Tree[Token]) -> PlainValue:
+    match str(tree.data):
+        case "integer_list":
+            return _numbers(tokens(tree))
+        case "integer_lists":
+            return tuple(_numbers(tokens(found)) for found in trees(tree))
+        case _:
+            return tuple(token.removeprefix("%") for token in tokens(tree))
+
+
+def _alias(tree: Tree[Token]) -> Alias:
+    output, index = (_numbers(tokens(found)) for found in trees(tree))
+    operand, *kind = tokens(tree)
+    return Alias(output, _number(operand), index, *map(str, kind))
+
+
+def _accuracy(tree: Tree[Token], leaves: list[Token]) -> PlainValue:
+    figures = trees(tree)
+    if not figures:
+        return str(leaves[-1])
+    values = {str(tokens(each)[0])[:-1]: str(tokens(each)[1]) for each in figures}
+    ulps = values.get("ulps", "0")
+    return Tolerance(float(values.get("atol", "0")), float(values.get("rtol", "0")), _number(ulps))
+
+
+def _statistics(figures: list[Tree[Token]]) -> Statistics:
+    shown = -1
+    values = []
+    for figure in figures:
+        name, value = map(str, tokens(figure))
+        if name == "visualizing_index=":
+            shown = _number(value)
+        else:
+            values.append((name[:-1], float(value)))
+    return Statistics(shown, tuple(values))
+
+
+def _numbers(texts: Sequence[str]) -> tuple[int, ...]:
+    return tuple(map(_number, texts))
+
+
+def _number(text: str) -> int:
+    digits = text.lstrip("-0")
+    if len(digits) > 18 or not (digits or "0").isdecimal():
+        raise OverflowError  # XLA's integers have 64 bits: 18 digits always fit
+    return int(text)

@@ -1,0 +1,164 @@
+"""Where the value of each attribute stands in what follows an instruction's operands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Final
+
+from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
+
+# Compiled when first needed: nested patterns take milliseconds. Three levels of braces hold nearly
+# all values; deeper JSON, meshes and comments are for the scanner below.
+STRING: Final = r'"(?:[^"\\]++|\\.)*+"'
+_PLAIN = rf'[^{{}}"\'/]++|/(?![*/])|{STRING}'
+
+
+@cache
+def _match_attribute() -> Callable[[str, int], re.Match[str] | None]:
+    braces = rf"\{{(?:{_PLAIN})*+\}}"
+    for _ in range(2):
+        braces = rf"\{{(?:{_PLAIN}|{braces})*+\}}"
+    value = rf"{braces}|{STRING}|[^\s,(){{}}\[\]\"'/]++"
+    return re.compile(rf", ?([A-Za-z_][A-Za-z0-9_.\-]*+)=({value})(?=,|\Z)", re.S).match
+
+
+_BLANK = r"(?:\s++|/\*.*?\*/|//[^\n]*+)*+"
+_match_head = re.compile(rf"{_BLANK},{_BLANK}([A-Za-z_][A-Za-z0-9_.\-]*+)\s*+={_BLANK}", re.S).match
+_match_blank = re.compile(_BLANK, re.S).match
+_find_structure = re.compile(
+    rf"{STRING}|'(?:[^'\\]++|\\.)*+'|/\*(?:.*?\*/)?|//[^\n]*+|[\"'(){{}}\[\],]", re.S
+).finditer
+_match_device_order = re.compile(r",\s*device_ids=\(").match
+_CLOSES = {"(": ")", "[": "]", "{": "}"}
+
+
+class _Malformed(Exception):
+    """A place where attributes cannot be told apart."""
+
+    def __init__(self, message: str, offset: int) -> None:
+        super().__init__(message)
+        self.message = message
+        self.offset = offset
+
+
+def split_attributes(tail: str) -> dict[str, tuple[int, int]]:
+    """Where the value of each attribute stands in what follows the operands, in order.
+
+    What cannot be told apart stands under the name "" and reaches to the end. Of a name that is
+    there twice the first counts.
+
+    >>> tail = ', dimensions={1,0}, metadata={op_name="a, b={"}'
+    >>> {name: tail[start:end] for name, (start, end) in split_attributes(tail).items()}
+    {'dimensions': '{1,0}', 'metadata': '{op_name="a, b={"}'}
+    """
+    spans, trouble = _split(tail)
+    if trouble is not None:
+        spans[""] = (trouble.offset, len(tail))
+    return spans
+
+
+def split_attributes_strictly(tail: str) -> dict[str, tuple[int, int]]:
+    """The same, for who must know that all of it was understood.
+
+    Raises:
+        AttributeSyntaxError: where attributes cannot be told apart.
+    """
+    spans, trouble = _split(tail)
+    if trouble is not None:
+        raise AttributeSyntaxError(trouble.message, tail, trouble.offset)
+    return spans
+
+
+def _split(tail: str) -> tuple[dict[str, tuple[int, int]], _Malformed | None]:
+    spans: dict[str, tuple[int, int]] = {}
+    match = _match_attribute()
+    at, end = 0, len(tail)
+    while at < end:
+        found = match(tail, at)
+        if found is None:
+            return _scan(tail, at, spans)
+        spans.setdefault(found[1], found.span(2))
+        at = found.end()
+    return spans, None
+
+
+def split_by_scanning(tail: str) -> dict[str, tuple[int, int]]:
+    """The same as `split_attributes_strictly`, without its fast path.
+
+    Raises:
+        AttributeSyntaxError: where attributes cannot be told apart.
+    """
+    spans, trouble = _scan(tail, 0, {})
+    if trouble is not None:
+        raise AttributeSyntaxError(trouble.message, tail, trouble.offset)
+    return spans
+
+
+def _scan(
+    tail: str, at: int, spans: dict[str, tuple[int, int]]
+) -> tuple[dict[str, tuple[int, int]], _Malformed | None]:
+    try:
+        while at < len(tail):
+            at = _scan_attribute(tail, at, spans)
+    except _Malformed as trouble:
+        return spans, trouble
+    return spans, None
+
+
+def _scan_attribute(tail: str, at: int, spans: dict[str, tuple[int, int]]) -> int:
+    head = _match_head(tail, at)
+    if head is None:
+        blank = _match_blank(tail, at)
+        if blank is not None and blank.end() == len(tail):
+            return len(tail)
+        raise _Malformed("expected `, name=value`", at)
+    start = head.end()
+    end = _value_end(tail, start)
+    if tail.startswith("mesh[", start):
+        order = _match_head(tail, end)  # `mesh['x'=2], device_ids=(1,0) {'x'}` is one value
+        if order is not None and order[1] == "device_ids":
+            end = _value_end(tail, order.end())
+    spans.setdefault(head[1], (start, max(start, end)))
+    blank = _match_blank(tail, max(start, end))
+    return blank.end() if blank is not None else end
+
+
+def _value_end(tail: str, start: int) -> int:
+    """The end of the value that begins at `start`, blanks and comments behind it left out."""
+    closing: list[str] = []
+    comments: list[tuple[int, int]] = []  # outside of all brackets
+    end = len(tail)
+    for found in _find_structure(tail, start):
+        sign = found[0]
+        if sign in _CLOSES:
+            closing.append(_CLOSES[sign])
+        elif sign in ")]}":
+            if not closing:
+                end = found.start()
+                break
+            if closing.pop() != sign:
+                raise _Malformed(f"`{sign}` closes what another bracket opens", found.start())
+        elif sign == ",":
+            if not closing:
+                if tail.startswith("mesh[", start) and _match_device_order(tail, found.start()):
+                    continue  # `mesh['x'=2,'y'=2], device_ids=([2,2]T(1,0)) {'y'}` is one value
+                end = found.start()
+                break
+        elif sign in ('"', "'", "/*"):
+            raise _Malformed("a string or comment never ends", found.start())
+        elif sign[0] == "/" and not closing:
+            comments.append(found.span())
+    if closing:
+        raise _Malformed(f"expected `{closing[-1]}`", end)
+    end = _before_blanks(tail, start, end)
+    while comments and comments[-1][1] == end:
+        end = _before_blanks(tail, start, comments.pop()[0])
+    return end
+
+
+def _before_blanks(tail: str, start: int, end: int) -> int:
+    while end > start and tail[end - 1].isspace():
+        end -= 1
+    return end

@@ -1,0 +1,211 @@
+"""Asynchronous operations: `fusion-start(…)` for short, or `async-start` and what it runs.
+
+    %s = (…) fusion-start(%a), kind=kLoop, calls=%f   %s = (…) async-start(%a), calls=%async_wrapped
+    %d = f32[2]{0} fusion-done(%s)                    %d = f32[2]{0} async-done(%s)
+
+The computation is the one that XLA's parser makes: parameters, and one instruction that reads them.
+all-reduce-start and its like are opcodes of their own, and stay.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hlo_lint.hlo.dialects.draft import (
+    Draft,
+    Statement,
+    blank_lines,
+    drop_attributes,
+    statements,
+    tuple_elements,
+)
+from hlo_lint.hlo.dialects.short_text import without_layouts
+from hlo_lint.hlo.ir import (
+    NAME,
+    OPCODE,
+    OPERANDS,
+    REFERENCES,
+    ROOT,
+    TAIL,
+    TYPE,
+    Computation,
+    Instruction,
+    Module,
+    Row,
+)
+
+OPCODES_OF_THEIR_OWN: Final = frozenset(
+    "all-gather all-reduce collective-permute copy send recv async".split()
+)
+"""X for which `X-start` or `X-done` is no sugar."""
+_OF_THE_START: Final = frozenset(
+    "async_execution_thread sharding control-predecessors statistics origin metadata".split()
+)
+_OF_BOTH: Final = frozenset({"frontend_attributes", "backend_config"})
+"""XLA's parser gives these to the start and to what it runs."""
+
+
+def _started(opcode: str, step: str) -> str:
+    """X of `X-start`, where that is sugar; else empty."""
+    wrapped = opcode.removesuffix(step)
+    return "" if wrapped == opcode or wrapped in OPCODES_OF_THEIR_OWN else wrapped
+
+
+def generic(module: Module, draft: Draft) -> None:
+    """Write `async-start`, and a computation for what runs."""
+    for number, (computation, instructions) in enumerate(statements(module)):
+        before = module.offset(number) - module.within.get(number, 0)
+        for statement in instructions.where(_may_be_sugar):
+            opcode = statement.row[OPCODE]
+            if wrapped := _started(opcode, "-start"):
+                text = _wrapped(statement, wrapped, computation, draft)
+                if text is not None:
+                    draft.replace(before, before, text)
+            for step in ("-update", "-done"):
+                if wrapped := _started(opcode, step):
+                    _respell(draft, statement, f"async{step}")
+
+
+def _may_be_sugar(row: Row) -> bool:
+    return row[OPCODE].endswith(("-start", "-update", "-done"))
+
+
+def _respell(draft: Draft, statement: Statement, opcode: str) -> None:
+    old = statement.row[OPCODE]
+    begin = statement.close - len(statement.row[OPERANDS])
+    start = draft.text.rindex(old, statement.start, begin)
+    draft.replace(start, start + len(old), opcode)
+
+
+def _wrapped(
+    statement: Statement, opcode: str, computation: Computation, draft: Draft
+) -> str | None:
+    """The computation that a start runs; the start itself is respelled."""
+    row, text = statement.row, draft.text
+    shapes = tuple_elements(row[TYPE]) or ()
+    operands = tuple_elements(shapes[0]) if shapes else None
+    attributes = statement.attributes()
+    if operands is None or len(shapes) < 2 or "" in attributes:
+        draft.note(f"%{row[NAME]} stays: its shape is not ((operands), result, …)")
+        return None
+    if len(operands) != len(row[REFERENCES]):
+        draft.note(f"%{row[NAME]} stays: it gets its operands one by one")
+        return None
+    percent, result = statement.percent, shapes[1]
+    name = draft.fresh("async_wrapped")
+    parameters = [draft.fresh("async_param") for _ in operands]
+    root = draft.fresh(opcode)
+    spelled = {key: f", {key}={text[start:end]}" for key, (start, end) in attributes.items()}
+    inner = "".join(value for key, value in spelled.items() if key not in _OF_THE_START)
+    outer = "".join(
+        value for key, value in spelled.items() if key in _OF_THE_START or key in _OF_BOTH
+    )
+    _respell(draft, statement, "async-start")
+    thread = spelled.get("async_execution_thread", "")
+    outer = f"{thread}, calls={percent}{name}{outer.replace(thread, '', 1)}"
+    draft.replace(statement.close + 1, statement.end, outer)
+    lines = [
+        f"  {percent}{parameter} = {shape} parameter({number})\n"
+        for number, (parameter, shape) in enumerate(zip(parameters, operands, strict=True))
+    ]
+    reads = ", ".join(percent + parameter for parameter in parameters)
+    lines.append(f"  ROOT {percent}{root} = {result} {opcode}({reads}){inner}\n")
+    signature = ""
+    if computation.signature:
+        pairs = zip(parameters, map(without_layouts, operands), strict=True)
+        listed = ", ".join(f"{parameter}: {shape}" for parameter, shape in pairs)
+        signature = f" ({listed}) -> {without_layouts(result)}"
+    tail = thread.replace("async_execution_thread", "execution_thread", 1)
+    text = f"{percent}{name}{signature} {{\n{''.join(lines)}}}{tail}\n\n"
+    return text.replace("\n", draft.newline)
+
+
+# ---- the other way
+
+
+def sugar(module: Module, draft: Draft) -> None:
+    """Write `fusion-start` and the like where what runs is one instruction."""
+    by_name = {computation.name: n for n, computation in enumerate(module.computations)}
+    kept: set[str] = set()
+    unwrapped: dict[str, int] = {}
+    for computation, instructions in statements(module):
+        started: dict[str, str] = {}
+        for at, statement in enumerate(instructions):
+            row = statement.row
+            if row[OPCODE] == "async-start":
+                called = _called(statement, draft)
+                number = by_name.get(called)
+                opcode = ""
+                if number is not None:
+                    opcode = _unwrap(statement, module.computations[number], draft)
+                if opcode and number is not None:
+                    started[row[NAME]] = opcode
+                    unwrapped[called] = number
+                    continue
+            elif row[OPCODE] in ("async-update", "async-done"):
+                source = started.get(row[REFERENCES][0]) if row[REFERENCES] else None
+                if source is not None:
+                    started[row[NAME]] = source
+                    _respell(draft, statement, source + row[OPCODE].removeprefix("async"))
+                    drop_attributes(draft, statement, {"calls", "async_execution_thread"})
+                    continue
+            if "=" in row[TAIL]:
+                kept.update(computation.at(at).called)
+    for name, number in unwrapped.items():
+        if name not in kept:
+            start = module.offset(number)
+            end = start + len(module.computations[number].text)
+            draft.replace(start, blank_lines(draft.text, end), "")
+
+
+def _called(statement: Statement, draft: Draft) -> str:
+    place = statement.attributes().get("calls")
+    return draft.text[slice(*place)].lstrip("%") if place else ""
+
+
+def _unwrap(statement: Statement, wrapped: Computation, draft: Draft) -> str:
+    """Respells a start; gives the opcode that it starts, or nothing where it has to stay."""
+    root = _only_instruction(wrapped)
+    if root is None or len(statement.row[REFERENCES]) != len(wrapped.rows) - 1:
+        return ""
+    opcode = root.opcode
+    shapes = tuple_elements(statement.row[TYPE]) or ()
+    if opcode in OPCODES_OF_THEIR_OWN or len(shapes) < 2 or not tuple_elements(shapes[0]):
+        return ""
+    own, inner = statement.attributes(), root.attributes
+    text = draft.text
+    for name in _OF_BOTH & (own.keys() | inner.keys()):
+        if name not in own or text[slice(*own[name])] != inner.get(name):
+            return ""  # one text would stand for both
+    if not own.keys() <= _OF_THE_START | _OF_BOTH | {"calls"} or inner.keys() & {"sharding", ""}:
+        return ""
+    thread = ""
+    if wrapped.thread != "main" and "async_execution_thread" not in own:
+        thread = f'async_execution_thread="{wrapped.thread}", '
+    if "metadata" in inner:
+        draft.note("metadata of what runs asynchronously: sugar has only that of the start")
+    start, end = own["calls"]
+    name_start = text.rindex("calls", statement.start, start)
+    moved = ", ".join(
+        f"{name}={value}"
+        for name, value in inner.items()
+        if name not in _OF_BOTH and name != "metadata"
+    )
+    _respell(draft, statement, f"{opcode}-start")
+    if thread or moved:
+        draft.replace(name_start, end, (thread + moved).removesuffix(", "))
+    else:
+        comma = text.rindex(",", statement.start, name_start)
+        draft.replace(comma, end, "")
+    return opcode
+
+
+def _only_instruction(computation: Computation) -> Instruction | None:
+    """The one that reads all parameters in their order, where there is no other."""
+    parameters = [each.name for each in computation.parameters]
+    others = [each for each in computation.instructions if each.opcode != "parameter"]
+    if len(others) != 1 or list(others[0].row[REFERENCES]) != parameters:
+        return None
+    if computation.troubles or not (others[0].row[ROOT] or others[0] == computation.root):
+        return None
+    return others[0]

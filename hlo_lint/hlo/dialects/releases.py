@@ -1,0 +1,170 @@
+"""Text that one release of jaxlib prints, spelled so that another one reads it."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from hlo_lint.hlo.attributes import split_attributes
+from hlo_lint.hlo.dialects.draft import Draft, Statement, drop_attributes, statements, type_of
+from hlo_lint.hlo.dialects.tuples import predecessors
+from hlo_lint.hlo.ir import OPCODE, REFERENCES, TAIL, TYPE, Computation, Module, Row
+
+NEW_IN_0_11: Final = {
+    "async-update": {"output_to_operand_aliasing"},
+    "collective-broadcast": {"has_dynamic_root"},
+    "compare": {"order"},
+    "convolution": {"algorithm", "block_scaling_config"},
+    "topk": {"is_stable"},
+}
+"""Attributes that jaxlib 0.11.2 reads and 0.10.2 refuses, by opcode; found by asking both."""
+ATTRIBUTES_OF_0_10: Final = frozenset(
+    """
+    algorithm api_version async_execution_thread backend_config batch_group_count body
+    branch_computations called_computations calls channel_id collapsed_slice_dims condition
+    constrain_layout control-predecessors convolution_kind cross_program_prefetch_index
+    custom_call_has_side_effect custom_call_target delta dim_labels dimensions direction
+    distribution domain dynamic_slice_sizes epsilon exponent_bits false_computation
+    feature_group_count feature_index fft_length fft_type frontend_attributes index
+    index_vector_dim indices_are_sorted infeed_config inferred_dimension input_batching_dims
+    inserted_window_dims iota_dimension is_associative is_composite is_host_transfer
+    is_reverse is_stable k kind largest left_side lhs_batch_dims lhs_contracting_dims
+    lhs_ragged_dims literal lower mantissa_bits metadata mode num_carries offset_dims
+    operand_batching_dims operand_layout_constraints operand_precision origin outfeed_config
+    outfeed_shape output_to_operand_aliasing padding padding_type parameter_replication
+    replica_groups result_accuracy rhs_batch_dims rhs_contracting_dims rhs_group_dims scatter
+    scatter_dims_to_operand_dims scatter_indices_batching_dims schedule select sharding slice
+    slice_sizes source_target_pairs sparsity_config start_index_map start_indices_batching_dims
+    statistics to_apply transpose_a true_computation type unique_indices unit_diagonal
+    update_window_dims use_global_device_ids window
+    """.split()
+)
+"""All that jaxlib 0.10.2 reads of an instruction, by its own word; it refuses any other."""
+HEADER_ATTRIBUTES_OF_0_10: Final = frozenset(
+    """
+    alias_passthrough_params allow_spmd_sharding_propagation_to_output
+    allow_spmd_sharding_propagation_to_parameters buffer_donor entry_computation_layout
+    frontend_attributes input_output_alias is_scheduled num_partitions origin_recovery_table
+    replica_count
+    """.split()
+)
+"""All that jaxlib 0.10.2 reads of a module's header."""
+OPCODES_NEW_IN_0_11: Final = frozenset({"collective-reduce"})
+OPCODES_NEW_IN_0_10_2: Final = frozenset({"mulhi"})
+_new_type = re.compile(r"\bf6e(?:2m3|3m2)fn\[").search
+_integers = re.compile(r"(?:pred|[su]\d+)\[").match
+_names_in = re.compile(r"(?:\A|,)\s*([A-Za-z_][\w.\-]*)\s*=").findall
+_find_name = re.compile(r"%?([^\s,{}%]+)").finditer
+_payload = re.compile(r'\s*\bmetadata_payload=(?:"(?:[^"\\]|\\.)*+"|\{[^{}]*\}|[^\s{}]+)')
+
+
+def readable_by_0_10_2(module: Module, draft: Draft) -> None:
+    """Respell or leave out what jaxlib 0.10.2 refuses; tuples' elements are explicit already."""
+    _drop_from_header(module, draft)
+    for computation, instructions in statements(module):
+        for row in computation.rows:
+            _note_unknown(row, draft, OPCODES_NEW_IN_0_11, "0.10.2")
+        for statement in instructions.where(_may_say_more):
+            new = _unknown_attributes(statement)
+            if "order" in new:
+                _order_as_type(statement, computation, draft)
+                new = new - {"order"}
+            for name in sorted(new):
+                draft.note(f"{name} of {statement.row[OPCODE]}: jaxlib 0.10 does not know it")
+            if new:
+                drop_attributes(draft, statement, new)
+    drop_undefined_predecessors(module, draft)
+
+
+def _may_say_more(row: Row) -> bool:
+    """Whether something that looks like an attribute is new."""
+    return row[OPCODE] in NEW_IN_0_11 or not ATTRIBUTES_OF_0_10.issuperset(_names_in(row[TAIL]))
+
+
+def _unknown_attributes(statement: Statement) -> set[str]:
+    names = statement.attributes().keys() - {""}
+    return names - ATTRIBUTES_OF_0_10 | names & NEW_IN_0_11.get(statement.row[OPCODE], set())
+
+
+def drop_undefined_predecessors(module: Module, draft: Draft) -> None:
+    """Take out control predecessors that nothing defines, for which XLA refuses a text."""
+    for computation, instructions in statements(module):
+        if "control-predecessors=" in computation.text:
+            for statement in instructions.where(_waits):
+                _drop_undefined(statement, computation, draft)
+
+
+def _waits(row: Row) -> bool:
+    return "control-predecessors=" in row[TAIL]
+
+
+def readable_by_0_10_0(module: Module, draft: Draft) -> None:
+    """What jaxlib 0.10.0 refuses beyond that."""
+    for computation, instructions in statements(module):
+        for row in computation.rows:
+            _note_unknown(row, draft, OPCODES_NEW_IN_0_10_2, "0.10.0")
+        for statement in instructions.where(_has_payload):
+            place = statement.attributes().get("metadata")
+            found = _payload.search(draft.text, *place) if place else None
+            if found:
+                draft.replace(found.start(), found.end(), "")
+                draft.note("metadata_payload: jaxlib 0.10.0 does not know it")
+
+
+def _has_payload(row: Row) -> bool:
+    return "metadata_payload=" in row[TAIL]
+
+
+def _note_unknown(row: Row, draft: Draft, opcodes: frozenset[str], release: str) -> None:
+    opcode = row[OPCODE]
+    if opcode in opcodes:
+        draft.note(f"{opcode} stays: jaxlib {release} has no such opcode and refuses the text")
+    if release == "0.10.2" and _new_type(row[TYPE]):
+        draft.note("6-bit floats stay: jaxlib 0.10 has no such type and refuses the text")
+
+
+def _order_as_type(statement: Statement, computation: Computation, draft: Draft) -> None:
+    """`order=TOTAL` as `type=TOTALORDER`.
+
+    Integers have a total order anyway, and floats a partial one: there nothing is said.
+    """
+    start, end = statement.attributes()["order"]
+    order = draft.text[start:end]
+    references = statement.row[REFERENCES]
+    shape = type_of(computation, references[0]) if references else None
+    orders_integers = shape is not None and _integers(shape) is not None
+    if orders_integers == (order == "TOTAL"):
+        drop_attributes(draft, statement, {"order"})
+        return
+    name_start = draft.text.rindex("order", statement.start, start)
+    draft.replace(name_start, end, "type=TOTALORDER" if order == "TOTAL" else "type=FLOAT")
+
+
+def _drop_undefined(statement: Statement, computation: Computation, draft: Draft) -> None:
+    names = predecessors(statement.row)
+    known = [name for name in names if name in computation.index]
+    if len(known) == len(names):
+        return
+    for name in names:
+        if name not in known:
+            draft.note(f"control predecessor %{name}: the text does not define it")
+    if not known:
+        drop_attributes(draft, statement, {"control-predecessors"})
+        return
+    start, end = statement.attributes()["control-predecessors"]
+    spelled = _find_name(draft.text, start, end)
+    kept = [found[0] for found in spelled if found[1] in computation.index]
+    draft.replace(start, end, "{" + ", ".join(kept) + "}")
+
+
+def _drop_from_header(module: Module, draft: Draft) -> None:
+    start = module.header.find(",")
+    if start < 0:
+        return
+    begin = draft.text.index(module.header)
+    end = begin + start
+    for name, (_, stop) in split_attributes(module.header[start:]).items():
+        comma, end = end, begin + start + stop
+        if name and name not in HEADER_ATTRIBUTES_OF_0_10:
+            draft.replace(comma, end, "")
+            draft.note(f"{name} of the module: jaxlib 0.10 does not know it")

@@ -1,0 +1,228 @@
+"""Elements of tuples: `%x#1#0`, as jax 0.11 prints them, or a get-tuple-element for each.
+
+    %y = f32[2]{0} negate(%x#1)          %x_1 = f32[2]{0} get-tuple-element(%x), index=1
+                                         %y = f32[2]{0} negate(%x_1)
+
+The new names are those that XLA's parser makes: the tuple's name and the number of the element.
+Each new instruction stands right before its first reader, as XLA puts it into a schedule.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hlo_lint.hlo.dialects.draft import (
+    Draft,
+    Statement,
+    statements,
+    tuple_elements,
+    type_of,
+)
+from hlo_lint.hlo.ir import NAME, OPCODE, REFERENCES, ROOT, TAIL, Computation, Module, Row
+from hlo_lint.text.source import indent_before
+
+_find_name = re.compile(r"[^\s,{}%]+").finditer
+_control_predecessors = re.compile(r"\bcontrol-predecessors=\{([^{}]*)\}").search
+_begins_with_percent = re.compile(r"(?:ROOT(?:\s|/\*.*?\*/)+)?%", re.S).match
+_index = re.compile(r",\s*index=(\d+)").match
+
+
+def explicit(module: Module, draft: Draft) -> None:
+    """Make each element that is read a get-tuple-element of its own."""
+    for computation, instructions in statements(module):
+        if "#" not in computation.text:
+            continue
+        elided = elided_predecessors(computation)
+        elements = _Elements(computation, draft)
+        for statement in instructions.where(_reads_elements):
+            elements.reader = statement
+            if any("#" in reference for reference in statement.row[REFERENCES]):
+                for reference, place in statement.operands():
+                    if "#" in reference:
+                        _rename(draft, place.start, place.end, elements.name(reference))
+            if elided and "control-predecessors=" in statement.row[TAIL]:
+                _resolve(draft, statement, elided, elements)
+
+
+def _reads_elements(row: Row) -> bool:
+    return "control-predecessors=" in row[TAIL] or any("#" in each for each in row[REFERENCES])
+
+
+class _Elements:
+    """The get-tuple-elements of one computation, made when first asked for."""
+
+    def __init__(self, computation: Computation, draft: Draft) -> None:
+        self.reader: Statement | None = None
+        """Whom the next one is made for."""
+        self._computation = computation
+        self._draft = draft
+        self._made: dict[str, str | None] = {}
+
+    def name(self, reference: str) -> str | None:
+        """The name of the instruction that takes this element; None where there is no such."""
+        if "#" not in reference:
+            return reference
+        if reference not in self._made:
+            self._made[reference] = self._make(reference)
+        return self._made[reference]
+
+    def _make(self, reference: str) -> str | None:
+        parent, _, element = reference.rpartition("#")
+        if parent.partition("#")[0] not in self._computation.index or self.reader is None:
+            self._draft.note(f"%{reference} stays: its computation defines no such tuple")
+            return None
+        tuple_name = self.name(parent)
+        if tuple_name is None:
+            return None
+        name = self._draft.fresh(f"{tuple_name}_{element}")
+        start = self.reader.anchor
+        percent = "%" if _begins_with_percent(self._draft.text, start) else ""
+        shape = type_of(self._computation, reference)
+        operand = f"{percent}{tuple_name}"
+        if _prints_operand_shapes(self.reader):
+            operand = f"{type_of(self._computation, parent)} {operand}"
+        text = f"{shape} " if shape else ""
+        indent = indent_before(self._draft.text, start)
+        line = f"{percent}{name} = {text}get-tuple-element({operand}), index={element}"
+        self._draft.replace(start, start, line + self._draft.newline + indent)
+        return name
+
+
+def _prints_operand_shapes(statement: Statement) -> bool:
+    return any(place.type_start < place.start for _, place in statement.operands())
+
+
+def _rename(draft: Draft, start: int, end: int, name: str | None) -> None:
+    if name is not None:
+        percent = "%" if draft.text[start] == "%" else ""
+        draft.replace(start, end, percent + name)
+
+
+# ---- control predecessors that the printer left without a definition
+
+
+def predecessors(row: Row) -> list[str]:
+    """The names of an instruction's control predecessors."""
+    if "control-predecessors=" not in row[TAIL]:
+        return []
+    found = _control_predecessors(row[TAIL])
+    return [name[0] for name in _find_name(found[1])] if found else []
+
+
+def elided_predecessors(computation: Computation) -> dict[str, str]:
+    """The elements of tuples behind control predecessors that are nowhere defined.
+
+    jax 0.11's printer leaves out a get-tuple-element but not its name in
+    `control-predecessors`. Such a list is what LoopDoubleBufferTransformer writes: each
+    instruction of the second half of a loop waits for all elements of what the first half
+    returned. So there is a tuple with as many operands as the list has names, and those operands
+    that are elements are the ones without a name.
+    """
+    if "control-predecessors=" not in computation.text:
+        return {}
+    waiting: dict[tuple[str, ...], int] = {}
+    for number, row in enumerate(computation.rows):
+        awaited = predecessors(row)
+        if any(name not in computation.index for name in awaited):
+            waiting.setdefault(tuple(awaited), number)
+    undefined = {
+        frozenset(name for name in awaited if name not in computation.index) for awaited in waiting
+    }
+    if len(undefined) != 1:
+        return {}
+    (lost,) = undefined
+    names, first = next(iter(waiting.items()))
+    elements = _left_by_the_first_half(computation, names, first, len(lost))
+    # Which is which does not matter to the graph, since who waits for one waits for all of them;
+    # they were made in this order.
+    return dict(zip(sorted(lost, key=_by_number), elements, strict=True)) if elements else {}
+
+
+def _by_number(name: str) -> list[int]:
+    return [int(part) for part in name.split(".") if part.isdecimal()]
+
+
+def _left_by_the_first_half(
+    computation: Computation, names: tuple[str, ...], before: int, count: int
+) -> list[str]:
+    """The operands that are elements of a tuple, of the tuple that fits the list; or none."""
+    fitting = [
+        row
+        for row in computation.rows
+        if row[OPCODE] == "tuple" and len(row[REFERENCES]) == len(names)
+    ]
+    known = set(names) & computation.index.keys()
+    # The tuple itself where it is still there, else the one that the second half returns.
+    fitting.sort(key=lambda row: (set(row[REFERENCES]) - _elements_in(row) != known, not row[ROOT]))
+    for row in fitting:
+        found = [reference for reference in row[REFERENCES] if "#" in reference]
+        is_itself = set(row[REFERENCES]) - _elements_in(row) == known
+        if len(found) == len(set(found)) == count and (is_itself or row[ROOT]):
+            sources = [computation.index.get(each.partition("#")[0]) for each in found]
+            if all(source is not None and source < before for source in sources):
+                return found
+    return []
+
+
+def _elements_in(row: Row) -> set[str]:
+    return {reference for reference in row[REFERENCES] if "#" in reference}
+
+
+def _resolve(
+    draft: Draft, statement: Statement, elided: dict[str, str], elements: _Elements
+) -> None:
+    place = statement.attributes().get("control-predecessors")
+    if place is None:
+        return
+    for found in _find_name(draft.text, *place):
+        reference = elided.get(found[0])
+        if reference is not None:
+            name = elements.name(reference)
+            if name is not None:
+                draft.replace(found.start(), found.end(), name)
+
+
+# ---- the other way
+
+
+def compact(module: Module, draft: Draft) -> None:
+    """Read elements in their tuple, and leave out each get-tuple-element that says no more."""
+    for computation, instructions in statements(module):
+        if not computation.with_opcode("get-tuple-element"):
+            continue
+        root = computation.root
+        awaited = {name for row in computation.rows for name in predecessors(row)}
+        elements: dict[str, str] = {}
+        for number, statement in enumerate(instructions):
+            row = statement.row
+            is_root = root is not None and root.number == number
+            stays = is_root or row[NAME] in awaited or row[NAME] not in computation.users
+            reference = None if stays else _element(statement, computation)
+            if reference is not None:
+                if "metadata" in statement.attributes():
+                    draft.note("metadata of a get-tuple-element: compact text has no place for it")
+                source, hash_, path = reference.partition("#")
+                elements[row[NAME]] = elements.get(source, source) + hash_ + path
+                draft.drop_line(statement.start, statement.end)
+                continue
+            if not any(each.partition("#")[0] in elements for each in row[REFERENCES]):
+                continue
+            for each, place in statement.operands():
+                source, hash_, path = each.partition("#")
+                if source in elements:
+                    _rename(draft, place.start, place.end, elements[source] + hash_ + path)
+
+
+def _element(statement: Statement, computation: Computation) -> str | None:
+    """`x#1` for an instruction that does nothing but take that element, else None."""
+    row = statement.row
+    if row[OPCODE] != "get-tuple-element" or len(list(statement.operands())) != 1:
+        return None
+    index = _index(row[TAIL])
+    if index is None or not statement.attributes().keys() <= {"index", "metadata"}:
+        return None
+    reference = f"{row[REFERENCES][0]}#{index[1]}"
+    shape = type_of(computation, row[REFERENCES][0])
+    if shape is not None and tuple_elements(shape) is None:
+        return None
+    return reference

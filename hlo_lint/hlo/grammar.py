@@ -1,0 +1,73 @@
+"""Where the grammars lie, and one parser for each, made when first asked for.
+
+The grammars specify the syntax; the readers beside this module are the fast way to the same values,
+and `tests/hlo/test_grammars.py` holds the two together. This module imports lark late: most runs
+never need it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lark import Lark, Token, Tree, UnexpectedInput
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+PLACES = (_PACKAGE / "grammars", _PACKAGE.parent / "grammars")
+"""Where the grammars may lie: inside the package in a wheel, beside it in a checkout."""
+
+
+def find(name: str) -> Path:
+    """The file of the grammar called `name`.
+
+    >>> find("shape").name
+    'shape.lark'
+
+    Raises:
+        FileNotFoundError: where there is none; says where it was looked for.
+    """
+    for place in PLACES:
+        path = place / f"{name}.lark"
+        if path.is_file():
+            return path
+    looked = " or ".join(str(place) for place in PLACES)
+    raise FileNotFoundError(f"no grammar {name}.lark in {looked}")
+
+
+@cache
+def load(name: str) -> Lark:
+    """The parser for the grammar called `name`: LALR, contextual lexer, positions in every tree.
+
+    Grammars import from each other with `%import .common (NAME)`: lark resolves the dot to the
+    folder of the importing file.
+    """
+    from lark import Lark
+
+    return Lark.open(
+        str(find(name)),
+        parser="lalr",
+        lexer="contextual",
+        propagate_positions=True,
+        maybe_placeholders=False,
+    )
+
+
+def trees(tree: Tree[Token]) -> list[Tree[Token]]:
+    """The children that are rules."""
+    return [child for child in tree.children if not isinstance(child, str)]
+
+
+def tokens(tree: Tree[Token]) -> list[Token]:
+    """The children that are terminals."""
+    return [child for child in tree.children if isinstance(child, str)]
+
+
+def offset_of(error: UnexpectedInput, text: str) -> int:
+    """Where in `text` the parser gave up: its length where it wanted more."""
+    token: Token | None = getattr(error, "token", None)
+    offset: int | None = getattr(error, "pos_in_stream", None)
+    ended = token is not None and token.type == "$END"
+    return len(text) if offset is None or ended else offset

@@ -1,0 +1,537 @@
+"""What a layout means: which reshapes and transposes move no byte, and how to make the others so.
+
+Everything here mirrors XLA's own predicates, their blind spots included: XLA compares dimensions
+and order, and looks at no tile, packing or memory space. `packs_alike` compares what is left out.
+Where XLA aborts the process, these functions raise ValueError. An array without a printed layout
+lies in descending order. The lines cited are those of openxla/xla at 183fa00cb5d8 (August 2026).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import inf, prod
+from typing import TYPE_CHECKING, TypeVar
+
+from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Layout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_T = TypeVar("_T")
+
+
+# Permutations
+
+
+def permute(values: Sequence[_T], permutation: Sequence[int]) -> tuple[_T, ...]:
+    """The values in the order that the permutation reads them: `result[i] = values[p[i]]`.
+
+    This is what `transpose` does with the dimensions of its operand (`permutation_util.h:30-100`).
+
+    >>> permute("abc", (2, 0, 1))
+    ('c', 'a', 'b')
+    """
+    _require_permutation(permutation, len(values))
+    return tuple(values[i] for i in permutation)
+
+
+def compose(outer: Sequence[int], inner: Sequence[int]) -> tuple[int, ...]:
+    """The permutation that permutes by `outer` first: `result[i] = outer[inner[i]]`.
+
+    Source: `permutation_util.h:30-100`.
+
+    >>> compose((2, 0, 1), (1, 0, 2))
+    (0, 2, 1)
+    >>> permute(permute("abc", (2, 0, 1)), (1, 0, 2)) == permute("abc", (0, 2, 1))
+    True
+    """
+    _require_permutation(outer, len(outer))
+    return permute(outer, inner)
+
+
+def inverse(permutation: Sequence[int]) -> tuple[int, ...]:
+    """The permutation that undoes this one: `result[p[i]] = i` (`permutation_util.h:30-100`).
+
+    >>> inverse((2, 0, 1))
+    (1, 2, 0)
+    """
+    _require_permutation(permutation, len(permutation))
+    result = [0] * len(permutation)
+    for i, number in enumerate(permutation):
+        result[number] = i
+    return tuple(result)
+
+
+# Offsets
+
+
+def strides(shape: ArrayShape) -> tuple[int, ...]:
+    """How many elements a unit step along each dimension moves, tiles not considered.
+
+    Source: the running product of `index_util.h:62-105`.
+
+    >>> from hlo_lint.hlo.shape import parse_array
+    >>> strides(parse_array("f32[2,8,128,32]{2,3,1,0}"))
+    (32768, 4096, 1, 128)
+    """
+    _require_sizes_and_order(shape)
+    return _strides(shape.dims, shape.minor_to_major)
+
+
+def reshape_is_bitcast(a: ArrayShape, b: ArrayShape, *, ignore_element_type: bool = False) -> bool:
+    """Whether the elements, counted in row-major order, lie at the same offsets in both arrays.
+
+    Symmetric and exact for what it looks at: type, dimensions (dynamic ones at their bound) and
+    order. Tiles, element size, memory space and dynamic flags do not matter here, as in XLA's
+    `ReshapeIsBitcast` (`shape_util.cc:1569-1731`); ask `packs_alike` for those.
+
+    >>> from hlo_lint.hlo.shape import parse_array
+    >>> def free(a: str, b: str) -> bool:
+    ...     return reshape_is_bitcast(parse_array(a), parse_array(b))
+    >>> free("f32[8]{0}", "f32[4,2]{1,0}")
+    True
+    >>> free("f32[2,3]{0,1}", "f32[6]{0}")
+    False
+    >>> free("f32[2,1,3]{1,2,0}", "f32[2,3]{1,0}")  # where a dimension of size 1 stands is all one
+    True
+    >>> free("f32[4,1,6]{0,2,1}", "f32[4,6]{0,1}")
+    True
+    >>> free("f32[0,4]{0,1}", "f32[4,0]{1,0}")  # no element, no move
+    True
+    >>> free("f32[]", "f32[1,1]{0,1}")
+    True
+    >>> free("f32[8,3]{1,0}", "f32[4,2,3]{0,1,2}")
+    False
+    >>> free("f32[16,128,32]{2,1,0}", "f32[2,8,128,32]{2,3,1,0}")
+    False
+    >>> free("f32[16,128,32]{1,2,0}", "f32[2,8,128,32]{2,3,1,0}")
+    True
+    """
+    _require_sizes_and_order(a)
+    _require_sizes_and_order(b)
+    if not ignore_element_type and a.dtype != b.dtype:
+        return False
+    if a.elements != b.elements:
+        return False
+    if a.elements == 0:
+        return True
+    return _unit_steps_agree(a, b) and _unit_steps_agree(b, a)
+
+
+def transpose_is_bitcast(
+    operand: ArrayShape,
+    result: ArrayShape,
+    dimensions: Sequence[int],
+    *,
+    ignore_element_type: bool = False,
+) -> bool:
+    """Whether XLA sees that this transpose only renames dimensions.
+
+    Strict like `TransposeIsBitcast` (`shape_util.cc:1518-1547`), which compares orders and no
+    sizes: a dimension of size 1 in another place makes it False although nothing moves.
+
+    >>> from hlo_lint.hlo.shape import parse_array
+    >>> x = parse_array("f32[8,3]{1,0}")
+    >>> transpose_is_bitcast(x, parse_array("f32[3,8]{0,1}"), (1, 0))
+    True
+    >>> transpose_is_bitcast(x, parse_array("f32[3,8]{1,0}"), (1, 0))
+    False
+    >>> row = parse_array("f32[1,8]{1,0}")
+    >>> transpose_is_bitcast(row, parse_array("f32[8,1]{1,0}"), (1, 0))  # free, and yet
+    False
+    """
+    _require_order(operand)
+    _require_order(result)
+    _require_permutation(dimensions, operand.rank)
+    if not ignore_element_type and operand.dtype != result.dtype:
+        return False
+    return compose(dimensions, result.minor_to_major) == operand.minor_to_major
+
+
+def packs_alike(a: ArrayShape, b: ArrayShape) -> bool:
+    """Whether equal offsets mean equal bytes: what `reshape_is_bitcast` leaves out agrees.
+
+    Element width, memory space, tail padding and tiles; XLA compares byte size and host memory, and
+    only for `bitcast` (`hlo_verifier.cc:1482-1537`). Tiles also have to cut the same sizes, because
+    they pad: this may say False where two different cuts happen to agree, but True is always right.
+    Of a dynamic array it looks at the elements, not at where a backend keeps the sizes.
+
+    >>> packed = ArrayShape("s4", (8, 6), Layout((1, 0), element_size_in_bits=4))
+    >>> loose = ArrayShape("s4", (48,), Layout((0,)))
+    >>> reshape_is_bitcast(packed, loose), packs_alike(packed, loose)
+    (True, False)
+
+    Rows of three padded to four are no row of six padded to eight:
+
+    >>> rows = ArrayShape("f32", (2, 3), Layout((1, 0), tiles=((4,),)))
+    >>> row = ArrayShape("f32", (6,), Layout((0,), tiles=((4,),)))
+    >>> reshape_is_bitcast(rows, row), packs_alike(rows, row)
+    (True, False)
+    """
+    _require_order(a)
+    _require_order(b)
+    one, other = _layout(a), _layout(b)
+    if _width(a) != _width(b) or one.memory_space != other.memory_space:
+        return False
+    if one.tiles != other.tiles or one.rest != other.rest:
+        return False
+    # Tail padding depends on the count alone; splits and the like name dimensions.
+    if any(not part.startswith("L(") for part in one.rest):
+        return (a.dims, one.minor_to_major) == (b.dims, other.minor_to_major)
+    return _tiled_sizes(a) == _tiled_sizes(b)
+
+
+# Transposes that move nothing
+
+
+def permute_dimensions(dimensions: Sequence[int], shape: ArrayShape) -> ArrayShape:
+    """The result of `transpose(shape), dimensions=dimensions` that lies exactly where it lay.
+
+    XLA infers this shape for every transpose it makes, so those come with an order that is seldom
+    the descending one (`PermuteDimensions`, `shape_util.cc:1358-1404`).
+
+    >>> from hlo_lint.hlo.shape import parse_array
+    >>> str(permute_dimensions((2, 0, 1), parse_array("f32[16,128,32]{2,1,0}")))
+    'f32[32,16,128]{0,2,1}'
+    """
+    _require_order(shape)
+    order = compose(inverse(dimensions), shape.minor_to_major)
+    return replace(
+        shape,
+        dims=permute(shape.dims, dimensions),
+        dynamic=permute(shape.dynamic, dimensions) if shape.dynamic else (),
+        layout=replace(_layout(shape), minor_to_major=order),
+    )
+
+
+def normalize(shape: ArrayShape) -> ArrayShape:
+    """The array that the same bytes spell when they are read as in C.
+
+    Tiles, element size, tail padding and memory space stay; splits and other parts go, as in
+    `MakeShapeWithDescendingLayoutAndSamePhysicalLayout` (`shape_util.cc:446-487`).
+
+    >>> from hlo_lint.hlo.shape import parse_array
+    >>> str(normalize(parse_array("f32[2,8,128,32]{2,3,1,0}")))
+    'f32[2,8,32,128]{3,2,1,0}'
+    >>> str(normalize(ArrayShape("f32", (4, 3), Layout((0, 1), memory_space=5), (True, False))))
+    'f32[3,<=4]{1,0:S(5)}'
+    """
+    _require_order(shape)
+    physical = permute_dimensions(shape.minor_to_major[::-1], shape)
+    layout = _layout(physical)
+    kept = tuple(part for part in layout.rest if part.startswith("L("))
+    return physical.with_layout(replace(layout, rest=kept))
+
+
+def deduce_transpose(a: ArrayShape, b: ArrayShape) -> tuple[int, ...] | None:
+    """The `dimensions` of the only transpose that could turn `a` into `b` as a bitcast, if it does.
+
+    Source: `DeduceTransposeDimensionsForBitcast` (`shape_util.cc:1737-1757`).
+
+    >>> from hlo_lint.hlo.shape import parse_array
+    >>> deduce_transpose(parse_array("f32[8,3]{1,0}"), parse_array("f32[3,8]{0,1}"))
+    (1, 0)
+    >>> deduce_transpose(parse_array("f32[8,3]{1,0}"), parse_array("f32[3,8]{1,0}")) is None
+    True
+    """
+    _require_order(a)
+    _require_order(b)
+    if a.rank != b.rank:
+        return None
+    dimensions = compose(a.minor_to_major, inverse(b.minor_to_major))
+    return dimensions if permute(a.dims, dimensions) == b.dims else None
+
+
+# What a bitcast does
+
+
+@dataclass(frozen=True, slots=True)
+class Reshape:
+    """A bitcast that keeps the row-major sequence of the elements."""
+
+    result: ArrayShape
+
+
+@dataclass(frozen=True, slots=True)
+class Transpose:
+    """A bitcast that renames the dimensions."""
+
+    dimensions: tuple[int, ...]
+    result: ArrayShape
+
+
+@dataclass(frozen=True, slots=True)
+class TransposeReshapeTranspose:
+    """A bitcast that reads the bytes as in C, regroups them, and names the dimensions anew."""
+
+    first: tuple[int, ...]
+    """The dimensions of the transpose from the operand to `transposed`."""
+    transposed: ArrayShape
+    """The operand, normalized."""
+    reshaped: ArrayShape
+    """The result, normalized."""
+    second: tuple[int, ...]
+    """The dimensions of the transpose from `reshaped` to `result`."""
+    result: ArrayShape
+
+
+BitcastDecomposition = Reshape | Transpose | TransposeReshapeTranspose
+
+
+def decompose_bitcast(a: ArrayShape, b: ArrayShape) -> BitcastDecomposition:
+    """What `bitcast` from `a` to `b` means for the elements, in steps that each move nothing.
+
+    There is an answer for every two arrays of equal counts: a bitcast with the wrong layout is
+    legal and means something else (`DecomposeBitcast`, `shape_util.cc:1783-1840`).
+
+    >>> from hlo_lint.hlo.shape import parse_array
+    >>> decompose_bitcast(parse_array("f32[8]{0}"), parse_array("f32[4,2]{1,0}")).__class__
+    <class 'hlo_lint.hlo.layouts.Reshape'>
+    >>> renamed = decompose_bitcast(parse_array("f32[8,3]{1,0}"), parse_array("f32[3,8]{0,1}"))
+    >>> assert isinstance(renamed, Transpose)
+    >>> renamed.dimensions
+    (1, 0)
+    >>> steps = decompose_bitcast(
+    ...     parse_array("f32[16,128,32]{2,1,0}"), parse_array("f32[2,8,128,32]{2,3,1,0}"))
+    >>> assert isinstance(steps, TransposeReshapeTranspose)
+    >>> steps.first, str(steps.transposed), str(steps.reshaped), steps.second
+    ((0, 1, 2), 'f32[16,128,32]{2,1,0}', 'f32[2,8,32,128]{3,2,1,0}', (0, 1, 3, 2))
+
+    Raises:
+        ValueError: also where the counts of elements differ.
+    """
+    _require_equal_counts(a, b)
+    if reshape_is_bitcast(a, b, ignore_element_type=True):
+        return Reshape(b)
+    dimensions = deduce_transpose(a, b)
+    if dimensions is not None:
+        return Transpose(dimensions, b)
+    return TransposeReshapeTranspose(
+        first=a.minor_to_major[::-1],
+        transposed=normalize(a),
+        reshaped=normalize(b),
+        second=inverse(b.minor_to_major[::-1]),
+        result=b,
+    )
+
+
+# Layouts that make a reshape free
+
+
+def common_factors(a: Sequence[int], b: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Where both lists of sizes can be cut so that the products between two cuts agree.
+
+    The cuts are as many as possible, and each is a pair of positions; size 1 and size 0 fall where
+    `CommonFactors` (`util.cc:318-385`) puts them.
+
+    >>> common_factors((16, 128, 32), (2, 8, 128, 32))
+    ((0, 0), (1, 2), (2, 3), (3, 4))
+    >>> common_factors((4, 6), (6, 4))
+    ((0, 0), (2, 2))
+    >>> common_factors((2, 3), (2, 1, 3))
+    ((0, 0), (1, 1), (1, 2), (2, 3))
+
+    Raises:
+        ValueError: where a size is unbounded or the products of all sizes differ.
+    """
+    a, b = tuple(a), tuple(b)
+    if UNBOUNDED in a or UNBOUNDED in b or prod(a) != prod(b):
+        raise ValueError(f"the sizes {list(a)} and {list(b)} do not have one product")
+    if a == b:
+        return tuple((i, i) for i in range(len(a) + 1))
+    cuts: list[tuple[int, int]] = []
+    i = j = 0
+    while i < len(a) and j < len(b) and a[i] == b[j]:
+        cuts.append((i, j))
+        i, j = i + 1, j + 1
+    if prod(a[i:]) != prod(b[j:]):  # a size 0 in the equal part hides that the rest differs
+        return ((0, 0), (len(a), len(b)))
+    if prod(a[i:]) == 0:
+        return (*cuts, (i, j), (len(a), len(b)))
+    end_a, end_b = (*a, inf), (*b, inf)
+    product_a = product_b = 1
+    while True:
+        level = product_a == product_b
+        if level and cuts[-1:] != [(i, j)]:
+            cuts.append((i, j))
+        if (i, j) == (len(a), len(b)):
+            return tuple(cuts)
+        # The smaller product catches up; at equal products the smaller size goes first.
+        step_a = product_a < product_b or (level and end_a[i] <= end_b[j])
+        step_b = product_b < product_a or (level and end_b[j] <= end_a[i])
+        if step_a:
+            product_a, i = product_a * a[i], i + 1
+        if step_b:
+            product_b, j = product_b * b[j], j + 1
+
+
+def align_layouts(
+    shape: ArrayShape, dims: Sequence[int], *, dynamic: Sequence[bool] = ()
+) -> ArrayShape | None:
+    """The array of these dimensions that `shape` reshapes into without a move, where there is one.
+
+    The result has an order and nothing else: like XLA's, it forgets tiles, element size and memory
+    space, and keeps the flags in `dynamic` only if one of the arrays has a dimension of size 1
+    (`AlignLayouts`, `shape_util.cc:1842-1928`). `carry_layout_facts` puts them back.
+
+    >>> from hlo_lint.hlo.shape import parse_array
+    >>> str(align_layouts(parse_array("f32[2,8,128,32]{2,3,1,0}"), (16, 128, 32)))
+    'f32[16,128,32]{1,2,0}'
+
+    `ReshapeDecomposer` (`reshape_decomposer.cc:32-77`) asks first for the operand, then for the
+    result. What is free anyway is its own answer:
+
+    >>> str(align_layouts(parse_array("f32[4,2]{1,0}"), (8,)))
+    'f32[8]{0}'
+
+    `f32[4,2,3]{0,1,2} -> f32[8,3]{1,0}` gets a copy of its operand:
+
+    >>> str(align_layouts(parse_array("f32[8,3]{1,0}"), (4, 2, 3)))
+    'f32[4,2,3]{2,1,0}'
+
+    `f32[8,3]{1,0} -> f32[4,2,3]{0,1,2}` fails there and gets a copy of its result:
+
+    >>> align_layouts(parse_array("f32[4,2,3]{0,1,2}"), (8, 3)) is None
+    True
+    >>> str(align_layouts(parse_array("f32[8,3]{1,0}"), (4, 2, 3)))
+    'f32[4,2,3]{2,1,0}'
+
+    `f32[4,2,3,8]{0,2,1,3} -> f32[8,3,2,4]{0,2,1,3}` fails on both sides, so both are copied:
+
+    >>> align_layouts(parse_array("f32[8,3,2,4]{0,2,1,3}"), (4, 2, 3, 8)) is None
+    True
+    >>> align_layouts(parse_array("f32[4,2,3,8]{0,2,1,3}"), (8, 3, 2, 4)) is None
+    True
+
+    Raises:
+        ValueError: also where the counts of elements differ.
+    """
+    dims = tuple(dims)
+    _require_sizes_and_order(shape)
+    old = [d for d, size in enumerate(shape.dims) if size != 1]
+    new = [d for d, size in enumerate(dims) if size != 1]
+    cuts = common_factors([shape.dims[d] for d in old], [dims[d] for d in new])
+    groups = {
+        old[i_end - 1]: (old[i:i_end][::-1], new[j:j_end][::-1])
+        for (i, j), (i_end, j_end) in pairwise(cuts)
+    }
+    # From minor to major: each group of the old array has to lie as one row-major block, and the
+    # group of new dimensions takes its place.
+    remaining = [d for d in shape.minor_to_major if shape.dims[d] != 1]
+    order: list[int] = []
+    while remaining:
+        block, instead = groups.get(remaining[0], ([], []))
+        if not block or remaining[: len(block)] != block:
+            return None
+        del remaining[: len(block)]
+        order += instead
+    order += [d for d in reversed(range(len(dims))) if dims[d] == 1]
+    drops_ones = 1 in shape.dims or 1 in dims
+    flags = tuple(dynamic) if drops_ones and any(dynamic) else ()
+    return ArrayShape(shape.dtype, dims, Layout(tuple(order)), flags)
+
+
+def carry_layout_facts(source: ArrayShape, target: ArrayShape) -> ArrayShape:
+    """The target in its own order, with what `align_layouts` forgets taken from the source.
+
+    Memory space always; element size if the types are equal; dynamic flags of the dimensions that
+    a reshape between the two leaves alone, beside those that the target has; tiles and tail padding
+    only if the dimensions are equal, because a tile pads sizes. (XLA's `ReshapeDecomposer`,
+    `reshape_decomposer.cc:32-77`, loses all of this on the shapes in between.)
+
+    >>> result = ArrayShape("s4", (4, 2, 3), Layout((2, 1, 0), element_size_in_bits=4))
+    >>> aligned = align_layouts(result, (8, 3))
+    >>> str(aligned), str(carry_layout_facts(result, aligned))
+    ('s4[8,3]{1,0}', 's4[8,3]{1,0:E(4)}')
+    >>> source = ArrayShape("f32", (4, 6), Layout((1, 0), memory_space=5), (True, False))
+    >>> str(carry_layout_facts(source, ArrayShape("f32", (4, 2, 3), Layout((2, 1, 0)))))
+    'f32[<=4,2,3]{2,1,0:S(5)}'
+
+    Raises:
+        ValueError: also where the counts of elements differ.
+    """
+    _require_order(target)
+    _require_equal_counts(source, target)
+    facts, layout = _layout(source), _layout(target)
+    layout = replace(layout, memory_space=facts.memory_space)
+    if source.dtype == target.dtype:
+        layout = replace(layout, element_size_in_bits=facts.element_size_in_bits)
+    if source.dims == target.dims:
+        padding = tuple(part for part in facts.rest if part.startswith("L("))
+        layout = replace(layout, tiles=facts.tiles, rest=padding)
+    flags = [target.is_dynamic(d) for d in range(target.rank)]
+    for (i, j), ends in pairwise(common_factors(source.dims, target.dims)):
+        if ends == (i + 1, j + 1):
+            flags[j] |= source.is_dynamic(i)
+    return replace(target, layout=layout, dynamic=tuple(flags) if any(flags) else ())
+
+
+def _strides(dims: Sequence[int], minor_to_major: Sequence[int]) -> tuple[int, ...]:
+    result = [0] * len(dims)
+    step = 1
+    for d in minor_to_major:
+        result[d] = step
+        step *= dims[d]
+    return tuple(result)
+
+
+def _unit_steps_agree(a: ArrayShape, b: ArrayShape) -> bool:
+    """Whether the first step along each dimension of `a` leads to the same offset in `b`.
+
+    Both ways round this decides for all elements (the comment in `shape_util.cc:1569-1731` proves
+    it), so that nobody has to walk them.
+    """
+    row_major = range(a.rank - 1, -1, -1)
+    numbers = _strides(a.dims, row_major)
+    offsets = _strides(a.dims, a.minor_to_major)
+    steps = _strides(b.dims, b.minor_to_major)
+    for size, number, offset in zip(a.dims, numbers, offsets, strict=True):
+        if size == 1:
+            continue
+        there = 0
+        for d in range(b.rank - 1, -1, -1):
+            number, coordinate = divmod(number, b.dims[d])
+            there += coordinate * steps[d]
+        if there != offset:
+            return False
+    return True
+
+
+def _layout(shape: ArrayShape) -> Layout:
+    return Layout(shape.minor_to_major) if shape.layout is None else shape.layout
+
+
+def _width(shape: ArrayShape) -> int | str:
+    bits = shape.element_bits
+    return shape.dtype if bits is None else bits  # an unknown type is as wide as itself
+
+
+def _tiled_sizes(shape: ArrayShape) -> tuple[int, ...]:
+    """The physical sizes, major to minor, that a tile can reach; those above it only multiply."""
+    reach = max((len(tile) for tile in _layout(shape).tiles), default=0)
+    physical = permute(shape.dims, shape.minor_to_major[::-1])
+    return ((1,) * reach + physical)[len(physical) :]
+
+
+def _require_permutation(permutation: Sequence[int], size: int) -> None:
+    if sorted(permutation) != list(range(size)):
+        raise ValueError(f"{list(permutation)} does not name each of {size} dimensions once")
+
+
+def _require_order(shape: ArrayShape) -> None:
+    if not shape.has_valid_layout:
+        raise ValueError(f"the layout of {shape} does not name each dimension once")
+
+
+def _require_sizes_and_order(shape: ArrayShape) -> None:
+    _require_order(shape)
+    if UNBOUNDED in shape.dims:
+        raise ValueError(f"a dimension of {shape} has no bound")
+
+
+def _require_equal_counts(a: ArrayShape, b: ArrayShape) -> None:
+    _require_sizes_and_order(a)
+    _require_sizes_and_order(b)
+    if a.elements != b.elements:
+        raise ValueError(f"{a} has {a.elements} elements, {b} has {b.elements}")

@@ -1,0 +1,361 @@
+"""The fast gear: computations as XLA's printer writes them, one `findall` for many lines.
+
+It is sound because nothing is guessed: every line between head and closing brace must match from
+its first to its last character, the matches must be as many as the lines, and names are checked in
+bulk. Whatever is not dump-shaped goes to the faithful gear (`faithful_gear.py`).
+
+Computations are read together, as many as the processor's second cache holds with what is made of
+them: most are a few lines long, and a call for each would cost more than its lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from operator import add
+
+from hlo_lint.hlo.ir import Computation, Row
+
+# Groups: root, name, type, opcode, operands, tail. A tuple type ends at the first `)` before a
+# space; operands may hold one level of parentheses (typed operands, complex literals). Classes that
+# shut out a single character are the fastest there are. They let a match run on into the next line:
+# then there are fewer matches than lines, and the text is not taken.
+_find_instructions = re.compile(
+    r"\n  (ROOT )?%?([^ ]++) = ([^ (][^ ]*+|\((?:[^)]*\))+?(?= )) ([^(]++)"
+    r"\(([^()\n]*+(?:\([^()\n]*\)[^()\n]*+)*+)\)(|, [^\n]*+)(?=\n)"
+).findall
+_is_opcode = re.compile(r"[a-z][a-z\d\-]*").fullmatch
+_match_head = re.compile(r"(ENTRY )?%?([A-Za-z_][\w.\-]*) (\(.*)?\{", re.A).fullmatch
+_match_tail = re.compile(r"\}(, execution_thread=\"[^\"\n]*\")?(?: //[^\n]*)?").fullmatch
+_is_no_index = re.compile(r"#(?:(?<=[ \n]#)|(?<=\A#)|(?![0-9]+(?:[# \n]|\Z)))").search
+_remove_comments = re.compile(r"/\*[^*\n]*\*/").sub
+_match_typed_operand = re.compile(
+    r" ?(?:[a-z0-9]*\[\] )?%?([A-Za-z_][\w.\-]*(?:#[0-9]+)*)", re.A
+).fullmatch
+_balanced_type = re.compile(r"\([^()]*\)")
+
+WITHOUT_OPERANDS = frozenset({"constant", "parameter"})
+"""Opcodes whose parentheses hold a literal or a number."""
+
+
+_NAME_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-\n"
+_REFERENCE_BYTES = _NAME_BYTES + b"# "
+_FIRST_LETTERS = bytes.maketrans(b"0123456789.-\n", b"0" * 12 + b" ")
+"""Makes `0` of what no name begins with, and a blank of what ends a line of operands."""
+_MOST_TOGETHER = 1 << 16
+"""How many characters of computations are read together."""
+_SHARED_FROM = 4 << 20
+"""From how many characters on a module that is read alone shares the texts of its types: that takes
+a tenth of the time, and gives back a fifth of the memory."""
+
+
+class LineMemo:
+    """What has been read before: rows by line, computations by text. One for each directory."""
+
+    __slots__ = ("computations", "latest", "rows", "shared")
+
+    def __init__(self) -> None:
+        self.rows: dict[str, Row] = {}
+        self.computations: dict[str, Computation] = {}
+        self.latest: dict[str, Computation] = {}
+        """The last computation whose text begins with a word: with its name, or ENTRY."""
+        self.shared: dict[str, str] = {}
+        """Opcodes and types: each text once."""
+
+
+def known_blocks(text: str, at: int, memo: LineMemo) -> tuple[list[str], list[Computation | None]]:
+    """What stands two line breaks apart from `at` on, and which of it is a computation as it was.
+
+    Most computations of a dump are as the last dump had them, so each is compared first with the
+    last one of its name: neither a copy nor a hash of its text is made.
+    """
+    latest = memo.latest.get
+    blocks: list[str] = []
+    found: list[Computation | None] = []
+    starts_with, find = text.startswith, text.find
+    size = len(text)
+    while True:
+        computation = latest(text[at : find(" ", at)])
+        if computation is not None and starts_with(computation.text, at):
+            end = at + len(computation.text)
+            if end == size or starts_with("\n\n", end):
+                blocks.append(computation.text)
+                found.append(computation)
+                if end == size:
+                    return blocks, found
+                at = end + 2
+                continue
+        end = find("\n\n", at)
+        found.append(None)
+        if end < 0:
+            blocks.append(text[at:])
+            return blocks, found
+        blocks.append(text[at:end])
+        at = end + 2
+
+
+def read_again(texts: Sequence[str], found: list[Computation | None], memo: LineMemo) -> None:
+    """Put into `found` the computation that each text spells line for line as a dump does.
+
+    What is there already stays, what `memo` knows is not read again, and what is read it will know.
+
+    Args:
+        texts: each from the head of a computation to its closing brace and what belongs to it.
+        found: as many as there are texts.
+        memo: of the directory, whose files repeat most of their lines.
+    """
+    known, latest = memo.computations, memo.latest
+    new = [at for at, computation in enumerate(found) if computation is None]
+    for at in new:
+        found[at] = known.get(texts[at])
+    for outlines in _outlines(texts, found):
+        _fill(found, outlines, lambda these: _read_lines(these, memo))
+    for at in new:
+        computation = found[at]
+        if computation is not None:
+            text = computation.text
+            known[text] = latest[text[: text.find(" ")]] = computation
+
+
+def read_alone(text: str, at: int) -> list[tuple[int, Computation]] | None:
+    """The computations from `at` on and where they begin, of a file that is read alone.
+
+    None where anything is there but computations as a dump spells them, two line breaks apart.
+    Their texts are not copied: each is a part of `text`.
+    """
+    shared: dict[str, str] | None = {} if len(text) > _SHARED_FROM else None
+    found: list[tuple[int, Computation]] = []
+    outlines: list[tuple[int, int, int, str, bool, str, str]] = []
+    find, count, size = text.find, text.count, len(text)
+    begin, total = at, 0
+    while at < size:
+        end = find("\n\n", at)
+        if end == at or text[at] == "\n":
+            at += 1
+            continue
+        if end < 0:
+            end = size - (text[-1] == "\n")
+        first = find("\n", at, end)
+        head = _match_head(text, at, first) if first >= 0 else None
+        if head is None:
+            return None
+        entry, name, signature = head.groups("")
+        signature = signature.rstrip()
+        if signature and ") -> " not in signature:
+            return None
+        tail = ""
+        if not text.endswith("\n}", at, end):
+            closing = _match_tail(text, text.rfind("\n", at, end) + 1, end)
+            if closing is None:
+                return None
+            tail = closing[1] or ""
+        lines = count("\n", first, end) - 1
+        outlines.append((at, end, lines, name, bool(entry), signature, tail))
+        total += lines
+        at = end + 2
+        if end - begin > _MOST_TOGETHER or at >= size:
+            rows = _find_rows(text, begin, end, total, shared)
+            if rows is None:
+                return None
+            row = 0
+            for start, stop, lines, name, is_entry, signature, tail in outlines:
+                own = tuple(rows[row : row + lines])
+                part = (start, stop)
+                computation = Computation(text, name, is_entry, signature, own, tail, part=part)
+                found.append((start, computation))
+                row += lines
+            outlines, begin, total = [], at, 0
+    return None if outlines else found
+
+
+_Outline = tuple[int, str, int, str, bool, str, str]
+"""What is known of a computation before its lines are read: which it is, its text, how many lines
+its body has, its name, whether it is the entry, its signature, what follows the closing brace."""
+
+
+def _outlines(
+    texts: Sequence[str], found: Sequence[Computation | None]
+) -> Iterator[list[_Outline]]:
+    """Those that are not found yet and look like computations, as many as are read together."""
+    outlines: list[_Outline] = []
+    size = 0
+    for at, text in enumerate(texts):
+        if found[at] is not None:
+            continue
+        lines = text.count("\n") - 1
+        first = text.find("\n")
+        head = _match_head(text, 0, first) if lines > 0 else None
+        if head is None:
+            continue
+        entry, name, signature = head.groups("")
+        signature = signature.rstrip()
+        if signature and ") -> " not in signature:
+            continue
+        tail = ""
+        if not text.endswith("\n}"):
+            closing = _match_tail(text, text.rfind("\n") + 1)
+            if closing is None:
+                continue
+            tail = closing[1] or ""
+        outlines.append((at, text, lines, name, bool(entry), signature, tail))
+        size += len(text)
+        if size > _MOST_TOGETHER:
+            yield outlines
+            outlines, size = [], 0
+    if outlines:
+        yield outlines
+
+
+def _fill(
+    found: list[Computation | None],
+    outlines: list[_Outline],
+    read: Callable[[list[_Outline]], list[Row] | None],
+) -> None:
+    """Make the computations of the outlines, each alone where one of them is not dump-shaped."""
+    rows = read(outlines)
+    if rows is None:
+        if len(outlines) > 1:
+            for outline in outlines:
+                _fill(found, [outline], read)
+        return
+    begin = 0
+    for at, text, lines, name, is_entry, signature, tail in outlines:
+        end = begin + lines
+        found[at] = Computation(text, name, is_entry, signature, tuple(rows[begin:end]), tail)
+        begin = end
+
+
+def _find_rows(
+    text: str, begin: int, end: int, lines: int, shared: dict[str, str] | None
+) -> list[Row] | None:
+    """The rows of a stretch that holds so many lines of instructions and no other indented ones."""
+    rows: list[Row] = []
+    while begin < end:  # each line is read with the line breaks around it
+        stop = text.find("\n", begin + _MOST_TOGETHER, end) if end - begin > _MOST_TOGETHER else -1
+        stop = end if stop < 0 else stop
+        found = _make_rows(_find_instructions(text, begin, stop + 1), shared)
+        if found is None:
+            return None
+        rows += found
+        begin = stop
+    return rows if len(rows) == lines else None
+
+
+def _read_lines(outlines: list[_Outline], memo: LineMemo) -> list[Row] | None:
+    lines: list[str] = []
+    for _, text, *_ in outlines:
+        lines += text.split("\n")[1:-1]
+    known = memo.rows
+    found = list(map(known.get, lines))
+    missing = found.count(None)
+    if not missing:
+        return found  # type: ignore[return-value]  # none is None
+    places = range(len(lines)) if missing == len(lines) else _places_of_none(found, missing)
+    new_lines = lines if missing == len(lines) else [lines[at] for at in places]
+    new = "\n".join(["", *new_lines, ""])
+    fresh = _find_rows(new, 0, len(new) - 1, missing, memo.shared)
+    if fresh is None:
+        return None
+    known.update(zip(new_lines, fresh, strict=True))
+    for at, row in zip(places, fresh, strict=True):
+        found[at] = row
+    return found  # type: ignore[return-value]  # none is None any more
+
+
+def _places_of_none(found: list[Row | None], count: int) -> list[int]:
+    places = []
+    at = -1
+    for _ in range(count):
+        at = found.index(None, at + 1)
+        places.append(at)
+    return places
+
+
+def _make_rows(groups: list[tuple[str, ...]], shared: dict[str, str] | None) -> list[Row] | None:
+    if not groups:
+        return []
+    if _bytes("\n".join([group[1] for group in groups])).translate(None, _NAME_BYTES):
+        return None
+    if not all(map(_is_opcode, {group[3] for group in groups})):
+        return None
+    references = _references(["" if group[3] in WITHOUT_OPERANDS else group[4] for group in groups])
+    if references is None:
+        return None
+    tails = [group[5] for group in groups]
+    if " = " in "\n".join(tails) and not all(map(_is_one_tail, tails)):
+        return None
+    if shared is None:
+        return list(map(add, groups, zip(references, strict=True)))
+    one = shared.setdefault
+    return [
+        (root, name, one(shape, shape), one(opcode, opcode), operands, tail, reads)
+        for (root, name, shape, opcode, operands, tail), reads in zip(
+            groups, references, strict=True
+        )
+    ]
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _is_one_tail(tail: str) -> bool:
+    """Whether it is nothing but attributes, and no instruction stands in it or behind it."""
+    from hlo_lint.hlo.parser.general import Scanner, Unreadable
+
+    if " = " not in tail:
+        return True
+    try:
+        end, computations = Scanner(tail).attributes_and_computations(0)
+    except Unreadable:
+        return False
+    return end == len(tail) and not computations
+
+
+def _references(operands: list[str]) -> list[tuple[str, ...]] | None:
+    """The names each operand list refers to, or None where a list is not plain enough."""
+    joined = "\n".join(operands)
+    if "/" in joined:
+        joined = _remove_comments("", joined)
+    if joined.count(" ") != joined.count(", "):
+        return _typed_references(joined.replace(", ", ","))
+    joined = joined.replace(", ", " ").replace("%", "")
+    encoded = _bytes(joined)
+    if encoded.translate(None, _REFERENCE_BYTES) or _has_a_gap(joined):
+        return None
+    if b" 0" in b" " + encoded.translate(_FIRST_LETTERS):
+        return None
+    if "#" in joined and _is_no_index(joined):
+        return None
+    return list(map(tuple, map(str.split, joined.split("\n"))))
+
+
+def _typed_references(joined: str) -> list[tuple[str, ...]] | None:
+    """References out of `f32[8]{0} %x,(f32[], s32[]) %y`, as older releases print operands."""
+    result: list[tuple[str, ...]] = []
+    for line in joined.split("\n"):
+        plain = _BOUNDS.sub("[]", _LAYOUT.sub("", line))
+        while "(" in plain:
+            shorter = _balanced_type.sub("[]", plain)
+            if shorter == plain:
+                return None
+            plain = shorter
+        names = []
+        for operand in plain.split(",") if plain else ():
+            found = _match_typed_operand(operand)
+            if found is None:
+                return None
+            names.append(found[1])
+        result.append(tuple(names))
+    return result
+
+
+def _has_a_gap(joined: str) -> bool:
+    """Whether an operand is missing between two others, or before or behind one."""
+    if joined[:1] == " " or joined[-1:] == " ":
+        return True
+    return "  " in joined or "\n " in joined or " \n" in joined
+
+
+_LAYOUT = re.compile(r"\{[^{}]*\}")
+_BOUNDS = re.compile(r"\[[^\[\]]*\]")

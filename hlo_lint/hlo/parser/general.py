@@ -1,0 +1,605 @@
+"""The faithful gear: HLO as people write it, character by character.
+
+It knows no lines: comments, line breaks and white space may stand anywhere. What it cannot read it
+leaves as text, says so, and goes on at the next line. No text makes it raise or recurse.
+
+A statement may look as far as the next line that begins one. Only where a bracket or string is
+still open there (a string of several lines, say) may it look to the end of the text, and once that
+was in vain no later statement may: so the time stays linear.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from hlo_lint.hlo.ir import (
+    CALLING_ATTRIBUTES,
+    NAME,
+    OPCODE,
+    Computation,
+    Inline,
+    Row,
+    Trouble,
+)
+from hlo_lint.hlo.parser.fast import WITHOUT_OPERANDS
+from hlo_lint.text.source import Span
+
+_white = re.compile(r"(?:[ \t\r\n\f\v\ufeff]+|//[^\n]*|^#(?![(\d])[^\n]*)*", re.M).match
+_blank = re.compile(r"(?:[ \t\f\v]+|/\*[^\n*]*\*/)*").match
+_name = re.compile(r"%?([A-Za-z_][\w.\-]*)", re.A).match
+_word = re.compile(r"[A-Za-z_][\w\-]*", re.A).match
+_string = re.compile(r'"(?:[^"\\]|\\.)*"', re.S).match
+_quoted = re.compile(r"'(?:[^'\\\n]|\\.)*'").match
+_bracket = re.compile(r"[(){}\[\]\"']|/\*|//").search
+_atom = re.compile(r"[^\s,(){}\[\]\"'/]+|/(?![/*])").match
+_attribute = re.compile(r"([A-Za-z_][\w.\-]*)\s*=", re.A).match
+_ARRAY = r"[a-z][a-z0-9]*[ \t]*\[(?:[^\[\]=]|<=)*\]"
+_array = re.compile(_ARRAY).match
+_layout_start = re.compile(r"\{\s*(?:[-\d:?]|\})").match
+_operand = re.compile(r"%?([A-Za-z_][\w.\-]*)((?:#\d+)*):?", re.A).match
+_another_statement = re.compile(r"ROOT\b|%?[A-Za-z_][\w.\-]*\s*=(?!=)", re.A).match
+_computation_line = re.compile(
+    r"(?!HloModule\b)(?:ENTRY[ \t]+)?%?[A-Za-z_][\w.\-]*:?[ \t]*(?:\([^\n]*)?\{[ \t]*\r?$",
+    re.M | re.A,
+).match
+_bare_start = re.compile(rf"\(|{_ARRAY}|[a-z][a-z0-9\-]*\s*\(").match
+_inline_start = re.compile(r"(?:ROOT\s+)?%?[A-Za-z_][\w.\-]*:?\s*=(?!=)", re.A).match
+_statement_line = re.compile(
+    r"^[ \t]*(?:ROOT[ \t]+)?%?[A-Za-z_][\w.\-]*:?[ \t]*=(?!=)|^[ \t]*\}|^(?:ENTRY|HloModule)\b"
+    r"|^%?[A-Za-z_][\w.\-]*:?[ \t]*(?:\([^\n]*)?\{[ \t]*\r?$",
+    re.M | re.A,
+).search
+
+_Match = Callable[[str, int, int], re.Match[str] | None]
+
+_CLOSES = {"(": ")", "{": "}", "[": "]"}
+_CALLS = frozenset(CALLING_ATTRIBUTES)
+_DEEPEST = 64
+"""How deep instructions and computations may be written into each other: Python's stack is short,
+and what people write stays below five."""
+
+
+class Unreadable(Exception):
+    """A place where the text is no HLO; the statement around it stays text."""
+
+    def __init__(self, message: str, at: int, *, ran_out: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        self.at = at
+        self.ran_out = ran_out
+        """Whether the text ended before a bracket, string or comment did."""
+
+
+class _Body:
+    """What was read of the statements of one computation so far."""
+
+    __slots__ = ("inline", "nested", "rows", "spans", "troubles")
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.spans: list[tuple[int, int]] = []
+        self.troubles: list[Trouble] = []
+        self.nested: set[int] = set()
+        """Rows that stand in the operands of another."""
+        self.inline: list[tuple[int, int, Computation]] = []
+        """Computations written into an attribute: the row's number, and where each begins."""
+
+    def add(
+        self, row: Row, begin: int, end: int, inline: Sequence[tuple[int, Computation]]
+    ) -> None:
+        self.inline += [(len(self.rows), at, computation) for at, computation in inline]
+        self.rows.append(row)
+        self.spans.append((begin, end))
+
+    def forget(self, number: int) -> None:
+        """Drop what stands in the operands of a statement that could not be read to its end."""
+        del self.rows[number:], self.spans[number:]
+        self.nested = {each for each in self.nested if each < number}
+        self.inline = [each for each in self.inline if each[0] < number]
+
+    def computation(
+        self, text: str, start: int, name: str, is_entry: bool, signature: str, tail: str
+    ) -> Computation:
+        """The computation whose text begins at `start`."""
+        if self.nested:
+            self._name_rows()
+        return Computation(
+            text,
+            name,
+            is_entry,
+            signature,
+            tuple(self.rows),
+            tail,
+            tuple(Span(begin - start, end - start) for begin, end in self.spans),
+            tuple(Trouble(said, begin - start, end - start) for said, begin, end in self.troubles),
+            frozenset(self.nested),
+            self._inline(start),
+        )
+
+    def _inline(self, start: int) -> dict[int, tuple[Inline, ...]]:
+        by_row: dict[int, list[Inline]] = {}
+        for row, at, computation in self.inline:
+            by_row.setdefault(row, []).append(Inline(at - start, computation))
+        return {row: tuple(found) for row, found in by_row.items()}
+
+    def _name_rows(self) -> None:
+        """Give what the text leaves nameless XLA's name for it: `negate.anon`, `negate.anon.1`."""
+        taken = {row[NAME] for row in self.rows if row[NAME][:1] != _NAMELESS}
+        names: dict[str, str] = {}
+        numbers: dict[str, int] = {}
+        for row in self.rows:
+            if row[NAME][:1] == _NAMELESS:
+                base = name = f"{row[OPCODE]}.anon"
+                while name in taken:
+                    numbers[base] = numbers.get(base, 0) + 1
+                    name = f"{base}.{numbers[base]}"
+                taken.add(name)
+                names[row[NAME]] = name
+
+        def named(reference: str) -> str:
+            return names.get(reference, reference)
+
+        self.rows = [
+            (root, names.get(name, name), shape, opcode, operands, tail, tuple(map(named, reads)))
+            for root, name, shape, opcode, operands, tail, reads in self.rows
+        ]
+
+
+_NAMELESS = "\0"
+"""Begins what stands for a name until all names of the computation are known."""
+SINGLE = "_"
+"""XLA's name for the module and the computation around a single instruction."""
+
+
+class Scanner:
+    """Reads the computations of one text; `troubles` collects what it could not read."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.end = len(text)
+        """How far the statement at hand may look."""
+        self.may_look_on = True
+        """Whether a statement may look beyond the next line that begins one."""
+        self.next_statement = -1
+        self.last_comment_end = text.rfind("*/")
+        self.is_bare = False
+        """Whether statements are read that no computation is around."""
+        self.troubles: list[Trouble] = []
+
+    # Statements
+
+    def computations(self, start: int) -> list[tuple[int, int, Computation]]:
+        """Every computation from `start` on, with where each begins and ends."""
+        found: list[tuple[int, int, Computation]] = []
+        at = self.skip(start)
+        while at < len(self.text):
+            try:
+                begin, (end, computation) = at, self._computation(at)
+            except Unreadable as unreadable:
+                at = self._pass_over(at, unreadable, self.troubles)
+                continue
+            found.append((begin, end, computation))
+            at = self.skip(end)
+        return found
+
+    def header(self, start: int) -> tuple[str, int]:
+        """The name in `HloModule name, attribute=…` and where that ends, as far as it is read."""
+        at = self.skip(start) + len("HloModule")
+        self._bound(start)
+        name = ""
+        try:
+            named = self._expect(_name, self.skip(at), "a module needs a name")
+            name = named[1]
+            at = named.end() + self.text.startswith(":", named.end())
+            try:
+                return name, self.attributes(at)
+            except Unreadable as unreadable:
+                if not unreadable.ran_out:
+                    raise
+                self.end = len(self.text)  # a table of recovery holds whole modules, in a string
+                return name, self.attributes(at)
+        except Unreadable as unreadable:
+            return name, self._pass_over(start, unreadable, self.troubles)
+
+    def _computation(self, start: int) -> tuple[int, Computation]:
+        self._bound(start)
+        text = self.text
+        named = self._expect(_name, start, "expected a computation")
+        is_entry = named[0] == "ENTRY"
+        at = named.end()
+        if is_entry:
+            named = self._expect(_name, self.skip(at), "a computation needs a name")
+            at = named.end()
+        at += text.startswith(":", at)
+        signature = ""
+        at = self.skip(at)
+        if text.startswith("(", at):
+            begin = at
+            at = self.skip(self._balanced(at))
+            if not text.startswith("->", at):
+                raise Unreadable("expected `->` and the shape of the result", at)
+            at = self._shape(self.skip(at + 2))
+            signature = text[begin:at]
+            at = self.skip(at)
+        if not text.startswith("{", at):
+            raise Unreadable("expected a computation: a name, a signature and `{`", at)
+        body, at = self._body(self.skip(at + 1), named[1])
+        tail_start = at
+        self._bound(at)
+        try:
+            at, _ = self.attributes_and_computations(at)
+        except Unreadable:
+            at = tail_start
+        tail = text[tail_start:at].strip()
+        return at, body.computation(text[start:at], start, named[1], is_entry, signature, tail)
+
+    def statements(self, start: int) -> tuple[int, Computation] | None:
+        """Statements with no computation around them, to the end of the text; None at others.
+
+        XLA reads one such statement, and makes parameters of operands that nothing defines.
+        """
+        begin = self.skip(start)
+        if not (_inline_start(self.text, begin) or _bare_start(self.text, begin)):
+            return None
+        self.is_bare = True
+        body, end = self._body(begin, "")
+        self.is_bare = False
+        end = self._back(end)
+        if not body.rows:
+            return None
+        if len(body.rows) - len(body.nested) > 1:  # parameters, too, are written into operands
+            said = "these instructions have no computation around them: `ENTRY main {` and `}`"
+            body.troubles.append(Trouble(said, begin, begin))
+        return end, body.computation(self.text[begin:end], begin, SINGLE, False, "", "")
+
+    def _body(self, at: int, name: str, depth: int = 0) -> tuple[_Body, int]:
+        body = _Body()
+        text = self.text
+        while True:
+            if text.startswith("}", at) and not self.is_bare:
+                return body, at + 1
+            if at >= len(text) or self._begins_computation(at):
+                at = self._back(at)
+                if not self.is_bare:
+                    message = f"the braces of %{name} never close"
+                    body.troubles.append(Trouble(message, at, at))
+                return body, at
+            read = len(body.rows)
+            try:
+                end = self._statement(at, body, depth)
+            except Unreadable as unreadable:
+                body.forget(read)
+                at = self._pass_over(at, unreadable, body.troubles)
+                continue
+            at = self.skip(end)
+
+    def _statement(self, at: int, body: _Body, depth: int) -> int:
+        self._bound(at)
+        read = len(body.rows)
+        try:
+            return self._instruction(at, body, depth)
+        except Unreadable as unreadable:
+            if not unreadable.ran_out or not self.may_look_on:
+                raise
+            first = unreadable
+        self.end = len(self.text)
+        body.forget(read)
+        try:
+            return self._instruction(at, body, depth)
+        except Unreadable:
+            self.may_look_on = False
+            raise first from None
+
+    def _instruction(self, start: int, body: _Body, depth: int) -> int:
+        text = self.text
+        if self.is_bare and not depth and not body.rows and not _inline_start(text, start):
+            return self._right_side(start, SINGLE, "", start, body, depth)
+        named = self._expect(_name, start, "expected an instruction")
+        at = named.end()
+        root = "ROOT " if named[0] == "ROOT" else ""
+        if root:
+            at = self.skip(at)
+            if at >= self.end:
+                self._bound(at)  # its name stands on a line of its own
+            named = self._expect(_name, at, "ROOT needs an instruction")
+            at = named.end()
+        at = self.skip(at + text.startswith(":", at))
+        if not text.startswith("=", at):
+            raise Unreadable("expected `=` behind the name of an instruction", at)
+        return self._right_side(self.skip(at + 1), named[1], root, start, body, depth)
+
+    def _right_side(
+        self, at: int, name: str, root: str, start: int, body: _Body, depth: int
+    ) -> int:
+        text = self.text
+        end = self._shape_end(at)
+        type_text = text[at:end]
+        at = self.skip(end)
+        opcode = self._expect(_word, at, "expected an opcode")
+        at = self.skip(opcode.end())
+        if not text.startswith("(", at):
+            raise Unreadable("expected `(` behind the opcode", at)
+        close = self._balanced(at)
+        operands = text[at + 1 : close - 1]
+        references: tuple[str, ...] = ()
+        if opcode[0] not in WITHOUT_OPERANDS:
+            references = self._references(at + 1, close - 1, body, depth)
+        end, inline = self.attributes_and_computations(close, depth)
+        tail = text[close:end].lstrip()
+        row = (root, name, type_text, opcode[0], operands, tail, references)
+        body.add(row, start, end, inline)
+        return end
+
+    def _references(self, at: int, end: int, body: _Body, depth: int) -> tuple[str, ...]:
+        names = []
+        text = self.text
+        for begin, stop in self._parts(at, end):
+            begin = self.skip(begin)
+            if begin >= stop:
+                raise Unreadable("an operand is missing", begin)
+            shape_end = self._shape_end(begin)
+            named_at = self.skip(shape_end)
+            found = _operand(text, named_at, stop)
+            if found is None:
+                if self.is_bare and shape_end > begin and named_at >= stop:
+                    names.append(self._parameter("", begin, shape_end, body))
+                    continue
+                raise Unreadable("expected the name of an operand", named_at)
+            after = self.skip(found.end())
+            if after >= stop:
+                names.append(found[1] + found[2])
+                if self.is_bare and shape_end > begin:
+                    self._parameter(found[1], begin, shape_end, body)
+            elif text.startswith("(", after):
+                names.append(self._nested(begin, shape_end, stop, body, depth + 1))
+            else:
+                raise Unreadable("expected `,` or `)` behind an operand", after)
+        return tuple(names)
+
+    def _parameter(self, name: str, begin: int, end: int, body: _Body) -> str:
+        """The parameter that XLA makes of an operand which nothing defines; the name may be ""."""
+        if not name or all(row[NAME] != name for row in body.rows):
+            number = sum(row[OPCODE] == "parameter" for row in body.rows)
+            name = name or f"{SINGLE}{number}"
+            body.nested.add(len(body.rows))
+            row = ("", name, self.text[begin:end], "parameter", str(number), "", ())
+            body.add(row, begin, end, ())
+        return name
+
+    def _nested(self, begin: int, shape_end: int, stop: int, body: _Body, depth: int) -> str:
+        """Read an operand that is an instruction of its own, without attributes; gives its name."""
+        text = self.text
+        if depth > _DEEPEST:
+            raise Unreadable(f"instructions stand in each other deeper than {_DEEPEST}", begin)
+        opcode = self._expect(_word, self.skip(shape_end), "expected an opcode")
+        at = self.skip(opcode.end())
+        if not text.startswith("(", at):
+            raise Unreadable("expected `(` behind the opcode", at)
+        close = self._balanced(at)
+        if self.skip(close) < stop:
+            raise Unreadable("expected `,` or `)` behind an operand", close)
+        references: tuple[str, ...] = ()
+        if opcode[0] not in WITHOUT_OPERANDS:
+            references = self._references(at + 1, close - 1, body, depth)
+        name = f"{_NAMELESS}{len(body.rows)}"
+        body.nested.add(len(body.rows))
+        type_text, operands = text[begin:shape_end], text[at + 1 : close - 1]
+        body.add(("", name, type_text, opcode[0], operands, "", references), begin, close, ())
+        return name
+
+    def _parts(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Where the parts between top-level commas stand."""
+        parts = []
+        at = begin = start
+        while at < end:
+            character = self.text[at]
+            if character in _CLOSES:
+                at = self._balanced(at)
+            elif character == '"':
+                at = self._quoted(at)
+            elif character == ",":
+                parts.append((begin, at))
+                at = begin = at + 1
+            else:
+                after = self.skip(at)
+                at = after if after > at else at + 1
+        if parts or self.skip(begin) < end:
+            parts.append((begin, end))
+        return parts
+
+    def attributes(self, at: int) -> int:
+        """The end of `, name=value, name=value`.
+
+        Raises:
+            Unreadable: where it is something else.
+        """
+        return self.attributes_and_computations(at, _DEEPEST)[0]
+
+    def attributes_and_computations(
+        self, at: int, depth: int = 0
+    ) -> tuple[int, Sequence[tuple[int, Computation]]]:
+        """The end of `, name=value`, and the computations written there with where they begin.
+
+        Raises:
+            Unreadable: where it is something else.
+        """
+        inline: list[tuple[int, Computation]] = []
+        while True:
+            comma = self.skip(at)
+            if not self.text.startswith(",", comma):
+                return at, inline
+            begin = self.skip(comma + 1)
+            found = _attribute(self.text, begin)
+            if found is None:
+                raise Unreadable("expected an attribute: a name and `=`", begin)
+            begin = self.skip(found.end())
+            at = self._value(begin)
+            if found[1] in _CALLS and self.text.startswith("{", begin) and depth < _DEEPEST:
+                inline += self._inline(begin, at, depth + 1)
+
+    def _inline(self, begin: int, end: int, depth: int) -> list[tuple[int, Computation]]:
+        """The computations of `{ x = … ROOT y = … }`, or of several such in braces."""
+        text = self.text
+        inside = self.skip(begin + 1)
+        if text.startswith("{", inside):
+            parts = [(self.skip(start), stop) for start, stop in self._parts(begin + 1, end - 1)]
+            return [
+                found
+                for start, stop in parts
+                if text.startswith("{", start)
+                for found in self._inline(start, stop, depth)
+            ]
+        if not _inline_start(text, inside):
+            return []
+        bound, bare, self.is_bare = self.end, self.is_bare, False
+        body, close = self._body(inside, "_", depth)
+        self.end, self.is_bare = bound, bare
+        return [(begin, body.computation(text[begin:close], begin, "_", False, "", ""))]
+
+    def _value(self, at: int) -> int:
+        begin = at
+        text = self.text
+        while at < self.end:
+            character = text[at]
+            if character in _CLOSES:
+                at = self._balanced(at)
+            elif character in "\"'":
+                at = self._quoted(at)
+            else:
+                atom = _atom(text, at, self.end)
+                if atom is None:
+                    break
+                at = atom.end()
+            # A value may hold spaces (`mesh['x'=2] {'x'}`) but goes on to no other line.
+            after = _end(_blank(text, at))
+            ends = text[after : after + 1] in ("", ",", "\n", "\r", "}", ")")
+            if ends or text.startswith("//", after) or _another_statement(text, after):
+                break
+            at = after
+        if at == begin:
+            raise Unreadable("an attribute needs a value", at)
+        return at
+
+    # Pieces
+
+    def _shape(self, at: int) -> int:
+        end = self._shape_end(at)
+        if end == at:
+            raise Unreadable("expected a shape", at)
+        return end
+
+    def _shape_end(self, at: int) -> int:
+        """The end of the shape at `at`, or `at` where there is none."""
+        text = self.text
+        if text.startswith("(", at):
+            return self._balanced(at)
+        if text.startswith("b(", at):
+            return self._balanced(at + 1)
+        found = _array(text, at, self.end)
+        if found is None:
+            return at
+        end = found.end()
+        brace = self.skip(end)
+        if _layout_start(text, brace, self.end):
+            return self._balanced(brace)
+        return end
+
+    def _balanced(self, start: int) -> int:
+        """The end of the bracket that opens at `start`."""
+        text = self.text
+        open_brackets: list[str] = []
+        at = start
+        while True:
+            found = _bracket(text, at, self.end)
+            if found is None:
+                raise Unreadable(f"`{text[start]}` is never closed", start, ran_out=True)
+            at = found.start()
+            mark = found[0]
+            if mark in _CLOSES:
+                open_brackets.append(_CLOSES[mark])
+                at += 1
+            elif mark in ")}]":
+                if open_brackets.pop() != mark:
+                    raise Unreadable(f"`{mark}` closes nothing that is open", at)
+                at += 1
+                if not open_brackets:
+                    return at
+            elif mark in "\"'":
+                at = self._quoted(at)
+            else:
+                after = self.skip(at)
+                if after == at:
+                    raise Unreadable("the comment never ends", at, ran_out=True)
+                at = after
+
+    def _quoted(self, at: int) -> int:
+        if self.text[at] == "'":  # mesh['x'=2]; elsewhere an apostrophe is only a character
+            found = _quoted(self.text, at, self.end)
+            return found.end() if found else at + 1
+        found = _string(self.text, at, self.end)
+        if found is None:
+            raise Unreadable("the string never ends", at, ran_out=True)
+        return found.end()
+
+    def skip(self, at: int) -> int:
+        """The end of the white space and comments at `at`."""
+        while True:
+            at = _end(_white(self.text, at))
+            if not self.text.startswith("/*", at) or at + 2 > self.last_comment_end:
+                return at
+            at = self.text.index("*/", at + 2) + 2
+
+    def _expect(self, match: _Match, at: int, message: str) -> re.Match[str]:
+        found = match(self.text, at, self.end)
+        if found is None:
+            raise Unreadable(message, at)
+        return found
+
+    # Going on after what could not be read
+
+    def _begins_computation(self, at: int) -> bool:
+        """Whether a computation begins here, at the first column, although one is open."""
+        first_column = at == 0 or self.text[at - 1] == "\n"
+        return first_column and _computation_line(self.text, at) is not None
+
+    def _back(self, at: int) -> int:
+        """Where the white space before `at` begins."""
+        while at and self.text[at - 1].isspace():
+            at -= 1
+        return at
+
+    def _bound(self, at: int) -> None:
+        """Let the statement at `at` look as far as the next line that begins one."""
+        line_end = self.text.find("\n", at)
+        if line_end < 0:
+            self.end = len(self.text)
+            return
+        while self.next_statement <= line_end:
+            following = _statement_line(self.text, line_end + 1)
+            if following is None:
+                self.next_statement = len(self.text)
+                break
+            self.next_statement = following.start()
+            # `metadata={…}` on a line of its own, behind a comma, is no statement.
+            if self.text[self._back(following.start()) - 1] == ",":
+                line_end = following.end()
+        self.end = self.next_statement
+
+    def _pass_over(self, at: int, unreadable: Unreadable, troubles: list[Trouble]) -> int:
+        """Note the unreadable line at `at` and go to the next one."""
+        text = self.text
+        line_end = text.find("\n", at)
+        line_end = len(text) if line_end < 0 else line_end
+        stop = max(at, self._back(line_end))
+        before = troubles[-1] if troubles else None
+        if before is not None and before.end <= at and not text[before.end : at].strip():
+            troubles[-1] = Trouble(before.message, before.start, stop)
+        else:
+            troubles.append(Trouble(unreadable.message, min(max(unreadable.at, at), stop), stop))
+        return self.skip(line_end)
+
+
+def _end(found: re.Match[str] | None) -> int:
+    assert found is not None  # the patterns match the empty text
+    return found.end()

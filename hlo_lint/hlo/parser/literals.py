@@ -1,0 +1,304 @@
+"""The text of a constant as numpy: every type of element, nested braces, tuples, NaN payloads.
+
+`grammars/literal.lark` specifies the syntax. Here the whole text is read at once: what is no
+number must be the braces that the shape asks for, and numpy reads the numbers, so that the time is
+linear and small. numpy is imported when somebody asks for a value; the types that it lacks (bf16,
+f8…, s4 …) are those of ml_dtypes.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from hlo_lint.hlo.shape import ArrayShape, BufferShape, OpaqueShape, Shape, TextError, TupleShape
+
+if TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+
+class LiteralError(TextError):
+    """A text that is no value of its shape."""
+
+
+class Elided(Enum):
+    """A value that was left out when the text was printed."""
+
+    ELIDED = "{...}"
+
+
+ELIDED: Final = Elided.ELIDED
+
+LiteralValue: TypeAlias = "NDArray[Any] | Elided | tuple[LiteralValue, ...] | None"
+"""An array (a scalar has no dimensions), what was left out, a tuple, or None for a token."""
+
+_NUMPY = {
+    "pred": "bool",
+    **{f"s{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"u{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
+    **{f"f{bits}": f"float{bits}" for bits in (16, 32, 64)},
+    "c64": "complex64",
+    "c128": "complex128",
+}
+_ML_DTYPES = {
+    "bf16": "bfloat16",
+    "s1": "int1",
+    "s2": "int2",
+    "s4": "int4",
+    "u1": "uint1",
+    "u2": "uint2",
+    "u4": "uint4",
+    **{
+        f"f{kind}": f"float{kind.replace('e', '_e', 1)}"
+        for kind in "4e2m1fn 6e2m3fn 6e3m2fn 8e3m4 8e4m3 8e4m3b11fnuz 8e4m3fn 8e4m3fnuz 8e5m2 "
+        "8e5m2fnuz 8e8m0fnu".split()
+    },
+}
+_INTEGER = re.compile(r"[su]([0-9]+)").fullmatch
+_FRACTION_BITS = {"f64": 52, "f32": 23, "f16": 10, "bf16": 7}
+_FRACTION_BITS |= {"f8e5m2": 2, "f8e4m3": 3, "f8e3m4": 4}
+"""Types with a NaN for each fraction but 0: where one is named, its fraction can be told."""
+
+_remove_comments = re.compile(rb"/\*.*?\*/|//[^\n]*", re.S).sub
+_find_structure = re.compile(r"/\*.*?\*/|//[^\n]*|[(){},]", re.S).finditer
+_has_long_number = re.compile(rb"[0-9]{19}").search
+_mark_payloads = re.compile(rb"nan\(0x([0-9a-fA-F]{1,16})\)").sub
+_is_nan = re.compile(rb"(-?)nan(?:#([0-9a-fA-F]++))?").fullmatch
+_remove_payloads = re.compile(rb"#[0-9a-fA-F]++").sub
+_STRUCTURE: Final = b"{}(),"
+_BLANKS: Final = b" \t\r\n"
+_NOT_STRUCTURE: Final = bytes(set(range(256)) - set(_STRUCTURE))
+_WHOLE_SIGNS: Final = b"-0123456789"
+_FLOAT_SIGNS: Final = b"-+.eE0123456789infa"
+
+
+def numpy_name(dtype: str) -> str | None:
+    """What numpy or ml_dtypes calls an element type of XLA; None for what they do not have."""
+    return _NUMPY.get(dtype) or _ML_DTYPES.get(dtype)
+
+
+def numpy_dtype(dtype: str) -> numpy.dtype[Any]:
+    """The numpy type of an element type of XLA.
+
+    Raises:
+        LiteralError: there is no such type, in this release of ml_dtypes at least.
+        ImportError: numpy, or ml_dtypes for a type that needs it, is not installed.
+    """
+    import numpy as np
+
+    if dtype in _NUMPY:
+        return np.dtype(_NUMPY[dtype])
+    name = _ML_DTYPES.get(dtype, "")
+    if not name:
+        raise LiteralError(f"{dtype} is no type of elements that numpy or ml_dtypes has", dtype, 0)
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise ImportError(f"elements of {dtype} need the package ml_dtypes") from None
+    try:
+        found: numpy.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    except AttributeError:
+        message = f"ml_dtypes {ml_dtypes.__version__} has no {name}, which {dtype} needs"
+        raise LiteralError(message, dtype, 0) from None
+    return found
+
+
+def read_literal(shape: Shape, text: str) -> LiteralValue:
+    """The value that the text between the brackets of a `constant` spells.
+
+    >>> from hlo_lint.hlo.shape import parse_shape
+    >>> read_literal(parse_shape("s32[2,2]"), "{ { 1, 2 }, { 3, 4 } }")
+    array([[1, 2],
+           [3, 4]], dtype=int32)
+
+    Raises:
+        LiteralError: where the text is no value of the shape.
+        ImportError: where numpy, or ml_dtypes for a type that needs it, is not installed.
+    """
+    if _is_elided(text):
+        return ELIDED
+    match shape:
+        case ArrayShape():
+            return _array(shape, text)
+        case BufferShape(element=element):
+            return _array(element, text)
+        case TupleShape(elements=elements):
+            parts = _elements(text, len(elements))
+            return tuple(
+                read_literal(element, part) for element, part in zip(elements, parts, strict=True)
+            )
+        case OpaqueShape():
+            return None
+
+
+def _is_elided(text: str) -> bool:
+    return len(text) < 64 and text.replace(" ", "").strip() in ("{...}", "...")
+
+
+def _elements(text: str, count: int) -> list[str]:
+    """The texts of a tuple's elements."""
+    begin, depth = 0, 0
+    parts: list[str] = []
+    end = len(text)
+    for found in _find_structure(text):
+        sign = found[0]
+        if sign[0] == "/":
+            continue
+        if sign in "({":
+            depth += 1
+            if depth == 1:
+                begin = found.end()
+        elif sign in ")}":
+            depth -= 1
+            if depth == 0:
+                end = found.end()
+                parts.append(text[begin : found.start()])
+                break
+        elif depth == 1:
+            parts.append(text[begin : found.start()])
+            begin = found.end()
+    if len(parts) == 1 and not _remove_comments(b"", parts[0].encode()).strip():
+        parts = []
+    if len(parts) != count or depth or text[end:].strip():
+        raise LiteralError(f"expected a tuple of {count} elements in parentheses", text, 0)
+    return [part.strip() for part in parts]
+
+
+def _array(shape: ArrayShape, text: str) -> NDArray[Any]:
+    import numpy as np
+
+    kind = numpy_dtype(shape.dtype)
+    data = text.encode("utf-8", "surrogateescape")
+    if b"/" in data:
+        data = _remove_comments(b"", data)
+    if b"nan(" in data:
+        data = _mark_payloads(rb"nan#\1", data)  # these brackets are no part of the structure
+    is_complex = kind.kind == "c"
+    _check_structure(shape, data, is_complex, text)
+    if not shape.elements:
+        if data.translate(None, _STRUCTURE + _BLANKS):
+            raise LiteralError("a value of no elements holds a number", text, 0)
+        return np.zeros(shape.dims, kind)
+    numbers = data.translate(None, b"{}()")
+    count = shape.elements * (2 if is_complex else 1)
+    if shape.dtype == "pred":
+        found = _booleans(numbers, count, text)
+    elif whole := _INTEGER(shape.dtype):
+        found = _integers(numbers, count, shape.dtype[0] == "u", int(whole[1]), text).astype(kind)
+    elif is_complex:
+        part = "f32" if shape.dtype == "c64" else "f64"
+        found = _floats(numbers, count, part, numpy_dtype(part), text).view(kind)
+    else:
+        found = _floats(numbers, count, shape.dtype, kind, text)
+    return found.reshape(shape.dims)
+
+
+def _check_structure(shape: ArrayShape, data: bytes, is_complex: bool, text: str) -> None:
+    """Whether braces and commas stand as the shape asks for."""
+    found = data.translate(None, _NOT_STRUCTURE)
+    expected = b"(,)" if is_complex else b""
+    for size in reversed(shape.dims):
+        if size and len(expected) * size + size - 1 > len(found):
+            expected = b"?"  # longer than the text is: never equal, never built
+            break
+        expected = b"{" + b",".join([expected] * size) + b"}"
+    if found != expected:
+        sizes = ",".join(map(str, shape.dims))
+        what = f"nested braces that hold [{sizes}] elements" if shape.dims else "one element"
+        raise LiteralError(f"expected {what}", text, 0)
+
+
+def _booleans(numbers: bytes, count: int, text: str) -> NDArray[Any]:
+    import numpy as np
+
+    numbers = numbers.replace(b"true", b"1").replace(b"false", b"0")
+    found = _read(numbers, np.dtype("int64"), _WHOLE_SIGNS, count, text)
+    if ((found != 0) & (found != 1)).any():
+        raise LiteralError("a pred is true or false", text, 0)
+    return found.astype(bool)
+
+
+def _integers(numbers: bytes, count: int, unsigned: bool, bits: int, text: str) -> NDArray[Any]:
+    import numpy as np
+
+    low, high = (0, (1 << bits) - 1) if unsigned else (-1 << (bits - 1), (1 << (bits - 1)) - 1)
+    kind = np.dtype("uint64" if unsigned else "int64")
+    if unsigned and b"-" in numbers:
+        raise LiteralError("an unsigned number has no sign", text, text.find("-"))
+    if _has_long_number(numbers):  # numpy would clip what does not fit
+        if numbers.translate(None, _WHOLE_SIGNS + _BLANKS + b","):
+            raise LiteralError("expected integers", text, 0)
+        try:
+            values = [int(number) for number in numbers.split(b",")]
+        except ValueError:
+            raise LiteralError("expected integers", text, 0) from None
+        if len(values) != count or min(values) < low or max(values) > high:
+            raise LiteralError(f"expected integers from {low} to {high}", text, 0)
+        return np.array(values, kind)
+    found = _read(numbers, kind, _WHOLE_SIGNS, count, text)
+    if int(found.min()) < low or int(found.max()) > high:
+        raise LiteralError(f"expected integers from {low} to {high}", text, 0)
+    return found
+
+
+def _floats(
+    numbers: bytes, count: int, dtype: str, kind: numpy.dtype[Any], text: str
+) -> NDArray[Any]:
+    """Read as XLA reads them: as doubles, which are then rounded."""
+    import numpy as np
+
+    nans = _nans(numbers) if b"nan" in numbers else []
+    if nans:
+        numbers = _remove_payloads(b"", numbers)
+    doubles = _read(numbers, np.dtype("float64"), _FLOAT_SIGNS, count, text)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = doubles.astype(kind)
+    fraction = _FRACTION_BITS.get(dtype)
+    if fraction is not None and nans:
+        bits = 8 * kind.itemsize
+        exponent = ((1 << (bits - 1 - fraction)) - 1) << fraction
+        spelled = found.view(f"u{kind.itemsize}")
+        for place, negative, payload in nans:
+            named = 1 << (fraction - 1) if payload is None else payload & ((1 << fraction) - 1)
+            spelled[place] = negative << (bits - 1) | exponent | named
+    elif nans and dtype == "f8e4m3fn":
+        for place, negative, _ in nans:
+            found.view("u1")[place] = 0xFF if negative else 0x7F
+    return found
+
+
+def _nans(numbers: bytes) -> list[tuple[int, int, int | None]]:
+    """Place, sign and payload of each NaN."""
+    found = []
+    for place, number in enumerate(numbers.split(b",")):
+        if b"n" in number and (nan := _is_nan(number.strip())):
+            payload = None if nan[2] is None else int(nan[2], 16)
+            found.append((place, len(nan[1]), payload))
+    return found
+
+
+def _read(
+    numbers: bytes, kind: numpy.dtype[Any], signs: bytes, count: int, text: str
+) -> NDArray[Any]:
+    import warnings
+
+    import numpy as np
+
+    strange = numbers.translate(None, signs + _BLANKS + b",")
+    if strange:
+        offset = max(text.find(chr(strange[0])), 0)
+        raise LiteralError("expected numbers", text, offset)
+    bare = numbers.translate(None, _BLANKS)
+    if b",," in bare or bare[:1] == b"," or bare[-1:] == b",":
+        raise LiteralError("a number is missing", text, 0)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = np.fromstring(numbers.decode("ascii"), kind, sep=",")
+    except (DeprecationWarning, ValueError):
+        raise LiteralError("expected numbers", text, 0) from None
+    if len(found) != count:
+        raise LiteralError(f"expected {count} numbers", text, 0)
+    return found

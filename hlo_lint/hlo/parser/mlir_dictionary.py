@@ -1,0 +1,180 @@
+"""A dictionary of MLIR attributes: what each value is, and where it stands in the text.
+
+`grammars/mlir_dictionary.lark` specifies the syntax and reads it: there are few such dictionaries
+in a dump. One value can be spelled anew; all the rest stays as it was, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from hlo_lint.hlo.grammar import load, offset_of, tokens, trees
+from hlo_lint.hlo.parser.strings import mlir_escape, mlir_unescape
+from hlo_lint.text.errors import PayloadError
+
+if TYPE_CHECKING:
+    from lark import Token, Tree
+
+MlirValue: TypeAlias = (
+    "bool | int | float | bytes | str | tuple[MlirValue, ...] | Mapping[str, MlirValue] | None"
+)
+"""A string is bytes; what stays text, `#gpu.address_space<global>`, is str; a unit is None."""
+
+MOST_DIGITS: Final = 4000
+"""Python itself reads no longer numbers unless told to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One named value."""
+
+    value: MlirValue
+    type: str
+    """What stands behind the colon: `i32`; empty where nothing does."""
+    start: int
+    """Where the value stands, its type left out, in characters of the dictionary's text."""
+    end: int
+
+
+@dataclass(frozen=True)
+class Dictionary:
+    """The text and what it says. Of a name that is there twice the first counts."""
+
+    text: str
+    entries: Mapping[str, Entry]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.entries)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.entries
+
+    @property
+    def values(self) -> Mapping[str, MlirValue]:
+        """Name and value of each, in order."""
+        return {name: entry.value for name, entry in self.entries.items()}
+
+    def with_value(self, name: str, value: MlirValue) -> Dictionary:
+        """The same text with one value spelled anew; its type stays.
+
+        >>> read_dictionary("{n = 1 : i32, s = unit}").with_value("n", 8).text
+        '{n = 8 : i32, s = unit}'
+
+        Raises:
+            KeyError: there is no such name.
+        """
+        start, end = self.entries[name].start, self.entries[name].end
+        text = spelled(value)
+        if self.text.startswith("array<", start):
+            kind, _, _ = self.text[start:end].rstrip(">").partition(":")
+            text = f"{kind}: {text[1:-1]}>" if text != "[]" else f"{kind}>"
+        return read_dictionary(f"{self.text[:start]}{text}{self.text[end:]}")
+
+
+def read_dictionary(text: str) -> Dictionary:
+    """What the text says.
+
+    >>> read_dictionary("{on = true, n = 3 : i32}").values
+    {'on': True, 'n': 3}
+
+    Raises:
+        PayloadError: it is no dictionary of attributes; says at which character.
+    """
+    from lark import UnexpectedInput
+
+    entries: dict[str, Entry] = {}
+    try:
+        (dictionary,) = trees(load("mlir_dictionary").parse(text))
+        for entry in trees(dictionary):
+            entries.setdefault(_name(entry), _entry(entry, text))
+    except UnexpectedInput as error:
+        at = offset_of(error, text)
+        raise PayloadError("expected `name = value` of MLIR", at, "character") from None
+    except RecursionError:
+        raise PayloadError("its brackets are nested too deep", 0, "character") from None
+    return Dictionary(text, entries)
+
+
+def spelled(value: MlirValue) -> str:
+    r"""A value as MLIR spells it.
+
+    >>> spelled((1, b"\x9c", {"on": True}))
+    '[1, "\\9C", {on = true}]'
+    """
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case bytes():
+            return f'"{mlir_escape(value)}"'
+        case str():
+            return value
+        case None:
+            return "unit"
+        case int():
+            return str(value)
+        case float():
+            return f"{value:.6e}" if float(f"{value:.6e}") == value else f"{value:.17e}"
+        case tuple():
+            return f"[{', '.join(map(spelled, value))}]"
+    return f"{{{', '.join(f'{name} = {spelled(one)}' for name, one in value.items())}}}"
+
+
+def _name(entry: Tree[Token]) -> str:
+    token = tokens(entry)[0]
+    return mlir_unescape(token[1:-1]).decode("utf-8", "replace") if token[0] == '"' else str(token)
+
+
+def _entry(entry: Tree[Token], text: str) -> Entry:
+    values = trees(entry)
+    if not values:  # a unit: the name says it all
+        end = tokens(entry)[0].end_pos or 0
+        return Entry(None, "", end, end)
+    (tree,) = values
+    start, end = tree.meta.start_pos, tree.meta.end_pos
+    if str(tree.data) not in ("string", "integer", "float"):
+        return Entry(_value(tree, text), "", start, end)
+    literal = tokens(tree)[0]
+    literal_end = literal.end_pos or end
+    type_text = text[literal_end:end].lstrip(" \t\r\n:")
+    return Entry(_value(tree, text), type_text, start, literal_end)
+
+
+def _value(tree: Tree[Token], text: str) -> MlirValue:
+    leaves = tokens(tree)
+    match str(tree.data):
+        case "string":
+            token = leaves[0]
+            try:
+                return mlir_unescape(token[1:-1])
+            except PayloadError as error:
+                at = (token.start_pos or 0) + 1 + (error.offset or 0)
+                raise PayloadError(error.message, at, "character") from None
+        case "integer" | "float" | "boolean":
+            return _scalar(leaves[0])
+        case "list":
+            return tuple(_value(one, text) for one in trees(tree))
+        case "numbers":
+            return tuple(map(_scalar, leaves[1:]))
+        case "dictionary":
+            inner: dict[str, MlirValue] = {}
+            for entry in trees(tree):
+                values = trees(entry)
+                inner.setdefault(_name(entry), _value(values[0], text) if values else None)
+            return inner
+    kept = text[tree.meta.start_pos : tree.meta.end_pos]
+    return None if kept == "unit" else kept
+
+
+def _scalar(token: Token) -> bool | int | float:
+    if len(token) > MOST_DIGITS:
+        raise PayloadError("a number does not fit", token.start_pos, "character")
+    match token.type:
+        case "BOOL":
+            return str(token) == "true"
+        case "FLOAT":
+            return float(token)
+        case "HEX":
+            return int(token, 16)
+    return int(token)

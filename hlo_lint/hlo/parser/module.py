@@ -1,0 +1,300 @@
+"""Text to modules, losslessly: each file is cut into pieces, and the pieces are read."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain, pairwise
+from pathlib import Path
+
+from hlo_lint.hlo.ir import Computation, HloFile, Module, Trouble
+from hlo_lint.hlo.parser.fast import LineMemo, known_blocks, read_again, read_alone
+from hlo_lint.text.source import decode
+
+_module_start = re.compile(r"^(?:// -----|[ \t]*HloModule\b)", re.M)
+_separator = re.compile(r"^// -----", re.M)
+_begins_module = re.compile(r"HloModule(?![\w.\-])", re.A).match
+_module_name = re.compile(r"HloModule %?([A-Za-z_][\w.\-]*)(?=[,:]|\Z)", re.A).match
+_TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
+_table = re.compile(rf"(?:{'|'.join(_TABLES)})[ \t]*\r?\n(?:\d+ [^\n]*(?:\n|$))*")
+
+
+class Memo(LineMemo):
+    """What was read before, shared by the files of one directory: whole files, too."""
+
+    __slots__ = ("files",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.files: dict[int, list[tuple[Module, ...]]] = {}
+        """By length. Nothing is hashed: to compare a text with one that is known takes no longer,
+        and most texts of a length are alone with it."""
+
+
+def parse_file(data: bytes | str, path: Path | None = None, memo: Memo | None = None) -> HloFile:
+    """All modules of a file; what cannot be read is in their `problems`."""
+    text = decode(data) if isinstance(data, bytes) else data
+    known = _known(text, memo) if memo is not None else None
+    if known is None:
+        known = _modules(text, memo)
+        if memo is not None:
+            memo.files.setdefault(len(text), []).append(known)
+    start = 0
+    modules = tuple([module.again() for module in known])
+    file = HloFile(modules, path)
+    for module in modules:
+        module.file = file
+        module.start = start
+        if len(modules) > 1:
+            start += sum(map(len, module.pieces))
+    return file
+
+
+def _known(text: str, memo: Memo) -> tuple[Module, ...] | None:
+    """The modules of a file that has the same text, character for character."""
+    for modules in memo.files.get(len(text), ()):
+        at = 0
+        for piece in chain.from_iterable([module.pieces for module in modules]):
+            if not text.startswith(piece, at):
+                break
+            at += len(piece)
+        else:
+            return modules
+    return None
+
+
+def _split(text: str) -> list[str]:
+    """One part for each module: `// -----` and a second `HloModule` begin a new one."""
+    if "\nHloModule" not in text and "// -----" not in text:
+        return [text]
+    cuts = []
+    seen_module = False
+    for found in _module_start.finditer(text):
+        if found[0].startswith("//"):
+            cuts.append(found.start())
+            seen_module = False
+        else:
+            if seen_module:
+                cuts.append(found.start())
+            seen_module = True
+    bounds = [0, *(cut for cut in cuts if cut), len(text)]
+    parts = [text[begin:end] for begin, end in pairwise(bounds)]
+    # A part of nothing but comments and white space is no module: it goes with the one before.
+    merged: list[list[str]] = []
+    is_void = False
+    for part in parts:
+        was_void, is_void = is_void, _is_void(part)
+        if merged and (is_void or was_void):
+            merged[-1].append(part)
+            is_void = is_void and was_void
+        else:
+            merged.append([part])
+    return ["".join(group) for group in merged]
+
+
+def _is_void(part: str) -> bool:
+    from hlo_lint.hlo.parser.general import Scanner
+
+    scanner = Scanner(part)
+    return scanner.skip(0) >= len(part)
+
+
+def _modules(text: str, memo: Memo | None) -> tuple[Module, ...]:
+    """All modules of a text."""
+    whole = _module(text, memo)
+    if not whole.is_rough:
+        return (whole.module(),)  # each of its lines is read, and none begins another module
+    parts = _split(text)
+    if len(parts) < 2:
+        return (whole.module(),)
+    modules = tuple(_module(part, memo).module() for part in parts)
+    if not any(module.header or module.computations for module in modules):
+        return (_rough_module(text).module(),)  # no HLO at all, though it has separators
+    return modules
+
+
+def _module(text: str, memo: Memo | None) -> _Builder:
+    end = text.find("\n\n")
+    header = text if end < 0 else text[:end]
+    name = _module_name(header)
+    if name is None or "\n" in header or "\r" in header or "//" in header:
+        return _rough_module(text)
+    builder = _Builder(name[1], header)
+    builder.text(header)
+    at = len(header)
+    while text.startswith(_TABLES, at + 2):
+        end = text.find("\n\n", at + 2)
+        end = len(text) if end < 0 else end
+        builder.table(text[at + 2 : end])
+        at = end
+    if at == len(text):
+        return builder
+    if memo is None:
+        alone = read_alone(text, at + 2)
+        if alone is not None:
+            builder.whole(text, alone)
+            return builder
+        memo = Memo()
+    blocks, found = known_blocks(text, at + 2, memo)
+    bodies = [_body(block) for block in blocks]
+    read_again(bodies, found, memo)
+    rough: list[str] = []
+    for block, body, computation in zip(blocks, bodies, found, strict=True):
+        if computation is None:
+            rough.append(block)
+            continue
+        if rough:
+            builder.rough("\n\n" + "\n\n".join(rough))
+            rough = []
+        if block is body:
+            builder.printed("\n\n", computation)
+            continue
+        lead = _lead(block)
+        builder.printed("\n\n" + block[:lead], computation)
+        builder.text(block[lead + len(body) :])
+    if rough:
+        builder.rough("\n\n" + "\n\n".join(rough))
+    return builder
+
+
+def _body(block: str) -> str:
+    return block.strip("\n") if block[:1] == "\n" or block[-1:] == "\n" else block
+
+
+def _lead(block: str) -> int:
+    return len(block) - len(block.lstrip("\n"))
+
+
+def _rough_module(text: str) -> _Builder:
+    """A module whose header no printer wrote."""
+    from hlo_lint.hlo.parser.general import SINGLE, Scanner
+
+    builder = _Builder("", "")
+    builder.is_rough = True
+    scanner = Scanner(text)
+    begin = scanner.skip(0)
+    end = 0
+    if _begins_module(text, begin):
+        builder.name, end = scanner.header(begin)
+        builder.header = text[begin:end]
+    builder.text(text[:end])
+    builder.troubles += scanner.troubles
+    at = scanner.skip(end)
+    while found := _table.match(text, at):
+        builder.tables.append(found[0])
+        at = scanner.skip(found.end())
+    builder.text(text[end:at])
+    bare = None if builder.header else scanner.statements(at)
+    if bare is not None:
+        builder.text(text[at : scanner.skip(at)])
+        builder.computation(bare[1])
+        builder.name, at = SINGLE, bare[0]
+    builder.rough(text[at:])
+    if not builder.computations and not builder.header:
+        message = "this is no HLO: there is neither HloModule nor a computation"
+        builder.troubles = [Trouble(message, begin, max(begin, text.find("\n", begin)))]
+    return builder
+
+
+class _Builder:
+    """Collects the pieces of one module."""
+
+    def __init__(self, name: str, header: str) -> None:
+        self.name = name
+        self.header = header
+        self.tables: list[str] = []
+        self.is_rough = False
+        """Whether something of it has another shape than a dump's."""
+        self.pieces: list[str] = []
+        self.computations: list[Computation] = []
+        self.places: list[int] = []
+        self.troubles: list[Trouble] = []
+        self.within: dict[int, int] = {}
+        self.offsets: tuple[int, ...] | None = None
+
+    @property
+    def length(self) -> int:
+        """How many characters it has so far."""
+        return sum(map(len, self.pieces))
+
+    def table(self, block: str) -> None:
+        self.tables.append(block.strip("\n"))
+        self.text("\n\n" + block)
+
+    def text(self, piece: str) -> None:
+        if piece:
+            self.pieces.append(piece)
+
+    def printed(self, before: str, computation: Computation) -> None:
+        """Add a computation into which no other is written, and what stands before it."""
+        pieces = self.pieces
+        self.places.append(len(pieces) + 1)
+        self.computations.append(computation)
+        pieces += (before, computation.text)
+
+    def whole(self, text: str, computations: list[tuple[int, Computation]]) -> None:
+        """Take computations that are parts of the whole text, which becomes the only piece."""
+        self.pieces = [text]
+        self.places = [0] * len(computations)
+        self.computations = [computation for _, computation in computations]
+        self.offsets = tuple([start for start, _ in computations])
+
+    def computation(self, computation: Computation) -> None:
+        self._add_inline(computation, 0)
+        self.places.append(len(self.pieces))
+        self.computations.append(computation)
+        self.text(computation.text)
+
+    def _add_inline(self, computation: Computation, start: int) -> None:
+        """Add what is written into its attributes, which stands before it, as in XLA's modules."""
+        for each in chain.from_iterable(computation.inline.values()):
+            self._add_inline(each.computation, start + each.start)
+            self.within[len(self.computations)] = start + each.start
+            self.places.append(len(self.pieces))
+            self.computations.append(each.computation)
+
+    def _name_inline(self) -> None:
+        """Give computations that the text leaves nameless XLA's names: `_`, `_.1` …"""
+        inner = [self.computations[number] for number in self.within]
+        taken = {each.name for at, each in enumerate(self.computations) if at not in self.within}
+        number = 0
+        for computation in inner:
+            name = "_" if not number else f"_.{number}"
+            while name in taken:
+                number += 1
+                name = f"_.{number}"
+            computation.name = name
+            number += 1
+
+    def rough(self, text: str) -> None:
+        """Text that no printer wrote: read it faithfully."""
+        if not text.strip("\n"):
+            self.text(text)
+            return
+        from hlo_lint.hlo.parser.general import Scanner  # most runs never need it
+
+        self.is_rough = True
+        scanner = Scanner(text)
+        base, end = self.length, 0
+        for begin, stop, computation in scanner.computations(0):
+            self.text(text[end:begin])
+            self.computation(computation)
+            end = stop
+        self.text(text[end:])
+        self.troubles += [
+            Trouble(message, base + start, base + stop) for message, start, stop in scanner.troubles
+        ]
+
+    def module(self) -> Module:
+        if self.within:
+            self._name_inline()
+        return Module(
+            self.name,
+            self.header,
+            tuple(self.tables),
+            tuple(self.pieces),
+            tuple(self.computations),
+            tuple(self.places),
+            tuple(self.troubles),
+            self.within,
+            self.offsets,
+        )

@@ -1,0 +1,283 @@
+"""Every spelling of a shape that XLA prints, and what is wrong with a text that is none.
+
+`hlo_lint.hlo.shape.parse_shape` reads plain arrays by itself and asks here for the rest. Tuples are
+taken apart at their own commas and each element goes back to `parse_shape`, which remembers it:
+a tuple of thousands holds few different elements. Only what is left goes through
+`grammars/shape.lark`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+from hlo_lint.hlo.grammar import load, offset_of, tokens, trees
+from hlo_lint.hlo.shape import (
+    UNBOUNDED,
+    ArrayShape,
+    BufferShape,
+    Layout,
+    OpaqueShape,
+    Shape,
+    ShapeSyntaxError,
+    Tile,
+    TupleShape,
+    parse_shape,
+)
+
+if TYPE_CHECKING:
+    from lark import Token, Tree, UnexpectedInput
+
+DEEPEST = 100
+"""How deep brackets may nest: real programs stay below ten, and Python's own limit is near 1000."""
+
+EXAMPLES = {
+    "expected a shape": ["", "[2]", "2", "F32[2]", "%x", "f32", "f32(2)"],
+    "expected a size": [
+        "f32[a]",
+        "f32[-1]",
+        "f32[,2]",
+        "f32[2,]",
+        "f32[2,,3]",
+        "f32[<=]",
+        "f32[<=a]",
+        "f32[2,x]",
+    ],
+    "expected `,` or `]` after a size": ["f32[2 3]", "f32[2)", "f32[2}", "f32[?2]", "f32[?x"],
+    "expected the number of a dimension": ["f32[2]{a}", "f32[2]{0,}", "f32[2]{,0}", "f32[2]{0,,1}"],
+    "expected `,`, `:` or `}` in a layout": ["f32[2]{0 1}", "f32[2]{0]", "f32[2]{0)", "f32[2]{0x"],
+    "expected a part of a layout: D, T, L, #, *, E, S, SC, P or M, in this order": [
+        "f32[2]{0:X(1)}",
+        "f32[2]{0:1}",
+        "f32[2]{0:E(4)X}",
+        "f32[2]{0:S(5)X}",
+        "f32[2]{0:S(5)E(4)}",
+        "f32[2]{0:T(2)X}",
+        "f32[2]{0:L(2)X}",
+        "f32[2]{0:#(u32)X}",
+        "f32[2]{0:*(u32)X}",
+        "f32[2]{0:SC(0:1)X}",
+        "f32[2]{0:D(D)X}",
+        "f32[2]{0:M(1)X}",
+        "f32[2]{0:M(1)M(1)}",
+        "f32[2]{0:P(f32[2])X}",
+    ],
+    "expected a number in parentheses": [
+        "f32[2]{0:T()}",
+        "f32[2]{0:Tx",
+        "f32[2]{0:T(a)}",
+        "f32[2]{0:T(2,)}",
+        "f32[2]{0:E()}",
+        "f32[2]{0:Ex",
+        "f32[2]{0:E(x)}",
+        "f32[2]{0:S()}",
+        "f32[2]{0:Sx",
+        "f32[2]{0:S(-1)}",
+        "f32[2]{0:L()}",
+        "f32[2]{0:Lx",
+        "f32[2]{0:M()}",
+        "f32[2]{0:Mx",
+    ],
+    "a token has no sizes": ["token[2]", "opaque[2]", "token[?]", "opaque[<=2]"],
+    "a buffer holds one array": ["b()", "b(token[])", "b((f32[2]))", "b(b(f32[2]))", "b(2"],
+    "nothing may follow a shape": ["f32[2] x", "f32[2],", "f32[2]{0}{0}", "token[]{", "b(f32[2])x"],
+}
+"""What is said about a malformed shape, by example: whatever fails in the same state says so."""
+
+_STRUCTURE = re.compile(r"/\*(?:.*?\*/)?|//[^\n]*|[(){}\[\],]", re.S)
+_BLANK = re.compile(r"(?:\s|/\*.*?\*/|//[^\n]*)*", re.S)
+_OPENS = {"(", "[", "{"}
+_CLOSES = {")", "]", "}"}
+
+
+def read_shape(text: str) -> Shape:
+    """The shape that `text` spells, however it is spelled.
+
+    >>> str(read_shape("(f32 [2]{0:T(8,128)}, /*index=1*/(), token[])"))
+    '(f32[2]{0:T(8,128)}, (), token[])'
+
+    Raises:
+        ShapeSyntaxError: where it is no shape.
+    """
+    start = _blank_end(text, 0)
+    return _read_tuple(text, start) if text.startswith("(", start) else _read_single(text)
+
+
+def _blank_end(text: str, start: int) -> int:
+    found = _BLANK.match(text, start)
+    return found.end() if found else start
+
+
+def _read_tuple(text: str, start: int) -> TupleShape:
+    """Takes a tuple apart without recursion: a hostile text may nest as deep as it is long."""
+    open_tuples: list[list[Shape]] = []
+    brackets = 0  # that the element at hand has opened
+    begin = start  # of the element at hand
+    complete = False  # the element at hand is a tuple that has closed
+    for found in _STRUCTURE.finditer(text, start):
+        sign, at = found[0], found.start()
+        if sign.startswith("/"):
+            if sign == "/*":
+                raise ShapeSyntaxError("a comment never ends", text, at)
+            if not text[begin:at].strip():
+                begin = found.end()
+            continue
+        if sign == "(" and not (brackets or complete or text[begin:at].strip()):
+            if len(open_tuples) == DEEPEST:
+                raise ShapeSyntaxError(f"tuples nest deeper than {DEEPEST}", text, at)
+            open_tuples.append([])
+            begin = found.end()
+            continue
+        if sign in _OPENS:
+            brackets += 1
+            continue
+        if brackets:
+            brackets -= sign in _CLOSES
+            continue
+        if sign == "]" or sign == "}":
+            raise ShapeSyntaxError("nothing opens this bracket", text, at)
+        if complete:
+            if text[begin:at].strip():
+                raise ShapeSyntaxError("nothing may follow a shape", text, begin)
+        elif sign == "," or open_tuples[-1] or text[begin:at].strip():
+            open_tuples[-1].append(_element(text, begin, at))
+        begin = found.end()
+        complete = sign == ")"
+        if complete:
+            closed = TupleShape(tuple(open_tuples.pop()))
+            if not open_tuples:
+                if _blank_end(text, begin) != len(text):
+                    raise ShapeSyntaxError("nothing may follow a shape", text, begin)
+                return closed
+            open_tuples[-1].append(closed)
+    raise ShapeSyntaxError("a shape's brackets never close", text, len(text))
+
+
+def _element(text: str, begin: int, end: int) -> Shape:
+    spelled = text[begin:end]
+    begin += len(spelled) - len(spelled.lstrip())
+    try:
+        shape = parse_shape(spelled.strip())
+        if isinstance(shape, ArrayShape):
+            _check_rank(shape, text, begin)
+    except ShapeSyntaxError as error:
+        offset = begin if error.text is text else begin + error.offset
+        raise ShapeSyntaxError(error.message, text, offset) from None
+    return shape
+
+
+def _check_rank(shape: ArrayShape, text: str, offset: int) -> None:
+    if shape.layout is not None and len(shape.layout.minor_to_major) != len(shape.dims):
+        message = "a layout needs as many numbers as the shape has dimensions"
+        raise ShapeSyntaxError(message, text, offset)
+
+
+def _read_single(text: str) -> Shape:
+    if text.count("(") > DEEPEST:
+        _check_depth(text)
+    return read_by_grammar(text)
+
+
+def _check_depth(text: str) -> None:
+    depth = 0
+    for found in _STRUCTURE.finditer(text):
+        depth += (found[0] == "(") - (found[0] == ")")
+        if depth > DEEPEST:
+            raise ShapeSyntaxError(f"brackets nest deeper than {DEEPEST}", text, found.start())
+
+
+def read_by_grammar(text: str) -> Shape:
+    """The shape that `text` spells, all of it read by the grammar: the slow and exact way."""
+    from lark import UnexpectedInput
+
+    try:
+        tree = load("shape").parse(text)
+    except UnexpectedInput as error:
+        raise ShapeSyntaxError(*_explain(error, text)) from None
+    return _Values(text).shape(trees(tree)[0])
+
+
+def _explain(error: UnexpectedInput, text: str) -> tuple[str, str, int]:
+    from lark import UnexpectedToken
+
+    if isinstance(error, UnexpectedToken) and error.token.type == "$END":
+        if _brackets_left_open(text):
+            return "a shape's brackets never close", text, len(text)
+        return "expected a shape", text, len(text)
+    message = error.match_examples(load("shape").parse, EXAMPLES, use_accepts=False)
+    return message or "expected a shape", text, offset_of(error, text)
+
+
+def _brackets_left_open(text: str) -> bool:
+    signs = [found[0] for found in _STRUCTURE.finditer(text)]
+    return sum(sign in _OPENS for sign in signs) > sum(sign in _CLOSES for sign in signs)
+
+
+class _Values:
+    """Turns a tree of `shape.lark` into values; each method is named as its rule."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def shape(self, tree: Tree[Token]) -> Shape:
+        match str(tree.data):
+            case "tuple":
+                return TupleShape(tuple(self.shape(child) for child in trees(tree)))
+            case "buffer":
+                return BufferShape(self.array(trees(tree)[0]))
+            case "opaque":
+                return OpaqueShape(tokens(tree)[0].value)
+            case _:
+                return self.array(tree)
+
+    def array(self, tree: Tree[Token]) -> ArrayShape:
+        sizes: list[int] = []
+        dynamic: list[bool] = []
+        layout = None
+        for child in trees(tree):
+            match str(child.data):
+                case "unbounded":
+                    sizes.append(UNBOUNDED)
+                    dynamic.append(True)
+                case "layout":
+                    layout = self.layout(child)
+                case kind:
+                    sizes.append(self.number(tokens(child)[0]))
+                    dynamic.append(kind == "bound")
+        flags = tuple(dynamic) if any(dynamic) else ()
+        shape = ArrayShape(tokens(tree)[0].value, tuple(sizes), layout, flags)
+        _check_rank(shape, self.text, tree.meta.start_pos)
+        return shape
+
+    def layout(self, tree: Tree[Token]) -> Layout:
+        order, *parts = trees(tree)
+        tiles: tuple[Tile, ...] = ()
+        element_size = memory_space = 0
+        rest: list[str] = []
+        for part in parts:
+            match str(part.data):
+                case "tiles":
+                    tiles = tuple(self.tile(tile) for tile in trees(part))
+                case "element_size":
+                    element_size = self.number(tokens(part)[0])
+                case "memory_space":
+                    memory_space = self.number(tokens(part)[0])
+                case _:
+                    rest.append(_without_blanks(self.text[part.meta.start_pos : part.meta.end_pos]))
+        numbers = tuple(self.number(token) for token in tokens(order))
+        return Layout(numbers, tiles, element_size, memory_space, tuple(rest))
+
+    def tile(self, tree: Tree[Token]) -> Tile:
+        sizes = [tokens(size)[0] for size in trees(tree)]
+        return tuple(None if size.type == "COMBINE" else self.number(size) for size in sizes)
+
+    def number(self, token: Token) -> int:
+        if len(token.lstrip("-0")) > 18:  # XLA's integers have 64 bits: 18 digits always fit
+            raise ShapeSyntaxError("a number does not fit", self.text, token.start_pos or 0)
+        return int(token)
+
+
+@cache
+def _without_blanks(text: str) -> str:
+    return re.sub(r"\s+|/\*.*?\*/|//[^\n]*", "", text, flags=re.S)

@@ -1,0 +1,306 @@
+"""Shapes and layouts as values: frozen, compared by content, made once for each spelling.
+
+Terms are XLA's (`xla/shape.h`, `xla/layout.h`). A layout lists dimensions from the fastest varying
+one to the slowest: `f32[8,3]{1,0}` lies in memory as a C array, `f32[8,3]{0,1}` as a Fortran array.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
+
+UNBOUNDED = -1
+"""The size of a dimension that is printed as `?`."""
+
+Tile = tuple[int | None, ...]
+"""One tile, major to minor, in elements; None stands for `*`: combine with the next dimension."""
+
+_BY_BITS = {
+    1: "s1 u1",
+    2: "s2 u2",
+    4: "s4 u4 f4e2m1fn",
+    8: "pred s8 u8 f8e3m4 f8e4m3 f8e4m3b11fnuz f8e4m3fn f8e4m3fnuz f8e5m2 f8e5m2fnuz f8e8m0fnu",
+    16: "s16 u16 f16 bf16",
+    32: "s32 u32 f32",
+    64: "s64 u64 f64 c64",
+    128: "c128",
+}
+BITS = {dtype: bits for bits, dtypes in _BY_BITS.items() for dtype in dtypes.split()}
+"""Width of one element in bits where no layout packs it (`primitive_util.h`)."""
+
+_PRINT_ORDER = ("D", "T", "L", "#", "*", "E", "S", "SC", "P", "M")
+"""The order in which `Layout::ToString` (`layout.cc`) prints the parts behind the colon."""
+
+
+class TextError(ValueError):
+    """A text that is no value of its kind; `offset` is where, in characters from its start."""
+
+    def __init__(self, message: str, text: str, offset: int) -> None:
+        super().__init__(message)
+        self.message = message
+        self.text = text
+        self.offset = offset
+
+
+class ShapeSyntaxError(TextError):
+    """A text that is no shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the elements of an array lie: `{1,0:T(8,128)(2,1)E(4)S(5)}`.
+
+    >>> parse_array("s4[8,6]{0,1:E(4)S(5)}").layout
+    Layout('{0,1:E(4)S(5)}')
+    """
+
+    minor_to_major: tuple[int, ...]
+    """Dimension numbers, fastest varying first."""
+    tiles: tuple[Tile, ...] = ()
+    """Tiles, outermost first, in elements."""
+    element_size_in_bits: int = 0
+    """Bits an element takes in memory; 0 means the type's own width in whole bytes."""
+    memory_space: int = 0
+    """0 is the device's default memory, 5 the host's."""
+    rest: tuple[str, ...] = ()
+    """Any other part as spelled: `L(4)` tail padding, `#(u32)` index types, `SC(0:1)` splits …"""
+
+    @property
+    def is_descending(self) -> bool:
+        """Whether the last dimension varies fastest, as in C: XLA's default order."""
+        return self.minor_to_major == tuple(range(len(self.minor_to_major) - 1, -1, -1))
+
+    def __str__(self) -> str:
+        parts = list(self.rest)
+        if self.tiles:
+            tiles = (",".join("*" if n is None else str(n) for n in tile) for tile in self.tiles)
+            parts.append("T" + "".join(f"({tile})" for tile in tiles))
+        if self.element_size_in_bits:
+            parts.append(f"E({self.element_size_in_bits})")
+        if self.memory_space:
+            parts.append(f"S({self.memory_space})")
+        parts.sort(key=lambda part: _PRINT_ORDER.index(part[: part.index("(")]))
+        order = ",".join(map(str, self.minor_to_major))
+        return "{" + order + (":" if parts else "") + "".join(parts) + "}"
+
+    def __repr__(self) -> str:
+        return f"Layout({str(self)!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayShape:
+    """An array: `bf16[<=8,3]{1,0}`.
+
+    >>> shape = parse_array("f32[8,<=3]{0,1}")
+    >>> shape.dims, shape.dynamic, shape.minor_to_major
+    ((8, 3), (False, True), (0, 1))
+    >>> str(shape)
+    'f32[8,<=3]{0,1}'
+    """
+
+    dtype: str
+    dims: tuple[int, ...]
+    """Sizes in elements; of a dynamic dimension the bound, of an unbounded one `UNBOUNDED`."""
+    layout: Layout | None = None
+    """None where none is printed; XLA then takes the descending one."""
+    dynamic: tuple[bool, ...] = ()
+    """Which dimensions are dynamic; empty where none is."""
+
+    @property
+    def rank(self) -> int:
+        """The number of dimensions."""
+        return len(self.dims)
+
+    @property
+    def minor_to_major(self) -> tuple[int, ...]:
+        """The layout's order, or the descending one where no layout is printed."""
+        if self.layout is None:
+            return tuple(range(len(self.dims) - 1, -1, -1))
+        return self.layout.minor_to_major
+
+    @property
+    def elements(self) -> int:
+        """How many elements there are, dynamic dimensions taken at their bound."""
+        return prod(self.dims)
+
+    @property
+    def has_valid_layout(self) -> bool:
+        """Whether the order names each dimension once: XLA's parser lets other orders through."""
+        return sorted(self.minor_to_major) == list(range(len(self.dims)))
+
+    @property
+    def element_bits(self) -> int | None:
+        """Bits an element takes in memory, or None for a type this release does not know."""
+        if self.layout is not None and self.layout.element_size_in_bits:
+            return self.layout.element_size_in_bits
+        bits = BITS.get(self.dtype)
+        return None if bits is None else max(bits, 8)
+
+    @property
+    def byte_size(self) -> int | None:
+        """Bytes the elements take, tiles not counted; None for an unknown type or size."""
+        bits = self.element_bits
+        if bits is None or UNBOUNDED in self.dims:
+            return None
+        return (self.elements * bits + 7) // 8
+
+    def is_dynamic(self, dimension: int) -> bool:
+        """Whether the size of that dimension is known only at run time."""
+        return bool(self.dynamic) and self.dynamic[dimension]
+
+    def with_layout(self, layout: Layout | None) -> ArrayShape:
+        """The same array, lying differently."""
+        return replace(self, layout=layout)
+
+    def __str__(self) -> str:
+        sizes = [
+            "?" if size == UNBOUNDED else f"<={size}" if self.is_dynamic(number) else str(size)
+            for number, size in enumerate(self.dims)
+        ]
+        return f"{self.dtype}[{','.join(sizes)}]{'' if self.layout is None else self.layout}"
+
+
+@dataclass(frozen=True, slots=True)
+class TupleShape:
+    """Several shapes in one value: `(f32[8]{0}, s32[])`."""
+
+    elements: tuple[Shape, ...]
+
+    def __str__(self) -> str:
+        return "(" + ", ".join(map(str, self.elements)) + ")"
+
+
+@dataclass(frozen=True, slots=True)
+class BufferShape:
+    """A mutable buffer that holds an array: `b(f32[2]{0})`."""
+
+    element: ArrayShape
+
+    def __str__(self) -> str:
+        return f"b({self.element})"
+
+
+@dataclass(frozen=True, slots=True)
+class OpaqueShape:
+    """A value without elements: `token[]` or `opaque[]`."""
+
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}[]"
+
+
+Shape = ArrayShape | TupleShape | BufferShape | OpaqueShape
+
+# The spelling nearly every array has. `grammars/shape.lark` specifies the whole language; a test
+# holds the two against each other.
+_match_plain = re.compile(r"([a-z][a-z0-9]*)\[([0-9,]*)\](?:\{([0-9,]*)\})?").fullmatch
+
+
+@lru_cache(maxsize=1 << 16)
+def parse_shape(text: str) -> Shape:
+    """The shape that `text` spells, the same value for the same spelling.
+
+    >>> parse_shape("(f32[8]{0}, /*index=1*/token[])")
+    TupleShape(elements=(ArrayShape(dtype='f32', dims=(8,), layout=Layout('{0}'), dynamic=()), \
+OpaqueShape(kind='token')))
+
+    Raises:
+        ShapeSyntaxError: where it is no shape.
+    """
+    plain = _match_plain(text)
+    if plain is not None:
+        dtype, dims, order = plain.groups()
+        if dtype not in ("token", "opaque") and dims.count(",") < 64:
+            try:
+                shape = _plain_array(dtype, dims, order)
+            except ValueError:
+                shape = None  # a stray comma: the grammar says where
+            if shape is not None and _is_sound(shape):
+                return shape
+    from hlo_lint.hlo.parser.shapes import read_shape
+
+    return read_shape(text)
+
+
+def _plain_array(dtype: str, dims: str, order: str | None) -> ArrayShape:
+    sizes = tuple(map(int, dims.split(","))) if dims else ()
+    layout = None if order is None else _plain_layout(order)
+    return ArrayShape(dtype, sizes, layout)
+
+
+def _is_sound(shape: ArrayShape) -> bool:
+    """Whether the grammar would have no word to say: ranks agree, sizes fit into 64 bits."""
+    fits = all(size < 1 << 63 for size in shape.dims)
+    return fits and (shape.layout is None or len(shape.layout.minor_to_major) == shape.rank)
+
+
+@lru_cache(maxsize=1 << 12)
+def _plain_layout(order: str) -> Layout:
+    return Layout(tuple(map(int, order.split(","))) if order else ())
+
+
+def parse_array(text: str) -> ArrayShape:
+    """The array that `text` spells.
+
+    Raises:
+        ShapeSyntaxError: where it is no shape, or a shape that is no array.
+    """
+    shape = parse_shape(text)
+    if not isinstance(shape, ArrayShape):
+        raise ShapeSyntaxError("expected an array", text, 0)
+    return shape
+
+
+@lru_cache(maxsize=1 << 16)
+def shape_or_none(text: str) -> Shape | None:
+    """The shape that a text spells; None where it spells none."""
+    try:
+        return parse_shape(text)
+    except ShapeSyntaxError:
+        return None
+
+
+Index = tuple[int, ...]
+"""Which element of a tuple of tuples: `(1, 0)` for `{1,0}`, empty for the whole."""
+
+
+def leaves(shape: Shape, at: Index = ()) -> Iterator[tuple[Index, Shape]]:
+    """What is no tuple in a shape, and where.
+
+    >>> [index for index, _ in leaves(parse_shape("(s32[], (f32[8], token[]))"))]
+    [(0,), (1, 0), (1, 1)]
+    """
+    if isinstance(shape, TupleShape):
+        for number, element in enumerate(shape.elements):
+            yield from leaves(element, (*at, number))
+    else:
+        yield at, shape
+
+
+def arrays(shape: Shape | None) -> Iterator[ArrayShape]:
+    """The arrays in a shape; none where it is not known."""
+    for _, leaf in leaves(shape) if shape is not None else ():
+        if isinstance(leaf, ArrayShape):
+            yield leaf
+
+
+def part(shape: Shape | None, index: Index) -> Shape | None:
+    """An element of a tuple of tuples; None where there is none."""
+    for number in index:
+        if not isinstance(shape, TupleShape) or not 0 <= number < len(shape.elements):
+            return None
+        shape = shape.elements[number]
+    return shape
+
+
+def spelled_index(index: Index) -> str:
+    """The index of an element as HLO spells it.
+
+    >>> spelled_index((1, 0))
+    '{1,0}'
+    """
+    return "{" + ",".join(map(str, index)) + "}"

@@ -1,0 +1,1 @@
+"""GPU kernels: custom-call payloads, PTX, TMA descriptors, autotuning, and their rules."""

@@ -1,0 +1,1 @@
+"""The GPU autotuner: its logs, and a prediction of what another choice would do."""

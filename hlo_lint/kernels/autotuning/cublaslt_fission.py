@@ -1,0 +1,323 @@
+"""What becomes of a Triton GEMM fusion if the autotuner takes cuBLASLt or hipBLASLt instead.
+
+The fission backend (`fission_backend.cc`) takes the fused computation out, runs GemmRewriter on it
+and puts what comes of it in the fusion's place, among the instructions of the computation around.
+GemmRewriter has a canonical form for a dot with exactly two batch dimensions
+(`NormalizeBatchDimensions`, `gemm_rewriter.cc:569-614`): each operand is brought to one batch
+dimension by a `reshape`, behind a `transpose` where the two do not stand side by side; the new dot
+has the descending layout; another `reshape` leads back to the shape and layout of the old one.
+SplitK makes such dots, `gemm-fusion-swap-operands` gives them layouts that are not descending, and
+so does layout assignment where a type wants its contracting dimension to be the fastest (s8, f8).
+
+In jax 0.10.0 the autotuner runs before the last LayoutNormalization, with no ReshapeDecomposer in
+between: a reshape that moves bytes ends the compilation. Since 0.10.2 it runs behind all of them:
+PriorityFusion takes in what stands beside other work, and what stands alone becomes a kernel.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import chain
+from math import prod
+
+from hlo_lint.hlo.ir import TAIL, Computation, Instruction, Module, Operand
+from hlo_lint.hlo.layouts import permute, reshape_is_bitcast
+from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Layout
+
+_is_triton_gemm = re.compile(r'"kind":\s*"__triton_gemm"').search
+
+MOST_BATCHES = 65535
+"""A GEMM call takes no more: fission was refused for 65536 (jax 0.10.0), so no flip can happen."""
+
+_FLOATS = frozenset("f16 bf16 f32 f64 c64 c128".split())
+_SPLIT_ALGORITHM = re.compile(r"dot_(\w+?)_.*_x[369]$")
+"""DotAlgorithmRewriter makes several dots of one, and computes what each of them reads."""
+
+
+class Outcome(Enum):
+    """What the flip leaves outside fusions."""
+
+    BREAKS = "breaks"
+    """A reshape that moves bytes: jax 0.10.0 stops, later releases transpose."""
+    SLOWS = "slows"
+    """Reshapes that move nothing, or a transpose of whole operands: kernels since jax 0.10.2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reshaped:
+    """A reshape that fission leaves."""
+
+    what: str
+    """Whose it is: `the first operand of`, `the second operand of`, `the result of`."""
+    operand: ArrayShape
+    result: ArrayShape
+    is_bitcast: bool
+    transposed: bool = False
+    """Whether a transpose comes before it, to bring the two batch dimensions side by side."""
+    alone: bool = True
+    """Whether no other work stands beside it that PriorityFusion would fuse it into."""
+
+    @property
+    def is_kernel(self) -> bool:
+        """Whether it is launched as a kernel that Triton's choice does not need."""
+        return self.alone or self.transposed
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """A fusion that another winner of the autotuner would break or slow down."""
+
+    fusion: Instruction
+    dot: str
+    """The name of the dot in the fused computation."""
+    outcome: Outcome
+    operand: ArrayShape
+    """What the first offending reshape reads."""
+    result: ArrayShape
+    explanation: str
+    reshapes: tuple[Reshaped, ...]
+    """All that would be left, the offending one too."""
+
+
+def predict(module: Module) -> tuple[Flip, ...]:
+    """The fusions that a flip would break or slow down, in the order of the text.
+
+    Triton GEMM fusions are judged whether or not the autotuner has been there already: one that
+    runs as Triton today may be fissioned in the next run. What cannot be read is passed over.
+    """
+    return tuple(_flips(module))
+
+
+def _flips(module: Module) -> Iterator[Flip]:
+    fusions = chain.from_iterable(each.with_opcode("fusion") for each in module.computations)
+    for fusion in fusions:
+        if not _is_triton_gemm(fusion.row[TAIL]):
+            continue
+        called = fusion.called
+        body = module.computation(called[0]) if called else None
+        if body is None:
+            continue
+        try:
+            flip = _flip(fusion, body)
+        except (ValueError, LookupError):
+            continue  # a shape or an attribute that is none: other rules say so
+        if flip is not None:
+            yield flip
+
+
+def _flip(fusion: Instruction, body: Computation) -> Flip | None:
+    dots = body.with_opcode("dot")
+    if "reshape" not in body.opcodes and not any(_two_batches(dot.row[TAIL]) for dot in dots):
+        return None  # what most are: nothing would be left
+    if not dots or not all(_is_taken(dot) for dot in dots):
+        return None
+    left = [(dot, reshaped) for dot in dots for reshaped in _normalized(dot)]
+    # What was a reshape inside the fusion is one outside of it now.
+    left += [(dots[0], reshaped) for reshaped in _uncovered(body)]
+    moving = [(dot, reshaped) for dot, reshaped in left if not reshaped.is_bitcast]
+    offending = moving or [(dot, reshaped) for dot, reshaped in left if reshaped.is_kernel]
+    if not offending:
+        return None
+    # The result's comes first: it is the one of the bug report, and whole layouts depend on it.
+    dot, first = min(offending, key=lambda pair: pair[1].what != RESULT)
+    outcome = Outcome.BREAKS if moving else Outcome.SLOWS
+    reshapes = tuple(reshaped for _, reshaped in left)
+    return Flip(
+        fusion,
+        dot.name,
+        outcome,
+        first.operand,
+        first.result,
+        _explanation(dot, first, reshapes),
+        reshapes,
+    )
+
+
+_two_batches = re.compile(r"lhs_batch_dims=\{ *\d+ *,").search
+
+OPERANDS = ("the first operand of", "the second operand of")
+RESULT = "the result of"
+INSIDE = "the fusion around"
+
+
+def _explanation(dot: Instruction, first: Reshaped, reshapes: tuple[Reshaped, ...]) -> str:
+    reason = (
+        "the fusion holds a reshape"
+        if first.what == INSIDE
+        else "a GEMM call wants one batch dimension and this dot has two"
+    )
+    if not first.is_bitcast:
+        does = "moves bytes"
+    elif first.alone:
+        does = "moves none and is a kernel all the same"
+    else:
+        does = "comes behind a transpose of the whole operand"
+    others = len(reshapes) - 1
+    more = f"; {others} more {'reshape' if others == 1 else 'reshapes'} with it" if others else ""
+    return (
+        f"{reason}: for {first.what} %{dot.name} fission leaves a reshape from {first.operand} "
+        f"to {first.result}, which {does}{more}"
+    )
+
+
+# ---- what GemmRewriter does
+
+
+def _is_taken(dot: Instruction) -> bool:
+    """Whether GemmRewriter makes a GEMM call of the dot; if not, the backend has no candidate.
+
+    `IsCublasSupportedMatMul` (`ir_emission_utils.cc:89-148`) and `MatrixLayout::For`
+    (`matmul_utils.cc:121-197`): one contracting dimension and at most one other on each side, a
+    type it knows, a batch dimension that is not the fastest.
+    """
+    lhs, rhs = (_array(operand) for operand in dot.operands)
+    shape = dot.shape
+    if not isinstance(shape, ArrayShape):
+        return False
+    if not _types_are_known(lhs.dtype, rhs.dtype, shape.dtype):
+        return False
+    for side, operand in (("lhs", lhs), ("rhs", rhs)):
+        batch = _numbers(dot, f"{side}_batch_dims")
+        if len(_numbers(dot, f"{side}_contracting_dims")) != 1:
+            return False
+        if operand.rank > len(batch) + 2 or prod(operand.dims[d] for d in batch) > MOST_BATCHES:
+            return False
+        if len(batch) == 2 and operand.rank > 2:
+            collapsed = _collapse(operand, min(batch)) if _adjacent(batch) else None
+            if collapsed is not None and collapsed.minor_to_major[0] == min(batch):
+                return False
+    return True
+
+
+def _types_are_known(lhs: str, rhs: str, result: str) -> bool:
+    if lhs.startswith("f8") and rhs.startswith("f8"):
+        return result in _FLOATS or result.startswith("f8")
+    if (lhs, rhs) == ("s8", "s8"):
+        return result in ("s32", "f32")
+    return lhs == rhs and lhs in _FLOATS and result in _FLOATS
+
+
+def _normalized(dot: Instruction) -> Iterator[Reshaped]:
+    """What `NormalizeBatchDimensions` puts around a dot with two batch dimensions."""
+    if len(_numbers(dot, "lhs_batch_dims")) != 2:
+        return
+    split = _SPLIT_ALGORITHM.search(dot.attributes.get("algorithm", ""))
+    for number, side in enumerate(("lhs", "rhs")):
+        operand = dot.operands[number]
+        shape, batch = _array(operand), _numbers(dot, f"{side}_batch_dims")
+        first = min(batch)
+        transposed = not _adjacent(batch)
+        if transposed:
+            order = [d for d in range(shape.rank) if d != max(batch)]
+            order.insert(first + 1, max(batch))
+            shape = _descending(shape, permute(shape.dims, order))
+        if split is not None and split[1] != "tf32":
+            shape = replace(shape, dtype=split[1])
+        computed = _is_computed(operand) or split is not None
+        collapsed = _collapse(shape, first)
+        yield Reshaped(
+            OPERANDS[number],
+            shape,
+            collapsed,
+            reshape_is_bitcast(shape, collapsed),
+            transposed=transposed and not computed,
+            alone=not transposed and not computed and not _is_padded(collapsed, first),
+        )
+    result = _array(Operand(dot.name, (), dot))
+    first, second, *others = result.dims
+    made = _descending(result, (first * second, *others))
+    is_sliced = _array(dot.operands[0]).dtype.startswith("f8") and _is_uneven(others)
+    yield Reshaped(
+        RESULT,
+        made,
+        result,
+        reshape_is_bitcast(made, result),
+        alone=split is None and not is_sliced and _only_renamed(dot),
+    )
+
+
+def _is_padded(operand: ArrayShape, batch: int) -> bool:
+    """Whether GemmRewriter pads the operand: an f8 one whose sizes are no multiples of 16."""
+    others = [size for d, size in enumerate(operand.dims) if d != batch]
+    return operand.dtype.startswith("f8") and _is_uneven(others)
+
+
+def _is_uneven(sizes: Sequence[int]) -> bool:
+    return any(size % 16 for size in sizes)
+
+
+def _uncovered(body: Computation) -> Iterator[Reshaped]:
+    for reshape in body.with_opcode("reshape"):
+        (operand,) = (_array(operand) for operand in reshape.operands)
+        result = _array(Operand(reshape.name, (), reshape))
+        is_bitcast = reshape_is_bitcast(operand, result)
+        alone = not _is_computed(reshape.operands[0]) and _only_renamed(reshape)
+        yield Reshaped(INSIDE, operand, result, is_bitcast, alone=alone)
+
+
+def _collapse(shape: ArrayShape, first: int) -> ArrayShape:
+    """The shape with dimension `first` and the next one as one, the others in the same order.
+
+    The slot of the first of the two in the layout is kept, that of the second is dropped.
+
+    >>> from hlo_lint.hlo.shape import parse_array
+    >>> str(_collapse(parse_array("s8[24,4,4096,768]{2,1,3,0}"), 0))
+    's8[96,4096,768]{1,2,0}'
+    """
+    before, (one, two), after = shape.dims[:first], shape.dims[first : first + 2], shape.dims
+    dims = (*before, one * two, *after[first + 2 :])
+    order = tuple(d - (d > first) for d in shape.minor_to_major if d != first + 1)
+    return ArrayShape(shape.dtype, dims, Layout(order))
+
+
+def _descending(shape: ArrayShape, dims: tuple[int, ...]) -> ArrayShape:
+    return ArrayShape(shape.dtype, dims, Layout(tuple(range(len(dims) - 1, -1, -1))))
+
+
+def _adjacent(batch: tuple[int, ...]) -> bool:
+    return abs(batch[0] - batch[1]) == 1
+
+
+# ---- what PriorityFusion finds beside a reshape
+
+
+def _is_computed(operand: Operand) -> bool:
+    """Whether the fusion does more than rename what it reads before it reaches this operand."""
+    at = operand.instruction
+    while at is not None and at.opcode == "bitcast":
+        at = at.operands[0].instruction
+    return at is not None and at.opcode != "parameter"
+
+
+def _only_renamed(instruction: Instruction) -> bool:
+    """Whether the value goes to a dot, or out of the fusion, as it is, bitcasts aside."""
+    at = instruction
+    while at.users:
+        at, *others = at.users
+        if others or at.opcode not in ("bitcast", "dot"):
+            return False
+        if at.opcode == "dot":
+            return True
+    return True
+
+
+# ---- reading
+
+
+def _array(operand: Operand) -> ArrayShape:
+    shape = operand.shape
+    if not isinstance(shape, ArrayShape) or UNBOUNDED in shape.dims or not shape.has_valid_layout:
+        raise ValueError(f"%{operand.name} is no array that lies somewhere")
+    return shape
+
+
+def _numbers(dot: Instruction, name: str) -> tuple[int, ...]:
+    value = dot.attribute(name)
+    if value is None:
+        return ()
+    if not isinstance(value, tuple):
+        raise ValueError(f"{name} is no list of numbers")
+    return tuple(number for number in value if isinstance(number, int))

@@ -1,0 +1,285 @@
+"""What the autotuner measured and what it chose: logs and results, of new releases and old.
+
+    new log      AllRawConfigProfiles   instruction_profiles { hlo_fingerprint config_profiles {…} }
+    old log      AutotuningLogs         logs { instr {…} results { run_time {…} triton {…} } }
+    new results  a cache                entries { key { target {…} } value { optimal_config {…} } }
+    old results  AutotuneResults        results { device hlo result { triton {…} } version }
+
+Logs come from `--xla_gpu_dump_autotune_logs_to` (`xla/backends/autotuner/autotuner.cc`) under
+whatever name the user gave, one module appended to the other; results from
+`--xla_gpu_dump_autotune_results_to`, and as `*.autotune_results.pbtxt`. A configuration is spelled
+alike in all four, so that runs can be compared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from hlo_lint.dumps.artefacts.records import Artefact, Trouble
+from hlo_lint.dumps.artefacts.text_proto import Message, outer_fields
+from hlo_lint.text.source import Span
+
+_instruction_name = re.compile(r"(?:ROOT )?%?([^\s=]+) =").match
+_ANY = "[type.googleapis.com/"
+_RECORDS = ("instruction_profiles", "logs", "entries", "results")
+_looks_like = re.compile(
+    r"\s*(?:(?:#[^\n]*|(?:device|codegen_version|codegen_options_fingerprint|version):[^\n]*"
+    r"|per_backend_versions \{\s*(?:(?:key|value):[^\n]*\s*)*\})\s*)*"
+    rf"(?:{'|'.join(_RECORDS)})\s*:?\s*[{{<]"
+).match
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One configuration that was tried on an instruction."""
+
+    backend: str
+    """`TRITON`, `CUBLASLT_FISSION`, `NATIVE_EMITTER`: as new releases name it."""
+    config: str
+    """What was tried, on one line: `triton { block_m: 64 block_n: 32 … }`."""
+    nanoseconds: int | None
+    """The one run that was timed; None where there was none."""
+    scratch_bytes: int
+    failure_kind: str
+    """`COMPILATION_FAILED`, `WRONG_RESULT`; empty where nothing failed."""
+    failure: str
+    span: Span
+
+    @property
+    def failed(self) -> bool:
+        """Whether it is out of the race."""
+        return bool(self.failure_kind or self.failure) or self.nanoseconds is None
+
+
+@dataclass(frozen=True, slots=True)
+class TunedInstruction:
+    """One instruction of a log with everything that was tried on it."""
+
+    name: str
+    """Empty where the log does not say."""
+    fingerprint: str
+    """`hlo_fingerprint`; empty in old logs."""
+    hlo: str
+    """The instruction as text; empty in old logs."""
+    module: int
+    """Which of the modules in the log it belongs to, from 1; 0 in old logs, which do not say."""
+    device: str
+    candidates: tuple[Candidate, ...]
+    """In the order in which they were tried, those that failed to compile last."""
+    span: Span
+
+    @property
+    def fastest(self) -> Candidate | None:
+        """The candidate with the shortest run, of several the first; None where all failed.
+
+        XLA takes it, unless it is set to prefer less scratch among those nearly as fast
+        (`xla/backends/autotuner/config_selector.cc`).
+        """
+        return min(
+            (candidate for candidate in self.candidates if not candidate.failed),
+            key=lambda candidate: candidate.nanoseconds or 0,
+            default=None,
+        )
+
+    @property
+    def backends(self) -> dict[str, tuple[Candidate, ...]]:
+        """The candidates that ran, by backend."""
+        found: dict[str, tuple[Candidate, ...]] = {}
+        for candidate in self.candidates:
+            if not candidate.failed:
+                found[candidate.backend] = (*found.get(candidate.backend, ()), candidate)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenConfig:
+    """One entry of a results file: what won."""
+
+    fingerprint: str
+    """`hlo_fingerprint`; empty in old results."""
+    hlo: str
+    """The canonical text that old results have for a key; else empty."""
+    device: str
+    backend: str
+    config: str
+    version: str
+    """Of the backend, in new results; of the cache, in old ones."""
+    span: Span
+
+
+@dataclass(frozen=True, kw_only=True)
+class Autotuning(Artefact):
+    """A log, or results, or what somebody joined of both."""
+
+    instructions: tuple[TunedInstruction, ...]
+    """What a log holds."""
+    results: tuple[ChosenConfig, ...]
+    """What a results file holds."""
+
+    @cached_property
+    def by_fingerprint(self) -> dict[str, TunedInstruction]:
+        """The instructions of a new log; of several alike, the last."""
+        return {each.fingerprint: each for each in self.instructions if each.fingerprint}
+
+    def chosen(self, fingerprint: str) -> ChosenConfig | None:
+        """What a results file says about an instruction."""
+        return next((each for each in self.results if each.fingerprint == fingerprint), None)
+
+
+def looks_like_autotuning(text: str) -> bool:
+    """Whether a text proto begins as a log or as results do: their names are the user's own."""
+    return _looks_like(text) is not None
+
+
+def read_autotuning(text: str, path: Path | None = None) -> Autotuning:
+    """Reads a log or results, old or new, whichever it is; what cannot be read is a trouble."""
+    troubles: list[Trouble] = []
+    instructions: list[TunedInstruction] = []
+    results: list[ChosenConfig] = []
+    module, device = 0, ""
+    for field in outer_fields(text, troubles):
+        if field.name == "device" and isinstance(field.value, str):
+            module, device = module + 1, field.value
+        elif not isinstance(field.value, Message):
+            continue
+        elif field.name == "instruction_profiles":
+            instructions.append(_profiled(field.value, module, device, field.span))
+        elif field.name == "logs":
+            instructions.append(_logged(field.value, field.span))
+        elif field.name == "entries":
+            results.append(_entry(field.value, field.span))
+        elif field.name == "results":
+            results.append(_result(field.value, field.span))
+        elif field.name != "per_backend_versions":
+            troubles.append(Trouble(f"no autotuner writes {field.name}", *field.span))
+    return Autotuning(
+        path=path,
+        text=text,
+        troubles=tuple(troubles),
+        instructions=tuple(instructions),
+        results=tuple(results),
+    )
+
+
+# New releases
+
+
+def _profiled(profile: Message, module: int, device: str, span: Span) -> TunedInstruction:
+    hlo = profile.text("hlo_text")
+    name = _instruction_name(hlo)
+    candidates = (
+        *(_candidate(*each) for each in _messages(profile, "config_profiles")),
+        *(_candidate(*each) for each in _messages(profile, "failed_configs")),
+    )
+    return TunedInstruction(
+        name[1] if name else "",
+        profile.text("hlo_fingerprint"),
+        hlo,
+        module,
+        device,
+        candidates,
+        span,
+    )
+
+
+def _messages(message: Message, name: str) -> Iterator[tuple[Message, Span]]:
+    for field in message.fields:
+        if field.name == name and isinstance(field.value, Message):
+            yield field.value, field.span
+
+
+def _candidate(message: Message, span: Span) -> Candidate:
+    config = message.message("config")
+    return Candidate(
+        config.text("backend"),
+        str(config.message("backend_config")),
+        _nanoseconds(message),
+        message.number("scratch_bytes"),
+        message.text("kind"),
+        message.text("message"),
+        span,
+    )
+
+
+def _nanoseconds(message: Message) -> int | None:
+    time = message.message("run_time")
+    return time.number("seconds") * 10**9 + time.number("nanos") or None
+
+
+def _entry(entry: Message, span: Span) -> ChosenConfig:
+    target = entry.message("key").message("target")
+    value = entry.message("value")
+    config = value.message("optimal_config")
+    return ChosenConfig(
+        target.text("hlo_fingerprint"),
+        "",
+        target.text("device"),
+        config.text("backend"),
+        str(config.message("backend_config")),
+        value.text("optimal_backend_version"),
+        span,
+    )
+
+
+# Old releases
+
+
+def _logged(log: Message, span: Span) -> TunedInstruction:
+    instruction = _of_any_type(log.message("instr"))
+    name = log.text("fusion_name") or instruction.text("name")
+    is_fusion = instruction.text("opcode", "fusion") == "fusion"
+    candidates = []
+    for result, place in _messages(log, "results"):
+        failure = result.message("failure")
+        backend, config = _old_config(result, is_fusion)
+        candidates.append(
+            Candidate(
+                backend,
+                config,
+                _nanoseconds(result),
+                result.number("scratch_bytes"),
+                failure.text("kind"),
+                failure.text("msg"),
+                place,
+            )
+        )
+    return TunedInstruction(name, "", "", 0, "", tuple(candidates), span)
+
+
+def _result(entry: Message, span: Span) -> ChosenConfig:
+    hlo = entry.text("hlo")
+    backend, config = _old_config(entry.message("result"), hlo.startswith("{"))
+    return ChosenConfig("", hlo, entry.text("device"), backend, config, entry.text("version"), span)
+
+
+def _of_any_type(message: Message) -> Message:
+    """What a `google.protobuf.Any` holds, where it is spelled out."""
+    for field in message.fields:
+        if field.name.startswith(_ANY) and isinstance(field.value, Message):
+            return field.value
+    return message
+
+
+def _old_config(result: Message, is_fusion: bool) -> tuple[str, str]:
+    """The backend as new releases name it, and its configuration.
+
+    Follows `GetConfig` of XLA's `legacy_cache.cc`: `gemm` on a fusion means that the fusion is
+    taken apart and its dot handed to cuBLASLt.
+    """
+    for field in result.fields:
+        if not isinstance(field.value, Message):
+            continue
+        match field.name:
+            case "other":
+                return field.value.text("name"), str(_of_any_type(field.value.message("config")))
+            case "triton":
+                return "TRITON", str(field)
+            case "gemm":
+                return ("CUBLASLT_FISSION" if is_fusion else "CUBLASLT"), str(field)
+            case "algorithm":
+                return "CUDNN", str(field)
+    return "", ""

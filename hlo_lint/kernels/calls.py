@@ -1,0 +1,85 @@
+"""Triton kernels in a module: what they carry, and what XLA hands them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from hlo_lint.analysis.buffers import source_of
+from hlo_lint.hlo.ir import TAIL, Computation, Instruction, Module
+
+if TYPE_CHECKING:  # loaded where a module has such a call
+    from hlo_lint.kernels.custom_calls.triton import AutotunedKernelCall, TritonCall
+
+LEGACY = "triton_kernel_call"
+
+_FILLS = frozenset({"broadcast", "constant", "iota", "bitcast", "reshape", "copy"})
+
+
+def triton_calls(module: Module) -> Iterator[tuple[Instruction, TritonCall]]:
+    """The calls whose payload can be read, with it."""
+    for computation in module.unfused:
+        for call in computation.with_opcode("custom-call"):
+            if f'"{LEGACY}' in call.row[TAIL] and (payload := _read(call)) is not None:
+                yield call, payload
+
+
+def autotuned_calls(
+    module: Module,
+) -> Iterator[tuple[Instruction, TritonCall, AutotunedKernelCall]]:
+    """Those of them that tune themselves the first time they run, with what they try."""
+    for call, payload in triton_calls(module):
+        from hlo_lint.kernels.custom_calls.triton import AutotunedKernelCall
+
+        if isinstance(payload.call, AutotunedKernelCall):
+            yield call, payload, payload.call
+
+
+def _read(call: Instruction) -> TritonCall | None:
+    from hlo_lint.kernels.custom_calls import PayloadError, decode
+    from hlo_lint.kernels.custom_calls.triton import TritonCall
+
+    try:
+        payload = decode(call)
+    except PayloadError:
+        return None
+    return payload if isinstance(payload, TritonCall) else None
+
+
+def tunes_early(payload: TritonCall) -> bool:
+    """Whether it tunes before the first thunk runs, and not when its turn comes.
+
+    The FFI handler tunes in its Initialize stage, on the real buffers of the execution
+    (`triton_kernels.cc:1022`, `custom_call_thunk.cc:502-524`); the legacy target when it executes.
+    """
+    return payload.target != LEGACY
+
+
+def is_entry_parameter(call: Instruction, number: int) -> bool:
+    """Whether an operand is passed in by the caller, renamed at most."""
+    source = source_of(call, number)
+    return source is not None and source.opcode == "parameter" and source.computation.is_entry
+
+
+def is_fresh_fill(call: Instruction, number: int, module: Module) -> bool:
+    """Whether an operand holds nothing but a constant, put there for the kernel to overwrite."""
+    source = source_of(call, number)
+    if source is None:
+        return False
+    if source.opcode in ("broadcast", "constant", "iota"):
+        return source.opcode != "broadcast" or _is_constant(source)
+    if source.opcode == "fusion":
+        bodies = [module.computation(name) for name in source.called]
+        return bool(bodies) and all(body is not None and _only_fills(body) for body in bodies)
+    target = source.attributes.get("custom_call_target", "")
+    return source.opcode == "custom-call" and target == '"AllocateBuffer"'
+
+
+def _is_constant(broadcast: Instruction) -> bool:
+    filler = broadcast.operands[0].instruction if broadcast.operands else None
+    return filler is not None and filler.opcode == "constant"
+
+
+def _only_fills(body: Computation) -> bool:
+    """Whether a fusion computes from constants alone."""
+    return all(each.opcode in _FILLS for each in body.instructions)

@@ -1,0 +1,100 @@
+"""What an instruction carries for somebody else to read: kernels, and how to run them.
+
+`decode` knows the Triton kernels of jax-triton and Pallas, Mosaic GPU's, the configurations of
+cuBLAS, and those of fusions that XLA tiles itself. What it gives is frozen; a changed copy, such as
+`triton.with_aliases` makes, goes back into the text through `encode`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from hlo_lint.hlo.ir import TAIL, Instruction
+from hlo_lint.kernels.custom_calls.block_level import BlockLevelFusion, decode_block_level
+from hlo_lint.kernels.custom_calls.carrier import Carrier
+from hlo_lint.kernels.custom_calls.gemm import (
+    PREFIX,
+    GemmConfig,
+    TriangularSolveConfig,
+    decode_cublas,
+)
+from hlo_lint.kernels.custom_calls.gpu_triton import TARGET, PallasTritonCall, decode_pallas_triton
+from hlo_lint.kernels.custom_calls.mosaic import TARGETS as MOSAIC_TARGETS
+from hlo_lint.kernels.custom_calls.mosaic import MosaicCall, decode_mosaic
+from hlo_lint.kernels.custom_calls.render import Payload, render
+from hlo_lint.kernels.custom_calls.triton import TARGETS as TRITON_TARGETS
+from hlo_lint.kernels.custom_calls.triton import TritonCall, decode_triton
+from hlo_lint.text.errors import PayloadError
+
+__all__ = [
+    "BlockLevelFusion",
+    "GemmConfig",
+    "MosaicCall",
+    "PallasTritonCall",
+    "Payload",
+    "PayloadError",
+    "TriangularSolveConfig",
+    "TritonCall",
+    "decode",
+    "encode",
+    "render",
+]
+
+
+def decode(instruction: Instruction) -> Payload | None:
+    """What the instruction carries; None where it carries nothing that is known here.
+
+    Raises:
+        PayloadError: it should carry something, and that is broken.
+    """
+    if instruction.opcode == "fusion":
+        if '"block_level_fusion_config' not in instruction.row[TAIL].replace("\\", ""):
+            return None
+        return _decoded("", instruction.attributes["backend_config"])
+    if instruction.opcode != "custom-call":
+        return None
+    attributes = instruction.attributes
+    target = attributes.get("custom_call_target", "").strip('"')
+    if not _is_known(target):
+        return None
+    if "backend_config" not in attributes:
+        raise PayloadError(f"a call of {target} without a backend_config")
+    return _decoded(target, attributes["backend_config"])
+
+
+def encode(instruction: Instruction, payload: Payload) -> str:
+    """The new text of the instruction's `backend_config`, in the escapes that it uses.
+
+    An unchanged payload is the text as it stands.
+
+    Raises:
+        PayloadError: the instruction has no `backend_config`.
+    """
+    text = instruction.attributes.get("backend_config")
+    if text is None:
+        raise PayloadError(f"{instruction.name} has no backend_config")
+    return Carrier(text).carrying(payload.content)
+
+
+def _is_known(target: str) -> bool:
+    return (
+        target in TRITON_TARGETS
+        or target == TARGET
+        or target in MOSAIC_TARGETS
+        or target.startswith(PREFIX)
+    )
+
+
+# The dumps of one module repeat their payloads, and one may be some 100 kB of PTX.
+@lru_cache(maxsize=128)
+def _decoded(target: str, text: str) -> Payload | None:
+    content = Carrier(text).content
+    if not target:
+        return decode_block_level(content)
+    if target in TRITON_TARGETS:
+        return decode_triton(target, content)
+    if target == TARGET:
+        return decode_pallas_triton(content)
+    if target in MOSAIC_TARGETS:
+        return decode_mosaic(content)
+    return decode_cublas(target, content)

@@ -1,0 +1,162 @@
+r"""The text of a `backend_config`, and the bytes that it stands for.
+
+XLA prints them as they are where they lex as a dictionary in braces, JSON or MLIR's, and else
+between quotes with C's escapes. `HloParserImpl::ParseAttributeHelper` takes both for anything, so
+a dictionary may come in quotes too, and is put back into them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from hlo_lint.hlo.parser.strings import c_escape, c_unescape
+from hlo_lint.text.errors import PayloadError
+from hlo_lint.text.source import decode, encode
+
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+
+
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """The value of a `backend_config`."""
+
+    text: str
+    """As it is printed."""
+
+    @property
+    def is_quoted(self) -> bool:
+        """Whether it stands in quotes, its bytes escaped as C does."""
+        return self.text.startswith('"')
+
+    @property
+    def content(self) -> bytes:
+        """What the instruction carries.
+
+        Raises:
+            PayloadError: it is quoted and no C string.
+        """
+        if not self.is_quoted:
+            return encode(self.text)
+        if len(self.text) < 2 or not self.text.endswith('"'):
+            raise PayloadError("its quote never ends", 0, "character")
+        try:
+            return c_unescape(self.text[1:-1])
+        except PayloadError as error:
+            raise PayloadError(error.message, (error.offset or 0) + 1, "character") from None
+
+    def carrying(self, content: bytes) -> str:
+        """The same carrier around other bytes, as text; these where they are the same."""
+        if content == self.content:
+            return self.text
+        return f'"{c_escape(content)}"' if self.is_quoted else decode(content)
+
+
+def read_json(content: bytes) -> Mapping[str, Json]:
+    """What a JSON object says.
+
+    Raises:
+        PayloadError: it is none.
+    """
+    try:
+        value = json.loads(content)
+    except RecursionError:
+        raise PayloadError("its brackets are nested too deep", 0, "character") from None
+    except json.JSONDecodeError as error:
+        raise PayloadError(f"no JSON: {error.msg}", error.pos, "character") from None
+    except ValueError as error:  # not UTF-8, or a number of too many digits
+        raise PayloadError(f"no JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise PayloadError("expected a JSON object", 0, "character")
+    return value
+
+
+def written_json(value: Mapping[str, Json]) -> bytes:
+    """JSON as XLA prints it: no blanks, whole numbers without a point."""
+    return json.dumps(_whole(value), separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _whole(value: Json) -> Json:
+    match value:
+        case float() if value.is_integer() and abs(value) < 1 << 53:
+            return int(value)
+        case str() | None:
+            return value
+        case Mapping():
+            return {name: _whole(one) for name, one in value.items()}
+        case Sequence():
+            return [_whole(one) for one in value]
+    return value
+
+
+class JsonReader:
+    """Reads fields of one JSON object: what is not there is a default, what is wrong is said."""
+
+    def __init__(self, fields: Mapping[str, Json], path: str) -> None:
+        self.fields = fields
+        self.path = path
+
+    def integer(self, name: str, default: int = 0) -> int:
+        """A number; those of 64 bits are printed as strings."""
+        return _integer(self.fields.get(name, default), f"{self.path}.{name}")
+
+    def number(self, name: str, default: float = 0.0) -> float:
+        """A `double`: a number, or one of the words that JSON has none for."""
+        value = self.fields.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise PayloadError(f"{self.path}.{name} is no number")
+        return float(value)
+
+    def boolean(self, name: str, default: bool = False) -> bool:
+        """True or false."""
+        value = self.fields.get(name, default)
+        if not isinstance(value, bool):
+            raise PayloadError(f"{self.path}.{name} is neither true nor false")
+        return value
+
+    def text(self, name: str, default: str = "") -> str:
+        """A string, or the name of a value of an enum."""
+        value = self.fields.get(name, default)
+        if not isinstance(value, str):
+            raise PayloadError(f"{self.path}.{name} is no string")
+        return value
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """A list of numbers; empty where there is none."""
+        path = f"{self.path}.{name}"
+        return tuple(_integer(one, path) for one in self.items(name))
+
+    def items(self, name: str) -> Sequence[Json]:
+        """A list; empty where there is none."""
+        value = self.fields.get(name, ())
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            raise PayloadError(f"{self.path}.{name} is no list")
+        return value
+
+    def object(self, name: str) -> JsonReader | None:
+        """An object inside; None where there is none."""
+        value = self.fields.get(name)
+        if value is None:
+            return None
+        return reader_of(value, f"{self.path}.{name}")
+
+
+def reader_of(value: Json, path: str) -> JsonReader:
+    """A reader of a value that must be an object.
+
+    Raises:
+        PayloadError: it is none.
+    """
+    if not isinstance(value, Mapping):
+        raise PayloadError(f"{path} is no object")
+    return JsonReader(value, path)
+
+
+def _integer(value: Json, path: str) -> int:
+    if isinstance(value, str) and value.removeprefix("-").isdecimal() and len(value) < 21:
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise PayloadError(f"{path} is no whole number")
+    return value

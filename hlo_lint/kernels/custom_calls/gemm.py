@@ -1,0 +1,106 @@
+"""Calls of cuBLAS and cuBLASLt: `GemmBackendConfig` and `TriangularSolveOptions` as JSON.
+
+    __cublas$gemm  __cublas$lt$matmul  __cublas$lt$matmul$f8  __cublas$triangularSolve
+
+From `xla/service/gpu/backend_configs.proto`. Releases before 2024 print the configuration of a
+gemm without a `gemm_backend_config` around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from hlo_lint.kernels.custom_calls.carrier import Json, JsonReader, read_json
+
+PREFIX: Final = "__cublas$"
+
+
+@dataclass(frozen=True)
+class DotDimensions:
+    """Which dimensions are multiplied through, and which run in parallel."""
+
+    lhs_batch: tuple[int, ...]
+    lhs_contracting: tuple[int, ...]
+    rhs_batch: tuple[int, ...]
+    rhs_contracting: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class GemmConfig:
+    """What a gemm of cuBLAS is told."""
+
+    target: str
+    alpha: complex
+    beta: float
+    """What the third operand is multiplied with; 0 where there is none."""
+    dimensions: DotDimensions
+    epilogue: str
+    """`DEFAULT`, `BIAS`, `RELU` …: what cuBLASLt does with the product."""
+    selected_algorithm: int | None
+    """The autotuner's choice; None before it."""
+    lhs_stride: int
+    """Elements from one batch to the next."""
+    rhs_stride: int
+    algorithm: str
+    """What precision was asked for: `ALG_UNSET`."""
+    autotune_workspace_size: int
+    config: Mapping[str, Json] = field(repr=False)
+    """All of it."""
+    content: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class TriangularSolveConfig:
+    """What a triangular solve of cuBLAS is told."""
+
+    left_side: bool
+    lower: bool
+    unit_diagonal: bool
+    transpose_a: str
+    config: Mapping[str, Json] = field(repr=False)
+    content: bytes = field(repr=False)
+
+
+def decode_cublas(target: str, content: bytes) -> GemmConfig | TriangularSolveConfig:
+    """The configuration that a `backend_config` carries.
+
+    Raises:
+        PayloadError: it is none.
+    """
+    config = read_json(content)
+    whole = JsonReader(config, "backend_config")
+    if target == "__cublas$triangularSolve":
+        return TriangularSolveConfig(
+            whole.boolean("left_side"),
+            whole.boolean("lower"),
+            whole.boolean("unit_diagonal"),
+            whole.text("transpose_a", "NO_TRANSPOSE"),
+            config,
+            content,
+        )
+    gemm = whole.object("gemm_backend_config") or whole
+    dimensions = gemm.object("dot_dimension_numbers") or JsonReader({}, "dot_dimension_numbers")
+    precision = gemm.object("precision_config") or JsonReader({}, "precision_config")
+    return GemmConfig(
+        target=target,
+        alpha=complex(gemm.number("alpha_real"), gemm.number("alpha_imag")),
+        beta=gemm.number("beta"),
+        dimensions=DotDimensions(
+            dimensions.integers("lhs_batch_dimensions"),
+            dimensions.integers("lhs_contracting_dimensions"),
+            dimensions.integers("rhs_batch_dimensions"),
+            dimensions.integers("rhs_contracting_dimensions"),
+        ),
+        epilogue=gemm.text("epilogue", "DEFAULT"),
+        selected_algorithm=(
+            gemm.integer("selected_algorithm") if "selected_algorithm" in gemm.fields else None
+        ),
+        lhs_stride=gemm.integer("lhs_stride"),
+        rhs_stride=gemm.integer("rhs_stride"),
+        algorithm=precision.text("algorithm", "ALG_UNSET"),
+        autotune_workspace_size=gemm.integer("autotune_workspace_size"),
+        config=config,
+        content=content,
+    )

@@ -1,0 +1,124 @@
+"""Pallas kernels that XLA compiles through Triton: the target `__gpu$xla.gpu.triton`.
+
+    {debug = false, grid_x = 8 : i32, …, ir = "ML\\EFR…", name = "kern", num_stages = 3 : i32,
+     num_warps = 4 : i32, zeroed_outputs = [0 : i32]}
+
+From `TritonCall::Parse` in `xla/service/gpu/triton_call.cc`. Nothing is autotuned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from hlo_lint.hlo.parser.mlir_dictionary import Dictionary, MlirValue, read_dictionary
+from hlo_lint.text.errors import PayloadError
+from hlo_lint.text.source import decode, encode
+
+TARGET: Final = "__gpu$xla.gpu.triton"
+BYTECODE: Final = b"ML\xefR"
+"""How MLIR's bytecode begins."""
+
+
+@dataclass(frozen=True)
+class PallasTritonCall:
+    """What the target carries."""
+
+    name: str
+    grid: tuple[int, int, int]
+    num_warps: int
+    num_stages: int
+    ir: bytes = field(repr=False)
+    """The kernel in Triton's dialect of MLIR, as text or bytecode."""
+    is_tma_allowed: bool
+    global_scratch_memory_size: int
+    zeroed_outputs: tuple[int, ...]
+    """Results that are set to zero before the kernel runs."""
+    dictionary: Dictionary = field(repr=False)
+    """All of it, what this release does not know too."""
+
+    @property
+    def content(self) -> bytes:
+        """What the `backend_config` carries."""
+        return encode(self.dictionary.text)
+
+
+def decode_pallas_triton(content: bytes) -> PallasTritonCall:
+    """The call that a `backend_config` carries.
+
+    Raises:
+        PayloadError: it is no such dictionary.
+    """
+    dictionary = read_dictionary(decode(content))
+    values = DictionaryReader(dictionary)
+    return PallasTritonCall(
+        name=values.string("name").decode("utf-8", "surrogateescape"),
+        grid=(values.integer("grid_x"), values.integer("grid_y"), values.integer("grid_z")),
+        num_warps=values.integer("num_warps"),
+        num_stages=values.integer("num_stages"),
+        ir=values.string("ir"),
+        is_tma_allowed=values.boolean("is_tma_allowed", False),
+        global_scratch_memory_size=values.integer("global_scratch_memory_size", 0),
+        zeroed_outputs=values.integers("zeroed_outputs"),
+        dictionary=dictionary,
+    )
+
+
+def with_value(call: PallasTritonCall, name: str, value: MlirValue) -> PallasTritonCall:
+    """The same call with one value of its dictionary changed.
+
+    Raises:
+        KeyError: it has no such value.
+        PayloadError: this value cannot be of this kind.
+    """
+    return decode_pallas_triton(encode(call.dictionary.with_value(name, value).text))
+
+
+class DictionaryReader:
+    """Reads values of a known kind; without a default they must be there."""
+
+    def __init__(self, dictionary: Dictionary) -> None:
+        self.dictionary = dictionary
+
+    def _get(self, name: str, default: MlirValue) -> MlirValue:
+        entry = self.dictionary.entries.get(name)
+        if entry is None and default is None:
+            raise PayloadError(f"expected `{name}` in its dictionary", 0, "character")
+        return default if entry is None else entry.value
+
+    def _wrong(self, name: str, wanted: str) -> PayloadError:
+        at = self.dictionary.entries[name].start
+        return PayloadError(f"`{name}` is no {wanted}", at, "character")
+
+    def string(self, name: str, default: bytes | None = None) -> bytes:
+        """The bytes of a string."""
+        value = self._get(name, default)
+        if not isinstance(value, bytes):
+            raise self._wrong(name, "string")
+        return value
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """A whole number."""
+        value = self._get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self._wrong(name, "whole number")
+        return value
+
+    def boolean(self, name: str, default: bool | None = None) -> bool:
+        """True or false."""
+        value = self._get(name, default)
+        if not isinstance(value, bool):
+            raise self._wrong(name, "truth value")
+        return value
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """A list of whole numbers; empty where there is none."""
+        value = self._get(name, ())
+        if not isinstance(value, tuple):
+            raise self._wrong(name, "list of whole numbers")
+        found: list[int] = []
+        for one in value:
+            if isinstance(one, bool) or not isinstance(one, int):
+                raise self._wrong(name, "list of whole numbers")
+            found.append(one)
+        return tuple(found)

@@ -1,0 +1,168 @@
+"""What runs in a process of its own: JAX's MLIR bindings read bytecode and say what it holds.
+
+The bytecode is standard input; JSON, or else the reason, is standard output; `mosaic.read_module`
+knows what the exit status means.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
+from typing import Any
+
+from hlo_lint.kernels.custom_calls.mosaic import NO_JAX, REFUSED
+
+INIT_DESCRIPTOR = "mosaic_gpu_init_tma_desc"
+_MOST_DIMENSIONS = 16
+
+
+def main() -> None:
+    """Read a module from standard input and end the process."""
+    answer = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what else is printed is not the answer
+    status, text = _answer(sys.stdin.buffer.read())
+    with os.fdopen(answer, "wb") as out:
+        out.write(text.encode("utf-8", "surrogateescape"))
+    sys.exit(status)
+
+
+def _answer(data: bytes) -> tuple[int, str]:
+    try:
+        context, ir = _context()
+    except ImportError as error:
+        return NO_JAX, str(error)
+    try:
+        with context:
+            module = ir.Module.parse(data)
+            text = module.operation.get_asm(print_generic_op_form=True)
+            descriptors = list(_descriptors(module.operation))
+    except (ir.MLIRError, ValueError) as error:
+        lines = [line.strip() for line in str(error).splitlines()]
+        return REFUSED, "; ".join(filter(None, lines[:3]))
+    return 0, json.dumps({"text": text, "descriptors": descriptors})
+
+
+def _context() -> tuple[Any, Any]:
+    """A context that takes dialects it does not know, and knows JAX's, Mosaic's and Triton's."""
+    ir = import_module("jaxlib.mlir.ir")
+    context = import_module("jax._src.interpreters.mlir").make_ir_context()
+    context.allow_unregistered_dialects = True
+    for library, dialect in (("mosaic_gpu_dialect", ""), ("triton", "dialect")):
+        with suppress(ImportError, AttributeError):
+            module = getattr(import_module("jax._src.lib"), library, None) or import_module(
+                f"jax._src.lib.{library}"
+            )
+            (getattr(module, dialect) if dialect else module).register_dialect(context)
+    return context, ir
+
+
+# ---- descriptors
+
+
+def _walk(operation: Any) -> Iterator[Any]:
+    for region in operation.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                yield inner.operation
+                yield from _walk(inner.operation)
+
+
+def _kind(operation: Any) -> str:
+    """The operation without what the stable dialect puts in front: `arith.constant`."""
+    return str(operation.name).removeprefix("stable_mosaic_gpu.")
+
+
+def _attributes(operation: Any) -> dict[str, str]:
+    """Attributes as text: generic operations have no accessors."""
+    return {name: str(operation.attributes[name]) for name in _names(operation)}
+
+
+def _names(operation: Any) -> list[str]:
+    return [each if isinstance(each, str) else each.name for each in operation.attributes]
+
+
+def _descriptors(module: Any) -> Iterator[dict[str, Any]]:
+    stored: dict[tuple[Any, int], int | None] = {}  # by array on the stack and place in it
+    for operation in _walk(module):
+        kind = _kind(operation)
+        if kind == "llvm.store":
+            value, address = list(operation.operands)[:2]
+            place = _place(address)
+            if place is not None:
+                stored[place] = _constant(value)
+        elif kind == "func.call" and _attributes(operation).get("callee") == f"@{INIT_DESCRIPTOR}":
+            yield _descriptor(list(operation.operands), stored)
+
+
+def _descriptor(operands: list[Any], stored: dict[tuple[Any, int], int | None]) -> dict[str, Any]:
+    """`(descriptor, base, elem_type, rank, sizes, strides, swizzle_bytes, window)`."""
+    _, _, elem_type, rank, sizes, strides, swizzle, window = operands
+    dimensions = _constant(rank)
+
+    def array(address: Any) -> list[int | None]:
+        count = min(dimensions or 0, _MOST_DIMENSIONS)
+        return [stored.get((_identity(address), place)) for place in range(count)]
+
+    return {
+        "elem_type": _constant(elem_type),
+        "rank": dimensions,
+        "shape": array(sizes),
+        "strides": array(strides),
+        "swizzle_bytes": _constant(swizzle),
+        "block_shape": array(window),
+    }
+
+
+def _identity(value: Any) -> Any:
+    """Something that two views of the same value share."""
+    owner = value.owner
+    return (owner, getattr(value, "result_number", -1)) if _is_result(value) else str(value)
+
+
+def _is_result(value: Any) -> bool:
+    return hasattr(value.owner, "opview") or hasattr(value.owner, "operands")
+
+
+def _place(address: Any) -> tuple[Any, int] | None:
+    """Which element of which array: the address is one `getelementptr` behind it."""
+    if not _is_result(address) or _kind(address.owner) != "llvm.getelementptr":
+        return None
+    found = _attributes(address.owner).get("rawConstantIndices", "")
+    _, _, index = found.removesuffix(">").partition(": ")
+    return (_identity(address.owner.operands[0]), int(index)) if index.isdecimal() else None
+
+
+def _constant(value: Any) -> int | None:
+    """A constant, seen through casts and through the type of a memref; None where it is none."""
+    if not _is_result(value):
+        return None
+    owner = value.owner
+    match _kind(owner):
+        case "arith.constant" | "llvm.mlir.constant":
+            number, _, _ = _attributes(owner)["value"].partition(" ")
+            return int(number) if number.lstrip("-").isdecimal() else None
+        case "arith.index_cast":
+            return _constant(owner.operands[0])
+        case "memref.extract_strided_metadata":
+            return _metadata(owner.operands[0].type, _number_of(value))
+    return None
+
+
+def _number_of(value: Any) -> int:
+    results = list(value.owner.results)
+    return next((at for at, one in enumerate(results) if one == value), -1)
+
+
+def _metadata(memref: Any, result: int) -> int | None:
+    """Result 0 is the buffer, 1 the offset, then the sizes, then the strides."""
+    ir = import_module("jaxlib.mlir.ir")
+    memref = ir.MemRefType(memref)
+    strides, _ = memref.get_strides_and_offset()
+    values = [*memref.shape, *strides]
+    dynamic = ir.ShapedType.get_dynamic_size()
+    found = values[result - 2] if 2 <= result < len(values) + 2 else dynamic
+    return None if found in (dynamic, ir.ShapedType.get_dynamic_stride_or_offset()) else found

@@ -1,0 +1,145 @@
+"""Pallas kernels of Mosaic GPU: the target `mosaic_gpu_v2`.
+
+    {kernel_hash = "…", module = "ML\\EFR…", skip_device_barrier = false,
+     use_custom_barrier = false, uses_xla_collective_metadata = false}
+
+`module` is MLIR bytecode in the dialect `stable_mosaic_gpu`, host code and kernel in one. JAX's own
+MLIR bindings read it, in a child process: they are C++ that may abort on what a file says. The
+host code makes each TMA descriptor by a call of `mosaic_gpu_init_tma_desc`
+(`jaxlib/mosaic/gpu/runtime.cc`), whose constant arguments we follow.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from hlo_lint.hlo.parser.mlir_dictionary import Dictionary, read_dictionary
+from hlo_lint.kernels.custom_calls.gpu_triton import DictionaryReader
+from hlo_lint.text.errors import PayloadError
+from hlo_lint.text.source import decode, encode, shown
+
+TARGETS: Final = frozenset({"mosaic_gpu_v2", "mosaic_gpu"})
+
+NO_JAX: Final = 3
+"""How the child process ends where jax cannot be imported; standard output says why."""
+REFUSED: Final = 4
+"""How it ends where MLIR does not read the module; standard output says why."""
+
+INSTALL: Final = "install jax (pip install 'hlo-lint[xla]') to read MLIR bytecode"
+PATIENCE_IN_SECONDS: Final = 120.0
+
+_CHILD: Final = (
+    "import sys, json; sys.path[:] = json.loads(sys.argv.pop(1)); "
+    "from hlo_lint.kernels.custom_calls.mlir_child import main; main()"
+)
+
+
+@dataclass(frozen=True)
+class MosaicCall:
+    """What the target carries."""
+
+    kernel_hash: bytes
+    module: bytes = field(repr=False)
+    dictionary: Dictionary = field(repr=False)
+
+    @property
+    def content(self) -> bytes:
+        """What the `backend_config` carries."""
+        return encode(self.dictionary.text)
+
+
+@dataclass(frozen=True, slots=True)
+class MosaicDescriptor:
+    """The arguments of one `mosaic_gpu_init_tma_desc`, row-major; None for what is computed."""
+
+    elem_type: int | None
+    """A number of its own: `CUtensorMapDataType` is chosen in `runtime.cc`."""
+    rank: int | None
+    shape: tuple[int | None, ...]
+    strides: tuple[int | None, ...]
+    """In elements, the innermost one too."""
+    swizzle_bytes: int | None
+    """16 means none."""
+    block_shape: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class MlirModule:
+    """What MLIR read out of bytecode."""
+
+    text: str = field(repr=False)
+    """In MLIR's generic form."""
+    descriptors: tuple[MosaicDescriptor, ...]
+
+
+def decode_mosaic(content: bytes) -> MosaicCall:
+    """The call that a `backend_config` carries; its module stays bytecode.
+
+    Raises:
+        PayloadError: it is no such dictionary.
+    """
+    dictionary = read_dictionary(decode(content))
+    values = DictionaryReader(dictionary)
+    return MosaicCall(values.string("kernel_hash", b""), values.string("module"), dictionary)
+
+
+def read_module(
+    data: bytes, *, timeout: float = PATIENCE_IN_SECONDS, search_path: Sequence[str] | None = None
+) -> MlirModule:
+    """What MLIR bytecode says, of Mosaic GPU or Triton.
+
+    Args:
+        data: the bytecode, or MLIR's text.
+        timeout: seconds that MLIR may take.
+        search_path: where the child process imports from; as in this process where it is None.
+
+    Raises:
+        PayloadError: MLIR does not read it, or there is no jax to read it with.
+    """
+    where = json.dumps(list(sys.path if search_path is None else search_path))
+    # -P: the child imports nothing from the current directory, which may hold somebody's dumps.
+    command = [sys.executable, "-P", "-c", _CHILD, where]
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    environment["JAX_PLATFORMS"] = "cpu"
+    try:
+        child = subprocess.run(
+            command, input=data, capture_output=True, timeout=timeout, env=environment, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise PayloadError(f"MLIR was still reading it after {timeout:g} seconds") from None
+    except OSError as error:
+        raise PayloadError(f"{sys.executable} cannot be started: {error}") from None
+    if child.returncode == 0:
+        return _module(json.loads(child.stdout))
+    said = shown(decode(child.stdout).strip())
+    if child.returncode == NO_JAX:
+        raise PayloadError(f"{INSTALL}: {said}")
+    if child.returncode == REFUSED:
+        raise PayloadError(f"MLIR does not read it: {said}")
+    last = shown(decode(child.stderr).strip().rpartition("\n")[2])[-200:]
+    raise PayloadError(f"MLIR ended the process with status {child.returncode}: {last}")
+
+
+def _module(found: dict[str, object]) -> MlirModule:
+    descriptors = found["descriptors"]
+    assert isinstance(descriptors, list)  # mlir_child wrote it
+    return MlirModule(
+        str(found["text"]),
+        tuple(
+            MosaicDescriptor(
+                elem_type=one["elem_type"],
+                rank=one["rank"],
+                shape=tuple(one["shape"]),
+                strides=tuple(one["strides"]),
+                swizzle_bytes=one["swizzle_bytes"],
+                block_shape=tuple(one["block_shape"]),
+            )
+            for one in descriptors
+        ),
+    )

@@ -1,0 +1,201 @@
+"""A payload as a person reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import assert_never
+
+from hlo_lint.hlo.parser.mlir_dictionary import spelled
+from hlo_lint.kernels.custom_calls.block_level import BlockLevelFusion
+from hlo_lint.kernels.custom_calls.carrier import Json, written_json
+from hlo_lint.kernels.custom_calls.gemm import GemmConfig, TriangularSolveConfig
+from hlo_lint.kernels.custom_calls.gpu_triton import PallasTritonCall
+from hlo_lint.kernels.custom_calls.mosaic import MlirModule, MosaicCall, read_module
+from hlo_lint.kernels.custom_calls.triton import (
+    Array,
+    AutotunedKernelCall,
+    KernelCall,
+    Parameter,
+    Scalar,
+    TensorDescriptor,
+    TritonCall,
+    UnknownParameter,
+)
+from hlo_lint.text.errors import PayloadError
+from hlo_lint.text.source import shown
+
+_SHOWN_BYTES = 48
+
+Payload = (
+    TritonCall
+    | PallasTritonCall
+    | MosaicCall
+    | GemmConfig
+    | TriangularSolveConfig
+    | BlockLevelFusion
+)
+
+
+def render(payload: Payload) -> str:
+    """Some lines that say what is in it. MLIR bytecode is read where jax is installed."""
+    match payload:
+        case TritonCall():
+            lines = _triton(payload)
+        case PallasTritonCall():
+            lines = _pallas(payload)
+        case MosaicCall():
+            lines = _mosaic(payload)
+        case GemmConfig() | TriangularSolveConfig() | BlockLevelFusion():
+            lines = _json(payload)
+        case _:
+            assert_never(payload)
+    return "\n".join(map(shown, lines))
+
+
+def _triton(payload: TritonCall) -> Iterator[str]:
+    yield f"{payload.target} {payload.name}".rstrip()
+    if payload.metadata:
+        yield f"  metadata: {_bytes(payload.metadata)}"
+    match payload.call:
+        case KernelCall() as call:
+            yield from _kernel_call(call)
+        case AutotunedKernelCall(name=name, configs=configs, input_output_aliases=aliases):
+            yield f"  autotuned {name}: {_count(len(configs), 'configuration')}"
+            yield "  buffers saved around the trials, counted through operands, then results:"
+            for alias in aliases:
+                yield (
+                    f"    buffer {alias.input_buffer}, which is buffer {alias.output_buffer} "
+                    f"as a result: {alias.size_bytes} bytes"
+                )
+            if not aliases:
+                yield "    none"
+            for number, config in enumerate(configs):
+                yield f"  configuration {number}: {config.description}"
+                yield from _kernel_call(config.kernel_call)
+        case _:
+            assert_never(payload.call)
+
+
+def _kernel_call(call: KernelCall) -> Iterator[str]:
+    kernel = call.kernel
+    code = f"{len(kernel.ptx)} characters of PTX"
+    if kernel.object_bytes:
+        code = f"{kernel.object_bytes} bytes of machine code"
+    yield (
+        f"  kernel {kernel.kernel_name}: grid {_product(call.grid)}, "
+        f"{_count(kernel.num_warps, 'warp')}, {kernel.shared_mem_bytes} bytes of shared memory, "
+        f"sm_{kernel.compute_capability}, {code}"
+    )
+    if kernel.num_ctas is not None and kernel.num_ctas > 1:
+        yield f"    clusters of {kernel.num_ctas} blocks"
+    if kernel.global_scratch_size:
+        yield (
+            f"    {kernel.global_scratch_size} bytes of scratch, "
+            f"aligned to {kernel.global_scratch_align or 1}"
+        )
+    yield f"    {_count(call.pointer_count, 'pointer')} for the buffers"
+    at = 0
+    for line, repeated in groupby(map(_parameter, call.parameters)):
+        count = len(list(repeated))
+        place = f"{at}" if count == 1 else f"{at} to {at + count - 1}"
+        yield f"    parameter {place}: {line}"
+        at += count
+
+
+def _parameter(parameter: Parameter) -> str:
+    match parameter:
+        case Array(bytes_to_zero=zeroed, ptr_divisibility=divisor):
+            aligned = f", divisible by {divisor}" if divisor else ""
+            return f"pointer{aligned}{f', {zeroed} bytes set to zero' if zeroed else ''}"
+        case Scalar(type=kind, value=value):
+            return f"{kind} {str(value).lower()}"
+        case TensorDescriptor():
+            return (
+                f"tensor descriptor: shape {list(parameter.shape)}, "
+                f"strides {list(parameter.strides)} in elements, "
+                f"block {list(parameter.block_shape)}, element type {parameter.elem_type}, "
+                f"swizzle {parameter.swizzle}, out of bounds {parameter.oob_fill}"
+            )
+        case UnknownParameter(fields=fields):
+            return f"of a kind that is not known, fields {list(fields)}"
+        case _:
+            assert_never(parameter)
+
+
+def _pallas(payload: PallasTritonCall) -> Iterator[str]:
+    yield (
+        f"__gpu$xla.gpu.triton {payload.name}: grid {_product(payload.grid)}, "
+        f"{_count(payload.num_warps, 'warp')}, {_count(payload.num_stages, 'stage')}"
+    )
+    for name, entry in payload.dictionary.entries.items():
+        if name != "ir":
+            yield f"  {name} = {_value(entry.value)}"
+    yield from _module(payload.ir)
+
+
+def _mosaic(payload: MosaicCall) -> Iterator[str]:
+    yield "mosaic_gpu"
+    for name, entry in payload.dictionary.entries.items():
+        if name != "module":
+            yield f"  {name} = {_value(entry.value)}"
+    yield from _module(payload.module)
+
+
+def _module(data: bytes) -> Iterator[str]:
+    yield f"  MLIR: {len(data)} bytes"
+    try:
+        module: MlirModule = read_module(data)
+    except PayloadError as error:
+        yield f"  {error}"
+        return
+    for one in module.descriptors:
+        yield (
+            f"  tensor descriptor: shape {list(one.shape)}, strides {list(one.strides)} in "
+            f"elements, block {list(one.block_shape)}, element type {one.elem_type}, "
+            f"swizzle {one.swizzle_bytes} bytes"
+        )
+    yield from module.text.rstrip().split("\n")
+
+
+def _json(payload: GemmConfig | TriangularSolveConfig | BlockLevelFusion) -> Iterator[str]:
+    match payload:
+        case GemmConfig():
+            yield payload.target
+        case TriangularSolveConfig():
+            yield "__cublas$triangularSolve"
+        case BlockLevelFusion():
+            yield f"fusion {payload.kind}"
+        case _:
+            assert_never(payload)
+    yield from _tree(payload.config, "  ")
+
+
+def _tree(value: Json, indent: str) -> Iterator[str]:
+    assert isinstance(value, dict)  # json.loads made it
+    for name, one in value.items():
+        if isinstance(one, dict) and one:
+            yield f"{indent}{name}:"
+            yield from _tree(one, indent + "  ")
+        else:
+            yield f"{indent}{name}: {written_json({'': one}).decode()[4:-1]}"
+
+
+def _value(value: object) -> str:
+    return _bytes(value) if isinstance(value, bytes) else spelled(value)  # type: ignore[arg-type]
+
+
+def _bytes(value: bytes) -> str:
+    text = value.decode("latin-1")
+    if text.isascii() and text.isprintable() and len(text) <= 4 * _SHOWN_BYTES:
+        return f'"{text}"'
+    more = " …" if len(value) > _SHOWN_BYTES else ""
+    return f"{value[:_SHOWN_BYTES].hex()}{more} ({len(value)} bytes)"
+
+
+def _product(numbers: tuple[int, ...]) -> str:
+    return " x ".join(map(str, numbers))
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number} {name}" + "s" * (number != 1)

@@ -1,0 +1,490 @@
+"""Kernels that jax-triton and its like put into a program: `jaxlib/gpu/triton.proto`, compressed.
+
+    triton_kernel_call        backend_config="x\\234…"               legacy, a C string
+    triton_kernel_call_ffi    backend_config={opaque = "x\\9C…"}     typed FFI, from jax 0.10.1 on
+
+Both hold zlib(TritonAnyKernelCall). Buffers are counted through `[operands…, results…]`: the
+launcher hands them to the kernel's pointers in that order and passes over what is left
+(`jaxlib/gpu/triton_kernels.cc`).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias
+
+from hlo_lint.hlo.parser.mlir_dictionary import Dictionary, read_dictionary
+from hlo_lint.kernels.custom_calls import wire
+from hlo_lint.kernels.custom_calls.wire import Field, Reader
+from hlo_lint.text.errors import PayloadError
+from hlo_lint.text.source import decode, encode
+
+LEGACY: Final = "triton_kernel_call"
+FFI: Final = "triton_kernel_call_ffi"
+TARGETS: Final = frozenset({LEGACY, FFI})
+
+MOST_BYTES: Final = 64 << 20
+"""What one payload may decompress to; real ones are some 10 to 500 kB of PTX."""
+MOST_EXPANSION: Final = 200
+"""How many times its own size a payload may become, once that is beyond `ANY_EXPANSION`."""
+ANY_EXPANSION: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """A pointer: the next buffer."""
+
+    bytes_to_zero: int
+    """Bytes that the launcher sets to zero before each run."""
+    ptr_divisibility: int
+    """What the address must be a multiple of; 0 where nothing is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A value that the launcher passes on."""
+
+    type: str
+    """`bool`, `i32`, `u32`, `i64`, `u64`, `f32`, `f64`."""
+    value: bool | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class TensorDescriptor:
+    """A pointer to the next buffer as a TMA descriptor: row-major, strides in elements."""
+
+    elem_type: int
+    """A `CUtensorMapDataType`: 6 is float16, 9 is bfloat16."""
+    swizzle: int
+    """A `CUtensorMapSwizzle`: 0 to 3 are none, 32, 64 and 128 bytes."""
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    block_shape: tuple[int, ...]
+    oob_fill: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownParameter:
+    """A parameter of a later release; its field numbers are all we know."""
+
+    fields: tuple[int, ...]
+
+
+Parameter: TypeAlias = Array | Scalar | TensorDescriptor | UnknownParameter
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One compiled kernel; what the release does not know is None."""
+
+    kernel_name: str
+    num_warps: int
+    shared_mem_bytes: int
+    compute_capability: int
+    """90 is sm_90."""
+    ptx: str = field(repr=False)
+    ttir: str = field(repr=False)
+    num_ctas: int | None = None
+    global_scratch_size: int | None = None
+    global_scratch_align: int | None = None
+    object_bytes: int = 0
+    """Size of the machine code that newer releases send in place of PTX."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCall:
+    """A kernel with the grid and the parameters it is launched with."""
+
+    kernel: Kernel
+    grid: tuple[int, int, int]
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def pointers(self) -> tuple[int, ...]:
+        """Which parameters take a buffer, in order."""
+        return tuple(
+            number
+            for number, parameter in enumerate(self.parameters)
+            if isinstance(parameter, Array | TensorDescriptor)
+        )
+
+    @property
+    def pointer_count(self) -> int:
+        """How many buffers the launcher hands over."""
+        return len(self.pointers)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """One of the calls that the autotuner tries."""
+
+    kernel_call: KernelCall
+    description: str
+
+
+class InputOutputAlias(NamedTuple):
+    """A buffer that the autotuner saves before its trials and restores after them."""
+
+    input_buffer: int
+    """Its number among `[operands…, results…]`."""
+    output_buffer: int
+    """The number of the same memory as a result; without it nothing is saved."""
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class AutotunedKernelCall:
+    """Calls that do the same; the first execution runs them all and keeps the fastest."""
+
+    name: str
+    configs: tuple[Config, ...]
+    input_output_aliases: tuple[InputOutputAlias, ...]
+
+
+@dataclass(frozen=True)
+class TritonCall:
+    """What one of the two targets carries."""
+
+    target: str
+    name: str
+    metadata: bytes = field(repr=False)
+    call: KernelCall | AutotunedKernelCall
+    message: bytes = field(repr=False)
+    """The serialized `TritonAnyKernelCall`."""
+    content: bytes = field(repr=False)
+    """What the `backend_config` carries."""
+
+    @property
+    def kernel_calls(self) -> tuple[KernelCall, ...]:
+        """The call, or those that the autotuner tries."""
+        match self.call:
+            case KernelCall():
+                return (self.call,)
+            case AutotunedKernelCall(configs=configs):
+                return tuple(config.kernel_call for config in configs)
+
+    @property
+    def pointer_count(self) -> int:
+        """How many buffers the kernel takes: the most of those that the autotuner tries."""
+        return max((call.pointer_count for call in self.kernel_calls), default=0)
+
+    @property
+    def opaque(self) -> bytes:
+        """The compressed message, as either carrier holds it."""
+        return _opaque(self.target, self.content)
+
+
+# ---- reading
+
+
+def decode_triton(target: str, content: bytes) -> TritonCall:
+    """The call that a `backend_config` carries.
+
+    Raises:
+        PayloadError: it is no such call; says what was expected and at which byte.
+    """
+    message = decompressed(_opaque(target, content))
+    return _decoded(target, content, message)
+
+
+def _decoded(target: str, content: bytes, message: bytes) -> TritonCall:
+    reader = Reader(message)
+    fields = _by_number(reader.fields(), "TritonAnyKernelCall", 1, 2, 3, 4)
+    call: KernelCall | AutotunedKernelCall
+    match fields.get(1), fields.get(2):
+        case Field() as plain, None:
+            call = _kernel_call(reader, plain)
+        case None, Field() as autotuned:
+            call = _autotuned(reader, autotuned)
+        case None, None:
+            raise PayloadError("neither a kernel call nor an autotuned one", 0)
+        case _:
+            raise PayloadError("both a kernel call and an autotuned one", 0)
+    name = wire.text_of(fields[4]) if 4 in fields else ""
+    metadata = wire.bytes_of(fields[3]) if 3 in fields else b""
+    return TritonCall(target, name, metadata, call, message, content)
+
+
+def decompressed(data: bytes) -> bytes:
+    """What zlib made the bytes of, no more than `MOST_BYTES`.
+
+    Raises:
+        PayloadError: they are damaged, cut off, followed by others, or become too many.
+    """
+    most = min(MOST_BYTES, max(ANY_EXPANSION, len(data) * MOST_EXPANSION))
+    stream = zlib.decompressobj()
+    try:
+        message = stream.decompress(data, most)
+        if not stream.eof:
+            over = stream.decompress(stream.unconsumed_tail, 1)
+            if over:
+                raise PayloadError(
+                    f"{len(data)} compressed bytes become more than {most}: "
+                    "a decompression bomb, or no kernel"
+                )
+    except zlib.error as error:
+        raise PayloadError(f"its zlib data is damaged: {error}") from None
+    if not stream.eof:
+        raise PayloadError(f"its zlib data is cut off after {len(data)} bytes", len(data))
+    if stream.unused_data:
+        at = len(data) - len(stream.unused_data)
+        raise PayloadError("bytes after the end of its zlib data", at)
+    return message
+
+
+def _opaque(target: str, content: bytes) -> bytes:
+    if target == LEGACY:
+        return content
+    value = _ffi_dictionary(content).values.get("opaque")
+    if not isinstance(value, bytes):
+        raise PayloadError("expected the string `opaque` in its dictionary", 0, "character")
+    return value
+
+
+def _ffi_dictionary(content: bytes) -> Dictionary:
+    return read_dictionary(decode(content))
+
+
+def _by_number(fields: Iterable[Field], message: str, *once: int) -> dict[int, Field]:
+    """The fields by number; those that may stand only once, twice are an error."""
+    found: dict[int, Field] = {}
+    for one in fields:
+        if one.number in once and one.number in found:
+            raise PayloadError(f"field {one.number} of {message} stands there twice", one.start)
+        found.setdefault(one.number, one)
+    return found
+
+
+def _autotuned(reader: Reader, within: Field) -> AutotunedKernelCall:
+    name = ""
+    configs: list[Config] = []
+    aliases: list[InputOutputAlias] = []
+    for one in reader.fields(within):
+        match one.number:
+            case 1:
+                name = wire.text_of(one)
+            case 2:
+                configs.append(_config(reader, one))
+            case 3:
+                aliases.append(_alias(reader, one))
+            case _:
+                pass
+    return AutotunedKernelCall(name, tuple(configs), tuple(aliases))
+
+
+def _config(reader: Reader, within: Field) -> Config:
+    fields = _by_number(reader.fields(within), "Config", 1, 2)
+    if 1 not in fields:
+        raise PayloadError("a configuration without its kernel call", within.start)
+    description = wire.text_of(fields[2]) if 2 in fields else ""
+    return Config(_kernel_call(reader, fields[1]), description)
+
+
+def _alias(reader: Reader, within: Field) -> InputOutputAlias:
+    fields = _by_number(reader.fields(within), "InputOutputAlias")
+    return InputOutputAlias(_uint(fields, 1), _uint(fields, 2), _uint(fields, 3, bits=64))
+
+
+def _kernel_call(reader: Reader, within: Field) -> KernelCall:
+    inside = reader.fields(within)
+    fields = _by_number(inside, "TritonKernelCall", 1)
+    if 1 not in fields:
+        raise PayloadError("a kernel call without its kernel", within.start)
+    grid = (_uint(fields, 2), _uint(fields, 3), _uint(fields, 4))
+    parameters = tuple(_parameter(reader, one) for one in inside if one.number == 5)
+    return KernelCall(_kernel(reader, fields[1]), grid, parameters)
+
+
+def _kernel(reader: Reader, within: Field) -> Kernel:
+    fields = _by_number(reader.fields(within), "TritonKernel")
+    texts = {number: wire.text_of(fields[number]) for number in (1, 4, 5) if number in fields}
+    object_bytes = 0
+    if 11 in fields:
+        image = _by_number(reader.fields(fields[11]), "ModuleImageProto")
+        object_bytes = len(wire.bytes_of(image[1])) if 1 in image else 0
+    return Kernel(
+        kernel_name=texts.get(1, ""),
+        num_warps=_uint(fields, 2),
+        shared_mem_bytes=_uint(fields, 3),
+        compute_capability=_uint(fields, 6),
+        ptx=texts.get(4, ""),
+        ttir=texts.get(5, ""),
+        num_ctas=_uint(fields, 10) if 10 in fields else None,
+        global_scratch_size=_uint(fields, 12) if 12 in fields else None,
+        global_scratch_align=_uint(fields, 13) if 13 in fields else None,
+        object_bytes=object_bytes,
+    )
+
+
+_ARRAY: Final = 1
+_I64: Final = 5
+_DESCRIPTOR: Final = 9
+
+
+def _parameter(reader: Reader, within: Field) -> Parameter:
+    inside = reader.fields(within)
+    known = [one for one in inside if _ARRAY <= one.number <= _DESCRIPTOR]
+    if len(known) > 1:
+        raise PayloadError("a parameter of two kinds", within.start)
+    if not known:
+        return UnknownParameter(tuple(one.number for one in inside))
+    (value,) = known
+    match value.number:
+        case 1:
+            fields = _by_number(reader.fields(value), "Array")
+            return Array(_uint(fields, 1, bits=64), _uint(fields, 2, bits=64))
+        case 2:
+            return Scalar("bool", bool(wire.int_of(value)))
+        case 3:
+            return Scalar("i32", wire.signed_of(value, 32))
+        case 4:
+            return Scalar("u32", wire.int_of(value) & 0xFFFFFFFF)
+        case 5:
+            return Scalar("i64", wire.signed_of(value, 64))
+        case 6:
+            return Scalar("u64", wire.int_of(value))
+        case 7:
+            return Scalar("f32", _real(value, wire.FIXED32))
+        case 8:
+            return Scalar("f64", _real(value, wire.FIXED64))
+    return _descriptor(reader, value)
+
+
+def _real(value: Field, wire_type: int) -> float:
+    if value.wire_type != wire_type:
+        raise PayloadError(f"field {value.number} has another width", value.start)
+    return wire.float_of(value)
+
+
+_NVIDIA: Final = 1
+_STRIDES: Final = 4
+
+
+def _descriptor(reader: Reader, within: Field) -> Parameter:
+    backends = _by_number(reader.fields(within), "TensorDescriptor", _NVIDIA)
+    if _NVIDIA not in backends:
+        return UnknownParameter((_DESCRIPTOR, *backends))
+    inside = reader.fields(backends[_NVIDIA])
+    fields = _by_number(inside, "Nvidia")
+    shape, strides, block_shape = (
+        tuple(number for one in inside if one.number == wanted for number in reader.numbers(one))
+        for wanted in (3, _STRIDES, 5)
+    )
+    return TensorDescriptor(
+        elem_type=_uint(fields, 1),
+        swizzle=_uint(fields, 2),
+        shape=shape,
+        strides=strides,
+        block_shape=tuple(size & 0xFFFFFFFF for size in block_shape),
+        oob_fill=_uint(fields, 6),
+    )
+
+
+def _uint(fields: Mapping[int, Field], number: int, *, bits: int = 32) -> int:
+    """A `uint32` or `uint64`; 0 where it is left out."""
+    return wire.int_of(fields[number]) & ((1 << bits) - 1) if number in fields else 0
+
+
+# ---- writing
+
+
+def with_message(call: TritonCall, message: bytes) -> TritonCall:
+    """The same carrier around another message.
+
+    Raises:
+        PayloadError: it is no `TritonAnyKernelCall`.
+    """
+    compressed = zlib.compress(message)
+    content = compressed
+    if call.target != LEGACY:
+        content = encode(_ffi_dictionary(call.content).with_value("opaque", compressed).text)
+    return _decoded(call.target, content, message)
+
+
+def with_aliases(call: TritonCall, aliases: Iterable[InputOutputAlias]) -> TritonCall:
+    """The same autotuned call that saves these buffers and no others; unknown fields survive.
+
+    Raises:
+        PayloadError: it is not autotuned.
+    """
+    reader = Reader(call.message)
+    autotuned = next((one for one in reader.fields() if one.number == 2), None)
+    if autotuned is None:
+        raise PayloadError("only an autotuned call has a list of aliases")
+    wanted = [_alias_field(alias) for alias in aliases]
+    inside = reader.fields(autotuned)
+    listed = [one for one in inside if one.number == 3]
+    edits: dict[int, list[Field]] = {one.start: [] for one in listed}
+    if listed:
+        edits[listed[0].start] = wanted
+    else:
+        edits[autotuned.start] = [wire.delimited(2, wire.written([*inside, *wanted]))]
+    return with_message(call, wire.rewritten(reader, edits))
+
+
+def _alias_field(alias: InputOutputAlias) -> Field:
+    """Zeros are left out, as proto3 does."""
+    numbers = [wire.number(at, value) for at, value in enumerate(alias, start=1) if value]
+    return wire.delimited(3, wire.written(numbers))
+
+
+def with_tensor_strides(
+    call: TritonCall, strides: Mapping[tuple[int, int], Sequence[int]]
+) -> TritonCall:
+    """The same call with other strides, in elements, in its tensor descriptors.
+
+    jax-triton also passes the shape of a descriptor to the kernel as i32s, and its strides as i64s
+    behind them; where these stand there, they change with it. Unknown fields survive.
+
+    Args:
+        call: plain or autotuned.
+        strides: by number of the configuration, 0 for a plain call, and of the parameter.
+
+    Raises:
+        PayloadError: there is no such descriptor, or it has another rank.
+    """
+    reader = Reader(call.message)
+    calls = list(_call_fields(reader))
+    edits: dict[int, list[Field]] = {}
+    for (config, number), wanted in strides.items():
+        parameters = call.kernel_calls[config].parameters if config < len(calls) else ()
+        found = parameters[number] if number < len(parameters) else None
+        if not isinstance(found, TensorDescriptor) or len(found.strides) != len(wanted):
+            raise PayloadError(
+                f"parameter {number} of configuration {config} is no tensor descriptor "
+                f"with {len(wanted)} strides"
+            )
+        fields = [one for one in reader.fields(calls[config]) if one.number == 5]
+        edits |= _stride_edits(reader, fields[number], wanted)
+        rank = len(wanted)
+        behind = range(number + 1 + rank, number + 1 + 2 * rank)
+        for place, old, new in zip(behind, found.strides, wanted, strict=True):
+            if place < len(parameters) and parameters[place] == Scalar("i64", old):
+                (scalar,) = (one for one in reader.fields(fields[place]) if one.number == _I64)
+                edits[scalar.start] = [wire.number(_I64, new)]
+    return with_message(call, wire.rewritten(reader, edits))
+
+
+def _call_fields(reader: Reader) -> Iterator[Field]:
+    """The `TritonKernelCall`s, as many as `TritonCall.kernel_calls` has, in its order."""
+    for one in reader.fields():
+        if one.number == 1:
+            yield one
+        elif one.number == 2:
+            for config in reader.fields(one):
+                if config.number == 2:
+                    yield from (inner for inner in reader.fields(config) if inner.number == 1)
+
+
+def _stride_edits(
+    reader: Reader, parameter: Field, wanted: Sequence[int]
+) -> dict[int, list[Field]]:
+    (descriptor,) = (one for one in reader.fields(parameter) if one.number == _DESCRIPTOR)
+    (nvidia,) = (one for one in reader.fields(descriptor) if one.number == _NVIDIA)
+    listed = [one.start for one in reader.fields(nvidia) if one.number == _STRIDES]
+    edits: dict[int, list[Field]] = {start: [] for start in listed}
+    if listed:
+        edits[listed[0]] = [wire.packed(_STRIDES, wanted)]
+    return edits

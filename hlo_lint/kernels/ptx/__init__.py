@@ -1,0 +1,17 @@
+"""PTX kernels, as XLA dumps them (`module_NNNN.*.ptx`) and as Triton leaves them.
+
+>>> hazards(read_ptx(".visible .entry k() { ret; }"))
+()
+"""
+
+from __future__ import annotations
+
+from hlo_lint.kernels.ptx.async_copies import Hazard, Survey, insert_wait, survey
+from hlo_lint.kernels.ptx.reader import Ptx, Trouble, read_ptx
+
+__all__ = ["Hazard", "Ptx", "Survey", "Trouble", "hazards", "insert_wait", "read_ptx", "survey"]
+
+
+def hazards(ptx: Ptx) -> tuple[Hazard, ...]:
+    """Stores to shared memory that asynchronous copies may still be using, by missing wait."""
+    return survey(ptx).hazards

@@ -1,0 +1,539 @@
+"""PTX as text: functions, basic blocks and predicated instructions, and where each stands.
+
+Specified by `grammars/ptx.lark`. Any text is read: what cannot be read is a `Trouble` and the rest
+is read on. Inline assembly brings scopes of its own (`{ .reg .pred complete; ... }`), so a name
+declared in one is told apart from the same name elsewhere: `complete` becomes `complete@3`.
+
+Read is what a question about memory needs. Types of registers, parameters and debug sections are
+passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import ChainMap
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlo_lint.text.source import Span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+MOST_THREADS = 1024
+"""In one block of threads, on every chip so far."""
+DEEPEST = 64
+"""Scopes inside each other; a compiler nests two."""
+MOST_TROUBLES = 100
+"""Kept of one text: who gives us something else than PTX wants to hear it once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Something that could not be read, and was passed over."""
+
+    span: Span
+    message: str
+
+
+class Address(NamedTuple):
+    """`[%r1+16]`: a register or symbol and a constant."""
+
+    base: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction, its operands as they are written but for white space."""
+
+    span: Span
+    opcode: str
+    operands: tuple[str, ...] = ()
+    guard: str = ""
+    """`%p1` or `!%p1`: it runs only if the predicate holds, or does not."""
+
+    def is_a(self, *heads: str) -> bool:
+        """Whether the opcode is one of these or a variant of one.
+
+        >>> Instruction(Span(0, 0), "st.shared::cta.v4.b32").is_a("st.shared")
+        True
+        """
+        return any(
+            self.opcode == head or self.opcode.startswith((f"{head}.", f"{head}::"))
+            for head in heads
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Instructions that run one after the other, and the blocks that may come next."""
+
+    instructions: tuple[Instruction, ...]
+    successors: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A variable in shared memory."""
+
+    name: str
+    is_extern: bool
+    """Its size is known at launch; all such variables begin at the same address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A kernel (`.entry`) or a device function (`.func`) with a body."""
+
+    name: str
+    span: Span
+    is_kernel: bool
+    threads: tuple[int, int, int]
+    """At most so many in x, y and z: `.reqntid`, or what every chip allows."""
+    blocks: tuple[Block, ...]
+    shared: Mapping[str, Shared]
+
+    def instructions(self) -> Iterator[Instruction]:
+        """All of them, in the order of the text."""
+        for block in self.blocks:
+            yield from block.instructions
+
+
+@dataclass(frozen=True, slots=True)
+class Ptx:
+    """What stands in a PTX text."""
+
+    text: str
+    functions: tuple[Function, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
+
+
+class _Token(NamedTuple):
+    text: str
+    start: int
+    end: int
+
+
+_TOKEN = re.compile(
+    r"""(?P<space> \s+ | //[^\n]* | /\*.*?(?:\*/|\Z) )
+      | (?P<token> "(?:[^"\\\n]|\\.)*"? | [\w.$%]+(?:::[\w.$%]+)* | . )""",
+    re.VERBOSE | re.DOTALL,
+)
+_NAME = re.compile(r"[A-Za-z_$%][\w$]*")
+_OPCODE = re.compile(r"[a-z][\w.]*(?:::[\w.]+)*")
+_NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|\d+)[Uu]?")
+
+# These end with their line; every other directive ends with a semicolon or opens a body.
+_ENDS_WITH_LINE = frozenset(
+    """.version .target .address_size .file .loc .reqntid .maxntid .minnctapersm .maxnctapersm
+    .maxnreg .noreturn .reqnctapercluster .explicitcluster .maxclusterrank .blocksareclusters
+    .abi_preserve .abi_preserve_control""".split()
+)
+_JUMPS = ("bra", "brx.idx", "ret", "exit", "trap")
+
+
+def read_ptx(text: str) -> Ptx:
+    """Everything that can be read; never an error."""
+    return _Reader(text).read()
+
+
+def number(text: str) -> int | None:
+    """The value of a whole constant.
+
+    >>> number("0x10"), number("-4"), number("%r1")
+    (16, -4, None)
+    """
+    if not _NUMBER.fullmatch(text) or len(text) > 24:
+        return None
+    digits = text.rstrip("Uu")
+    if digits.lstrip("-").startswith(("0x", "0X")):
+        return int(digits, 16)
+    # As in C, a leading zero means octal.
+    return int(digits, 8 if re.fullmatch(r"-?0[0-7]+", digits) else 10)
+
+
+def address(operand: str) -> Address | None:
+    """What an operand in brackets points at, its coordinates left aside.
+
+    >>> address("[%r1+-16]"), address("[%rd1,{%r2,%r3}]"), address("%r1")
+    (Address(base='%r1', offset=-16), Address(base='%rd1', offset=0), None)
+    """
+    if not operand.startswith("["):
+        return None
+    inside = operand[1:].removesuffix("]").split(",", 1)[0]
+    base, sign, rest = inside.partition("+")
+    if not sign:
+        base, sign, rest = inside.partition("-")
+    if not sign or not base:
+        return Address(inside, 0)
+    offset = number(rest)
+    if offset is None:
+        return None
+    return Address(base, -offset if sign == "-" else offset)
+
+
+@dataclass(slots=True)
+class _Scope:
+    number: int
+    parent: _Scope | None
+    depth: int
+    registers: set[str] = field(default_factory=set)
+    """Declared here; those of the function's own scope need no telling apart."""
+    labels: dict[str, int] = field(default_factory=dict)
+    """The number of the instruction that comes next."""
+    tables: dict[str, list[str]] = field(default_factory=dict)
+    """The labels of a `.branchtargets`."""
+
+    def chain(self) -> Iterator[_Scope]:
+        scope: _Scope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.parent
+
+
+@dataclass(slots=True)
+class _Body:
+    """A function while its body is read."""
+
+    name: str
+    span: Span
+    is_kernel: bool
+    threads: tuple[int, int, int]
+    shared: dict[str, Shared] = field(default_factory=dict)
+    instructions: list[Instruction] = field(default_factory=list)
+    scopes: list[_Scope] = field(default_factory=list)
+    """The scope of each instruction."""
+    labelled: set[int] = field(default_factory=set)
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens = [
+            _Token(match[0], match.start(), match.end())
+            for match in _TOKEN.finditer(text)
+            if match.lastgroup == "token"
+        ]
+        self.at = 0
+        self.line_end = 0
+        self.troubles: list[Trouble] = []
+        self.functions: list[Function] = []
+        self.shared: dict[str, Shared] = {}
+        self.body: _Body | None = None
+        self.scope: _Scope | None = None
+        self.scopes = 0
+        self.too_deep = 0
+
+    # ---- the text
+
+    def read(self) -> Ptx:
+        while self.at < len(self.tokens):
+            word = self.tokens[self.at].text
+            if word == ";":
+                self.at += 1
+            elif word == "{":
+                self._open()
+            elif word == "}":
+                self._close()
+            elif word.startswith("."):
+                self._directive()
+            elif self.body is None or self.scope is None:
+                self._trouble("expected a directive or a function")
+            elif self._peek(1) == ":" and _NAME.fullmatch(word):
+                self._label(self.body, self.scope)
+            else:
+                self._instruction(self.body, self.scope)
+        if self.body is not None:
+            self._note(self.body.span, "the body of this function has no end")
+            self._finish(self.body)
+        return Ptx(self.text, tuple(self.functions), tuple(self.troubles))
+
+    def _peek(self, ahead: int) -> str:
+        at = self.at + ahead
+        return self.tokens[at].text if at < len(self.tokens) else ""
+
+    def _note(self, span: Span, message: str) -> None:
+        if len(self.troubles) < MOST_TROUBLES:
+            self.troubles.append(Trouble(span, message))
+
+    def _trouble(self, message: str) -> None:
+        """Note what cannot be read and go on behind it: a semicolon, or the line's end."""
+        start = self.tokens[self.at].start
+        line_end = self._line_end(start)
+        end = start
+        while self.at < len(self.tokens) and self.tokens[self.at].start < line_end:
+            token = self.tokens[self.at]
+            if token.text in {"{", "}"} and end > start:
+                break
+            end = token.end
+            self.at += 1
+            if token.text == ";":
+                break
+        self._note(Span(start, end), message)
+
+    def _line_end(self, offset: int) -> int:
+        if offset >= self.line_end:  # else it is the line that was asked for last
+            end = self.text.find("\n", offset)
+            self.line_end = end if end >= 0 else len(self.text)
+        return self.line_end
+
+    # ---- scopes
+
+    def _open(self) -> None:
+        token = self.tokens[self.at]
+        self.at += 1
+        if self.scope is None:
+            self._note(Span(token.start, token.end), "a brace that belongs to no function")
+        elif self.scope.depth == DEEPEST:
+            self.too_deep += 1
+        else:
+            self.scopes += 1
+            self.scope = _Scope(self.scopes, self.scope, self.scope.depth + 1)
+
+    def _close(self) -> None:
+        token = self.tokens[self.at]
+        self.at += 1
+        if self.scope is None or self.body is None:
+            self._note(Span(token.start, token.end), "a closing brace without an opening one")
+        elif self.too_deep:
+            self.too_deep -= 1
+        else:
+            self.scope = self.scope.parent
+            if self.scope is None:
+                self._finish(self.body)
+
+    # ---- directives
+
+    def _directive(self) -> None:
+        first = self.tokens[self.at]
+        if first.text in _ENDS_WITH_LINE:
+            line_end = self._line_end(first.start)
+            while self.at < len(self.tokens) and self.tokens[self.at].start < line_end:
+                self.at += 1
+            return
+        if first.text == ".section":
+            self._skip_section()
+            return
+        start = self.at
+        depth = 0
+        header = False
+        while self.at < len(self.tokens):
+            word = self.tokens[self.at].text
+            header = header or word in {".entry", ".func"}
+            if depth == 0 and (
+                word == ";" or (word == "{" and self.tokens[self.at - 1].text != "=")
+            ):
+                break
+            if word in {"{", "(", "["}:
+                depth += 1
+            elif word in {"}", ")", "]"}:
+                depth -= 1
+                if depth < 0:
+                    break
+            self.at += 1
+        words = [token.text for token in self.tokens[start : self.at]]
+        opens = self._peek(0) == "{"
+        span = Span(first.start, self.tokens[self.at - 1].end)
+        if header and opens and self.body is None:
+            self._function(words, span)
+        elif self._peek(0) != ";":
+            self._note(span, "a directive without its semicolon")
+            if self._peek(0) in {")", "]"}:
+                self.at += 1
+        elif ".shared" in words:
+            self._shared(words)
+        elif words[0] == ".reg" and self.scope is not None and self.scope.parent is not None:
+            self.scope.registers.update(_declared(words))
+
+    def _skip_section(self) -> None:
+        depth = 0
+        while self.at < len(self.tokens):
+            word = self.tokens[self.at].text
+            self.at += 1
+            depth += (word == "{") - (word == "}")
+            if word == "}" and depth <= 0:
+                return
+
+    def _shared(self, words: list[str]) -> None:
+        end = words.index("[") if "[" in words else len(words)
+        name = words[end - 1]
+        held = self.shared if self.body is None else self.body.shared
+        held[name] = Shared(name, ".extern" in words)
+
+    def _function(self, words: list[str], span: Span) -> None:
+        is_kernel = ".entry" in words
+        depth = 0
+        name = ""
+        for word in words[words.index(".entry" if is_kernel else ".func") :]:
+            depth += (word == "(") - (word == ")")
+            if depth == 0 and _NAME.fullmatch(word):
+                name = word
+                break
+        if not name:
+            self._note(span, "a function without a name")
+        self.body = _Body(name, span, is_kernel, _threads(words))
+        self.at += 1
+        self.scopes += 1
+        self.scope = _Scope(self.scopes, None, 1)
+        self.too_deep = 0
+
+    # ---- statements
+
+    def _label(self, body: _Body, scope: _Scope) -> None:
+        name = self.tokens[self.at].text
+        self.at += 2
+        if self._peek(0) == ".branchtargets":
+            targets: list[str] = []
+            while self._peek(1) not in {";", ""}:
+                self.at += 1
+                targets.append(self._peek(0))
+            self.at += 1
+            scope.tables[name] = [target for target in targets if target != ","]
+            return
+        scope.labels[name] = len(body.instructions)
+        body.labelled.add(len(body.instructions))
+
+    def _instruction(self, body: _Body, scope: _Scope) -> None:
+        first = self.at
+        tokens = self.tokens
+        guard = ""
+        if tokens[self.at].text == "@":
+            negated = self._peek(1) == "!"
+            self.at += 2 if negated else 1
+            guard = ("!" if negated else "") + self._name(self._peek(0), scope)
+            self.at += 1
+        opcode = self._peek(0)
+        if not _OPCODE.fullmatch(opcode):
+            self.at = first
+            self._trouble("expected an instruction")
+            return
+        self.at += 1
+        operands: list[str] = []
+        words: list[str] = []
+        depth = 0
+        trouble = "an instruction without its semicolon"
+        while self.at < len(tokens):
+            word = tokens[self.at].text
+            if word == ";":
+                trouble = "brackets that do not close" if depth else ""
+                break
+            if word == "," and depth == 0:
+                operands.append("".join(words))
+                words = []
+            else:
+                if word in {"[", "{", "("}:
+                    depth += 1
+                elif word in {"]", "}", ")"}:
+                    if depth == 0:
+                        break
+                    depth -= 1
+                elif _NAME.match(word):
+                    if words and _NAME.match(words[-1]):
+                        break  # two words side by side: the next line's
+                    word = self._name(word, scope)
+                words.append(word)
+            self.at += 1
+        if words:
+            operands.append("".join(words))
+        span = Span(tokens[first].start, tokens[self.at - 1].end)
+        if trouble:
+            self._note(span, trouble)
+            if self._peek(0) in {"]", ")"}:
+                self.at += 1
+        body.instructions.append(Instruction(span, opcode, tuple(operands), guard))
+        body.scopes.append(scope)
+
+    def _name(self, word: str, scope: _Scope) -> str:
+        """A register's name, told apart if a scope of its own declares it."""
+        if scope.parent is None:
+            return word
+        for holder in scope.chain():
+            if word in holder.registers:
+                return f"{word}@{holder.number}"
+        return word
+
+    # ---- the graph
+
+    def _finish(self, body: _Body) -> None:
+        self.body = self.scope = None
+        self.too_deep = 0
+        instructions = body.instructions
+        starts = sorted(
+            {0}
+            | body.labelled
+            | {at + 1 for at, one in enumerate(instructions) if one.is_a(*_JUMPS)}
+        )
+        if len(starts) > 1 and starts[-1] == len(instructions) and starts[-1] not in body.labelled:
+            starts.pop()  # nothing stands behind the last jump
+        ends = [*starts[1:], len(instructions)]
+        blocks = []
+        for index, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            successors: list[int] = []
+            last = instructions[end - 1] if end > start else None
+            if last is not None and last.is_a("bra", "brx.idx"):
+                targets = self._targets(last, body.scopes[end - 1])
+                successors.extend(bisect_right(starts, target) - 1 for target in targets)
+            falls = last is None or bool(last.guard) or not last.is_a(*_JUMPS)
+            if falls and index + 1 < len(starts):
+                successors.append(index + 1)
+            blocks.append(Block(tuple(instructions[start:end]), tuple(dict.fromkeys(successors))))
+        self.functions.append(
+            Function(
+                body.name,
+                body.span,
+                body.is_kernel,
+                body.threads,
+                tuple(blocks),
+                ChainMap(body.shared, self.shared),
+            )
+        )
+
+    def _targets(self, jump: Instruction, scope: _Scope) -> list[int]:
+        """The instructions that a branch may go to."""
+        names = list(jump.operands[:1])
+        if jump.is_a("brx.idx"):
+            table = jump.operands[1] if len(jump.operands) > 1 else ""
+            names = next((one.tables[table] for one in scope.chain() if table in one.tables), [])
+            if not names:
+                self._note(jump.span, f"no list of targets {table!r}")
+        found = []
+        for name in names:
+            at = next((one.labels[name] for one in scope.chain() if name in one.labels), None)
+            if at is None:
+                self._note(jump.span, f"no label {name!r}")
+            else:
+                found.append(at)
+        return found
+
+
+def _declared(words: list[str]) -> Iterator[str]:
+    """The registers of a `.reg` directive: `%r<3>` is `%r0`, `%r1` and `%r2`."""
+    for word, following, count in zip(words, [*words[1:], ""], [*words[2:], "", ""], strict=True):
+        if word.startswith(".") or not _NAME.fullmatch(word):
+            continue
+        if following == "<":
+            yield from (f"{word}{index}" for index in range(min(number(count) or 0, MOST_THREADS)))
+        else:
+            yield word
+
+
+def _threads(words: list[str]) -> tuple[int, int, int]:
+    for directive in (".reqntid", ".maxntid"):
+        if directive not in words:
+            continue
+        dims: list[int] = []
+        for word in words[words.index(directive) + 1 :]:
+            value = number(word)
+            if value is not None and len(dims) < 3:
+                dims.append(min(max(value, 1), MOST_THREADS))
+            elif word != ",":
+                break
+        x, y, z = (*dims, 1, 1, 1)[:3]
+        if directive == ".reqntid":
+            return x, y, z
+        # Only the product is promised, whatever its factors are at launch.
+        most = min(x * y * z, MOST_THREADS)
+        return most, most, most
+    return MOST_THREADS, MOST_THREADS, MOST_THREADS

@@ -1,0 +1,1 @@
+"""Rules about GPU kernels, a folder for each family."""

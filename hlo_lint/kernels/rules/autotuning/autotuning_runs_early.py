@@ -1,0 +1,181 @@
+"""FFI calls that tune themselves before the program has run, on memory the program still needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlo_lint.analysis.buffers import declared_aliases, memory_of, operand_memory, results
+from hlo_lint.analysis.rewrite import Fills, attribute_edit, with_more_operands
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.kernels.calls import autotuned_calls, is_entry_parameter, tunes_early
+from hlo_lint.rules.base import Bad, FinalModule, Findings, Form, Good, Rule
+from hlo_lint.rules.findings import Finding, Fix, Safety, Severity
+
+if TYPE_CHECKING:  # loaded where a module has such a call
+    from hlo_lint.dumps.artefacts.buffer_assignment import AssignedValue, BufferAssignment
+    from hlo_lint.kernels.custom_calls.triton import AutotunedKernelCall, TritonCall
+
+_PROGRAM = r"""
+HloModule doubles, is_scheduled=true
+
+ENTRY e {
+  x = f32[512]{0} parameter(0)
+  ROOT c = f32[512]{0} custom-call(x), custom_call_target="triton_kernel_call_ffi", api_version=API_VERSION_TYPED_FFI, backend_config={opaque = "x\9C\13\92\E1b\CC\16\12\E7\12\E6b\062\04\18%\18\15\18\B5\98\B8\18@X\88\01\00(1\027"}<mark>
+}
+"""  # noqa: E501
+_ASSIGNMENT = """
+BufferAssignment:
+allocation 0: size 2048, parameter 0, shape |f32[512]| at ShapeIndex {}, maybe-live-out:
+ value: <0 x @0> (size=2048,offset=0): f32[512]{0}
+allocation 1: size 2048, output shape is |f32[512]|, maybe-live-out:
+ value: <2 other @0> (size=2048,offset=0): f32[512]{0}
+"""
+_RESULT = " value: <1 c @0> (size=2048,offset=0): f32[512]{0}\n"
+_DONATED = _ASSIGNMENT.replace("allocation 1", f"{_RESULT}allocation 1")
+_APART = _ASSIGNMENT + _RESULT
+
+_FIXED = r"""
+HloModule doubles, is_scheduled=true
+
+ENTRY e {
+  x = f32[512]{0} parameter(0)
+  c.zero = f32[] constant(0)
+  c.fill = f32[512]{0} broadcast(c.zero), dimensions={}
+  ROOT c = f32[512]{0} custom-call(x, c.fill), output_to_operand_aliasing={{}: (1, {})}, custom_call_target="triton_kernel_call_ffi", api_version=API_VERSION_TYPED_FFI, backend_config={opaque = "x\9C\13R\E5b\CC\16\12\E7\12\E6b\062\04\18%\18\15\18\B5\98\B8\18@X\88A\8A\9D\83Q\80I\A2A\00\00@\86\03$"}
+}
+"""  # noqa: E501
+
+
+class AutotuningRunsEarly(Rule):
+    """An autotuned FFI call that tries its kernels on memory the program has not used yet.
+
+    ## Why
+    XLA initializes FFI calls with the real buffers before the first thunk of an execution runs, and
+    jaxlib tunes a `triton_kernel_call_ffi` right there. A result that lies in a donated parameter
+    is then overwritten before the program has read the parameter. Operands that the program
+    computes hold garbage at that moment; if they are indices, the kernel reads wild addresses. The
+    legacy target `triton_kernel_call` tunes when its turn comes and has neither problem.
+
+    ## Fix
+    Gives the call one more operand for each result, filled with zeros, and declares that the result
+    takes its memory, in the payload's list too. The launcher hands buffers to pointers in order and
+    leaves out the rest, so the kernel sees what it saw. It costs a fill of each result on every
+    run, and must go in before buffers are assigned. A call that declares aliases already, or whose
+    kernel takes another number of pointers, is left alone.
+    """
+
+    examples = (
+        Bad(
+            _PROGRAM.replace("<mark>", "  // error"),
+            fixed=_FIXED,
+            artefacts={"-buffer-assignment.txt": _DONATED},
+        ),
+        Good(_PROGRAM.replace("<mark>", ""), artefacts={"-buffer-assignment.txt": _APART}),
+    )
+
+    def applies(self, module: Module) -> bool:
+        """Whether a call tunes itself early."""
+        return any(tunes_early(payload) for _, payload, _ in autotuned_calls(module))
+
+    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
+        """Allocates the results beforehand and aliases them."""
+        for call, payload, _ in autotuned_calls(module):
+            if call is instruction:
+                return _preallocated(call, payload, module)
+        return None
+
+    def check(self, final: FinalModule, buffers: BufferAssignment) -> Findings:
+        """Results in donated parameters, and operands that are not computed yet."""
+        for call, payload, autotuned in autotuned_calls(final.module):
+            if not tunes_early(payload):
+                continue
+            saved = {pair.output_buffer for pair in autotuned.input_output_aliases}
+            for result in results(call):
+                given = memory_of(buffers, call, result.index)
+                parameter = _parameter_of(buffers, given)
+                buffer = len(call.operands) + result.number
+                if parameter is None or (
+                    buffer in saved and _is_saved(call, autotuned, buffers, buffer, given)
+                ):
+                    continue
+                yield Finding(
+                    call,
+                    f"the trials of this call overwrite parameter {parameter} before the program "
+                    f"has read it: result {result} lies there",
+                    notes=(
+                        f"{given[0].slice}, which the caller donated",
+                        "without the donation, or with the target triton_kernel_call, it is right",
+                    ),
+                )
+            computed = [
+                number
+                for number in range(len(call.operands))
+                if not is_entry_parameter(call, number)
+            ]
+            if computed:
+                verb = "is" if len(computed) == 1 else "are"
+                names = ", ".join(f"%{call.operands[number].name}" for number in computed)
+                yield Finding(
+                    call,
+                    f"the trials of this call run before {names} {verb} computed",
+                    notes=("what they read there is garbage: indices would be wild addresses",),
+                    operand=computed[0],
+                    severity=Severity.WARNING,
+                    fixable=False,
+                )
+
+
+def _parameter_of(buffers: BufferAssignment, given: tuple[AssignedValue, ...]) -> int | None:
+    """The entry parameter in whose memory a result lies."""
+    for value in given:
+        allocation = buffers.by_index[value.slice.allocation]
+        if allocation.is_entry_computation_parameter:
+            return allocation.parameter
+    return None
+
+
+def _is_saved(
+    call: Instruction,
+    autotuned: AutotunedKernelCall,
+    buffers: BufferAssignment,
+    buffer: int,
+    given: tuple[AssignedValue, ...],
+) -> bool:
+    """Whether the list names an operand that lies in this very memory."""
+    for pair in autotuned.input_output_aliases:
+        if pair.output_buffer != buffer or pair.input_buffer >= len(call.operands):
+            continue
+        taken = operand_memory(buffers, call, pair.input_buffer)
+        if any(a.slice == b.slice for a in taken for b in given):
+            return True
+    return False
+
+
+def _preallocated(call: Instruction, payload: TritonCall, module: Module) -> Fix | None:
+    from hlo_lint.kernels.custom_calls import encode
+    from hlo_lint.kernels.custom_calls.triton import InputOutputAlias, with_aliases
+
+    given, made = len(call.operands), results(call)
+    sizes = [result.shape.byte_size for result in made]
+    if declared_aliases(call) or payload.pointer_count != given + len(made) or None in sizes:
+        return None
+    pairs = [
+        InputOutputAlias(given + result.number, given + len(made) + result.number, size)
+        for result, size in zip(made, sizes, strict=True)
+        if size is not None
+    ]
+    config = encode(call, with_aliases(payload, pairs))
+    changed = attribute_edit(call, module, "backend_config", config)
+    if changed is None:
+        return None
+    fills = Fills(call, module)
+    names = [fills.add(result.shape) for result in made]
+    aliases = ", ".join(f"{result}: ({given + result.number}, {{}})" for result in made)
+    edits = [
+        *fills.edits(),
+        *with_more_operands(call, module, names, f"output_to_operand_aliasing={{{aliases}}}"),
+        changed,
+    ]
+    cost = sum(size for size in sizes if size is not None)
+    title = f"allocate the result beforehand (costs a fill of {cost} bytes a run)"
+    return Fix(title, tuple(sorted(edits)), Safety.UNSAFE)

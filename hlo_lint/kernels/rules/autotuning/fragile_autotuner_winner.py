@@ -1,0 +1,59 @@
+"""Backends that won by less than the noise of their timing, and that another run may not choose."""
+
+from __future__ import annotations
+
+from hlo_lint.rules.base import AutotuningRuns, Bad, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.options import Option
+
+_LOG = """
+device: "0123456789abcdef"
+instruction_profiles {
+  hlo_fingerprint: "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa1"
+  config_profiles { config { backend: TRITON backend_config { triton { block_m: 64 } } } run_time { nanos: 4256 } }
+  config_profiles { config { backend: NATIVE_EMITTER backend_config { native_emitter { } } } run_time { nanos: %d } }
+  hlo_text: "%%gemm_fusion_dot = bf16[64,64]{1,0} fusion(%%p.0), kind=kCustom, calls=%%gemm"
+}
+"""  # noqa: E501
+
+
+class FragileAutotunerWinner(Rule):
+    """A kernel whose backend the autotuner may choose differently in the next run.
+
+    ## Why
+    XLA times each candidate once, after one run to warm up, and takes the fastest, or the one with
+    the least scratch memory among those close to it. Where two backends are closer than one timing
+    can tell, the winner changes from process to process: with it the numbers in their last bits,
+    the speed, and whether the program compiles at all, where only one of the backends does (see
+    `gemm-breaks-on-backend-flip`). From one log the rule says which choices are so close; from
+    several logs of one program, which have changed. `benchmarks/FRAGILE.md` says how often it is
+    right.
+    """
+
+    severity = Severity.WARNING
+    lasting_lead = Option(
+        1.156,  # fragile_winner.SURE, and a test says so: to import it here costs every run
+        "How many times as long as the winner a rival has to take for the choice to last; 1.156 is "
+        "fitted to many runs of a GPU (benchmarks/FRAGILE.md).",
+        least=1,
+    )
+    examples = (Bad(_LOG % 4320, marks=(2,)), Good(_LOG % 9000))
+
+    def check(self, runs: AutotuningRuns) -> Findings:
+        """What has changed between several logs, and what is too close in the last of them."""
+        from hlo_lint.kernels.autotuning.fragile_winner import flips, fragile
+
+        flipped = flips(runs.logs)
+        for flip in flipped:
+            last = flip.wins[-1]
+            wins = (
+                f"{runs.names[win.log]}: {win.backend}, {win.nanoseconds} ns"
+                for win in flip.wins[:8]
+            )
+            yield Finding(last.span, flip.reason, notes=tuple(wins), file=last.log)
+        told = {flip.fingerprint or flip.instruction for flip in flipped}
+        number = len(runs.logs) - 1
+        for close in fragile(runs.logs[number], self.lasting_lead):
+            if (close.fingerprint or close.instruction) not in told:
+                notes = (*close.notes, *close.advice)
+                yield Finding(close.span, close.reason, notes=notes, file=number)

@@ -1,0 +1,86 @@
+"""GEMM fusions that compile only as long as the autotuner chooses Triton."""
+
+from __future__ import annotations
+
+from hlo_lint.hlo.ir import Module
+from hlo_lint.rules.base import Bad, BeforeAutotuner, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+
+GEMM = """
+HloModule split
+
+gemm {
+  a = f16[2,8,64,128]{3,2,1,0} parameter(0)
+  b = f16[2,8,32,64]{3,2,1,0} parameter(1)
+  ROOT d = f32[2,8,128,32]{%s} dot(a, b), lhs_batch_dims={0,1}, lhs_contracting_dims={2}, rhs_batch_dims={0,1}, rhs_contracting_dims={3}
+}
+
+ENTRY e {
+  x = f16[2,8,64,128]{3,2,1,0} parameter(0)
+  y = f16[2,8,32,64]{3,2,1,0} parameter(1)
+  ROOT f = f32[2,8,128,32]{%s} fusion(x, y), kind=kCustom, calls=gemm, backend_config={"fusion_backend_config":{"kind":"__triton_gemm"}}%s
+}
+"""  # noqa: E501
+"""What splitting the contracted dimension leaves: a dot with two batch dimensions."""
+
+ONE_BATCH = """
+HloModule whole
+
+gemm {
+  a = f16[16,64,128]{2,1,0} parameter(0)
+  b = f16[16,32,64]{2,1,0} parameter(1)
+  ROOT d = f32[16,128,32]{1,2,0} dot(a, b), lhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_batch_dims={0}, rhs_contracting_dims={2}
+}
+
+ENTRY e {
+  x = f16[16,64,128]{2,1,0} parameter(0)
+  y = f16[16,32,64]{2,1,0} parameter(1)
+  ROOT f = f32[16,128,32]{1,2,0} fusion(x, y), kind=kCustom, calls=gemm, backend_config={"fusion_backend_config":{"kind":"__triton_gemm"}}
+}
+"""  # noqa: E501
+
+DYING = "gpu-jax0.10.0"
+"""The release whose autotuner runs before the last LayoutNormalization, unprotected."""
+
+
+class GemmBreaksOnBackendFlip(Rule):
+    """A Triton GEMM fusion that XLA cannot compile if the autotuner chooses cuBLASLt.
+
+    ## Why
+    The autotuner takes the fastest backend, and timings are close. Where cuBLASLt or hipBLASLt wins
+    a fusion whose dot has two batch dimensions, GemmRewriter gives the call a descending layout and
+    leads back with a reshape. Where that reshape moves bytes, jax 0.10.0 dies in
+    LayoutNormalization (see `reshape-moves-data`): the program compiles on most runs and dies on
+    some. Later releases only lose time, which `gemm-slows-on-backend-flip` says.
+    """
+
+    severity = Severity.WARNING
+    examples = (
+        Bad(GEMM % ("2,3,1,0", "2,3,1,0", "  // error")),
+        Good(GEMM % ("3,2,1,0", "3,2,1,0", "")),
+        Good(ONE_BATCH),
+    )
+
+    def applies(self, module: Module) -> bool:
+        """Whether there is a Triton GEMM fusion."""
+        return "__triton_gemm" in module.text
+
+    def check(self, before: BeforeAutotuner) -> Findings:
+        """Each fusion whose flip would leave a reshape that moves bytes, where that is fatal."""
+        from hlo_lint.kernels.autotuning.cublaslt_fission import Outcome, predict
+
+        if before.release not in (None, DYING):
+            return
+        for flip in predict(before.module):
+            if flip.outcome is Outcome.BREAKS and not before.was_taken_apart(flip.fusion):
+                yield Finding(
+                    flip.fusion,
+                    f"with cuBLASLt as its backend this fusion leaves a reshape that moves bytes: "
+                    f"{flip.operand} to {flip.result}",
+                    notes=(
+                        flip.explanation,
+                        "jax 0.10.0 then stops in layout_normalization; from 0.10.1 on it costs a "
+                        "transpose kernel",
+                    ),
+                    severity=Severity.ERROR if before.told else None,
+                )

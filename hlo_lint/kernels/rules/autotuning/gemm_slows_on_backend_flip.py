@@ -1,0 +1,47 @@
+"""GEMM fusions that leave kernels for reshapes behind if the autotuner does not choose Triton."""
+
+from __future__ import annotations
+
+from hlo_lint.hlo.ir import Module
+from hlo_lint.kernels.rules.autotuning.gemm_breaks_on_backend_flip import DYING, GEMM, ONE_BATCH
+from hlo_lint.rules.base import Bad, BeforeAutotuner, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+
+
+class GemmSlowsOnBackendFlip(Rule):
+    """A Triton GEMM fusion that leaves reshape kernels behind if the autotuner chooses cuBLASLt.
+
+    ## Why
+    From jax 0.10.2 on the autotuner runs behind fusion, and nothing cleans up after it. The
+    reshapes that GemmRewriter puts around a call with two batch dimensions then run as kernels of
+    their own, copies and transposes of whole arrays, which the autotuner did not time. The same
+    program is faster or slower from run to run, and neither log nor dump says why; once it has
+    happened, `reshape-runs-as-kernel` shows them.
+    """
+
+    severity = Severity.INFO
+    examples = (
+        Bad(GEMM % ("3,2,1,0", "3,2,1,0", "  // error")),
+        Good(ONE_BATCH),
+    )
+
+    def applies(self, module: Module) -> bool:
+        """Whether there is a Triton GEMM fusion."""
+        return "__triton_gemm" in module.text
+
+    def check(self, before: BeforeAutotuner) -> Findings:
+        """Each fusion whose flip would leave reshapes, where that is not fatal."""
+        from hlo_lint.kernels.autotuning.cublaslt_fission import Outcome, predict
+
+        for flip in predict(before.module):
+            fatal = flip.outcome is Outcome.BREAKS and before.release in (None, DYING)
+            if fatal or before.release == DYING or before.was_taken_apart(flip.fusion):
+                continue  # fatal, or cleaned up by the passes that still come, or done already
+            kind = "a transpose" if flip.outcome is Outcome.BREAKS else "a copy that moves nothing"
+            yield Finding(
+                flip.fusion,
+                f"with cuBLASLt as its backend this fusion leaves {kind} behind as a kernel: "
+                f"{flip.operand} to {flip.result}",
+                notes=(flip.explanation,),
+                severity=Severity.WARNING if before.told else None,
+            )

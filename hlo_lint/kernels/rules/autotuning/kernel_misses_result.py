@@ -1,0 +1,61 @@
+"""Results of a Triton call that no pointer of the kernel reaches."""
+
+from __future__ import annotations
+
+from hlo_lint.analysis.buffers import declared_aliases, results
+from hlo_lint.hlo.ir import Module
+from hlo_lint.kernels.calls import triton_calls
+from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding
+
+_PROGRAM = r"""
+HloModule two_results
+
+ENTRY e {
+  x = f32[512]{0} parameter(0)
+  ROOT c = (f32[512]{0}, f32[512]{0}) custom-call(x), custom_call_target="triton_kernel_call", backend_config="%s"%s
+}
+"""  # noqa: E501
+# Two minimal payloads: a kernel of two pointers, and one of three.
+_TWO = r"x\234\343\022\346b\346b\314\026`\224`T`\324b\342b\000a\000\020\023\001X"
+_THREE = r"x\234\343\022\347b\346b\314\026`\224`T`\324b\342b\200a\000\026\225\001\222"
+
+
+class KernelMissesResult(Rule):
+    """A result of a Triton call that no pointer of its kernel reaches.
+
+    ## Why
+    The launcher hands the buffers of a call, operands first and then results, to the pointers of
+    the kernel in order, and leaves out the rest. A result behind the last pointer is never written,
+    unless it takes the memory of an operand that has one. What is read from it is what lay there.
+    """
+
+    examples = (
+        Bad(_PROGRAM % (_TWO, "  // error")),
+        Good(_PROGRAM % (_THREE, "")),
+    )
+
+    def applies(self, module: Module) -> bool:
+        """Whether a Triton kernel is called."""
+        return next(triton_calls(module), None) is not None
+
+    def check(self, final: FinalModule) -> Findings:
+        """Each result behind the last pointer that is not an operand's memory."""
+        for call, payload in triton_calls(final.module):
+            aliases, operands = declared_aliases(call), len(call.operands)
+            for result in results(call):
+                buffer = operands + result.number
+                if result.index in aliases or buffer < payload.pointer_count:
+                    continue
+                twice = [
+                    f"pointer {operands + other.number} is result {other}, which is operand "
+                    f"{aliases[other.index]}'s memory, handed over twice"
+                    for other in results(call)
+                    if other.index in aliases and operands + other.number < payload.pointer_count
+                ]
+                yield Finding(
+                    call,
+                    f"no pointer of the kernel reaches result {result}: it takes "
+                    f"{payload.pointer_count} buffers, and this is number {buffer + 1}",
+                    notes=tuple(twice),
+                )

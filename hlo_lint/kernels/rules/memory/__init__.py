@@ -1,0 +1,1 @@
+"""Memory that two instructions of one kernel access at once."""

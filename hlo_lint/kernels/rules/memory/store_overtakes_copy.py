@@ -1,0 +1,68 @@
+"""Shared memory in a kernel that is written while an asynchronous copy is still at work on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.findings import Edit, Finding, Fix, Safety
+from hlo_lint.text.source import Span
+
+if TYPE_CHECKING:  # loaded where there is PTX
+    from hlo_lint.kernels.ptx import Ptx
+
+_KERNEL = """
+.version 8.0
+.target sm_80
+.address_size 64
+.extern .shared .align 16 .b8 smem[];
+
+.visible .entry k(.param .u64 p)
+{
+\t.reg .b32 \t%%r<4>;
+\t.reg .b64 \t%%rd<3>;
+\tld.param.u64 \t%%rd1, [p];
+\tmov.u32 \t%%r1, smem;
+\tmov.u32 \t%%r2, 0;
+\tcp.async.cg.shared.global [%%r1], [%%rd1], 16;
+\tcp.async.commit_group;
+%s\tbar.sync \t0;
+\tst.shared.b32 \t[%%r1], %%r2;%s
+\tret;
+}
+"""
+
+
+class StoreOvertakesCopy(Rule):
+    """A store to shared memory that a cp.async may still be filling.
+
+    ## Why
+    A `cp.async` writes shared memory on its own until a `wait_group` says that it is done; a
+    barrier does not wait for it. A pipelined kernel that reuses its buffers behind the loop, for
+    its epilogue say, has to wait for the copies that were started and never used. Without the wait
+    the late copy lands on top of the new data: rarely, and only on some shapes.
+
+    ## Fix
+    Waits for all copies before the barrier that leads to the store. It costs what the copies take.
+    """
+
+    examples = (
+        Bad(_KERNEL % ("", "  // error"), fixed=_KERNEL % ("\tcp.async.wait_group 0;\n", "")),
+        Good(_KERNEL % ("\tcp.async.wait_group 0;\n", "")),
+    )
+
+    def check(self, ptx: Ptx) -> Findings:
+        """Each store that a copy in flight may reach."""
+        from hlo_lint.kernels.ptx import insert_wait, survey
+
+        for hazard in survey(ptx).hazards:
+            at, text = insert_wait(ptx.text, hazard)
+            edit = Edit(Span(at, at), text)
+            # Without a barrier on the way the wait is right for the thread's own copies only.
+            safety = Safety.UNSAFE if hazard.before == hazard.span else Safety.SAFE
+            yield Finding(
+                hazard.span,
+                hazard.message,
+                notes=hazard.notes,
+                fix=Fix("wait for the copies before the barrier", (edit,), safety),
+            )

@@ -1,0 +1,236 @@
+"""Tensor descriptors that the driver, or the launcher before it, will refuse."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from hlo_lint.analysis.rewrite import attribute_edit
+from hlo_lint.hlo.ir import TAIL, Instruction, Module
+from hlo_lint.kernels.calls import triton_calls
+from hlo_lint.rules.base import Bad, FinalModule, Findings, Form, Good, Rule
+from hlo_lint.rules.findings import Finding, Fix, Safety, Severity
+
+if TYPE_CHECKING:  # loaded where there is a descriptor
+    from collections.abc import Iterator
+
+    from hlo_lint.kernels.custom_calls.triton import TensorDescriptor, TritonCall
+    from hlo_lint.kernels.tma.conditions import Violation
+    from hlo_lint.kernels.tma.cutlass_log import Log
+    from hlo_lint.kernels.tma.descriptor import Descriptor
+
+_LOG = """
+TMA Desc Addr:   0x7ffc5a3f1240
+format         9
+dim            3
+gmem_address   0x7f1a4c000000
+globalDim      (128,1,32,1,1)
+globalStrides  (2,%d,256,0,0)
+boxDim         (64,128,1,1,1)
+elementStrides (1,1,1,1,1)
+interleave     0
+swizzle        3
+l2Promotion    2
+oobFill        0
+Error: Failed to initialize the TMA descriptor 1
+"""
+
+_PROGRAM = r"""
+HloModule loads_q
+
+ENTRY e {
+  q = bf16[32,1,128]{2,1,0} parameter(0)
+  ROOT c = f32[64]{0} custom-call(q), custom_call_target="triton_kernel_call", backend_config="%s"%s
+}
+"""
+# Two minimal payloads: element strides (128, 1, 1), and (128, 128, 1).
+_ONE = r"x\234\343R\347b\346b\314\026`\224`T`\324\222\362\222\340\022\343\340\024`\226bQ`l`Tbi`dd\324b\0012\035\000O/\004C"  # noqa: E501
+_DENSE = r"x\234\343\322\340b\346b\314\026`\224`T`\324\222\366\222\344\022\347\340\024`\226bQ`l`Tbm\000\222\214Z,@\322\001\000W\203\004\310"  # noqa: E501
+
+
+class TmaDescriptorRefused(Rule):
+    """A tensor descriptor that the CUDA driver will refuse.
+
+    ## Why
+    The strides of a tensor map have to be multiples of 16 bytes, its box at most 256 wide, and so
+    on; `cuTensorMapEncodeTiled` checks them when the kernel is launched and says no more than
+    "invalid argument". A dimension of size 1 is no exception, although its stride moves nothing:
+    frameworks print any number there, and it works on one machine and not on the next. Read are the
+    descriptors that Triton calls carry in their payload, that Mosaic GPU kernels make, that XLA's
+    Triton emitter prints into `*.triton-to-llvm.txt`, and those that CUTLASS prints in a log.
+
+    ## Fix
+    Gives a dimension of size 1 the stride that dense memory would have, rounded up to 16 bytes, in
+    the payload. A misaligned stride of a larger dimension needs a copy to padded memory, which is
+    no edit.
+    """
+
+    examples = (
+        Bad(_PROGRAM % (_ONE, "  // error"), fixed=_PROGRAM % (_DENSE, "")),
+        Good(_PROGRAM % (_DENSE, "")),
+        Bad(_LOG % 2, marks=(6,)),
+        Good(_LOG % 256),
+    )
+
+    def applies(self, module: Module) -> bool:
+        """Whether a kernel is handed a descriptor."""
+        if any(True for _, payload in triton_calls(module) for _ in _descriptors(payload)):
+            return True
+        return any(True for _ in _mosaic_calls(module))
+
+    def check(self, final: FinalModule) -> Findings:
+        """Each condition that a descriptor in a payload breaks."""
+        from hlo_lint.kernels.tma.conditions import violations
+        from hlo_lint.kernels.tma.descriptor import Consumer
+
+        for call, payload in triton_calls(final.module):
+            said: set[str] = set()
+            for _, number, parameter in _descriptors(payload):
+                for violation in violations(_as_cuda(parameter), Consumer.JAXLIB):
+                    message = f"parameter {number} is a tensor descriptor whose {violation}"
+                    if message not in said:
+                        said.add(message)
+                        yield Finding(call, message, notes=_notes(violation))
+
+    def check_mosaic(self, final: FinalModule) -> Findings:
+        """Each condition that a descriptor of a Mosaic GPU kernel breaks."""
+        from hlo_lint.kernels.custom_calls import PayloadError
+        from hlo_lint.kernels.tma.conditions import violations
+        from hlo_lint.kernels.tma.descriptor import Consumer
+
+        for call, data in _mosaic_calls(final.module):
+            try:
+                made = _mosaic_descriptors(data)
+            except PayloadError as error:
+                message = f"the tensor descriptors of this kernel were not looked at: {error}"
+                yield Finding(call, message, severity=Severity.INFO, fixable=False)
+                continue
+            for number, descriptor in enumerate(made):
+                for violation in violations(descriptor, Consumer.MOSAIC):
+                    message = f"tensor descriptor {number} of this kernel: {violation}"
+                    yield Finding(call, message, notes=_notes(violation), fixable=False)
+
+    def check_log(self, log: Log) -> Findings:
+        """Each condition that a printed descriptor breaks."""
+        from hlo_lint.kernels.tma.conditions import violations
+
+        for located in log.descriptors:
+            for violation in violations(located.descriptor, located.consumer):
+                yield Finding(
+                    located.place(violation.field),
+                    f"this tensor descriptor's {violation}",
+                    notes=_notes(violation),
+                )
+        for damaged in log.unreadable:
+            message = f"this tensor descriptor cannot be read: {damaged.message}"
+            yield Finding(damaged.span, message, severity=Severity.WARNING)
+
+    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
+        """Writes legal strides for dimensions of size 1 into the payload."""
+        from hlo_lint.kernels.custom_calls import encode
+        from hlo_lint.kernels.custom_calls.triton import with_tensor_strides
+        from hlo_lint.kernels.tma.conditions import repair, violations
+        from hlo_lint.kernels.tma.descriptor import Consumer
+
+        for call, payload in triton_calls(module):
+            if call is not instruction:
+                continue
+            strides = {}
+            for config, number, parameter in _descriptors(payload):
+                descriptor = _as_cuda(parameter)
+                repaired = repair(descriptor)
+                if repaired is not None and repaired != descriptor:
+                    if violations(repaired, Consumer.JAXLIB):
+                        return None
+                    strides[config, number] = _elements(repaired)
+            if not strides:
+                return None
+            text = encode(call, with_tensor_strides(payload, strides))
+            edit = attribute_edit(call, module, "backend_config", text)
+            if edit is not None:
+                title = "give dimensions of size 1 an aligned stride"
+                return Fix(title, (edit,), Safety.SAFE)
+        return None
+
+
+def _descriptors(payload: TritonCall) -> Iterator[tuple[int, int, TensorDescriptor]]:
+    """Each descriptor with the numbers of its configuration and of its parameter."""
+    from hlo_lint.kernels.custom_calls.triton import TensorDescriptor
+
+    for config, call in enumerate(payload.kernel_calls):
+        for number, parameter in enumerate(call.parameters):
+            if isinstance(parameter, TensorDescriptor):
+                yield config, number, parameter
+
+
+def _as_cuda(parameter: TensorDescriptor) -> Descriptor:
+    from hlo_lint.kernels.tma.descriptor import Descriptor, element_type
+
+    return Descriptor.from_row_major(
+        element_type(parameter.elem_type),
+        parameter.shape,
+        parameter.strides,
+        parameter.block_shape,
+        swizzle=parameter.swizzle,
+        oob_fill=parameter.oob_fill,
+    )
+
+
+def _mosaic_calls(module: Module) -> Iterator[tuple[Instruction, bytes]]:
+    """Calls of Mosaic GPU whose code makes a tensor descriptor, with the code."""
+    for computation in module.unfused:
+        for call in computation.with_opcode("custom-call"):
+            if '"mosaic_gpu' not in call.row[TAIL]:
+                continue
+            from hlo_lint.kernels.custom_calls import MosaicCall, PayloadError, decode
+
+            try:
+                payload = decode(call)
+            except PayloadError:
+                continue
+            if isinstance(payload, MosaicCall) and b"mosaic_gpu_init_tma_desc" in payload.module:
+                yield call, payload.module
+
+
+@lru_cache(maxsize=32)
+def _mosaic_descriptors(data: bytes) -> tuple[Descriptor, ...]:
+    """The descriptors in the code whose numbers are all constants, of whole bytes an element."""
+    from hlo_lint.kernels.custom_calls.mosaic import read_module
+    from hlo_lint.kernels.tma.descriptor import Descriptor, element_type
+
+    found = []
+    for each in read_module(data).descriptors:
+        known = _MOSAIC_TYPES.get(-1 if each.elem_type is None else each.elem_type)
+        shape, strides, block = (
+            [number for number in numbers if number is not None]
+            for numbers in (each.shape, each.strides, each.block_shape)
+        )
+        if known is None or not len(shape) == len(strides) == len(block) == each.rank:
+            continue
+        swizzle = _MOSAIC_SWIZZLES.get(each.swizzle_bytes or 16, 0)
+        made = Descriptor.from_row_major(
+            element_type(known), shape, strides, block, swizzle=swizzle
+        )
+        found.append(made)
+    return tuple(found)
+
+
+_MOSAIC_TYPES = {1: 0, 2: 1, 3: 2, 4: 4, 5: 6, 6: 7, 7: 9, 9: 3, 10: 5}
+"""Mosaic's numbers of element types as `CUtensorMapDataType` (`runtime.cc:48-89`)."""
+_MOSAIC_SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
+
+
+def _elements(descriptor: Descriptor) -> tuple[int, ...]:
+    """The strides in elements, outermost first, as the payload has them."""
+    bits = descriptor.element.bits
+    return (
+        *(stride * 8 // bits for stride in reversed(descriptor.global_strides)),
+        descriptor.innermost_stride,
+    )
+
+
+def _notes(violation: Violation) -> tuple[str, ...]:
+    notes = [violation.source]
+    if violation.degenerate:
+        notes.append("the dimension has size 1, so any legal stride means the same")
+    return tuple(notes)

@@ -1,0 +1,254 @@
+"""TMA descriptors that a kernel library printed when the driver had refused them.
+
+CUTLASS (`cute/atom/copy_traits_sm90_tma.hpp`) prints one field a line and the error after them; its
+`globalStrides` begins with the innermost, which the driver is not told. TensorRT-LLM's attention
+kernels, which FlashInfer ships (`fmha/kernelParams.h`), print the error first, then six lines. Both
+print five entries whatever the rank is: CUTLASS fills up with 1 and 0, the other one reads beyond
+its vectors, so its last numbers may be anything.
+
+Such text stands in logs, between other lines and behind prefixes; what is no field is skipped.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from hlo_lint.kernels.tma.descriptor import Consumer, Descriptor, Located, Unreadable, element_type
+from hlo_lint.text.source import Span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CUTLASS_START = "TMA Desc Addr:"
+FMHA_START = "tmaFormat:"
+
+LONGEST = 60
+"""Lines that a descriptor is looked for in, noise included: it has twelve of its own."""
+
+WIDEST = 1000
+"""Characters that a log's prefix may have."""
+
+_start = re.compile(rf"{CUTLASS_START}|{FMHA_START}")
+_integer = re.compile(r"-?[0-9]+")
+_MAX_DIGITS = 20  # of 2^64
+_PRINTED = 5  # numbers, at most
+
+_NUMBER = r"-?[0-9]++"
+_ADDRESS = r"0[xX][0-9a-fA-F]++|[0-9]++|\(nil\)"
+_NUMBERS = rf"[(\[{{]?+[ \t]*+{_NUMBER}(?:[ \t,]++{_NUMBER})*+[ \t,]*+[)\]}}]?+"
+_END = r"[ \t]*+\r?$"
+
+_cutlass_field = re.compile(
+    rf"(?:(?P<address_name>TMA Desc Addr:|gmem_address)[ \t]++(?P<address>{_ADDRESS})"
+    r"|(?P<number_name>format|dim|interleave|swizzle|l2Promotion|oobFill)"
+    rf"[ \t]++(?P<number>{_NUMBER})"
+    r"|(?P<numbers_name>globalDim|globalStrides|boxDim|elementStrides)"
+    rf"[ \t]++(?P<numbers>{_NUMBERS})){_END}"
+)
+_fmha_head = re.compile(
+    rf"tmaFormat:[ \t]*+(?P<format>{_NUMBER})[ \t]++dim:[ \t]*+(?P<dim>{_NUMBER})"
+    rf"[ \t]++gmem:[ \t]*+(?P<gmem>{_ADDRESS})"
+)
+_fmha_field = re.compile(
+    r"(?P<name>Shape|Stride|tileShapes|tileStrides|swizzleType):"
+    rf"[ \t]*+(?P<numbers>{_NUMBERS}){_END}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """What was found in a text, in its order."""
+
+    descriptors: tuple[Located, ...]
+    unreadable: tuple[Unreadable, ...]
+    """Descriptors that begin and lack a field, or have a number that does not fit."""
+
+
+def looks_like_tma_log(text: str) -> bool:
+    """Whether it may hold a printed descriptor: a search for two words, nothing else."""
+    return CUTLASS_START in text or FMHA_START in text
+
+
+def read_log(text: str) -> Log:
+    """The descriptors printed in a text, of both kinds, each with the place of each field."""
+    found: list[Located] = []
+    unreadable: list[Unreadable] = []
+    starts = [match.start() for match in _start.finditer(text)]
+    for start, end in pairwise([*starts, len(text)]):
+        read = _read_cutlass if text.startswith(CUTLASS_START, start) else _read_fmha
+        try:
+            found.append(read(text, start, end))
+        except _Damaged as damaged:
+            unreadable.append(Unreadable(damaged.span, damaged.message))
+    return Log(tuple(found), tuple(unreadable))
+
+
+# ---- two ways to print
+
+
+class _Damaged(Exception):
+    def __init__(self, span: Span, message: str) -> None:
+        self.span, self.message = span, message
+        super().__init__(message)
+
+
+class _Fields:
+    """What stands behind each name: the first time counts, as what follows may be another's."""
+
+    def __init__(self, text: str, start: int) -> None:
+        self.text, self.start, self.end = text, start, start
+        self._values: dict[str, Span] = {}
+
+    def add(self, name: str, span: Span) -> None:
+        self._values.setdefault(name, span)
+        self.end = max(self.end, span.end)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def span(self, name: str) -> Span:
+        if name not in self._values:
+            raise _Damaged(self.block, f"a TMA descriptor without {name}")
+        return self._values[name]
+
+    @property
+    def block(self) -> Span:
+        line = self.text.find("\n", self.end)
+        end = len(self.text) if line < 0 else line
+        return Span(self.start, self.end if self.end > self.start else end)
+
+    def number(self, name: str, default: int | None = None) -> tuple[int, Span]:
+        if name not in self._values and default is not None:
+            return default, self.block
+        span = self.span(name)
+        value = self.text[span.start : span.end]
+        if value == "(nil)":
+            return 0, span
+        return self._int(name, span, base=16 if value[:2].lower() == "0x" else 10), span
+
+    def numbers(self, name: str) -> list[tuple[int, Span]]:
+        outer = self.span(name)
+        spans = [Span(*m.span()) for m in _integer.finditer(self.text, outer.start, outer.end)]
+        return [(self._int(name, span), span) for span in spans]
+
+    def _int(self, name: str, span: Span, base: int = 10) -> int:
+        if span.end - span.start > _MAX_DIGITS + 1:
+            raise _Damaged(span, f"a number that does not fit in {name}")
+        return int(self.text[span.start : span.end], base)
+
+
+def _read_cutlass(text: str, start: int, end: int) -> Located:
+    fields = _Fields(text, start)
+    for at, found in _matches(_cutlass_field, text, start, end):
+        kind = found.lastgroup or ""
+        name = found[f"{kind}_name"].rstrip(":")
+        fields.add(name, _shifted(found.span(kind), at))
+        if name == "oobFill":
+            break
+    return _located(
+        fields,
+        names=("format", "dim", "globalDim", "globalStrides", "boxDim", "elementStrides"),
+        first_stride=1,
+        address="gmem_address",
+        swizzle="swizzle",
+        l2_promotion=0,
+    )
+
+
+def _read_fmha(text: str, start: int, end: int) -> Located:
+    fields = _Fields(text, start)
+    for at, head in _matches(_fmha_head, text, start, end):
+        for name in ("format", "dim", "gmem"):
+            fields.add(name, _shifted(head.span(name), at))
+        break
+    for at, found in _matches(_fmha_field, text, start, end):
+        fields.add(found["name"], _shifted(found.span("numbers"), at))
+        if found["name"] == "swizzleType":
+            break
+    return _located(
+        fields,
+        names=("format", "dim", "Shape", "Stride", "tileShapes", "tileStrides"),
+        first_stride=0,
+        address="gmem",
+        swizzle="swizzleType",
+        l2_promotion=2,  # not printed: kernelParams.h passes L2_128B
+    )
+
+
+def _located(
+    fields: _Fields,
+    *,
+    names: tuple[str, str, str, str, str, str],
+    first_stride: int,
+    address: str,
+    swizzle: str,
+    l2_promotion: int,
+) -> Located:
+    name_of_type, name_of_rank, dims, strides, box, element_strides = names
+    places: dict[str, Span] = {}
+
+    def number(field: str, name: str, default: int | None = None) -> int:
+        value, places[field] = fields.number(name, default)
+        return value
+
+    def entries(field: str, name: str, skipped: int = 0, missing: int = 0) -> tuple[int, ...]:
+        """One number for each dimension but the first `missing`, after `skipped` others."""
+        printed = fields.numbers(name)
+        wanted = skipped + max(rank - missing, 0)
+        if rank <= _PRINTED and len(printed) < wanted:
+            message = f"{len(printed)} numbers in {name}, {wanted} expected"
+            raise _Damaged(fields.span(name), message)
+        used = printed[skipped:wanted]
+        places[field] = fields.span(name)
+        for dimension, (_, place) in enumerate(used, missing):
+            places[f"{field}[{dimension}]"] = place
+        return tuple(value for value, _ in used)
+
+    type_of_data, rank = number("data_type", name_of_type), number("rank", name_of_rank)
+    descriptor = Descriptor(
+        element_type(type_of_data),
+        rank,
+        entries("global_dims", dims),
+        entries("global_strides", strides, skipped=first_stride, missing=1),
+        entries("box_dims", box),
+        entries("element_strides", element_strides),
+        interleave=number("interleave", "interleave", 0),
+        swizzle=number("swizzle", swizzle, 0),
+        l2_promotion=number("l2_promotion", "l2Promotion", l2_promotion),
+        oob_fill=number("oob_fill", "oobFill", 0),
+        address=number("address", address) if address in fields else None,
+        descriptor_address=(
+            number("descriptor_address", "TMA Desc Addr") if "TMA Desc Addr" in fields else None
+        ),
+    )
+    return Located(descriptor, Consumer.CUDA, fields.block, places)
+
+
+def _matches(
+    pattern: re.Pattern[str], text: str, start: int, end: int
+) -> Iterator[tuple[int, re.Match[str]]]:
+    """The lines of a block that begin with a field, and where each match begins in the text.
+
+    A log's prefix is as wide as it is before the block's first word.
+    """
+    newline = text.rfind("\n", max(0, start - WIDEST), start)
+    column = start - (newline + 1) if newline >= 0 or start <= WIDEST else 0
+    at = start - column
+    for _ in range(LONGEST):
+        if at >= end:
+            return
+        newline = text.find("\n", max(at, start), end)
+        stop = end if newline < 0 else newline
+        for prefix in {0, column}:
+            found = pattern.match(text[at + prefix : stop])
+            if found is not None:
+                yield at + prefix, found
+                break
+        at = stop + 1
+
+
+def _shifted(span: tuple[int, int], by: int) -> Span:
+    return Span(span[0] + by, span[1] + by)

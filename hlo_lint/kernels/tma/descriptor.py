@@ -1,0 +1,207 @@
+"""What `cuTensorMapEncodeTiled` is given, whoever gives it.
+
+Everything is in CUDA's order: dimension 0 is the innermost. A field is named as in the manual, in
+snake case, and numbered by the dimension it belongs to: `global_strides[1]` is the stride of
+dimension 1, which the driver finds at index 0 of its array, and a CUTLASS log prints at index 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlo_lint.text.source import Span
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class Consumer(Enum):
+    """Who reads the descriptor first, and may refuse more than the driver does."""
+
+    CUDA = "the CUDA driver"
+    XLA = "XLA"
+    JAXLIB = "jaxlib's launcher of Triton kernels"
+    MOSAIC = "Mosaic GPU's runtime"
+
+
+class ElementType(NamedTuple):
+    """A `CUtensorMapDataType`."""
+
+    number: int | None
+    """The value of the enum; None where a size was all there was, and no value has it."""
+    name: str
+    bits: int
+    """0 where nobody knows."""
+    floating: bool = False
+
+    @property
+    def is_packed_to_16_bytes(self) -> bool:
+        """Whether gaps fill each chunk up to 16 bytes: these types have rules of their own."""
+        return self.number in (14, 15)
+
+
+ELEMENT_TYPES = (
+    ElementType(0, "UINT8", 8),
+    ElementType(1, "UINT16", 16),
+    ElementType(2, "UINT32", 32),
+    ElementType(3, "INT32", 32),
+    ElementType(4, "UINT64", 64),
+    ElementType(5, "INT64", 64),
+    ElementType(6, "FLOAT16", 16, floating=True),
+    ElementType(7, "FLOAT32", 32, floating=True),
+    ElementType(8, "FLOAT64", 64, floating=True),
+    ElementType(9, "BFLOAT16", 16, floating=True),
+    ElementType(10, "FLOAT32_FTZ", 32, floating=True),
+    ElementType(11, "TFLOAT32", 32, floating=True),
+    ElementType(12, "TFLOAT32_FTZ", 32, floating=True),
+    ElementType(13, "16U4_ALIGN8B", 4),
+    ElementType(14, "16U4_ALIGN16B", 4),
+    ElementType(15, "16U6_ALIGN16B", 6),
+)
+"""By number, as in `cuda.h`."""
+
+INTERLEAVES = ("NONE", "16B", "32B")
+SWIZZLES = ("NONE", "32B", "64B", "128B", "128B_ATOM_32B", "128B_ATOM_32B_FLIP_8B", "128B_ATOM_64B")
+L2_PROMOTIONS = ("NONE", "L2_64B", "L2_128B", "L2_256B")
+OOB_FILLS = ("NONE", "NAN_REQUEST_ZERO_FMA")
+
+
+def element_type(number: int) -> ElementType:
+    """The type of that number; one without a size where `cuda.h` has none.
+
+    >>> element_type(9).name, element_type(99).bits
+    ('BFLOAT16', 0)
+    """
+    if 0 <= number < len(ELEMENT_TYPES):
+        return ELEMENT_TYPES[number]
+    return ElementType(number, f"type {number}", 0)
+
+
+def element_type_of_size(size: int) -> ElementType:
+    """What XLA passes for elements of that many bytes: it knows their size only."""
+    unsigned = {1: 0, 2: 1, 4: 2, 8: 4}
+    if size in unsigned:
+        return ELEMENT_TYPES[unsigned[size]]
+    return ElementType(None, f"element of {size} bytes", 8 * max(size, 0))
+
+
+def swizzle_span(swizzle: int) -> int | None:
+    """How many bytes a swizzle permutes among themselves; None where it permutes none.
+
+    >>> [swizzle_span(number) for number in range(7)]
+    [None, 32, 64, 128, 128, 128, 128]
+    """
+    if not 1 <= swizzle < len(SWIZZLES):
+        return None
+    return min(16 << swizzle, 128)
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """The arguments of one `cuTensorMapEncodeTiled`.
+
+    >>> q = Descriptor.from_row_major(element_type(9), (32, 1, 128), (128, 1, 1), (1, 128, 64))
+    >>> q.global_dims, q.global_strides, q.box_dims
+    ((128, 1, 32), (2, 256), (64, 128, 1))
+    """
+
+    element: ElementType
+    rank: int
+    global_dims: tuple[int, ...]
+    global_strides: tuple[int, ...]
+    """In bytes, of dimensions 1 and up: the innermost has none."""
+    box_dims: tuple[int, ...]
+    element_strides: tuple[int, ...]
+    innermost_stride: int = 1
+    """In elements. The driver takes it for 1; two launchers are told it, and refuse others."""
+    interleave: int = 0
+    swizzle: int = 0
+    l2_promotion: int = 0
+    oob_fill: int = 0
+    address: int | None = None
+    """Of the tensor, or its offset in an allocation that is aligned itself; None if unknown."""
+    descriptor_address: int | None = None
+    """Where the descriptor itself is written; None if unknown."""
+    store: bool | None = None
+    """Whether the kernel writes through it; None if unknown."""
+
+    @classmethod
+    def from_row_major(
+        cls,
+        element: ElementType,
+        shape: Sequence[int],
+        strides: Sequence[int],
+        block_shape: Sequence[int],
+        *,
+        swizzle: int = 0,
+        l2_promotion: int = 0,
+        oob_fill: int = 0,
+        address: int | None = None,
+    ) -> Descriptor:
+        """As Triton and Mosaic GPU speak: the innermost dimension last, strides in elements.
+
+        A stride that ends inside a byte becomes an odd number of bytes, so it stays misaligned.
+        """
+        outer_first = [_bytes(stride * element.bits) for stride in strides[:-1]]
+        return cls(
+            element,
+            len(shape),
+            tuple(reversed(shape)),
+            tuple(reversed(outer_first)),
+            tuple(reversed(block_shape)),
+            (1,) * len(shape),
+            innermost_stride=strides[-1] if strides else 1,
+            swizzle=swizzle,
+            l2_promotion=l2_promotion,
+            oob_fill=oob_fill,
+            address=address,
+        )
+
+    @property
+    def alignment(self) -> int:
+        """What the address and every stride must be a multiple of."""
+        return 32 if self.interleave == 2 or self.element.is_packed_to_16_bytes else 16
+
+    @property
+    def row_bytes(self) -> int:
+        """How many bytes the innermost dimension takes, the last one begun included."""
+        return -(-self.global_dims[0] * self.element.bits // 8) if self.global_dims else 0
+
+    def is_degenerate(self, dimension: int) -> bool:
+        """Whether only index 0 exists there, so that its stride moves nothing."""
+        return dimension < len(self.global_dims) and self.global_dims[dimension] == 1
+
+    def row_major_strides(self) -> tuple[int, ...]:
+        """The strides in elements, the innermost last: what `from_row_major` was given."""
+        bits = max(self.element.bits, 1)
+        outer_first = (stride * 8 // bits for stride in reversed(self.global_strides))
+        return (*outer_first, self.innermost_stride)
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A descriptor that some text holds, and where in the text its fields stand."""
+
+    descriptor: Descriptor
+    consumer: Consumer
+    span: Span
+    fields: Mapping[str, Span] = field(default_factory=dict, hash=False)
+
+    def place(self, name: str) -> Span:
+        """Where a field stands, by the name that a violation gives it; else all of it."""
+        return self.fields.get(name, self.span)
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A place where a descriptor begins that cannot be read."""
+
+    span: Span
+    message: str
+
+
+def _bytes(bits: int) -> int:
+    whole, rest = divmod(bits, 8)
+    return whole | 1 if rest else whole

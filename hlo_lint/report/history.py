@@ -1,0 +1,75 @@
+"""The lives of findings as people read them: the pass each came with, and the one that cured it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hlo_lint.dumps.names import parse_name
+from hlo_lint.report.text import STYLES, describe
+from hlo_lint.rules.findings import Diagnostic
+from hlo_lint.text.source import shown
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def print_lives(console: Console, findings: Sequence[Diagnostic]) -> None:
+    """Prints the life of each finding, and one line that counts."""
+    from rich.text import Text
+
+    for finding in findings:
+        title = Text.assemble(
+            (f"{finding.severity.value}[{finding.rule}]", STYLES[finding.severity]),
+            (f": {shown(finding.message)}", "bold"),
+        )
+        console.print(title, soft_wrap=True)
+        for label, said in _life(finding):
+            line = Text.assemble((f"{label:>8}: ", "bold"), shown(said))
+            console.print(line, soft_wrap=True)
+        console.print()
+    console.print(_summary(findings), highlight=False, markup=False, soft_wrap=True)
+
+
+def _life(finding: Diagnostic) -> Iterator[tuple[str, str]]:
+    where = f"{finding.path}:{finding.line}:{finding.column}"
+    if finding.instruction is not None:
+        yield "in", f"%{finding.instruction} of %{finding.computation} of {finding.module}"
+    yield "first at", where
+    if finding.seen_in is None:
+        yield "life", "not known: the rule does not look at each dump"
+        return
+    yield "since", _birth(finding)
+    yield "seen in", f"{finding.seen_in} dump{'' if finding.seen_in == 1 else 's'}"
+    if finding.cured_by is None:
+        yield "cured by", "none"
+    else:
+        yield "cured by", describe(finding.cured_by)
+    for note in finding.notes:
+        yield "note", note
+
+
+def _birth(finding: Diagnostic) -> str:
+    if finding.introduced_by is not None:
+        return describe(finding.introduced_by)
+    name = parse_name(Path(finding.path).name)
+    if name is None:
+        return "not known: the file is on its own"
+    if name.rest.startswith("before_optimizations"):
+        return "the program as XLA was given it"
+    return f"not known: the dump {name.label} is the first to have it"
+
+
+def _summary(findings: Sequence[Diagnostic]) -> str:
+    if not findings:
+        return "no findings"
+    followed = [finding for finding in findings if finding.seen_in is not None]
+    cured = sum(finding.cured_by is not None for finding in followed)
+    counts = [
+        (len(followed) - cured, "not cured"),
+        (cured, "cured by a later pass"),
+        (len(findings) - len(followed), "not followed"),
+    ]
+    said = ", ".join(f"{count} {what}" for count, what in counts if count)
+    return f"{len(findings)} finding{'' if len(findings) == 1 else 's'}: {said}"

@@ -1,0 +1,324 @@
+"""What a rule is: one class that says what it finds, why it matters, and shows it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cache, cached_property
+from inspect import cleandoc
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from hlo_lint.dumps.phases import Precondition
+from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.rules.findings import Finding, Fix, Severity
+from hlo_lint.rules.options import Option, Value
+from hlo_lint.text.errors import RuleError, UsageError, nearest
+from hlo_lint.text.source import Span
+
+if TYPE_CHECKING:
+    from typing import Any, Self
+
+    from hlo_lint.kernels.autotuning.log import Autotuning
+
+Findings = Iterator[Finding]
+
+MARK = "// error"
+"""At the end of a line of an example: here, and nowhere else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What binds a module where it was dumped: the options XLA would verify it with there.
+
+    It follows from the names of a run's dumps and the pass lists of the releases; of a file that no
+    compiler named it is what its text says. Where something is not known, it is what lets more
+    pass, so that a rule stays silent. `hlo_verifier.h` names the options.
+    """
+
+    backend: str | None = None
+    """`gpu`, `cpu`; None where it is not known. Decides between `CpuGpuVerifierMetadata` and the
+    default one."""
+    release: str | None = None
+    """The pass list of the release, `gpu-jax0.10.0`; None where it is not known."""
+    layouts: bool = False
+    """Whether layout-assignment has run: `layout_sensitive`, and `instruction_can_change_layout`
+    with it."""
+    normalized: bool | None = None
+    """Whether the last layout_normalization has run, so that layouts are descending, reshapes are
+    bitcasts (`verify_reshape_is_bitcast`) and broadcasts keep the order of dimensions
+    (`verify_broadcast_dimensions_order`). None where that is not known, and where none runs."""
+    scheduled: bool = False
+    """Whether the text's order is that of execution: the schedule is verified too, and
+    `verify_no_collective_deadlocks` is on."""
+    mixed_precision: bool = True
+    """Whether an operation may mix floating types: `allow_mixed_precision`."""
+    host_memory: bool = True
+    """Whether results may lie in host memory, S(5), as they may from host-offloader on: not
+    `verify_no_host_memory_space`."""
+    scan: bool = True
+    """Whether a scan need not be associative, as before the layout-sensitive verifier."""
+    final: bool = False
+    """Whether it is what the compiler ended with."""
+
+
+@dataclass(frozen=True)
+class FinalModule:
+    """The module that a compiler ended with, else the last dump of it: what was going to run."""
+
+    module: Module
+    is_final: bool
+    """Whether compilation came to its end."""
+
+
+@dataclass(frozen=True)
+class BeforeAutotuner:
+    """The module that the autotuner meets, or the nearest dump before it."""
+
+    module: Module
+    release: str | None
+    """The pass list of the release, `gpu-jax0.10.0`; None where it is not known."""
+    told: bool
+    """Whether the caller says that the autotuner comes next."""
+    after: Module | None = None
+    """What the autotuner left, where that was dumped."""
+
+    def was_taken_apart(self, fusion: Instruction) -> bool:
+        """Whether the autotuner has put something else in a fusion's place already."""
+        if self.after is None:
+            return False
+        left = (computation.instruction(fusion.name) for computation in self.after.computations)
+        return not any(each is not None and each.opcode == "fusion" for each in left)
+
+
+@dataclass(frozen=True)
+class AutotuningRuns:
+    """All logs of the autotuner that were given, in the order of their paths: at least one."""
+
+    logs: tuple[Autotuning, ...]
+    names: tuple[str, ...]
+    """The name of each log's file."""
+
+
+@dataclass(frozen=True)
+class Broken:
+    """What a pass that comes next demands and the last dump does not hold, as a rule says it."""
+
+    rule: str
+    demand: Precondition
+    finding: Finding
+    certain: bool
+    """Whether the pass is known to come before any that would mend it."""
+    reported: bool
+    """Whether the report has the finding itself."""
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """One compilation of one module, whole. `Finding.file` is a number into its dumps."""
+
+    pipeline: Pipeline
+    broken: tuple[Broken, ...]
+    """What the last dump lacks for the passes to come, every rule asked."""
+
+    @property
+    def dumps(self) -> Sequence[PassDump]:
+        """Every HLO text, in the order of the run."""
+        return self.pipeline.dumps
+
+
+@dataclass(frozen=True)
+class DumpFolder:
+    """All compilations whose dumps lie in one folder. `Finding.file` is a number into `dumps`."""
+
+    folder: Path
+    pipelines: tuple[Pipeline, ...]
+
+    @cached_property
+    def dumps(self) -> Sequence[PassDump]:
+        """The first dump of each compilation."""
+        return [pipeline.dumps[0] for pipeline in self.pipelines]
+
+
+def first_line(dump: PassDump) -> Span:
+    """Where a finding about a whole dump stands: the module's name on its own line."""
+    text = dump.file.text
+    start = max(text.find(dump.module.header), 0)  # comments may stand before it
+    end = text.find("\n", start)
+    line = text[start:end] if end >= 0 else text[start:]
+    return Span(start, start + len(line.partition(",")[0]))
+
+
+class Form(Enum):
+    """How a fix that moves bytes spells the move."""
+
+    COPY = "copy"
+    """`copy` and `bitcast`, as XLA's passes write it before LayoutNormalization."""
+    TRANSPOSE = "transpose"
+    """`transpose` and `bitcast` on descending layouts, as a normalized module has it."""
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A text in which a rule finds something: at the marked lines, and nowhere else."""
+
+    text: str
+    fixed: str = ""
+    """What the fix makes of it; empty where there is none."""
+    form: Form = Form.TRANSPOSE
+    artefacts: Mapping[str, str] = field(default_factory=dict)
+    """What lies beside the text in its dump directory, by the ending of its name."""
+    file: str = ""
+    """The name of the text's file in its dump directory, where the rule goes by it."""
+    beside: Mapping[str, str] = field(default_factory=dict)
+    """The other files of that directory, by name, where the text's has one."""
+
+    @property
+    def source(self) -> str:
+        """The text without its marks."""
+        lines = cleandoc(self.text).split("\n")
+        return "\n".join(line.removesuffix(MARK).rstrip() for line in lines) + "\n"
+
+    marks: tuple[int, ...] = ()
+    """The numbers of the wrong lines, where the text can bear no mark."""
+
+    @property
+    def marked(self) -> list[int]:
+        """The numbers of the marked lines, from 1."""
+        if self.marks:
+            return list(self.marks)
+        lines = cleandoc(self.text).split("\n")
+        return [number for number, line in enumerate(lines, 1) if line.endswith(MARK)]
+
+    @property
+    def fixed_source(self) -> str:
+        """What the fix makes of the source."""
+        return cleandoc(self.fixed) + "\n"
+
+
+@dataclass(frozen=True)
+class Good:
+    """A text that is right: the nearest thing to a bad one."""
+
+    text: str
+    artefacts: Mapping[str, str] = field(default_factory=dict)
+    """What lies beside the text in its dump directory, by the ending of its name."""
+    file: str = ""
+    """The name of the text's file in its dump directory, where the rule goes by it."""
+    beside: Mapping[str, str] = field(default_factory=dict)
+    """The other files of that directory, by name, where the text's has one."""
+
+    @property
+    def source(self) -> str:
+        """The text."""
+        return cleandoc(self.text) + "\n"
+
+
+class Rule:
+    """One thing that can be wrong. A subclass is a rule; its docstring is its page.
+
+    The class name in kebab-case is the rule's name, the folder of its file its family (of another
+    package's rule, the name of the entry point in the group `hlo_lint.rules`). Its method
+    `check` yields findings, and its signature says what it looks at (`engine/plan.py`): a
+    `Computation`, a `Module`, either with the `Stage` of the run it was dumped at, an `HloFile`, …
+    It is pure, so what many dumps share is checked once.
+    """
+
+    severity: ClassVar[Severity] = Severity.ERROR
+    precondition: ClassVar[Precondition | None] = None
+    """What a pass demands; the rule then binds only where that pass comes next."""
+    between_passes: ClassVar[bool] = False
+    """Whether XLA promises it between any two passes: then it is told of a run that died, though a
+    later pass cured it."""
+    lasting: ClassVar[bool] = False
+    """Whether what it breaks stays broken though a later pass takes the defect away: values that
+    were read in the wrong order, text that was not read. Then it is told of any run."""
+    opcodes: ClassVar[frozenset[str] | None] = None
+    """Where the rule looks at these alone: a computation without any of them is not checked."""
+    unfused: ClassVar[bool] = True
+    """Whether bodies of fusions and computations of other threads are left out."""
+    about_report: ClassVar[bool] = False
+    """Whether it speaks of the report, when all rules have run, and has no check of its own."""
+    on_request: ClassVar[bool] = False
+    """Whether it runs only where its name or its family is asked for."""
+    examples: ClassVar[tuple[Bad | Good, ...]] = ()
+    entry_point: ClassVar[str] = ""
+    """The entry point that brought it, where another package has it (`plugins.py`)."""
+
+    def applies(self, module: Module) -> bool:
+        """Whether a module holds anything for the rule to judge.
+
+        Where it does, an artefact that the rule needs and that is not there is said to be missing.
+        """
+        return True
+
+    def is_silent(self, module: Module, stage: Stage) -> bool:
+        """Whether the rule is known to find nothing in a module, without looking for it."""
+        return False
+
+    def context(self, instruction: Instruction, before: Module, after: Module) -> tuple[str, ...]:
+        """Notes on how a pass introduced the finding: its input and its output are at hand."""
+        return ()
+
+    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
+        """The edits that mend the finding at an instruction; None where there is no sound way."""
+        return None
+
+    @classmethod
+    def name(cls) -> str:
+        """`ReshapeMovesData` is `reshape-moves-data`."""
+        return _kebab(cls.__name__)
+
+    @classmethod
+    def family(cls) -> str:
+        """The folder of the rule's file: `layout`. In another package, its entry point's name."""
+        return cls.entry_point or cls.__module__.split(".")[-2:][0]
+
+    @classmethod
+    def summary(cls) -> str:
+        """The first sentence of the docstring."""
+        return cls.page().partition("\n")[0]
+
+    @classmethod
+    def page(cls) -> str:
+        """The docstring.
+
+        Raises:
+            RuleError: where a rule has none.
+        """
+        if cls.__doc__ is None:
+            raise RuleError(f"{cls.__name__} has no docstring, which is its page")
+        return cleandoc(cls.__doc__)
+
+    @classmethod
+    def options(cls) -> dict[str, Option[Any]]:
+        """The thresholds that a configuration may change, by the names it has for them."""
+        declared = (value for kind in cls.__mro__ for value in vars(kind).values())
+        return {each.name: each for each in declared if isinstance(each, Option)}
+
+    def with_options(self, values: Mapping[str, Value]) -> Self:
+        """The same rule with other thresholds.
+
+        Raises:
+            UsageError: for an option that it does not have, or a value that does not fit.
+        """
+        known = self.options()
+        changed = type(self)()
+        for name, value in values.items():
+            if name not in known:
+                raise UsageError(f"{self.name()} has no option {name}: {nearest(name, known)}")
+            vars(changed)[known[name].attribute] = known[name].read(value)
+        return changed
+
+    @classmethod
+    def fixable(cls) -> bool:
+        """Whether an example shows a fix."""
+        return any(isinstance(example, Bad) and example.fixed for example in cls.examples)
+
+
+@cache
+def _kebab(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()

@@ -1,0 +1,70 @@
+"""Thresholds of rules that a configuration may change."""
+
+from __future__ import annotations
+
+from typing import Generic, Self, TypeVar, overload
+
+from hlo_lint.text.errors import UsageError
+
+Value = bool | int | float | str
+"""What an option may be set to, as TOML spells it."""
+
+T = TypeVar("T", bool, int, float, str)
+
+TITLES: dict[type, str] = {bool: "true or false", int: "a whole number", float: "a number"}
+
+
+class Option(Generic[T]):
+    """A threshold of a rule, declared in its class: `min_bytes = Option(1 << 24, "…")`.
+
+    The rule reads `self.min_bytes`; a configuration says `min-bytes`. The default tells the type.
+    """
+
+    def __init__(self, default: T, doc: str, *, least: float | None = None) -> None:
+        self.default: T = default
+        self.doc = doc
+        """What it means, with its unit."""
+        self.least = least
+        """The least that makes sense of a number."""
+        self.attribute = ""
+        self.name = ""
+        """As a configuration spells it."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.attribute = name
+        self.name = name.replace("_", "-")
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+    def __get__(self, instance: object | None, owner: type) -> Self | T:
+        return self if instance is None else self.default  # what is set stands in the instance
+
+    @property
+    def kind(self) -> type[bool] | type[int] | type[float] | type[str]:
+        """The type that its default has."""
+        return type(self.default)
+
+    @property
+    def expected(self) -> str:
+        """What it takes, in words.
+
+        >>> Option(2.5, "seconds", least=0).expected
+        'a number of at least 0'
+        """
+        title = TITLES.get(self.kind, "a text")
+        return title if self.least is None else f"{title} of at least {self.least}"
+
+    def read(self, value: object) -> Value:
+        """A value that it may have.
+
+        Raises:
+            UsageError: for any other.
+        """
+        numeric = isinstance(value, int | float) and not isinstance(value, bool)
+        fits = numeric if self.kind is float else type(value) is self.kind
+        if not fits or (self.least is not None and numeric and not value >= self.least):  # type: ignore[operator]
+            raise UsageError(f"{self.name} takes {self.expected}, not {value!r}")
+        assert isinstance(value, bool | int | float | str)
+        return value

@@ -1,0 +1,121 @@
+"""Rules that other packages bring, through the entry-point group `hlo_lint.rules`.
+
+    [project.entry-points."hlo_lint.rules"]
+    team = "team_rules"
+
+The value names a module or a package; the rules are the subclasses of `Rule` in it and in all
+modules below it, those apart whose name begins with `_`. The name is their family.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import sys
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
+from typing import TYPE_CHECKING
+
+from hlo_lint.rules.base import Rule
+from hlo_lint.text.errors import RuleError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+    from types import ModuleType
+
+GROUP = "hlo_lint.rules"
+ISOLATED = "HLO_LINT_ISOLATED"
+"""The environment variable that leaves other packages' rules out."""
+
+
+def is_isolated() -> bool:
+    """Whether other packages' rules are left out."""
+    return os.environ.get(ISOLATED, "") not in ("", "0")
+
+
+def plugin_rules() -> Iterator[tuple[type[Rule], str]]:
+    """Each rule of another package, and the package and its entry point in words.
+
+    Raises:
+        RuleError: where an entry point names what cannot be imported, or what holds no rule.
+    """
+    if not _may_have_plugins():
+        return
+    from importlib.metadata import entry_points
+
+    for entry in sorted(entry_points(group=GROUP), key=lambda each: (each.name, each.value)):
+        yield from ((kind, _title(entry)) for kind in _rules_of(entry))
+
+
+def _may_have_plugins() -> bool:
+    """Whether any package on `sys.path` speaks of the group.
+
+    `importlib.metadata` takes some 20 ms to import and reads every package there is; where nobody
+    has a plugin this takes less than one.
+    """
+    for folder in dict.fromkeys(sys.path):
+        try:
+            with os.scandir(folder or ".") as found:
+                names = [each.name for each in found]
+        except NotADirectoryError:
+            return True  # an archive: importlib.metadata knows how to look into it
+        except OSError:
+            continue
+        for name in names:
+            if name.endswith((".dist-info", ".egg-info")) and _speaks_of_group(folder, name):
+                return True
+    return False
+
+
+def _speaks_of_group(folder: str, name: str) -> bool:
+    try:
+        with open(os.path.join(folder, name, "entry_points.txt"), "rb") as file:
+            return GROUP.encode() in file.read()
+    except OSError:
+        return False
+
+
+def _rules_of(entry: EntryPoint) -> Iterator[type[Rule]]:
+    if entry.attr:
+        raise RuleError(f"{_title(entry)} has to name a module, not something in one")
+    try:
+        modules = list(_modules(entry.module))
+    except (Exception, SystemExit) as error:
+        reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+        raise RuleError(
+            f"{_title(entry)} cannot be imported: {reason}; "
+            f"mend or uninstall the package, or set {ISOLATED}=1 to do without"
+        ) from error
+    kinds = list(dict.fromkeys(kind for module in modules for kind in _rules_in(module)))
+    if not kinds:
+        raise RuleError(f"{_title(entry)} holds no rule: no subclass of hlo_lint.Rule")
+    for kind in kinds:
+        kind.entry_point = entry.name
+        if kind.__doc__ is None:
+            raise RuleError(f"{_title(entry)}: {kind.__name__} has no docstring, which is its page")
+        yield kind
+
+
+def _modules(name: str) -> Iterator[ModuleType]:
+    """A module and all that are below it."""
+    module = importlib.import_module(name)
+    yield module
+    spec: ModuleSpec | None = module.__spec__
+    if spec is not None and spec.submodule_search_locations is not None:
+        for found in pkgutil.iter_modules(spec.submodule_search_locations, f"{name}."):
+            if not found.name.endswith(".__main__"):  # a program: to import it is to run it
+                yield from _modules(found.name)
+
+
+def _rules_in(module: ModuleType) -> Iterator[type[Rule]]:
+    for value in vars(module).values():
+        is_rule = isinstance(value, type) and issubclass(value, Rule)
+        if is_rule and value.__module__ == module.__name__ and not value.__name__.startswith("_"):
+            yield value
+
+
+def _title(entry: EntryPoint) -> str:
+    """`team-rules 1.0 (entry point team = team_rules)`."""
+    package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else "a package"
+    return f"{package} (entry point {entry.name} = {entry.value})"

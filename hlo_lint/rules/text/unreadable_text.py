@@ -1,0 +1,52 @@
+"""Text between and inside computations that is no HLO."""
+
+from __future__ import annotations
+
+from hlo_lint.hlo.ir import HloFile
+from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+
+
+class UnreadableText(Rule):
+    """A stretch of text that is no HLO.
+
+    ## Why
+    A line that was cut, merged or mistyped hides an instruction from every other rule, and XLA's
+    parser refuses the whole file for it. The stretch stays as it is; everything around it was
+    checked.
+    """
+
+    severity = Severity.WARNING
+    lasting = True
+    examples = (
+        Bad(
+            """
+            HloModule cut
+
+            ENTRY e {
+              p = f32[8,3]{1,0} parameter(0)
+              q = f32[8,3]{1,0} negate(p  // error
+              ROOT r = f32[8,3]{1,0} add(p, p)
+            }
+            """
+        ),
+        Good(
+            """
+            HloModule whole
+
+            ENTRY e {  // comments and line breaks may stand anywhere
+              p = f32[8,3]{1,0}
+                parameter(0)
+              ROOT r = f32[8,3]{1,0} add(p, /*again*/ p)
+            }
+            """
+        ),
+    )
+
+    def check(self, file: HloFile) -> Findings:
+        """One finding for each stretch that could not be read."""
+        for module in file.modules:
+            for problem in module.problems:
+                informal = "is not looked into" in problem.message
+                severity = Severity.INFO if informal else None
+                yield Finding(problem.span, problem.message, severity=severity)

@@ -1,0 +1,87 @@
+"""What this package raises on purpose.
+
+HloLintError
+├── HloSyntaxError   text that is no HLO, where the caller asked to be told (`strict=True`)
+├── DumpError        a path that cannot be read, or not as what it should be
+├── PayloadError     what a custom call carries is not what it promises
+├── CaptureError     a program that could not even be handed to the compiler
+├── UsageError       an unknown rule or pass; says which ones there are
+├── ConfigError      settings that cannot be used: file, line, what to write instead
+└── RuleError        a rule that is wrong about itself
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+from hlo_lint.text.source import Position, shown
+
+
+class HloLintError(Exception):
+    """Everything this package raises on purpose."""
+
+
+class HloSyntaxError(HloLintError):
+    """Text that is no HLO: where, and what was expected."""
+
+    def __init__(self, message: str, at: Position, *, text: str, path: Path | None = None) -> None:
+        self.message = message
+        self.line, self.column = at
+        self.path = path
+        place = f"{path or '<text>'}:{self.line}:{self.column}"
+        line = shown(text.split("\n")[self.line - 1])[:200]
+        super().__init__(f"{place}: {message}\n{line}\n{' ' * min(self.column - 1, 200)}^")
+
+
+class DumpError(HloLintError):
+    """A path that cannot be read, or not as what it should be; says what to do."""
+
+
+class PayloadError(HloLintError):
+    """A payload that is not what its carrier promises: what was expected, and where."""
+
+    def __init__(
+        self, message: str, offset: int | None = None, unit: Literal["byte", "character"] = "byte"
+    ) -> None:
+        self.message = message
+        self.offset = offset
+        """Bytes of the message, or characters of the `backend_config`; None where no place is."""
+        self.unit = unit
+        super().__init__(message if offset is None else f"{unit} {offset}: {message}")
+
+
+class UsageError(HloLintError):
+    """A name that nothing has: a rule, a pass. Says which there are."""
+
+
+class ConfigError(HloLintError):
+    """Settings that cannot be used: the file, the line, and what may stand there."""
+
+
+class CaptureError(HloLintError):
+    """A program that could not be handed to the compiler: what failed, and where."""
+
+
+class RuleError(HloLintError):
+    """A rule that is wrong about itself: two of one name, no example."""
+
+
+def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """The end of a sentence about a name that nothing has.
+
+    Where nothing is near, `otherwise`, else all there are.
+
+    >>> nearest("ignroe", ["select", "ignore"])
+    'did you mean ignore?'
+    """
+    from difflib import get_close_matches
+
+    names = sorted(known)
+    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    if near:
+        return f"did you mean {near[0]}?"
+    if otherwise:
+        return otherwise
+    return f"there are {', '.join(names)}" if names else "there are none"

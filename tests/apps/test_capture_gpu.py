@@ -1,0 +1,329 @@
+"""The real XLA:GPU compiler for a GPU that is not here.
+
+HLO_LINT_RELEASES is a cache folder in which `hlo-lint capture --jax` has made environments before,
+as `make test` does. HLO_LINT_GPU_PYTHONS names other Pythons that have jax and its CUDA plugin, as
+PATH names folders.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hlo_lint.apps.jax.capture.children import Interpreter, interpreter_at
+from tests.conftest import DUMPS, ROOT
+
+RELEASES = os.environ.get("HLO_LINT_RELEASES", "")
+PYTHONS = [
+    *os.environ.get("HLO_LINT_GPU_PYTHONS", "").split(os.pathsep),
+    *(map(str, Path(RELEASES).glob("hlo_lint/jax-*/bin/python")) if RELEASES else ()),
+]
+INTERPRETERS = {
+    found.jax: found
+    for path in PYTHONS
+    if path and Path(path).exists()
+    for found in [interpreter_at(path)]
+    if found.has_gpu_compiler
+}
+PROGRAMS = ROOT / "fixtures" / "programs"
+SHAPES = ("--shape", "f16[2,1,32,4,128]", "--shape", "f16[4,2,1,128,128]")
+NEWEST = max(INTERPRETERS, key=lambda release: [*map(int, release.split("."))], default="")
+
+pytestmark = pytest.mark.skipif(
+    not INTERPRETERS, reason="no Python with jax's GPU compiler: HLO_LINT_RELEASES"
+)
+
+
+def capture(
+    *arguments: str, jax: tuple[str, ...] = (NEWEST,), cwd: Path = PROGRAMS
+) -> subprocess.CompletedProcess[str]:
+    """`hlo-lint capture`, with the jax of some releases, in the environments made for them."""
+    cache = {"XDG_CACHE_HOME": RELEASES} if RELEASES else {}
+    chosen = [
+        f"--jax={release}" if cache else f"--python={INTERPRETERS[release].path}" for release in jax
+    ]
+    return subprocess.run(
+        [sys.executable, "-m", "hlo_lint", "capture", *chosen, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **cache},
+    )
+
+
+def programs(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
+    """What the command says of each program, as JSON."""
+    assert done.stdout, done.stderr
+    return {each["name"]: each for each in json.loads(done.stdout)["programs"]}
+
+
+@pytest.mark.skipif(
+    not {"0.10.0", "0.11.2"} <= INTERPRETERS.keys(), reason="it takes both jax 0.10.0 and 0.11.2"
+)
+def test_the_dot_of_the_report_is_safe_on_one_release_and_dies_on_the_other(
+    tmp_path: Path,
+) -> None:
+    done = capture(
+        *("--target", "h200", "programs.py:batched_dot", *SHAPES),
+        *("--keep", str(tmp_path / "kept"), "--output-format", "json"),
+        jax=("0.10.0", "0.11.2"),
+    )
+    assert done.returncode == 1
+    found = programs(done)["batched_dot"]
+    assert found["verdict"] == (
+        "batched_dot on h200: safe on jax 0.11.2, dies on 0.10.0 when cuBLASLt wins"
+    )
+    fates = {(trial["jax"], trial["backend"]): trial for trial in found["trials"]}
+    rules = {
+        which: {finding["rule"] for finding in trial["report"]["findings"]}
+        for which, trial in fates.items()
+    }
+    assert rules == {
+        ("0.10.0", "default"): {"gemm-breaks-on-backend-flip"},
+        ("0.10.0", "cuBLASLt"): {"reshape-moves-data"},
+        ("0.11.2", "default"): {"gemm-slows-on-backend-flip"},
+        ("0.11.2", "cuBLASLt"): {"reshape-runs-as-kernel"},
+    }
+    died = fates["0.10.0", "cuBLASLt"]
+    assert (died["outcome"], died["message"].partition(" ShapeUtil")[0]) == (
+        "dies",
+        "INTERNAL: RET_CHECK failure (external/xla/xla/service/layout_normalization.cc:431)",
+    )
+    # The dump is the one that lies in fixtures/, which a flag made.
+    (died_on,) = Path(died["dump"]).glob("*after_autotuner*")
+    (fixture,) = (DUMPS / "gpu-jax0.10.0" / "cublaslt_fission_crash").glob("*after_autotuner*")
+    assert instructions(died_on) == instructions(fixture)
+
+
+@pytest.mark.skipif(
+    not RELEASES or not {"0.10.0", "0.11.2"} <= INTERPRETERS.keys(),
+    reason="it takes both releases in HLO_LINT_RELEASES",
+)
+def test_the_session_on_the_page_is_what_the_program_prints() -> None:
+    page = (ROOT / "docs" / "capture.md").read_text("utf-8")
+    ((command, shown),) = re.findall(r"```console\n\$ hlo-lint capture (.*?)\n(.*?)```", page, re.S)
+    assert capture(*shlex.split(command), jax=()).stdout == shown
+
+
+def instructions(path: Path) -> list[str]:
+    """What each instruction computes of what, but for how much scratch a GEMM gets."""
+    text = re.sub(r"s8\[\d+\]", "s8[]", path.read_text())
+    return re.findall(r"^ +(?:ROOT )?(%.* = .*?\)|%.* = .*?)(?:, \w+=.*)?$", text, re.M)
+
+
+def test_the_text_says_all_of_it_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    script = tmp_path / "model.py"
+    script.write_text(
+        "import jax\n"
+        "def step(x, y):\n"
+        "    return jax.nn.relu(x @ y)\n"
+        "def small(pair):\n"
+        "    return pair[0] + pair[1]\n"
+        "example_args = {'step': [jax.ShapeDtypeStruct((512, 512), 'bfloat16')] * 2}\n"
+    )
+    done = capture("--target", "h100", "model.py:step", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-4:] == [
+        "jax     GEMM backend  outcome   findings",
+        f"{NEWEST}  default       compiles  no findings",
+        f"{NEWEST}  cuBLASLt      compiles  no findings",
+        f"step on h100: safe on jax {NEWEST}",
+    ]
+    done = capture("--target", "h100", "model.py:small", "--shape=(f32[8], s32[8])", cwd=tmp_path)
+    assert done.stdout.splitlines()[-2].split() == [NEWEST, "cuBLASLt", "no", "such", "GEMM"]
+    assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["model.py"]
+
+
+SCRIPT = """
+import sys
+from functools import partial
+import jax
+from jax import jit, numpy as jnp
+
+print("not part of the report")
+BIAS = jnp.arange(8.0)
+
+class Model:
+    @partial(jit, static_argnums=(0, 2))
+    def step(self, x, times, *, scale=1.0):
+        return jnp.tanh(x @ x.T) * times * scale
+
+@jit
+def inner(x):
+    return x + BIAS
+
+@jax.jit
+def outer(x):
+    return inner(x) * 2
+
+@jax.jit
+def constant():
+    return jnp.ones(3)
+
+if __name__ == "__main__":
+    rows = int(sys.argv[1])
+    for _ in range(2):
+        Model().step(jnp.ones((rows, 8)), 3)
+    Model().step(jnp.ones((rows, 8), jnp.bfloat16), 3, scale=2.0)
+    outer(BIAS)
+    constant()
+    jit(jnp.sort).lower(jax.random.key(0).shape and BIAS or BIAS).compile()
+"""
+
+
+def test_a_script_is_run_and_what_it_jits_is_compiled(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    kept = tmp_path / "kept"
+    done = capture(
+        *("--target=h200", "--keep", str(kept), "--output-format=json", "--backend=default"),
+        *("train.py", "16"),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stdout
+    found = programs(done)
+    assert list(found) == ["step", "step-2", "step-3", "outer", "constant", "sort"]
+    assert {trial["outcome"] for each in found.values() for trial in each["trials"]} == {"compiles"}
+    (first,) = (kept / f"jax{NEWEST}" / "step").glob("*before_optimizations.txt")
+    assert "f32[16,8]" in first.read_text()
+    assert (kept / f"jax{NEWEST}" / "outer").is_dir()
+    assert not (kept / f"jax{NEWEST}" / "inner").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("bad.py:nothing",), r"bad.py has no function nothing; there is f, raises"),
+        (("bad.py:f",), r"what f of bad.py takes is not said: give --shape"),
+        (("bad.py:f", "--shape=f32[3,4]"), r"bad.py:3: TypeError: dot_general"),
+        (("bad.py:raises", "--shape=f32[3]"), r"bad.py:5: ValueError: \\x1b\[31mred"),
+        (("bad.py",), r"bad.py ran and called nothing that jax.jit made"),
+        (("broken.py:f",), r".*broken.py:1:\d: SyntaxError"),
+        (("none.py:f",), r"none.py: no such file"),
+        (("bad.py:f", "--shape=f32[3"), r"--shape f32\[3: .* at column"),
+        (("bad.py:f", "--shape=token[]"), r"--shape token\[\]: token\[\] is no argument"),
+        (("bad.py", "--shape=f32[3]"), r"--shape says what a function takes: name one"),
+        (("bad.py:f", "--shape=f32[2,2]", "--option=odd=1"), r"jax .*: No such compile option"),
+        (("bad.py:f", "--option=odd"), r"--option odd has no value"),
+        (("bad.py:f", "--shape=f32[2,2]", "--target=bad.py"), r"jax .* cannot compile .*import"),
+        (("bad.py:f", "--python=/nowhere"), r"/nowhere cannot be run: No such file"),
+        (("bad.py:f", "--python=/bin/ls"), r"/bin/ls is no Python in which jax is installed"),
+        (("bad.py:f", "--jax=latest"), r"latest is no release of jax"),
+        (("bad.py:f", "--jax=0.9.2"), r"jax 0.9.2 is too old to compile for a GPU"),
+        (("bad.py:f", "--keep=."), r"\. is not empty"),
+    ],
+)
+def test_wrong_use_is_one_line(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    (tmp_path / "bad.py").write_text(
+        "import jax\ndef f(x):\n    return x @ x\n"
+        "def raises(x):\n    raise ValueError('\\x1b[31mred')\n"
+    )
+    (tmp_path / "broken.py").write_text("def f(:\n")
+    done = capture("--target=h200", *arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert re.match(f"Error: {said}", done.stderr), done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def test_a_target_can_come_from_a_dump(tmp_path: Path) -> None:
+    """Written by jax 0.11.2; an older release is given what it knows of it."""
+    folder = DUMPS / "gpu-jax0.11.2" / "attention"
+    (target,) = folder.glob("*gpu_target_config.pbtxt")
+    done = capture(
+        *(f"--target={target}", "programs.py:batched_dot", *SHAPES),
+        *("--backend=default", "--output-format=json"),
+        jax=tuple(INTERPRETERS),
+    )
+    trials = programs(done)["batched_dot"]["trials"]
+    assert [trial["outcome"] for trial in trials] == ["compiles"] * len(INTERPRETERS)
+
+
+ABORTS = """
+import os, sys
+sys.stderr.write("F1121 10:00:00.000000     7 pass.cc:12] Check failed: a == b\\n")
+sys.stderr.flush()
+os.abort()
+"""
+
+
+def test_a_process_that_xla_ends_is_a_death_with_its_last_words(tmp_path: Path) -> None:
+    """The script ends it while jax traces, as XLA would a moment later."""
+    body = ABORTS.strip().replace("\n", "\n    ")
+    (tmp_path / "dies.py").write_text(f"def f(x):\n    {body}\n")
+    done = capture(
+        *("--target=h200", "dies.py:f", "--shape=f32[2]", "--output-format=json"), cwd=tmp_path
+    )
+    assert done.returncode == 1, done.stderr
+    found = programs(done)["f"]
+    assert found["verdict"] == f"f on h200: dies on jax {NEWEST}"
+    (trial,) = found["trials"]
+    assert trial["message"] == "XLA ended the process (SIGABRT): pass.cc:12] Check failed: a == b"
+
+
+IN_PROCESS = """
+import sys
+import jax
+import hlo_lint
+from jax import numpy as jnp
+
+def dot(x, y):
+    return jax.lax.dot_general(x, y, (((3, 4), (0, 3)), ((0, 1), (1, 2))))
+
+shapes = [jax.ShapeDtypeStruct(s, "float16") for s in ((2, 1, 32, 4, 128), (4, 2, 1, 128, 128))]
+capture = hlo_lint.compile_for("h200", dot, *shapes)
+assert capture.failure is None
+print(sorted({found.rule for found in capture.lint().findings}))
+for function, arguments in (
+    (lambda: jnp.ones(3), ()),
+    (jax.jit(jnp.ones, static_argnums=0), (4,)),
+    (jax.jit(lambda x, n: x * n, static_argnums=1), (jnp.ones(4), 3)),
+    (lambda tree: tree["a"] + 1, ({"a": jnp.ones(4)},)),
+):
+    with hlo_lint.compile_for("h100", function, *arguments) as capture:
+        assert capture.failure is None
+        assert "sm_9.0a" in capture.pipeline.final.path.name, capture.pipeline.final
+print(jax.devices()[0].platform, jnp.ones(3).sum())
+"""
+
+
+@pytest.mark.parametrize("platforms", ["cpu", None], ids=["cpu", "any"])
+@pytest.mark.parametrize("release", sorted(INTERPRETERS))
+def test_a_function_is_compiled_in_the_process_it_is_in(
+    release: str, platforms: str | None
+) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment.pop("JAX_PLATFORMS", None)
+    if platforms:
+        environment["JAX_PLATFORMS"] = platforms
+    done = subprocess.run(
+        [str(INTERPRETERS[release].path), "-c", IN_PROCESS],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    flips = "breaks" if release == "0.10.0" else "slows"
+    assert done.stdout.splitlines() == [f"['gemm-{flips}-on-backend-flip']", "cpu 3.0"]
+
+
+def test_an_environment_without_the_compiler_is_said_so() -> None:
+    here: Interpreter = interpreter_at(sys.executable)
+    if here.has_gpu_compiler:
+        pytest.skip("it is installed here")
+    done = subprocess.run(
+        [sys.executable, "-m", "hlo_lint", "capture", "--target=h200", "programs.py:batched_dot"],
+        capture_output=True,
+        text=True,
+        cwd=PROGRAMS,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 2
+    assert "without its GPU compiler; install hlo-lint[gpu-compiler]" in done.stderr

@@ -1,0 +1,1077 @@
+"""The program as people run it: a child process, its two outputs and its exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hlo_lint.engine.testing import write_example
+from hlo_lint.rules.base import Bad
+from hlo_lint.rules.registry import find_rule
+from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
+
+LOOSE = """\
+HloModule m
+
+ENTRY %e {
+  %p = f32[8,3]{1,0} parameter(0)
+  ROOT %r = f32[4,2,3]{0,1,2} reshape(%p)
+}
+"""
+CLEAN = LOOSE.replace("{0,1,2} reshape", "{2,1,0} reshape")
+NAMED = "module_0001.jit_batched_dot.0030.post-layout_assignment.after_autotuner."
+NEXT = ("--before", "layout_normalization")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one run of the program left."""
+
+    status: int
+    output: bytes
+    errors: str
+
+    @property
+    def out(self) -> str:
+        """Standard output as text."""
+        return self.output.decode("utf-8", "surrogateescape")
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """Standard output as the report it spells."""
+        report = json.loads(self.output)
+        assert isinstance(report, dict)
+        return report
+
+    @property
+    def findings(self) -> list[dict[str, Any]]:
+        """The findings of the report."""
+        return list(self.json["findings"])
+
+
+def command(*args: str) -> list[str]:
+    return [sys.executable, "-W", "error", "-m", "hlo_lint", *args]
+
+
+def environment(**extra: str) -> dict[str, str]:
+    ours = ("FORCE_COLOR", "NO_COLOR", "COLUMNS", "HLO_LINT_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    return kept | {"PYTHONPATH": str(ROOT), "TERM": "xterm"} | extra
+
+
+def run(*args: str, input: bytes | None = None, **env: str) -> Ran:
+    """Runs the program in the current folder; no run may show a traceback."""
+    done = subprocess.run(
+        command(*args),
+        input=b"" if input is None else input,
+        capture_output=True,
+        env=environment(**env),
+        timeout=60,
+    )
+    errors = done.stderr.decode("utf-8", "replace")
+    assert "Traceback" not in errors, errors
+    assert "internal error" not in errors, errors
+    return Ran(done.returncode, done.stdout, errors)
+
+
+def check_json(*args: str) -> Ran:
+    return run("check", "--output-format", "json", *args)
+
+
+def on_terminal(*args: str, **env: str) -> str:
+    """Standard output of a run that has a terminal for it."""
+    ours, theirs = pty.openpty()
+    with open(ours, "rb", buffering=0) as terminal:
+        subprocess.run(command(*args), stdout=theirs, env=environment(**env), timeout=60)
+        os.close(theirs)
+        seen = b""
+        try:
+            while piece := terminal.read(65536):
+                seen += piece
+        except OSError:
+            pass  # so a terminal says on Linux that nobody writes any more
+    return seen.decode()
+
+
+def write(name: str, text: str | bytes = LOOSE) -> Path:
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, hidden ones too."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def changed(before: dict[str, bytes], after: dict[str, bytes]) -> list[str]:
+    assert list(before) == list(after)
+    return [name for name in before if before[name] != after[name]]
+
+
+def underlined(text: str) -> list[str]:
+    """What stands above each run of carets."""
+    return [
+        above[line.index("^") : line.rindex("^") + 1]
+        for above, line in pairwise(text.split("\n"))
+        if "^" in line and not line.strip(" |^")
+    ]
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def named(crash: Path) -> Path:
+    """The dump that the finding of the crash names."""
+    return next(crash.glob(f"{NAMED}*"))
+
+
+# Exit status
+
+
+def test_a_healthy_dump_exits_0() -> None:
+    ran = run("check", str(DUMPS / "gpu-jax0.11.2" / "attention"))
+    assert (ran.status, ran.errors) == (0, "")
+    assert ran.out.endswith("no findings in 91 files of HLO\n")
+
+
+def test_a_crash_dump_exits_1(crash: Path) -> None:
+    ran = run("check", "crash")
+    assert ran.status == 1
+    assert ran.out.endswith("1 error in 33 files of HLO\n")
+
+
+@pytest.mark.parametrize(
+    "case", sorted(DUMPS.glob("*/*")), ids=lambda case: "/".join(case.parts[-2:])
+)
+def test_every_fixture_dump_exits_as_its_manifest_says(case: Path) -> None:
+    outcome = json.loads((case / "MANIFEST.json").read_text())["outcome"]
+    ran = check_json(str(case))
+    errors = [found["rule"] for found in ran.findings if found["severity"] == "error"]
+    assert errors == ([] if outcome == "compiled" else ["reshape-moves-data"])
+    counted = [found for found in ran.findings if found["severity"] != "info"]
+    assert ran.status == (1 if counted else 0)
+
+
+def test_a_warning_exits_1() -> None:
+    write("loose.hlo")
+    assert run("check", "loose.hlo").status == 1
+
+
+@pytest.mark.parametrize("command", ["check", "fix"])
+def test_a_missing_path_exits_2_and_is_named(command: str) -> None:
+    ran = run(command, "nowhere")
+    assert (ran.status, ran.out) == (2, "")
+    assert "nowhere: no such file or directory" in ran.errors
+
+
+def test_one_missing_path_among_others_exits_2_and_nothing_is_fixed() -> None:
+    path = write("loose.hlo")
+    assert run("fix", "loose.hlo", "nowhere").status == 2
+    assert path.read_text() == LOOSE
+
+
+@pytest.mark.parametrize("option", ["--select", "--ignore"])
+def test_an_unknown_rule_exits_2_and_names_the_nearest(option: str) -> None:
+    ran = run("check", option, "reshape-move-data", ".")
+    assert ran.status == 2
+    assert "did you mean reshape-moves-data?" in ran.errors
+
+
+def test_an_unknown_pass_exits_2_and_names_those_there_are() -> None:
+    ran = run("check", "--before", "layout-normalization", ".")
+    assert ran.status == 2
+    assert "layout_normalization" in ran.errors
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("check", "--nonsense", "."),
+        ("check",),
+        ("check", "--output-format", "xml", "."),
+        ("fix", "--form", "broadcast", "."),
+        ("nonsense",),
+        ("explain",),
+        ("check", "-", "."),
+    ],
+    ids=" ".join,
+)
+def test_wrong_use_exits_2_and_says_so(args: tuple[str, ...]) -> None:
+    ran = run(*args)
+    assert ran.status == 2
+    assert "Error: " in ran.errors
+
+
+def test_a_name_longer_than_the_system_allows_is_a_missing_path() -> None:
+    ran = run("check", "a" * 5000)
+    assert ran.status == 2
+
+
+def test_bytes_of_no_meaning_are_a_warning() -> None:
+    write("noise.txt", bytes(range(256)) * 20)
+    ran = run("check", "noise.txt")
+    assert ran.status == 1
+    assert "warning[unreadable-text]" in ran.out
+
+
+def test_the_version_is_said_without_an_installed_package() -> None:
+    import hlo_lint
+
+    ran = run("--version")
+    assert (ran.status, hlo_lint.__version__ in ran.out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    "args", [("--help",), ("check", "-h"), ("fix", "--help"), ("explain", "-h")]
+)
+def test_help_is_said_of_every_command(args: tuple[str, ...]) -> None:
+    ran = run(*args)
+    assert ran.status == 0
+    assert ran.out.startswith("Usage: hlo-lint")
+
+
+# What people read
+
+
+def test_the_caret_stands_under_the_operand_and_the_origin_and_the_pass_are_named(
+    crash: Path,
+) -> None:
+    out = run("check", "crash").out
+    assert underlined(out) == ["%get-tuple-element"]
+    assert f"{NAMED}before_cublas-gemm-broadcast-folding-rewriter.txt:43:50\n" in out
+    assert "from: programs.py:40 in batched_dot\n" in out
+    assert "since: pass autotuner of post-layout_assignment, step 0030\n" in out
+    assert "ShapeUtil::ReshapeIsBitcast" in out
+    assert "%custom-call.1, which feeds it, is a GEMM call" in out
+    assert "took apart %gemm_fusion_dot.2" in out
+    assert "missing: reshape-decomposer behind autotuner" in out
+
+
+@pytest.mark.parametrize(
+    "operand",
+    ["%p", "p", "%f", "f32[8,3]{1,0} %p", "f32[8,3]{1,0} %f", "f32[8,3]{1,0} f", "/* p */ %p"],
+)
+def test_the_caret_finds_the_name_however_the_operand_is_spelled(operand: str) -> None:
+    name = operand.split()[-1]
+    text = LOOSE.replace("reshape(%p)", f"reshape({operand})").replace("%p = ", f"{name} = ")
+    write("loose.hlo", text)
+    assert underlined(run("check", "loose.hlo").out) == [name]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LOOSE.replace("%p", f"%{'p' * 400}"),
+        LOOSE.replace("  ROOT", "\t\tROOT"),
+        LOOSE.replace("reshape(", "reshape(/* é\x1b[31m */"),
+    ],
+    ids=["long", "tabs", "controls"],
+)
+def test_the_caret_stands_right_on_lines_that_are_not_shown_as_they_are(text: str) -> None:
+    write("loose.hlo", text)
+    out = run("check", "loose.hlo").out
+    (stretch,) = underlined(out)
+    assert stretch.rstrip("…").strip("p") in ("%", "")
+    assert max(map(len, out.split("\n"))) < 400
+    assert "\x1b" not in out
+
+
+def test_a_pipe_gets_no_colours(crash: Path) -> None:
+    assert b"\x1b" not in run("check", "crash").output
+
+
+def test_force_color_colours_a_pipe(crash: Path) -> None:
+    assert b"\x1b[1;31merror[reshape-moves-data]" in run("check", "crash", FORCE_COLOR="1").output
+
+
+def test_a_terminal_gets_colours_unless_no_color_is_set() -> None:
+    write("loose.hlo")
+    assert "\x1b[1;33m" in on_terminal("check", "loose.hlo")
+    assert "\x1b[1;33m" not in on_terminal("check", "loose.hlo", NO_COLOR="1")
+
+
+def test_what_was_not_looked_at_is_said(crash: Path) -> None:
+    (line,) = [line for line in run("check", "crash").out.splitlines() if "skipped" in line]
+    assert line.startswith("skipped: crash: ")
+    assert "2" in line
+    assert "(json, pbtxt)" in line
+
+
+def test_concise_is_one_line_for_each_finding(crash: Path) -> None:
+    (line,) = run("check", "--output-format", "concise", "crash").out.splitlines()
+    place, _, said = line.partition(" ")
+    assert place.endswith("-rewriter.txt:43:50:")
+    assert said.startswith("error[reshape-moves-data]: this reshape moves bytes")
+
+
+def test_concise_says_nothing_of_a_clean_file() -> None:
+    write("clean.hlo", CLEAN)
+    ran = run("check", "--output-format", "concise", "clean.hlo")
+    assert (ran.status, ran.out) == (0, "")
+
+
+def test_a_reader_that_goes_away_ends_the_program_quietly() -> None:
+    write("loose.hlo")
+    begin, end = os.pipe()
+    os.close(begin)
+    with open(end, "wb") as gone:
+        done = subprocess.run(
+            command("check", "loose.hlo"),
+            stdout=gone,
+            stderr=subprocess.PIPE,
+            env=environment(),
+        )
+    assert done.stderr == b""
+
+
+# JSON
+
+NONE = type(None)
+FINDING: dict[str, type | tuple[type, ...]] = {
+    "rule": str,
+    "fingerprint": str,
+    "severity": str,
+    "message": str,
+    "path": str,
+    "line": int,
+    "column": int,
+    "end_line": int,
+    "end_column": int,
+    "module": str,
+    "computation": (str, NONE),
+    "instruction": (str, NONE),
+    "pipeline": (str, NONE),
+    "step": (int, NONE),
+    "introduced_by": (dict, NONE),
+    "cured_by": (dict, NONE),
+    "seen_in": (int, NONE),
+    "origin": (dict, NONE),
+    "notes": list,
+    "fix": (dict, NONE),
+}
+
+
+def test_the_json_of_a_crash_has_the_published_fields(crash: Path) -> None:
+    report = check_json("crash").json
+    assert list(report) == ["version", "findings", "allowed", "skipped", "stats"]
+    assert report["version"] == 3
+    assert report["stats"] == {
+        "files": 33, "modules": 33, "errors": 1, "warnings": 0, "infos": 0,
+    }  # fmt: skip
+    (found,) = report["findings"]
+    assert list(found) == list(FINDING)
+    assert found["introduced_by"] == {
+        "pass": "autotuner",
+        "pipeline": "post-layout_assignment",
+        "step": 30,
+        "path": found["path"],
+    }
+    assert (found["cured_by"], found["seen_in"]) == (None, 1)
+    assert found["origin"] == {"file": "programs.py", "line": 40, "function": "batched_dot"}
+    assert (found["pipeline"], found["step"]) == ("post-layout_assignment", 30)
+    assert (found["severity"], found["module"]) == ("error", "jit_batched_dot")
+    assert (found["computation"], found["instruction"]) == ("main.1", "reshape.15")
+    assert list(found["fix"]) == ["title", "safety", "edits"]
+
+
+@pytest.mark.parametrize("args", [("loose.hlo",), ("loose.hlo", *NEXT), ("broken.hlo",)])
+def test_every_field_of_the_json_has_its_type(args: tuple[str, ...]) -> None:
+    write("loose.hlo")
+    write("broken.hlo", LOOSE.replace("reshape(%p)", "reshape(%p"))
+    findings = check_json(*args).findings
+    assert findings
+    for found in findings:
+        assert list(found) == list(FINDING)
+        assert all(isinstance(found[name], kind) for name, kind in FINDING.items())
+        assert found["severity"] in ("error", "warning", "info")
+
+
+def test_line_and_columns_cut_the_operand_out_of_the_file(crash: Path) -> None:
+    (found,) = check_json("crash").findings
+    line = Path(found["path"]).read_text().split("\n")[found["line"] - 1]
+    assert found["end_line"] == found["line"]
+    assert line[found["column"] - 1 : found["end_column"] - 1] == "%get-tuple-element"
+
+
+def test_columns_count_characters_not_bytes() -> None:
+    write("loose.hlo", LOOSE.replace("reshape(", "reshape(/* né */").encode())
+    (found,) = check_json("loose.hlo").findings
+    assert (found["column"], found["end_column"]) == (47, 49)
+
+
+def test_the_edits_of_the_json_make_the_file_that_fix_writes() -> None:
+    path = write("loose.hlo")
+    text = path.read_text()
+    (found,) = check_json("loose.hlo").findings
+    for edit in found["fix"]["edits"]:
+        text = text[: edit["start"]] + edit["text"] + text[edit["end"] :]
+    run("fix", "loose.hlo")
+    assert path.read_text() == text
+
+
+def test_the_json_of_a_clean_run_is_the_same_object_without_findings() -> None:
+    write("clean.hlo", CLEAN)
+    ran = check_json("clean.hlo")
+    assert ran.status == 0
+    assert ran.json == {
+        "version": 3,
+        "findings": [],
+        "allowed": [],
+        "skipped": [],
+        "stats": {"files": 1, "modules": 1, "errors": 0, "warnings": 0, "infos": 0},
+    }
+
+
+def test_skipped_entries_of_the_json_have_a_path_and_a_reason(crash: Path) -> None:
+    (entry,) = check_json("crash").json["skipped"]
+    assert list(entry) == ["path", "reason"]
+    assert Path(entry["path"]).name == "crash"
+    assert "(json, pbtxt)" in entry["reason"]
+
+
+def test_the_format_may_come_from_the_environment() -> None:
+    write("clean.hlo", CLEAN)
+    assert run("check", "clean.hlo", HLO_LINT_OUTPUT_FORMAT="json").json["version"] == 3
+
+
+# Loose files, several modules, text that cannot be read
+
+
+def test_a_loose_file_is_a_warning_that_says_when_it_is_fatal() -> None:
+    write("loose.hlo")
+    (found,) = check_json("loose.hlo").findings
+    assert found["severity"] == "warning"
+    notes = " ".join(found["notes"])
+    assert "fatal if layout_normalization comes before the next reshape-decomposer" in notes
+    assert "--before layout_normalization" in notes
+
+
+def test_before_makes_an_error_of_it() -> None:
+    write("loose.hlo")
+    (found,) = check_json("loose.hlo", *NEXT).findings
+    assert found["severity"] == "error"
+    assert "ShapeUtil::ReshapeIsBitcast" in " ".join(found["notes"])
+
+
+def test_a_scheduled_loose_file_is_skipped_with_the_reason() -> None:
+    write("loose.hlo", LOOSE.replace("HloModule m", "HloModule m, is_scheduled=true"))
+    ran = check_json("loose.hlo")
+    assert (ran.status, ran.findings) == (0, [])
+    assert "scheduled" in ran.json["skipped"][0]["reason"]
+
+
+@pytest.mark.parametrize("between", ["// -----\n", "\n", "\n// -----\n\n"])
+def test_each_module_of_a_file_has_its_own_findings(between: str) -> None:
+    write("several.hlo", between.join((LOOSE, CLEAN, LOOSE)))
+    report = check_json("several.hlo").json
+    assert report["stats"]["modules"] == 3
+    step = (LOOSE + between + CLEAN + between).count("\n")
+    assert [found["line"] for found in report["findings"]] == [5, 5 + step]
+
+
+def test_all_of_many_modules_in_one_file_are_fixed() -> None:
+    path = write("several.hlo", "// -----\n".join([LOOSE] * 15))
+    assert run("fix", "several.hlo").status == 0
+    assert "reshape(" not in path.read_text()
+
+
+def test_a_hundred_unreadable_lines_make_a_short_report() -> None:
+    body = "".join(f"  garbage {number} =\n" for number in range(100))
+    write("cut.hlo", LOOSE.replace("  ROOT", body + "  ROOT"))
+    write("noise.hlo", body)
+    ran = run("check", "cut.hlo", "noise.hlo")
+    assert ran.status == 1
+    assert "unreadable-text" in ran.out
+    assert len(ran.out.splitlines()) < 50
+
+
+def test_what_can_be_read_of_a_broken_file_is_still_checked() -> None:
+    write("cut.hlo", LOOSE.replace("  ROOT", "  %q = f32[8,3] negate(%p\n  ROOT"))
+    rules = {found["rule"] for found in check_json("cut.hlo").findings}
+    assert rules == {"unreadable-text", "reshape-moves-data"}
+
+
+def test_names_with_blanks_and_strange_letters_are_paths_like_any() -> None:
+    write("a folder/größe ü.hlo")
+    (found,) = check_json("a folder").findings
+    assert found["path"] == "a folder/größe ü.hlo"
+    assert run("fix", "a folder").status == 0
+    assert run("check", "a folder").status == 0
+
+
+# Which rules
+
+
+@pytest.mark.parametrize(
+    ("args", "rules"),
+    [
+        ((), {"reshape-moves-data", "unreadable-text"}),
+        (("--select", "reshape-moves-data"), {"reshape-moves-data"}),
+        (("--select", "layout"), {"reshape-moves-data"}),
+        (("--select", "form,layout"), {"reshape-moves-data", "unreadable-text"}),
+        (("--select", "form", "--select", "layout"), {"reshape-moves-data", "unreadable-text"}),
+        (("--ignore", "layout"), {"unreadable-text"}),
+        (("--ignore", "unreadable-text, layout"), set()),
+        (("--select", "layout", "--ignore", "reshape-moves-data"), set()),
+    ],
+)
+def test_rules_are_chosen_by_name_by_family_and_in_lists(
+    args: tuple[str, ...], rules: set[str]
+) -> None:
+    write("both.hlo", LOOSE + "garbage")
+    ran = check_json(*args, "both.hlo")
+    assert {found["rule"] for found in ran.findings} == rules
+    assert ran.status == bool(rules)
+
+
+def test_fix_leaves_what_a_rule_that_was_not_chosen_would_mend() -> None:
+    path = write("loose.hlo")
+    assert run("fix", "--select", "form", "loose.hlo").status == 0
+    assert path.read_text() == LOOSE
+
+
+def test_rules_lists_each_rule_with_its_family() -> None:
+    ran = run("rules")
+    assert ran.status == 0
+    rows = [line.split() for line in ran.out.splitlines()]
+    assert ["layout", "reshape-moves-data", "error", "yes"] in [row[:4] for row in rows]
+    assert ["form", "unreadable-text", "warning", "no"] in [row[:4] for row in rows]
+
+
+def test_rules_prints_one_line_for_each_rule_into_a_pipe() -> None:
+    from hlo_lint.rules.registry import all_rules
+
+    assert len(run("rules").out.splitlines()) == 1 + len(all_rules())
+
+
+def test_explain_says_why_and_shows_bad_and_good() -> None:
+    ran = run("explain", "reshape-moves-data")
+    assert ran.status == 0
+    for part in ("# reshape-moves-data", "## Why", "## Bad", "## Good", "ReshapeIsBitcast"):
+        assert part in ran.out
+
+
+@pytest.mark.parametrize(
+    ("name", "offered"), [("nonsense", "`hlo-lint rules`"), ("layout", "reshape-moves-data")]
+)
+def test_explain_of_no_rule_exits_2_and_does_not_offer_what_was_asked_for(
+    name: str, offered: str
+) -> None:
+    ran = run("explain", name)
+    assert ran.status == 2
+    assert f"did you mean {name}?" not in ran.errors
+    assert offered in ran.errors
+
+
+# Standard input
+
+
+def test_check_reads_standard_input() -> None:
+    ran = run("check", "-", "--output-format", "json", input=LOOSE.encode())
+    (found,) = ran.findings
+    assert (ran.status, found["path"], found["line"]) == (1, "<stdin>", 5)
+
+
+def test_fix_of_standard_input_prints_the_fixed_text_and_nothing_else() -> None:
+    ran = run("fix", "-", *NEXT, input=LOOSE.encode())
+    assert ran.status == 0
+    assert ran.out == LOOSE.replace(
+        "ROOT %r = f32[4,2,3]{0,1,2} reshape(%p)",
+        "%r.bitcast = f32[4,2,3]{2,1,0} bitcast(%p)\n"
+        "  ROOT %r = f32[4,2,3]{0,1,2} copy(%r.bitcast)",
+    )
+
+
+@pytest.mark.parametrize("data", [CLEAN.encode(), b"\xff\x00\r\n garbage", b""])
+def test_fix_of_standard_input_passes_on_what_it_cannot_mend(data: bytes) -> None:
+    assert run("fix", "-", input=data).output == data
+
+
+def test_fix_of_standard_input_may_go_to_a_file() -> None:
+    assert run("fix", "-", "-o", "out.hlo", input=LOOSE.encode()).output == b""
+    assert "transpose(" in Path("out.hlo").read_text()
+
+
+def test_a_fixed_text_may_be_checked_in_a_pipe() -> None:
+    fixed = run("fix", "-", *NEXT, input=LOOSE.encode()).output
+    assert run("check", "-", *NEXT, input=fixed).status == 0
+
+
+# Fix
+
+
+def test_fix_changes_only_the_dump_that_the_finding_names(crash: Path, named: Path) -> None:
+    before = snapshot(crash)
+    ran = run("fix", "crash")
+    assert (ran.status, ran.out) == (0, "")
+    assert changed(before, snapshot(crash)) == [named.name]
+    assert run("check", "crash").status == 0
+
+
+def test_fix_of_a_dump_spells_the_move_as_a_copy(crash: Path, named: Path) -> None:
+    old = named.read_text().splitlines()
+    run("fix", "crash")
+    new = named.read_text().splitlines()
+    assert new[:42] + new[44:] == old[:42] + old[43:]
+    assert "%reshape.15.copy = f32[16,128,32]{1,2,0} copy(%get-tuple-element)" in new[42]
+    assert "%reshape.15 = f32[2,8,128,32]{2,3,1,0} bitcast(%reshape.15.copy)" in new[43]
+
+
+@pytest.mark.parametrize("release", ["0.10.0", "0.10.2", "0.11.2"])
+def test_fix_touches_no_dump_without_the_reshape(release: str) -> None:
+    source = DUMPS / f"gpu-jax{release}" / "no_reshape_decomposer_crash"
+    copy = Path(shutil.copytree(source, "dump"))
+    before = snapshot(copy)
+    (found,) = check_json("dump").findings
+    assert run("fix", "dump").status == 0
+    names = changed(before, snapshot(copy))
+    assert Path(found["path"]).name in names
+    assert all(" reshape(%transpose.1)" in before[name].decode() for name in names)
+    assert run("check", "dump").status == 0
+
+
+def test_fixing_twice_changes_nothing(crash: Path) -> None:
+    run("fix", "crash")
+    once = snapshot(crash)
+    ran = run("fix", "crash")
+    assert (ran.status, snapshot(crash)) == (0, once)
+    assert "nothing to fix" in ran.errors
+
+
+def test_fix_keeps_the_mode_and_a_link_stays_a_link(named: Path) -> None:
+    named.chmod(0o640)
+    link = Path("link.txt")
+    link.symlink_to(named)
+    assert run("fix", "link.txt").status == 0
+    assert link.is_symlink()
+    assert stat.S_IMODE(named.stat().st_mode) == 0o640
+    assert " reshape(%get-tuple-element)" not in named.read_text()
+
+
+def test_fix_replaces_a_file_and_does_not_write_into_it() -> None:
+    path = write("loose.hlo")
+    os.link(path, "same.hlo")
+    run("fix", "loose.hlo")
+    assert path.read_text() != LOOSE
+    assert Path("same.hlo").read_text() == LOOSE
+
+
+def test_what_cannot_be_written_exits_2_and_leaves_nothing_behind() -> None:
+    write("loose.hlo")
+    write("plain")
+    before = snapshot(Path())
+    assert run("fix", "loose.hlo", "-o", "plain/out.hlo").status == 2
+    assert snapshot(Path()) == before
+
+
+def test_fix_exits_1_when_something_is_left() -> None:
+    path = write("both.hlo", LOOSE + "garbage")
+    ran = run("fix", "both.hlo")
+    assert ran.status == 1
+    assert "unreadable-text" in ran.errors
+    assert path.read_text().endswith("garbage")
+    assert "transpose(" in path.read_text()
+
+
+@pytest.mark.parametrize("target", ["crash", "crash/" + NAMED])
+def test_diff_prints_the_change_and_writes_nothing(crash: Path, named: Path, target: str) -> None:
+    before = snapshot(crash)
+    ran = run("fix", "--diff", target if target == "crash" else str(named))
+    assert snapshot(crash) == before
+    lines = ran.out.splitlines()
+    assert lines[0].startswith("--- ")
+    assert named.name in lines[0]
+    assert lines[1].startswith("+++ ")
+    assert [line[:14] for line in lines[2:] if line[0] != " "] == [
+        "@@ -41,5 +41,6", "-  %reshape.15", "+  %reshape.15", "+  %reshape.15",
+    ]  # fmt: skip
+
+
+def test_diff_counts_lines_as_editors_do() -> None:
+    write("loose.hlo", LOOSE.replace("HloModule m\n", "HloModule m\n// \x0c \u2028 here\n"))
+    assert "@@ -4,4 +4,6 @@" in run("fix", "--diff", "loose.hlo").out
+
+
+def test_diff_says_where_a_last_line_has_no_end() -> None:
+    write("loose.hlo", LOOSE.removesuffix("\n"))
+    assert "\\ No newline at end of file" in run("fix", "--diff", "loose.hlo").out
+
+
+def test_diff_of_a_clean_file_is_empty() -> None:
+    write("clean.hlo", CLEAN)
+    ran = run("fix", "--diff", "clean.hlo")
+    assert (ran.status, ran.out) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("args", "opcode"),
+    [((), "transpose("), (NEXT, "copy("), (("--form", "copy"), "copy("),
+     ((*NEXT, "--form", "transpose"), "transpose(")],
+)  # fmt: skip
+def test_the_form_is_as_asked_for_or_as_the_next_pass_wants(
+    args: tuple[str, ...], opcode: str
+) -> None:
+    path = write("loose.hlo")
+    assert run("fix", *args, "loose.hlo").status == 0
+    text = path.read_text()
+    assert [word for word in ("copy(", "transpose(") if word in text] == [opcode]
+
+
+def test_for_one_file_out_is_a_file() -> None:
+    path = write("loose.hlo")
+    assert run("fix", "loose.hlo", "-o", "new/out.hlo").status == 0
+    assert path.read_text() == LOOSE
+    assert "transpose(" in Path("new/out.hlo").read_text()
+
+
+def test_a_clean_file_is_written_out_as_it_is() -> None:
+    write("clean.hlo", CLEAN)
+    assert run("fix", "clean.hlo", "-o", "out.hlo").status == 0
+    assert Path("out.hlo").read_text() == CLEAN
+
+
+def test_for_a_folder_out_mirrors_it_with_the_untouched_files(crash: Path, named: Path) -> None:
+    write("crash/deep/er/note.md", "kept")
+    before = snapshot(crash)
+    assert run("fix", "crash", "-o", "out").status == 0
+    assert snapshot(crash) == before
+    assert changed(before, snapshot(Path("out"))) == [named.name]
+
+
+def test_for_several_files_out_is_a_folder() -> None:
+    write("a.hlo")
+    write("b.hlo", CLEAN)
+    assert run("fix", "a.hlo", "b.hlo", "-o", "out").status == 0
+    assert "transpose(" in Path("out/a.hlo").read_text()
+    assert Path("out/b.hlo").read_text() == CLEAN
+
+
+def test_two_folders_with_the_same_names_do_not_fall_on_each_other() -> None:
+    write("a/x.hlo", "// a\n" + LOOSE)
+    write("b/x.hlo", "// b\n" + LOOSE)
+    ran = run("fix", "a", "b", "-o", "out")
+    texts = [path.read_text()[:4] for path in Path("out").rglob("*.hlo")]
+    assert ran.status == 2 or sorted(texts) == ["// a", "// b"]
+
+
+@pytest.mark.parametrize("out", ["dumps/one", "dumps", "."])
+def test_an_output_at_or_above_the_input_is_written_or_refused(out: str) -> None:
+    write("dumps/one/loose.hlo")
+    ran = run("fix", "dumps/one", "-o", out)
+    written = Path(out, "loose.hlo")
+    assert ran.status == 2 or (written.is_file() and "transpose(" in written.read_text())
+
+
+def test_an_output_below_the_input_does_not_mirror_itself(crash: Path) -> None:
+    names = list(snapshot(crash))
+    assert run("fix", "crash", "-o", "crash/fixed").status == 0
+    assert list(snapshot(crash / "fixed")) == names
+
+
+def test_a_link_to_nothing_does_not_stop_a_mirror(crash: Path, named: Path) -> None:
+    (crash / "a_link").symlink_to("nothing")
+    assert run("fix", "crash", "-o", "out").status == 0
+    assert (Path("out") / named.name).is_file()
+
+
+def test_lines_that_end_in_crlf_keep_doing_so() -> None:
+    path = write("loose.hlo", LOOSE.replace("\n", "\r\n"))
+    assert run("fix", "loose.hlo").status == 0
+    assert path.read_bytes().count(b"\n") == path.read_bytes().count(b"\r\n") == 8
+
+
+def test_bytes_that_are_no_utf8_survive_a_fix() -> None:
+    data = LOOSE.replace("reshape(%p)", 'reshape(%p), metadata={op_name="caf@"}').encode()
+    path = write("loose.hlo", data.replace(b"@", b"\xe9") + b"// \xff\xfe\n")
+    assert run("fix", "loose.hlo").status == 0
+    assert path.read_bytes().endswith(b"}\n// \xff\xfe\n")
+    assert b'op_name="caf\xe9"' in path.read_bytes()
+
+
+# Several paths
+
+
+def test_a_path_given_twice_is_checked_once(crash: Path, named: Path) -> None:
+    assert len(check_json("crash", "crash").findings) == 1
+    assert len(check_json("crash", str(named)).findings) == 1
+
+
+def test_files_by_name_are_judged_like_their_folder(crash: Path) -> None:
+    texts = [str(path) for path in sorted(Path("crash").glob("*.txt"))]
+    (by_name,), (by_folder,) = check_json(*texts).findings, check_json("crash").findings
+    assert by_name == by_folder
+
+
+def test_every_file_of_a_folder_by_name_still_shows_the_crash(crash: Path) -> None:
+    files = [str(path) for path in sorted(crash.iterdir())]
+    errors = [found for found in check_json(*files).findings if found["severity"] == "error"]
+    assert [found["instruction"] for found in errors] == ["reshape.15"]
+
+
+def test_the_real_crash_is_found_fixed_and_gone() -> None:
+    shutil.copytree(CRASH, "dump")
+    assert [run(*args, "dump").status for args in (("check",), ("fix",), ("check",))] == [1, 0, 0]
+
+
+def test_a_proto_is_never_overwritten_with_text() -> None:
+    parser = pytest.importorskip("jaxlib._hlo")
+    proto = parser.hlo_module_from_text(LOOSE).as_serialized_hlo_module_proto()
+    path = write("dump/x.hlo.pb", proto)
+    assert check_json("dump").json["stats"]["warnings"] == 1
+    ran = run("fix", "dump")
+    assert (ran.status == 0, path.read_bytes() == proto) == (False, True)
+
+
+# What is asked for besides
+
+
+def test_the_report_goes_to_a_file_where_one_is_named() -> None:
+    write("loose.hlo")
+    ran = run("check", "-o", "out/report.json", "--output-format", "json", "loose.hlo")
+    assert (ran.status, ran.output) == (1, b"")
+    written = Path("out/report.json").read_bytes()
+    assert written == check_json("loose.hlo").output
+    ran = run("check", "--output", "report.txt", "loose.hlo", FORCE_COLOR="1")
+    assert ran.output == b""
+    assert Path("report.txt").read_bytes() == run("check", "loose.hlo").output
+
+
+def test_a_report_that_cannot_be_written_exits_2() -> None:
+    write("loose.hlo")
+    ran = run("check", "-o", "loose.hlo/report", "loose.hlo")
+    assert ran.status == 2
+    assert "loose.hlo/report: cannot be written" in ran.errors
+
+
+def test_statistics_are_text_or_json() -> None:
+    write("loose.hlo")
+    assert "1  reshape-moves-data" in run("check", "--statistics", "loose.hlo").out
+    (counted,) = json.loads(
+        run("check", "--statistics", "--output-format", "json", "loose.hlo").output
+    )
+    assert (counted["rule"], counted["count"]) == ("reshape-moves-data", 1)
+    ran = run("check", "--statistics", "--output-format", "sarif", "loose.hlo")
+    assert (ran.status, "--statistics is text or json" in ran.errors) == (2, True)
+
+
+@pytest.mark.parametrize("command", ["check", "fix"])
+def test_exit_zero_forgives_findings_and_nothing_else(command: str) -> None:
+    write("loose.hlo", LOOSE.replace("%p)", "%p), sharding={replicated"))
+    assert run(command, "loose.hlo").status == 1
+    assert run(command, "--exit-zero", "loose.hlo").status == 0
+    assert run(command, "--exit-zero", "nowhere.hlo").status == 2
+
+
+def test_quiet_prints_findings_and_nothing_else(crash: Path) -> None:
+    out = run("check", "--quiet", "crash").out
+    assert out.startswith("error[reshape-moves-data]")
+    assert "skipped: " not in out
+    assert " in 33 files" not in out
+    run("check", "--quiet", "-o", "report", "crash")
+    assert Path("report").read_text() == out
+    ran = run("fix", "--quiet", "crash")
+    assert (ran.output, ran.errors) == (b"", "")
+
+
+def test_verbose_says_what_was_read_and_how(crash: Path) -> None:
+    write("hlo_lint.toml", 'ignore = ["layout"]')
+    ran = run("check", "--verbose", "crash")
+    assert "settings: " in ran.errors
+    assert f"{Path('hlo_lint.toml').absolute()}\n" in ran.errors
+    assert "read: 33 files, 33 modules of HLO\n" in ran.errors
+    assert "settings: no file\n" in run("check", "-v", "--isolated", "crash").errors
+
+
+def test_the_files_that_would_be_read_are_listed_and_not_read(crash: Path) -> None:
+    (crash / "ptx").mkdir()
+    (crash / "ptx" / "module_0001.jit_batched_dot.0099.p.after_q.before_r.txt").write_bytes(b"\0")
+    ran = run("check", "--show-files", "crash")
+    listed = ran.out.splitlines()
+    assert (ran.status, ran.errors, len(listed)) == (0, "", 34)
+    assert all(Path(path).is_file() for path in listed)
+
+
+# Standard input with a name
+
+
+def piped(*args: str, text: str = LOOSE) -> Ran:
+    return run("check", "--output-format", "json", *args, "-", input=text.encode())
+
+
+def test_what_is_piped_is_reported_under_the_name_it_is_given() -> None:
+    (found,) = piped("--stdin-filename", "src/model.hlo").findings
+    assert found["path"] == "src/model.hlo"
+    (found,) = piped().findings
+    assert found["path"] == "<stdin>"
+
+
+def test_the_name_decides_the_kind_of_text_and_whether_layouts_bind() -> None:
+    ptx = (FIXTURES / "ptx/last_wait_removed/triton_sm80_three_stages.ptx").read_text()
+    named = piped("--stdin-filename", "kernel.ptx", text=ptx).findings
+    assert {found["rule"] for found in named} == {"store-overtakes-copy"}
+    assert not piped("--stdin-filename", "m.before_optimizations.hlo").findings
+    (found,) = piped(
+        "--stdin-filename", "module_0001.m.0003.p.after_q.before_layout_normalization.txt"
+    ).findings
+    assert (found["severity"], found["step"]) == ("error", 3)
+
+
+def test_the_name_decides_which_settings_hold() -> None:
+    write("src/hlo_lint.toml", '[per-path-ignores]\n"old.hlo" = ["layout"]')
+    assert not piped("--stdin-filename", "src/old.hlo").findings
+    assert piped("--stdin-filename", "src/new.hlo").findings
+    assert piped("--stdin-filename", "old.hlo").findings
+
+
+def test_a_name_without_standard_input_is_wrong_use() -> None:
+    write("loose.hlo")
+    ran = run("check", "--stdin-filename", "x.hlo", "loose.hlo")
+    assert (ran.status, "--stdin-filename" in ran.errors) == (2, True)
+
+
+def test_what_is_piped_and_fixed_has_its_name_too() -> None:
+    ran = run("fix", "--diff", "--stdin-filename", "x/y.hlo", *NEXT, "-", input=LOOSE.encode())
+    assert ran.out.startswith("--- x/y.hlo\n+++ x/y.hlo\n")
+
+
+# Colours
+
+
+def test_colours_are_forced_and_forbidden() -> None:
+    write("loose.hlo")
+    assert b"\x1b[1;33mwarning" in run("check", "--color", "always", "loose.hlo").output
+    assert b"\x1b[" in run("check", "--color", "always", "loose.hlo", NO_COLOR="1").output
+    assert b"\x1b" not in run("check", "--color", "never", "loose.hlo", FORCE_COLOR="1").output
+    assert "\x1b" not in on_terminal("check", "--color", "never", "loose.hlo")
+    write("noise.txt", bytes(range(256)) * 20)
+    assert "\x1b[" in run("fix", "--color", "always", "noise.txt").errors
+
+
+# Fixes
+
+
+def test_what_may_change_a_value_is_mended_only_on_request_and_said_to_be_there() -> None:
+    rule = find_rule("asynchronous-buffer-reused")
+    example = next(e for e in rule.examples if isinstance(e, Bad) and e.fixed)
+    Path("d").mkdir()
+    write_example(example, Path("d"))
+    before = snapshot(Path("d"))
+    ran = run("fix", "d")
+    assert (ran.status, snapshot(Path("d"))) == (1, before)
+    assert "nothing to fix" in ran.errors
+    assert "1 unsafe fix is to be had: --unsafe-fixes" in ran.errors
+    assert "(unsafe; hlo-lint fix --unsafe-fixes)" in run("check", "d").out
+    write("hlo_lint.toml", "unsafe-fixes = true")
+    assert run("fix", "--no-unsafe-fixes", "d").status == 1
+    assert run("fix", "d").status == 0
+    assert snapshot(Path("d")) != before
+
+
+def test_a_fix_may_count_as_a_finding() -> None:
+    write("loose.hlo")
+    assert run("fix", "--exit-non-zero-on-fix", *NEXT, "loose.hlo").status == 1
+    assert run("fix", "--exit-non-zero-on-fix", *NEXT, "loose.hlo").status == 0
+
+
+# Several processes
+
+
+@pytest.mark.parametrize("jobs", ["0", "-1", "two", "1.5", ""])
+def test_a_number_of_processes_that_is_none_is_wrong_use(jobs: str) -> None:
+    ran = run("check", "--jobs", jobs, ".")
+    assert (ran.status, "neither auto nor a whole number" in ran.errors) == (2, True)
+
+
+def test_several_processes_print_what_one_prints() -> None:
+    folder = str(DUMPS / "gpu-jax0.10.2")
+    one = run("check", "-j", "1", folder)
+    for jobs in ("2", "auto"):
+        several = run("check", "-j", jobs, folder)
+        assert (several.output, several.status) == (one.output, one.status)
+
+
+# Watching
+
+
+def test_a_watched_file_is_checked_again_when_it_changes(tmp_path: Path) -> None:
+    path = write("loose.hlo")
+    settings = write("hlo_lint.toml", "")
+    # What a shell runs in the background inherits that it ignores interrupts.
+    program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from hlo_lint.apps.cli.main import main; main()"
+    )
+    options = ("check", "--watch", "--output-format", "concise", ".")
+    with subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", program, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(PYTHONUNBUFFERED="1"),
+        text=True,
+    ) as watching:
+        assert watching.stdout is not None
+        assert watching.stderr is not None
+        try:
+            said = watching.stdout.readline()
+            assert said.startswith("loose.hlo:5:39: warning[reshape-moves-data]")
+            assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
+            path.write_text(f"// a line more\n{LOOSE}")
+            assert watching.stdout.readline().startswith("loose.hlo:6:39: ")
+            assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
+            settings.write_text('select = "layout"')
+            assert "hlo_lint.toml:1:1: select: takes" in watching.stderr.readline()
+            assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
+            settings.write_text('severity = { layout = "error" }')
+            assert watching.stdout.readline().startswith("loose.hlo:6:39: error[")
+            assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
+            path.write_text(CLEAN)
+            assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
+            watching.send_signal(signal.SIGINT)
+            assert watching.wait(10) == 0
+        finally:
+            watching.kill()
+
+
+def test_a_report_among_the_files_that_are_watched_is_no_change() -> None:
+    write("loose.hlo")
+    with subprocess.Popen(
+        command("check", "--watch", "-o", "report.txt", "."),
+        stderr=subprocess.PIPE,
+        env=environment(PYTHONUNBUFFERED="1"),
+        text=True,
+    ) as watching:
+        assert watching.stderr is not None
+        try:
+            assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
+            first = Path("report.txt").stat().st_mtime_ns
+            time.sleep(1.5)
+            assert Path("report.txt").stat().st_mtime_ns == first
+        finally:
+            watching.kill()
+
+
+def test_standard_input_cannot_be_watched() -> None:
+    ran = run("check", "--watch", "-")
+    assert (ran.status, "--watch" in ran.errors) == (2, True)

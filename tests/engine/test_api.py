@@ -1,0 +1,555 @@
+"""The tool as functions: what each takes, gives and raises."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hlo_lint
+from hlo_lint import Diagnostic, HloSyntaxError, Module, Severity
+from hlo_lint.report.json import as_dict
+from hlo_lint.text.errors import DumpError, UsageError
+from tests.conftest import CRASH, ROOT, ROUNDTRIP
+
+LOOSE = """\
+HloModule m
+
+ENTRY %e {
+  %p = f32[8,3]{1,0} parameter(0)
+  ROOT %r = f32[4,2,3]{0,1,2} reshape(%p)
+}
+"""
+CLEAN = LOOSE.replace("{0,1,2} reshape", "{2,1,0} reshape")
+CUT = LOOSE.replace("  ROOT", "  %q = f32[8,3]{1,0} negate(%p\n  ROOT")
+NEXT = "layout_normalization"
+ENTRY = """\
+HloModule graph, is_scheduled=true, entry_computation_layout={(f32[4]{0}, s32[])->f32[4]{0}}
+
+%body (x: f32[4], y: f32[4]) -> f32[4] {
+  %y = f32[4]{0} parameter(1)
+  %x = f32[4]{0} parameter(0)
+  ROOT %sum = f32[4]{0} add(%x, %y)
+}
+
+ENTRY %main (b: s32[], a: f32[4]) -> f32[4] {
+  %a = f32[4]{0} parameter(1)
+  %b = s32[] parameter(0)
+  %pair = (f32[4]{0}, (s32[], f32[4]{0})) tuple(%a, %nested), metadata={op_name="pair" stack_frame_id=1}
+  %twice = f32[4]{0} fusion(%a, %pair#1#1), kind=kLoop, calls=%body
+  ROOT %out = f32[4]{0} add(%twice, %twice), control-predecessors={%b}
+}
+"""  # noqa: E501
+
+
+def lint_one(target: Any, before: str | None = None) -> Diagnostic:
+    """The only finding of a target."""
+    (found,) = hlo_lint.lint(target, before=before).findings
+    return found
+
+
+@pytest.fixture
+def graph() -> Module:
+    return hlo_lint.parse(ENTRY)
+
+
+# Reading and writing text
+
+
+@pytest.mark.parametrize("text", [LOOSE, CUT, "", "\n", "noise", LOOSE.replace("\n", "\r\n")])
+def test_what_is_parsed_is_emitted(text: str) -> None:
+    assert hlo_lint.emit(hlo_lint.parse(text)) == text
+
+
+def test_bytes_that_are_no_utf8_come_out_as_surrogate_escapes() -> None:
+    data = LOOSE.encode() + b"// \xff\n"
+    text = hlo_lint.emit(hlo_lint.parse(data))
+    assert text.endswith("// \udcff\n")
+    assert text.encode("utf-8", "surrogateescape") == data
+
+
+def test_bytes_and_text_give_the_same_module() -> None:
+    one, other = hlo_lint.parse(LOOSE), hlo_lint.parse(LOOSE.encode())
+    assert [row.row for row in one.walk()] == [row.row for row in other.walk()]
+
+
+def test_parse_gives_the_first_module_and_emit_the_whole_file() -> None:
+    text = LOOSE + "// -----\n" + CLEAN.replace("HloModule m", "HloModule n")
+    modules = hlo_lint.parse_all(text)
+    assert [module.name for module in modules] == ["m", "n"]
+    assert hlo_lint.parse(text).name == "m"
+    assert [hlo_lint.emit(module) for module in modules] == [text, text]
+    assert "".join(module.text for module in modules) == text
+
+
+def test_bad_hlo_is_no_reason_to_raise_and_is_listed() -> None:
+    module = hlo_lint.parse(CUT)
+    (problem,) = module.problems
+    assert problem.start == (5, 28)
+    assert CUT[problem.span.start : problem.span.end] == "(%p"
+    assert module.entry is not None
+    assert module.entry.instruction("r") is not None
+
+
+def test_a_good_module_has_no_problems() -> None:
+    assert hlo_lint.parse(LOOSE).problems == ()
+
+
+@pytest.mark.parametrize("text", ["", "noise", "\x00", "HloModule", "}" * 50, "HloModule m\n\n{"])
+def test_what_is_no_hlo_has_a_problem_and_no_entry(text: str) -> None:
+    module = hlo_lint.parse(text)
+    assert module.problems
+    assert module.entry is None
+
+
+def test_strict_raises_with_line_and_column_and_shows_the_place() -> None:
+    with pytest.raises(HloSyntaxError) as raised:
+        hlo_lint.parse(CUT, "cut.hlo", strict=True)
+    error = raised.value
+    assert (error.line, error.column) == (5, 28)
+    shown = str(error).split("\n")
+    assert shown[0] == f"cut.hlo:{error.line}:{error.column}: {error.message}"
+    assert shown[1] == CUT.split("\n")[error.line - 1]
+    assert shown[2].index("^") == error.column - 1
+
+
+def test_strict_looks_at_every_module_of_a_text() -> None:
+    with pytest.raises(HloSyntaxError) as raised:
+        hlo_lint.parse_all(LOOSE + "// -----\n" + CUT, strict=True)
+    assert raised.value.line > LOOSE.count("\n") + 1
+    with pytest.raises(HloSyntaxError):
+        hlo_lint.parse(LOOSE + "// -----\n" + CUT, strict=True)
+
+
+def test_strict_accepts_what_can_be_read() -> None:
+    assert hlo_lint.parse(LOOSE, strict=True).name == "m"
+
+
+def test_a_module_knows_its_path() -> None:
+    assert hlo_lint.parse(LOOSE, "dir/a.hlo").path == Path("dir/a.hlo")
+    assert hlo_lint.parse(LOOSE).path is None
+
+
+# What lint takes
+
+
+@pytest.fixture
+def loose(tmp_path: Path) -> Path:
+    path = tmp_path / "loose.hlo"
+    path.write_text(LOOSE)
+    return path
+
+
+def test_every_kind_of_target_gives_the_same_finding(loose: Path) -> None:
+    targets = (
+        LOOSE,
+        LOOSE.encode(),
+        hlo_lint.parse(LOOSE),
+        loose,
+        str(loose),
+        [loose],
+        (str(loose),),
+        loose.parent,
+        hlo_lint.open_dump(loose),
+    )
+    found = [lint_one(target) for target in targets]
+    assert {(f.rule, f.severity, f.line, f.column, f.message) for f in found} == {
+        ("reshape-moves-data", Severity.WARNING, 5, 39, found[0].message)
+    }
+
+
+def test_a_str_with_a_newline_or_hlomodule_in_front_is_a_text() -> None:
+    assert hlo_lint.lint("HloModule m").stats["modules"] == 1
+    assert hlo_lint.lint("  HloModule m, is_scheduled=true").stats["modules"] == 1
+    assert hlo_lint.lint("no\nfile").findings[0].rule == "unreadable-text"
+
+
+@pytest.mark.parametrize("path", ["nowhere.hlo", "", "x" * 5000, "no\x00path"])
+def test_any_other_str_is_a_path_and_must_be_there(path: str) -> None:
+    with pytest.raises(DumpError):
+        hlo_lint.lint(path)
+
+
+def test_a_path_object_is_a_path_whatever_it_is_called(tmp_path: Path) -> None:
+    path = tmp_path / "HloModule"
+    path.write_text(LOOSE)
+    assert lint_one(path).path == str(path)
+
+
+@pytest.mark.parametrize("target", [None, 3, {"a": 1}, object()])
+def test_a_target_of_another_kind_is_refused_by_name(target: object) -> None:
+    with pytest.raises(UsageError, match=type(target).__name__):
+        hlo_lint.lint(target)
+
+
+def test_several_paths_are_one_report(loose: Path, crash: Path) -> None:
+    report = hlo_lint.lint([crash, loose])
+    assert {found.severity for found in report.findings} == {Severity.ERROR, Severity.WARNING}
+    assert report.stats["files"] == 34
+
+
+def test_every_module_of_a_text_is_checked() -> None:
+    text = "// -----\n".join((LOOSE, CLEAN, LOOSE))
+    assert [found.line for found in hlo_lint.lint(text).findings] == [5, 19]
+    assert [found.line for found in hlo_lint.lint(hlo_lint.parse(text)).findings] == [5, 19]
+
+
+def test_a_module_that_jax_lowered_or_compiled_is_a_target() -> None:
+    jax = pytest.importorskip("jax")
+
+    def flatten(x: Any) -> Any:
+        return jax.numpy.swapaxes(x, 0, 1).reshape(-1)
+
+    lowered = jax.jit(flatten).lower(jax.numpy.ones((3, 5)))
+    for stage in (lowered, lowered.compile()):
+        report = hlo_lint.lint(stage)
+        assert (report.findings, report.stats["modules"]) == ((), 1)
+        assert hlo_lint.fix(stage).text.startswith("HloModule jit_flatten")
+
+
+def test_the_layouts_of_a_lowered_module_bind_nothing() -> None:
+    class Lowered:
+        """As `jax.stages.Lowered` is, of a program that has the shapes of the example."""
+
+        def compile(self) -> None: ...
+
+        def as_text(self, dialect: str) -> str:
+            assert dialect == "hlo"
+            return LOOSE
+
+    assert hlo_lint.lint(Lowered(), before=NEXT).findings == ()
+
+
+# What lint says
+
+
+def test_before_says_what_the_text_does_not() -> None:
+    assert lint_one(LOOSE).severity is Severity.WARNING
+    assert lint_one(LOOSE, before=NEXT).severity is Severity.ERROR
+
+
+@pytest.mark.parametrize("before", ["layout-normalization", "", "algsimp"])
+def test_a_pass_that_no_rule_knows_is_refused(before: str) -> None:
+    with pytest.raises(UsageError, match=NEXT):
+        hlo_lint.lint(LOOSE, before=before)
+
+
+def test_rules_are_chosen_by_name_and_family() -> None:
+    both = LOOSE + "noise"
+    rules = [
+        {found.rule for found in hlo_lint.lint(both, select, ignore).findings}
+        for select, ignore in ((None, None), (["layout"], None), (None, ["layout"]), ([], None))
+    ]
+    reshape, unreadable = "reshape-moves-data", "unreadable-text"
+    assert rules == [{reshape, unreadable}, {reshape}, {unreadable}, set()]
+
+
+@pytest.mark.parametrize("option", [0, 1])
+def test_an_unknown_rule_is_refused(option: int) -> None:
+    chosen = [["nonsense"], None]
+    with pytest.raises(UsageError, match="nonsense"):
+        hlo_lint.lint(LOOSE, chosen[option], chosen[1 - option])
+
+
+def test_a_finding_has_the_fields_of_the_json_as_attributes(crash: Path) -> None:
+    found = lint_one(crash)
+    for name, value in as_dict(found).items():
+        ours = getattr(found, name)
+        if name == "severity":
+            assert ours is Severity(value)
+        elif isinstance(value, dict):
+            assert ours is not None
+        elif isinstance(value, list):
+            assert list(ours) == value
+        else:
+            assert ours == value
+    assert found.introduced_by is not None
+    assert found.introduced_by.pass_name == "autotuner"
+    assert found.origin is not None
+    assert (found.origin.file, found.origin.line) == ("programs.py", 40)
+
+
+def test_severities_are_error_warning_and_info() -> None:
+    assert [severity.name for severity in Severity] == ["ERROR", "WARNING", "INFO"]
+    assert [severity.value for severity in Severity] == ["error", "warning", "info"]
+
+
+def test_a_report_prints_as_the_command_line_and_spells_json(crash: Path) -> None:
+    report = hlo_lint.lint(crash)
+    assert str(report).startswith("error[reshape-moves-data]: ")
+    assert "\x1b" not in str(report)
+    assert json.loads(report.to_json())["findings"][0]["line"] == 43
+    assert (report.clean, report.exit_status) == (False, 1)
+
+
+def test_a_clean_report_says_so() -> None:
+    report = hlo_lint.lint(CLEAN)
+    assert (report.clean, report.exit_status, report.findings) == (True, 0, ())
+
+
+def test_linting_twice_says_the_same(crash: Path) -> None:
+    dump = hlo_lint.open_dump(crash)
+    assert hlo_lint.lint(dump).to_json() == hlo_lint.lint(dump).to_json()
+
+
+def test_linting_leaves_a_module_as_it_was(loose: Path) -> None:
+    module = hlo_lint.parse(CLEAN, loose)  # another text than the file now holds
+    hlo_lint.lint(module)
+    assert hlo_lint.emit(module) == CLEAN
+    assert hlo_lint.lint(module).findings == ()
+
+
+# Fix
+
+
+@pytest.mark.parametrize("form", ["copy", "transpose"])
+def test_the_edits_of_a_fix_turn_the_text_into_the_fixed_text(form: str) -> None:
+    result = hlo_lint.fix(LOOSE, form=form)
+    (edit,) = result.edits
+    assert LOOSE[: edit.span.start] + edit.text + LOOSE[edit.span.end :] == result.text
+    assert f" {form}(" in result.text
+    assert result.findings == result.remaining.findings == ()
+
+
+@pytest.mark.parametrize(("before", "opcode"), [(None, "transpose"), (NEXT, "copy")])
+def test_the_default_form_is_copy_where_layout_normalization_is_next(
+    before: str | None, opcode: str
+) -> None:
+    assert f" {opcode}(" in hlo_lint.fix(LOOSE, before=before).text
+
+
+def test_fixing_a_fixed_text_changes_nothing() -> None:
+    text = hlo_lint.fix(LOOSE).text
+    again = hlo_lint.fix(text)
+    assert (again.text, again.edits) == (text, ())
+
+
+def test_what_has_no_fix_remains() -> None:
+    result = hlo_lint.fix(LOOSE + "noise")
+    assert [found.rule for found in result.findings] == ["unreadable-text"]
+    assert result.text.endswith("}\nnoise")
+
+
+def test_fix_takes_what_lint_takes_and_writes_nothing(loose: Path) -> None:
+    texts = {
+        hlo_lint.fix(target).text
+        for target in (LOOSE, LOOSE.encode(), hlo_lint.parse(LOOSE), loose, str(loose), [loose])
+    }
+    assert len(texts) == 1
+    assert loose.read_text() == LOOSE
+
+
+def test_the_fix_of_a_crash_is_in_the_dump_that_the_finding_names(crash: Path) -> None:
+    found, result = lint_one(crash), hlo_lint.fix(crash)
+    assert [str(file.path) for file in result.files] == [found.path]
+    assert result.text == result.files[0].after
+    assert (result.findings, len(result.edits)) == ((), 1)
+
+
+def test_the_text_of_several_files_is_none_of_them(loose: Path) -> None:
+    other = loose.with_name("other.hlo")
+    other.write_text(LOOSE)
+    result = hlo_lint.fix([loose, other])
+    assert len(result.files) == 2
+    with pytest.raises(ValueError, match="2 files"):
+        _ = result.text
+
+
+def test_every_module_of_a_text_is_fixed() -> None:
+    text = "// -----\n".join([LOOSE] * 12)
+    result = hlo_lint.fix(text)
+    assert (result.findings, result.text.count(" reshape(")) == ((), 0)
+    assert result.text.count("// -----\n") == 11
+
+
+def test_an_unknown_form_is_refused() -> None:
+    with pytest.raises(UsageError, match="copy, transpose"):
+        hlo_lint.fix(LOOSE, form="broadcast")
+
+
+def test_a_dump_that_was_fixed_in_memory_is_read_again_from_its_files(crash: Path) -> None:
+    dump = hlo_lint.open_dump(crash)
+    hlo_lint.fix(dump)
+    assert len(hlo_lint.lint(dump).findings) == 1
+
+
+# Dumps
+
+
+def test_a_dump_gives_its_modules_by_name_and_in_order(crash: Path) -> None:
+    dump = hlo_lint.open_dump(crash)
+    assert dump.modules == ("module_0001.jit_batched_dot",)
+    assert dump["jit_batched_dot"] is dump["module_0001.jit_batched_dot"]
+    assert [len(pipeline.dumps) for pipeline in dump] == [33]
+    with pytest.raises(KeyError, match="jit_batched_dot"):
+        _ = dump["jit_nothing"]
+
+
+def test_an_empty_dump_says_that_a_module_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(KeyError):
+        _ = hlo_lint.open_dump(tmp_path)["jit_nothing"]
+
+
+# The graph
+
+
+def test_operands_say_which_element_of_which_instruction_is_read(graph: Module) -> None:
+    assert graph.entry is not None
+    twice = graph.entry.instruction("%twice")
+    assert twice is not None
+    plain, element = twice.operands
+    assert (plain.name, plain.index, str(plain.shape)) == ("a", (), "f32[4]{0}")
+    assert (element.name, element.index) == ("pair", (1, 1))
+    assert element.instruction is graph.entry.instruction("pair")
+    assert str(element.shape) == "f32[4]{0}"
+
+
+def test_an_operand_that_nobody_defines_is_known_by_name_only(graph: Module) -> None:
+    assert graph.entry is not None
+    pair = graph.entry.instruction("pair")
+    assert pair is not None
+    nested = pair.operands[1]
+    assert (nested.name, nested.instruction, nested.shape) == ("nested", None, None)
+
+
+def test_users_are_named_once_and_through_elements_of_tuples(graph: Module) -> None:
+    assert graph.entry is not None
+    users = {
+        instruction.name: [user.name for user in instruction.users]
+        for instruction in graph.entry.instructions
+    }
+    assert users == {
+        "a": ["pair", "twice"],
+        "b": [],
+        "pair": ["twice"],
+        "twice": ["out"],
+        "out": [],
+    }
+
+
+def test_parameters_come_in_the_order_of_their_numbers(graph: Module) -> None:
+    names = {c.name: [p.name for p in c.parameters] for c in graph.computations}
+    assert names == {"body": ["x", "y"], "main": ["b", "a"]}
+
+
+def test_more_than_ten_parameters_keep_their_order() -> None:
+    lines = [f"  %p{number} = s32[] parameter({number})" for number in reversed(range(12))]
+    module = hlo_lint.parse("\n".join(["HloModule m\n", "ENTRY %e {", *lines, "}"]) + "\n")
+    assert module.entry is not None
+    assert [p.name for p in module.entry.parameters] == [f"p{number}" for number in range(12)]
+
+
+def test_called_computations_root_and_entry_are_found(graph: Module) -> None:
+    assert graph.entry is not None
+    assert graph.entry.root is not None
+    twice = graph.entry.instruction("twice")
+    assert twice is not None
+    assert (graph.entry.name, graph.entry.root.name, twice.called) == ("main", "out", ("body",))
+    assert graph.computation("%body") is graph.computations[0]
+    assert [c.name for c in graph.unfused] == ["main"]
+
+
+def test_attributes_are_text_until_one_is_asked_for(graph: Module) -> None:
+    assert graph.entry is not None
+    assert graph.entry.root is not None
+    pair = graph.entry.instruction("pair")
+    assert pair is not None
+    assert pair.attributes == {"metadata": '{op_name="pair" stack_frame_id=1}'}
+    assert getattr(pair.attribute("metadata"), "op_name", None) == "pair"
+    assert pair.attribute("dimensions") is None
+    assert list(graph.entry.root.attributes) == ["control-predecessors"]
+
+
+def test_the_header_says_its_attributes_and_whether_it_is_scheduled(graph: Module) -> None:
+    assert graph.name == "graph"
+    assert graph.is_scheduled
+    assert not hlo_lint.parse(LOOSE).is_scheduled
+    assert graph.attributes == {
+        "is_scheduled": "true",
+        "entry_computation_layout": "{(f32[4]{0}, s32[])->f32[4]{0}}",
+    }
+
+
+def test_a_span_cuts_an_instruction_out_of_the_file(graph: Module) -> None:
+    for instruction in graph.walk():
+        start, end = graph.span(instruction)
+        assert ENTRY[start:end] == instruction.text
+        assert f"%{instruction.name} = " in instruction.text
+
+
+def test_spans_of_a_later_module_count_from_the_beginning_of_the_file() -> None:
+    text = LOOSE + "// -----\n" + ENTRY
+    module = hlo_lint.parse_all(text)[1]
+    for instruction in module.walk():
+        start, end = module.span(instruction)
+        assert text[start:end] == instruction.text
+
+
+def test_a_stack_frame_is_followed_to_its_callers() -> None:
+    path = next(CRASH.glob("*.0030.*"))
+    frames = hlo_lint.parse(path.read_bytes(), path).stack_frames
+    assert [(frame.file, frame.line, frame.function) for frame in frames.stack(4)] == [
+        ("programs.py", 40, "batched_dot"),
+        ("compile_for_gpu.py", 48, "compile_for_gpu"),
+        ("programs.py", 95, "compile_program"),
+        ("programs.py", 111, "<module>"),
+    ]
+    assert frames.stack(99) == ()
+
+
+def test_a_module_without_tables_has_no_frames(graph: Module) -> None:
+    assert graph.stack_frames.stack(1) == ()
+
+
+def test_a_computation_becomes_a_graph_of_names(graph: Module) -> None:
+    assert graph.entry is not None
+    found = graph.entry.to_networkx()
+    assert set(found.edges) == {("a", "pair"), ("a", "twice"), ("pair", "twice"), ("twice", "out")}
+    assert found.nodes["pair"]["opcode"] == "tuple"
+    assert found.nodes["out"]["root"]
+    assert found.name == "main"
+
+
+def test_a_module_becomes_a_graph_with_edges_from_what_is_called(graph: Module) -> None:
+    found = graph.to_networkx()
+    assert ("main/a", "main/twice") in found.edges
+    assert found.edges["body/sum", "main/twice"]["calls"]
+    assert len(found) == len(list(graph.walk()))
+    assert found.name == "graph"
+
+
+@pytest.mark.parametrize("path", sorted(ROUNDTRIP.glob("*.hlo")), ids=lambda path: path.stem)
+def test_every_view_of_an_odd_text_can_be_looked_at(path: Path) -> None:
+    for module in hlo_lint.parse_all(path.read_bytes(), path):
+        assert len(module.to_networkx()) <= len(list(module.walk()))
+        assert isinstance(module.attributes, dict)
+        for instruction in module.walk():
+            assert instruction.called is not None
+            for operand in instruction.operands:
+                if operand.instruction is not None:
+                    assert instruction in operand.instruction.users
+
+
+# Imports
+
+
+def test_import_loads_nothing_that_is_slow() -> None:
+    heavy = ("jax", "jaxlib", "lark", "networkx", "numpy", "rich", "click")
+    program = f"import sys, hlo_lint; print([name for name in {heavy} if name in sys.modules])"
+    seen = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert seen.stdout == "[]\n"
+
+
+def test_everything_that_is_exported_is_there() -> None:
+    assert sorted(hlo_lint.__all__) == list(hlo_lint.__all__)
+    assert all(hasattr(hlo_lint, name) for name in hlo_lint.__all__)

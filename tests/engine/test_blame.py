@@ -1,0 +1,410 @@
+"""The life of a finding through the dumps of a run: which pass it came with, and which cured it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import hlo_lint
+from hlo_lint import Diagnostic, Severity
+from hlo_lint.apps.cli.main import cli
+from hlo_lint.dumps.directory import open_dump
+from hlo_lint.engine.runner import Checker
+from hlo_lint.hlo.ir import Computation, HloFile, Module
+from hlo_lint.report.text import render_concise
+from hlo_lint.rules.base import Findings, Rule, Stage
+from hlo_lint.rules.findings import Finding, Introduction
+from hlo_lint.rules.registry import select_rules
+from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
+
+ATTENTION = DUMPS / "gpu-jax0.11.2" / "attention"
+DOCS = ROOT / "docs" / "blame.md"
+FISSION = DUMPS / "gpu-jax0.10.2" / "cublaslt_fission"
+NO_DECOMPOSER = [
+    DUMPS / f"gpu-jax{release}" / "no_reshape_decomposer_crash"
+    for release in ("0.10.0", "0.10.2", "0.11.2")
+]
+
+
+class NamedOpcode(Rule):
+    """An instruction of one opcode."""
+
+    severity = Severity.WARNING
+
+    def __init__(self, opcode: str) -> None:
+        self.opcode = opcode
+
+    def check(self, computation: Computation) -> Findings:
+        for found in computation.with_opcode(self.opcode):
+            yield Finding(found, found.type_text)
+
+
+class PromisedOpcode(NamedOpcode):
+    """The same, which XLA promises never to have between two passes."""
+
+    between_passes = True
+
+
+class BeforeLayouts(Rule):
+    """A parameter while layouts do not bind."""
+
+    def check(self, computation: Computation, stage: Stage) -> Findings:
+        for found in computation.parameters:
+            if not stage.layouts and computation.is_entry:
+                yield Finding(found, found.type_text)
+
+
+class Scheduled(Rule):
+    """A module whose header says that it is scheduled."""
+
+    def check(self, module: Module) -> Findings:
+        if module.is_scheduled and module.entry and module.entry.root:
+            yield Finding(module.entry.root, "scheduled")
+
+
+class WordInText(Rule):
+    """A word somewhere in a file."""
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+
+    def check(self, file: HloFile) -> Findings:
+        at = file.text.find(self.word)
+        if at >= 0:
+            yield Finding(hlo_lint.text.source.Span(at, at + len(self.word)), "a word")
+
+
+def lives(rule: Rule, path: Path, *, cured: bool = True) -> list[Diagnostic]:
+    """What a rule finds in the program's own module."""
+    dump = open_dump(path)
+    dump.pipelines = dump.pipelines[:1]
+    found = Checker([rule], cured=cured).check_dump(dump).diagnostics
+    return sorted(found, key=lambda each: (each.step or 0, each.instruction or ""))
+
+
+def passes(found: Diagnostic) -> tuple[str, str]:
+    """The pass it came with, and the one that cured it."""
+    return tuple(
+        f"{each.pass_name} {each.step}" if each else "none"
+        for each in (found.introduced_by, found.cured_by)
+    )  # type: ignore[return-value]
+
+
+@pytest.fixture
+def attention(tmp_path: Path) -> Path:
+    """A copy of a whole run, to take dumps away from."""
+    return Path(shutil.copytree(ATTENTION, tmp_path / "attention"))
+
+
+def steps(folder: Path, numbers: range) -> Iterator[Path]:
+    for number in numbers:
+        yield from folder.glob(f"*.{number:04d}.*")
+
+
+# What a life is
+
+
+def test_a_dot_is_followed_from_pass_to_pass() -> None:
+    found = lives(NamedOpcode("dot"), ATTENTION)
+    assert [(each.instruction, each.seen_in, *passes(each)) for each in found] == [
+        ("dot_general.2", 8, "none", "dot_decomposer 6"),
+        ("dot_general.3", 8, "none", "dot_decomposer 6"),
+        ("dot", 23, "dot_decomposer 6", "dot_dimension_merger 29"),
+        ("dot.1", 23, "dot_decomposer 6", "dot_dimension_merger 29"),
+        ("dot.2", 3, "dot_dimension_merger 29", "triton-gemm-rewriter 32"),
+        ("dot.3", 3, "dot_dimension_merger 29", "triton-gemm-rewriter 32"),
+    ]
+
+
+def test_what_no_pass_touches_is_one_finding_in_every_dump() -> None:
+    found = lives(NamedOpcode("parameter"), ATTENTION)
+    entry = [each for each in found if each.computation == "main.3"]
+    assert {each.seen_in for each in entry} == {len(open_dump(ATTENTION).pipelines[0].dumps)}
+    assert {passes(each) for each in entry} == {("none", "none")}
+
+
+def test_a_pass_that_renames_ends_no_life() -> None:
+    """rename-instructions, step 47, gives every instruction another name."""
+    before, after = (
+        hlo_lint.parse(next(steps(ATTENTION, range(at, at + 1))).read_text()) for at in (46, 47)
+    )
+    names = [{each.name for each in module.walk()} for module in (before, after)]
+    (found,) = [
+        each
+        for each in lives(NamedOpcode("transpose"), ATTENTION)
+        if each.instruction == "transpose.10"
+    ]
+    assert "transpose.10" in names[0] - names[1]
+    assert (found.seen_in, passes(found)) == (23, ("layout_normalization 26", "priority-fusion 49"))
+
+
+def test_a_life_begins_where_it_is_unbroken(attention: Path) -> None:
+    """A dump without the parameter, in the midst: it is back with the next one."""
+    for path in steps(attention, range(30, 31)):
+        path.write_text(path.read_text().replace("parameter(", "negate("))
+    found = lives(NamedOpcode("parameter"), attention)
+    assert {passes(each) for each in found if each.computation == "main.3"} == {
+        ("algsimp 31", "none")
+    }
+
+
+@pytest.mark.parametrize(
+    ("rule", "since"),
+    [
+        # the schedule is there when a pipeline begins: no dump says which pass made it
+        (Scheduled(), "none"),
+        (WordInText("custom-call("), "none"),
+        (WordInText("__triton_gemm"), "triton-gemm-rewriter 32"),
+    ],
+)
+def test_a_module_and_a_text_are_followed_as_computations_are(rule: Rule, since: str) -> None:
+    found = lives(rule, ATTENTION)
+    assert {passes(each)[0] for each in found} <= {since}
+
+
+def test_a_cure_that_left_no_dump_has_no_name(attention: Path) -> None:
+    for path in steps(attention, range(32, 99)):
+        path.unlink()
+    dots = [each for each in lives(NamedOpcode("dot"), attention) if each.step == 29]
+    last = str(next(attention.glob("*_after_optimizations.txt")))
+    assert {each.cured_by for each in dots} == {Introduction("", "", None, last)}
+    assert "cured by a pass that left no dump" in render_concise(dots[0])
+
+
+def test_a_dump_whose_place_nobody_knows_breaks_no_life(attention: Path) -> None:
+    """before_config_assignment with a comment in it: no numbered dump has its text."""
+    (named,) = attention.glob("*before_config_assignment.txt")
+    named.write_text("// a comment\n" + named.read_text())
+    found = lives(NamedOpcode("transpose"), attention)
+    assert [passes(each) for each in found] == [
+        passes(each) for each in lives(NamedOpcode("transpose"), ATTENTION)
+    ]
+
+
+# What is told
+
+
+def test_what_was_cured_is_told_on_demand_and_counts_for_nothing() -> None:
+    assert lives(NamedOpcode("dot"), ATTENTION, cured=False) == []
+    assert {each.severity for each in lives(NamedOpcode("dot"), ATTENTION)} == {Severity.INFO}
+
+
+def test_what_is_there_at_the_end_is_told_in_any_case() -> None:
+    rule = NamedOpcode("parameter")
+    told = lives(rule, ATTENTION, cured=False)
+    assert told == [each for each in lives(rule, ATTENTION) if each.cured_by is None]
+    assert {each.severity for each in told} == {Severity.WARNING}
+
+
+def test_what_xla_promises_between_passes_keeps_its_severity_though_it_was_cured() -> None:
+    assert lives(PromisedOpcode("dot"), ATTENTION, cured=False) == []
+    told = lives(PromisedOpcode("dot"), ATTENTION, cured=True)
+    assert {each.severity for each in told} == {Severity.WARNING}
+    assert [passes(each) for each in told] == [
+        passes(each) for each in lives(NamedOpcode("dot"), ATTENTION)
+    ]
+
+
+def test_what_the_autotuner_took_out_to_try_is_told_of_the_module() -> None:
+    """Its helper modules repeat the reshapes that fission leaves in the program."""
+    helpers = [each for each in open_dump(FISSION) if each.is_helper]
+    reshapes = {
+        each.type_text
+        for pipeline in helpers
+        for module in pipeline.dumps[-1].file.modules
+        for each in module.walk()
+        if each.opcode == "reshape"
+    }
+    found = Checker([NamedOpcode("reshape")], cured=True).check_dump(open_dump(FISSION)).diagnostics
+    told = {each.module for each in found if each.message in reshapes & {"f16[16,64,128]{2,1,0}"}}
+    assert told == {"jit_batched_dot"}
+    others = {each.message for each in found if each.module != "jit_batched_dot"}
+    assert others == {"f16[16,32,64]{2,1,0}"}  # a reshape that the program never had
+
+
+def test_files_picked_by_name_are_told_of_in_any_case() -> None:
+    picked = list(steps(ATTENTION, range(31, 33)))
+    checker = Checker([NamedOpcode("dot")])
+    found = checker.check_dump(open_dump(picked)).diagnostics
+    assert [passes(each)[1] for each in found] == ["triton-gemm-rewriter 32"] * 2
+    assert {each.severity for each in found} == {Severity.WARNING}
+
+
+def test_what_binds_no_more_is_not_called_cured() -> None:
+    found = lives(BeforeLayouts(), ATTENTION)
+    assert len(found) == 3
+    assert {each.cured_by for each in found} == {None}
+    note = "the dump after layout-assignment still has it, where it does not bind"
+    assert {each.notes for each in found} == {(note,)}
+    assert {each.severity for each in found} == {Severity.INFO}
+    assert lives(BeforeLayouts(), ATTENTION, cured=False) == []
+
+
+def test_a_fix_mends_every_dump_of_a_life_at_once(crash: Path) -> None:
+    loose = crash / "folder"
+    loose.mkdir()
+    for path in steps(crash, range(30, 31)):
+        for number in (28, 29, 30):
+            name = path.name.replace(".0030.", f".{number:04d}.")
+            shutil.copy(path, loose / name)
+    fixed = hlo_lint.fix(loose, ["reshape-moves-data"], before="layout_normalization")
+    assert len(fixed.files) == 3
+    assert fixed.remaining.clean
+
+
+def test_a_reshape_that_a_later_pass_cured_is_told_with_that_pass() -> None:
+    """Fission leaves it behind when no layout_normalization is left to die of it."""
+    report = hlo_lint.lint(FISSION, ["reshape-moves-data"], cured=True)
+    (found,) = report.findings
+    assert passes(found) == ("autotuner 48", "fusion-wrapper 57")
+    assert found.severity is Severity.INFO
+    assert report.exit_status == 0
+    assert hlo_lint.lint(FISSION, ["reshape-moves-data"]).findings == ()
+
+
+# The command
+
+
+def blame(*args: str | Path) -> Result:
+    return CliRunner().invoke(cli, ["blame", *map(str, args)])
+
+
+def test_the_headline_crash_is_the_autotuners() -> None:
+    done = blame(CRASH)
+    assert done.exit_code == 1
+    lines = [line.strip() for line in done.output.splitlines()]
+    assert "in: %reshape.15 of %main.1 of jit_batched_dot" in lines
+    assert "since: pass autotuner of post-layout_assignment, step 0030" in lines
+    assert "seen in: 1 dump" in lines
+    assert "cured by: none" in lines
+    assert lines[-1] == "1 finding: 1 not cured"
+
+
+@pytest.mark.parametrize("case", NO_DECOMPOSER, ids=lambda case: case.parts[-2])
+def test_without_the_decomposer_the_crash_is_that_of_layout_assignment(case: Path) -> None:
+    done = blame(case, "reshape-moves-data")
+    assert "since: pass layout-assignment of layout_assignment, step 0012" in done.output
+    assert "seen in: 2 dumps" in done.output
+    assert "cured by: none" in done.output
+
+
+def test_blame_names_the_pass_that_cured() -> None:
+    done = blame(FISSION, "reshape-moves-data")
+    assert done.exit_code == 0
+    assert "since: pass autotuner of autotuner, step 0048" in done.output
+    assert "cured by: pass fusion-wrapper of pre-scheduling-passes, step 0057" in done.output
+    assert done.output.endswith("1 finding: 1 cured by a later pass\n")
+
+
+def test_what_is_found_in_the_last_module_is_followed_back_from_there() -> None:
+    done = blame(FISSION, "reshape-runs-as-kernel")
+    assert done.exit_code == 1
+    lines = [line.strip() for line in done.output.splitlines()]
+    assert lines.count("since: pass fusion-wrapper of pre-scheduling-passes, step 0057") == 2
+    (last,) = FISSION.glob("*0001*gpu_after_optimizations.txt")
+    assert sum(line.startswith(f"first at: {last}") for line in lines) == 2
+    assert lines[-1] == "2 findings: 2 not cured"
+
+
+@pytest.mark.parametrize("release", ["0.10.0", "0.11.2"])
+def test_what_may_break_is_followed_back_from_the_autotuner(release: str) -> None:
+    """The layout that the reshape cannot have is born when the operands of a GEMM are swapped."""
+    case = {"0.10.0": CRASH, "0.11.2": DUMPS / "gpu-jax0.11.2" / "cublaslt_fission"}[release]
+    report = hlo_lint.lint(_until_autotuner(case), ["autotuning"])
+    (found,) = [each for each in report.findings if each.instruction == "gemm_fusion_dot.2"]
+    assert found.introduced_by is not None
+    assert found.introduced_by.pass_name == "gemm-fusion-swap-operands"
+
+
+def _until_autotuner(case: Path) -> list[Path]:
+    """The dumps of a run up to the one that the autotuner meets."""
+    dumps = open_dump(case).pipelines[0]
+    met = dumps.before_autotuner()
+    return [dump.path for dump in dumps.dumps[: dumps.dumps.index(met) + 1]] if met else []
+
+
+def test_what_only_an_artefact_shows_has_no_life() -> None:
+    done = blame(FIXTURES / "autotune" / "new.textproto")
+    assert "life: not known: the rule does not look at each dump" in done.output
+    assert done.output.rstrip().endswith("not followed")
+
+
+def test_the_json_of_blame_is_that_of_check() -> None:
+    done = blame(FISSION, "reshape-moves-data", "--json")
+    (found,) = json.loads(done.output)["findings"]
+    report = hlo_lint.lint(FISSION, ["reshape-moves-data"], cured=True)
+    assert json.loads(done.output) == json.loads(report.to_json())
+    assert found["cured_by"]["pass"] == "fusion-wrapper"
+    assert (found["introduced_by"]["step"], found["cured_by"]["step"]) == (48, 57)
+    assert found["seen_in"] == 9
+
+
+def test_the_program_itself_may_be_at_fault(tmp_path: Path) -> None:
+    (given,) = CRASH.glob("*before_optimizations.txt")
+    copy = tmp_path / given.name
+    copy.write_text(given.read_text().replace("parameter(0)", "parameter(0"))
+    done = blame(copy)
+    assert "since: the program as XLA was given it" in done.output
+
+
+def test_a_file_on_its_own_has_no_pass(tmp_path: Path) -> None:
+    path = tmp_path / "loose.hlo"
+    path.write_text("HloModule m\n\nENTRY %e {\n  ROOT %p = f32[8]{0} parameter(0\n}\n")
+    assert "since: not known: the file is on its own" in blame(path).output
+
+
+def test_a_clean_run_has_no_findings_to_blame() -> None:
+    done = blame(ATTENTION, "reshape-moves-data")
+    assert (done.exit_code, done.output) == (0, "no findings\n")
+
+
+def test_an_unknown_rule_is_refused() -> None:
+    done = blame(CRASH, "reshape-move-data")
+    assert done.exit_code == 2
+    assert "did you mean reshape-moves-data" in done.output
+
+
+def test_check_tells_what_was_cured_when_asked() -> None:
+    run = CliRunner().invoke
+    args = ["check", str(FISSION), "--select", "reshape-moves-data"]
+    assert "no findings" in run(cli, args).output
+    done = run(cli, [*args, "--cured"])
+    assert done.exit_code == 0
+    assert "= since: pass autotuner of autotuner, step 0048" in done.output
+    assert "= cured by: pass fusion-wrapper of pre-scheduling-passes, step 0057" in done.output
+    concise = run(cli, [*args, "--cured", "--output-format", "concise"]).output
+    assert concise.endswith("(since autotuner, cured by fusion-wrapper)\n")
+
+
+def test_the_session_in_the_docs_is_what_the_program_prints(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown_there = re.search(r"```console\n\$ hlo-lint (.*?)\n(.*?)```", DOCS.read_text(), re.S)
+    assert shown_there is not None
+    monkeypatch.chdir(DUMPS)
+    assert CliRunner().invoke(cli, shown_there[1].split()).output == shown_there[2]
+
+
+def test_what_the_verifier_would_have_refused_is_an_error_though_it_was_cured(
+    attention: Path,
+) -> None:
+    for path in steps(attention, range(32, 36)):
+        path.write_text(
+            path.read_text().replace(
+                "reduce_max.4 = f32[] parameter(1)", "reduce_max.4 = f32[] parameter(5)"
+            )
+        )
+    assert hlo_lint.lint(attention, ["verifier"]).findings == ()
+    (found,) = hlo_lint.lint(attention, ["verifier"], cured=True).findings
+    assert (found.rule, found.severity, found.seen_in) == ("broken-structure", Severity.ERROR, 4)
+    assert passes(found) == ("triton-gemm-rewriter 32", "algsimp 36")
+
+
+def test_the_verifier_is_a_promise_between_passes() -> None:
+    assert {rule.between_passes for rule in select_rules(["verifier"])} == {True}

@@ -1,0 +1,210 @@
+"""What binds at each step of a run, and how often a rule that asks for it is run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import hlo_lint
+from hlo_lint.dumps.directory import open_dump
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.engine.runner import Checker
+from hlo_lint.engine.stages import Stages
+from hlo_lint.engine.timeline import Sighting, Timeline
+from hlo_lint.engine.views import checks_of
+from hlo_lint.hlo.ir import Computation, Module
+from hlo_lint.rules.base import Findings, Rule, Stage
+from hlo_lint.rules.findings import Finding
+from hlo_lint.text.errors import RuleError
+from tests.conftest import DUMPS
+
+ATTENTION = DUMPS / "gpu-jax0.11.2" / "attention"
+MLP = DUMPS / "cpu-jax0.10.2" / "mlp_train"
+HELPERS = DUMPS / "gpu-jax0.10.2" / "cublaslt_fission"
+PROTO = DUMPS / "cpu-jax0.11.2" / "as_proto"
+TEXT = """\
+HloModule m
+
+ENTRY %e (p: f32[8]) -> f32[8] {
+  ROOT %p = f32[8]{0} parameter(0)
+}
+"""
+
+
+def first_with(case: Path, field: str, value: object, module: int = 0) -> str:
+    """The first dump of a run, as a person would name it, whose stage says so."""
+    for label, stage in stages_of(open_dump(case).pipelines[module]):
+        if getattr(stage, field) == value:
+            return label
+    return "none"
+
+
+def stages_of(pipeline: Pipeline) -> Iterator[tuple[str, Stage]]:
+    stages = Stages(pipeline)
+    for dump in pipeline.dumps:
+        label = dump.name.label if dump.name else dump.path.name
+        yield label, stages.of(dump, dump.module)
+
+
+@pytest.mark.parametrize(
+    ("case", "field", "value", "first"),
+    [
+        (ATTENTION, "layouts", True, "after layout-assignment"),
+        (ATTENTION, "scan", False, "after layout-assignment"),
+        (ATTENTION, "normalized", False, "before_optimizations"),
+        # the dumps behind layout_normalization and host-offloader themselves: neither found work
+        (ATTENTION, "normalized", True, "after pipeline-start"),
+        (ATTENTION, "host_memory", True, "after pipeline-start"),
+        (ATTENTION, "scheduled", True, "after pipeline-start"),
+        (ATTENTION, "mixed_precision", True, "none"),
+        (ATTENTION, "final", True, "sm_9.0a_gpu_after_optimizations"),
+        (MLP, "layouts", True, "after layout-assignment"),
+        (MLP, "normalized", True, "none"),
+        (MLP, "host_memory", False, "none"),
+        (PROTO, "layouts", True, "cpu_after_optimizations"),
+    ],
+)
+def test_a_stage_begins_at_its_pass(case: Path, field: str, value: object, first: str) -> None:
+    assert first_with(case, field, value) == first
+
+
+@pytest.mark.parametrize(
+    ("case", "backend", "release"),
+    [
+        (ATTENTION, "gpu", "gpu-jax0.11.2"),
+        (HELPERS, "gpu", "gpu-jax0.10.2"),
+        (MLP, "cpu", "cpu-jax0.10.2"),
+        (PROTO, "cpu", None),  # both releases of XLA:CPU write files of these names
+    ],
+)
+def test_every_dump_of_a_run_has_its_release(case: Path, backend: str, release: str | None) -> None:
+    told = {(stage.backend, stage.release) for _, stage in stages_of(open_dump(case).pipelines[0])}
+    assert told == {(backend, release)}
+
+
+def test_a_stage_never_goes_back_where_passes_do_not_undo_it() -> None:
+    named = ("before_config_assignment", "after_spmd_partitioner")  # sorted beside the steps
+    for case in sorted(DUMPS.glob("*/*")):
+        for pipeline in open_dump(case):
+            stages = [stage for label, stage in stages_of(pipeline) if label not in named]
+            for field in ("layouts", "scheduled", "host_memory", "final"):
+                values = [getattr(stage, field) for stage in stages]
+                assert values == sorted(values), (case, field)
+
+
+def test_what_the_autotuner_took_out_of_a_module_has_layouts_and_no_release() -> None:
+    (helper,) = [pipeline for pipeline in open_dump(HELPERS) if pipeline.is_helper][:1]
+    ((_, first), *_) = stages_of(helper)
+    assert first == Stage(layouts=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "stage"),
+    [
+        ("m.hlo", TEXT, Stage(layouts=True)),
+        ("m.before_optimizations.txt", TEXT, Stage()),
+        ("m.after_optimizations.txt", TEXT, Stage(layouts=True, final=True)),
+        (
+            "m.hlo",
+            TEXT.replace("m\n", "m, is_scheduled=true\n", 1),
+            Stage(layouts=True, scheduled=True),
+        ),
+    ],
+)
+def test_a_file_of_no_run_has_what_its_text_says(
+    tmp_path: Path, name: str, text: str, stage: Stage
+) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    (pipeline,) = open_dump(path)
+    assert [each for _, each in stages_of(pipeline)] == [stage]
+
+
+# Rules that ask for it
+
+
+class ScheduledReductions(Rule):
+    """A computation in a schedule that adds two scalars; counts how often it was run."""
+
+    def __init__(self) -> None:
+        self.runs: list[Computation] = []
+
+    def check(self, computation: Computation, stage: Stage) -> Findings:
+        self.runs.append(computation)
+        root = computation.root
+        if root is not None and root.type_text == "f32[]" and stage.scheduled:
+            yield Finding(root, "scheduled")
+
+
+class UnscheduledModules(Rule):
+    """A module that is not scheduled yet."""
+
+    def __init__(self) -> None:
+        self.runs: list[Module] = []
+
+    def check(self, module: Module, stage: Stage) -> Findings:
+        self.runs.append(module)
+        root = module.entry.root if module.entry else None
+        if not stage.scheduled and root is not None:
+            yield Finding(root, f"in {module.name}")
+
+
+def sightings(rule: Rule) -> list[Sighting]:
+    """What a rule finds in a run of XLA:CPU."""
+    pipeline = open_dump(MLP).pipelines[0]
+    return list(Timeline(pipeline, pipeline.dumps).find(rule, "check"))
+
+
+def test_a_computation_is_checked_again_only_where_the_stage_makes_a_difference() -> None:
+    rule = ScheduledReductions()
+    found = sightings(rule)
+    runs = Counter(rule.runs)
+    twice = [each for each, count in runs.items() if count == 2]
+    assert twice
+    assert all(each.root and each.root.type_text == "f32[]" for each in twice)
+    assert all(count == 1 for each, count in runs.items() if each not in twice)
+    dumps = open_dump(MLP).pipelines[0].dumps
+    scheduled = [dump for dump in dumps if dump.module.is_scheduled]
+    assert len({sighting.spot.position for sighting in found}) == len(scheduled)
+
+
+def test_a_rule_that_names_its_opcodes_is_run_where_they_are() -> None:
+    class Dots(ScheduledReductions):
+        """A dot, and no other computation."""
+
+        opcodes = frozenset({"dot", "convolution"})
+
+    rule = Dots()
+    sightings(rule)
+    assert rule.runs
+    assert all(each.with_opcode("dot") for each in rule.runs)
+    assert len(set(rule.runs)) == len(rule.runs)
+
+
+def test_a_module_is_checked_once_for_all_files_that_repeat_it() -> None:
+    rule = UnscheduledModules()
+    sightings(rule)
+    texts = {module.text for module in rule.runs}
+    dumps = open_dump(MLP).pipelines[0].dumps
+    assert len(texts) == len(rule.runs) == len({dump.file.text for dump in dumps}) < len(dumps)
+
+
+def test_a_rule_that_asks_for_a_stage_alone_is_refused() -> None:
+    class Confused(Rule):
+        """Nothing to look at."""
+
+        def check(self, stage: Stage) -> Findings:
+            yield from ()
+
+    with pytest.raises(RuleError, match="has to ask for"):
+        checks_of(Confused())
+
+
+def test_a_text_is_checked_as_a_file_of_no_run() -> None:
+    rule = UnscheduledModules()
+    dump = hlo_lint.engine.api._as_dump(TEXT)
+    (found,) = Checker([rule]).check_dump(dump).diagnostics
+    assert (found.message, found.line) == ("in m", 4)

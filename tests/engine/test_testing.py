@@ -1,0 +1,99 @@
+"""What `hlo_lint.engine.testing` says of a rule that is not what it says."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+
+from hlo_lint import Bad, Computation, Finding, Findings, Fix, Form, Good, Instruction, Module, Rule
+from hlo_lint.analysis.rewrite import Rewrite
+from hlo_lint.engine.testing import check_example, check_examples, check_page
+
+NEGATES = """
+HloModule negates
+
+ENTRY e {
+  p = f32[8]{0} parameter(0)
+  ROOT n = f32[8]{0} negate(p)  // error
+}
+"""
+COPIES = NEGATES.replace("negate(p)  // error", "copy(p)")
+
+
+class SomeNegation(Rule):
+    """A negation.
+
+    ## Why
+    For the tests.
+
+    ## Fix
+    A copy.
+    """
+
+    examples: ClassVar[tuple[Bad | Good, ...]] = (Bad(NEGATES, fixed=COPIES), Good(COPIES))
+
+    def check(self, computation: Computation) -> Findings:
+        for found in computation.with_opcode("negate"):
+            yield Finding(found, "a negation")
+
+    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
+        rewrite = Rewrite(instruction, module)
+        rewrite.add("copy", instruction.shape)
+        return rewrite.fix("copy")
+
+
+def test_a_rule_that_does_what_it_says_passes() -> None:
+    check_examples(SomeNegation)
+
+
+@pytest.mark.parametrize(
+    ("example", "said"),
+    [
+        (Good(NEGATES.replace("  // error", "")), r"marks the lines none; found:\n  5: a negation"),
+        (Bad(COPIES.replace("copy(p)", "copy(p)  // error")), "marks the lines 5; found: none"),
+        (Bad(COPIES), "bad example 1 .HloModule negates. marks no line"),
+        (Bad(NEGATES, fixed=NEGATES), r"(?s)another text.*-  ROOT n = .*negate.*\+  ROOT n = "),
+    ],
+)
+def test_an_example_that_is_not_so_is_named(example: Bad | Good, said: str) -> None:
+    class Changed(SomeNegation):
+        __doc__ = SomeNegation.__doc__
+        examples = (example,)
+
+    with pytest.raises(AssertionError, match=said):
+        check_example(Changed, example)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("A negation.", "A negation", "ends with no stop"),
+        ("A negation.", "A negation. Of a number.", "is no one sentence"),
+        ("## Why", "", "has no `## Why`"),
+        ("## Fix", "", "has no `## Fix`"),
+    ],
+)
+def test_a_page_that_is_not_whole_says_what_is_missing(old: str, new: str, said: str) -> None:
+    class Changed(SomeNegation):
+        __doc__ = (SomeNegation.__doc__ or "").replace(old, new)
+
+    with pytest.raises(AssertionError, match=said):
+        check_page(Changed)
+
+
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        (SomeNegation.examples[:1], "there is no Good example"),
+        (SomeNegation.examples[1:], "there is no Bad example"),
+        ((Bad(NEGATES), Good(COPIES)), "no example shows a fix"),
+    ],
+)
+def test_a_page_shows_what_it_speaks_of(kept: tuple[Bad | Good, ...], said: str) -> None:
+    class Changed(SomeNegation):
+        __doc__ = SomeNegation.__doc__
+        examples = kept
+
+    with pytest.raises(AssertionError, match=said):
+        check_page(Changed)

@@ -1,0 +1,487 @@
+"""Attributes as values: the fast readers and the grammars agree, and errors say what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hlo_lint.hlo.attributes import (
+    Alias,
+    AttributeSyntaxError,
+    AxisRef,
+    BlockScalingConfig,
+    ConvolutionDimensionNumbers,
+    DebugEntry,
+    DimensionSharding,
+    Domain,
+    Donor,
+    Iota,
+    IotaReplicaGroups,
+    Mesh,
+    MeshAxis,
+    MeshReplicaGroups,
+    NamedSharding,
+    OperandScaling,
+    OperandSparsity,
+    OpMetadata,
+    Origin,
+    OriginalArray,
+    ProgramShape,
+    Recovery,
+    ReplicaGroupList,
+    ShardGroup,
+    SparsityConfig,
+    Statistics,
+    TiledSharding,
+    Tolerance,
+    TupleSharding,
+    TypedLiteral,
+    WindowDimension,
+    device_numbers,
+    devices,
+    exact,
+    origin,
+    read_attribute,
+    read_by_grammar,
+    shapes,
+    sharding,
+    split_attributes,
+    windows,
+)
+from hlo_lint.hlo.parser.mlir_dictionary import Dictionary
+from hlo_lint.hlo.parser.stack_frames import Frame, read_stack_frames
+from hlo_lint.hlo.shape import parse_shape
+
+X, Y = AxisRef("x"), AxisRef("y")
+XY = Mesh((MeshAxis("x", 2), MeshAxis("y", 4)))
+
+VALUES: list[tuple[str, str, object]] = [
+    ("sharding", "{replicated}", TiledSharding("replicated")),
+    ("sharding", "{maximal device=3}", TiledSharding("maximal", devices=(3,))),
+    ("sharding", "{devices=[2,1]0,1}", TiledSharding("tiled", (2, 1), (0, 1))),
+    ("sharding", "{devices=[2,1]<=[2]}", TiledSharding("tiled", (2, 1), Iota((2,), (0,)))),
+    (
+        "sharding",
+        "{devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate}",
+        TiledSharding("tiled", (2, 1, 2), Iota((2, 2), (1, 0)), ("replicated",)),
+    ),
+    (
+        "sharding",
+        '{devices=[2,2]0,1,2,3 last_tile_dims={manual} shard_as 7 metadata={op_name="a"}}',
+        TiledSharding(
+            *("tiled", (2, 2), (0, 1, 2, 3), ("manual",), ShardGroup("shard_as", 7)),
+            (OpMetadata(op_name="a"),),
+        ),
+    ),
+    (
+        "sharding",
+        "{{replicated}, {manual}}",
+        TupleSharding((TiledSharding("replicated"), TiledSharding("manual"))),
+    ),
+    ("sharding", "{}", TupleSharding(())),
+    (
+        "sharding",
+        "{mesh['x'=2,'y'=4], [{'x', 'y'}, {?}, {'x', ?}]}",
+        NamedSharding(
+            XY,
+            (
+                DimensionSharding((X, Y)),
+                DimensionSharding((), False),
+                DimensionSharding((X,), False),
+            ),
+        ),
+    ),
+    ("sharding", "{mesh['x'=2,'y'=4], manual}", NamedSharding(XY, manual=(X, Y))),
+    ("sharding", "{mesh[], replicated}", NamedSharding(Mesh(()))),
+    ("sharding", "{maximal_mesh[device_id=3]}", NamedSharding(Mesh((), (3,)))),
+    (
+        "sharding",
+        "{mesh['x'=2,'y'=4], device_ids=([4,2]T(1,0)), [{}], replicated={'y':(1)2}, "
+        'unreduced=max{\'x\'}, metadata={{op_name="a"}, {op_name="b"}}}',
+        NamedSharding(
+            Mesh(XY.axes, Iota((4, 2), (1, 0))),
+            (DimensionSharding(()),),
+            (AxisRef("y", (1, 2)),),
+            (X,),
+            reduction="max",
+            metadata=(OpMetadata(op_name="a"), OpMetadata(op_name="b")),
+        ),
+    ),
+    ("replica_groups", "{{0,1},{2}}", ReplicaGroupList(((0, 1), (2,)))),
+    ("replica_groups", "{}", ReplicaGroupList(())),
+    ("replica_groups", "[2,4]<=[8]", IotaReplicaGroups(2, 4, Iota((8,), (0,)))),
+    ("replica_groups", "[4,2]<=[2,4]T(1,0)", IotaReplicaGroups(4, 2, Iota((2, 4), (1, 0)))),
+    ("replica_groups", "mesh['x'=2,'y'=4] {'y'}", MeshReplicaGroups(XY, (Y,))),
+    (
+        "replica_groups",
+        "mesh['x'=2,'y'=4], device_ids=(0,1,2,3,4,5,7,6) {'x','y':(2)2}",
+        MeshReplicaGroups(Mesh(XY.axes, (0, 1, 2, 3, 4, 5, 7, 6)), (X, AxisRef("y", (2, 2)))),
+    ),
+    (
+        "window",
+        "{size=3x2 stride=2x1 pad=1_1x0_-2 lhs_dilate=2x2 rhs_dilate=3x1 rhs_reversal=1x0}",
+        (WindowDimension(3, 2, 1, 1, 2, 3, True), WindowDimension(2, 1, 0, -2, 2, 1, False)),
+    ),
+    ("window", "{ size = 3 }", (WindowDimension(3),)),
+    ("window", "{}", ()),
+    (
+        "dim_labels",
+        "b01f_01io->b10f",
+        ConvolutionDimensionNumbers(0, 3, (1, 2), 2, 3, (0, 1), 0, 3, (2, 1)),
+    ),
+    ("dim_labels", "bf_io->b?f", ConvolutionDimensionNumbers(0, 1, (), 0, 1, (), 0, 2, ())),
+    (
+        "entry_computation_layout",
+        "{(f32[8]{0}, /*index=1*/(s32[], token[]))->pred[]}",
+        ProgramShape(
+            (parse_shape("f32[8]{0}"), parse_shape("(s32[], token[])")), parse_shape("pred[]")
+        ),
+    ),
+    ("entry_computation_layout", "{()->()}", ProgramShape((), parse_shape("()"))),
+    (
+        "operand_layout_constraints",
+        "{f32[8]{0}, s4[2]}",
+        (
+            parse_shape("f32[8]{0}"),
+            parse_shape("s4[2]"),
+        ),
+    ),
+    ("operand_layout_constraints", "{}", ()),
+    ("outfeed_shape", "f32[4,8]{0,1}", parse_shape("f32[4,8]{0,1}")),
+    ("origin", '{{"x" {1,0}}}', Origin(OriginalArray("x", (1, 0)))),
+    ("original_value", '{({"x"}, ({}))}', Origin((OriginalArray("x"), (None,)))),
+    ("origin", '{{"x"},["a/b"]}', Origin(OriginalArray("x"), "a/b")),
+    ("origin", "{[synthetic_call]}", Origin((), "", True)),
+    (
+        "sparsity_config",
+        "{lhs={sparsity=2x4 dimension=1 stride=3 idx=2}}",
+        SparsityConfig(OperandSparsity(2, 4, 1, 3, 2)),
+    ),
+    (
+        "block_scaling_config",
+        "{lhs={scale_idx=2 zero_idx=0 strides=1x2 steps=32x1} rhs={scale_idx=3}}",
+        BlockScalingConfig(OperandScaling(2, 0, (1, 2), (32, 1)), OperandScaling(3)),
+    ),
+    ("source_target_pairs", "{{0,1},{1,0}}", ((0, 1), (1, 0))),
+    ("source_target_pairs", "{}", ()),
+    ("slice_sizes", "{1,8}", (1, 8)),
+    ("slice_sizes", "{{1,8},{2,2}}", ((1, 8), (2, 2))),
+    ("operand_precision", "{high,default}", ("high", "default")),
+    ("result_accuracy", "{mode=highest}", "highest"),
+    ("result_accuracy", "{tolerance={atol=0,rtol=0.5,ulps=2}}", Tolerance(0.0, 0.5, 2)),
+    (
+        "statistics",
+        "{visualizing_index=1,stat-1=33.5,stat-2=4}",
+        Statistics(1, (("stat-1", 33.5), ("stat-2", 4.0))),
+    ),
+    ("epsilon", "1e-05", 1e-05),
+    ("allow_spmd_sharding_propagation_to_output", "{true,false}", (True, False)),
+    ("allow_spmd_sharding_propagation_to_output", "true", (True,)),
+    ("parameter_replication", "{false, /*index=1*/true}", (False, True)),
+    ("buffer_donor", "{ (0, {}), (1, {2,0}) }", (Donor(0, ()), Donor(1, (2, 0)))),
+    ("input_output_alias", "{ {}: (1, {0}, must-alias) }", (Alias((), 1, (0,), "must-alias"),)),
+    ("algorithm", "dot_bf16_bf16_f32_x3", "dot_bf16_bf16_f32_x3"),
+    ("schedule", "SCHEDULE_LATEST", "SCHEDULE_LATEST"),
+    (
+        "debug_attributes",
+        '{ {"x" {1}}:({log_mode=default,op_id=3},{note="a"}), {}:() }',
+        (
+            DebugEntry(
+                OriginalArray("x", (1,)), ({"log_mode": "default", "op_id": "3"}, {"note": "a"})
+            ),
+            DebugEntry(None, ()),
+        ),
+    ),
+    (
+        "origin_recovery_table",
+        '{ {"old"} : {"new" {1}}\n {"a"} : {}, "\n HloModule r\n " }',
+        (
+            Recovery(OriginalArray("old"), OriginalArray("new", (1,))),
+            Recovery(OriginalArray("a"), None, "\n HloModule r\n "),
+        ),
+    ),
+    ("sparsity", "L.1@2:4", "L.1@2:4"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "value"), VALUES)
+def test_a_value_is_read_fast_and_by_grammar(name: str, text: str, value: object) -> None:
+    found = read_attribute(name, text)
+    assert (found, type(found)) == (value, type(value))
+    if name != "sparsity":
+        by_grammar = read_by_grammar(name, text)
+        assert (by_grammar, type(by_grammar)) == (value, type(value))
+
+
+def spaced(text: str) -> str:
+    """The same value with white space wherever a bracket or comma stands outside of words."""
+    return "".join(f" {sign} /* , */ " if sign in "{}[]()," else sign for sign in text)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        (name, text, value)
+        for name, text, value in VALUES
+        if name not in ("sparsity", "dim_labels", "outfeed_shape")
+        and '"' not in text
+        and "'" not in text
+    ],
+)
+def test_blanks_and_comments_are_no_part_of_a_value(name: str, text: str, value: object) -> None:
+    odd = spaced(text).replace(" [synthetic_call] ", "[synthetic_call]")
+    if "synthetic" not in text:
+        assert read_attribute(name, odd.strip()) == value
+
+
+def test_a_domain_has_two_sides() -> None:
+    text = '{kind="sharding", entry={maximal device=0}, exit={replicated}}'
+    entry, leave = TiledSharding("maximal", devices=(0,)), TiledSharding("replicated")
+    assert read_attribute("domain", text) == Domain("sharding", entry, leave)
+
+
+def test_a_configuration_is_json_or_a_dictionary_of_mlir() -> None:
+    found = read_attribute("backend_config", '{grid_x = 4 : i32, ir = "ML\\EF"}')
+    assert isinstance(found, Dictionary)
+    assert found.values == {"grid_x": 4, "ir": b"ML\xef"}
+    assert read_attribute("backend_config", '{"a":[{}]}') == {"a": [{}]}
+    assert read_attribute("backend_config", "{neither, nor") == "{neither, nor"
+
+
+def test_a_frontend_attribute_in_braces_may_nest() -> None:
+    text = '{a="b",c={"d":{"e":"}"}},f={g = {h = 1}}}'
+    assert read_attribute("frontend_attributes", text) == {
+        "a": "b",
+        "c": '{"d":{"e":"}"}}',
+        "f": "{g = {h = 1}}",
+    }
+
+
+def test_a_literal_as_an_attribute_is_numpy_on_demand() -> None:
+    found = read_attribute("literal", "s32[2]{0} {1, 2}")
+    assert found == TypedLiteral(parse_shape("s32[2]{0}"), "{1, 2}")
+    assert isinstance(found, TypedLiteral)
+    numpy = pytest.importorskip("numpy")
+    assert numpy.array_equal(found.value, [1, 2])
+    assert read_attribute("literal", "f32[] 4") == TypedLiteral(parse_shape("f32[]"), "4")
+
+
+def test_the_order_of_devices_belongs_to_the_mesh_in_front_of_it() -> None:
+    tail = ", replica_groups=mesh['x'=2], device_ids=(1,0) {'x'}, to_apply=%add"
+    spans = {name: tail[start:end] for name, (start, end) in split_attributes(tail).items()}
+    assert spans == {
+        "replica_groups": "mesh['x'=2], device_ids=(1,0) {'x'}",
+        "to_apply": "%add",
+    }
+
+
+def test_a_field_of_metadata_may_stand_behind_a_blank() -> None:
+    text = '{op_name= "a" source_line=\n3 profile_type={1, 2}}'
+    expected = OpMetadata(op_name="a", source_line=3, profile_type=(1, 2))
+    assert read_attribute("metadata", text) == expected
+    assert read_by_grammar("metadata", text) == expected
+
+
+def test_stack_frames_are_read_as_loosely_as_xla_reads_them() -> None:
+    tables = (
+        'FileNames\n1"a \\"b\\".py"\n\nFunctionNames\n 1  "<module>"',
+        "FileLocations\n1 {file_name_id= 1 function_name_id=1 line=9}",
+        "StackFrames\n1 {file_location_id=1 parent_frame_id=1}",
+    )
+    assert read_stack_frames(tables).stack(1) == (Frame('a "b".py', 9, "<module>"),)
+
+
+# ---- devices
+
+
+@pytest.mark.parametrize(
+    ("text", "groups"),
+    [
+        ("{{0,2},{1,3}}", ((0, 2), (1, 3))),
+        ("[2,4]<=[8]", ((0, 1, 2, 3), (4, 5, 6, 7))),
+        ("[4,2]<=[2,4]T(1,0)", ((0, 4), (1, 5), (2, 6), (3, 7))),
+        ("[2,4]<=[2,2,2]T(2,0,1)", ((0, 2, 4, 6), (1, 3, 5, 7))),
+        ("mesh['x'=2,'y'=4] {'x'}", ((0, 4), (1, 5), (2, 6), (3, 7))),
+        ("mesh['x'=2,'y'=4] {'y'}", ((0, 1, 2, 3), (4, 5, 6, 7))),
+        ("mesh['x'=2,'y'=4] {'x','y'}", ((0, 1, 2, 3, 4, 5, 6, 7),)),
+        ("mesh['x'=2,'y'=4] {'y','x'}", ((0, 4, 1, 5, 2, 6, 3, 7),)),
+        ("mesh['x'=2,'y'=4] {'y':(1)2}", ((0, 2), (1, 3), (4, 6), (5, 7))),
+        ("mesh['x'=2,'y'=4] {'y':(2)2}", ((0, 1), (2, 3), (4, 5), (6, 7))),
+        ("mesh['x'=2,'y'=4] {'y':(1)2,'x'}", ((0, 4, 2, 6), (1, 5, 3, 7))),
+        ("mesh['x'=2,'y'=2], device_ids=(0,1,3,2) {'x'}", ((0, 3), (1, 2))),
+        ("mesh['x'=2,'y'=2], device_ids=([2,2]T(1,0)) {'y'}", ((0, 2), (1, 3))),
+        ("mesh['x'=4] {}", ((0,), (1,), (2,), (3,))),
+        ("mesh['x'=0] {'x'}", ()),
+    ],
+)
+def test_groups_of_every_form_list_their_devices(
+    text: str, groups: tuple[tuple[int, ...], ...]
+) -> None:
+    found = read_attribute("replica_groups", text)
+    assert isinstance(found, ReplicaGroupList | IotaReplicaGroups | MeshReplicaGroups)
+    assert found.groups == groups
+
+
+def test_devices_of_a_hostile_size_are_not_listed() -> None:
+    found = read_attribute("sharding", "{devices=[999999999,999]<=[999999999,999]T(1,0)}")
+    assert isinstance(found, TiledSharding)
+    with pytest.raises(OverflowError, match="too many to list"):
+        device_numbers(found.devices)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=4).flatmap(
+        lambda dims: st.tuples(st.just(dims), st.permutations(range(len(dims))))
+    )
+)
+def test_a_transposed_array_of_devices_is_the_one_of_numpy(
+    case: tuple[list[int], Sequence[int]],
+) -> None:
+    numpy = pytest.importorskip("numpy")
+    dims, permutation = case
+    whole = numpy.arange(numpy.prod(dims)).reshape(dims)
+    expected = tuple(whole.transpose(permutation).ravel().tolist())
+    assert Iota(tuple(dims), tuple(permutation)).devices == expected
+
+
+# ---- errors
+
+LANGUAGES: dict[str, Mapping[str, Sequence[str]]] = {
+    "sharding": sharding._SHARDING.examples,
+    "replica_groups": devices._GROUPS.examples,
+    "window": windows._WINDOW.examples,
+    "dim_labels": windows._DIM_LABELS.examples,
+    "block_scaling_config": windows._OPERAND_CONFIG.examples,
+    "entry_computation_layout": shapes._LANGUAGE.examples,
+    "origin": origin._LANGUAGE.examples,
+    "origin_recovery_table": origin._TABLES.examples,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "text"),
+    [
+        (name, message, text)
+        for name, examples in LANGUAGES.items()
+        for message, texts in examples.items()
+        for text in texts
+    ],
+)
+def test_a_malformed_value_says_what_its_example_says(name: str, message: str, text: str) -> None:
+    with pytest.raises(AttributeSyntaxError) as raised:
+        read_by_grammar(name, text)
+    assert raised.value.message == message
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message", "offset"),
+    [
+        ("sharding", "{maximal}", "maximal needs one device", 1),
+        ("sharding", "{devices=[2,1]0}", "1 devices for 2 places", 14),
+        ("sharding", "{devices=[2,1]<=[3]}", "3 devices for 2 places", 16),
+        ("sharding", "{devices=[2]<=[2]T(1)}", "a transposition names each dimension once", 17),
+        (
+            *("sharding", "{devices=[2,2]<=[2,2]}"),
+            *("an array of several dimensions needs their order, like T(1,0)", 16),
+        ),
+        ("sharding", "{mesh['x'=2], [{'y'}]}", "the mesh has no axis y", 17),
+        ("sharding", "{mesh['x'=4], [{'x':(1)3}]}", "axis x has no such part", 19),
+        ("sharding", "{mesh['x'=2], [{?, 'x'}]}", "`?` stands once, behind the axes", 15),
+        ("sharding", "{manual", "a bracket never closes", 7),
+        ("sharding", "{mesh['x'=2], device_ids=(0), [{}]}", "1 devices for 2 places", 14),
+        ("replica_groups", "[2]<=[2]", "expected how many groups, and how large: [2,4]", 0),
+        ("replica_groups", "[2,4]<=[4]", "4 devices for 8 places", 7),
+        (
+            *("window", "{size=3x3 stride=1}"),
+            *("every part of a window has as many numbers as it has dimensions", 10),
+        ),
+        ("window", "{size=3 size=3}", "size stands there twice", 8),
+        ("dim_labels", "bf_io->bb", "expected each of b, f once in bb", 7),
+        ("dim_labels", "b02f_02io->b02f", "spatial dimensions are 0, 1, … each once", 0),
+        (
+            *("operand_layout_constraints", "{f32[8]{1,0}}"),
+            *("a layout needs as many numbers as the shape has dimensions", 1),
+        ),
+        (
+            "result_accuracy",
+            "{mode}",
+            "expected {mode=highest} or {tolerance={atol=0,rtol=0.1,ulps=2}}",
+            1,
+        ),
+        ("operand_precision", "high", "expected names in braces, like {%a, %b}", 0),
+        ("direction", "{LT}", "expected a word", 0),
+        ("buffer_donor", "{ 0 }", "expected parts of parameters, like { (0, {}), (1, {2}) }", 2),
+        ("literal", "4", "expected a shape and a value, like s32[2]{0} {1, 2}", 0),
+        ("debug_attributes", '{{"x"} : {"y"}}', "expected records behind `:`", 1),
+        ("origin_recovery_table", '{{"x"} : ()}', "expected an array behind `:`", 1),
+        ("domain", "{replicated}", 'expected kind="sharding", entry={…}, exit={…}', 1),
+    ],
+)
+def test_an_error_points_at_its_place(name: str, text: str, message: str, offset: int) -> None:
+    with pytest.raises(AttributeSyntaxError) as raised:
+        read_attribute(name, text)
+    error = raised.value
+    assert (error.message, error.text, error.offset) == (message, text, offset)
+
+
+KNOWN = sorted(
+    {name for name, _, _ in VALUES} | {"domain", "literal", "metadata", "backend_config"}
+)
+
+
+def offset_of_error(name: str, text: str) -> int:
+    """Where the text is no value; 0 where it is one."""
+    try:
+        read_attribute(name, text)
+    except AttributeSyntaxError as error:
+        return error.offset
+    return 0
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(KNOWN),
+    st.text("{}[]()<=,:'\"xT0123mesh device_sharding_ids?%-/*\ud800", max_size=24)
+    | st.text(max_size=8),
+)
+def test_any_text_is_a_value_or_an_error(name: str, text: str) -> None:
+    assert 0 <= offset_of_error(name, text) <= len(text)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("bracket", ["{", "(", "[", "{(", "{{[", '{"a":{'])
+def test_brackets_nest_only_so_deep(name: str, bracket: str) -> None:
+    text = bracket * 20_000
+    assert 0 <= offset_of_error(name, text) <= len(text)
+
+
+def test_brackets_that_nest_too_deep_say_so() -> None:
+    text = "{" + "(" * exact.DEEPEST + "({})" + ")" * exact.DEEPEST + "}"
+    with pytest.raises(AttributeSyntaxError, match="brackets nest deeper than 100"):
+        read_attribute("origin", text)
+
+
+def test_a_large_value_takes_linear_time() -> None:
+    groups = ",".join(f"{{{n},{n + 1}}}" for n in range(0, 200_000, 2))
+    found = read_attribute("replica_groups", f"{{{groups}}}")
+    assert isinstance(found, ReplicaGroupList)
+    assert len(found.groups) == 100_000
+    layout = ", ".join(["f32[8,16]{1,0}"] * 50_000)
+    program = read_attribute("entry_computation_layout", f"{{({layout})->f32[]}}")
+    assert isinstance(program, ProgramShape)
+    assert len(program.parameters) == 50_000
+
+
+def test_every_public_name_is_found_where_it_is_defined() -> None:
+    from hlo_lint.hlo import attributes
+
+    found: list[Callable[..., object] | object] = [
+        getattr(attributes, name) for name in attributes.__all__
+    ]
+    assert len(found) > 40
+    with pytest.raises(AttributeError, match="no attribute 'poem'"):
+        attributes.poem  # noqa: B018

@@ -1,0 +1,389 @@
+"""Protocol buffers against the texts that XLA wrote beside them, and files that hold none."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import subprocess
+import sys
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.hlo.proto import (
+    WireError,
+    delimited,
+    fields,
+    module_bytes,
+    read_proto,
+    write_proto,
+)
+from hlo_lint.hlo.text_proto import (
+    Schema,
+    TextError,
+    embedded_schema,
+    module_from_text,
+    parse_text,
+    proto_to_text,
+)
+from hlo_lint.text.errors import DumpError
+
+DUMPS: Final = Path(__file__).parents[2] / "fixtures" / "dumps" / "cpu-jax0.11.2"
+PROTOS: Final = sorted(DUMPS.glob("as_*proto/*.hlo.pb*"))
+SCHEDULED: Final = DUMPS / "as_proto" / "module_0000.jit_tanh_sum.cpu_after_optimizations.hlo.pb"
+
+needs_jaxlib = pytest.mark.skipif(find_spec("jaxlib") is None, reason="no jaxlib to read with")
+every_case = settings(derandomize=True, deadline=None, database=None, max_examples=200)
+
+
+def test_there_are_protos_of_both_kinds() -> None:
+    assert {path.suffix for path in PROTOS} == {".pb", ".gz"}
+
+
+@needs_jaxlib
+@pytest.mark.parametrize("path", PROTOS, ids=lambda path: path.name)
+def test_a_proto_is_the_text_beside_it(path: Path) -> None:
+    beside = path.with_name(path.name.removesuffix(".gz").removesuffix(".hlo.pb") + ".txt")
+    read, printed = read_proto(path), beside.read_text()
+    assert rows(read) == rows(printed)
+    # The proto's config is not read, so the head's `allow_spmd_…` are not printed.
+    assert read.partition("\n")[2] == printed.partition("\n")[2]
+    assert printed.startswith(read.partition("\n")[0])
+
+
+@needs_jaxlib
+def test_a_bare_module_and_a_snapshot_are_read_like_a_proto(tmp_path: Path) -> None:
+    proto = SCHEDULED.read_bytes()
+    module = module_bytes(proto)
+    assert len(module) < len(proto)
+    expected = read_proto(SCHEDULED)
+    assert read_proto(written(tmp_path / "bare.pb", module)) == expected
+    snapshot = delimited(1, proto) + delimited(4, b"cpu")
+    assert read_proto(written(tmp_path / "snapshot.hlo.pb", snapshot)) == expected
+
+
+# The text format
+
+
+@needs_jaxlib
+@pytest.mark.parametrize(
+    ("name", "opening", "closing"),
+    [
+        ("proto.hlo.pbtxt", "hlo_module {\n", "}\nbuffer_assignment: <>\n"),
+        ("bare.pbtxt", "", ""),
+        ("snapshot.textproto", "hlo: <hlo_module: {\n", "}; >, execution_platform: 'cpu'"),
+    ],
+)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "compressed"])
+def test_the_text_format_says_the_same(
+    tmp_path: Path, name: str, opening: str, closing: str, pack: type[bytes]
+) -> None:
+    module = memoryview(module_bytes(SCHEDULED.read_bytes()))
+    text = "".join(as_text(module, ".xla.HloModuleProto", embedded_schema("xla/service/hlo.proto")))
+    assert "instruction_ids: [" in text  # a packed field
+    assert "opcode: 'tanh'" in text
+    path = tmp_path / (name + ".gz" * (pack is not bytes))
+    path.write_bytes(pack((opening + text + closing).encode()))
+    assert read_proto(path) == read_proto(SCHEDULED)
+
+
+@needs_jaxlib
+def test_numbers_of_every_spelling_reach_xla(tmp_path: Path) -> None:
+    values = "f32s: [1.5f, -inf, nan, -2e-3, 1e99, .25, 7, infinity, 0.1, 0, -1, 2]"
+    says = "constant({1.5, -inf, nan, -0.002, inf, 0.25, 7, inf, 0.1, 0, -1, 2})"
+    shape = "element_type: 11 dimensions: 0xC layout { minor_to_major: 00 }"
+    constant = f"opcode: 'constant' literal {{ shape {{ {shape} }} {values} }}"
+    assert says in read_proto(small_module(tmp_path, constant, shape=shape))
+
+
+@needs_jaxlib
+def test_strings_are_unescaped(tmp_path: Path) -> None:
+    spelled = r"""metadata { op_name: "a" '\x62\143' "\u00e9" # one string
+      '\"' }"""
+    text = read_proto(small_module(tmp_path, f'opcode: "negate" operand_ids: 1 {spelled}'))
+    assert r'op_name="abc\303\251\""' in text
+
+
+@needs_jaxlib
+def test_what_an_any_holds_is_passed_over(tmp_path: Path) -> None:
+    path = small_module(tmp_path, 'opcode: "negate" operand_ids: 1')
+    plain = read_proto(path)
+    written(path, path.read_bytes() + b"[type.googleapis.com/xla.Some] { x: 1 }")
+    assert read_proto(path) == plain
+
+
+@needs_jaxlib
+@pytest.mark.parametrize(
+    ("instruction", "says"),
+    [
+        ("colour: 3", "line 6: xla.HloInstructionProto has no field `colour`"),
+        ("opcode: add", "line 6: `add` is no value of `opcode`"),
+        ("id: 9223372036854775808", "line 6: `9223372036854775808` is no value of `id`"),
+        ("shape { element_type: F31 }", "line 6: `F31` is no value of `element_type`"),
+        ("shape: 'f32'", "line 6: this is no value of `shape`"),
+        ("operand_ids: [1 2]", "line 6: expected `,` or `]`, found `2] }`"),
+        ("opcode: 'add", "line 6: expected the end of a string, found `'add }`"),
+        (r"opcode: 'a\qdd'", r"line 6: no escape is spelled \q"),
+        ("> ", "line 6: expected a field's name or }, found `>  }`"),
+    ],
+)
+def test_an_error_in_the_text_has_its_line(tmp_path: Path, instruction: str, says: str) -> None:
+    assert says in refusal(small_module(tmp_path, instruction))
+
+
+@needs_jaxlib
+def test_messages_do_not_nest_deeper_than_protobuf_lets_them(tmp_path: Path) -> None:
+    path = written(tmp_path / "deep.pbtxt", b"a {" * 100_000)
+    assert "line 1: messages nest deeper than 100" in refusal(path)
+
+
+@needs_jaxlib
+def test_text_that_is_another_message_is_refused() -> None:
+    config = next(DUMPS.parent.glob("gpu-*/*/*.config.pbtxt"))
+    assert "xla.HloModuleProto has no field `" in refusal(config)
+
+
+@every_case
+@given(st.text(alphabet="ab1.-:;,{}<>[]#'\"\\\n x", max_size=40))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    data = text.encode()
+    try:
+        names = [entry.name for entry in parse_text(data)]
+    except TextError:
+        return
+    assert [entry.name for entry in parse_text(data + b"\n" + data)] == names * 2
+
+
+@needs_jaxlib
+@pytest.mark.parametrize("path", PROTOS, ids=lambda path: path.name)
+def test_a_proto_survives_the_text_format(path: Path, tmp_path: Path) -> None:
+    data = path.read_bytes()
+    data = gzip.decompress(data) if path.suffix == ".gz" else data
+    spelled = written(tmp_path / "spelled.pbtxt", proto_to_text(data))
+    assert read_proto(spelled) == read_proto(path)
+
+
+@needs_jaxlib
+def test_every_scalar_survives_the_text_format(tmp_path: Path) -> None:
+    values = "f32s: [1.5f, -inf, nan, -2e-3, .25, 0.1, 0, -1] s64s: [-9223372036854775808, 7]"
+    shape = "element_type: F32 dimensions: 8 is_dynamic_dimension: true"
+    spelled = rf"""hlo_module {{ name: "a\"b\\\n\t\x01\303\251'" id: -1 computations {{ id: 5
+      instructions {{ id: -1 literal {{ shape {{ {shape} }} {values} }}
+      frontend_attributes {{ map {{ key: "k" value: "v" }} }} }} }} }}""".encode()
+    once = written(tmp_path / "once.pbtxt", spelled)
+    module = module_from_text(once.read_bytes())
+    again = proto_to_text(delimited(1, module))
+    assert module_from_text(again) == module
+    assert rb"""name: "a\"b\\\n\t\001\303\251'" """.strip() in again
+    assert b"f32s: -inf\n" in again
+    assert b"element_type: F32\n" in again
+    assert b"is_dynamic_dimension: true\n" in again
+
+
+@needs_jaxlib
+def test_a_field_that_no_message_has_is_an_error() -> None:
+    with pytest.raises(WireError, match="HloModuleProto has no field 999"):
+        proto_to_text(delimited(1, delimited(999, b"x")))
+
+
+# What holds no module
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "it is empty"),
+        (b"HloModule m\n\nENTRY e { ROOT p = f32[] parameter(0) }\n", "byte 2 begins no field"),
+        (b"\xff" * 40, "number of more than 64 bits"),
+        (b"\x0a\x03abc", "field 1 of it holds none: field 12 ends 6 bytes after the data"),
+        (b"\x0a\x7fabc", "HloModuleProto: field 1 ends 124 bytes after the data"),
+        (b"\x00\x00", "byte 0 begins no field"),
+    ],
+)
+def test_other_bytes_are_no_proto(tmp_path: Path, data: bytes, says: str) -> None:
+    assert says in refusal(written(tmp_path / "x.hlo.pb", data))
+
+
+def test_another_message_of_the_same_dump_is_no_proto() -> None:
+    for path in [*DUMPS.rglob("*memory-usage-report.pb*"), *DUMPS.rglob("compile_options.pb")]:
+        assert "it holds no module" in refusal(path)
+
+
+def test_a_proto_that_is_cut_off_is_no_proto(tmp_path: Path) -> None:
+    whole = (DUMPS / "as_proto/module_0000.jit_tanh_sum.before_optimizations.hlo.pb").read_bytes()
+    assert module_bytes(whole)
+    for end in range(len(whole)):
+        with pytest.raises(WireError):
+            module_bytes(whole[:end])
+    assert "no HloProto" in refusal(written(tmp_path / "x.hlo.pb", whole[:-1]))
+
+
+@every_case
+@given(st.integers(0, 880), st.binary(max_size=3))
+def test_a_damaged_proto_is_read_or_refused(at: int, damage: bytes) -> None:
+    whole = SCHEDULED.read_bytes()
+    damaged = whole[:at] + damage + whole[at + len(damage) :]
+    try:
+        module = module_bytes(damaged)
+    except WireError:
+        return
+    assert module in damaged
+
+
+def test_a_decompression_bomb_is_not_expanded(tmp_path: Path) -> None:
+    member = gzip.compress(bytes(16 << 20))
+    path = written(tmp_path / "x.hlo.pb.gz", member * 40)
+    assert f"{len(member) * 40} compressed bytes become more than" in refusal(path)
+
+
+def test_gzip_data_that_is_cut_off_or_damaged_is_refused(tmp_path: Path) -> None:
+    packed = gzip.compress(SCHEDULED.read_bytes())
+    assert "cut off" in refusal(written(tmp_path / "cut.pb.gz", packed[:-9]))
+    assert "CRC" in refusal(written(tmp_path / "crc.pb.gz", packed[:-8] + bytes(8)))
+    assert "damaged" in refusal(written(tmp_path / "bad.pb.gz", packed[:10] + b"\xff" * 20))
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    assert "cannot be read: No such file" in refusal(tmp_path / "x.hlo.pb")
+
+
+# XLA's code in a process of its own
+
+
+def test_without_jaxlib_the_error_says_what_to_install() -> None:
+    without = [entry for entry in sys.path if not (Path(entry) / "jaxlib").exists()]
+    with pytest.raises(DumpError) as caught:
+        read_proto(SCHEDULED, search_path=without)
+    assert f"{caught.value}" == (
+        f"{SCHEDULED}: install jaxlib (pip install 'hlo-lint[xla]') to read protocol buffers: "
+        "No module named 'jaxlib'"
+    )
+
+
+def test_without_jaxlib_nothing_is_written_either() -> None:
+    without = [entry for entry in sys.path if not (Path(entry) / "jaxlib").exists()]
+    with pytest.raises(DumpError, match="to write protocol buffers: No module named 'jaxlib'"):
+        write_proto(Path("x.hlo.pb"), "HloModule m", search_path=without)
+
+
+@needs_jaxlib
+def test_an_abort_of_xla_is_an_error_of_the_file(tmp_path: Path) -> None:
+    mesh = "sharding { named_sharding { mesh { axes { name: 'x' size: -4 } } } }"
+    path = small_module(tmp_path, f"opcode: 'negate' operand_ids: 1 {mesh}")
+    said = refusal(path)
+    assert said.startswith(f"{path}: XLA's code was ended by SIGABRT while it read this file; ")
+    assert "Mesh axis size must be positive" in said
+
+
+@needs_jaxlib
+def test_what_xla_refuses_is_an_error_with_its_reason(tmp_path: Path) -> None:
+    assert "Unknown opcode: nagate" in refusal(small_module(tmp_path, "opcode: 'nagate'"))
+
+
+@needs_jaxlib
+def test_xla_has_a_time_limit() -> None:
+    with pytest.raises(DumpError, match=r"still reading it after 0\.001 seconds"):
+        read_proto(SCHEDULED, timeout=0.001)
+
+
+@needs_jaxlib
+def test_this_process_never_imports_jaxlib() -> None:
+    script = (
+        "import sys; from pathlib import Path; from hlo_lint.hlo.proto import read_proto; "
+        f"text = read_proto(Path({str(SCHEDULED)!r})); "
+        "print(text.split()[0], [name for name in sys.modules if name.startswith('jax')])"
+    )
+    root = Path(__file__).parents[2]
+    child = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=root)
+    assert (child.stdout, child.stderr) == ("HloModule []\n", "")
+
+
+@needs_jaxlib
+def test_the_current_directory_and_the_flags_of_xla_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = read_proto(SCHEDULED)
+    written(tmp_path / "jaxlib.py", b"raise SystemExit('imported from the current directory')")
+    written(tmp_path / "json.py", b"raise SystemExit('imported from the current directory')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XLA_FLAGS", f"--xla_no_such_flag --xla_dump_to={tmp_path}/dump")
+    assert read_proto(SCHEDULED) == expected
+    assert not (tmp_path / "dump").exists()
+
+
+# Helpers
+
+
+def written(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(DumpError) as caught:
+        read_proto(path)
+    assert f"{caught.value}".startswith(f"{path}: ")
+    return f"{caught.value}"
+
+
+def rows(text: str) -> list[tuple[str, bool, list[tuple[object, ...]]]]:
+    """Every computation: name, whether it is the entry, its instructions as they were read."""
+    (module,) = parse_file(text).modules
+    assert not module.problems
+    return [(part.name, part.is_entry, list(part.rows)) for part in module.computations]
+
+
+def small_module(
+    folder: Path,
+    instruction: str,
+    shape: str = "element_type: F32 dimensions: 2 layout { minor_to_major: 0 }",
+) -> Path:
+    """A module with one parameter, and one instruction that reads it; that is in line 6."""
+    program = f"{{ parameters {{ {shape} }} parameter_names: 'a' result {{ {shape} }} }}"
+    return written(
+        folder / "small.pbtxt",
+        f"""name: 'small' id: 1 entry_computation_name: 'e' entry_computation_id: 1
+host_program_shape {program}
+computations {{
+  name: 'e' id: 1 root_id: 2 program_shape {program}
+  instructions {{ id: 1 name: 'a' opcode: 'parameter' shape {{ {shape} }} }}
+  instructions {{ id: 2 name: 'b' shape {{ {shape} }} {instruction} }}
+}}
+""".encode(),
+    )
+
+
+def as_text(message: memoryview, type_name: str, schema: Schema) -> Iterable[str]:
+    """A message in the text format, one field a line, enums by name, packed fields as lists."""
+    by_number = {known.number: (name, known) for name, known in schema.messages[type_name].items()}
+    for number, value in fields(message):
+        name, known = by_number[number]
+        if isinstance(value, int):
+            names = {n: spelled for spelled, n in schema.enums.get(known.type_name, {}).items()}
+            signed = value - (value >> 63 << 64)
+            yield f"{name}: {names.get(value, signed)}\n"
+        elif known.kind == 11:
+            yield from (f"{name} {{\n", *as_text(value, known.type_name, schema), "}\n")
+        elif known.kind in (9, 12):
+            yield f"{name}: '{''.join(map(spelled_byte, value))}'\n"
+        elif known.kind == 2:
+            yield f"{name}: {struct.unpack('<f', value)[0]!r}\n"
+        else:
+            yield f"{name}: {[number for _, number in fields(unpacked(value))]}\n"
+
+
+def spelled_byte(byte: int) -> str:
+    return chr(byte) if byte < 128 and chr(byte).isalnum() else f"\\{byte:03o}"
+
+
+def unpacked(packed: memoryview) -> memoryview:
+    """The numbers of a packed field as fields of their own: a key before each."""
+    ends = [at + 1 for at, byte in enumerate(packed) if byte < 128]
+    starts = [0, *ends[:-1]]
+    return memoryview(b"".join(b"\x08" + packed[a:b] for a, b in zip(starts, ends, strict=True)))

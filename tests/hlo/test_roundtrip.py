@@ -1,0 +1,154 @@
+"""Any bytes in, the same bytes out; what cannot be read is said, and the rest is read."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+import hlo_lint
+from hlo_lint.text.source import decode, encode
+from tests.conftest import BROKEN, DUMPS, FIXTURES, ROUNDTRIP, hlo_files
+from tests.mutations import mutate
+
+ODDITIES = [*sorted(ROUNDTRIP.glob("*.hlo")), *sorted(BROKEN.glob("*.hlo"))]
+
+
+@pytest.mark.parametrize("path", ODDITIES, ids=lambda path: path.stem)
+def test_the_bytes_of_odd_texts_survive(path: Path) -> None:
+    data = path.read_bytes()
+    assert hlo_lint.emit(hlo_lint.parse(data)).encode("utf-8", "surrogateescape") == data
+
+
+def test_the_bytes_of_every_dump_survive_and_nothing_in_them_is_unreadable() -> None:
+    paths = hlo_files(DUMPS)
+    assert len(paths) > 300
+    for path in paths:
+        data = path.read_bytes()
+        modules = hlo_lint.parse_all(data)
+        assert hlo_lint.emit(modules[0]).encode("utf-8", "surrogateescape") == data, path
+        assert [module.problems for module in modules] == [()], path
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_bytes_of_damaged_texts_survive_and_nothing_raises(seed: int) -> None:
+    texts = [path.read_bytes() for path in hlo_files(FIXTURES)]
+    chance = random.Random(seed)
+    for _ in range(50):
+        data = mutate(chance.choice(texts), texts, chance)
+        module = hlo_lint.parse(data)
+        assert hlo_lint.emit(module).encode("utf-8", "surrogateescape") == data
+        report = hlo_lint.lint(data, before="layout_normalization")
+        assert str(report)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\n", b"\xef\xbb\xbf", b"\x00", b"// nothing", b"}{", b"\xff", b",\n}"]
+)
+def test_what_is_no_hlo_is_one_problem(data: bytes) -> None:
+    module = hlo_lint.parse(data)
+    assert encode(hlo_lint.emit(module)) == data
+    assert module.problems
+
+
+ODD_LINES = """\
+HloModule m
+
+%f (a: f32[8]) -> f32[8] {
+  %a = f32[8]{0} parameter(0)
+  ROOT %n = f32[8]{0} negate(%a)
+}
+
+ENTRY %e (p: f32[8]) -> f32[8] {
+  %p = f32[8]{0} parameter(0)
+  %q = f32[8]{0} negate(%p
+  %r = f32[8]{0} add(%p, %p)
+  what is this
+  and this
+  ROOT %s = f32[8]{0} call(%r), to_apply=%f
+}
+"""
+
+
+def test_one_odd_line_hides_nothing_else() -> None:
+    module = hlo_lint.parse(ODD_LINES)
+    assert [(p.start.line, p.start.column) for p in module.problems] == [(10, 24), (12, 8)]
+    assert [p.end.line for p in module.problems] == [10, 13]
+    assert module.entry is not None
+    assert [i.name for i in module.entry.instructions] == ["p", "r", "s"]
+
+
+def test_strict_parsing_names_the_place() -> None:
+    with pytest.raises(hlo_lint.HloSyntaxError) as caught:
+        hlo_lint.parse(ODD_LINES, "broken.hlo", strict=True)
+    assert (caught.value.line, caught.value.column) == (10, 24)
+    assert str(caught.value).startswith("broken.hlo:10:24: `(` is never closed\n")
+    assert str(caught.value).endswith(" " * 23 + "^")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "  %x = f32[8]{0} add(%a, %b",
+        '  %x = f32[8]{0} add(%a), metadata={op_name="',
+        "  %x = f32[8]{0} add(%a), backend_config={",
+        "  /* never closed",
+        "  %x = ((((((((",
+        "ENTRY %e (",
+        "  ROOT",
+        "%f (a: f32[8]) -> f32[8] {",
+        "(",
+    ],
+)
+def test_ten_times_the_damage_takes_about_ten_times_as_long(line: str) -> None:
+    steps = [_steps(line, lines) for lines in (2_000, 20_000)]
+    assert steps[1] < 15 * steps[0]
+
+
+def _steps(line: str, lines: int) -> int:
+    """How many calls reading takes: a count, not a time."""
+    import sys
+
+    text = "HloModule m\n\nENTRY %e (a: f32[8]) -> f32[8] {\n" + f"{line}\n" * lines
+    count = 0
+
+    def tracer(frame: object, event: str, argument: object) -> None:
+        nonlocal count
+        count += 1
+
+    sys.setprofile(tracer)
+    try:
+        hlo_lint.parse(text)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_several_modules_of_a_file_are_all_there() -> None:
+    one = "HloModule a\n\nENTRY e {\n  ROOT p = f32[8]{0} parameter(0)\n}\n"
+    text = one + "// -----\n" + one.replace("HloModule a", "HloModule b") + one.replace("a", "c", 1)
+    modules = hlo_lint.parse_all(text)
+    assert [module.name for module in modules[:2]] == ["a", "b"]
+    assert len(modules) == 3
+    assert all(hlo_lint.emit(module) == text for module in modules)
+
+
+def test_a_text_decodes_and_encodes_to_itself_whatever_it_holds() -> None:
+    data = bytes(range(256)) * 3
+    assert encode(decode(data)) == data
+
+
+@pytest.mark.parametrize("reference", ["%a#", "%a#b", "%a#0x", "#0", "%a##0", "%a#١"])
+def test_an_index_that_is_no_number_is_said(reference: str) -> None:
+    text = (
+        "HloModule m\n\nENTRY %e (a: f32[8]) -> f32[8] {\n  %a = f32[8]{0} parameter(0)\n"
+        f"  ROOT %n = f32[8]{{0}} negate({reference})\n}}\n"
+    )
+    assert [problem.start.line for problem in hlo_lint.parse(text).problems][:1] == [5]
+    assert str(hlo_lint.lint(text, before="layout_normalization"))
+
+
+def test_a_log_is_one_problem_though_it_has_separators() -> None:
+    text = "// -----// IR Dump Before X //----- //\nmodule @m {\n}\n" * 20
+    assert len(hlo_lint.parse(text).problems) == 1

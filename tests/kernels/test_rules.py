@@ -1,0 +1,118 @@
+"""Rules on what custom calls carry, on dumps that our own program made."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import hlo_lint
+from hlo_lint.hlo.attributes import Alias
+from hlo_lint.kernels.custom_calls import decode
+from tests.conftest import FIXTURES
+
+PAYLOADS = FIXTURES / "payloads"
+LIST = "error autotuned-aliases-differ"
+EARLY = "error autotuning-runs-early"
+COMPUTED = "warning autotuning-runs-early"
+
+FOUND = {
+    "add_none_ffi": [LIST, COMPUTED],
+    "add_none_legacy": [LIST],
+    "add_parameter_wrong_ffi": [LIST, EARLY],
+    "add_right_ffi": [COMPUTED],
+    "add_right_legacy": [],
+    "add_wrong_ffi": [LIST, COMPUTED],
+    "add_wrong_legacy": [LIST],
+    "add_wrong_size_legacy": [LIST],
+    "descriptor_degenerate_ffi": ["error tma-descriptor-refused"],
+    "descriptor_degenerate_legacy": ["error tma-descriptor-refused"],
+    "descriptor_dense_ffi": [],
+    "donated_ffi": [EARLY, COMPUTED],
+    "donated_legacy": [],
+    "mosaic": [],
+    "pallas_triton": [],
+    "shared_with_operand_legacy": ["error custom-call-overlaps-operand"],
+    "partial_ffi": ["error kernel-misses-result"],
+}
+
+
+def found_in(path: Path) -> list[str]:
+    """What counts; whether MLIR's bytecode can be read depends on the jax that is installed."""
+    findings = hlo_lint.lint(path).findings
+    return sorted(
+        f"{f.severity.value} {f.rule}" for f in findings if f.severity is not hlo_lint.Severity.INFO
+    )
+
+
+@pytest.mark.parametrize(("case", "found"), FOUND.items())
+def test_each_payload_is_judged(case: str, found: list[str]) -> None:
+    assert found_in(PAYLOADS / case) == sorted(found)
+
+
+def test_every_payload_is_in_the_table() -> None:
+    assert {path.name for path in PAYLOADS.iterdir() if path.is_dir()} == FOUND.keys()
+
+
+FIXABLE = [case for case, found in FOUND.items() if LIST in found or "error tma" in str(found)]
+
+
+def test_a_result_in_a_donated_parameter_gets_memory_of_its_own() -> None:
+    assert not any(file.edits for file in hlo_lint.fix(PAYLOADS / "donated_ffi").files)
+    fixed = hlo_lint.fix(PAYLOADS / "donated_ffi", unsafe_fixes=True)  # it costs a fill
+    (file,) = (file for file in fixed.files if file.edits)
+    (call,) = (i for i in hlo_lint.parse(file.after).walk() if decode(i) is not None)
+    last = len(call.operands) - 1
+    assert call.attribute("output_to_operand_aliasing") == (Alias((), last, ()),)
+    assert found_in_text(file.after) == []
+    assert any("only a new compilation makes" in entry.reason for entry in fixed.remaining.skipped)
+
+
+def found_in_text(text: str) -> list[str]:
+    return [f.rule for f in hlo_lint.lint(text).findings]
+
+
+@pytest.mark.parametrize("case", FIXABLE)
+def test_a_mended_payload_is_clean_and_nothing_else_changes(case: str) -> None:
+    fixed = hlo_lint.fix(PAYLOADS / case)
+    (file,) = (file for file in fixed.files if file.edits)
+    assert not [f for f in fixed.findings if f.fix]
+    (edit,) = file.edits
+    start, end = edit.span
+    assert file.after == file.before[:start] + edit.text + file.before[end:]
+    (call,) = (i for i in hlo_lint.parse(file.after).walk() if decode(i) is not None)
+    assert call.attributes["backend_config"] == edit.text
+
+
+def test_a_mended_list_is_the_declared_one() -> None:
+    fixed = hlo_lint.fix(PAYLOADS / "add_wrong_legacy")
+    (after,) = (file.after for file in fixed.files if file.edits)
+    right = next((PAYLOADS / "add_right_legacy").glob("*_gpu_after_optimizations.txt"))
+    carried = [
+        [decode(i) for i in hlo_lint.parse(text).walk() if i.opcode == "custom-call"]
+        for text in (after, right.read_text())
+    ]
+    assert carried[0] == carried[1]
+
+
+def test_a_log_of_tensor_descriptors_is_read_as_one() -> None:
+    findings = hlo_lint.lint(FIXTURES / "tma" / "cutlass_size_1_stride.txt").findings
+    assert len(findings) == 3  # one for each descriptor that the log prints
+    for finding in findings:
+        assert finding.rule == "tma-descriptor-refused"
+        assert "global_strides[1] is 2, must be a multiple of 16" in finding.message
+        assert finding.excerpt[finding.column - 1 : finding.end_column - 1] == "2"
+
+
+def test_its_repaired_twin_is_clean() -> None:
+    repaired = FIXTURES / "tma" / "cutlass_size_1_stride_repaired.txt"
+    assert hlo_lint.lint(repaired).findings == ()
+
+
+def test_a_line_of_a_buffer_assignment_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    shutil.copytree(PAYLOADS / "donated_ffi", tmp_path / "dump")
+    (assignment,) = (tmp_path / "dump").glob("*-buffer-assignment.txt")
+    assignment.write_text(assignment.read_text() + "what is this\n")
+    (unread,) = (f for f in hlo_lint.lint(tmp_path).findings if f.rule == "unreadable-text")
+    assert (unread.path, unread.excerpt) == (str(assignment), "what is this")

@@ -1,0 +1,71 @@
+"""The wheel holds all that `check` needs, away from any checkout."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import CRASH, ROOT
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out)]
+    subprocess.run([*command, str(ROOT)], check=True, capture_output=True)
+    (made,) = out.glob("*.whl")
+    return made
+
+
+def test_the_wheel_carries_what_is_no_python(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    for grammar in (ROOT / "grammars").glob("*.lark"):
+        assert f"hlo_lint/grammars/{grammar.name}" in names
+    assert "hlo_lint/dumps/pipelines/gpu-jax0.10.0.txt" in names
+    assert "hlo_lint/apps/jax/capture/targets/h200.pbtxt" in names
+    assert "hlo_lint/py.typed" in names
+    for part in ("html", "css", "js"):
+        assert f"hlo_lint/report/html/page.{part}" in names
+
+
+def test_check_runs_from_an_installed_wheel_outside_the_checkout(
+    wheel: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "env"
+    venv.create(home, with_pip=True)
+    python = home / "bin" / "python"
+    subprocess.run(
+        [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", str(wheel)],
+        check=True,
+        capture_output=True,
+        cwd=tmp_path,
+    )
+    shutil.copytree(CRASH, tmp_path / "dump")
+    # A shape that only the grammar reads: the wheel's own copy of it is what is found.
+    odd = "HloModule m\n\nENTRY e {\n  p = f32[8,3]{0,1:T(8,128)} parameter(0)\n"
+    (tmp_path / "odd.hlo").write_text(odd + "  ROOT r = f32[24]{0} reshape(p)\n}\n")
+    done = subprocess.run(
+        [home / "bin" / "hlo-lint", "check", "dump", "odd.hlo", "--output-format", "concise"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 1, done.stderr
+    assert done.stderr == ""
+    assert [line.split(": ")[1] for line in done.stdout.splitlines()] == [
+        "error[reshape-moves-data]",
+        "warning[reshape-moves-data]",
+    ]
+    # Without the extra there is no jinja2 here.
+    done = subprocess.run(
+        [home / "bin" / "hlo-lint", "report", "dump"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 2
+    assert done.stderr == "Error: an HTML report needs jinja2: pip install 'hlo-lint[report]'\n"
+    assert not (tmp_path / "report.html").exists()

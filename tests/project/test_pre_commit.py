@@ -1,0 +1,207 @@
+"""The hooks, run by pre-commit itself, which installs them from a repository as everywhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+from markdown_it import MarkdownIt
+
+from hlo_lint.text.version import __version__
+from tests.conftest import CRASH, DUMPS, ROOT
+from tests.docs import GOLDENS
+
+SHIPPED = (
+    ".pre-commit-hooks.yaml",
+    "LICENSE",
+    "README.md",
+    "grammars",
+    "hlo_lint",
+    "pyproject.toml",
+)
+CLEAN = "HloModule m\n\nENTRY %e {\n  ROOT %p = f32[8]{0} parameter(0)\n}\n"
+FILES = {
+    "reshape.hlo": (GOLDENS / "reshape.hlo").read_text("utf-8"),
+    "clean.hlo": CLEAN,
+    "other.hlo": 'module @jit_f { func.func @main() attributes {hlo = "no"} { return } }\n',
+    "notes.txt": "HloModule is what a module begins with\n",
+}
+UNREACHABLE = (
+    "No matching distribution",
+    "Could not find a version",
+    "Failed to establish a new connection",
+    "Temporary failure in name resolution",
+)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What pre-commit left."""
+
+    status: int
+    out: str
+
+    def hook(self, title: str) -> str:
+        """`Passed`, `Failed` or `Skipped`."""
+        (line,) = (line for line in self.out.splitlines() if line.startswith(f"{title}..."))
+        return line.rpartition(".")[2].removeprefix("(no files to check)")
+
+    @property
+    def shown(self) -> str:
+        """What it says, without what it says of installing."""
+        return re.sub(r"(?s)\A.*?^(?=hlo-lint)", "", self.out, flags=re.M).rstrip() + "\n"
+
+
+@dataclass(frozen=True)
+class Project:
+    """A git repository that uses the hooks."""
+
+    path: Path
+    checkout: Path
+    env: dict[str, str]
+
+    def configure(self, which: int) -> None:
+        """Takes a configuration of the page, with the checkout in place of what it leaves open."""
+        (repo,) = yaml.safe_load(blocks("yaml")[which])["repos"]
+        assert (repo["repo"], repo["rev"]) == ("URL", f"v{__version__}")
+        repo |= {"repo": str(self.checkout), "rev": git(self.checkout, "rev-parse", "HEAD").strip()}
+        config = yaml.safe_dump({"repos": [repo]})
+        (self.path / ".pre-commit-config.yaml").write_text(config, "utf-8")
+
+    def git(self, *args: str) -> str:
+        """What git prints."""
+        return git(self.path, *args)
+
+    def pre_commit(self, *args: str) -> Ran:
+        """Runs pre-commit in it; skips the test where nothing can be installed."""
+        done = subprocess.run(
+            [sys.executable, "-m", "pre_commit", *args, "--color=never"],
+            cwd=self.path,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        if "CalledProcessError" in done.stdout and any(x in done.stdout for x in UNREACHABLE):
+            pytest.skip("pre-commit cannot reach a package index to install the hook from")
+        return Ran(done.returncode, done.stdout)
+
+
+def git(where: Path, *args: str) -> str:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    identity = ("-c", "user.name=test", "-c", "user.email=test@example.org")
+    command = ["git", *identity, "-c", "commit.gpgsign=false", *args]
+    done = subprocess.run(command, cwd=where, env=env, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a clone of this repository has of the program, committed as it stands now."""
+    if shutil.which("git") is None:
+        pytest.skip("there is no git here")
+    path = tmp_path_factory.mktemp("hlo_lint_checkout")
+    for name in SHIPPED:
+        if (ROOT / name).is_dir():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / name, path / name, ignore=ignored)
+        else:
+            shutil.copy(ROOT / name, path / name)
+    git(path, "init", "-q", "-b", "main")
+    git(path, "add", "-A")
+    git(path, "commit", "-q", "-m", "as it stands")
+    return path
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where pre-commit keeps what it installed, for all tests here."""
+    return tmp_path_factory.mktemp("pre_commit_home")
+
+
+@pytest.fixture
+def project(tmp_path: Path, home: Path, checkout: Path) -> Project:
+    """Its configuration is the first of the page."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    env = kept | {"PRE_COMMIT_HOME": str(home), "PYTHONPATH": ""}
+    made = Project(tmp_path, checkout, env)
+    made.git("init", "-q", "-b", "main")
+    made.configure(0)
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text, "utf-8")
+    made.git("add", "-A")
+    made.git("commit", "-q", "-m", "files")
+    return made
+
+
+def blocks(kind: str) -> list[str]:
+    """The blocks of the page that are of a kind."""
+    page = (ROOT / "docs" / "pre-commit.md").read_text("utf-8")
+    return [token.content for token in MarkdownIt().parse(page) if token.info == kind]
+
+
+def test_the_names_that_the_hooks_take_are_those_of_texts_of_hlo() -> None:
+    hooks = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
+    for hook in hooks:
+        is_taken = re.compile(hook["files"]).search
+        for path in DUMPS.rglob("*.*"):
+            is_hlo = path.suffix == ".txt" and path.read_bytes().startswith(b"HloModule")
+            assert bool(is_taken(path.relative_to(ROOT).as_posix())) == is_hlo, path
+
+
+def test_try_repo_does_what_the_page_shows(project: Project) -> None:
+    files = ("--files", "reshape.hlo")
+    ran = project.pre_commit("try-repo", str(project.checkout), "hlo-lint", *files)
+    assert ran.status == 1
+    assert (
+        f"$ pre-commit try-repo ../hlo_lint hlo-lint --files reshape.hlo\n{ran.shown}"
+        == (blocks("console")[1])
+    )
+    assert project.git("status", "--short") == ""
+
+
+def test_a_commit_is_stopped_until_what_the_fix_wrote_is_added(project: Project) -> None:
+    first = project.pre_commit("run", "--all-files")
+    assert first.status == 1
+    assert f"$ pre-commit run --all-files\n{first.shown}" == blocks("console")[0]
+    assert project.git("diff", "--name-only").split() == ["reshape.hlo"]
+    project.git("add", "-A")
+    second = project.pre_commit("run", "--all-files")
+    assert second.status == 0, second.out
+    assert [second.hook("hlo-lint fix"), second.hook("hlo-lint")] == ["Passed", "Passed"]
+
+
+def test_what_is_called_hlo_and_is_none_is_skipped_and_that_is_said(project: Project) -> None:
+    ran = project.pre_commit("run", "hlo-lint", "--all-files", "--verbose")
+    assert "skipped: other.hlo: it holds no HLO\n1 warning in 2 files of HLO" in ran.out
+
+
+def test_settings_exclude_what_pre_commit_names(project: Project) -> None:
+    (project.path / "hlo_lint.toml").write_text('exclude = ["reshape.hlo"]\n')
+    ran = project.pre_commit("run", "--all-files")
+    assert [ran.hook("hlo-lint fix"), ran.hook("hlo-lint")] == ["Passed", "Passed"]
+
+
+def test_a_commit_without_hlo_is_no_business_of_the_hooks(project: Project) -> None:
+    (project.path / "notes.txt").write_text("more\n")
+    project.git("add", "-A")
+    ran = project.pre_commit("run")
+    assert ran.status == 0
+    assert [ran.hook("hlo-lint fix"), ran.hook("hlo-lint")] == ["Skipped", "Skipped"]
+
+
+def test_a_dump_is_checked_as_a_whole_where_its_folder_is_given(project: Project) -> None:
+    shutil.copytree(CRASH, project.path / "dump")
+    project.configure(2)
+    project.git("add", "-A")
+    ran = project.pre_commit("run")
+    assert ran.hook("hlo-lint") == "Failed"
+    assert "since: pass autotuner of post-layout_assignment, step 0030" in ran.out
+    assert "1 error in 33 files of HLO" in ran.out

@@ -1,0 +1,194 @@
+"""The grammar of the VS Code extension, read by VS Code's own engine."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from hlo_lint.hlo.ir import NAME, OPCODE, REFERENCES
+from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.text.source import decode
+from tests.conftest import CRASH, DUMPS, ROOT, ROUNDTRIP
+
+EXTENSION = ROOT / "editors" / "vscode"
+GRAMMAR = EXTENSION / "syntaxes" / "hlo.tmLanguage.json"
+PACKAGE = json.loads((EXTENSION / "package.json").read_text())
+TEXTS = [
+    next(CRASH.glob("*.after_autotuner.*")),
+    next((DUMPS / "gpu-jax0.11.2" / "cublaslt_fission").glob("*after_optimizations.txt")),
+    next((DUMPS / "gpu-jax0.11.2" / "short_text").glob("*after_optimizations.txt")),
+    next((DUMPS / "cpu-jax0.10.2" / "mlp_train").glob("*after_optimizations.txt")),
+]
+
+
+class Token(NamedTuple):
+    text: str
+    scopes: list[str]
+
+    def is_a(self, scope: str) -> bool:
+        return any(each.startswith(scope) for each in self.scopes)
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which npm has put the engine."""
+    if shutil.which("npm") is None:
+        pytest.skip("npm is not installed: VS Code's engine cannot be had")
+    folder = tmp_path_factory.mktemp("npm")
+    wanted = [f"{name}@{version}" for name, version in PACKAGE["devDependencies"].items()]
+    ran = subprocess.run(
+        ["npm", "install", "--no-fund", "--no-audit", "--ignore-scripts", "--prefix", ".", *wanted],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+    if ran.returncode:
+        pytest.skip(f"npm cannot install VS Code's engine: {ran.stderr[-200:]}")
+    return folder
+
+
+def tokens_of(modules: Path, path: Path) -> list[list[Token]]:
+    script = str(ROOT / "tests" / "tokenize.js")
+    ran = subprocess.run(
+        ["node", script, str(modules), str(GRAMMAR), str(path)], capture_output=True, check=True
+    )
+    return [
+        [Token(*each) for each in json.loads(line)] for line in ran.stdout.decode().splitlines()
+    ]
+
+
+def all_of(tokens: list[Token], scope: str) -> list[str]:
+    return [token.text for token in tokens if token.is_a(scope)]
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.parent.name)
+def test_each_name_and_opcode_of_a_dump_has_its_scope(modules: Path, path: Path) -> None:
+    lines = tokens_of(modules, path)
+    (module,) = parse_file(decode(path.read_bytes())).modules
+    assert all_of(lines[0], "keyword.other.module") == ["HloModule"]
+    assert all_of(lines[0], "entity.name.namespace") == [module.name]
+    heads = [name for line in lines for name in all_of(line, "entity.name.function.hlo")]
+    bare = [name.removeprefix("%") for name in heads]
+    assert bare == [computation.name for computation in module.computations]
+    text = path.read_text().split("\n")
+    told = iter(line for line, written in zip(lines, text, strict=True) if written[:2] == "  ")
+    for instruction in module.walk():
+        row, line = instruction.row, next(told)
+        names = all_of(line, "variable.other.definition")
+        assert [name.removeprefix("%") for name in names] == [row[NAME]]
+        assert all_of(line, "support.function.opcode") == [row[OPCODE]]
+        operands = {name.removeprefix("%") for name in all_of(line, "variable.other.operand")}
+        if row[OPCODE] not in ("constant", "parameter"):
+            assert operands >= {name.partition("#")[0] for name in row[REFERENCES]}
+        attributes = all_of(line, "entity.other.attribute-name")
+        assert set(attributes) >= instruction.attributes.keys()
+        called = all_of(line, "entity.name.function.call")
+        assert [name.removeprefix("%") for name in called] == list(instruction.called)
+        if "f32[" in row[2]:
+            assert "f32" in all_of(line, "storage.type")
+    assert next(told, None) is None
+
+
+def test_the_tables_behind_the_header_have_theirs(modules: Path) -> None:
+    lines = tokens_of(modules, TEXTS[0])
+    found = [name for line in lines for name in all_of(line, "keyword.other.table")]
+    assert found == ["FileNames", "FunctionNames", "FileLocations", "StackFrames"]
+    row = next(line for line in lines if line[0].is_a("constant.numeric.row"))
+    assert "".join(all_of(row, "string.quoted.double")).startswith('"')
+
+
+def scopes(modules: Path, tmp_path: Path, text: str) -> list[tuple[str, str]]:
+    """Each token with its innermost scope, blanks left out."""
+    path = tmp_path / "a.hlo"
+    path.write_text(text)
+    tokens = [token for line in tokens_of(modules, path) for token in line]
+    return [
+        (token.text.strip(), token.scopes[-1].removesuffix(".hlo"))
+        for token in tokens
+        if token.text.strip()
+    ]
+
+
+def test_each_part_of_an_instruction_has_a_scope_of_its_own(modules: Path, tmp_path: Path) -> None:
+    found = scopes(
+        modules,
+        tmp_path,
+        "  ROOT %r = (f32[8,<=3]{1,0:T(8,128)}, /*index=1*/pred[]) fusion(%p#1, %c), "
+        'kind=kLoop, calls=%f, metadata={op_name="a\\"b" n=-1.5e-3}, x=true // why',
+    )
+    for part in (
+        ("ROOT", "storage.modifier.root"),
+        ("%r", "variable.other.definition"),
+        ("=", "keyword.operator.assignment"),
+        ("f32", "storage.type"),
+        ("8", "constant.numeric.dimension"),
+        ("<=", "keyword.operator.bound"),
+        ("1", "constant.numeric.layout"),
+        ("T", "storage.modifier.layout"),
+        ("index=1", "comment.block"),
+        ("pred", "storage.type"),
+        ("fusion", "support.function.opcode"),
+        ("%p", "variable.other.operand"),
+        ("#1", "constant.numeric.element"),
+        ("kind", "entity.other.attribute-name"),
+        ("calls", "entity.other.attribute-name"),
+        ("%f", "entity.name.function.call"),
+        ('\\"', "constant.character.escape"),
+        ("-1.5e-3", "constant.numeric"),
+        ("true", "constant.language"),
+        ("why", "comment.line.double-slash"),
+    ):
+        assert part in found
+
+
+def test_modules_comments_and_directives_have_theirs(modules: Path, tmp_path: Path) -> None:
+    text = "// -----\n// hlo-lint: allow reshape-moves-data -- why\nHloModule m\n"
+    assert scopes(modules, tmp_path, text) == [
+        ("// -----", "comment.line.double-slash.separator"),
+        ("//", "comment.line.double-slash"),
+        ("hlo-lint:", "keyword.other.directive"),
+        ("allow", "keyword.other.directive"),
+        ("reshape-moves-data -- why", "comment.line.double-slash"),
+        ("HloModule", "keyword.other.module"),
+        ("m", "entity.name.namespace"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["nested_instruction_as_operand", "while_with_inline_computations", "string_escapes"]
+)
+def test_no_string_or_comment_runs_over_into_the_next_line(modules: Path, name: str) -> None:
+    for line in tokens_of(modules, ROUNDTRIP / f"{name}.hlo"):
+        assert not any(token.is_a("invalid") for token in line)
+        if line and line[0].text.strip():
+            assert not line[0].is_a("string") or line[0].text.startswith('"')
+
+
+def test_the_extension_names_what_is_there() -> None:
+    (language,) = PACKAGE["contributes"]["languages"]
+    (grammar,) = PACKAGE["contributes"]["grammars"]
+    for path in (language["configuration"], grammar["path"], PACKAGE["main"]):
+        assert (EXTENSION / path).is_file(), path
+    assert json.loads(GRAMMAR.read_text())["scopeName"] == grammar["scopeName"]
+    assert re.match(language["firstLine"], TEXTS[0].read_text())
+
+
+def test_the_extension_starts_the_server_as_it_is_called() -> None:
+    from hlo_lint.apps.cli.main import LATE
+
+    default = PACKAGE["contributes"]["configuration"]["properties"]["hlo.server.command"]["default"]
+    assert default[0] == "hlo-lint"
+    assert default[1] in LATE
+
+
+def test_the_scripts_are_javascript() -> None:
+    if shutil.which("node") is None:
+        pytest.skip("node is not installed")
+    for path in (EXTENSION / "extension.js", ROOT / "tests" / "tokenize.js"):
+        subprocess.run(["node", "--check", str(path)], check=True, capture_output=True)

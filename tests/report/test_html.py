@@ -1,0 +1,614 @@
+"""The HTML report, in a real browser: what it shows, and that nothing of a dump gets out of it."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import os
+import re
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hlo_lint
+from hlo_lint.dumps.directory import open_dump
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.report.html import neighbourhood as drawing
+from hlo_lint.report.html.collect import MOST_DETAILS, Collected, collect
+from hlo_lint.report.html.dimensions import move, order
+from hlo_lint.report.html.excerpt import Partners, side_by_side
+from hlo_lint.report.html.neighbourhood import draw, neighbourhood
+from hlo_lint.report.html.page import render_html
+from hlo_lint.report.html.visible import LONGEST, script, visible
+from tests.apps.test_cli import run
+from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Dialog, Page
+
+FORCED = DUMPS / "gpu-jax0.10.2" / "cublaslt_fission"
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
+)
+
+
+def write(target: Path, out: Path, *options: str) -> Path:
+    """The page of a dump, as the command writes it."""
+    done = run("report", str(target), "-o", str(out), *options)
+    assert done.status in (0, 1), done.errors
+    return out
+
+
+@pytest.fixture(scope="module")
+def crash_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("crash") / "report.html"
+    return write(CRASH, out, "--source", str(FIXTURES / "programs"))
+
+
+@pytest.fixture(scope="module")
+def forced_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that came to its end: one finding is cured, others stay."""
+    return write(FORCED, tmp_path_factory.mktemp("forced") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    if not CHROMIUM:
+        pytest.skip("no Chromium: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=sandbox)
+        yield browser
+        browser.close()
+
+
+Open = Callable[..., "Page"]
+
+
+@pytest.fixture
+def opened(chromium: Browser) -> Iterator[Open]:
+    """Opens pages; each must log nothing, ask nothing and load nothing but itself."""
+    said: list[str] = []
+    loaded: list[str] = []
+    contexts = []
+
+    def dismiss(dialog: Dialog) -> None:
+        said.append(dialog.message)
+        dialog.dismiss()
+
+    def open_page(path: Path, link: str = "", **options: Any) -> Page:
+        context = chromium.new_context(**{"viewport": {"width": 1400, "height": 900}, **options})
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("dialog", dismiss)
+        page.on("request", lambda request: loaded.append(request.url))
+        page.goto(path.as_uri() + link)
+        assert loaded.pop(0).startswith(path.as_uri())
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert said == []
+    assert [url for url in loaded if url != "data:,"] == []
+
+
+def headings(page: Page) -> list[str]:
+    texts: list[str] = page.locator("main h3").all_inner_texts()
+    return texts
+
+
+def test_the_page_shows_the_modules_and_the_passes_that_changed_them(
+    opened: Open, crash_page: Path
+) -> None:
+    page = opened(crash_page)
+    assert page.title() == "report – hlo-lint"
+    assert page.locator(".top p").inner_text().startswith("XLA:GPU of jax 0.10.0 · 33 files of HLO")
+    modules, passes = page.locator("main table").all()
+    assert modules.locator("tbody").inner_text().split("\t") == [
+        "module_0001.jit_batched_dot", "XLA:GPU of jax 0.10.0", "compilation died", "33", "1 error",
+    ]  # fmt: skip
+    last = passes.locator("tr").last.inner_text()
+    assert last.startswith("0030\tpost-layout_assignment\tautotuner\n● reshape-moves-data\n")
+    assert page.locator("main svg .life").count() == 1
+
+
+def test_a_click_leads_to_a_finding_with_all_that_is_known_of_it(
+    opened: Open, crash_page: Path
+) -> None:
+    page = opened(crash_page)
+    page.locator("#list a").click()
+    assert page.locator("main h2").inner_text().startswith("this reshape moves bytes: f32[16,128,")
+    assert headings(page) == [
+        "Python", "HLO before and after autotuner", "What moves in memory",
+        "Around the instruction", "Fix", "In the run of the module", "Why it matters",
+    ]  # fmt: skip
+    facts = page.locator(".facts").inner_text()
+    assert "programs.py:40 in batched_dot" in facts
+    assert "pass autotuner of post-layout_assignment, step 0030" in facts
+    assert (
+        page.locator("tr.at").first.inner_text().strip().startswith("40\t    return jax.lax.dot_g")
+    )
+    assert "LayoutNormalization rewrites a reshape" in page.locator("details").inner_text()
+
+
+def test_hlo_stands_side_by_side_as_it_was_before_and_after_the_pass(
+    opened: Open, crash_page: Path
+) -> None:
+    page = opened(crash_page)
+    page.locator("#list a").click()
+    table = page.locator("table.lines").nth(1)
+    assert table.locator(".removed td.old").last.inner_text().startswith("%gemm_fusion_dot.2 = ")
+    added = table.locator(".added td.new:not(.n)").all_inner_texts()
+    assert [line.split(" ")[0] for line in added] == [
+        "%custom-call.1", "%get-tuple-element", "%reshape.15", "%bitcast.18",
+    ]  # fmt: skip
+    assert (
+        table.locator("tr.at td.new").last.inner_text().startswith("%reshape.15 = f32[2,8,128,32]")
+    )
+    changed = table.locator(".changed mark").all_inner_texts()
+    assert changed == ["gemm_fusion_dot.2", "bitcast.18"]
+
+
+def test_the_moved_dimension_is_drawn(opened: Open, crash_page: Path) -> None:
+    page = opened(crash_page)
+    page.locator("#list a").click()
+    sizes = page.locator(".drawing svg g.moves text").all_text_contents()
+    assert sizes == ["32", "32"]
+    assert page.locator(".drawing svg g.moves .link").count() == 1
+    assert page.locator("svg .node.at .strong").text_content() == "%reshape.15"
+    assert page.locator("svg .node.new").count() == 3
+
+
+def test_the_fix_is_shown_as_a_difference(opened: Open, crash_page: Path) -> None:
+    page = opened(crash_page)
+    page.locator("#list a").click()
+    gone = page.locator("tr.minus").inner_text()
+    new = page.locator("tr.plus").all_inner_texts()
+    assert "reshape(%get-tuple-element)" in gone
+    assert [re.search(r"(\w+)\(%", line)[1] for line in new] == ["copy", "bitcast"]  # type: ignore[index]
+
+
+def test_filters_and_search_choose_findings(opened: Open, forced_page: Path) -> None:
+    page = opened(forced_page)
+    cards = page.locator("#list a")
+    rules = page.locator("#list .rule")
+    every = cards.count()
+    assert every > 2
+    page.get_by_label("warning", exact=True).uncheck()
+    assert set(rules.all_inner_texts()) == {"reshape-moves-data"}
+    assert page.locator("#shown").inner_text() == f"{cards.count()} of {every} findings"
+    page.get_by_label("warning", exact=True).check()
+    page.locator("#search").fill("RUNS-as kernel")
+    assert set(rules.all_inner_texts()) == {"reshape-runs-as-kernel"}
+    page.locator("#search").press("Escape")
+    assert cards.count() == every
+    page.locator("#pass").select_option("autotuner")
+    assert set(rules.all_inner_texts()) == {"reshape-moves-data"}
+    page.locator("#pass").select_option("")
+    page.locator("#rule").select_option("reshape-runs-as-kernel")
+    assert set(rules.all_inner_texts()) == {"reshape-runs-as-kernel"}
+    page.locator("#search").fill("nowhere")
+    assert cards.count() == 0
+
+
+def test_what_a_later_pass_cured_is_marked_in_list_and_timeline(
+    opened: Open, forced_page: Path
+) -> None:
+    page = opened(forced_page)
+    page.locator("#list a", has_text="reshape-moves-data").click()
+    assert (
+        "pass fusion-wrapper of pre-scheduling-passes, step 0057"
+        in page.locator(".facts").inner_text()
+    )
+    life = page.locator("svg .life:not(.faint)")
+    assert life.locator("title").text_content() == (
+        "reshape-moves-data: came with autotuner (step 0048), gone with fusion-wrapper (step 0057)"
+    )
+    page.locator(".facts a").click()
+    marked = page.locator("main tr.marked").all_inner_texts()
+    assert [re.findall(r"[●✕] [\w× -]+", row) for row in marked] == [
+        ["● reshape-moves-data"],
+        ["● 2× reshape-runs-as-kernel", "✕ reshape-moves-data"],
+    ]
+
+
+def test_a_link_leads_to_a_finding_and_the_way_back_works(opened: Open, forced_page: Path) -> None:
+    found = hlo_lint.lint(FORCED, cured=True).findings[0]
+    page = opened(forced_page, f"#finding-{found.fingerprint}")
+    assert page.locator("main h2").inner_text() == found.message
+    page.locator("h1 a").click()
+    assert page.locator("main h2").count() == 0
+    page.go_back()
+    assert page.locator("main h2").inner_text() == found.message
+    assert page.locator("#list a[aria-current]").count() == 1
+
+
+def test_the_keyboard_is_enough(opened: Open, forced_page: Path) -> None:
+    page = opened(forced_page)
+    page.keyboard.press("/")
+    page.keyboard.type("kernel")
+    for _ in range(7):  # severities, rule, module, pass, the first finding
+        page.keyboard.press("Tab")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    second = page.locator("#list a").nth(1)
+    assert second.get_attribute("aria-current") == "true"
+    assert page.evaluate("document.activeElement.id") == "main"
+
+
+def test_it_is_dark_where_the_reader_likes_it_so_and_a_button_turns_it(
+    opened: Open, crash_page: Path
+) -> None:
+    def ground(page: Page) -> int:
+        colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        return sum(map(int, re.findall(r"\d+", colour)[:3]))
+
+    light, dark = (opened(crash_page, color_scheme=scheme) for scheme in ("light", "dark"))
+    assert ground(dark) < 150 < 600 < ground(light)
+    dark.locator("#theme").click()
+    assert ground(dark) == ground(light)
+
+
+@pytest.mark.parametrize("width", [480, 800, 1400])
+def test_nothing_is_wider_than_the_screen(opened: Open, crash_page: Path, width: int) -> None:
+    page = opened(crash_page, viewport={"width": width, "height": 900})
+    for _ in range(2):
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.locator("#list a").click()
+
+
+def test_it_asks_a_server_for_nothing_but_itself(chromium: Browser, crash_page: Path) -> None:
+    asked: list[str] = []
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_message(self, form: str, *args: Any) -> None:
+            asked.append(self.path)
+
+    server = ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Handler, directory=str(crash_page.parent))
+    )
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        page = chromium.new_page()
+        page.goto(f"http://127.0.0.1:{server.server_port}/report.html")
+        page.locator("#list a").click()
+        page.wait_for_timeout(300)
+        page.close()
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert asked == ["/report.html"]
+
+
+# Hostile dumps
+
+ATTACK = "</script><img src=x onerror=alert(1)>"
+TURN = "\u202egnp.exe\u2066"
+END = f"<!--<script>{TURN}"
+HOSTILE = f"""HloModule m, entry_computation_layout={{(f32[8,3]{{1,0}})->f32[4,2,3]{{0,1,2}}}}
+
+FileNames
+1 "{ATTACK}\x1b[31m.py"
+
+FunctionNames
+1 "{ATTACK}"
+
+FileLocations
+1 {{file_name_id=1 function_name_id=1 line=7 end_line=7 column=1 end_column=2}}
+
+StackFrames
+1 {{file_location_id=1 parent_frame_id=1}}
+
+
+ENTRY %main (p: f32[8,3]) -> f32[4,2,3] {{
+  %p = f32[8,3]{{1,0}} parameter(0), metadata={{op_name="{ATTACK}{TURN}\x00\x07"}}
+  %neg = f32[8,3]{{1,0}} negate(%p), frontend_attributes={{x="{ATTACK}{TURN}\udce9"}}
+  %r = f32[4,2,3]{{0,1,2}} reshape(%neg), metadata={{op_name="{ATTACK}{TURN}" stack_frame_id=1}}
+  %c = f32[4,2,3]{{0,1,2}} custom-call(%r), custom_call_target="{ATTACK}{END}"
+  {ATTACK} {TURN} \x1b[2J is no instruction
+  ROOT %s = f32[4,2,3]{{0,1,2}} negate(%c)
+}}
+"""
+
+
+def hostile_dump(folder: Path) -> Path:
+    """A run of two dumps whose names and texts attack the page: the second has the findings."""
+    module = "module_0001.jit_<img src=x onerror=alert(1)>"
+    before = HOSTILE.replace("{0,1,2} reshape", "{2,1,0} reshape")
+    for name, text in (
+        (f"{module}.0001.p.after_<b>{TURN}.before_<title>.txt", before),
+        (
+            f"{module}.0002.p.after_<i id=x>.before_layout_normalization.txt",
+            HOSTILE,
+        ),
+        ("loose<svg onload=alert(3)>\udcff.hlo", HOSTILE.replace(" m,", f" m{TURN}<b>,")),
+    ):
+        (folder / name).write_bytes(text.encode("utf-8", "surrogateescape"))
+    return folder
+
+
+def test_a_hostile_dump_stays_text(opened: Open, tmp_path: Path) -> None:
+    folder = tmp_path / "<img src=x onerror=alert(4)>\x1b[31m"
+    folder.mkdir()
+    out = write(hostile_dump(folder), tmp_path / "report.html")
+    page = opened(out)
+    links = page.locator("#list a").all()
+    assert len(links) >= 3
+    for link in links:
+        link.click()
+        seen = page.locator("body").inner_text()
+        assert page.locator("img, b:not(.totals b), i, script:not([type]) ~ *").count() == 0
+        assert not re.search(
+            r"[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", seen
+        )
+    page.locator("#list a", has_text="reshape-moves-data").first.click()
+    main = page.locator("main").inner_text()
+    assert f"{ATTACK}\\u202egnp.exe\\u2066" in main
+    assert f"{ATTACK}\\x1b[31m.py:7 in {ATTACK}" in main
+    assert "module_0001.jit_<img src=x onerror=alert(1)>" in page.locator("#module").inner_text()
+    for option in page.locator("#module option").all_inner_texts()[1:]:
+        page.locator("#module").select_option(label=option)
+        assert option.endswith(f" ({page.locator('#list a').count()})")
+    page.locator("#module").select_option("")
+    page.locator("#rule").select_option("unreadable-text")
+    page.locator("#list a", has_text="expected an instruction").first.click()
+    assert (
+        f"{ATTACK} \\u202egnp.exe\\u2066 \\x1b[2J is no instruction"
+        in page.locator("table.lines").inner_text()
+    )
+
+
+def test_the_page_itself_holds_nothing_hidden_and_runs_nothing_else(tmp_path: Path) -> None:
+    page = write(hostile_dump(tmp_path), tmp_path / "report.html").read_bytes().decode()
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]", page)
+    assert "onerror=alert(1)>" not in page.replace("onerror=alert(1)\\u003e", "")
+    assert page.count("<script>") == 1
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert policy is not None
+    assert policy[1].startswith(
+        "default-src &#39;none&#39;; img-src data:; base-uri &#39;none&#39;"
+    )
+    assert "unsafe" not in policy[1]
+    assert not re.search(r"(?:src|href|action)=\"(?!#|data:,)", page)
+
+
+@given(st.text(st.characters(codec=None)))
+def test_any_text_is_data_of_visible_characters(text: str) -> None:
+    data = script({"name": [text]})
+    assert data.isascii()
+    assert not set("<>&\n") & set(data)
+    assert json.loads(data) == visible({"name": [text]})
+    assert json.loads(data)["name"][0].isprintable() or not text
+
+
+def test_a_string_is_cut_where_it_is_very_long() -> None:
+    assert visible("a" * (LONGEST + 7)) == "a" * LONGEST + "… (7 more characters)"
+
+
+# What it holds
+
+
+def collected(target: Path) -> Collected:
+    return collect(open_dump(target), hlo_lint.lint(target, cured=True))
+
+
+def test_what_is_allowed_is_told_and_counts_for_nothing(opened: Open, tmp_path: Path) -> None:
+    settings = tmp_path / "hlo_lint.toml"
+    rules = ("reshape-moves-data", "needless-transpose")
+    tables = [f'[[allow]]\nrule = "{rule}"\nreason = "{ATTACK}"\n' for rule in rules]
+    settings.write_text("\n".join(tables))
+    page = opened(write(CRASH, tmp_path / "report.html", "--config", str(settings)))
+    assert page.locator(".totals").inner_text().split() == [
+        "0", "errors", "1", "warning", "0", "info", "1", "allowed",
+    ]  # fmt: skip
+    assert (
+        page.locator("main .notes li")
+        .first.inner_text()
+        .endswith(f".txt:43:50, by configuration: {ATTACK}")
+    )
+    page.locator("#list a").click()
+    assert page.locator("main h2").inner_text() == (
+        "there is no finding of needless-transpose to allow"
+    )
+
+
+def test_lines_of_python_are_shown_only_below_the_folders_that_the_caller_names(
+    crash: Path, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret.py"
+    secret.write_text("the secret\n" * 50)
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    for name in ("../secret.py", str(secret), "link.py"):
+        for file in crash.glob("*.txt"):
+            file.write_text(re.sub(r'^1 "[^"]*py"$', f'1 "{name}"', file.read_text(), flags=re.M))
+        (inside / "link.py").unlink(missing_ok=True)
+        (inside / "link.py").symlink_to(secret)
+        report = hlo_lint.lint(crash, cured=True)
+        assert report.findings[0].origin is not None
+        assert report.findings[0].origin.file == name
+        assert "the secret" not in render_html(open_dump(crash), report, sources=[inside])
+        if name == str(secret):
+            assert "the secret" in render_html(open_dump(crash), report, sources=[tmp_path])
+
+
+def test_of_very_many_findings_the_page_says_what_it_leaves_out(tmp_path: Path) -> None:
+    count = MOST_DETAILS + 20
+    lines = [f"  r{n} = f32[4,2,3]{{0,1,2}} reshape(p)" for n in range(count)]
+    text = (
+        "HloModule m\n\nENTRY e {\n  p = f32[8,3]{1,0} parameter(0)\n" + "\n".join(lines) + "\n}\n"
+    )
+    path = tmp_path / "many.hlo"
+    path.write_text(text)
+    found = collected(path)
+    assert len(found["index"]["findings"]) == count
+    assert len(found["details"]) == MOST_DETAILS
+    assert found["index"]["left_out"] == [
+        f"HLO, drawing and fix of all findings but the first {MOST_DETAILS} of the list"
+    ]
+    assert [each["detail"] for each in found["index"]["findings"]][-21:] == [299, *[None] * 20]
+
+
+def test_dumps_that_changed_nothing_are_counted(tmp_path: Path) -> None:
+    passes = collected(CRASH)["index"]["modules"][0]["timeline"]["passes"]
+    assert [each["name"] for each in passes][:3] == [
+        "before_optimizations", "dot_decomposer", "dynamic-dimension-simplifier",
+    ]  # fmt: skip
+    assert sum(1 + each["left_out"] for each in passes) == 32  # a named one is beside the run
+    assert passes[0]["bytes"] == 16384
+
+
+def test_two_long_lines_are_cut_so_that_their_difference_is_seen() -> None:
+    lines = [
+        f'  ROOT r = f32[8]{{0}} custom-call(p), backend_config="{"x" * 900}{end}"' for end in "ab"
+    ]
+    modules = [
+        hlo_lint.parse(f"HloModule m\n\nENTRY e {{\n  p = f32[8]{{0}} parameter(0)\n{line}\n}}\n")
+        for line in lines
+    ]
+    before, after = modules
+    assert after.entry is not None
+    around = neighbourhood(after.entry.instructions[1])
+    partners = Partners(before, after).of("e")
+    row = side_by_side(around, partners, before, after)[1]
+    assert row["kind"] == "changed"
+    for line, name in ((row["before"], "a"), (row["after"], "b")):
+        assert line is not None
+        text = "".join(part for _, part in line["text"])
+        assert text.startswith("ROOT r = f32[8]{0} custom-call(p), backend_config=")
+        assert text.endswith(f'xxxx{name}"')
+        assert any(differs and part.endswith(name) for differs, part in line["text"])
+
+
+def instruction(text: str, name: str) -> tuple[Instruction, Module]:
+    module = hlo_lint.parse(text)
+    assert module.entry is not None
+    found = module.entry.instruction(name)
+    assert found is not None
+    return found, module
+
+
+@pytest.mark.parametrize(
+    ("operand", "result", "opcode", "sizes", "moved"),
+    [
+        ("f32[16,128,32]{2,1,0}", "f32[2,8,128,32]{2,3,1,0}", "reshape", [2, 8, 128, 32], [3]),
+        ("f32[8,3]{1,0}", "f32[4,2,3]{2,1,0}", "reshape", [4, 2, 3], []),
+        ("f32[8,3]{1,0}", "f32[3,8]{1,0}", "transpose, dimensions={1,0}", [8, 3], [1]),
+        ("f32[8,1,3]{2,1,0}", "f32[8,1,3]{0,2,1}", "copy", [8, 3], [1]),
+        ("f32[2,3,4]{2,1,0}", "f32[2,3,4]{0,1,2}", "copy", [2, 3, 4], [0, 1]),
+    ],
+)
+def test_as_few_elements_as_possible_are_said_to_move(
+    operand: str, result: str, opcode: str, sizes: list[int], moved: list[int]
+) -> None:
+    name, comma, attributes = opcode.partition(",")
+    text = (
+        f"HloModule m\n\nENTRY e {{\n  p = {operand} parameter(0)\n"
+        f"  ROOT r = {result} {name}(p){comma}{attributes}\n}}\n"
+    )
+    drawn = move(*instruction(text, "r"))
+    assert drawn is not None
+    assert (drawn["sizes"], drawn["moved"]) == (sizes, moved)
+    for side in (drawn["operand"], drawn["result"]):
+        pieces = sorted(piece for each in side["dimensions"] for piece in each["pieces"])
+        assert pieces == list(range(len(sizes)))
+
+
+def test_no_move_is_drawn_where_pieces_do_not_fit() -> None:
+    text = (
+        "HloModule m\n\nENTRY e {\n  p = f32[4,6]{1,0} parameter(0)\n"
+        "  ROOT r = f32[6,4]{1,0} reshape(p)\n}\n"
+    )
+    assert move(*instruction(text, "r")) is None
+
+
+def test_an_array_out_of_order_is_drawn_beside_its_order_in_c() -> None:
+    text = (
+        "HloModule m\n\nENTRY e {\n  p = f32[4,128,8]{0,2,1} parameter(0)\n"
+        "  ROOT r = f32[4,128,8]{2,1,0} negate(p)\n}\n"
+    )
+    drawn = order(instruction(text, "r")[0])
+    assert drawn is not None
+    assert [each["number"] for each in drawn["operand"]["dimensions"]] == [1, 2, 0]
+    assert drawn["moved"] == [0]
+
+
+BUSY = """HloModule m
+
+ENTRY e {
+  p = f32[8]{0} parameter(0)
+  a = f32[8]{0} negate(p)
+  b = f32[8]{0} add(a, p)
+  at = f32[8]{0} multiply(b, a)
+  u0 = f32[8]{0} add(at, p)
+  u1 = f32[8]{0} add(at, u0)
+  u2 = f32[8]{0} add(u1, u0)
+  u3 = f32[8]{0} negate(at)
+  u4 = f32[8]{0} negate(at)
+  u5 = f32[8]{0} negate(at)
+  u6 = f32[8]{0} negate(at)
+  ROOT t = (f32[8]{0}, f32[8]{0}) tuple(u2, u3)
+}
+"""
+
+
+def test_edges_of_the_drawing_point_down_and_nodes_do_not_overlap() -> None:
+    around = neighbourhood(instruction(BUSY, "at")[0])
+    graph = draw(around)
+    places = {node["name"]: (node["x"], node["y"]) for node in graph["nodes"]}
+    assert places["p"][1] < places["a"][1] < places["b"][1] < places["at"][1] < places["u0"][1]
+    for points in graph["edges"]:
+        assert all(one[1] < other[1] for one, other in pairwise(points))
+    for one, other in pairwise(sorted(places.values(), key=lambda place: (place[1], place[0]))):
+        assert one[1] != other[1] or one[0] + drawing.WIDTH <= other[0]
+        assert 0 <= one[0] <= graph["width"] - drawing.WIDTH
+    assert {node["name"]: node["more"] for node in graph["nodes"]}["at"] == "1 more user"
+
+
+# The command
+
+
+def test_the_page_goes_to_standard_output_on_request_and_says_what_it_is() -> None:
+    done = run("report", str(CRASH), "-o", "-")
+    assert done.output.startswith(b"<!DOCTYPE html>")
+    assert done.status == 1
+
+
+def test_the_command_says_what_it_wrote(tmp_path: Path) -> None:
+    done = run("report", str(CRASH), "-o", str(tmp_path / "r.html"))
+    assert re.fullmatch(rf"{tmp_path}/r\.html: 1 finding, \d+ kB\n", done.errors)
+
+
+def test_two_reports_of_one_dump_are_the_same() -> None:
+    report = hlo_lint.lint(CRASH, cured=True)
+    pages = {render_html(open_dump(CRASH), report) for _ in range(2)}
+    assert len(pages) == 1
+
+
+def test_the_page_about_it_shows_what_the_command_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = ROOT / "docs" / "report.md"
+    shown = re.search(r"```console\n\$ hlo-lint (.*) -o report.html\n(.*)\n```", page.read_text())
+    assert shown is not None
+    monkeypatch.chdir(DUMPS)
+    done = run(*shown[1].split(), "-o", str(tmp_path / "report.html"))
+    said = done.errors.replace(f"{tmp_path}/", "")
+    assert re.sub(r"\d+ kB", "", said) == re.sub(r"\d+ kB", "", f"{shown[2]}\n")
+    monkeypatch.chdir(ROOT)
+    failed, ran = doctest.testfile(str(page), module_relative=False)
+    assert (failed, ran) == (0, 6)

@@ -1,0 +1,39 @@
+"""Every example of every rule; every rule says what it is."""
+
+from __future__ import annotations
+
+import pytest
+
+import hlo_lint
+from hlo_lint.engine.testing import check_example, check_page
+from hlo_lint.rules.base import Bad, Good, Rule
+from hlo_lint.rules.registry import all_rules, find_rule, select_rules
+
+EXAMPLES = [(type(rule), example) for rule in all_rules() for example in rule.examples]
+
+
+def _name(value: object) -> str:
+    if isinstance(value, type) and issubclass(value, Rule):
+        return value.name()
+    return type(value).__name__.lower()
+
+
+@pytest.mark.parametrize(("rule", "example"), EXAMPLES, ids=_name)
+def test_an_example_is_found_and_fixed_as_it_says(rule: type[Rule], example: Bad | Good) -> None:
+    check_example(rule, example)
+
+
+@pytest.mark.parametrize("rule", [type(rule) for rule in all_rules()], ids=_name)
+def test_a_rule_says_what_it_is(rule: type[Rule]) -> None:
+    check_page(rule)
+
+
+def test_rules_are_chosen_by_name_and_by_family() -> None:
+    assert {r.family() for r in select_rules(["layout"])} == {"layout"}
+    assert [r.name() for r in select_rules(["unreadable-text"])] == ["unreadable-text"]
+    assert find_rule("reshape-moves-data") not in select_rules(None, ["layout"])
+
+
+def test_an_unknown_rule_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(hlo_lint.UsageError, match="did you mean reshape-moves-data"):
+        select_rules(["reshape-move-data"])

@@ -1,0 +1,247 @@
+"""Rules about layouts: their fixes keep values, and what they compute agrees with brute force."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hlo_lint
+from hlo_lint.analysis.data_movement import moves
+from hlo_lint.hlo.shape import ArrayShape, Layout
+from hlo_lint.kernels.gemm_layouts import unsupported
+from tests.conftest import DUMPS
+from tests.oracle.physical_memory import addresses, compare
+
+FINAL = "module_0001.m.sm_9.0_gpu_after_optimizations.txt"
+EARLY = (
+    "module_0001.m.0001.layout_normalization.after_reshape-decomposer.before_layout_normalization"
+    ".txt"
+)
+RULES = [
+    "layout-changed",
+    "constraint-ignored",
+    "transpose-off-normal-form",
+    "normal-form-lost",
+    "collective-not-outermost",
+    "gemm-layout-unsupported",
+    "scatter-off-normal-form",
+    "reduce-inputs-differ",
+    "reduce-off-normal-form",
+    "subbyte-size-missing",
+    "host-memory-leak",
+    "speed",
+]
+
+
+def dumped(text: str, folder: Path, name: str = FINAL) -> Path:
+    """A text as XLA:GPU leaves it."""
+    (folder / f"{FINAL.removesuffix('.txt')}.ir-no-opt.ll").write_text("")
+    if name != FINAL:
+        (folder / FINAL).write_text("HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n")
+    (folder / name).write_text(text)
+    return folder
+
+
+def fixed(text: str, folder: Path, rule: str, name: str = FINAL) -> str:
+    """What the rule's fix makes of a text; there is one file to fix."""
+    result = hlo_lint.fix(dumped(text, folder, name), [rule])
+    assert result.remaining.clean
+    return result.text
+
+
+def transposing(operand: str, result: str, dimensions: str) -> str:
+    return (
+        f"HloModule m\n\nENTRY e {{\n  p = {operand} parameter(0)\n"
+        f"  ROOT t = {result} transpose(p), dimensions={{{dimensions}}}\n}}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("operand", "result", "dimensions"),
+    [
+        ("f32[2,3,4]{0,2,1}", "f32[4,2,3]{0,1,2}", "2,0,1"),
+        ("f32[2,3,4]{2,1,0}", "f32[4,2,3]{0,2,1}", "2,0,1"),
+        ("f32[8,8]{0,1}", "f32[8,8]{0,1}", "0,1"),
+        ("f32[8,8]{0,1}", "f32[8,8]{0,1}", "1,0"),
+        ("s4[8,6]{0,1:E(4)}", "s4[6,8]{1,0:E(4)}", "1,0"),
+        ("f32[<=8,6]{0,1}", "f32[6,<=8]{1,0}", "1,0"),
+        ("f32[5,1,6]{0,1,2}", "f32[1,6,5]{2,0,1}", "1,2,0"),
+        ("bf16[3,4,5,2]{1,3,0,2}", "bf16[2,5,3,4]{3,0,1,2}", "3,2,0,1"),
+    ],
+)
+def test_a_transpose_on_descending_layouts_moves_the_same_bytes(
+    operand: str, result: str, dimensions: str, tmp_path: Path
+) -> None:
+    text = transposing(operand, result, dimensions)
+    after = fixed(text, tmp_path, "transpose-off-normal-form")
+    assert "t = " in after
+    compared = compare(hlo_lint.parse(text), hlo_lint.parse(after))
+    assert [(each.instruction, each.equal) for each in compared] == [("t", True)]
+
+
+READERS = [
+    ("layout-changed", "f32[8,6]{0,1}", "ROOT r = f32[8,6]{1,0} negate(%s)", EARLY),
+    ("layout-changed", "s4[8,6]{0,1:E(4)}", "ROOT r = s4[8,6]{1,0:E(4)} negate(%s)", EARLY),
+    ("layout-changed", "f32[8,6]{0,1}", "ROOT %%r = f32[8,6]{1,0} negate(f32[8,6]{0,1} %s)", EARLY),
+    (
+        "constraint-ignored",
+        "f32[8,6]{0,1}",
+        'ROOT r = f32[8,6]{1,0} custom-call(%s), custom_call_target="t", '
+        "operand_layout_constraints={f32[8,6]{1,0}}",
+        FINAL,
+    ),
+]
+
+
+@pytest.mark.parametrize(("rule", "operand", "reader", "name"), READERS)
+def test_a_copied_operand_holds_the_same_values(
+    rule: str, operand: str, reader: str, name: str, tmp_path: Path
+) -> None:
+    value = "%p" if "%%" in reader else "p"
+    text = (
+        f"HloModule m\n\nENTRY e {{\n  {value} = {operand} parameter(0)\n  {reader % value}\n}}\n"
+    )
+    after = fixed(text, tmp_path, rule, name)
+    assert after.count(" copy(") == 1
+
+    def read(program: str) -> hlo_lint.Module:
+        """The program with a copy, which the interpreter can run, in the reader's place."""
+        line = next(line for line in program.split("\n") if "ROOT" in line)
+        operands = re.search(r" (?:negate|custom-call)\(([^()]*)\)", line)
+        assert operands
+        shape = line.split(" = ")[1].split(" ")[0]
+        plain = f"{line.split(' = ')[0]} = {shape} copy({operands[1]})"
+        return hlo_lint.parse(program.replace(line, plain))
+
+    compared = compare(read(text), read(after))
+    assert [(each.instruction, each.equal) for each in compared] == [("r", True)]
+
+
+def test_of_several_operands_only_the_wrong_ones_are_copied(tmp_path: Path) -> None:
+    text = (
+        "HloModule m\n\nENTRY %e (a: f32[8,8]) -> f32[24,8] {\n"
+        '  %a = f32[8,8]{0,1} parameter(0), metadata={op_name="a"}\n'
+        '  %t = (f32[8,8]{0,1}, f32[]) custom-call(%a), custom_call_target="t"\n'
+        "  %b = f32[8,8]{1,0} parameter(1)\n"
+        "  ROOT %c = f32[24,8]{1,0} concatenate(f32[8,8]{0,1} %a, /*index=1*/f32[8,8]{1,0} %b, "
+        "%t#0), dimensions={0}\n}\n"
+    )
+    after = fixed(text, tmp_path, "layout-changed", EARLY)
+    assert after.split("\n")[6:9] == [
+        '  %c.copy = f32[8,8]{1,0} copy(f32[8,8]{0,1} %a), metadata={op_name="a"}',
+        "  %c.copy.2 = f32[8,8]{1,0} copy(%t#0)",
+        "  ROOT %c = f32[24,8]{1,0} concatenate(f32[8,8]{1,0} %c.copy, /*index=1*/f32[8,8]{1,0} "
+        "%b, %c.copy.2), dimensions={0}",
+    ]
+
+
+def test_what_layouts_normalization_does_not_compare_is_said(tmp_path: Path) -> None:
+    text = (
+        "HloModule m\n\nENTRY e {\n  p = f32[8,8]{1,0} parameter(0)\n"
+        "  q = f32[8,8]{0,1} parameter(1)\n  s = f32[8,8]{1,0} add(p, q)\n"
+        "  ROOT t = f32[8,8]{0,1} add(p, q)\n}\n"
+    )
+    findings = hlo_lint.lint(dumped(text, tmp_path, EARLY), ["layout-changed"]).findings
+    silent = [any("without a word" in note for note in each.notes) for each in findings]
+    assert [(each.instruction, said) for each, said in zip(findings, silent, strict=True)] == [
+        ("s", True),
+        ("t", False),
+    ]
+
+
+def test_what_is_not_packed_yet_lies_as_its_reader_does(tmp_path: Path) -> None:
+    text = (
+        "HloModule m\n\nENTRY e {\n  p = s4[4]{0} parameter(0)\n"
+        "  ROOT m = s4[4]{0:E(4)} negate(p)\n}\n"
+    )
+    assert not hlo_lint.lint(dumped(text, tmp_path, EARLY), ["layout-changed"]).findings
+    final = "module_0001.jit_f.sm_9.0_gpu_after_optimizations.txt"
+    found = hlo_lint.lint(dumped(text, tmp_path, final), ["layout-changed"]).findings
+    assert [each.instruction for each in found] == ["m"]
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_cublaslt_takes_what_has_no_batch_fastest(order: tuple[int, ...]) -> None:
+    shape = ArrayShape("f32", (4, 8, 16), Layout(order))
+    assert bool(unsupported(shape, (0,), (1,), (2,))) == (order[0] == 0)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+def test_rows_of_two_dimensions_lie_side_by_side(order: tuple[int, ...]) -> None:
+    """Batch 0, rows 1 and 2, columns 3: as one dimension each they are 0, 1, 2."""
+    shape = ArrayShape("f32", (4, 8, 2, 16), Layout(order))
+    spelled = "".join(map(str, reversed(order)))
+    assert bool(unsupported(shape, (0,), (1, 2), (3,))) == ("12" not in spelled or order[0] == 0)
+
+
+SIZES = [(4, 3, 2), (2, 2, 2), (4, 1, 4), (6, 4, 1)]
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_two_moves_undo_each_other_as_their_bytes_say(sizes: tuple[int, ...]) -> None:
+    """Every pair of transposes of three dimensions, read through a flat bitcast, by brute force."""
+    orders = list(itertools.permutations(range(3)))
+    for first, second in itertools.product(orders, orders):
+        middle = tuple(sizes[d] for d in first)
+        after = tuple(middle[d] for d in second)
+        texts = [",".join(map(str, dims)) for dims in (sizes, middle, after)]
+        text = (
+            f"HloModule m\n\nENTRY e {{\n  p = f32[{texts[0]}]{{2,1,0}} parameter(0)\n"
+            f"  t = f32[{texts[1]}]{{2,1,0}} transpose(p), dimensions={{{_list(first)}}}\n"
+            f"  u = f32[{texts[2]}]{{2,1,0}} transpose(t), dimensions={{{_list(second)}}}\n}}\n"
+        )
+        one, two = moves(hlo_lint.parse(text))
+        cube = np.arange(np.prod(sizes)).reshape(sizes)
+        there = cube.transpose(first)
+        same = bool((there.transpose(second).reshape(-1) == cube.reshape(-1)).all())
+        stays = bool((there.reshape(-1) == cube.reshape(-1)).all())
+        assert (not one.steps) == stays
+        if one.steps and two.steps:
+            assert two.undoes(one) == same
+
+
+def _list(numbers: tuple[int, ...]) -> str:
+    return ",".join(map(str, numbers))
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_a_copy_moves_what_its_addresses_say(order: tuple[int, ...]) -> None:
+    text = (
+        "HloModule m\n\nENTRY e {\n  p = f32[4,1,6]{2,1,0} parameter(0)\n"
+        f"  ROOT c = f32[4,1,6]{{{_list(order)}}} copy(p)\n}}\n"
+    )
+    (move,) = moves(hlo_lint.parse(text))
+    stays = bool((addresses(move.before) == addresses(move.after)).all())
+    assert (not move.steps) == stays
+
+
+@pytest.mark.parametrize("folder", sorted(DUMPS.glob("*/*")), ids=lambda path: path.name)
+def test_real_dumps_are_clean(folder: Path) -> None:
+    assert hlo_lint.lint(folder, RULES).findings == ()
+
+
+ELEMENTWISE = re.compile(
+    r"^(  (?:ROOT )?%\S+ = \w+\[\d+(?:,\d+)+\]\{)([\d,]+)(\} (?:add|multiply|convert|divide)\()",
+    re.M,
+)
+
+
+@pytest.mark.parametrize("name", ["attention", "cublaslt_fission"])
+def test_each_operation_of_a_real_dump_is_found_once_it_is_turned(
+    name: str, tmp_path: Path
+) -> None:
+    (source,) = (DUMPS / "gpu-jax0.11.2" / name).glob("*gpu_after_optimizations.txt")
+    text = source.read_text()
+    places = list(ELEMENTWISE.finditer(text))
+    assert places
+    for place in places:
+        order = place[2][::-1]
+        wrong = text[: place.start()] + place[1] + order + place[3] + text[place.end() :]
+        (tmp_path / source.name).write_text(wrong)
+        findings = hlo_lint.lint(tmp_path, ["layout-changed"]).findings
+        line = text.count("\n", 0, place.start()) + 1
+        assert line in {finding.line for finding in findings}

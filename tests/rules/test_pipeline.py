@@ -1,0 +1,605 @@
+"""Rules about whole runs: contracts between passes, deaths, changes, what flags leave out."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import hlo_lint
+from hlo_lint.apps.cli.main import cli
+from hlo_lint.dumps.changes import adds_only_unread, disagreements
+from hlo_lint.dumps.contracts import Contract, Kind, Order, broken_orders, contracts
+from hlo_lint.dumps.crash import locate
+from hlo_lint.dumps.directory import open_dump
+from hlo_lint.dumps.options import differences, read_pass_order, read_pass_runs
+from hlo_lint.dumps.pass_lists import Pass, pass_list, pass_lists
+from hlo_lint.dumps.passes_run import breaches, passes_run
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.rules.base import Bad
+from hlo_lint.rules.findings import Severity
+from hlo_lint.rules.registry import find_rule, select_rules
+from tests.conftest import CRASH, DUMPS, FIXTURES
+
+GPU_0_10_2 = DUMPS / "gpu-jax0.10.2" / "cublaslt_fission"
+GPU_0_11_2 = DUMPS / "gpu-jax0.11.2" / "attention"
+CPU = DUMPS / "cpu-jax0.11.2" / "mlp_train"
+HEALTHY = [GPU_0_10_2, GPU_0_11_2, DUMPS / "gpu-jax0.11.2" / "cublaslt_fission", CPU]
+DIED = [CRASH, *sorted(DUMPS.glob("gpu-*/no_reshape_decomposer_crash"))]
+ORDERS = [(contract, order) for contract in contracts() for order in contract.orders]
+ANYWHERE = {name for release in pass_lists() for _, name in release.passes}
+OF_FLAGS = {"alias_passthrough_params", "norm-rewriter", "spmd-partitioning"}
+"""Passes of the contracts that run only with some flag or device, so that no list has them."""
+
+
+def main(case: Path) -> Pipeline:
+    return max(open_dump(case), key=lambda pipeline: len(pipeline.dumps))
+
+
+def copy_of(case: Path, folder: Path) -> Path:
+    return Path(shutil.copytree(case, folder / "dump"))
+
+
+def set_options(folder: Path, text: str) -> None:
+    next(folder.glob("*.debug_options")).write_text(text)
+
+
+def title(value: object) -> str | None:
+    if isinstance(value, Path):
+        return f"{value.parent.name}/{value.name}"
+    if isinstance(value, Contract):
+        return str(value.number)
+    return value.text.replace(" ", "_") if isinstance(value, Order) else None
+
+
+# Contracts
+
+
+def test_there_are_66_contracts_and_the_rules_they_name_are_there() -> None:
+    assert [contract.number for contract in contracts()] == list(range(1, 67))
+    for contract in contracts():
+        assert set(contract.backends) <= {"gpu", "cpu"}
+        for name in contract.rules:
+            find_rule(name)
+
+
+def test_every_pass_of_an_order_is_one_that_a_release_runs() -> None:
+    named = {name for _, order in ORDERS for name in (*order.first, *order.then, *order.breakers)}
+    assert named - ANYWHERE == OF_FLAGS & named
+    pipelines = {name for _, order in ORDERS for name in order.pipelines}
+    assert pipelines <= {pipeline for release in pass_lists() for pipeline, _ in release.passes}
+
+
+def test_releases_keep_every_order_but_the_one_that_killed_layout_normalization() -> None:
+    for each in pass_lists():
+        broken = [
+            (contract.number, guilty)
+            for contract, _, guilty in broken_orders(each.backend, each.passes)
+        ]
+        known = [(1, ("hlo_normalization", "layout_normalization"))]
+        assert broken == (known if each.name == "gpu-jax0.10.0" else [])
+
+
+@pytest.mark.parametrize(("contract", "order"), ORDERS, ids=title)
+def test_an_order_is_broken_by_what_it_forbids(contract: Contract, order: Order) -> None:
+    """No order holds whatever passes run."""
+    where = order.pipelines[0] if order.pipelines else "p"
+    first, then = [(where, order.first[0])], [(where, order.then[0])]
+    breaker = [(where, order.breakers[0])] if order.breakers else []
+    good: list[Pass] = first + then
+    bad = {
+        Kind.BEFORE: then + first,
+        Kind.NEEDS: then,
+        Kind.RENEWS: first + breaker + then,
+        Kind.FOLLOWS: then + first,
+        Kind.NOT_BETWEEN: first + breaker + then,
+    }[order.kind]
+    assert order.broken_by(good) is None
+    guilty = order.broken_by(bad)
+    assert guilty in bad
+    assert guilty is not None
+    assert guilty[1] in order.breach(guilty[1])
+    assert order.broken_by(()) is None
+
+
+@pytest.mark.parametrize(("contract", "order"), ORDERS, ids=title)
+def test_an_order_is_about_passes_that_some_release_runs_together(
+    contract: Contract, order: Order
+) -> None:
+    def runs(release: str, names: tuple[str, ...]) -> bool:
+        return not {name for _, name in pass_list(release).passes}.isdisjoint(names)
+
+    together = [
+        release.name
+        for release in pass_lists()
+        if release.backend in contract.backends
+        and runs(release.name, order.first)
+        and runs(release.name, order.then)
+    ]
+    assert together or not OF_FLAGS.isdisjoint((*order.first, *order.then))
+
+
+def test_the_passes_of_a_run_are_those_of_its_metadata() -> None:
+    (run,) = passes_run(main(GPU_0_11_2))
+    assert run.how == "the module's metadata lists the passes"
+    assert ("layout_normalization", "layout_normalization") in run.passes
+
+
+def test_the_order_of_passes_is_read_alike_in_whatever_spelling() -> None:
+    text = next(GPU_0_11_2.glob("*.metadata.textproto")).read_text()
+    runs = tuple((run.pipeline, run.name) for run in read_pass_runs(text))
+    assert len(runs) > 300
+    assert read_pass_order(text) == runs
+    assert read_pass_order(text.replace("\n  pass_name", "\n   pass_name", 5)) == runs
+
+
+@pytest.mark.parametrize("case", HEALTHY, ids=title)
+def test_a_healthy_run_keeps_every_order(case: Path) -> None:
+    for pipeline in open_dump(case):
+        assert breaches(pipeline) == []
+
+
+def test_a_pass_that_was_switched_off_is_missed_by_those_that_rely_on_it(tmp_path: Path) -> None:
+    copy = copy_of(GPU_0_10_2, tmp_path)
+    set_options(copy, 'xla_dump_hlo_pass_re: ".*"\nxla_disable_hlo_passes: "dot_normalizer"\n')
+    (found,) = hlo_lint.lint(copy, ["required-pass-order"]).findings
+    assert found.severity is Severity.WARNING
+    assert found.message.startswith("triton-gemm-rewriter runs without dot_normalizer before it")
+    assert "dot_normalizer: off by xla_disable_hlo_passes" in found.notes
+
+
+def test_a_switched_off_pass_that_nothing_relies_on_is_no_breach(tmp_path: Path) -> None:
+    copy = copy_of(GPU_0_10_2, tmp_path)
+    set_options(copy, 'xla_dump_hlo_pass_re: ".*"\nxla_disable_hlo_passes: "priority-fusion"\n')
+    assert hlo_lint.lint(copy, ["required-pass-order"]).findings == ()
+
+
+def test_what_a_release_breaks_anyway_is_not_told_of_each_run() -> None:
+    assert breaches(main(CRASH)) == []
+    assert broken_orders("gpu", pass_list("gpu-jax0.10.0").passes)
+
+
+def test_where_only_named_dumps_are_left_no_order_is_judged(tmp_path: Path) -> None:
+    copy = copy_of(GPU_0_10_2, tmp_path)
+    set_options(copy, 'xla_disable_hlo_passes: "dot_normalizer"\n')
+    for path in copy.glob("module_*.[0-9][0-9][0-9][0-9].*"):
+        path.unlink()
+    assert hlo_lint.lint(copy, ["required-pass-order"]).findings == ()
+
+
+# Deaths
+
+
+@pytest.mark.parametrize("case", DIED, ids=title)
+def test_a_death_names_layout_normalization_and_the_reshape(case: Path) -> None:
+    (found,) = hlo_lint.lint(case, ["compilation-died"]).findings
+    assert found.severity is Severity.ERROR
+    assert found.message.startswith("compilation died in layout_normalization: this reshape moves")
+    assert found.instruction is not None
+    assert "reshape" in found.instruction
+
+
+@pytest.mark.parametrize("case", DIED, ids=title)
+def test_one_death_is_one_finding(case: Path) -> None:
+    (found,) = hlo_lint.lint(case).findings
+    assert found.rule == "reshape-moves-data"
+
+
+@pytest.mark.parametrize("case", HEALTHY, ids=title)
+def test_a_run_that_ended_has_not_died(case: Path) -> None:
+    assert hlo_lint.lint(case, ["compilation-died"]).findings == ()
+
+
+def cut(pipeline: Pipeline, number: int) -> Pipeline:
+    """A run as it would have been left had it died behind a numbered dump."""
+    named = [
+        dump for dump in pipeline.dumps if dump.name and dump.name.rest.startswith("before_opt")
+    ]
+    kept = [path for path in pipeline.artefacts if not path.name.endswith("metadata.textproto")]
+    died = Pipeline([*named, *pipeline.steps[: number + 1]], kept)
+    assert died.crashed
+    return died
+
+
+@pytest.mark.parametrize("case", HEALTHY, ids=title)
+def test_a_run_cut_anywhere_has_the_pass_that_came_next_among_the_suspects(case: Path) -> None:
+    """Of the runs that XLA finished, we know which pass came next."""
+    pipeline = main(case)
+    judged = 0
+    for number, dump in enumerate(pipeline.steps[1:]):
+        death = locate(cut(pipeline, number))
+        after, before = dump.name, pipeline.steps[number].name
+        assert after is not None
+        assert before is not None
+        is_pass = after.before and after.after not in ("pipeline-start", before.pipeline)
+        if death.is_complete and is_pass and not after.after.startswith("apply-xla-transforms"):
+            assert after.after in [name for _, name in death.suspects], dump.path.name
+            judged += 1
+    assert judged > len(pipeline.steps) / 6
+
+
+def test_an_unexplained_death_is_a_warning_and_says_which_passes_it_may_have_been(
+    crash: Path,
+) -> None:
+    for path in crash.glob("*.txt"):
+        step = path.name.split(".")[2]
+        if step.isdecimal() and int(step) > 5:
+            path.unlink()
+    (found,) = hlo_lint.lint(crash).findings
+    assert (found.rule, found.severity) == ("compilation-died", Severity.WARNING)
+    assert any(note.startswith("it was in one of ") for note in found.notes)
+    assert any("xla_dump_hlo_pass_re=.+" in note for note in found.notes)
+
+
+def test_with_every_pass_dumped_the_suspect_is_one(crash: Path) -> None:
+    for path in crash.glob("*.txt"):
+        step = path.name.split(".")[2]
+        if step.isdecimal() and int(step) > 5:
+            path.unlink()
+    set_options(crash, 'xla_dump_hlo_pass_re: ".+"\n')
+    (found,) = hlo_lint.lint(crash).findings
+    last = main(crash).steps[-1].name
+    assert last is not None
+    said = f"it was in {last.before} of {last.pipeline} (XLA:GPU of jax 0.10.0)"
+    assert found.notes == (said,)
+
+
+def test_a_mended_dump_of_a_death_is_a_note_only(crash: Path) -> None:
+    for file in hlo_lint.fix(crash).files:
+        assert file.path is not None
+        file.path.write_text(file.after)
+    (found,) = hlo_lint.lint(crash).findings
+    assert (found.rule, found.severity) == ("compilation-died", Severity.INFO)
+
+
+def test_a_named_dump_alone_proves_no_death(tmp_path: Path) -> None:
+    path = next(CRASH.glob("*.before_optimizations.txt"))
+    shutil.copy(path, tmp_path)
+    assert hlo_lint.lint(tmp_path).findings == ()
+
+
+def test_a_release_of_tomorrow_is_read_with_the_nearest_and_says_so(crash: Path) -> None:
+    for path in sorted(crash.glob("*.txt")):
+        parts = path.name.split(".")
+        if parts[2].isdecimal() and int(parts[2]) > 12:
+            path.unlink()
+        elif parts[2].isdecimal() and int(parts[2]) < 10:
+            path.rename(crash / f"{'.'.join(parts[:3])}.tomorrow.after_a.before_b.txt")
+    (found,) = hlo_lint.lint(crash).findings
+    assert any("the nearest of the releases that are known" in note for note in found.notes)
+
+
+def test_a_death_that_no_rule_explains_is_put_down_to_a_broken_contract(tmp_path: Path) -> None:
+    copy = copy_of(GPU_0_10_2, tmp_path)
+    set_options(copy, 'xla_dump_hlo_pass_re: ".*"\nxla_disable_hlo_passes: "dot_normalizer"\n')
+    pipeline = main(copy)
+    starts = [dump.name for dump in pipeline.steps if dump.name]
+    last = next(name.step for name in starts if name.pipeline == "hlo_normalization")
+    for dump in pipeline.dumps:
+        assert dump.name is not None
+        begun = dump.name.rest.startswith("before_optimizations")
+        if not begun and (dump.name.step is None or dump.name.step > (last or 0)):
+            dump.path.unlink()
+    (found,) = hlo_lint.lint(copy, ["compilation-died"]).findings
+    assert found.message.endswith(", and triton-gemm-rewriter ran without what it relies on")
+    assert any("every dot has a contracting dimension" in note for note in found.notes)
+
+
+# What dumps and passes say of changes
+
+
+def edited(case: Path, folder: Path, is_edited: Callable[[str, int], bool]) -> Path:
+    """A copy in which one negate has been added to some dumps."""
+    copy = copy_of(case, folder)
+    for dump in main(copy).steps:
+        assert dump.name is not None
+        assert dump.name.step is not None
+        if is_edited(dump.name.after, dump.name.step):
+            dump.path.write_text(dump.path.read_text().replace("HloModule ", "HloModule x", 1))
+    return copy
+
+
+def test_a_change_that_no_pass_reported_shows_at_the_next_start(tmp_path: Path) -> None:
+    steps = main(CPU).steps
+    start = next(
+        dump.name.step
+        for before, dump in pairwise(steps)
+        if dump.name and dump.name.after == "pipeline-start" and before.name and before.name.step
+        if before.name.after not in ("pipeline-start",)
+    )
+    assert start is not None
+    copy = edited(CPU, tmp_path, lambda _, step: step >= start)
+    (found,) = hlo_lint.lint(copy, ["silent-change"]).findings
+    assert (found.severity, found.step) == (Severity.WARNING, start)
+
+
+BEFORE = "HloModule m\n\nENTRY e {\n  p = f32[8] parameter(0)\n  ROOT n = f32[8] negate(p)\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "harmless"),
+    [
+        ("  d = f32[8] bitcast(p)\n  ROOT n", True),
+        ("  d = f32[8] bitcast(p)\n  e = f32[8] bitcast(d)\n  ROOT n", True),
+        ("  n", False),
+        ("  ROOT d", False),
+        ("  c = f32[8] abs(p)\n  ROOT n", True),
+    ],
+)
+def test_what_nobody_reads_is_a_harmless_change(line: str, harmless: bool) -> None:
+    after = BEFORE.replace("  ROOT n", line)
+    assert adds_only_unread(hlo_lint.parse(BEFORE), hlo_lint.parse(after)) is harmless
+    assert not adds_only_unread(hlo_lint.parse(after), hlo_lint.parse(BEFORE))
+
+
+def test_what_a_pass_left_unread_in_silence_is_told_for_information(tmp_path: Path) -> None:
+    start = next(
+        dump.name.step
+        for before, dump in pairwise(main(CPU).steps)
+        if dump.name and dump.name.after == "pipeline-start" and before.name
+        if before.name.after != "pipeline-start"
+    )
+    copy = copy_of(CPU, tmp_path)
+    for dump in main(copy).steps:
+        assert dump.name is not None
+        assert dump.name.step is not None
+        assert start is not None
+        if dump.name.step >= start:
+            text = dump.path.read_text()
+            unread = "  %unread = f32[] constant(0)\n"
+            at = text.index("\n", text.index("\nENTRY ") + 1) + 1
+            dump.path.write_text(text[:at] + unread + text[at:])
+    (found,) = hlo_lint.lint(copy, ["silent-change"]).findings
+    assert (found.severity, found.step) == (Severity.INFO, start)
+    assert found.notes[-1] == "all it did is to leave instructions that nobody reads"
+
+
+def test_a_deleted_dump_is_no_silent_change(tmp_path: Path) -> None:
+    copy = edited(CPU, tmp_path, lambda _, step: step >= 8)
+    dump = main(copy).steps[7]
+    dump.path.unlink()
+    assert hlo_lint.lint(copy, ["silent-change"]).findings == ()
+
+
+@pytest.mark.parametrize("case", [*HEALTHY, *DIED], ids=title)
+def test_no_real_run_changes_in_silence(case: Path) -> None:
+    for pipeline in open_dump(case):
+        assert all(each.reported for each in disagreements(pipeline))
+
+
+def test_reports_without_effect_are_told_on_request() -> None:
+    rule = "change-without-effect"
+    assert rule not in {found.rule for found in hlo_lint.lint(GPU_0_11_2).findings}
+    assert rule not in {each.name() for each in select_rules()}
+    found = hlo_lint.lint(CPU, [rule]).findings
+    assert [each.severity for each in found] == [Severity.INFO]
+    assert "shape-canonicalizer reported a change" in found[0].message
+
+
+# What flags leave out
+
+
+def test_a_folder_of_two_runs_is_said_once(tmp_path: Path) -> None:
+    copy = copy_of(CPU, tmp_path)
+    first = main(copy).steps[3].path
+    shutil.copy(first, copy / first.name.replace("jit_mlp_train", "jit_other"))
+    (found,) = hlo_lint.lint(copy, ["incomplete-dump"]).findings
+    assert found.severity is Severity.INFO
+    assert "module 0000 is both jit_mlp_train and jit_other" in found.notes[0]
+
+
+def test_two_passes_of_one_number_are_two_runs(tmp_path: Path) -> None:
+    copy = copy_of(CPU, tmp_path)
+    first = main(copy).steps[3].path
+    shutil.copy(first, copy / "module_0000.jit_mlp_train.0003.fusion.after_dce.before_cse.txt")
+    (found,) = hlo_lint.lint(copy, ["incomplete-dump"]).findings
+    assert "step 0003 of module_0000.jit_mlp_train is both" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("option", "flag"),
+    [
+        ("xla_dump_max_hlo_modules: 1", "--xla_dump_max_hlo_modules=-1"),
+        ('xla_dump_hlo_pipeline_re: "fusion"', "--xla_dump_hlo_pipeline_re=.*"),
+        ("xla_dump_hlo_as_long_text: false", "--xla_dump_hlo_as_long_text=true"),
+    ],
+)
+def test_a_flag_that_hides_something_comes_with_the_one_that_shows_it(
+    option: str, flag: str, tmp_path: Path
+) -> None:
+    copy = copy_of(CPU, tmp_path)
+    set_options(copy, f'xla_dump_hlo_pass_re: ".*"\n{option}\n')
+    (found,) = hlo_lint.lint(copy, ["incomplete-dump"]).findings
+    assert found.notes[-1] == f"what shows it: XLA_FLAGS={flag}"
+
+
+@pytest.mark.parametrize("case", HEALTHY, ids=title)
+def test_an_ordinary_dump_leaves_out_nothing_that_rules_need(case: Path) -> None:
+    assert hlo_lint.lint(case, ["incomplete-dump"]).findings == ()
+
+
+# What stops layout-assignment, copy-insertion and the emitter
+
+
+@pytest.mark.parametrize(
+    "rule", ["call-graph-not-flat", "premature-operation", "unsupported-at-emission"]
+)
+@pytest.mark.parametrize("case", [*HEALTHY, *DIED], ids=title)
+def test_healthy_runs_hold_what_those_demand(rule: str, case: Path) -> None:
+    assert hlo_lint.lint(case, [rule]).findings == ()
+
+
+def test_a_final_module_fed_in_again_is_premature(tmp_path: Path) -> None:
+    copy = copy_of(GPU_0_10_2, tmp_path)
+    pipeline = main(copy)
+    assert pipeline.final is not None
+    early = next(copy.glob("*.before_optimizations.txt"))
+    for path in (*[dump.path for dump in pipeline.steps], *copy.glob("*.after_spmd_*.txt")):
+        path.unlink()
+    early.write_text(pipeline.final.path.read_text())
+    found = hlo_lint.lint(copy, ["premature-operation"]).findings
+    assert found
+    assert all("layout-assignment" in each.message for each in found)
+    assert all(each.notes == ("the input has it",) for each in found)
+
+
+# What two runs were told
+
+
+BISECT = FIXTURES / "bisect"
+
+
+@pytest.mark.parametrize(
+    ("case", "disabled"),
+    [
+        ("cpu_without_cse", "cse"),
+        ("gpu_without_priority_fusion", "priority-fusion"),
+        ("gpu_without_hoist_fused_bitcasts", "hoist-fused-bitcasts"),
+    ],
+)
+def test_a_disabled_pass_is_what_two_runs_differ_by(case: str, disabled: str) -> None:
+    (found,) = differences(main(BISECT / case / "all"), main(BISECT / case / "without"))
+    assert (found.name, found.before, found.after) == ("xla_disable_hlo_passes", (), (disabled,))
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(cli, ["config-diff", *arguments])
+    return result.exit_code, result.output
+
+
+def test_config_diff_prints_both_sides() -> None:
+    folders = [str(BISECT / "cpu_without_cse" / side) for side in ("all", "without")]
+    status, out = run(*folders)
+    assert status == 1
+    assert out == "debug_options: xla_disable_hlo_passes\n  - not set\n  + cse\n"
+    status, out = run("--json", *folders)
+    assert json.loads(out)["differences"][0]["after"] == ["cse"]
+
+
+def test_config_diff_of_a_run_with_itself_is_empty() -> None:
+    assert run(str(CPU), str(CPU)) == (0, "the same\n")
+
+
+def test_config_diff_refuses_what_holds_no_records(tmp_path: Path) -> None:
+    status, out = run(str(CPU), str(tmp_path))
+    assert status == 2
+    assert "no record of flags" in out
+    status, out = run(str(CPU), str(CRASH))
+    assert status == 2
+    assert "no module is in both" in out
+
+
+def test_a_target_is_compared_field_by_field(tmp_path: Path) -> None:
+    runs = []
+    for number, cores in enumerate((132, 108)):
+        copy = copy_of(CPU, tmp_path / str(number))
+        text = f"gpu_device_info {{ core_count: {cores} threads_per_warp: 32 }}\n"
+        (copy / "module_0000.jit_mlp_train.gpu_target_config.pbtxt").write_text(text)
+        runs.append(main(copy))
+    (found,) = differences(*runs)
+    assert (found.record, found.name) == ("gpu_target_config.pbtxt", "gpu_device_info.core_count")
+    assert (found.before, found.after) == (("132",), ("108",))
+
+
+# XLA is the judge
+
+DEATHS = FIXTURES / "deaths"
+CAUSES = {
+    "shared_computation": ("call-graph-not-flat", "has 2 callers", "flattened"),
+    "reduce_of_columns": (
+        "reduce-off-normal-form",
+        "does not lie as in C",
+        "Default layout should be enforced on reduction operand",
+    ),
+    "stable_sort": ("unsupported-at-emission", "this sort has to be stable", "Stable sort"),
+    "triton_gemm_left": ("unsupported-at-emission", "__triton_gemm", "Block level fusion config"),
+    "not_wrapped": ("unsupported-at-emission", "reverse stands outside", "opcode: reverse"),
+    "topk_left": ("unsupported-at-emission", "topk stands outside", "opcode: topk"),
+}
+"""For each death: the rule that finds it, what it says, what XLA said."""
+
+
+def test_each_death_of_the_fixtures_has_a_cause() -> None:
+    outcomes = json.loads((DEATHS / "OUTCOMES.json").read_text())
+    assert outcomes.keys() == CAUSES.keys() == {p.name for p in DEATHS.iterdir() if p.is_dir()}
+    for name, (_, _, xla) in CAUSES.items():
+        assert xla in outcomes[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "guilty"),
+    [
+        ("shared_computation", "copy-insertion"),
+        ("reduce_of_columns", "reduction-dimension-grouper"),
+    ],
+)
+def test_a_death_names_the_pass_that_xla_died_in(name: str, guilty: str) -> None:
+    (found,) = hlo_lint.lint(DEATHS / name, ["compilation-died"]).findings
+    assert found.severity is Severity.ERROR
+    assert found.message.startswith(f"compilation died in {guilty}: ")
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_what_xla_died_of_is_found(name: str) -> None:
+    rule, said, _ = CAUSES[name]
+    found = [f for f in hlo_lint.lint(DEATHS / name).findings if f.rule != "required-pass-order"]
+    assert [(f.rule, said in f.message) for f in found] == [(rule, True)]
+
+
+PROGRAM = """
+import jax, jax.numpy as jnp
+inner = jax.jit(lambda x: jnp.tanh(x) @ x)
+def f(x):
+    y = jax.lax.fori_loop(0, 3, lambda _, y: inner(inner(y)), x)
+    return jax.lax.cond(y[0, 0] > 0, inner, lambda z: inner(z) + 1, y)
+jax.jit(f).lower(jax.ShapeDtypeStruct((8, 8), "float32")).compile()
+"""
+"""A computation with several callers, in a loop and in branches."""
+
+
+def compiled(folder: Path, *flags: str) -> str:
+    """What XLA:CPU says of the program, compiled in a child process that dumps into a folder."""
+    pytest.importorskip("jax")
+    flags = (f"--xla_dump_to={folder}", *flags)
+    environment = {**os.environ, "XLA_FLAGS": " ".join(flags), "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True
+    )
+    return done.stderr
+
+
+@pytest.mark.parametrize("pattern", [".*", ".+", "copy-insertion"])
+def test_a_shared_computation_kills_copy_insertion_as_said(pattern: str, tmp_path: Path) -> None:
+    off = "--xla_disable_hlo_passes=flatten-call-graph,call-inliner"
+    said = compiled(tmp_path, off, f"--xla_dump_hlo_pass_re={pattern}")
+    assert "Call graph must be flattened before copy insertion" in said
+    findings = hlo_lint.lint(tmp_path).findings
+    assert {found.rule for found in findings} == {"call-graph-not-flat"}
+    assert all(found.severity is Severity.ERROR for found in findings)
+    (found,) = hlo_lint.lint(tmp_path, ["compilation-died"]).findings
+    assert found.message.startswith("compilation died in copy-insertion: ")
+
+
+def test_with_every_pass_switched_on_the_same_program_has_no_findings(tmp_path: Path) -> None:
+    assert "Error" not in compiled(tmp_path, "--xla_dump_hlo_pass_re=.+")
+    findings = hlo_lint.lint(tmp_path).findings
+    assert [found for found in findings if found.severity is not Severity.INFO] == []
+    (ran,) = passes_run(main(tmp_path))
+    assert ran.how == "each pass left a dump"
+
+
+def test_a_loose_text_may_share_computations(tmp_path: Path) -> None:
+    compiled(tmp_path)
+    path = next(tmp_path.glob("*jit_f.before_optimizations.txt"))
+    (bad,) = [f for f in find_rule("call-graph-not-flat").examples if isinstance(f, Bad)]
+    for text in (path.read_text(), bad.source):
+        assert hlo_lint.lint(text, ["call-graph-not-flat"]).findings == ()
+        assert hlo_lint.lint(text, ["call-graph-not-flat"], before="copy-insertion").findings

@@ -1,0 +1,185 @@
+"""Rules of other packages: real wheels, unpacked where Python finds them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from tests.conftest import CRASH, ROOT
+
+PROJECT = """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "{name}"
+version = "1.2"
+
+[project.entry-points."hlo_lint.rules"]
+team = "{target}"
+
+[tool.hatch.build.targets.wheel]
+packages = ["{package}"]
+"""
+
+RULE = '''
+from hlo_lint import Bad, Computation, Finding, Findings, Good, Rule
+
+
+class _Named(Rule):
+    """What the rules of this package share."""
+
+
+class {name}(_Named):
+    """A custom call."""
+
+    def check(self, computation: Computation) -> Findings:
+        for call in computation.with_opcode("custom-call"):
+            yield Finding(call, "a custom call")
+'''
+
+Build = Callable[..., Path]
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Build:
+    """Builds a wheel of a package with these files, and an entry point that names `target`."""
+
+    def build(files: Mapping[str, str], target: str = "team_rules", name: str = "team") -> Path:
+        project = tmp_path / name
+        package = f"{name}_rules"
+        for file, text in {"__init__.py": "", **files}.items():
+            path = project / package / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(dedent(text), "utf-8")
+        text = PROJECT.format(name=f"{name}-rules", target=target, package=package)
+        (project / "pyproject.toml").write_text(text, "utf-8")
+        command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+        subprocess.run(command, cwd=project, check=True, capture_output=True)
+        (made,) = tmp_path.glob(f"{name}_rules-*.whl")
+        return made
+
+    return build
+
+
+@pytest.fixture
+def install(build: Build, tmp_path: Path) -> Build:
+    """The folder that such a package is installed in."""
+
+    def install(*arguments: object, **options: object) -> Path:
+        with zipfile.ZipFile(build(*arguments, **options)) as wheel:
+            wheel.extractall(tmp_path / "site")
+        return tmp_path / "site"
+
+    return install
+
+
+def run(
+    path: Path | None, *command: str, isolated: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("HLO_")}
+    environment["PYTHONPATH"] = f"{ROOT}{os.pathsep}{path}" if path else str(ROOT)
+    if isolated is not None:
+        environment["HLO_LINT_ISOLATED"] = isolated
+    program = [sys.executable, "-m", "hlo_lint", *command]
+    return subprocess.run(program, capture_output=True, text=True, env=environment)
+
+
+def refusal(path: Path) -> str:
+    """The one line that says why nothing can be done."""
+    done = run(path, "check", str(CRASH))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+def test_rules_below_a_package_are_rules_of_its_entry_points_family(install: Build) -> None:
+    program = "raise SystemExit('to import a program is to run it')\n"
+    calls = RULE.format(name="SomeCall") + "\n\nTheSame = SomeCall\n"
+    site = install({"calls/__init__.py": "", "calls/custom.py": calls, "__main__.py": program})
+    listed = [line.split()[:2] for line in run(site, "rules").stdout.splitlines()]
+    assert [rule for family, rule in listed if family == "team"] == ["some-call"]
+    found = run(site, "check", str(CRASH), "--select", "team", "--output-format", "concise")
+    assert found.returncode == 1
+    assert "error[some-call]: a custom call" in found.stdout
+    assert "error[reshape-moves-data]" not in found.stdout
+    assert run(site, "explain", "some-call").stdout.startswith("# some-call\n\nA custom call.")
+
+
+@pytest.mark.parametrize(("isolated", "status"), [("1", 2), ("0", 0), ("", 0)])
+def test_isolation_leaves_them_out(install: Build, isolated: str, status: int) -> None:
+    site = install({"calls.py": RULE.format(name="SomeCall")})
+    assert run(site, "explain", "some-call", isolated=isolated).returncode == status
+
+
+def test_isolated_checks_leave_them_out(install: Build) -> None:
+    site = install({"calls.py": RULE.format(name="SomeCall")})
+    for jobs in ("1", "2"):
+        command = ("check", str(CRASH), "--jobs", jobs, "--output-format", "concise")
+        assert "some-call" in run(site, *command).stdout
+        assert "some-call" not in run(site, *command, "--isolated").stdout
+
+
+def test_a_wheel_on_the_path_is_looked_into(build: Build) -> None:
+    wheel = build({"calls.py": RULE.format(name="SomeCall")})
+    assert "some-call" in run(wheel, "rules").stdout
+
+
+def test_a_package_that_cannot_be_imported_is_named(install: Build) -> None:
+    site = install({"calls.py": "raise ImportError('no\\nsuch thing')\n"})
+    said = refusal(site)
+    assert "team-rules 1.2 (entry point team = team_rules) cannot be imported" in said
+    assert "ImportError: no; mend" in said
+    assert "HLO_LINT_ISOLATED=1" in said
+    assert run(site, "check", str(CRASH), isolated="1").returncode == 1
+
+
+def test_a_name_that_exists_is_refused(install: Build) -> None:
+    said = refusal(install({"calls.py": RULE.format(name="ReshapeMovesData")}))
+    assert "two rules are named reshape-moves-data: one of hlo_lint, one of team-rules 1.2" in said
+
+
+def test_two_packages_with_one_name_are_both_named(install: Build) -> None:
+    install({"calls.py": RULE.format(name="SomeCall")})
+    site = install({"calls.py": RULE.format(name="SomeCall")}, target="crew_rules", name="crew")
+    said = refusal(site)
+    assert "one of crew-rules 1.2" in said
+    assert "one of team-rules 1.2" in said
+
+
+def test_an_entry_point_names_a_module(install: Build) -> None:
+    site = install({"calls.py": RULE.format(name="SomeCall")}, target="team_rules.calls:SomeCall")
+    assert "has to name a module" in refusal(site)
+
+
+def test_a_package_without_a_rule_is_refused(install: Build) -> None:
+    assert "holds no rule" in refusal(install({}))
+
+
+def test_a_rule_without_a_page_is_refused(install: Build) -> None:
+    silent = RULE.format(name="SomeCall").replace('    """A custom call."""\n', "")
+    said = refusal(install({"calls.py": silent}))
+    assert "team-rules 1.2 (entry point team = team_rules): SomeCall has no docstring" in said
+
+
+def test_a_family_does_not_have_the_name_of_a_rule(install: Build) -> None:
+    said = refusal(install({"calls.py": RULE.format(name="Team")}))
+    assert "the family team has the name of a rule" in said
+
+
+def test_without_any_such_package_nothing_is_spent_on_them() -> None:
+    code = (
+        "from hlo_lint.rules.plugins import plugin_rules; import sys; list(plugin_rules()); "
+        "print('importlib.metadata' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,77 @@
+"""Every row of XLA's verifier: which rule has it, and that only this rule finds its example."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import hlo_lint
+from hlo_lint.analysis import verifier
+from hlo_lint.analysis.verifier.rows import ELSEWHERE, LEFT_OUT, ROWS, WITH
+from hlo_lint.rules.base import Bad, Good, Rule
+from hlo_lint.rules.registry import all_rules
+from tests.conftest import DUMPS
+from tests.oracle.xla import Refusal, oracles
+
+RULES = [rule for rule in all_rules() if rule.family() == "verifier"]
+DECLARED = [(row, rule, bad) for rule in RULES for row, bad in getattr(rule, "rows", {}).items()]
+
+
+def _path(bad: Bad, folder: Path) -> Path:
+    stem = "module_0001.example.sm_9.0_gpu_after_optimizations" if bad.artefacts else "example"
+    path = folder / f"{stem}.txt"
+    path.write_text(bad.source)
+    return path
+
+
+@pytest.mark.parametrize(("row", "rule", "bad"), DECLARED, ids=[row for row, _, _ in DECLARED])
+def test_only_one_rule_finds_the_example_of_a_row(
+    row: str, rule: Rule, bad: Bad, tmp_path: Path
+) -> None:
+    found = hlo_lint.lint(_path(bad, tmp_path), ["verifier"]).findings
+    assert {finding.rule for finding in found} == {rule.name()}
+    assert [finding.line for finding in found] == bad.marked
+
+
+def test_every_row_is_in_one_place() -> None:
+    places = [*(row for row, _, _ in DECLARED), *ELSEWHERE, *WITH, *LEFT_OUT]
+    assert sorted(places) == sorted(ROWS)
+
+
+def test_rows_that_other_rules_have_name_rules_there_are() -> None:
+    assert set(ELSEWHERE.values()) <= {rule.name() for rule in all_rules()}
+    assert set(WITH.values()) <= {row for row, _, _ in DECLARED}
+
+
+@pytest.mark.skipif(not oracles(), reason="no jaxlib at hand")
+def test_xla_reads_every_good_example() -> None:
+    texts = [e.source for rule in RULES for e in rule.examples if isinstance(e, Good)]
+    answers = oracles()[-1].read(texts)
+    assert [
+        text for text, said in zip(texts, answers, strict=True) if isinstance(said, Refusal)
+    ] == []
+
+
+@pytest.mark.parametrize("folder", sorted(DUMPS.glob("*/*")), ids=lambda path: path.name)
+def test_what_xla_wrote_it_would_verify(folder: Path) -> None:
+    assert hlo_lint.lint(folder, ["verifier"], cured=True).findings == ()
+
+
+def test_a_defect_of_the_header_stands_in_its_own_module() -> None:
+    whole = "HloModule a\n\nENTRY e {\n  ROOT p = f32[8]{0} parameter(0)\n}\n"
+    wrong = whole.replace("HloModule a", "HloModule b, buffer_donor={ (3, {}) }")
+    (found,) = hlo_lint.lint(f"{whole}\n{wrong}", ["verifier"]).findings
+    assert (found.rule, found.module, found.line) == ("bad-aliasing", "b", 7)
+
+
+def test_what_a_check_says_is_of_a_row_that_a_rule_has() -> None:
+    """Every row that is spelled in the checks: what no rule asks for would be lost."""
+    spelled = {
+        row
+        for path in Path(verifier.__file__).parent.glob("*.py")
+        if path.name != "rows.py"
+        for row in re.findall(r'"((?:[SMI]-|3\.5-)\w+)"', path.read_text("utf-8"))
+    }
+    assert spelled <= {row for row, _, _ in DECLARED}
