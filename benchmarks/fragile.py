@@ -23,9 +23,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hlo_lint.dumps.artefacts.autotune import Candidate, TunedInstruction, read_autotuning
 from hlo_lint.kernels.autotuning import fragile_winner
 from hlo_lint.kernels.autotuning.fragile_winner import chosen, contest_of
-from hlo_lint.kernels.autotuning.log import Candidate, TunedInstruction, read_autotuning
 
 RESULTS = Path(__file__).parent / "FRAGILE.md"
 

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 from statistics import median
 
+from hlo_lint.apps.api import lint
 from hlo_lint.dumps.directory import open_dump
-from hlo_lint.engine.api import lint
 from hlo_lint.report.html.page import render_html
 
 OPENINGS = 5

@@ -13,13 +13,18 @@ module = hlo_lint.parse(fixed.text)          # a graph; hlo_lint.emit(module) ==
 hlo_lint.check_jit(function, x, y)           # raises where a pass of this compile broke something
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hlo_lint.text.version import __version__ as __version__
+__version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from hlo_lint.analysis import match
     from hlo_lint.analysis.rewrite import Rewrite
+    from hlo_lint.apps import testing
+    from hlo_lint.apps.api import FixResult, emit, fix, lint, parse, parse_all
+    from hlo_lint.apps.jax import xla_hook as live
     from hlo_lint.apps.jax.capture.jit import (
         Capture,
         FindingsError,
@@ -27,12 +32,15 @@ if TYPE_CHECKING:
         check_jit,
         compile_for,
     )
+    from hlo_lint.apps.settings.load import load_settings
+    from hlo_lint.apps.settings.settings import Settings
+    from hlo_lint.dumps.artefacts import read_artefact
     from hlo_lint.dumps.directory import Dump, open_dump
-    from hlo_lint.engine.api import FixResult, Report, emit, fix, lint, parse, parse_all
-    from hlo_lint.engine.settings.load import load_settings
-    from hlo_lint.engine.settings.settings import Settings
+    from hlo_lint.engine.findings import Allowed, Diagnostic
     from hlo_lint.engine.suppressions.allowances import Allowance
+    from hlo_lint.hlo import dialects
     from hlo_lint.hlo.ir import Computation, Instruction, Module
+    from hlo_lint.report.report import Report
     from hlo_lint.rules.base import (
         AutotuningRuns,
         Bad,
@@ -46,8 +54,9 @@ if TYPE_CHECKING:
         Rule,
         Stage,
     )
-    from hlo_lint.rules.findings import Allowed, Diagnostic, Edit, Finding, Fix, Safety, Severity
+    from hlo_lint.rules.findings import Finding, Severity
     from hlo_lint.rules.options import Option
+    from hlo_lint.text.edits import Edit, Fix, Safety
     from hlo_lint.text.errors import (
         CaptureError,
         ConfigError,
@@ -61,9 +70,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "hlo_lint.engine.suppressions.allowances": ("Allowance",),
-    "hlo_lint.engine.api": (
+    "hlo_lint.apps.api": (
         "FixResult",
-        "Report",
         "emit",
         "fix",
         "lint",
@@ -77,8 +85,9 @@ _HOMES = {
         "check_jit",
         "compile_for",
     ),
-    "hlo_lint.engine.settings.load": ("load_settings",),
-    "hlo_lint.engine.settings.settings": ("Settings",),
+    "hlo_lint.apps.settings.load": ("load_settings",),
+    "hlo_lint.apps.settings.settings": ("Settings",),
+    "hlo_lint.dumps.artefacts": ("read_artefact",),
     "hlo_lint.dumps.directory": (
         "Dump",
         "open_dump",
@@ -92,15 +101,10 @@ _HOMES = {
         "RuleError",
         "UsageError",
     ),
-    "hlo_lint.rules.findings": (
-        "Allowed",
-        "Diagnostic",
-        "Edit",
-        "Finding",
-        "Fix",
-        "Safety",
-        "Severity",
-    ),
+    "hlo_lint.engine.findings": ("Allowed", "Diagnostic"),
+    "hlo_lint.rules.findings": ("Finding", "Severity"),
+    "hlo_lint.text.edits": ("Edit", "Fix", "Safety"),
+    "hlo_lint.report.report": ("Report",),
     "hlo_lint.hlo.ir": (
         "Computation",
         "Instruction",
@@ -168,20 +172,43 @@ __all__ = [
     "capture_jit",
     "check_jit",
     "compile_for",
+    "dialects",
     "emit",
     "fix",
     "lint",
+    "live",
     "load_settings",
+    "match",
     "open_dump",
     "parse",
     "parse_all",
+    "read_artefact",
+    "testing",
 ]
+
+
+class _Finder:
+    """Finds modules under their public and former names; asked for names that no file has."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> Any:
+        """The spec of `hlo_lint.match`, or of a module that has moved; None for any other."""
+        if not name.startswith("hlo_lint.") or name == "hlo_lint.apps.moved":
+            return None
+        from hlo_lint.apps.moved import find
+
+        return find(name)
+
+
+sys.meta_path.append(_Finder)
 
 
 def __getattr__(name: str) -> Any:
     for home, names in _HOMES.items():
         if name in names:
             return globals().setdefault(name, getattr(import_module(home), name))
+    if name in ("dialects", "live", "match", "testing"):
+        return import_module(f"hlo_lint.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -11,12 +11,12 @@ from tempfile import TemporaryDirectory
 
 from hlo_lint import lint
 from hlo_lint.analysis.verifier.rows import ELSEWHERE, LEFT_OUT, ROWS, WITH
+from hlo_lint.apps.settings.keys import KEYS
+from hlo_lint.apps.settings.schema import schema_text
+from hlo_lint.apps.settings.settings import Settings
+from hlo_lint.apps.settings.toml import spelled
 from hlo_lint.dumps.contracts import Contract, Order, contracts
 from hlo_lint.dumps.pass_lists import pass_lists
-from hlo_lint.engine.settings.keys import KEYS
-from hlo_lint.engine.settings.schema import schema_text
-from hlo_lint.engine.settings.settings import Settings
-from hlo_lint.engine.settings.toml import spelled
 from hlo_lint.report.formats import FORMATS, render
 from hlo_lint.report.page import render_page
 from hlo_lint.rules.base import Rule

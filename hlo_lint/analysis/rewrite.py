@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from hlo_lint.hlo.ir import OPERANDS, REFERENCES, TAIL, Instruction, Module, Operand
 from hlo_lint.hlo.shape import ArrayShape, Shape, arrays
-from hlo_lint.rules.findings import Edit, Fix, Safety
+from hlo_lint.text.edits import Edit, Fix, Safety
 from hlo_lint.text.source import Span, indent_before
 
 _line_comment = re.compile(r"//[^\n]*")

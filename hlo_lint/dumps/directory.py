@@ -11,9 +11,10 @@ from pathlib import Path
 
 from hlo_lint.dumps.file_types import EMITTER_TEXT, PROTO_TEXT, Kind, kind_of
 from hlo_lint.dumps.names import DumpName, parse_name
-from hlo_lint.dumps.pipeline import PassDump, Pipeline, is_proto
+from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.hlo.parser.module import Memo
+from hlo_lint.hlo.proto import is_proto
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.source import decode
 

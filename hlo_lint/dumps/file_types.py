@@ -17,13 +17,24 @@ class Kind(Enum):
 
 PROTO_TEXT = (".textproto", ".pbtxt", ".prototxt", ".txtpb")
 
-_begins_record = re.compile(
-    r"^(?:instruction_profiles|logs|entries|results)\s*:?\s*[{<]", re.M
-).search
-"""What stands in whatever the autotuner writes, at the beginning of a line."""
+_RECORD = r"(?:instruction_profiles|logs|entries|results)\s*:?\s*[{<]"
+"""Begins each record that the autotuner writes."""
+
+_begins_record = re.compile(rf"^{_RECORD}", re.M).search
+_begins_as_autotuning = re.compile(
+    r"\s*(?:(?:#[^\n]*|(?:device|codegen_version|codegen_options_fingerprint|version):[^\n]*"
+    r"|per_backend_versions \{\s*(?:(?:key|value):[^\n]*\s*)*\})\s*)*" + _RECORD
+).match
 
 EMITTER_TEXT = ".triton-to-llvm.txt"
 """What XLA's Triton emitter did, pass by pass: it prints tensor descriptors."""
+
+CUTLASS_START = "TMA Desc Addr:"
+FMHA_START = "tmaFormat:"
+ATTRIBUTE_START = "#triton_xla.tma_descriptor<"
+MESSAGE_START = "TmaDescriptor{"
+DESCRIPTOR_STARTS = (CUTLASS_START, FMHA_START, ATTRIBUTE_START, MESSAGE_START)
+"""Each way to print a tensor descriptor begins with one of these: CUTLASS, FMHA, XLA's two."""
 
 _DESCRIPTORS = ("TMA", "tma", "TmaDescriptor")
 """One of these stands in whatever prints a tensor descriptor."""
@@ -42,15 +53,14 @@ def kind_of(name: str, text: str) -> Kind:
     if name.endswith(PROTO_TEXT):
         if _begins_record(text) is None:
             return Kind.HLO
-        from hlo_lint.kernels.autotuning.log import looks_like_autotuning
-
         return Kind.AUTOTUNE_LOG if looks_like_autotuning(text) else Kind.HLO
     if name.endswith(EMITTER_TEXT):
         return Kind.TMA_LOG
     if not any(word in text for word in _DESCRIPTORS) or text.startswith("HloModule"):
         return Kind.HLO
-    from hlo_lint.kernels.tma.cutlass_log import looks_like_tma_log
-    from hlo_lint.kernels.tma.xla_text import looks_like_tma_text
+    return Kind.TMA_LOG if any(start in text for start in DESCRIPTOR_STARTS) else Kind.HLO
 
-    prints = looks_like_tma_log(text) or looks_like_tma_text(text)
-    return Kind.TMA_LOG if prints else Kind.HLO
+
+def looks_like_autotuning(text: str) -> bool:
+    """True if a text proto begins as a log or as results do: their names are the user's own."""
+    return _begins_as_autotuning(text) is not None

@@ -20,10 +20,10 @@ from hlo_lint.dumps.phases import (
     LAYOUT_ASSIGNMENT,
     Precondition,
 )
-from hlo_lint.engine.suppressions.comments import MARK, CheckedFile, read_comments
 from hlo_lint.hlo.ir import HloFile, Module
 from hlo_lint.hlo.parser.module import Memo, parse_file
-from hlo_lint.text.source import decode
+from hlo_lint.hlo.proto import is_proto
+from hlo_lint.text.source import DIRECTIVE, decode
 
 EVERY_CHANGE = (".*", ".+")
 """Values of `xla_dump_hlo_pass_re` with which each change of the module is on disk."""
@@ -49,8 +49,8 @@ class PassDump:
     """Whether a fix has changed the text, so that artefacts beside it are no longer its own."""
     _can_be_read_again: bool = False
     """Whether it was read from its path, and not handed over."""
-    _has_comments: bool | None = field(default=None, repr=False)
-    """Whether the bytes have the mark of comments that allow findings."""
+    _has_directives: bool | None = field(default=None, repr=False)
+    """Whether the bytes hold `DIRECTIVE`; None before they are read."""
 
     @property
     def file(self) -> HloFile:
@@ -67,12 +67,12 @@ class PassDump:
             elif is_proto(self.path.name):
                 from hlo_lint.hlo.proto import read_proto
 
-                self._has_comments = False
+                self._has_directives = False
                 self._file = parse_file(read_proto(self.path), self.path, self.memo)
             else:
                 data = self.path.read_bytes()
                 self._file = parse_file(data, self.path, self.memo)
-                self._has_comments = _has_mark(self._file, data)
+                self._has_directives = _has_directives(self._file, data)
         return self._file
 
     @property
@@ -94,15 +94,9 @@ class PassDump:
         return self.file.modules[0]
 
     @property
-    def may_have_comments(self) -> bool:
-        """Whether there may be comments for hlo-lint in it; known when it has been read."""
-        return self._has_comments is not False and self.kind in (Kind.HLO, Kind.PTX)
-
-    def checked(self, *, lone: bool) -> CheckedFile:
-        """What is to be known of it when all rules have run."""
-        file, path = self.file, str(self.path)
-        comments = read_comments(file, path) if self.may_have_comments else ()
-        return CheckedFile(path, tuple(each.name for each in file.modules), lone, comments)
+    def may_have_directives(self) -> bool:
+        """False if the text is known to hold no comment addressed to hlo-lint."""
+        return self._has_directives is not False and self.kind in (Kind.HLO, Kind.PTX)
 
     @classmethod
     def of(cls, file: HloFile, path: Path, kind: Kind = Kind.HLO) -> PassDump:
@@ -116,7 +110,7 @@ class PassDump:
             self._file = parse_file(text, path, self.memo)
         else:
             self._file = HloFile.of_text(text, path, self.module.name)
-        self._has_comments = None
+        self._has_directives = None
         self.edited = True
 
     def release(self) -> None:
@@ -125,19 +119,16 @@ class PassDump:
             self._file = None
 
 
-def _has_mark(file: HloFile, data: bytes) -> bool:
-    """Whether a text has the mark of comments that allow findings; files of one text share a memo,
-    and to join the text would take longer than to look through the bytes."""
+def _has_directives(file: HloFile, data: bytes) -> bool:
+    """True if a text holds `DIRECTIVE`; files of equal text share the answer.
+
+    The bytes are searched because joining the text would take longer.
+    """
     memo = file.modules[0].memo
-    known = memo.get(MARK)
+    known = memo.get(DIRECTIVE)
     if known is None:
-        known = memo[MARK] = MARK.encode() in data
+        known = memo[DIRECTIVE] = DIRECTIVE.encode() in data
     return bool(known)
-
-
-def is_proto(name: str) -> bool:
-    """Whether a file of that name holds HLO as a protocol buffer."""
-    return name.removesuffix(".gz").endswith((".pb", ".pbtxt"))
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.pipeline import PassDump
+from hlo_lint.engine.findings import Diagnostic, Introduction, Origin
 from hlo_lint.engine.fingerprints import fingerprint
 from hlo_lint.hlo.ir import REFERENCES, HloFile, Instruction, Module
 from hlo_lint.rules.base import Form, Rule
-from hlo_lint.rules.findings import Diagnostic, Finding, Fix, Introduction, Origin, Region
+from hlo_lint.rules.findings import Finding
+from hlo_lint.text.edits import Fix, Region
 from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.rules.findings import Diagnostic
 from hlo_lint.text.source import encode
 
 KIND = 16

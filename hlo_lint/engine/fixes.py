@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hlo_lint.engine.suppressions.comments import length_without_comments, lost_comments
-from hlo_lint.rules.findings import Edit, Fix
+from hlo_lint.text.edits import Edit, Fix
 from hlo_lint.text.source import Span, indent_before
 
 ROUNDS = 10

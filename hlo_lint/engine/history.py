@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 
+from hlo_lint.engine.findings import Introduction
 from hlo_lint.engine.timeline import Sighting, Spot, Timeline
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.rules.findings import Finding, Introduction
+from hlo_lint.rules.findings import Finding
 
 Key = tuple[int, str, str, str, int | None, int]
 """Module of the file, computation, instruction (else the text), message, operand, and which of

@@ -20,8 +20,9 @@ from hlo_lint.dumps.file_types import Kind
 from hlo_lint.dumps.phases import AUTOTUNERS, Precondition
 from hlo_lint.dumps.pipeline import Meeting, Outcome, PassDump, Pipeline
 from hlo_lint.engine.diagnose import Placed, diagnose, fix_of, text_of
+from hlo_lint.engine.findings import Diagnostic, Introduction
 from hlo_lint.engine.history import Life, cure, followed_back, introduction, lives_of, nameless
-from hlo_lint.engine.suppressions.comments import CheckedFile
+from hlo_lint.engine.suppressions.comments import CheckedFile, checked_file
 from hlo_lint.engine.timeline import Sighting, Spot, Timeline
 from hlo_lint.engine.views import ARTEFACTS, TEXTS, autotuning_runs, checks_of, run_check
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
@@ -34,8 +35,9 @@ from hlo_lint.rules.base import (
     Form,
     Rule,
 )
-from hlo_lint.rules.findings import Diagnostic, Finding, Fix, Introduction, Severity
+from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.registry import all_rules
+from hlo_lint.text.edits import Fix
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.source import Span
 
@@ -140,9 +142,9 @@ class Checker:
             dumps.append(dump)
         kernels = pipeline.kernels
         self.result.checked += [
-            each.checked(lone=pipeline.lone)
+            checked_file(each, lone=pipeline.lone)
             for each in (*dumps, *kernels)
-            if self.notes_files or each.may_have_comments
+            if self.notes_files or each.may_have_directives
         ]
         timeline = Timeline(pipeline, [dump for dump in dumps if dump.kind is Kind.HLO])
         for rule, method, kinds in self._checks:

@@ -78,7 +78,7 @@ def autotuning_runs(dumps: Sequence[PassDump]) -> AutotuningRuns | None:
     """The logs among the files that were read; None where none of them timed anything."""
     if not dumps:
         return None
-    from hlo_lint.kernels.autotuning.log import read_autotuning
+    from hlo_lint.dumps.artefacts.autotune import read_autotuning
 
     logs = tuple(read_autotuning(dump.file.text) for dump in dumps)
     return AutotuningRuns(logs, tuple(dump.path.name for dump in dumps))

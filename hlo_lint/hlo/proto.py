@@ -36,6 +36,12 @@ INSTALL: Final = "install jaxlib (pip install 'hlo-lint[xla]') to {} protocol bu
 SNAPSHOT: Final = "hlo_snapshot.pb"
 TEXT_SUFFIXES: Final = (".pbtxt", ".textproto", ".txtpb")
 
+
+def is_proto(name: str) -> bool:
+    """True for a file name that stands for HLO as a protocol buffer."""
+    return name.removesuffix(".gz").endswith((".pb", ".pbtxt"))
+
+
 NO_JAXLIB: Final = 3
 """How `xla_child` ends where jaxlib cannot be imported; standard output says why."""
 REFUSED: Final = 4

@@ -10,11 +10,11 @@ from hlo_lint.text.errors import UsageError
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.directory import Skipped
-    from hlo_lint.rules.findings import Allowed, Diagnostic
+    from hlo_lint.engine.findings import Allowed, Diagnostic
 
 
 class Report(Protocol):
-    """What a format shows: `hlo_lint.engine.api.Report`."""
+    """What a format shows: `hlo_lint.apps.api.Report`."""
 
     @property
     def findings(self) -> Sequence[Diagnostic]:

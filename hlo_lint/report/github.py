@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.report.formats import Report, Warn
 from hlo_lint.report.locations import has_lines, relative_path
 from hlo_lint.report.text import message_lines
-from hlo_lint.rules.findings import Diagnostic, Severity
+from hlo_lint.rules.findings import Severity
 from hlo_lint.text.source import shown
 
 COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.report.formats import Report, Warn
 from hlo_lint.report.locations import relative_path
-from hlo_lint.rules.findings import Diagnostic, Severity
+from hlo_lint.rules.findings import Severity
 from hlo_lint.text.source import shown
 
 SEVERITIES = {Severity.ERROR: "critical", Severity.WARNING: "major", Severity.INFO: "info"}

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.names import parse_name
+from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.report.text import STYLES, describe
-from hlo_lint.rules.findings import Diagnostic
 from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from hlo_lint.engine.findings import Allowed, Diagnostic, Introduction
 from hlo_lint.report.formats import Report, Warn
-from hlo_lint.rules.findings import Allowed, Diagnostic, Introduction
 
 VERSION = 3
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
+from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.report.formats import Report, Warn
 from hlo_lint.report.locations import relative_path
 from hlo_lint.report.text import as_text, summary
-from hlo_lint.rules.findings import Diagnostic, Severity
+from hlo_lint.rules.findings import Severity
 from hlo_lint.text.source import shown
 
 

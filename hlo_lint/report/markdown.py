@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 
 from hlo_lint.dumps.directory import Skipped
+from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.report.formats import Report, Warn
 from hlo_lint.report.statistics import RuleCount, counts
 from hlo_lint.report.text import as_text, summary
-from hlo_lint.rules.findings import Diagnostic
 from hlo_lint.text.source import shown
 
 MOST_BYTES = 900_000

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.report.formats import Report, Warn
 from hlo_lint.report.locations import has_lines, relative_path
 from hlo_lint.report.text import describe, message_lines
-from hlo_lint.rules.findings import Diagnostic, Region, Safety, Severity
+from hlo_lint.rules.findings import Severity
+from hlo_lint.text.edits import Region, Safety
 from hlo_lint.text.source import is_utf8, shown
 
 LEVELS = {Severity.ERROR: "ERROR", Severity.WARNING: "WARNING", Severity.INFO: "INFO"}

@@ -7,16 +7,18 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from hlo_lint import __version__
+from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.fingerprints import KIND
 from hlo_lint.report.formats import Report, Warn
 from hlo_lint.report.locations import has_lines, uri_of
 from hlo_lint.report.page import render_page
 from hlo_lint.report.text import describe, message_lines
-from hlo_lint.rules.findings import Diagnostic, Fix, Region, Severity
+from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import find_rule
+from hlo_lint.text.edits import Fix, Region
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import is_utf8, shown
-from hlo_lint.text.version import __version__
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Literal
 
+from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.report.formats import Report
 from hlo_lint.report.text import summary
-from hlo_lint.rules.findings import Diagnostic, Severity
+from hlo_lint.rules.findings import Severity
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING
 
+from hlo_lint.engine.findings import Diagnostic, Introduction
 from hlo_lint.report.formats import Report, Warn
-from hlo_lint.rules.findings import Diagnostic, Introduction, Safety, Severity
+from hlo_lint.rules.findings import Severity
+from hlo_lint.text.edits import Safety
 from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:

@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, ClassVar
 from hlo_lint.dumps.phases import Precondition
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.rules.findings import Finding, Fix, Severity
+from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option, Value
+from hlo_lint.text.edits import Fix
 from hlo_lint.text.errors import RuleError, UsageError, nearest
 from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:
     from typing import Any, Self
 
-    from hlo_lint.kernels.autotuning.log import Autotuning
+    from hlo_lint.dumps.artefacts.autotune import Autotuning
 
 Findings = Iterator[Finding]
 

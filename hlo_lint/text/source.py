@@ -20,6 +20,10 @@ class Span(NamedTuple):
     end: int
 
 
+DIRECTIVE = "hlo-lint:"
+"""Begins every comment that is addressed to hlo-lint."""
+
+
 def decode(data: bytes) -> str:
     """The text of a file; bytes that are no UTF-8 become surrogate escapes and survive.
 

@@ -18,13 +18,13 @@ from hlo_lint.analysis.diff.bisection import bisect as bisect_pipelines
 from hlo_lint.analysis.diff.difference import Difference, compare, diff
 from hlo_lint.analysis.diff.normalize import meaning, without_metadata
 from hlo_lint.analysis.diff.structural_hash import Structures
-from hlo_lint.analysis.diff.text import as_dict, render
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.selection import module_named
 from hlo_lint.hlo.attributes import split_attributes
 from hlo_lint.hlo.dialects import convert
 from hlo_lint.hlo.ir import NAME, REFERENCES, TAIL, Module
 from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.report.diff import as_dict, render
 from tests.apps.test_cli import run, write
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROUNDTRIP, hlo_files
 from tests.hlo.test_convert import PRINTER

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from hlo_lint.engine.testing import write_example
+from hlo_lint.apps.testing import write_example
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.registry import find_rule
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT

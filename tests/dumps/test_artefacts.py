@@ -13,6 +13,7 @@ import pytest
 from lark import Token, Tree, UnexpectedInput
 
 from hlo_lint.dumps.artefacts import ARTEFACTS, Artefact, read_artefact, reader_for
+from hlo_lint.dumps.artefacts.autotune import Autotuning, read_autotuning
 from hlo_lint.dumps.artefacts.buffer_assignment import (
     BufferAssignment,
     Slice,
@@ -37,7 +38,6 @@ from hlo_lint.dumps.artefacts.thunks import (
 from hlo_lint.dumps.options import read_debug_options
 from hlo_lint.hlo.grammar import load, tokens, trees
 from hlo_lint.hlo.text_proto import Entry, parse_text
-from hlo_lint.kernels.autotuning.log import Autotuning, read_autotuning
 from hlo_lint.text.source import Position, decode
 from tests.conftest import DUMPS, ROOT
 from tests.mutations import mutate

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import hlo_lint
 from hlo_lint import Allowance, DumpError, FixResult, Report, UsageError
+from hlo_lint.engine.findings import AllowedBy
 from hlo_lint.engine.fingerprints import KIND
 from hlo_lint.engine.suppressions.baseline import (
     Baseline,
@@ -26,7 +27,6 @@ from hlo_lint.engine.suppressions.baseline import (
     write_baseline,
 )
 from hlo_lint.report.formats import FORMATS, render
-from hlo_lint.rules.findings import AllowedBy
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
 from tests.renumbering import another_run
 

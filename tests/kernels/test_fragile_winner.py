@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hlo_lint.dumps.artefacts.autotune import Autotuning, read_autotuning
 from hlo_lint.kernels.autotuning.fragile_winner import (
     SCRATCH_WINDOW,
     SURE,
@@ -17,7 +18,6 @@ from hlo_lint.kernels.autotuning.fragile_winner import (
     flips,
     fragile,
 )
-from hlo_lint.kernels.autotuning.log import Autotuning, read_autotuning
 from hlo_lint.rules.registry import find_rule
 from tests.conftest import FIXTURES
 

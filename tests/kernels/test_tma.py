@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lark import Token
 
+from hlo_lint.dumps.file_types import Kind, kind_of
 from hlo_lint.hlo.grammar import load
 from hlo_lint.kernels.tma.conditions import CONDITIONS, Violation, repair, violations
-from hlo_lint.kernels.tma.cutlass_log import LONGEST, Log, looks_like_tma_log, read_log
+from hlo_lint.kernels.tma.cutlass_log import LONGEST, Log, read_log
 from hlo_lint.kernels.tma.descriptor import (
     Consumer,
     Descriptor,
@@ -23,7 +24,7 @@ from hlo_lint.kernels.tma.descriptor import (
     element_type,
     element_type_of_size,
 )
-from hlo_lint.kernels.tma.xla_text import looks_like_tma_text, read_descriptors
+from hlo_lint.kernels.tma.xla_text import read_descriptors
 from tests.conftest import FIXTURES
 
 if TYPE_CHECKING:
@@ -653,9 +654,9 @@ def test_a_field_too_far_away_is_not_looked_for() -> None:
 
 
 def test_a_text_is_known_for_a_log_by_its_words() -> None:
-    assert all(looks_like_tma_log(text_of(name)) for name in NAMES)
-    assert not looks_like_tma_log("HloModule m\n\nENTRY e {\n}\n")
-    assert not looks_like_tma_log("Bug: TMA Descriptor Initialization Failure, TMA descriptor's")
+    assert all(kind_of("run.log", text_of(name)) is Kind.TMA_LOG for name in NAMES)
+    assert kind_of("run.log", "HloModule m\n\nENTRY e {\n}\n") is Kind.HLO
+    assert kind_of("run.log", "Bug: TMA Descriptor Initialization Failure, its") is Kind.HLO
     assert read_log("HloModule m") == Log((), ())
 
 
@@ -811,9 +812,9 @@ def test_the_grammar_reads_the_numbers_of_xla(text: str) -> None:
 
 
 def test_a_text_of_xla_is_known_by_its_words() -> None:
-    assert looks_like_tma_text(PLAIN)
-    assert looks_like_tma_text(MESSAGE)
-    assert not looks_like_tma_text("tt.tma_descriptor = #tma_descriptor1")
+    assert kind_of("run.log", PLAIN) is Kind.TMA_LOG
+    assert kind_of("run.log", MESSAGE) is Kind.TMA_LOG
+    assert kind_of("run.log", "tt.tma_descriptor = #tma_descriptor1") is Kind.HLO
 
 
 def test_importing_the_package_imports_no_tma() -> None:

@@ -18,7 +18,7 @@ LAYERS: list[list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["
     "hlo_lint_layers"
 ]["layers"]
 LEVELS = {name: level for level, names in enumerate(reversed(LAYERS)) for name in names}
-LEVELS[""] = LEVELS["api"]  # the package itself is the list of public names
+LEVELS[""] = -1  # the package itself: lists the public names, imports nothing before it is asked
 HEAVY = ("click", "jax", "jaxlib", "lark", "lsprotocol", "networkx", "numpy", "pygls", "rich")
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
@@ -45,6 +45,21 @@ def test_imports_point_downwards(path: Path) -> None:
     for module in _imports(path):
         if module.startswith("hlo_lint") and here:
             assert LEVELS[_part(module)] <= LEVELS[here], f"{path} imports {module}"
+
+
+def test_the_house_has_few_floors_and_rooms() -> None:
+    assert len(LAYERS) <= 8
+    rooms = [path for path in PACKAGE.iterdir() if not path.name.startswith("__pycache__")]
+    assert len(rooms) <= 12, sorted(path.name for path in rooms)
+
+
+def test_no_two_folders_of_one_row_import_each_other() -> None:
+    seen = set()
+    for path in FILES:
+        here = _part(".".join(["hlo_lint", *path.with_suffix("").parts]))
+        seen |= {(here, _part(module)) for module in _imports(path) if "hlo_lint." in module}
+    pairs = {(here, there) for here, there in seen if here != there and (there, here) in seen}
+    assert not pairs
 
 
 def test_the_package_is_imported_without_anything_heavy() -> None:

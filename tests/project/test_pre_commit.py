@@ -14,7 +14,7 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
-from hlo_lint.text.version import __version__
+from hlo_lint import __version__
 from tests.conftest import CRASH, DUMPS, ROOT
 from tests.docs import GOLDENS
 

@@ -22,11 +22,11 @@ from markdown_it import MarkdownIt
 
 import hlo_lint
 from hlo_lint import Diagnostic, Severity
-from hlo_lint.engine.api import Report
+from hlo_lint.engine.findings import Allowed, AllowedBy, Introduction, Origin
 from hlo_lint.report import markdown, sarif
 from hlo_lint.report.formats import FORMATS, render
+from hlo_lint.report.report import Report
 from hlo_lint.report.statistics import counts, render_statistics
-from hlo_lint.rules.findings import Allowed, AllowedBy, Introduction, Origin
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import decode
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT

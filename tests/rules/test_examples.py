@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import hlo_lint
-from hlo_lint.engine.testing import check_example, check_page
+from hlo_lint.apps.testing import check_example, check_page
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.registry import all_rules, find_rule, select_rules
 

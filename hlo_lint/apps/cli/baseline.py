@@ -46,9 +46,9 @@ def command(
     `hlo-lint check --baseline FILE` then tells only what the file does not list. Give both the same
     paths. Exit status: 1 where a new error or warning is not written down, else 0.
     """
-    from hlo_lint.engine.api import lint
+    from hlo_lint.apps.api import lint
+    from hlo_lint.apps.settings.toml_locations import displayed
     from hlo_lint.engine.jobs import automatic_jobs
-    from hlo_lint.engine.settings.toml_locations import displayed
     from hlo_lint.engine.suppressions.baseline import (
         Baseline,
         compare,

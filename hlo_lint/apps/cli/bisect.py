@@ -90,7 +90,7 @@ def _show(found: Bisection, everything: bool) -> None:
 
 
 def _as_dict(found: Bisection) -> dict[str, Any]:
-    from hlo_lint.analysis.diff.text import as_dict
+    from hlo_lint.report.diff import as_dict
 
     first = found.first
     return {

@@ -23,7 +23,7 @@ def command(
 
     Exit status: 1 where `check` has it too, else 0.
     """
-    from hlo_lint.engine.api import lint
+    from hlo_lint.apps.api import lint
     from hlo_lint.report.history import print_lives
 
     settings = common.settings_of((path,), given)

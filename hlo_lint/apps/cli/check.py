@@ -14,9 +14,9 @@ from hlo_lint.apps.cli import common
 from hlo_lint.report.formats import FORMATS
 
 if TYPE_CHECKING:
+    from hlo_lint.apps.settings.settings import Settings
     from hlo_lint.dumps.directory import Dump
-    from hlo_lint.engine.api import Report
-    from hlo_lint.engine.settings.settings import Settings
+    from hlo_lint.report.report import Report
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def command(
 
 def _check(paths: tuple[str, ...], options: _Options, given: dict[str, Any]) -> Report:
     """Checks once, and says what was found."""
-    from hlo_lint.engine.api import lint
+    from hlo_lint.apps.api import lint
     from hlo_lint.engine.jobs import automatic_jobs
 
     begun = time.monotonic()

@@ -15,9 +15,9 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from hlo_lint.apps.settings.settings import Settings
     from hlo_lint.dumps.directory import Dump
     from hlo_lint.dumps.pipeline import Pipeline
-    from hlo_lint.engine.settings.settings import Settings
     from hlo_lint.rules.findings import Severity
 
 PROGRESS_AFTER = 1.0
@@ -135,8 +135,8 @@ def settings_of(paths: Sequence[str], given: Mapping[str, Any]) -> Settings:
         ConfigError: for a settings file with something wrong in it.
         UsageError: for a name that neither a rule nor a family has.
     """
-    from hlo_lint.engine.settings.load import read
-    from hlo_lint.engine.settings.settings import Settings
+    from hlo_lint.apps.settings.load import read
+    from hlo_lint.apps.settings.settings import Settings
 
     file = settings_file(paths, given)
     settings = Settings() if file is None else read(file)
@@ -159,7 +159,7 @@ def settings_of(paths: Sequence[str], given: Mapping[str, Any]) -> Settings:
 
 def settings_file(paths: Sequence[str], given: Mapping[str, Any]) -> Path | None:
     """The settings file that holds for paths; None where there is none, or none is wanted."""
-    from hlo_lint.engine.settings.load import find
+    from hlo_lint.apps.settings.load import find
 
     if given.get("isolated"):
         return None
@@ -202,7 +202,7 @@ def open_given(
         DumpError: for a path that is not there.
         UsageError: where `-` is one of several.
     """
-    from hlo_lint.engine.api import open_paths, piped_dump
+    from hlo_lint.apps.api import open_paths, piped_dump
     from hlo_lint.text.errors import UsageError
 
     said = given or {}

@@ -24,11 +24,11 @@ def command(paths: tuple[str, ...], show: bool, as_schema: bool, **given: Any) -
     if as_schema:
         if show or paths:
             raise UsageError("--schema is the same for every path")
-        from hlo_lint.engine.settings.schema import schema_text
+        from hlo_lint.apps.settings.schema import schema_text
 
         click.echo(schema_text(), nl=False)
         return
-    from hlo_lint.engine.settings.show import show as shown_settings
+    from hlo_lint.apps.settings.show import show as shown_settings
 
     settings = common.settings_of(paths, given)
     settings.chosen_rules()

@@ -48,8 +48,8 @@ def command(
     Exit status: 0 the same, 1 different, 2 wrong use.
     """
     from hlo_lint.analysis.diff.difference import diff
-    from hlo_lint.analysis.diff.text import as_dict
     from hlo_lint.dumps.selection import dump_at, module_named, modules_of, one_file
+    from hlo_lint.report.diff import as_dict
     from hlo_lint.text.errors import UsageError
 
     found: list[PassDump]
@@ -77,7 +77,7 @@ def command(
 
 def show(differences: Sequence[Difference], everything: bool) -> None:
     """Prints differences, in colours on a terminal."""
-    from hlo_lint.analysis.diff.text import SHOWN, render
+    from hlo_lint.report.diff import SHOWN, render
 
     for difference in differences:
         for mark, line in render(difference, limit=None if everything else SHOWN):

@@ -15,8 +15,8 @@ from hlo_lint.apps.cli import common
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hlo_lint.engine.api import FixResult
-    from hlo_lint.rules.findings import Applied
+    from hlo_lint.apps.api import FixResult
+    from hlo_lint.engine.findings import Applied
 
 
 @click.command("fix")
@@ -67,8 +67,8 @@ def command(
 
     Exit status: 0 when nothing is left, 1 otherwise.
     """
-    from hlo_lint.engine.api import fix as fix_all
-    from hlo_lint.engine.api import write_fixed
+    from hlo_lint.apps.api import fix as fix_all
+    from hlo_lint.apps.api import write_fixed
 
     settings = common.settings_of(paths, given).overridden(unsafe_fixes=unsafe_fixes)
     dump = common.open_given(paths, settings, given)
@@ -91,7 +91,7 @@ def command(
 
 
 def _print_remaining(result: FixResult, errors: Console, quiet: bool) -> None:
-    from hlo_lint.rules.findings import Safety
+    from hlo_lint.text.edits import Safety
 
     if quiet:
         from hlo_lint.report.text import print_text

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from hlo_lint.text.version import __version__
+from hlo_lint import __version__
 
 LATE = (
     "baseline",

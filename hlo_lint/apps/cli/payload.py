@@ -12,6 +12,6 @@ import click
 @click.argument("instruction")
 def command(path: Path, instruction: str) -> None:
     """Print what INSTRUCTION of the HLO in PATH carries: a kernel, its launch, its tuning."""
-    from hlo_lint.engine.api import payload_text
+    from hlo_lint.apps.api import payload_text
 
     click.echo(payload_text(path, instruction), nl=False)

@@ -48,7 +48,7 @@ def command(
 
     Exit status: 0 clean, 1 at least one error or warning, 2 wrong use.
     """
-    from hlo_lint.engine.api import lint
+    from hlo_lint.apps.api import lint
     from hlo_lint.report.html.page import check_installed, render_html
     from hlo_lint.text.files import write_atomically
     from hlo_lint.text.source import shown

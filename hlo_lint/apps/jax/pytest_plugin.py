@@ -28,9 +28,9 @@ import pytest
 
 if TYPE_CHECKING:
     from hlo_lint.apps.jax.capture.jit import Capture
+    from hlo_lint.apps.settings.settings import Settings
     from hlo_lint.dumps.pipeline import Pipeline
-    from hlo_lint.engine.api import Report
-    from hlo_lint.engine.settings.settings import Settings
+    from hlo_lint.report.report import Report
 
 SETTINGS = ("select", "ignore", "allow", "before", "target")
 """What the marker takes; `check` takes the same, which then counts instead."""
@@ -216,7 +216,7 @@ def _summary(folder: Path) -> dict[str, Any]:
 def _settings(config: pytest.Config) -> Settings:
     """What `[tool.hlo_lint]` or `hlo_lint.toml` of the project says, read once."""
     from hlo_lint.apps.jax.capture.jit import for_one_compile
-    from hlo_lint.engine.settings.load import load_settings
+    from hlo_lint.apps.settings.load import load_settings
 
     if _SETTINGS not in config.stash:
         config.stash[_SETTINGS] = for_one_compile(load_settings([config.rootpath]))

@@ -21,9 +21,10 @@ from itertools import count
 from pathlib import Path
 from types import TracebackType
 
-from hlo_lint.engine.api import FixResult, Report, fix, lint
+from hlo_lint.apps.api import FixResult, fix, lint
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.xla_child import long_text, xla_bindings
+from hlo_lint.report.report import Report
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import select_rules

@@ -21,6 +21,7 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcContentModified, JsonRpcException
 from pygls.lsp.server import LanguageServer
 
+from hlo_lint import __version__
 from hlo_lint.apps.lsp.checking import Checked, OutdatedError, check
 from hlo_lint.apps.lsp.documents import Document, Symbol
 from hlo_lint.apps.lsp.fixing import FIX_ALL, allowances, fix_all, quick_fixes
@@ -34,7 +35,6 @@ from hlo_lint.apps.lsp.tokens import LEGEND, tokens
 from hlo_lint.hlo.parser.module import Memo
 from hlo_lint.text.errors import HloLintError, UsageError
 from hlo_lint.text.source import shown
-from hlo_lint.text.version import __version__
 
 DELAY = 0.2
 """Seconds without a keystroke before a text is checked."""

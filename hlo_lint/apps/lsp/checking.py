@@ -9,12 +9,14 @@ from pathlib import Path
 from lsprotocol import types
 from pygls.uris import from_fs_path
 
+from hlo_lint.apps.api import lint
 from hlo_lint.apps.lsp.documents import Document
 from hlo_lint.apps.lsp.settings import Options
 from hlo_lint.dumps.directory import held_dump
-from hlo_lint.engine.api import lint
+from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.hlo.ir import REFERENCES
-from hlo_lint.rules.findings import Diagnostic, Safety, Severity
+from hlo_lint.rules.findings import Severity
+from hlo_lint.text.edits import Safety
 from hlo_lint.text.source import Span, shown
 
 SEVERITIES = {

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from lsprotocol import types
 
+from hlo_lint.apps.api import fix
 from hlo_lint.apps.lsp.checking import Checked, Told
 from hlo_lint.apps.lsp.documents import Document
 from hlo_lint.apps.lsp.settings import Options
 from hlo_lint.apps.lsp.texts import Text
 from hlo_lint.dumps.directory import held_dump
-from hlo_lint.engine.api import fix
-from hlo_lint.rules.findings import Edit, Safety
+from hlo_lint.text.edits import Edit, Safety
 from hlo_lint.text.source import Span
 
 _indent = re.compile(r"[ \t]*")

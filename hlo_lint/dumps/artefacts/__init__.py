@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from hlo_lint.dumps.artefacts.autotune import read_autotuning
 from hlo_lint.dumps.artefacts.buffer_assignment import read_buffer_assignment
 from hlo_lint.dumps.artefacts.buffer_values import read_buffer_values
 from hlo_lint.dumps.artefacts.config import read_config
@@ -16,7 +17,7 @@ from hlo_lint.dumps.artefacts.live_range import read_live_range
 from hlo_lint.dumps.artefacts.memory_report import read_memory_report
 from hlo_lint.dumps.artefacts.records import Artefact, Trouble
 from hlo_lint.dumps.artefacts.thunks import read_thunk_metadata, read_thunk_sequence
-from hlo_lint.kernels.autotuning.log import looks_like_autotuning, read_autotuning
+from hlo_lint.dumps.file_types import looks_like_autotuning
 from hlo_lint.text.source import decode
 
 __all__ = ["ARTEFACTS", "Artefact", "Trouble", "read_artefact", "reader_for"]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import PurePath
 
+from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.fingerprints import base_name
-from hlo_lint.rules.findings import Diagnostic
 from hlo_lint.text.errors import UsageError
 
 

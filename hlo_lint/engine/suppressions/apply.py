@@ -10,22 +10,15 @@ from functools import cached_property, lru_cache
 from itertools import accumulate
 
 from hlo_lint.dumps.directory import Skipped
+from hlo_lint.engine.findings import Allowed, AllowedBy, Diagnostic
 from hlo_lint.engine.fingerprints import KIND, base_name, fingerprint
 from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.engine.suppressions.baseline import Baseline, Entry
 from hlo_lint.engine.suppressions.comments import EVERYWHERE, CheckedFile, Comment, Lines, without
 from hlo_lint.rules.base import Rule
-from hlo_lint.rules.findings import (
-    Allowed,
-    AllowedBy,
-    Diagnostic,
-    Edit,
-    Fix,
-    Region,
-    Safety,
-    Severity,
-)
+from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import all_rules, check_names
+from hlo_lint.text.edits import Edit, Fix, Region, Safety
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import Position, encode
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.fingerprints import KIND, base_name
-from hlo_lint.rules.findings import Diagnostic
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.files import write_atomically
 from hlo_lint.text.source import Lines, shown

@@ -18,12 +18,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from hlo_lint.dumps.pipeline import PassDump
 from hlo_lint.hlo.ir import HloFile
-from hlo_lint.rules.findings import Region
-from hlo_lint.text.source import Span
+from hlo_lint.text.edits import Region
+from hlo_lint.text.source import DIRECTIVE, Span
 
-MARK = "hlo-lint:"
-"""In every comment that is meant; a text without it is not looked at."""
 USAGE = "`hlo-lint: allow RULE -- REASON`"
 VERBS = ("allow", "allow-begin", "allow-end", "allow-file")
 
@@ -103,15 +102,22 @@ class CheckedFile:
     comments: tuple[Comment, ...] = ()
 
 
+def checked_file(dump: PassDump, *, lone: bool) -> CheckedFile:
+    """The record of a dump that rules looked at, with its comments."""
+    path = str(dump.path)
+    comments = read_comments(dump.file, path) if dump.may_have_directives else ()
+    return CheckedFile(path, tuple(each.name for each in dump.file.modules), lone, comments)
+
+
 def read_comments(file: HloFile, path: str) -> tuple[Comment, ...]:
     """The comments of a file that have the mark, in the order of the text."""
     text = file.text
-    if MARK not in text:
+    if DIRECTIVE not in text:
         return ()
     found = [
         (token, said)
         for token in _tokens(text)
-        if MARK in token[0] and (said := _read(token[0])) is not None
+        if DIRECTIVE in token[0] and (said := _read(token[0])) is not None
     ]
     if not found:
         return ()
@@ -125,7 +131,7 @@ def lost_comments(old: str, new: str) -> list[str]:
 
     Of a stretch of nothing but comments none is lost: they are what is meant to go.
     """
-    if MARK not in old or not _bare(old).strip():
+    if DIRECTIVE not in old or not _bare(old).strip():
         return []
     kept = [token[0] for token in _tokens(old) if _read(token[0])]
     return [comment for comment in kept if comment not in new]

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from hlo_lint.kernels.autotuning.log import Autotuning, Candidate, TunedInstruction
+from hlo_lint.dumps.artefacts.autotune import Autotuning, Candidate, TunedInstruction
 from hlo_lint.text.source import Span
 
 SCRATCH_WINDOW: Final = 2000

@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from hlo_lint.dumps.file_types import CUTLASS_START, FMHA_START
 from hlo_lint.kernels.tma.descriptor import Consumer, Descriptor, Located, Unreadable, element_type
 from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CUTLASS_START = "TMA Desc Addr:"
-FMHA_START = "tmaFormat:"
 
 LONGEST = 60
 """Lines that a descriptor is looked for in, noise included: it has twelve of its own."""
@@ -65,11 +64,6 @@ class Log:
     descriptors: tuple[Located, ...]
     unreadable: tuple[Unreadable, ...]
     """Descriptors that begin and lack a field, or have a number that does not fit."""
-
-
-def looks_like_tma_log(text: str) -> bool:
-    """Whether it may hold a printed descriptor: a search for two words, nothing else."""
-    return CUTLASS_START in text or FMHA_START in text
 
 
 def read_log(text: str) -> Log:

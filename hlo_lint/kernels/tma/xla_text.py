@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from hlo_lint.dumps.file_types import ATTRIBUTE_START
 from hlo_lint.kernels.tma.descriptor import (
     Consumer,
     Descriptor,
@@ -23,8 +24,6 @@ from hlo_lint.text.source import Span
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ATTRIBUTE_START = "#triton_xla.tma_descriptor<"
-MESSAGE_START = "TmaDescriptor{"
 
 _SWIZZLE_MODES = {"none": 0, "32b": 1, "64b": 2, "128b": 3}
 
@@ -44,11 +43,6 @@ _message = re.compile(
     rf", float_oob_fill: (?P<oob_fill>{_INT})\}}"
 )
 _integer = re.compile(r"-?[0-9]++")
-
-
-def looks_like_tma_text(text: str) -> bool:
-    """Whether it may hold a descriptor of XLA: a search for two words, nothing else."""
-    return ATTRIBUTE_START in text or MESSAGE_START in text
 
 
 def read_descriptors(text: str, *, repeated: bool = False) -> Iterator[Located]:

@@ -11,10 +11,11 @@ from typing import TypedDict
 
 from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.engine.api import Report
+from hlo_lint.engine.findings import Allowed, Diagnostic, Introduction, Origin
 from hlo_lint.report.html.detail import Detail, details_of
 from hlo_lint.report.html.timeline import Timeline, timeline
-from hlo_lint.rules.findings import Allowed, Diagnostic, Introduction, Origin, Severity
+from hlo_lint.report.report import Report
+from hlo_lint.rules.findings import Severity
 
 MOST_FINDINGS = 5000
 """Findings that the page lists, the worst first; of the rest it says how many there are."""

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TypedDict
 
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.engine.findings import Diagnostic, Origin
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.report.html.dimensions import Move, move, order
 from hlo_lint.report.html.excerpt import Partners, Row, lines_around, one_sided, side_by_side
 from hlo_lint.report.html.neighbourhood import Graph, draw, neighbourhood
 from hlo_lint.report.html.preview import Preview, preview
 from hlo_lint.report.html.timeline import before_and_after
-from hlo_lint.rules.findings import Diagnostic, Origin, Severity
+from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import all_rules
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.source import decode

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from hlo_lint import __version__
 from hlo_lint.dumps.directory import Dump
-from hlo_lint.engine.api import Report
 from hlo_lint.report.html.collect import collect
 from hlo_lint.report.html.visible import script
+from hlo_lint.report.report import Report
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.registry import all_rules
 from hlo_lint.text.errors import UsageError

@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 from typing import TypedDict
 
 from hlo_lint.report.text import COMMANDS
-from hlo_lint.rules.findings import Edit, Fix
+from hlo_lint.text.edits import Edit, Fix
 from hlo_lint.text.source import Lines
 
 LONGEST_LINE = 800

@@ -9,7 +9,7 @@ from typing import TypedDict
 from hlo_lint.analysis.pass_stats import Effect, Step, passes
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.dumps.selection import in_order
-from hlo_lint.rules.findings import Diagnostic
+from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.text.errors import DumpError
 
 MOST_OPCODES = 8

@@ -11,7 +11,8 @@ from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import TAIL, Computation, Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Layout
 from hlo_lint.rules.base import Bad, Findings, Form, Good, Rule, Stage
-from hlo_lint.rules.findings import Finding, Fix
+from hlo_lint.rules.findings import Finding
+from hlo_lint.text.edits import Fix
 
 _CONSTRAINTS = "operand_layout_constraints="
 _FINAL = {".ir-no-opt.ll": ""}

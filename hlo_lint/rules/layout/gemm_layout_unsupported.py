@@ -12,7 +12,8 @@ from hlo_lint.hlo.ir import TAIL, Computation, Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Layout, TupleShape
 from hlo_lint.kernels.gemm_layouts import groups_of, unsupported
 from hlo_lint.rules.base import Bad, Findings, Form, Good, Rule, Stage
-from hlo_lint.rules.findings import Finding, Fix
+from hlo_lint.rules.findings import Finding
+from hlo_lint.text.edits import Fix
 
 TARGETS: Final = ('"__cublas$lt$matmul"', '"__cublas$gemm"')
 

@@ -9,7 +9,8 @@ from hlo_lint.analysis.rewrite import with_copied_operands
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import Layout
 from hlo_lint.rules.base import Bad, Findings, Form, Good, Rule, Stage
-from hlo_lint.rules.findings import Finding, Fix
+from hlo_lint.rules.findings import Finding
+from hlo_lint.text.edits import Fix
 
 _BEFORE = (
     "module_0001.m.0001.layout_normalization.after_reshape-decomposer.before_layout_normalization"

@@ -18,7 +18,8 @@ from hlo_lint.hlo.layouts import (
 )
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Layout, Shape, ShapeSyntaxError
 from hlo_lint.rules.base import Bad, Findings, Form, Good, Rule
-from hlo_lint.rules.findings import Finding, Fix
+from hlo_lint.rules.findings import Finding
+from hlo_lint.text.edits import Fix
 
 GEMM_TARGET = "__cublas$"
 TRITON_GEMM = "__triton_gemm"

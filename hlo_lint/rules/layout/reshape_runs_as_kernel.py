@@ -7,8 +7,9 @@ from hlo_lint.hlo.ir import OPCODE, REFERENCES, TAIL, Computation, Instruction, 
 from hlo_lint.hlo.layouts import packs_alike, reshape_is_bitcast
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Form, Good, Rule
-from hlo_lint.rules.findings import Finding, Fix, Severity
+from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
+from hlo_lint.text.edits import Fix
 
 _PROGRAM = """
 HloModule left_behind, is_scheduled=true

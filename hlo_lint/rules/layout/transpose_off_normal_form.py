@@ -14,7 +14,8 @@ from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.layouts import compose, inverse, normalize
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, Findings, Form, Good, Rule, Stage
-from hlo_lint.rules.findings import Finding, Fix
+from hlo_lint.rules.findings import Finding
+from hlo_lint.text.edits import Fix
 
 _FINAL = {".ir-no-opt.ll": ""}
 

@@ -17,7 +17,8 @@ from hlo_lint.analysis.async_ops import (
 from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Form, Good, Rule
-from hlo_lint.rules.findings import Edit, Finding, Fix, Safety
+from hlo_lint.rules.findings import Finding
+from hlo_lint.text.edits import Edit, Fix, Safety
 from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:  # loaded where a module has asynchronous operations

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hlo_lint.apps.api import lint
 from hlo_lint.apps.jax.capture.children import Answer, Interpreter, Job, Outcome, run
 from hlo_lint.apps.jax.capture.jit import without_folder
 from hlo_lint.apps.jax.capture.targets import is_path, target_config, version_of
@@ -19,10 +20,11 @@ from hlo_lint.apps.jax.capture.winners import (
     cublaslt_wins,
     loading,
 )
+from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.dumps.directory import open_dump
-from hlo_lint.engine.api import Report, lint
-from hlo_lint.engine.settings.settings import Settings
-from hlo_lint.rules.findings import Diagnostic, Severity
+from hlo_lint.engine.findings import Diagnostic
+from hlo_lint.report.report import Report
+from hlo_lint.rules.findings import Severity
 from hlo_lint.text.errors import UsageError
 
 TWO_FORMATS = (0, 11)

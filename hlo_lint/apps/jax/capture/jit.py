@@ -20,6 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hlo_lint.apps.api import lint
 from hlo_lint.apps.jax.capture.targets import target_config
 from hlo_lint.apps.jax.capture.worker import (
     OptionRefused,
@@ -29,14 +30,14 @@ from hlo_lint.apps.jax.capture.worker import (
 )
 from hlo_lint.dumps.directory import Dump, open_dump
 from hlo_lint.dumps.selection import main_pipelines
-from hlo_lint.engine.api import Report, lint
+from hlo_lint.report.report import Report
 from hlo_lint.text.errors import CaptureError, HloLintError, UsageError
 
 if TYPE_CHECKING:
+    from hlo_lint.apps.settings.settings import Settings
     from hlo_lint.dumps.pipeline import Pipeline
-    from hlo_lint.engine.settings.settings import Settings
+    from hlo_lint.engine.findings import Diagnostic, Introduction
     from hlo_lint.engine.suppressions.allowances import Allowance
-    from hlo_lint.rules.findings import Diagnostic, Introduction
 
 
 class FindingsError(HloLintError, AssertionError):

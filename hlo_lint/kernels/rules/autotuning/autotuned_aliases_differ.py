@@ -15,7 +15,8 @@ from hlo_lint.kernels.calls import (
     tunes_early,
 )
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Form, Good, Rule
-from hlo_lint.rules.findings import Finding, Fix, Safety, Severity
+from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.text.edits import Fix, Safety
 
 if TYPE_CHECKING:  # loaded where a module has such a call
     from hlo_lint.kernels.custom_calls.triton import InputOutputAlias

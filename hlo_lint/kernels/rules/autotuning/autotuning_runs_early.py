@@ -9,7 +9,8 @@ from hlo_lint.analysis.rewrite import Fills, attribute_edit, with_more_operands
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.kernels.calls import autotuned_calls, is_entry_parameter, tunes_early
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Form, Good, Rule
-from hlo_lint.rules.findings import Finding, Fix, Safety, Severity
+from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.text.edits import Fix, Safety
 
 if TYPE_CHECKING:  # loaded where a module has such a call
     from hlo_lint.dumps.artefacts.buffer_assignment import AssignedValue, BufferAssignment

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
-from hlo_lint.rules.findings import Edit, Finding, Fix, Safety
+from hlo_lint.rules.findings import Finding
+from hlo_lint.text.edits import Edit, Fix, Safety
 from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:  # loaded where there is PTX

@@ -9,7 +9,8 @@ from hlo_lint.analysis.rewrite import attribute_edit
 from hlo_lint.hlo.ir import TAIL, Instruction, Module
 from hlo_lint.kernels.calls import triton_calls
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Form, Good, Rule
-from hlo_lint.rules.findings import Finding, Fix, Safety, Severity
+from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.text.edits import Fix, Safety
 
 if TYPE_CHECKING:  # loaded where there is a descriptor
     from collections.abc import Iterator

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from hlo_lint.engine.settings.keys import ALLOWANCE, KEYS, OFF
-from hlo_lint.engine.settings.settings import Settings
-from hlo_lint.engine.settings.toml import key_of, spelled
+from hlo_lint.apps.settings.keys import ALLOWANCE, KEYS, OFF
+from hlo_lint.apps.settings.settings import Settings
+from hlo_lint.apps.settings.toml import key_of, spelled
 from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.text.source import shown
 

@@ -8,10 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hlo_lint.engine.settings.globs import Globs
+from hlo_lint.apps.settings.globs import Globs
+from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.rules.base import Rule
-from hlo_lint.rules.findings import Diagnostic, Severity
+from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.options import Value
 from hlo_lint.rules.registry import all_rules, check_names, configured, is_chosen, select_rules
 

@@ -31,17 +31,17 @@ from hlo_lint import (
 )
 from hlo_lint.apps.cli import common
 from hlo_lint.apps.cli.main import cli
+from hlo_lint.apps.settings.globs import Globs
+from hlo_lint.apps.settings.keys import KEYS, LEVELS, read_settings
+from hlo_lint.apps.settings.load import find, load_settings, read
+from hlo_lint.apps.settings.schema import schema, schema_text
+from hlo_lint.apps.settings.show import show
+from hlo_lint.apps.settings.toml import spelled
+from hlo_lint.apps.settings.toml_locations import Place, locate
+from hlo_lint.apps.testing import write_example
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.engine.jobs import WORTH, automatic_jobs
-from hlo_lint.engine.settings.globs import Globs
-from hlo_lint.engine.settings.keys import KEYS, LEVELS, read_settings
-from hlo_lint.engine.settings.load import find, load_settings, read
-from hlo_lint.engine.settings.schema import schema, schema_text
-from hlo_lint.engine.settings.show import show
-from hlo_lint.engine.settings.toml import spelled
-from hlo_lint.engine.settings.toml_locations import Place, locate
 from hlo_lint.engine.suppressions.allowances import Allowance
-from hlo_lint.engine.testing import write_example
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.registry import all_rules, find_rule
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from hlo_lint.engine.settings.toml_locations import Place, displayed
+from hlo_lint.apps.settings.toml_locations import Place, displayed
 from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.options import Option
@@ -417,7 +417,7 @@ def _option_schema(option: Option[Any]) -> Schema:
 
 def _spelled(value: object) -> str:
     """A value as TOML spells it, at most a line of it."""
-    from hlo_lint.engine.settings.toml import spelled
+    from hlo_lint.apps.settings.toml import spelled
 
     text = spelled(value)
     return text if len(text) <= 60 else f"{text[:60]}…"

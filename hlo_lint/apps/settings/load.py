@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from hlo_lint.engine.settings.settings import Settings
+from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.text.errors import ConfigError
 from hlo_lint.text.source import shown
 
@@ -57,8 +57,8 @@ def read(path: Path) -> Settings:
     """
     import tomllib
 
-    from hlo_lint.engine.settings.keys import read_settings
-    from hlo_lint.engine.settings.toml_locations import Place, displayed
+    from hlo_lint.apps.settings.keys import read_settings
+    from hlo_lint.apps.settings.toml_locations import Place, displayed
 
     label = shown(str(displayed(path)))
     try:

@@ -1,4 +1,4 @@
-"""What `hlo_lint.engine.testing` says of a rule that is not what it says."""
+"""What `hlo_lint.apps.testing` says of a rule that is not what it says."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from hlo_lint import Bad, Computation, Finding, Findings, Fix, Form, Good, Instruction, Module, Rule
 from hlo_lint.analysis.rewrite import Rewrite
-from hlo_lint.engine.testing import check_example, check_examples, check_page
+from hlo_lint.apps.testing import check_example, check_examples, check_page
 
 NEGATES = """
 HloModule negates

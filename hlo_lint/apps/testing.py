@@ -12,7 +12,7 @@ from inspect import cleandoc
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hlo_lint.engine.api import fix, lint
+from hlo_lint.apps.api import fix, lint
 from hlo_lint.rules.base import Bad, Good, Rule
 
 _ENDINGS = {"HloModule": "hlo", ".entry": "ptx", "instruction_profiles": "textproto"}

@@ -25,12 +25,6 @@ from hlo_lint.text.source import Span
 
 _instruction_name = re.compile(r"(?:ROOT )?%?([^\s=]+) =").match
 _ANY = "[type.googleapis.com/"
-_RECORDS = ("instruction_profiles", "logs", "entries", "results")
-_looks_like = re.compile(
-    r"\s*(?:(?:#[^\n]*|(?:device|codegen_version|codegen_options_fingerprint|version):[^\n]*"
-    r"|per_backend_versions \{\s*(?:(?:key|value):[^\n]*\s*)*\})\s*)*"
-    rf"(?:{'|'.join(_RECORDS)})\s*:?\s*[{{<]"
-).match
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +122,6 @@ class Autotuning(Artefact):
     def chosen(self, fingerprint: str) -> ChosenConfig | None:
         """What a results file says about an instruction."""
         return next((each for each in self.results if each.fingerprint == fingerprint), None)
-
-
-def looks_like_autotuning(text: str) -> bool:
-    """Whether a text proto begins as a log or as results do: their names are the user's own."""
-    return _looks_like(text) is not None
 
 
 def read_autotuning(text: str, path: Path | None = None) -> Autotuning:

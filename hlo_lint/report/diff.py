@@ -14,8 +14,8 @@ from hlo_lint.analysis.diff.difference import (
 )
 from hlo_lint.analysis.diff.normalize import without_metadata
 from hlo_lint.engine.diagnose import origin_of
+from hlo_lint.engine.findings import Origin
 from hlo_lint.hlo.ir import TAIL, Instruction, Module
-from hlo_lint.rules.findings import Origin
 from hlo_lint.text.source import shown
 
 WIDTH: Final = 140

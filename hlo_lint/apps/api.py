@@ -7,29 +7,33 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.dumps.directory import Dump, Skipped, open_dump
 from hlo_lint.dumps.file_types import Kind, kind_of
 from hlo_lint.dumps.names import parse_name
 from hlo_lint.dumps.phases import AUTOTUNERS, PRECONDITIONS
-from hlo_lint.dumps.pipeline import PassDump, Pipeline, is_proto
+from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.engine.findings import Applied, Diagnostic
 from hlo_lint.engine.fingerprints import numbered
 from hlo_lint.engine.fixes import ROUNDS, apply
 from hlo_lint.engine.runner import Checker, PlannedFix, Result, planned_by_file
-from hlo_lint.engine.settings.settings import Settings
 from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.engine.suppressions.apply import UNUSED, Judged, Run
 from hlo_lint.engine.suppressions.apply import apply as judge
 from hlo_lint.engine.suppressions.baseline import Baseline, read_baseline
 from hlo_lint.hlo.ir import HloFile, Module
 from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.hlo.proto import is_proto
+from hlo_lint.report.report import Report
 from hlo_lint.rules.base import Form, Rule
-from hlo_lint.rules.findings import Allowed, Applied, Diagnostic, Edit, Safety, Severity
+from hlo_lint.rules.findings import Severity
+from hlo_lint.text.edits import Edit, Safety
 from hlo_lint.text.errors import DumpError, UsageError
 from hlo_lint.text.files import copy_file, mirrored, write_atomically
 from hlo_lint.text.source import decode
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    pass
 
 Progress = Callable[[int], None]
 
@@ -90,46 +94,6 @@ def emit(module: Module, dialect: str | Sequence[str] = ()) -> str:
     from hlo_lint.hlo.dialects import convert
 
     return convert(module.file, names).text
-
-
-@dataclass
-class Report:
-    """What `lint` found. It prints as the command line prints."""
-
-    findings: tuple[Diagnostic, ...]
-    skipped: tuple[Skipped, ...]
-    """What was not looked at, and why."""
-    stats: dict[str, int]
-    """`files` and `modules` that were read, `errors`, `warnings`, `infos`."""
-    allowed: tuple[Allowed, ...] = ()
-    """What was found and may stay, with the reason; it counts for nothing."""
-
-    @property
-    def clean(self) -> bool:
-        """Whether there is neither an error nor a warning."""
-        return not any(f.severity is not Severity.INFO for f in self.findings)
-
-    @property
-    def exit_status(self) -> int:
-        """0 where it is clean, else 1."""
-        return 0 if self.clean else 1
-
-    def to_json(self) -> str:
-        """The report as one JSON object."""
-        from hlo_lint.report.formats import render
-
-        return render(self, "json")
-
-    def print(self, console: Console) -> None:
-        """Prints it for people."""
-        from hlo_lint.report.text import print_report
-
-        print_report(console, self)
-
-    def __str__(self) -> str:
-        from hlo_lint.report.formats import render
-
-        return render(self, "text")
 
 
 @dataclass
@@ -369,7 +333,7 @@ def _settings(
 def _baseline(told: Settings) -> Baseline | None:
     if told.baseline is None:
         return None
-    from hlo_lint.engine.settings.toml_locations import displayed
+    from hlo_lint.apps.settings.toml_locations import displayed
 
     return read_baseline(displayed(told.baseline))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hlo_lint.engine.settings.keys import KEYS, rule_names
+from hlo_lint.apps.settings.keys import KEYS, rule_names
 
 
 def schema() -> dict[str, Any]:

@@ -1,0 +1,119 @@
+"""Findings with their places and their history, as reports show them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from hlo_lint.rules.findings import Severity
+from hlo_lint.text.edits import Edit, Fix, Region
+from hlo_lint.text.source import Position
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The line of Python an instruction comes from."""
+
+    file: str
+    line: int
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """The pass after which a finding is there for the first time, or is there no more."""
+
+    pass_name: str
+    """Empty where the pass that cured it left no dump of its own."""
+    pipeline: str
+    step: int | None
+    """The number of the dump behind it; None for the last dump of a run."""
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """A finding with its place: the fields of the JSON report, as attributes."""
+
+    rule: str
+    severity: Severity
+    message: str
+    path: str
+    start: Position
+    end: Position
+    """Exclusive."""
+    module: str
+    computation: str | None
+    instruction: str | None
+    pipeline: str | None
+    step: int | None
+    introduced_by: Introduction | None
+    """None where it was there from the start, or came by a pass that left no dump."""
+    origin: Origin | None
+    notes: tuple[str, ...]
+    fix: Fix | None
+    cured_by: Introduction | None = None
+    """None where it is there at the end of the run, too."""
+    seen_in: int | None = None
+    """How many dumps of its module have it; None where the rule looks at one of them only."""
+    regions: tuple[Region, ...] = field(default=(), compare=False)
+    """Where it stands, and behind that each edit of its fix, in their order."""
+    excerpt: str = field(default="", compare=False)
+    """The line it stands on."""
+    op_name: str | None = None
+    """What the instruction's metadata names: `jit(step)/jvp(Model)/add`."""
+    fingerprint: str = ""
+    """Hexadecimal; equal for the same finding in another dump of the same program."""
+
+    @property
+    def line(self) -> int:
+        """Counted from 1."""
+        return self.start.line
+
+    @property
+    def column(self) -> int:
+        """Counted from 1, in characters."""
+        return self.start.column
+
+    @property
+    def end_line(self) -> int:
+        """Counted from 1."""
+        return self.end.line
+
+    @property
+    def end_column(self) -> int:
+        """Counted from 1, in characters, exclusive."""
+        return self.end.column
+
+
+class AllowedBy(Enum):
+    """Who says that a finding may stay."""
+
+    COMMENT = "comment"
+    """A comment in the text itself."""
+    CONFIGURATION = "configuration"
+    """An allowance that was configured, or given by a caller."""
+    BASELINE = "baseline"
+    """A list of what was there before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """A finding that counts for nothing, and why."""
+
+    finding: Diagnostic
+    reason: str
+    """As somebody gave it; empty where a baseline has none."""
+    by: AllowedBy
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """One file that a fix changes."""
+
+    path: Path | None
+    before: str
+    after: str
+    edits: tuple[Edit, ...]
+    """All edits, in characters of `before` where one round was enough."""

@@ -1,0 +1,65 @@
+"""Edits of a text, the fixes that they make up, and regions as other programs count them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from hlo_lint.text.source import Lines, Position, Span, encode
+
+
+class Safety(Enum):
+    """What a fix may change besides what it mends."""
+
+    SAFE = "safe"
+    """The values stay the same bit for bit, and the cost is the one that was there anyway."""
+    UNSAFE = "unsafe"
+    """A value or the cost may change."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Edit:
+    """Text in place of a stretch of a file."""
+
+    span: Span
+    """In characters of the file."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A stretch of a file as other programs count it."""
+
+    start: Position
+    end: Position
+    """Exclusive."""
+    start_byte: int
+    """The column in bytes of UTF-8, counted from 1."""
+    end_byte: int
+    """Exclusive."""
+
+    @classmethod
+    def of(cls, span: Span, lines: Lines) -> Region:
+        """Where a stretch of a text is."""
+        start, end = lines.position(span.start), lines.position(span.end)
+        return cls(
+            start,
+            end,
+            _bytes_before(span.start, start.column, lines.text) + 1,
+            _bytes_before(span.end, end.column, lines.text) + 1,
+        )
+
+
+def _bytes_before(offset: int, column: int, text: str) -> int:
+    """How many bytes of its line stand before a place."""
+    return column - 1 if text.isascii() else len(encode(text[offset - column + 1 : offset]))
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A change of the text that mends a finding."""
+
+    title: str
+    """A verb first: "spell the move out as copy and bitcast"."""
+    edits: tuple[Edit, ...]
+    safety: Safety

@@ -1,3 +1,0 @@
-"""Which release of this package it is."""
-
-__version__ = "0.1.0"
