@@ -37,7 +37,7 @@ from pathlib import Path
 import hlo_lint
 from benchmarks.measure import hlo_texts, unpacked
 from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute, split_attributes
-from hlo_lint.hlo.ir import NAME, OPCODE, OPERANDS, ROOT, TAIL, TYPE, Module, Row
+from hlo_lint.hlo.ir import NAME, OPCODE, OPERANDS, ROOT, TAIL, TYPE, InstructionRecord, Module
 from hlo_lint.hlo.parser.literals import LiteralError, read_literal
 from hlo_lint.hlo.shape import ShapeSyntaxError, parse_shape
 from hlo_lint.text.source import decode, encode
@@ -114,7 +114,7 @@ def round_trips(data: bytes, module: Module) -> Iterator[str]:
         yield from unreadable(part)
 
 
-def spellings(row: Row) -> tuple[str, str]:
+def spellings(row: InstructionRecord) -> tuple[str, str]:
     """The two lines that a row may stand for: with `%`, and without."""
     root = "ROOT " if row[ROOT] else ""
     rest = f"{row[NAME]} = {row[TYPE]} {row[OPCODE]}({row[OPERANDS]}){row[TAIL]}"

@@ -22,7 +22,7 @@ from tests.hlo_mutations import KINDS, MARKS, Mutant, mutant
 from tests.oracle.xla import Refusal, oracles
 
 RESULTS = Path(__file__).parent / "MUTATIONS.md"
-_LARGEST = 200_000
+_MAX_SIZE = 200_000
 """Longer texts are left out, in bytes: they only take longer."""
 
 
@@ -82,7 +82,7 @@ def dumps(folders: Sequence[Path]) -> list[Path]:
     contents: dict[bytes, Path] = {}
     for folder in folders:
         for path in hlo_texts(folder):
-            if path.stat().st_size <= _LARGEST:
+            if path.stat().st_size <= _MAX_SIZE:
                 contents.setdefault(path.read_bytes(), path)
     return sorted(contents.values())
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hlo_lint.apps.settings.settings import Settings
     from hlo_lint.dumps.artefacts import read_artefact
     from hlo_lint.dumps.directory import Dump, open_dump
-    from hlo_lint.engine.findings import Allowed, Diagnostic
+    from hlo_lint.engine.findings import Diagnostic, SuppressedFinding
     from hlo_lint.engine.suppressions.allowances import Allowance
     from hlo_lint.hlo import dialects
     from hlo_lint.hlo.ir import Computation, Instruction, Module
@@ -101,7 +101,7 @@ _HOMES = {
         "RuleError",
         "UsageError",
     ),
-    "hlo_lint.engine.findings": ("Allowed", "Diagnostic"),
+    "hlo_lint.engine.findings": ("SuppressedFinding", "Diagnostic"),
     "hlo_lint.rules.findings": ("Finding", "Severity"),
     "hlo_lint.text.edits": ("Edit", "Fix", "Safety"),
     "hlo_lint.report.report": ("Report",),
@@ -130,9 +130,11 @@ _HOMES = {
 """Where the public names live. They are imported when asked for: pytest imports this package for
 its plugin in every run, and most of these runs want nothing of it."""
 
+_RENAMED = {"Allowed": "SuppressedFinding"}
+"""Former names that still work, for one release."""
+
 __all__ = [
     "Allowance",
-    "Allowed",
     "AutotuningRuns",
     "Bad",
     "BeforeAutotuner",
@@ -168,6 +170,7 @@ __all__ = [
     "Severity",
     "Span",
     "Stage",
+    "SuppressedFinding",
     "UsageError",
     "capture_jit",
     "check_jit",
@@ -209,6 +212,12 @@ def __getattr__(name: str) -> Any:
             return globals().setdefault(name, getattr(import_module(home), name))
     if name in ("dialects", "live", "match", "testing"):
         return import_module(f"hlo_lint.{name}")
+    if name in _RENAMED:
+        import warnings
+
+        message = f"hlo_lint.{name} is now hlo_lint.{_RENAMED[name]}"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return getattr(sys.modules[__name__], _RENAMED[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -87,7 +87,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, eq=False)
-class Flight:
+class AsyncOp:
     """An asynchronous operation from its start to its done."""
 
     start: Instruction
@@ -171,7 +171,7 @@ class Calls:
         return None if number is None else _operand(caller, number, ())
 
 
-def flights(module: Module) -> tuple[Flight, ...]:
+def flights(module: Module) -> tuple[AsyncOp, ...]:
     """Every asynchronous operation of a module, in the order of the text."""
     calls = Calls(module)
     return tuple(
@@ -182,7 +182,7 @@ def flights(module: Module) -> tuple[Flight, ...]:
     )
 
 
-_DEEPEST_INDEX = 100
+_MAX_INDEX_DEPTH = 100
 
 
 class _Follower:
@@ -199,11 +199,11 @@ class _Follower:
         """Loops, calls and conditionals that take the value along."""
         self._escapes = False
 
-    def flight(self) -> Flight:
+    def flight(self) -> AsyncOp:
         self._visit(self._start, ())
         while self._todo:
             self._follow(*self._todo.pop())
-        return Flight(
+        return AsyncOp(
             self._start,
             tuple(self._updates),
             tuple(sorted(self._dones, key=lambda done: done.number)),
@@ -213,7 +213,7 @@ class _Follower:
         )
 
     def _visit(self, instruction: Instruction, index: Index) -> None:
-        if len(index) > _DEEPEST_INDEX:
+        if len(index) > _MAX_INDEX_DEPTH:
             self._escapes = True  # only a computation that starts itself nests tuples like this
         elif (instruction, index) not in self._seen:
             self._seen.add((instruction, index))
@@ -287,7 +287,7 @@ class _Follower:
 
 
 @dataclass(frozen=True, slots=True)
-class Touch:
+class MemoryAccess:
     """An instruction that reads or writes a value's memory."""
 
     instruction: Instruction
@@ -308,22 +308,22 @@ class Touch:
 class Race:
     """An instruction that is in the way of an operation in flight."""
 
-    flight: Flight
+    flight: AsyncOp
     instruction: Instruction
     """The one that stands in the schedule: the loop, not what is in its body."""
-    theirs: Touch
+    theirs: MemoryAccess
     """What it does to the memory."""
-    ours: Touch
+    ours: MemoryAccess
     """What the operation does to it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class Clobber:
     """A value that an operation writes over, and that is read when it is done."""
 
-    flight: Flight
-    ours: Touch
-    read: Touch
+    flight: AsyncOp
+    ours: MemoryAccess
+    read: MemoryAccess
     """The last time."""
     reader: Instruction
     """Who does, in the schedule."""
@@ -336,7 +336,7 @@ class _Life(NamedTuple):
     last: int
     begin: int
     end: int
-    read: Touch
+    read: MemoryAccess
     reader: Instruction
 
 
@@ -346,15 +346,15 @@ class Accesses:
     def __init__(self, module: Module, buffers: BufferAssignment) -> None:
         self._buffers = buffers
         self._module = module
-        self._touches: dict[Instruction, tuple[Touch, ...]] = {}
-        self._inside: dict[str, tuple[Touch, ...]] = {}
+        self._touches: dict[Instruction, tuple[MemoryAccess, ...]] = {}
+        self._inside: dict[str, tuple[MemoryAccess, ...]] = {}
         self._spans: dict[Computation, dict[int, list[_Life]]] = {}
 
     @cached_property
     def _calls(self) -> Calls:
         return Calls(self._module)
 
-    def races(self, flight: Flight) -> Iterator[Race]:
+    def races(self, flight: AsyncOp) -> Iterator[Race]:
         """Each instruction that is in the way, once for each way in which it is."""
         own = [(flight.start, touch) for touch in self.touches(flight.start)]
         for update in flight.updates:
@@ -383,7 +383,7 @@ class Accesses:
                             found.add(ways)
                             yield Race(flight, at, theirs, ours)
 
-    def losses(self, flight: Flight) -> Iterator[Loss]:
+    def losses(self, flight: AsyncOp) -> Iterator[Clobber]:
         """Each value that is there before the start, lies in the way, and is read after the done.
 
         Nothing in between has to touch it: the operation itself destroys it.
@@ -404,9 +404,9 @@ class Accesses:
                     and begin < life.end
                     and life.read.value.id not in results
                 ):
-                    yield Loss(flight, ours, life.read, life.reader)
+                    yield Clobber(flight, ours, life.read, life.reader)
 
-    def folds(self, flight: Flight) -> Iterator[tuple[Touch, Touch]]:
+    def folds(self, flight: AsyncOp) -> Iterator[tuple[MemoryAccess, MemoryAccess]]:
         """What a copy reads that lies, shifted, in what it writes: neither order of bytes is right.
 
         The very same memory is no fold: there the copy changes nothing.
@@ -426,7 +426,7 @@ class Accesses:
         if known is not None:
             return known
         first: dict[int, int] = {}
-        last: dict[int, tuple[Instruction, Touch]] = {}
+        last: dict[int, tuple[Instruction, MemoryAccess]] = {}
         for at in computation.instructions:
             for touch in self.touches(at):
                 if not touch.writes:
@@ -438,7 +438,7 @@ class Accesses:
         if root is not None:
             for index in _arrays(root.shape_or_none):
                 for value in self.values(root, index):
-                    last[value.id] = (root, Touch(root, value, writes=False))
+                    last[value.id] = (root, MemoryAccess(root, value, writes=False))
         lives: dict[int, list[_Life]] = {}
         for number, (reader, read) in last.items():
             place = read.value.slice
@@ -450,7 +450,7 @@ class Accesses:
         self._spans[computation] = lives
         return lives
 
-    def touches(self, instruction: Instruction) -> tuple[Touch, ...]:
+    def touches(self, instruction: Instruction) -> tuple[MemoryAccess, ...]:
         """What it reads and writes, and all that runs inside of it."""
         known = self._touches.get(instruction)
         if known is None:
@@ -462,7 +462,7 @@ class Accesses:
             known = self._touches[instruction] = tuple(unique.values())
         return known
 
-    def _all_touches(self, instruction: Instruction) -> Iterator[Touch]:
+    def _all_touches(self, instruction: Instruction) -> Iterator[MemoryAccess]:
         opcode = instruction.opcode
         if opcode in _SILENT or is_done(instruction) or is_update(instruction):
             return
@@ -475,7 +475,7 @@ class Accesses:
             yield from self._writes(instruction)
         yield from self._nested(instruction)
 
-    def _nested(self, caller: Instruction) -> Iterator[Touch]:
+    def _nested(self, caller: Instruction) -> Iterator[MemoryAccess]:
         for callee in self._calls.callees(caller):
             inside = self._inside.get(callee.name)
             if inside is None:
@@ -486,15 +486,15 @@ class Accesses:
 
     def _reads(
         self, instruction: Instruction, first: int = 0, last: int | None = None
-    ) -> Iterator[Touch]:
+    ) -> Iterator[MemoryAccess]:
         for operand in instruction.operands[first:last]:
             if operand.instruction is None:
                 continue
             for index in _arrays(operand.shape):
                 for value in self.values(operand.instruction, (*operand.index, *index)):
-                    yield Touch(instruction, value, writes=False)
+                    yield MemoryAccess(instruction, value, writes=False)
 
-    def _writes(self, instruction: Instruction) -> Iterator[Touch]:
+    def _writes(self, instruction: Instruction) -> Iterator[MemoryAccess]:
         shape = instruction.shape_or_none
         prefix: Index = ()
         if is_start(instruction):
@@ -508,7 +508,7 @@ class Accesses:
                 shape = shape.elements[element]
         for index in _arrays(shape):
             for value in self.values(instruction, (*prefix, *index)):
-                yield Touch(instruction, value, writes=True)
+                yield MemoryAccess(instruction, value, writes=True)
 
     def values(self, instruction: Instruction, index: Index) -> tuple[AssignedValue, ...]:
         """The values, each with its memory, that a part of an instruction's result may be.

@@ -17,7 +17,7 @@ Steps: TypeAlias = tuple[tuple[int, int, int], ...]
 
 _MOVERS: Final = ("copy", "transpose")
 _MAY_STAND_BESIDE: Final = frozenset({*_MOVERS, "parameter", "bitcast", "reshape"})
-_MOST_ROWS: Final = 8
+_MAX_ROWS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def _moves(module: Module) -> Iterator[Move]:
 
 def _only_mover(body: Computation) -> Instruction | None:
     """The copy or transpose of a body that holds nothing else but what renames."""
-    if len(body.rows) > _MOST_ROWS or not body.opcodes <= _MAY_STAND_BESIDE:
+    if len(body.rows) > _MAX_ROWS or not body.opcodes <= _MAY_STAND_BESIDE:
         return None
     if len(body.with_opcode("parameter")) != 1:
         return None

@@ -55,7 +55,7 @@ _REPACKING: Final = frozenset({"convert", "compare", "is-finite", "scatter"})
 _type_of = itemgetter(TYPE)
 
 
-class Turned(NamedTuple):
+class LayoutMismatch(NamedTuple):
     """An operand that lies otherwise than the result."""
 
     operand: int
@@ -85,7 +85,7 @@ def _long(shape: ArrayShape) -> list[int]:
     return [d for d in shape.minor_to_major if shape.dims[d] != 1]
 
 
-def turned(instruction: Instruction) -> tuple[Turned, ...]:
+def turned(instruction: Instruction) -> tuple[LayoutMismatch, ...]:
     """The operands that lie otherwise than the result of an operation that may not change that.
 
     Compared are the order and the packing of arrays of one rank, as the verifier does
@@ -104,14 +104,16 @@ def turned(instruction: Instruction) -> tuple[Turned, ...]:
 
 
 @lru_cache(maxsize=1 << 14)
-def _turned_types(opcode: str, result: str, operands: tuple[str, ...]) -> tuple[Turned, ...]:
+def _turned_types(
+    opcode: str, result: str, operands: tuple[str, ...]
+) -> tuple[LayoutMismatch, ...]:
     """The same of types as they are spelled: dumps repeat them."""
     return _turned(opcode, shape_or_none(result), tuple(map(shape_or_none, operands)))
 
 
 def _turned(
     opcode: str, result: Shape | None, operands: tuple[Shape | None, ...]
-) -> tuple[Turned, ...]:
+) -> tuple[LayoutMismatch, ...]:
     found = []
     for number, before in enumerate(operands):
         if opcode == "scatter" and number == len(operands) // 2:
@@ -127,7 +129,7 @@ def _turned(
         repacks = opcode in _REPACKING or (opcode == "select" and number == 0)
         packed_alike = repacks or _packing(before) == _packing(after)
         if before.minor_to_major != after.minor_to_major or not packed_alike:
-            found.append(Turned(number, before, after))
+            found.append(LayoutMismatch(number, before, after))
     return tuple(found)
 
 

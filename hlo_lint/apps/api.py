@@ -13,7 +13,7 @@ from hlo_lint.dumps.file_types import Kind, kind_of
 from hlo_lint.dumps.names import parse_name
 from hlo_lint.dumps.phases import AUTOTUNERS, PRECONDITIONS
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
-from hlo_lint.engine.findings import Applied, Diagnostic
+from hlo_lint.engine.findings import Diagnostic, FixedFile
 from hlo_lint.engine.fingerprints import numbered
 from hlo_lint.engine.fixes import ROUNDS, apply
 from hlo_lint.engine.runner import Checker, PlannedFix, Result, planned_by_file
@@ -100,7 +100,7 @@ def emit(module: Module, dialect: str | Sequence[str] = ()) -> str:
 class FixResult:
     """What `fix` did."""
 
-    files: tuple[Applied, ...]
+    files: tuple[FixedFile, ...]
     """The files that change, with their text before and after."""
     remaining: Report
     """What is still found in the fixed texts."""
@@ -209,7 +209,7 @@ def fix(
     rules, before, form = told.chosen_rules(), known_pass(told.before), _known_form(form)
     known = left = _baseline(told)
     dump = _as_dump(target, told)
-    texts: dict[PassDump, Applied] = {}
+    texts: dict[PassDump, FixedFile] = {}
     single = len(dump.pipelines) == 1 and len(dump.pipelines[0].dumps) == 1
     result = Result()
     for pipeline in dump:
@@ -223,7 +223,7 @@ def fix(
                 old = file.file.text
                 new, edits = apply(old, fixes)
                 first = texts.get(file)
-                texts[file] = Applied(
+                texts[file] = FixedFile(
                     file.file.path,
                     first.before if first else old,
                     new,
@@ -236,7 +236,7 @@ def fix(
         left = _judged(checker.result, checker, told, left).left
         if single and not texts:
             file = pipeline.dumps[0]
-            texts[file] = Applied(file.file.path, file.file.text, file.file.text, ())
+            texts[file] = FixedFile(file.file.path, file.file.text, file.file.text, ())
         pipeline.release_text()
     checker = Checker(rules, before=before, form=form)
     report = _report(result, checker, told, known)

@@ -21,7 +21,7 @@ CHANGES_ONLY = ".*"
 
 
 @dataclass(frozen=True)
-class Death:
+class CrashSite:
     """The end of a compilation that has no final dump."""
 
     dump: PassDump
@@ -34,21 +34,23 @@ class Death:
     """Whether it is one of them for certain."""
 
 
-def locate(pipeline: Pipeline) -> Death:
+def locate(pipeline: Pipeline) -> CrashSite:
     """The passes of which one ended a compilation. The pipeline has crashed."""
     dump = (pipeline.steps or pipeline.dumps)[-1]
     name = dump.name
     if name is None or name.step is None:
-        return Death(dump, (), "no pass was dumped", False)
+        return CrashSite(dump, (), "no pass was dumped", False)
     options = pipeline.options
     release, passes = pipeline.upcoming(dump)
     if release is None or options is None:
         known = bool(name.before) and not name.before.startswith("pipeline-")
         named = ((name.pipeline, name.before),) if known else ()
-        return Death(dump, named, "the last dump names the pass that is next in the list", False)
+        return CrashSite(
+            dump, named, "the last dump names the pass that is next in the list", False
+        )
     left = [entry for entry in passes if not options.disabled(entry[1])]
     suspects = tuple(_until_dumped(left, _leaves_dump(options)))
-    return Death(dump, suspects, pipeline.likened_to(release), bool(suspects))
+    return CrashSite(dump, suspects, pipeline.likened_to(release), bool(suspects))
 
 
 _Leaves = Callable[[Pass, Pass | None], bool]

@@ -149,7 +149,7 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class PreconditionStatus:
     """An outcome, and the sentence that says how it is known."""
 
     outcome: Outcome
@@ -322,23 +322,25 @@ class Pipeline:
         ]
         return all(places)
 
-    def meeting(self, dump: PassDump, precondition: Precondition) -> Meeting:
+    def meeting(self, dump: PassDump, precondition: Precondition) -> PreconditionStatus:
         """What becomes of the module in a dump if it breaks a precondition."""
         demanded = precondition.demanded_by
         name = dump.name
         if self.final is not None:
-            return Meeting(Outcome.NEVER, "the module was compiled to the end")
+            return PreconditionStatus(Outcome.NEVER, "the module was compiled to the end")
         if name is None:
             return self._meeting_of_loose(dump)
         over = name.rest.partition(".txt")[0].endswith(AFTER_NORMALIZATION)
         if over and precondition.about_layouts:
-            return Meeting(Outcome.NEVER, f"no {demanded} is left to run")
+            return PreconditionStatus(Outcome.NEVER, f"no {demanded} is left to run")
         if self.is_helper:
-            return Meeting(Outcome.NEVER, "the autotuner's helper modules are not normalized")
+            return PreconditionStatus(
+                Outcome.NEVER, "the autotuner's helper modules are not normalized"
+            )
         if self.options is not None and self.options.disabled(demanded):
-            return Meeting(Outcome.NEVER, f"{demanded} is disabled")
+            return PreconditionStatus(Outcome.NEVER, f"{demanded} is disabled")
         if name.before == demanded:
-            return Meeting(Outcome.BREAKS, f"{demanded} is named as the next pass")
+            return PreconditionStatus(Outcome.BREAKS, f"{demanded} is named as the next pass")
         meetings = {
             self._first(passes, precondition): release for release, passes in self._futures(dump)
         }
@@ -346,8 +348,10 @@ class Pipeline:
             ((outcome, release),) = meetings.items()
             return self._judged(outcome, release, dump, precondition)
         if self.crashed:
-            return Meeting(Outcome.BREAKS, "compilation ended with this dump")
-        return Meeting(Outcome.UNSURE, "which passes come next cannot be told from the dump's name")
+            return PreconditionStatus(Outcome.BREAKS, "compilation ended with this dump")
+        return PreconditionStatus(
+            Outcome.UNSURE, "which passes come next cannot be told from the dump's name"
+        )
 
     def likened_to(self, release: PassList) -> str:
         """How a release is named whose pass list this run is read with."""
@@ -373,31 +377,35 @@ class Pipeline:
 
     def _judged(
         self, outcome: Outcome, release: str, dump: PassDump, precondition: Precondition
-    ) -> Meeting:
+    ) -> PreconditionStatus:
         demanded = precondition.demanded_by
         assert dump.name is not None
         match outcome:
             case Outcome.BREAKS:
                 guards = " or ".join(precondition.established_by)
-                return Meeting(outcome, f"{release} runs no {guards} until the next {demanded}")
+                return PreconditionStatus(
+                    outcome, f"{release} runs no {guards} until the next {demanded}"
+                )
             case Outcome.REPAIRED:
                 guard = dump.name.before
                 if self.crashed and self.options is None and guard in precondition.established_by:
-                    return Meeting(
+                    return PreconditionStatus(
                         Outcome.UNSURE,
                         f"compilation ended with this dump, and no debug_options file says "
                         f"whether {guard} was disabled",
                     )
-                return Meeting(outcome, f"{release} repairs it first")
+                return PreconditionStatus(outcome, f"{release} repairs it first")
             case _:
-                return Meeting(outcome, f"{release} runs no {demanded} any more")
+                return PreconditionStatus(outcome, f"{release} runs no {demanded} any more")
 
-    def _meeting_of_loose(self, dump: PassDump) -> Meeting:
+    def _meeting_of_loose(self, dump: PassDump) -> PreconditionStatus:
         if _loose_name_is(dump.path.name, AFTER_NORMALIZATION):
-            return Meeting(Outcome.NEVER, "its name says that optimization is over")
+            return PreconditionStatus(Outcome.NEVER, "its name says that optimization is over")
         if dump.module.is_scheduled:
-            return Meeting(Outcome.NEVER, "the module is scheduled, so layouts are settled")
-        return Meeting(Outcome.UNSURE, "nothing says which passes come next")
+            return PreconditionStatus(
+                Outcome.NEVER, "the module is scheduled, so layouts are settled"
+            )
+        return PreconditionStatus(Outcome.UNSURE, "nothing says which passes come next")
 
     def _first(self, passes: list[Pass], precondition: Precondition) -> Outcome:
         """Which comes first: the pass that demands, or one that establishes."""

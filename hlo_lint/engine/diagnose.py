@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.pipeline import PassDump
-from hlo_lint.engine.findings import Diagnostic, Introduction, Origin
+from hlo_lint.engine.findings import Diagnostic, Origin, PassRef
 from hlo_lint.engine.fingerprints import fingerprint
 from hlo_lint.hlo.ir import REFERENCES, HloFile, Instruction, Module
 from hlo_lint.rules.base import Form, Rule
@@ -22,7 +22,7 @@ _comment = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 
 
 @dataclass(frozen=True)
-class Placed:
+class LocatedFinding:
     """A finding in one file, with all that is known of it there."""
 
     rule: Rule
@@ -32,11 +32,11 @@ class Placed:
 
 
 def diagnose(
-    place: Placed,
-    introduced: Introduction | None = None,
+    place: LocatedFinding,
+    introduced: PassRef | None = None,
     form: Form = Form.TRANSPOSE,
     *,
-    cured: Introduction | None = None,
+    cured: PassRef | None = None,
     seen_in: int | None = None,
 ) -> Diagnostic:
     """The finding as a report shows it: place, excerpt, Python line, fix."""
@@ -87,7 +87,7 @@ def diagnose(
     )
 
 
-def fix_of(place: Placed, form: Form) -> Fix | None:
+def fix_of(place: LocatedFinding, form: Form) -> Fix | None:
     """The fix of a finding, where it has one that is sound."""
     finding = place.finding
     if finding.fix is not None:
@@ -126,7 +126,7 @@ def _module_at(file: HloFile, at: Instruction | Span) -> Module:
     )
 
 
-def text_of(place: Placed) -> str:
+def text_of(place: LocatedFinding) -> str:
     """What a finding is about, as text: the same in every dump that repeats it."""
     at = place.finding.at
     if isinstance(at, Instruction):

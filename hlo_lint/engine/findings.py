@@ -21,7 +21,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Introduction:
+class PassRef:
     """The pass after which a finding is there for the first time, or is there no more."""
 
     pass_name: str
@@ -48,12 +48,12 @@ class Diagnostic:
     instruction: str | None
     pipeline: str | None
     step: int | None
-    introduced_by: Introduction | None
+    introduced_by: PassRef | None
     """None where it was there from the start, or came by a pass that left no dump."""
     origin: Origin | None
     notes: tuple[str, ...]
     fix: Fix | None
-    cured_by: Introduction | None = None
+    cured_by: PassRef | None = None
     """None where it is there at the end of the run, too."""
     seen_in: int | None = None
     """How many dumps of its module have it; None where the rule looks at one of them only."""
@@ -87,7 +87,7 @@ class Diagnostic:
         return self.end.column
 
 
-class AllowedBy(Enum):
+class SuppressedBy(Enum):
     """Who says that a finding may stay."""
 
     COMMENT = "comment"
@@ -99,17 +99,17 @@ class AllowedBy(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
+class SuppressedFinding:
     """A finding that counts for nothing, and why."""
 
     finding: Diagnostic
     reason: str
     """As somebody gave it; empty where a baseline has none."""
-    by: AllowedBy
+    by: SuppressedBy
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class FixedFile:
     """One file that a fix changes."""
 
     path: Path | None

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 
-from hlo_lint.engine.findings import Introduction
-from hlo_lint.engine.timeline import Sighting, Spot, Timeline
+from hlo_lint.engine.findings import PassRef
+from hlo_lint.engine.timeline import ModuleRef, Occurrence, Timeline
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.findings import Finding
 
@@ -26,14 +26,14 @@ _NAMES = re.compile(r"%[\w.\-]+|(?<=[A-Za-z_)-])\.\d+")
 
 
 @dataclass(eq=False)
-class Life:
+class FindingHistory:
     """One defect in dumps that follow each other, from the first to the last."""
 
     key: Key
     """By which it is known at its end."""
-    seen: list[Sighting]
+    seen: list[Occurrence]
     """One for each dump, in the order of the run."""
-    beside: list[Sighting] = field(default_factory=list)
+    beside: list[Occurrence] = field(default_factory=list)
     """In dumps of which nothing tells which step they were written at."""
 
     @property
@@ -47,14 +47,14 @@ class Life:
         return self.seen[-1].spot.position
 
     @property
-    def everywhere(self) -> list[Sighting]:
+    def everywhere(self) -> list[Occurrence]:
         """All sightings."""
         return self.seen + self.beside
 
 
-def lives_of(sightings: Iterable[Sighting], timeline: Timeline) -> list[Life]:
+def lives_of(sightings: Iterable[Occurrence], timeline: Timeline) -> list[FindingHistory]:
     """The defects among sightings, each with the last unbroken stretch of dumps that have it."""
-    known: dict[Key, dict[int, Sighting]] = {}
+    known: dict[Key, dict[int, Occurrence]] = {}
     keys: dict[tuple[int, int], Key] = {}  # one finding may stand in a hundred dumps
     again: dict[tuple[Key, int], int] = {}
     for sighting in sightings:
@@ -69,7 +69,7 @@ def lives_of(sightings: Iterable[Sighting], timeline: Timeline) -> list[Life]:
             seen = known.setdefault((*key[:-1], number), {})
         seen[position] = sighting
     stretches = [life for key, seen in known.items() for life in _stretches(key, seen, timeline)]
-    last: dict[Key, Life] = {}
+    last: dict[Key, FindingHistory] = {}
     for life in _joined(stretches, timeline):
         older = last.pop(life.key, None)
         if older is not None:
@@ -80,19 +80,19 @@ def lives_of(sightings: Iterable[Sighting], timeline: Timeline) -> list[Life]:
 
 def followed_back(
     findings: Iterable[Finding],
-    spot: Spot,
+    spot: ModuleRef,
     timeline: Timeline,
     look: Callable[[Module], Iterable[Finding]],
-) -> list[Life]:
+) -> list[FindingHistory]:
     """The defects of one module, each with the unbroken stretch of dumps before it that have it.
 
     `look` finds them in a module, as if that were the one.
     """
-    lives = [Life(_key(each, timeline), [each]) for each in _sightings(findings, spot)]
+    lives = [FindingHistory(_key(each, timeline), [each]) for each in _sightings(findings, spot)]
     following = lives if spot.position < timeline.length else []
     seen: tuple[Module, list[Finding]] | None = None
     for position in range(spot.position - 1, -1, -1):
-        earlier = Spot(position, spot.number)
+        earlier = ModuleRef(position, spot.number)
         if not following or spot.number >= len(timeline.dumps[position].file.modules):
             break
         module = timeline.module(earlier)
@@ -104,13 +104,15 @@ def followed_back(
     return lives
 
 
-def _sightings(findings: Iterable[Finding], spot: Spot) -> list[Sighting]:
-    return [Sighting(finding, spot) for finding in findings]
+def _sightings(findings: Iterable[Finding], spot: ModuleRef) -> list[Occurrence]:
+    return [Occurrence(finding, spot) for finding in findings]
 
 
-def _still_there(lives: list[Life], found: list[Sighting], timeline: Timeline) -> list[Life]:
+def _still_there(
+    lives: list[FindingHistory], found: list[Occurrence], timeline: Timeline
+) -> list[FindingHistory]:
     """The lives that one more dump has: by name, else by what is said of a thing of the kind."""
-    named: dict[Key, deque[Sighting]] = {}
+    named: dict[Key, deque[Occurrence]] = {}
     for each in found:
         named.setdefault(_key(each, timeline), deque()).append(each)
     there, renamed = [], []
@@ -121,7 +123,7 @@ def _still_there(lives: list[Life], found: list[Sighting], timeline: Timeline) -
             there.append(life)
         else:
             renamed.append(life)
-    alike: dict[tuple[str, str, str], deque[Sighting]] = {}
+    alike: dict[tuple[str, str, str], deque[Occurrence]] = {}
     for each in chain.from_iterable(named.values()):
         alike.setdefault(nameless(each), deque()).append(each)
     for life in renamed:
@@ -134,7 +136,7 @@ def _still_there(lives: list[Life], found: list[Sighting], timeline: Timeline) -
 
 def introduction(
     timeline: Timeline, position: int, *, unless_established: bool = False
-) -> Introduction | None:
+) -> PassRef | None:
     """The pass behind which a defect is there for the first time; None where that is not known.
 
     What the first dump has may be older, unless other passes see to it that it is not there
@@ -146,10 +148,10 @@ def introduction(
     name = dump.name
     if name is None or name.step is None or name.after == "pipeline-start":
         return None
-    return Introduction(name.after, name.pipeline, name.step, str(dump.path))
+    return PassRef(name.after, name.pipeline, name.step, str(dump.path))
 
 
-def cure(timeline: Timeline, position: int) -> Introduction | None:
+def cure(timeline: Timeline, position: int) -> PassRef | None:
     """The pass behind which a defect is gone that a dump still has; None at the end of the run.
 
     The name of the pass is empty where it left no dump of its own.
@@ -159,12 +161,12 @@ def cure(timeline: Timeline, position: int) -> Introduction | None:
     dump = timeline.dumps[position + 1]
     name = dump.name
     if name is None:
-        return Introduction("", "", None, str(dump.path))
+        return PassRef("", "", None, str(dump.path))
     known = name.step is not None and name.after != "pipeline-start"
-    return Introduction(name.after if known else "", name.pipeline, name.step, str(dump.path))
+    return PassRef(name.after if known else "", name.pipeline, name.step, str(dump.path))
 
 
-def _key(sighting: Sighting, timeline: Timeline) -> Key:
+def _key(sighting: Occurrence, timeline: Timeline) -> Key:
     finding, spot = sighting
     at = finding.at
     if isinstance(at, Instruction):
@@ -174,27 +176,27 @@ def _key(sighting: Sighting, timeline: Timeline) -> Key:
     return spot.number, where, what, finding.message, finding.operand, 0
 
 
-def _stretches(key: Key, seen: dict[int, Sighting], timeline: Timeline) -> list[Life]:
+def _stretches(key: Key, seen: dict[int, Occurrence], timeline: Timeline) -> list[FindingHistory]:
     """The unbroken stretches of one key; a dump beside the run is one where there is no other."""
-    found: list[Life] = []
+    found: list[FindingHistory] = []
     for position in sorted(seen):
         if position >= timeline.length:
             if found:
                 found[-1].beside.append(seen[position])
             else:
-                found.append(Life(key, [seen[position]]))
+                found.append(FindingHistory(key, [seen[position]]))
         elif found and found[-1].last == position - 1:
             found[-1].seen.append(seen[position])
         else:
-            found.append(Life(key, [seen[position]]))
+            found.append(FindingHistory(key, [seen[position]]))
     return found
 
 
-def _joined(stretches: list[Life], timeline: Timeline) -> list[Life]:
+def _joined(stretches: list[FindingHistory], timeline: Timeline) -> list[FindingHistory]:
     """The same, with stretches made one where one ends as another begins that says the same."""
-    joined: list[Life] = []
-    ended: dict[int, list[Life]] = {}
-    waiting: dict[int, dict[tuple[str, str, str], deque[Life]]] = {}
+    joined: list[FindingHistory] = []
+    ended: dict[int, list[FindingHistory]] = {}
+    waiting: dict[int, dict[tuple[str, str, str], deque[FindingHistory]]] = {}
     for life in sorted(stretches, key=lambda life: life.first):
         before = life.first - 1
         if before in ended and life.first < timeline.length:
@@ -216,7 +218,7 @@ def _joined(stretches: list[Life], timeline: Timeline) -> list[Life]:
     return joined
 
 
-def nameless(sighting: Sighting) -> tuple[str, str, str]:
+def nameless(sighting: Occurrence) -> tuple[str, str, str]:
     """What is said, and of what, whatever it is called."""
     finding = sighting.finding
     at = finding.at

@@ -18,22 +18,29 @@ from pathlib import Path
 from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.file_types import Kind
 from hlo_lint.dumps.phases import AUTOTUNERS, Precondition
-from hlo_lint.dumps.pipeline import Meeting, Outcome, PassDump, Pipeline
-from hlo_lint.engine.diagnose import Placed, diagnose, fix_of, text_of
-from hlo_lint.engine.findings import Diagnostic, Introduction
-from hlo_lint.engine.history import Life, cure, followed_back, introduction, lives_of, nameless
+from hlo_lint.dumps.pipeline import Outcome, PassDump, Pipeline, PreconditionStatus
+from hlo_lint.engine.diagnose import LocatedFinding, diagnose, fix_of, text_of
+from hlo_lint.engine.findings import Diagnostic, PassRef
+from hlo_lint.engine.history import (
+    FindingHistory,
+    cure,
+    followed_back,
+    introduction,
+    lives_of,
+    nameless,
+)
 from hlo_lint.engine.suppressions.comments import CheckedFile, checked_file
-from hlo_lint.engine.timeline import Sighting, Spot, Timeline
+from hlo_lint.engine.timeline import ModuleRef, Occurrence, Timeline
 from hlo_lint.engine.views import ARTEFACTS, TEXTS, autotuning_runs, checks_of, run_check
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.rules.base import (
     BeforeAutotuner,
-    Broken,
     Compilation,
     DumpFolder,
     FinalModule,
     Form,
     Rule,
+    UnmetPrecondition,
 )
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.registry import all_rules
@@ -173,7 +180,7 @@ class Checker:
                 if set(asked.values()) == {"AutotuningRuns"}:
                     (name,) = asked
                     for finding in run_check(rule, method, {name: runs}):
-                        self._add(Placed(rule, finding, self.logs[finding.file], None))
+                        self._add(LocatedFinding(rule, finding, self.logs[finding.file], None))
 
     # Rules about a compilation as a whole, and about all in a folder
 
@@ -188,7 +195,7 @@ class Checker:
         for finding in run_check(rule, method, {name: self._compilation}):
             self._add_from(rule, finding, pipeline.dumps)
 
-    def _broken(self, timeline: Timeline) -> Iterator[Broken]:
+    def _broken(self, timeline: Timeline) -> Iterator[UnmetPrecondition]:
         """What the last dump lacks for the passes to come, rules that were not chosen included."""
         pipeline = timeline.pipeline
         last = (pipeline.steps or pipeline.dumps)[-1]
@@ -204,7 +211,7 @@ class Checker:
             certain, reported = meeting.outcome is Outcome.BREAKS, rule.name() in chosen
             for method in checks_of(rule):
                 for finding, _ in timeline.find_at(rule, method, position):
-                    yield Broken(rule.name(), demand, finding, certain, reported)
+                    yield UnmetPrecondition(rule.name(), demand, finding, certain, reported)
 
     def _check_folders(self, folders: dict[Path, list[Pipeline]]) -> None:
         for rule in self.rules:
@@ -222,7 +229,7 @@ class Checker:
         at = finding.at
         modules = dump.file.modules
         module = modules[0] if isinstance(at, Instruction) and len(modules) == 1 else None
-        self._add(Placed(rule, finding, dump, module))
+        self._add(LocatedFinding(rule, finding, dump, module))
 
     # Rules about texts that are no HLO
 
@@ -237,7 +244,7 @@ class Checker:
             if key not in self._texts:
                 self._texts[key] = read(dump.file.text)
             for finding in run_check(rule, method, {name: self._texts[key]}):
-                place = Placed(rule, finding, dump, None)
+                place = LocatedFinding(rule, finding, dump, None)
                 if seen.setdefault((finding.message, text_of(place)), dump) is dump:
                     self._add(place)
 
@@ -275,7 +282,7 @@ class Checker:
             findings = run_check(rule, method, views)
             if len(views) > 1:
                 for finding in findings:  # an artefact tells of the final module only
-                    self._add(Placed(rule, finding, last, module))
+                    self._add(LocatedFinding(rule, finding, last, module))
                 continue
 
             def look(
@@ -283,7 +290,7 @@ class Checker:
             ) -> tuple[Finding, ...]:
                 return run_check(rule, method, {name: FinalModule(earlier, is_final)})
 
-            self._add_followed_back(rule, findings, Spot(at, number), timeline, look)
+            self._add_followed_back(rule, findings, ModuleRef(at, number), timeline, look)
 
     def _check_before_autotuner(self, rule: Rule, method: str, timeline: Timeline) -> None:
         pipeline, held = timeline.pipeline, set(timeline.dumps)
@@ -301,13 +308,13 @@ class Checker:
 
         at = timeline.dumps.index(dump)
         for number, module in enumerate(dump.file.modules):
-            self._add_followed_back(rule, look(module), Spot(at, number), timeline, look)
+            self._add_followed_back(rule, look(module), ModuleRef(at, number), timeline, look)
 
     def _add_followed_back(
         self,
         rule: Rule,
         findings: Iterable[Finding],
-        spot: Spot,
+        spot: ModuleRef,
         timeline: Timeline,
         look: Callable[[Module], Iterable[Finding]],
     ) -> None:
@@ -317,7 +324,9 @@ class Checker:
 
     # Rules about every dump
 
-    def _add_followed(self, rule: Rule, method: str, life: Life, timeline: Timeline) -> None:
+    def _add_followed(
+        self, rule: Rule, method: str, life: FindingHistory, timeline: Timeline
+    ) -> None:
         """Reports a defect that is there at the end of the run, and any that is told anyway.
 
         What the autotuner took out of a module to try backends has the module's defects, too: those
@@ -346,11 +355,11 @@ class Checker:
     def _add_life(
         self,
         rule: Rule,
-        life: Life,
+        life: FindingHistory,
         timeline: Timeline,
         *,
         binding: int = 0,
-        cured: Introduction | None = None,
+        cured: PassRef | None = None,
         severity: Severity | None = None,
         notes: tuple[str, ...] = (),
         form: Form = Form.TRANSPOSE,
@@ -404,7 +413,7 @@ class Checker:
         held = {dumps[at] for at in bound}
         last = next(dump for dump in reversed(pipeline.dumps) if dump in held)
         found = [each for each in timeline.find(rule, method) if each.spot.position in bound]
-        told = Meeting(Outcome.BREAKS, f"{self.before} comes next, as the caller says")
+        told = PreconditionStatus(Outcome.BREAKS, f"{self.before} comes next, as the caller says")
         meeting = told if self.before else pipeline.meeting(last, demand)
         binds = _binds(demand, meeting)
         for life in lives_of(found, timeline):
@@ -417,7 +426,12 @@ class Checker:
             self.result.skipped.append(Skipped(str(last.path), reason, rule.name()))
 
     def _add_binding(
-        self, rule: Rule, demand: Precondition, meeting: Meeting, life: Life, timeline: Timeline
+        self,
+        rule: Rule,
+        demand: Precondition,
+        meeting: PreconditionStatus,
+        life: FindingHistory,
+        timeline: Timeline,
     ) -> None:
         """Reports a defect that a pass dies of at the end of its life, or may die of."""
         certain = meeting.outcome is Outcome.BREAKS
@@ -446,9 +460,9 @@ class Checker:
         dump = PassDump.of(HloFile.of_text(text, path, module), path)
         for trouble in getattr(artefact, "troubles", ()):
             span = Span(trouble.start, trouble.end)
-            self._add(Placed(rule, Finding(span, trouble.message), dump, None))
+            self._add(LocatedFinding(rule, Finding(span, trouble.message), dump, None))
 
-    def _add(self, place: Placed) -> None:
+    def _add(self, place: LocatedFinding) -> None:
         diagnostic = diagnose(place)
         self.result.diagnostics.append(diagnostic)
         if diagnostic.fix is not None:
@@ -468,23 +482,23 @@ def _is_alive(rule: Rule, method: str, timeline: Timeline) -> bool:
     return any(True for at in timeline.last for _ in timeline.find_at(rule, method, at))
 
 
-def _placed(rule: Rule, sighting: Sighting, timeline: Timeline) -> Placed:
+def _placed(rule: Rule, sighting: Occurrence, timeline: Timeline) -> LocatedFinding:
     module = timeline.module(sighting.spot)
     dump = timeline.dumps[sighting.spot.position]
     is_text = not isinstance(sighting.finding.at, Instruction)
-    return Placed(rule, sighting.finding, dump, None if is_text else module)
+    return LocatedFinding(rule, sighting.finding, dump, None if is_text else module)
 
 
-def _introduction(rule: Rule, life: Life, timeline: Timeline) -> Introduction | None:
+def _introduction(rule: Rule, life: FindingHistory, timeline: Timeline) -> PassRef | None:
     return introduction(timeline, life.first, unless_established=rule.precondition is not None)
 
 
-def _lapses(rule: Rule, method: str, life: Life, timeline: Timeline) -> bool:
+def _lapses(rule: Rule, method: str, life: FindingHistory, timeline: Timeline) -> bool:
     """Whether a defect ends only because it does not bind at the stage of the next dump."""
     if "Stage" not in checks_of(rule)[method].values():
         return False
     last = life.seen[-1]
-    stage, after = timeline.stage(last.spot), Spot(last.spot.position + 1, last.spot.number)
+    stage, after = timeline.stage(last.spot), ModuleRef(last.spot.position + 1, last.spot.number)
     modules = timeline.dumps[after.position].file.modules
     if after.number >= len(modules) or stage == timeline.stage(after):
         return False
@@ -497,13 +511,13 @@ def _is_bound(demand: Precondition, pipeline: Pipeline, dump: PassDump) -> bool:
     return not demand.about_layouts or pipeline.has_layouts(dump)
 
 
-def _binds(demand: Precondition, meeting: Meeting) -> bool:
+def _binds(demand: Precondition, meeting: PreconditionStatus) -> bool:
     """Whether a pass dies of what breaks the demand, or may."""
     unsure = meeting.outcome is Outcome.UNSURE and not demand.only_if_certain
     return unsure or meeting.outcome is Outcome.BREAKS
 
 
-def _first_binding(demand: Precondition, life: Life, timeline: Timeline) -> int:
+def _first_binding(demand: Precondition, life: FindingHistory, timeline: Timeline) -> int:
     """Which of a life's dumps is the first from which on nothing mends the defect."""
     first = len(life.seen) - 1
     while first:
@@ -517,8 +531,8 @@ def _first_binding(demand: Precondition, life: Life, timeline: Timeline) -> int:
 
 def _verdict(
     demand: Precondition,
-    meeting: Meeting,
-    introduced: Introduction | None,
+    meeting: PreconditionStatus,
+    introduced: PassRef | None,
     pipeline: Pipeline,
     *,
     certain: bool,

@@ -19,7 +19,7 @@ from hlo_lint.rules.base import Rule, Stage
 from hlo_lint.rules.findings import Finding
 
 
-class Spot(NamedTuple):
+class ModuleRef(NamedTuple):
     """A module of a dump."""
 
     position: int
@@ -28,11 +28,11 @@ class Spot(NamedTuple):
     """Of the module in its file."""
 
 
-class Sighting(NamedTuple):
+class Occurrence(NamedTuple):
     """Something that a check found, with one of the places where it is to be seen."""
 
     finding: Finding
-    spot: Spot
+    spot: ModuleRef
 
 
 class _Watched:
@@ -71,13 +71,13 @@ class Timeline:
         nothing tells which step they were written at."""
         self.stages = Stages(pipeline)
         self._modules = [
-            ([Spot(position, number) for position in positions], module)
+            ([ModuleRef(position, number) for position in positions], module)
             for positions in _distinct(self.dumps)
             for number, module in enumerate(self.dumps[positions[0]].file.modules)
         ]
         """The modules of each distinct text, with the places where they stand."""
         self._views: dict[str, _Everything] = {}
-        self._spots: dict[tuple[str, bool], dict[object, list[Sequence[Spot]]]] = {}
+        self._spots: dict[tuple[str, bool], dict[object, list[Sequence[ModuleRef]]]] = {}
 
     @property
     def last(self) -> range:
@@ -88,20 +88,20 @@ class Timeline:
     def ends(self) -> tuple[tuple[Module, Stage], ...]:
         """The modules there, each with what binds it."""
         return tuple(
-            (module, self.stage(Spot(at, number)))
+            (module, self.stage(ModuleRef(at, number)))
             for at in self.last
             for number, module in enumerate(self.dumps[at].file.modules)
         )
 
-    def module(self, spot: Spot) -> Module:
+    def module(self, spot: ModuleRef) -> Module:
         """The module at a place."""
         return self.dumps[spot.position].file.modules[spot.number]
 
-    def stage(self, spot: Spot) -> Stage:
+    def stage(self, spot: ModuleRef) -> Stage:
         """What binds there: the same object where nothing differs."""
         return self.stages.of(self.dumps[spot.position], self.module(spot))
 
-    def find(self, rule: Rule, method: str) -> Iterator[Sighting]:
+    def find(self, rule: Rule, method: str) -> Iterator[Occurrence]:
         """What a check finds in all dumps."""
         check = _check(rule, method)
         everything = self._everything(check.kind)
@@ -122,19 +122,19 @@ class Timeline:
                 places = list(self._places(check.kind, rule.unfused, view, stage))
                 for finding in findings:
                     for spot in places:
-                        yield Sighting(finding, spot)
+                        yield Occurrence(finding, spot)
 
     def find_at(
         self, rule: Rule, method: str, position: int, stage: Stage | None = None
-    ) -> Iterator[Sighting]:
+    ) -> Iterator[Occurrence]:
         """What a check finds in one dump, at its own stage or as if another one were binding."""
         check = _check(rule, method)
         for number, module in enumerate(self.dumps[position].file.modules):
-            spot = Spot(position, number)
+            spot = ModuleRef(position, number)
             there = None if check.stage_name is None else stage or self.stage(spot)
             for view in _views(check.kind, rule.unfused, module):
                 for finding in check.findings_at(view, there):
-                    yield Sighting(finding, spot)
+                    yield Occurrence(finding, spot)
 
     def _everything(self, kind: str) -> _Everything:
         found = self._views.get(kind)
@@ -156,7 +156,7 @@ class Timeline:
 
     def _places(
         self, kind: str, unfused: bool, view: object, stage: Stage | None
-    ) -> Iterator[Spot]:
+    ) -> Iterator[ModuleRef]:
         """Where a thing stands at a stage: few checks find anything, so few need to know."""
         held = self._spots.get((kind, unfused))
         if held is None:
@@ -171,7 +171,7 @@ class Timeline:
 
 
 def _outside_of_fusions(
-    modules: Sequence[tuple[Sequence[Spot], Module]],
+    modules: Sequence[tuple[Sequence[ModuleRef], Module]],
 ) -> dict[object, None]:
     """What is in `Module.unfused` of some module, of each computation no more asked than once."""
     distinct = dict.fromkeys(chain.from_iterable(module.computations for _, module in modules))

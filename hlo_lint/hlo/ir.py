@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hlo_lint.hlo.parser.literals import LiteralValue
     from hlo_lint.hlo.parser.stack_frames import StackFrames
 
-Row = tuple[str, str, str, str, str, str, tuple[str, ...]]
+InstructionRecord = tuple[str, str, str, str, str, str, tuple[str, ...]]
 """One instruction as text: root, name, type, opcode, operands, tail (attributes), references.
 
 The root is `ROOT ` or "". Names and references carry no `%`. A reference is a name, with `#1`
@@ -143,7 +143,7 @@ class Computation:
         name: str,
         is_entry: bool,
         signature: str,
-        rows: tuple[Row, ...],
+        rows: tuple[InstructionRecord, ...],
         tail: str = "",
         spans: tuple[Span, ...] | None = None,
         troubles: tuple[Trouble, ...] = (),
@@ -336,7 +336,7 @@ class Instruction:
         return f"<Instruction {self.name}: {self.type_text} {self.opcode}>"
 
     @property
-    def row(self) -> Row:
+    def row(self) -> InstructionRecord:
         """The text taken apart."""
         return self.computation.rows[self.number]
 

@@ -26,9 +26,9 @@ from typing import Final
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.source import decode, encode, shown
 
-MOST_BYTES: Final = 1 << 31
+MAX_BYTES: Final = 1 << 31
 """Protobuf itself reads no message of 2 GiB or more."""
-MOST_EXPANSION: Final = 200
+MAX_EXPANSION: Final = 200
 """How many times its own size a compressed file may become, once that is beyond `ANY_EXPANSION`."""
 ANY_EXPANSION: Final = 64 << 20
 
@@ -241,11 +241,11 @@ def _content(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            if size >= MOST_BYTES:
-                raise DumpError(f"{path}: {size} bytes; protobuf reads less than {MOST_BYTES}")
+            if size >= MAX_BYTES:
+                raise DumpError(f"{path}: {size} bytes; protobuf reads less than {MAX_BYTES}")
             if file.peek(2)[:2] != b"\x1f\x8b":
                 return file.read()
-            most = min(MOST_BYTES, max(ANY_EXPANSION, size * MOST_EXPANSION))
+            most = min(MAX_BYTES, max(ANY_EXPANSION, size * MAX_EXPANSION))
             with gzip.open(file) as expanded:
                 data = expanded.read(most + 1)
     except OSError as error:  # gzip.BadGzipFile is one

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, NoReturn, TypeAlias
 
 from hlo_lint.hlo.proto import WireError, delimited, fields, key, varint
 
-DEEPEST: Final = 100
+MAX_DEPTH: Final = 100
 """Protobuf's own limit for messages in messages."""
 
 
@@ -99,8 +99,8 @@ class _Reader:
 
     def entries(self, closing: bytes, depth: int) -> list[Entry]:
         """The fields up to a closing brace, or to the end."""
-        if depth > DEEPEST:
-            _fail(self.data, self.at, f"messages nest deeper than {DEEPEST}")
+        if depth > MAX_DEPTH:
+            _fail(self.data, self.at, f"messages nest deeper than {MAX_DEPTH}")
         found: list[Entry] = []
         while True:
             next_mark = self.mark()
@@ -257,7 +257,7 @@ class _Libraries:
             if at < 0:
                 continue
             found: list[tuple[int, int | memoryview]] = []
-            for number, value in fields(memoryview(library[at : at + _LARGEST_DESCRIPTOR])):
+            for number, value in fields(memoryview(library[at : at + _MAX_DESCRIPTOR_BYTES])):
                 if found and number < found[-1][0]:
                     break
                 found.append((number, value))
@@ -270,7 +270,7 @@ class _Libraries:
         )
 
 
-_LARGEST_DESCRIPTOR: Final = 1 << 20
+_MAX_DESCRIPTOR_BYTES: Final = 1 << 20
 _SYNTAX: Final = 12
 _is_library = re.compile(r".+\.(?:so|dylib|dll|pyd)").fullmatch
 

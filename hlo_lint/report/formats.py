@@ -10,7 +10,7 @@ from hlo_lint.text.errors import UsageError
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.directory import Skipped
-    from hlo_lint.engine.findings import Allowed, Diagnostic
+    from hlo_lint.engine.findings import Diagnostic, SuppressedFinding
 
 
 class Report(Protocol):
@@ -21,7 +21,7 @@ class Report(Protocol):
         """What was found, in the order of the report."""
 
     @property
-    def allowed(self) -> Sequence[Allowed]:
+    def allowed(self) -> Sequence[SuppressedFinding]:
         """What was found and may stay; it counts for nothing."""
 
     @property

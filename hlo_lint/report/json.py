@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hlo_lint.engine.findings import Allowed, Diagnostic, Introduction
+from hlo_lint.engine.findings import Diagnostic, PassRef, SuppressedFinding
 from hlo_lint.report.formats import Report, Warn
 
 VERSION = 3
@@ -23,7 +23,7 @@ def render(report: Report, _: Warn) -> str:
     return json.dumps(values, indent=2) + "\n"
 
 
-def allowed_as_dict(allowed: Allowed) -> dict[str, Any]:
+def allowed_as_dict(allowed: SuppressedFinding) -> dict[str, Any]:
     """The finding, and who allows it and why."""
     by, reason = allowed.by.value, allowed.reason
     return {**as_dict(allowed.finding), "allowed_by": by, "reason": reason}
@@ -65,7 +65,7 @@ def as_dict(finding: Diagnostic) -> dict[str, Any]:
     }
 
 
-def _pass(behind: Introduction | None) -> dict[str, Any] | None:
+def _pass(behind: PassRef | None) -> dict[str, Any] | None:
     """A pass; its name is null where it left no dump of its own."""
     if behind is None:
         return None

@@ -12,9 +12,9 @@ from hlo_lint.report.statistics import RuleCount, counts
 from hlo_lint.report.text import as_text, summary
 from hlo_lint.text.source import shown
 
-MOST_BYTES = 900_000
+MAX_BYTES = 900_000
 """GitHub shows no summary of more than 1 MiB."""
-MOST_SKIPPED = 100
+MAX_SKIPPED = 100
 """How many of the things that were not looked at are named."""
 
 
@@ -34,9 +34,9 @@ def render(report: Report, warn: Warn) -> str:
     for number, finding in enumerate(report.findings):
         part = _finding(finding)
         size += len(part.encode()) + 2
-        if size > MOST_BYTES:
+        if size > MAX_BYTES:
             left = f"{len(report.findings) - number} findings have no room here"
-            warn(f"Markdown: {left} ({MOST_BYTES} bytes)")
+            warn(f"Markdown: {left} ({MAX_BYTES} bytes)")
             parts.append(f"… {left}.")
             break
         parts.append(part)
@@ -57,9 +57,9 @@ def _row(count: RuleCount) -> str:
 
 
 def _skipped(skipped: Sequence[Skipped]) -> str:
-    lines = [f"{shown(entry.path)}: {shown(entry.reason)}" for entry in skipped[:MOST_SKIPPED]]
-    if len(skipped) > MOST_SKIPPED:
-        lines.append(f"… {len(skipped) - MOST_SKIPPED} more")
+    lines = [f"{shown(entry.path)}: {shown(entry.reason)}" for entry in skipped[:MAX_SKIPPED]]
+    if len(skipped) > MAX_SKIPPED:
+        lines.append(f"… {len(skipped) - MAX_SKIPPED} more")
     block = fenced("\n".join(lines))
     return f"<details><summary>Not looked at</summary>\n\n{block}\n\n</details>"
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.directory import Skipped
-from hlo_lint.engine.findings import Allowed, Diagnostic
+from hlo_lint.engine.findings import Diagnostic, SuppressedFinding
 from hlo_lint.rules.findings import Severity
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class Report:
     """What was not looked at, and why."""
     stats: dict[str, int]
     """`files` and `modules` that were read, `errors`, `warnings`, `infos`."""
-    allowed: tuple[Allowed, ...] = ()
+    allowed: tuple[SuppressedFinding, ...] = ()
     """What was found and may stay, with the reason; it counts for nothing."""
 
     @property

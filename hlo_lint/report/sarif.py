@@ -22,13 +22,13 @@ from hlo_lint.text.source import is_utf8, shown
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
-MOST_RESULTS = 25_000
+MAX_RESULTS = 25_000
 """In one run; GitHub refuses more, and shows 5,000."""
-MOST_BYTES = 10_000_000
+MAX_BYTES = 10_000_000
 """Of the compressed file."""
-LONGEST_LINE = 1_000
+MAX_LINE_LENGTH = 1_000
 """Of a line that is shown where the file is not there, in characters; some run to 100 kB."""
-MOST_SKIPPED = 1_000
+MAX_SKIPPED = 1_000
 """How many of the things that were not looked at are named."""
 ROOT = "SRCROOT"
 """What relative URIs are relative to: the working directory, which GitHub takes for that of the
@@ -42,14 +42,14 @@ def render(report: Report, warn: Warn) -> str:
 
     What is allowed is left out: GitHub shows suppressed results as it shows others.
     """
-    kept = most_urgent(report.findings, MOST_RESULTS)
+    kept = most_urgent(report.findings, MAX_RESULTS)
     while True:
         dropped = len(report.findings) - len(kept)
         text = json.dumps(_log(report, kept, _lost(dropped)), indent=1) + "\n"
         size = _compressed(text)
-        if size <= MOST_BYTES or not kept:
+        if size <= MAX_BYTES or not kept:
             break
-        kept = most_urgent(kept, min(len(kept) - 1, int(len(kept) * 0.95 * MOST_BYTES / size)))
+        kept = most_urgent(kept, min(len(kept) - 1, int(len(kept) * 0.95 * MAX_BYTES / size)))
     for line in _lost(dropped):
         warn(line)
     return text
@@ -74,13 +74,13 @@ def most_urgent(findings: Sequence[Diagnostic], most: int) -> Sequence[Diagnosti
 def _lost(dropped: int) -> list[str]:
     if not dropped:
         return []
-    limits = f"{MOST_RESULTS} results, {MOST_BYTES} bytes compressed"
+    limits = f"{MAX_RESULTS} results, {MAX_BYTES} bytes compressed"
     return [f"SARIF: {dropped} findings were left out, the least urgent first ({limits})"]
 
 
 def _compressed(text: str) -> int:
     """The size that counts, in bytes; nothing is compressed that is small anyway."""
-    return len(text) if len(text) <= MOST_BYTES else len(gzip.compress(text.encode(), 6))
+    return len(text) if len(text) <= MAX_BYTES else len(gzip.compress(text.encode(), 6))
 
 
 def _log(report: Report, findings: Sequence[Diagnostic], lost: Sequence[str]) -> Json:
@@ -88,10 +88,10 @@ def _log(report: Report, findings: Sequence[Diagnostic], lost: Sequence[str]) ->
     told = [_notification(line, level="warning") for line in lost]
     told += [
         _notification(f"not looked at: {entry.reason}", entry.path)
-        for entry in report.skipped[:MOST_SKIPPED]
+        for entry in report.skipped[:MAX_SKIPPED]
     ]
-    if len(report.skipped) > MOST_SKIPPED:
-        told.append(_notification(f"not looked at: {len(report.skipped) - MOST_SKIPPED} more"))
+    if len(report.skipped) > MAX_SKIPPED:
+        told.append(_notification(f"not looked at: {len(report.skipped) - MAX_SKIPPED} more"))
     run = {
         "tool": {
             "driver": {
@@ -194,7 +194,7 @@ def _regions(finding: Diagnostic) -> Json:
         "endLine": finding.end_line,
         "endColumn": finding.end_column,
     }
-    if finding.line != finding.end_line or len(finding.excerpt) > LONGEST_LINE:
+    if finding.line != finding.end_line or len(finding.excerpt) > MAX_LINE_LENGTH:
         return {"region": region}
     line = {"startLine": finding.line, "endLine": finding.line}
     snippet = {"text": shown(finding.excerpt)}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING
 
-from hlo_lint.engine.findings import Diagnostic, Introduction
+from hlo_lint.engine.findings import Diagnostic, PassRef
 from hlo_lint.report.formats import Report, Warn
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.edits import Safety
@@ -43,7 +43,7 @@ def render_concise(finding: Diagnostic) -> str:
     return shown(f"{place}: {message}" + (f" ({blame})" if blame else ""))
 
 
-def describe(behind: Introduction) -> str:
+def describe(behind: PassRef) -> str:
     """`pass autotuner of post-layout_assignment, step 0030`"""
     step = "the last dump" if behind.step is None else f"step {behind.step:04d}"
     if not behind.pass_name:

@@ -105,7 +105,7 @@ class AutotuningRuns:
 
 
 @dataclass(frozen=True)
-class Broken:
+class UnmetPrecondition:
     """What a pass that comes next demands and the last dump does not hold, as a rule says it."""
 
     rule: str
@@ -122,7 +122,7 @@ class Compilation:
     """One compilation of one module, whole. `Finding.file` is a number into its dumps."""
 
     pipeline: Pipeline
-    broken: tuple[Broken, ...]
+    broken: tuple[UnmetPrecondition, ...]
     """What the last dump lacks for the passes to come, every rule asked."""
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import hlo_lint
-from hlo_lint.analysis.async_ops import Accesses, Flight, flights
+from hlo_lint.analysis.async_ops import Accesses, AsyncOp, flights
 from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment, read_buffer_assignment
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import FinalModule, Form
@@ -43,7 +43,7 @@ def races(module: Module, **places: int) -> list[tuple[str, str]]:
     ]
 
 
-def stretches(flight: Flight) -> list[tuple[str, list[str]]]:
+def stretches(flight: AsyncOp) -> list[tuple[str, list[str]]]:
     return [
         (stretch.computation.name, [at.name for at in stretch.instructions])
         for stretch in flight.stretches

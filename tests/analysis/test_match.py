@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import hlo_lint
 from hlo_lint.analysis import match as m
 from hlo_lint.analysis.match.pattern import function_of
-from hlo_lint.analysis.match.reader import DEEPEST, read_pattern
+from hlo_lint.analysis.match.reader import MAX_DEPTH, read_pattern
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import OPCODES
 from hlo_lint.text.errors import UsageError
@@ -314,7 +314,7 @@ def test_the_shell_has_other_spellings(text: str, same: m.Pattern) -> None:
         ("copy().attr(index=1, index=2)", "index= is there twice"),
         ("copy().attr(index=array())", "index wants a text"),
         ("copy().attr(index=99999999999999999999)", "this number is too big"),
-        ("copy(" * 101 + ")" * 101, f"at most {DEEPEST} pairs"),
+        ("copy(" * 101 + ")" * 101, f"at most {MAX_DEPTH} pairs"),
     ],
 )
 def test_what_is_no_pattern_is_refused_with_its_place(text: str, message: str) -> None:

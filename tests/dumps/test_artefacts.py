@@ -27,7 +27,7 @@ from hlo_lint.dumps.artefacts.memory_report import (
     approximate_bytes,
     read_memory_report,
 )
-from hlo_lint.dumps.artefacts.text_proto import DEEPEST, Message, read_text_proto
+from hlo_lint.dumps.artefacts.text_proto import MAX_DEPTH, Message, read_text_proto
 from hlo_lint.dumps.artefacts.thunks import (
     Launch,
     ThunkMetadata,
@@ -743,7 +743,7 @@ def test_messages_without_bottom_are_cut_off() -> None:
     while message.fields:
         depth += 1
         message = message.message("a")
-    assert depth == DEEPEST
+    assert depth == MAX_DEPTH
     assert troubles
 
 

@@ -15,7 +15,7 @@ import hlo_lint
 from hlo_lint import Diagnostic, Severity
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.dumps.directory import open_dump
-from hlo_lint.engine.findings import Introduction
+from hlo_lint.engine.findings import PassRef
 from hlo_lint.engine.runner import Checker
 from hlo_lint.hlo.ir import Computation, HloFile, Module
 from hlo_lint.report.text import render_concise
@@ -174,7 +174,7 @@ def test_a_cure_that_left_no_dump_has_no_name(attention: Path) -> None:
         path.unlink()
     dots = [each for each in lives(NamedOpcode("dot"), attention) if each.step == 29]
     last = str(next(attention.glob("*_after_optimizations.txt")))
-    assert {each.cured_by for each in dots} == {Introduction("", "", None, last)}
+    assert {each.cured_by for each in dots} == {PassRef("", "", None, last)}
     assert "cured by a pass that left no dump" in render_concise(dots[0])
 
 

@@ -13,7 +13,7 @@ from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.runner import Checker
 from hlo_lint.engine.stages import Stages
-from hlo_lint.engine.timeline import Sighting, Timeline
+from hlo_lint.engine.timeline import Occurrence, Timeline
 from hlo_lint.engine.views import checks_of
 from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.rules.base import Findings, Rule, Stage
@@ -152,7 +152,7 @@ class UnscheduledModules(Rule):
             yield Finding(root, f"in {module.name}")
 
 
-def sightings(rule: Rule) -> list[Sighting]:
+def sightings(rule: Rule) -> list[Occurrence]:
     """What a rule finds in a run of XLA:CPU."""
     pipeline = open_dump(MLP).pipelines[0]
     return list(Timeline(pipeline, pipeline.dumps).find(rule, "check"))

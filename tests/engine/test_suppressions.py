@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import hlo_lint
 from hlo_lint import Allowance, DumpError, FixResult, Report, UsageError
-from hlo_lint.engine.findings import AllowedBy
+from hlo_lint.engine.findings import SuppressedBy
 from hlo_lint.engine.fingerprints import KIND
 from hlo_lint.engine.suppressions.baseline import (
     Baseline,
@@ -495,7 +495,7 @@ def test_a_baseline_outlasts_another_run(
     other = another_run(CRASH, folder / "other", lambda number: number * factor + offset, steps)
     report = hlo_lint.lint(other, baseline=listed)
     assert not report.findings
-    assert [(each.reason, each.by) for each in report.allowed] == [("known", AllowedBy.BASELINE)]
+    assert [(each.reason, each.by) for each in report.allowed] == [("known", SuppressedBy.BASELINE)]
 
 
 @pytest.mark.parametrize("folder", ["gpu-jax0.10.0", "gpu-jax0.10.2", "gpu-jax0.11.2"])

@@ -19,7 +19,7 @@ import hlo_lint
 from benchmarks import big_dump
 from benchmarks.agreement import REFUSED, Verdicts, read_source, round_trips
 from hlo_lint.hlo.attributes import MeshReplicaGroups
-from hlo_lint.hlo.ir import Row
+from hlo_lint.hlo.ir import InstructionRecord
 from hlo_lint.text.source import encode
 from tests.conftest import FIXTURES, ROOT
 from tests.oracle.compare import disagreements
@@ -256,7 +256,7 @@ def test_what_does_not_come_back_is_said() -> None:
     assert list(round_trips(encode(TEXT + "\n"), module)) == ["its bytes do not come back"]
     computation = module.computations[1]
     root, name, kind, opcode, _, tail, references = computation.rows[2]
-    row: Row = (root, name, kind, opcode, "%b, %a", tail, references)
+    row: InstructionRecord = (root, name, kind, opcode, "%b, %a", tail, references)
     computation.rows = (*computation.rows[:2], row, *computation.rows[3:])
     (said,) = round_trips(encode(TEXT), module)
     assert said == "%c: its row spells another line: %c = f32[2,3]{1,0} subtract(%a, %b)"

@@ -460,7 +460,7 @@ def test_brackets_nest_only_so_deep(name: str, bracket: str) -> None:
 
 
 def test_brackets_that_nest_too_deep_say_so() -> None:
-    text = "{" + "(" * exact.DEEPEST + "({})" + ")" * exact.DEEPEST + "}"
+    text = "{" + "(" * exact.MAX_DEPTH + "({})" + ")" * exact.MAX_DEPTH + "}"
     with pytest.raises(AttributeSyntaxError, match="brackets nest deeper than 100"):
         read_attribute("origin", text)
 

@@ -34,7 +34,7 @@ from hlo_lint.hlo.grammar import find, load, tokens, trees
 from hlo_lint.hlo.ir import NAME
 from hlo_lint.hlo.parser import shapes as shape_reader
 from hlo_lint.hlo.parser.general import SINGLE
-from hlo_lint.hlo.parser.shapes import DEEPEST, read_shape
+from hlo_lint.hlo.parser.shapes import MAX_DEPTH, read_shape
 from hlo_lint.hlo.shape import ArrayShape, ShapeSyntaxError, TupleShape, parse_shape
 from hlo_lint.text.source import decode
 from tests import conftest
@@ -43,7 +43,7 @@ from tests.conftest import DUMPS, ROUNDTRIP
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlo_lint.hlo.ir import Row
+    from hlo_lint.hlo.ir import InstructionRecord
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FIXTURES = REPOSITORY / "fixtures"
@@ -52,7 +52,7 @@ GRAMMARS = (
     *("sharding", "replica_groups", "window", "dim_labels", "operand_config"),
     *("program_shape", "origin", "origin_tables", "literal"),
 )
-MOST_LINES = 4000
+MAX_LINES = 4000
 """lark takes some 200 microseconds a line: of more lines than this a sample is read."""
 
 HAND_WRITTEN = {
@@ -74,15 +74,15 @@ HAND_WRITTEN = {
 
 
 @cache
-def instruction_lines() -> dict[str, tuple[Row, str]]:
+def instruction_lines() -> dict[str, tuple[InstructionRecord, str]]:
     """Each different instruction of the fixtures, as the scanner sees it, with its file's name."""
-    found: dict[str, tuple[Row, str]] = {}
+    found: dict[str, tuple[InstructionRecord, str]] = {}
     for path in hlo_files():
         module = hlo_lint.parse(path.read_bytes().decode("utf-8", "surrogateescape"))
         for instruction in module.walk():
             found.setdefault(instruction.text, (instruction.row, path.name))
-    if len(found) > MOST_LINES:
-        kept = random.Random(0).sample(sorted(found), MOST_LINES)
+    if len(found) > MAX_LINES:
+        kept = random.Random(0).sample(sorted(found), MAX_LINES)
         return {text: found[text] for text in kept}
     return found
 
@@ -113,7 +113,7 @@ def attribute_texts() -> list[tuple[str, str]]:
 # ---- what the grammars say
 
 
-def read_instruction(text: str) -> Row:
+def read_instruction(text: str) -> InstructionRecord:
     """A row as `instruction.lark` reads it."""
     (tree,) = trees(load("instruction").parse(text))
     parts = {str(part.data): part for part in trees(tree)}
@@ -292,7 +292,7 @@ def test_scanner_and_grammar_read_the_same_instructions() -> None:
     assert refused <= HAND_WRITTEN
 
 
-INSTRUCTIONS: dict[str, Row] = {
+INSTRUCTIONS: dict[str, InstructionRecord] = {
     "%add.3 = f32[8]{0} add(%p.1, %while.2#1#0)": (
         *("", "add.3", "f32[8]{0}", "add", "%p.1, %while.2#1#0", ""),
         ("p.1", "while.2#1#0"),
@@ -428,7 +428,7 @@ def test_a_malformed_shape_says_what_its_example_says(message: str, text: str) -
         ("(f32[8]})", "nothing opens this bracket", 7),
         ("(f32[8], /* ", "a comment never ends", 9),
         (f"f32[{'9' * 5000}]", "a number does not fit", 4),
-        ("(" * 5000, f"tuples nest deeper than {DEEPEST}", DEEPEST),
+        ("(" * 5000, f"tuples nest deeper than {MAX_DEPTH}", MAX_DEPTH),
     ],
 )
 def test_a_shape_error_points_at_its_place(text: str, message: str, offset: int) -> None:
@@ -438,7 +438,7 @@ def test_a_shape_error_points_at_its_place(text: str, message: str, offset: int)
 
 def test_layouts_nest_only_so_deep() -> None:
     text = "f32[2]{0:P(" * 3000 + "f32[2]" + ")}" * 3000
-    assert shape_error(text).message == f"brackets nest deeper than {DEEPEST}"
+    assert shape_error(text).message == f"brackets nest deeper than {MAX_DEPTH}"
 
 
 def test_a_large_tuple_reads_each_spelling_once() -> None:
@@ -545,8 +545,8 @@ NOT_IN_THE_GRAMMAR = {"backend_config", *attributes.KEPT_AS_TEXT}
 
 def test_the_attributes_of_the_fixtures_read_the_same_by_grammar() -> None:
     texts = [pair for pair in attribute_texts() if pair[0] not in NOT_IN_THE_GRAMMAR]
-    if len(texts) > MOST_LINES:
-        texts = random.Random(0).sample(texts, MOST_LINES)
+    if len(texts) > MAX_LINES:
+        texts = random.Random(0).sample(texts, MAX_LINES)
     assert len({name for name, _ in texts}) > 20
     for name, text in texts:
         value = read_attribute(name, text)

@@ -417,7 +417,7 @@ def test_what_xla_refuses_we_refuse(release: str, number: int) -> None:
 
 # ---- random devices
 
-MOST_RANDOM = 200
+MAX_RANDOM = 200
 
 
 def _some(chance: Random, axes: list[str]) -> list[str]:
@@ -495,10 +495,10 @@ def _random_groups(chance: Random) -> str:
 
 def test_random_shardings_and_groups_mean_what_they_mean_to_xla(release: str) -> None:
     chance = Random(0)
-    instructions = [f"{CALL}, sharding={_random_tiles(chance)}" for _ in range(MOST_RANDOM)]
-    instructions += [f"{CALL}, sharding={_random_named(chance)}" for _ in range(MOST_RANDOM)]
+    instructions = [f"{CALL}, sharding={_random_tiles(chance)}" for _ in range(MAX_RANDOM)]
+    instructions += [f"{CALL}, sharding={_random_named(chance)}" for _ in range(MAX_RANDOM)]
     instructions += [
-        f"{REDUCE}, replica_groups={_random_groups(chance)}" for _ in range(MOST_RANDOM)
+        f"{REDUCE}, replica_groups={_random_groups(chance)}" for _ in range(MAX_RANDOM)
     ]
     texts = [MODULE.format(header="", instruction=each) for each in instructions]
     oracle = _oracle(release)

@@ -17,7 +17,7 @@ import hlo_lint
 from hlo_lint.hlo.grammar import load
 from hlo_lint.kernels.ptx import Hazard, Ptx, hazards, insert_wait, read_ptx, survey
 from hlo_lint.kernels.ptx.addresses import EXTERN, UNBOUNDED, Addresses, Bytes
-from hlo_lint.kernels.ptx.reader import DEEPEST, Instruction, address
+from hlo_lint.kernels.ptx.reader import MAX_DEPTH, Instruction, address
 from hlo_lint.text.source import Span
 from tests.conftest import FIXTURES
 
@@ -478,7 +478,7 @@ def test_debug_sections_are_no_instructions() -> None:
 
 
 def test_deep_braces_are_read() -> None:
-    depth = DEEPEST * 3
+    depth = MAX_DEPTH * 3
     ptx = read_ptx(program("{" * depth, COPY, STORE, "}" * depth))
     assert (len(hazards(ptx)), ptx.troubles) == (1, ())
 

@@ -16,7 +16,7 @@ from lark import Token
 from hlo_lint.dumps.file_types import Kind, kind_of
 from hlo_lint.hlo.grammar import load
 from hlo_lint.kernels.tma.conditions import CONDITIONS, Violation, repair, violations
-from hlo_lint.kernels.tma.cutlass_log import LONGEST, Log, read_log
+from hlo_lint.kernels.tma.cutlass_log import MAX_LENGTH, Log, read_log
 from hlo_lint.kernels.tma.descriptor import (
     Consumer,
     Descriptor,
@@ -73,7 +73,7 @@ PACKED = replace(
 FLAT = Descriptor(BFLOAT16, 2, (128, 57), (256,), (64, 128), (1, 1))
 INTERLEAVED = replace(HEALTHY, interleave=2, swizzle=1)
 UNKNOWN = ElementType(16, "type 16", 0)
-LARGEST = replace(
+MAX_SIZE = replace(
     HEALTHY,
     rank=5,
     global_dims=(1 << 32, 1, 1, 1, 1),
@@ -92,8 +92,8 @@ ALONE: dict[str, list[tuple[Consumer, Descriptor, str, Descriptor]]] = {
     ],
     "rank": [
         (
-            *(Consumer.CUDA, replace(LARGEST, rank=6), "rank"),
-            LARGEST,
+            *(Consumer.CUDA, replace(MAX_SIZE, rank=6), "rank"),
+            MAX_SIZE,
         ),
         (
             *(
@@ -353,7 +353,7 @@ def test_a_healthy_descriptor_breaks_nothing_for_anybody(consumer: Consumer) -> 
 
 
 def test_the_largest_legal_descriptor_is_legal() -> None:
-    assert violations(LARGEST) == ()
+    assert violations(MAX_SIZE) == ()
 
 
 def test_who_reads_it_first_is_named_with_the_message_it_prints() -> None:
@@ -647,7 +647,7 @@ def test_a_rank_beyond_what_is_printed_is_a_violation() -> None:
 
 def test_a_field_too_far_away_is_not_looked_for() -> None:
     text = text_of("cutlass_size_1_stride.txt")
-    far = text.replace("\nglobalStrides", "\n" * LONGEST + "globalStrides", 1)
+    far = text.replace("\nglobalStrides", "\n" * MAX_LENGTH + "globalStrides", 1)
     assert [u.message for u in read_log(far).unreadable] == [
         "a TMA descriptor without globalStrides"
     ]

@@ -26,7 +26,7 @@ Bytes = NDArray[np.uint8]
 Words = NDArray[np.unsignedinteger[Any]]
 """Elements or slots as bit patterns: one row each, two words for an element of 128 bits."""
 
-MOST_SLOTS = 1 << 25
+MAX_SLOTS = 1 << 25
 """Larger arrays are refused: the addresses of one alone take a quarter of a gigabyte."""
 
 
@@ -92,7 +92,7 @@ def _placed(shape: ArrayShape) -> tuple[NDArray[np.int64], int]:
         if dimension is not None:
             contributions[dimension] += coordinate * stride
         stride *= extent
-    if stride > MOST_SLOTS:
+    if stride > MAX_SLOTS:
         raise NotCovered(f"{shape} is too large to execute")
     total = np.zeros(shape.dims, np.int64)
     for dimension, contribution in enumerate(contributions):
@@ -134,7 +134,7 @@ def _split(shape: ArrayShape) -> list[tuple[int | None, int, NDArray[np.int64]]]
 def _check_layout(shape: ArrayShape) -> None:
     if UNBOUNDED in shape.dims:
         raise NotCovered(f"{shape} is unbounded")
-    if max(shape.elements, *shape.dims, 0) > MOST_SLOTS:
+    if max(shape.elements, *shape.dims, 0) > MAX_SLOTS:
         raise NotCovered(f"{shape} is too large to execute")
     if sorted(shape.minor_to_major) != list(range(shape.rank)):
         raise NotCovered(f"the layout of {shape} does not name each dimension once")

@@ -22,7 +22,7 @@ from markdown_it import MarkdownIt
 
 import hlo_lint
 from hlo_lint import Diagnostic, Severity
-from hlo_lint.engine.findings import Allowed, AllowedBy, Introduction, Origin
+from hlo_lint.engine.findings import Origin, PassRef, SuppressedBy, SuppressedFinding
 from hlo_lint.report import markdown, sarif
 from hlo_lint.report.formats import FORMATS, render
 from hlo_lint.report.report import Report
@@ -73,8 +73,8 @@ def evil(crash: Report) -> Report:
         module=EVIL,
         computation=EVIL,
         instruction=EVIL,
-        introduced_by=Introduction(EVIL, EVIL, 7, EVIL),
-        cured_by=Introduction(EVIL, EVIL, None, EVIL),
+        introduced_by=PassRef(EVIL, EVIL, 7, EVIL),
+        cured_by=PassRef(EVIL, EVIL, None, EVIL),
         origin=Origin(EVIL, 3, EVIL),
         notes=(EVIL, EVIL),
         fix=replace(finding.fix, title=EVIL, edits=(replace(edit, text=EVIL),)),
@@ -84,7 +84,7 @@ def evil(crash: Report) -> Report:
     )
     severities = (replace(found, severity=severity) for severity in Severity)
     skipped = tuple(replace(each, path=EVIL, reason=EVIL) for each in crash.skipped)
-    allowed = Allowed(found, EVIL, AllowedBy.CONFIGURATION)
+    allowed = SuppressedFinding(found, EVIL, SuppressedBy.CONFIGURATION)
     return Report(tuple(severities), skipped, crash.stats, (allowed,))
 
 
@@ -214,7 +214,7 @@ def test_the_sarif_schema_is_no_rubber_stamp(crash: Report, sarif_schema: Any) -
 def test_sarif_keeps_the_limits_of_github(everything: Report) -> None:
     run = run_of(everything)
     rules = run["tool"]["driver"]["rules"]
-    assert len(run["results"]) == len(everything.findings) <= sarif.MOST_RESULTS
+    assert len(run["results"]) == len(everything.findings) <= sarif.MAX_RESULTS
     assert [rules[each["ruleIndex"]]["id"] for each in run["results"]] == [
         finding.rule for finding in everything.findings
     ]
@@ -233,7 +233,7 @@ def copies(finding: Diagnostic, number: int, severity: Severity) -> Iterator[Dia
 def test_of_too_many_findings_the_least_urgent_are_dropped_and_that_is_said(
     crash: Report, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sarif, "MOST_RESULTS", 100)
+    monkeypatch.setattr(sarif, "MAX_RESULTS", 100)
     (finding,) = crash.findings
     findings = (
         *copies(finding, 60, Severity.INFO),
@@ -272,7 +272,7 @@ def test_of_too_many_findings_those_go_first_that_only_repeat_another(crash: Rep
 def test_sarif_that_is_too_long_is_cut(
     crash: Report, sarif_schema: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sarif, "MOST_BYTES", 20_000)
+    monkeypatch.setattr(sarif, "MAX_BYTES", 20_000)
     (finding,) = crash.findings
     findings = (
         replace(each, notes=(os.urandom(500).hex(),))
@@ -366,7 +366,7 @@ def test_sarif_says_where_a_finding_comes_from(crash: Report) -> None:
 def test_sarif_shows_the_line_unless_it_is_long_or_one_of_several(crash: Report) -> None:
     (finding,) = crash.findings
     several = replace(finding, end=finding.end._replace(line=finding.line + 1))
-    long = replace(finding, excerpt="x" * (sarif.LONGEST_LINE + 1))
+    long = replace(finding, excerpt="x" * (sarif.MAX_LINE_LENGTH + 1))
     results = run_of(replace(crash, findings=(finding, several, long)))["results"]
     places = [result["locations"][0]["physicalLocation"] for result in results]
     assert ["contextRegion" in place for place in places] == [True, False, False]
@@ -587,7 +587,7 @@ def test_markdown_counts_by_rule(everything: Report) -> None:
 def test_a_summary_that_is_too_long_says_how_much_is_left_out(
     everything: Report, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(markdown, "MOST_BYTES", 8_000)
+    monkeypatch.setattr(markdown, "MAX_BYTES", 8_000)
     said: list[str] = []
     text = render(everything, "markdown", said.append)
     assert len(text.encode()) < 8_200

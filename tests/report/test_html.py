@@ -23,12 +23,12 @@ import hlo_lint
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.report.html import neighbourhood as drawing
-from hlo_lint.report.html.collect import MOST_DETAILS, Collected, collect
+from hlo_lint.report.html.collect import MAX_DETAILS, Collected, collect
 from hlo_lint.report.html.dimensions import move, order
 from hlo_lint.report.html.excerpt import Partners, side_by_side
 from hlo_lint.report.html.neighbourhood import draw, neighbourhood
 from hlo_lint.report.html.page import render_html
-from hlo_lint.report.html.visible import LONGEST, script, visible
+from hlo_lint.report.html.visible import MAX_LENGTH, script, visible
 from tests.apps.test_cli import run
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
 
@@ -396,7 +396,7 @@ def test_any_text_is_data_of_visible_characters(text: str) -> None:
 
 
 def test_a_string_is_cut_where_it_is_very_long() -> None:
-    assert visible("a" * (LONGEST + 7)) == "a" * LONGEST + "… (7 more characters)"
+    assert visible("a" * (MAX_LENGTH + 7)) == "a" * MAX_LENGTH + "… (7 more characters)"
 
 
 # What it holds
@@ -447,7 +447,7 @@ def test_lines_of_python_are_shown_only_below_the_folders_that_the_caller_names(
 
 
 def test_of_very_many_findings_the_page_says_what_it_leaves_out(tmp_path: Path) -> None:
-    count = MOST_DETAILS + 20
+    count = MAX_DETAILS + 20
     lines = [f"  r{n} = f32[4,2,3]{{0,1,2}} reshape(p)" for n in range(count)]
     text = (
         "HloModule m\n\nENTRY e {\n  p = f32[8,3]{1,0} parameter(0)\n" + "\n".join(lines) + "\n}\n"
@@ -456,9 +456,9 @@ def test_of_very_many_findings_the_page_says_what_it_leaves_out(tmp_path: Path) 
     path.write_text(text)
     found = collected(path)
     assert len(found["index"]["findings"]) == count
-    assert len(found["details"]) == MOST_DETAILS
+    assert len(found["details"]) == MAX_DETAILS
     assert found["index"]["left_out"] == [
-        f"HLO, drawing and fix of all findings but the first {MOST_DETAILS} of the list"
+        f"HLO, drawing and fix of all findings but the first {MAX_DETAILS} of the list"
     ]
     assert [each["detail"] for each in found["index"]["findings"]][-21:] == [299, *[None] * 20]
 

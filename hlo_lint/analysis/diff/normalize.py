@@ -24,7 +24,7 @@ _FALSE_BY_DEFAULT = frozenset(
     "unique_indices unit_diagonal use_global_device_ids".split()
 )
 _EMPTY_BY_DEFAULT = frozenset("dimensions control-predecessors frontend_attributes window".split())
-_MOST_LISTED = 1 << 16
+_MAX_LISTED = 1 << 16
 """Of more devices than this the spelling is compared."""
 _MARKS_OF_A_RUN = frozenset({"fingerprint_before_lhs"})
 """Frontend attributes of a module that change with anything else, names included."""
@@ -86,11 +86,11 @@ def _frozen(value: object) -> Hashable:
         case ReplicaGroupList():
             return value.groups
         case IotaReplicaGroups(order=Iota(dims)):
-            return value.groups if prod(dims) <= _MOST_LISTED else value
+            return value.groups if prod(dims) <= _MAX_LISTED else value
         case MeshReplicaGroups(mesh=Mesh(axes)):
             sizes = [axis.size for axis in axes]
-            return value.groups if 0 < prod(sizes) <= _MOST_LISTED else value
-        case TiledSharding(devices=Iota(dims)) if prod(dims) <= _MOST_LISTED:
+            return value.groups if 0 < prod(sizes) <= _MAX_LISTED else value
+        case TiledSharding(devices=Iota(dims)) if prod(dims) <= _MAX_LISTED:
             return replace(value, devices=device_numbers(value.devices), metadata=())
         case TiledSharding():
             return replace(value, metadata=())

@@ -33,8 +33,8 @@ from hlo_lint.hlo.ir import (
     TAIL,
     TYPE,
     Computation,
+    InstructionRecord,
     Module,
-    Row,
     called_names,
 )
 
@@ -44,7 +44,7 @@ WITHOUT_WORK = frozenset("parameter constant tuple bitcast after-all".split())
 """Opcodes that take no time: where they stand in a schedule changes nothing."""
 _UNKNOWN: Final = -1
 """The number of what is not there, or is part of a circle."""
-_MOST_NUMBERS: Final = 2_000_000
+_MAX_NUMBERS: Final = 2_000_000
 """More structures than this are not kept from one comparison to the next."""
 _ELEMENT: Final = "get-tuple-element"
 
@@ -130,7 +130,7 @@ class Structures:
 
         What was taken apart before is not to be compared with what will be.
         """
-        if len(self._numbers) > _MOST_NUMBERS:
+        if len(self._numbers) > _MAX_NUMBERS:
             for memo in (self._numbers, self._labels, self._bodies, self._surfaces):
                 memo.clear()
             return
@@ -255,7 +255,7 @@ class Structures:
             found = self._surfaces[computation] = _Surface(labels, called)
         return found
 
-    def _label(self, row: Row, bare: str) -> int:
+    def _label(self, row: InstructionRecord, bare: str) -> int:
         opcode = row[OPCODE]
         key = (row[TYPE], opcode, bare, row[OPERANDS] if opcode in LITERALS else "")
         known = self._labels.get(key)

@@ -26,7 +26,7 @@ from hlo_lint.text.source import shown
 if TYPE_CHECKING:
     from lark import Token, Tree
 
-DEEPEST: Final = 100
+MAX_DEPTH: Final = 100
 """Patterns nest no deeper than this."""
 MODIFIERS: Final = ("named", "any_order", "one_user", "attr", "shape")
 _WORDS: Final = {"true": True, "True": True, "false": False, "False": False, "None": None}
@@ -46,8 +46,8 @@ def read_pattern(text: str) -> Pattern:
     """
     from lark import UnexpectedInput
 
-    if max(text.count("("), text.count("[")) > DEEPEST:
-        raise UsageError(f"a pattern has at most {DEEPEST} pairs of brackets")
+    if max(text.count("("), text.count("[")) > MAX_DEPTH:
+        raise UsageError(f"a pattern has at most {MAX_DEPTH} pairs of brackets")
     try:
         tree = load("pattern").parse(text)
     except UnexpectedInput as error:

@@ -18,7 +18,7 @@ from hlo_lint.analysis.shape_inference.verdict import (
 from hlo_lint.hlo.ir import OPCODE, REFERENCES, TAIL, TYPE, Computation, Instruction, Module
 from hlo_lint.hlo.shape import Shape, shape_or_none
 
-_DEEPEST_CALL = 100
+_MAX_CALL_DEPTH = 100
 
 
 class ShapeInference:
@@ -121,7 +121,7 @@ class ShapeInference:
     def _signature(self, name: str) -> Signature | None:
         if name not in self._signatures:
             computation = self._computations.get(name)
-            if computation in self._being_read or len(self._being_read) >= _DEEPEST_CALL:
+            if computation in self._being_read or len(self._being_read) >= _MAX_CALL_DEPTH:
                 return None  # it calls itself, which nothing can
             self._signatures[name] = None if computation is None else self._seen(computation)
         return self._signatures[name]

@@ -176,14 +176,14 @@ def apart(left: Shape, right: Shape, *, any_precision: bool = False) -> tuple[st
 
 def brief(shape: Shape) -> str:
     """A shape as text without layouts; of a long tuple its length."""
-    if isinstance(shape, TupleShape) and len(shape.elements) > _LONGEST_TUPLE:
+    if isinstance(shape, TupleShape) and len(shape.elements) > _MAX_TUPLE_LENGTH:
         return f"a tuple of {len(shape.elements)}"
     if isinstance(shape, TupleShape):
         return "(" + ", ".join(map(brief, shape.elements)) + ")"
     return str(without_layout(shape))
 
 
-_LONGEST_TUPLE = 4
+_MAX_TUPLE_LENGTH = 4
 
 
 def demand_array_sizes(dims: Sequence[int], what: str) -> None:

@@ -27,7 +27,7 @@ from hlo_lint.hlo.ir import (
     TAIL,
     TYPE,
     Computation,
-    Row,
+    InstructionRecord,
     Trouble,
 )
 from hlo_lint.hlo.opcodes import wrapped_opcode
@@ -54,14 +54,14 @@ class Scope:
         self.computation = computation
         self.number = 0
         """Which instruction is looked at."""
-        self.rows: dict[str, Row] = {}
+        self.rows: dict[str, InstructionRecord] = {}
         self.shapes: dict[str, Shape | None] = {}
 
-    def define(self, row: Row) -> None:
+    def define(self, row: InstructionRecord) -> None:
         """Add an instruction."""
         self.rows[row[NAME]] = row
 
-    def row(self, reference: str) -> Row | None:
+    def row(self, reference: str) -> InstructionRecord | None:
         """The instruction that an operand names, elements taken off."""
         return self.rows.get(reference.partition("#")[0])
 
@@ -111,7 +111,9 @@ def computation_troubles(computation: Computation) -> Iterator[Trouble]:
     yield from _result(computation, scope, root or (computation.rows or (None,))[-1])
 
 
-def _parameter(row: Row, parameters: dict[int, int], begin: int, end: int) -> Iterator[Trouble]:
+def _parameter(
+    row: InstructionRecord, parameters: dict[int, int], begin: int, end: int
+) -> Iterator[Trouble]:
     number = parameter_number(row)
     if number is None:
         return
@@ -128,7 +130,9 @@ def _gap(parameters: dict[int, int], end: int) -> Iterator[Trouble]:
         yield Trouble(f"parameter {last} is there, and parameter {missing} is not", begin, end)
 
 
-def _result(computation: Computation, scope: Scope, root: Row | None) -> Iterator[Trouble]:
+def _result(
+    computation: Computation, scope: Scope, root: InstructionRecord | None
+) -> Iterator[Trouble]:
     signature = computation.signature
     arrow = signature.rfind("->")
     if not signature or arrow < 0 or root is None:

@@ -30,7 +30,7 @@ from hlo_lint.hlo.ir import (
     REFERENCES,
     TAIL,
     TYPE,
-    Row,
+    InstructionRecord,
     Trouble,
 )
 from hlo_lint.hlo.opcodes import OPCODES, Opcode, demands_on, wrapped_opcode
@@ -113,7 +113,7 @@ class Anatomy:
 
     __slots__ = ("attributes", "close", "opcode", "operands", "row", "tail", "text", "type")
 
-    def __init__(self, text: str, row: Row) -> None:
+    def __init__(self, text: str, row: InstructionRecord) -> None:
         self.text = text
         self.row = row
         self.tail = len(text) - len(row[TAIL])
@@ -137,7 +137,7 @@ class Anatomy:
         return None if span is None else self.text[span[0] : span[1]]
 
 
-def instruction_troubles(text: str, row: Row, *, is_named: bool) -> Iterator[Trouble]:
+def instruction_troubles(text: str, row: InstructionRecord, *, is_named: bool) -> Iterator[Trouble]:
     """What is wrong with an instruction whatever stands around it, in characters of its text.
 
     `is_named` says that it begins with a name and `=`.
@@ -199,7 +199,7 @@ def type_troubles(spelled: str, at: int) -> Iterator[Trouble]:
 # ---- operands
 
 
-def parameter_number(row: Row) -> int | None:
+def parameter_number(row: InstructionRecord) -> int | None:
     """The number of a parameter; None where there is none, and for other opcodes."""
     number = _number(row[OPERANDS]) if row[OPCODE] == "parameter" else None
     return int(number[1]) if number else None

@@ -22,7 +22,7 @@ _is_integer = re.compile(r"-?[0-9]+").fullmatch
 
 _MANTISSA: Final = {"f64": 52, "f32": 23, "f16": 10, "bf16": 7, "f8e5m2": 2, "f8e4m3": 3}
 """Bits of a payload of `nan(0x…)`, where the type has one."""
-_LARGEST: Final = {
+_MAX_SIZE: Final = {
     "f64": 1.7976931348623157e308,
     "f32": 3.4028235677973366e38,
     "f16": 65519.99,
@@ -119,7 +119,7 @@ class _Reader:
         read = _VALUES.get(shape.dtype[:1], _Reader.real)
         if shape.dtype == "pred":
             read = _Reader.predicate
-        elif shape.dtype in _LARGEST:
+        elif shape.dtype in _MAX_SIZE:
             read = _Reader.real
         counts: list[int] = []  # of what was read in each brace that is open
         while True:
@@ -197,7 +197,7 @@ class _Reader:
                 raise _Wrong(f"{dtype} has no infinity", self.start)
         elif token.startswith("-") and dtype == "f8e8m0fnu":
             raise _Wrong(f"{token} does not fit into {dtype}: it has no sign", self.start)
-        elif abs(float(token)) > _LARGEST.get(dtype, float("inf")):
+        elif abs(float(token)) > _MAX_SIZE.get(dtype, float("inf")):
             raise _Wrong(f"{token} does not fit into {dtype}", self.start)
         self.next()
 

@@ -34,8 +34,8 @@ from hlo_lint.hlo.ir import (
     TAIL,
     TYPE,
     Computation,
+    InstructionRecord,
     Module,
-    Row,
     Trouble,
 )
 from hlo_lint.hlo.opcodes import wrapped_opcode
@@ -430,7 +430,7 @@ def _calls(module: Module) -> Iterator[Trouble]:
         defined.setdefault(computation.name, computation)
 
 
-def _chain(row: Row, started: dict[str, str], at: int) -> Iterator[Trouble]:
+def _chain(row: InstructionRecord, started: dict[str, str], at: int) -> Iterator[Trouble]:
     """The steps of one asynchronous operation name the same computation, if they name one."""
     called = next((found[2].lstrip("%") for found in _called_names(row[TAIL])), "")
     before = ""
@@ -443,7 +443,7 @@ def _chain(row: Row, started: dict[str, str], at: int) -> Iterator[Trouble]:
 
 
 def _call(
-    row: Row,
+    row: InstructionRecord,
     defined: dict[str, Computation],
     module: Module,
     computation: Computation,
@@ -465,7 +465,7 @@ def _call(
                 yield from _thread(row, defined[name])
 
 
-def _thread(row: Row, callee: Computation) -> Iterator[str]:
+def _thread(row: InstructionRecord, callee: Computation) -> Iterator[str]:
     said = _async_thread(row[TAIL]) if row[OPCODE] == "async-start" else None
     if said is not None and said[1] != callee.thread:
         yield f"%{callee.name} runs on the thread {callee.thread}, not {said[1]}"
@@ -482,7 +482,7 @@ def _without_strings(tail: str) -> str:
     return _without_strings_sub('""', tail)
 
 
-def _arity(row: Row, callee: Computation) -> Iterator[str]:
+def _arity(row: InstructionRecord, callee: Computation) -> Iterator[str]:
     opcode = wrapped_opcode(row[OPCODE]) or row[OPCODE]
     if opcode not in ("fusion", "call", "map") or row[OPCODE].endswith(("-update", "-done")):
         return

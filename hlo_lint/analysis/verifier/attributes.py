@@ -31,7 +31,7 @@ _UNARY: Final = frozenset(
     "is-finite negate not popcnt real reduce-precision round-nearest-afz round-nearest-even sign "
     "sinh bitcast-convert".split()
 )
-_MOST_ELEMENTS = 1 << 10
+_MAX_ELEMENTS = 1 << 10
 """Values of longer constants are not counted."""
 
 
@@ -85,7 +85,7 @@ def _constant(scope: Scope, constant: Instruction) -> Iterator[Said]:
         if prod(shape.dims):
             yield said("S-47", constant, f"this constant says no value of {shape}")
         return
-    if shape.elements > _MOST_ELEMENTS or shape.dtype not in BITS:
+    if shape.elements > _MAX_ELEMENTS or shape.dtype not in BITS:
         return
     values = len(_find_values(_comment.sub("", text)))
     if values != shape.elements:

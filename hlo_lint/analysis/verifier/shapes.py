@@ -19,7 +19,16 @@ from hlo_lint.analysis.verifier.scope import (
     parameter_types,
     said,
 )
-from hlo_lint.hlo.ir import OPCODE, OPERANDS, REFERENCES, ROOT, TAIL, TYPE, Computation, Row
+from hlo_lint.hlo.ir import (
+    OPCODE,
+    OPERANDS,
+    REFERENCES,
+    ROOT,
+    TAIL,
+    TYPE,
+    Computation,
+    InstructionRecord,
+)
 from hlo_lint.hlo.shape import BITS, UNBOUNDED, ArrayShape, ShapeSyntaxError, arrays, parse_shape
 
 
@@ -120,14 +129,14 @@ def complaints(
             for each in found:
                 yield number, each
         elif key is not None:
-            if len(_FINE) >= _MOST_REMEMBERED:
+            if len(_FINE) >= _MAX_REMEMBERED:
                 _FINE.clear()
             _FINE.add(key)
             _FINE.add((strictness, row[TYPE]))
 
 
 def _key(
-    scope: Scope, number: int, rows: Sequence[Row], index: Mapping[str, int]
+    scope: Scope, number: int, rows: Sequence[InstructionRecord], index: Mapping[str, int]
 ) -> tuple[object, ...] | None:
     """All that the judgement of a shape depends on; None where that is more than a few texts."""
     row = rows[number]
@@ -191,7 +200,7 @@ _READS: Final = {opcode: (each.attributes, each.calls) for opcode, each in OPCOD
 """Whether a judgement reads attributes, and the signatures of what is called, by opcode."""
 _FINE: Final[set[object]] = set()
 """What was judged and found right: most lines of a dump are like many others."""
-_MOST_REMEMBERED = 1 << 15
+_MAX_REMEMBERED = 1 << 15
 
 
 def _complaints(scope: Scope, inference: ShapeInference, number: int) -> Sequence[Said]:
@@ -219,7 +228,7 @@ def _complaints(scope: Scope, inference: ShapeInference, number: int) -> Sequenc
     return found
 
 
-def _row(row: Row, verdict: Verdict) -> str:
+def _row(row: InstructionRecord, verdict: Verdict) -> str:
     opcode = row[OPCODE]
     inference = inference_of(opcode)
     arity = None if inference is None else inference.arity

@@ -77,7 +77,7 @@ _OF_HEADERS: Final = (*aliasing.OF_HEADERS, *entry.OF_HEADERS)
 """Checks of a header beside the parameters and the root of the entry."""
 _FINE: Final[set[object]] = set()
 """Headers that agree with their entries."""
-_MOST_REMEMBERED = 1 << 10
+_MAX_REMEMBERED = 1 << 10
 
 Verdict = Mapping[str, tuple[Finding, ...]]
 """What was found, by row of the list."""
@@ -126,7 +126,7 @@ def _verify(module: Module, demands: Demands) -> Iterator[Said]:
     if key not in _FINE:
         found = [each for check in _OF_HEADERS for each in check(module, demands, by_name)]
         if not found:
-            if len(_FINE) >= _MOST_REMEMBERED:
+            if len(_FINE) >= _MAX_REMEMBERED:
                 _FINE.clear()
             _FINE.add(key)
         yield from found

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hlo_lint.apps.api import FixResult
-    from hlo_lint.engine.findings import Applied
+    from hlo_lint.engine.findings import FixedFile
 
 
 @click.command("fix")
@@ -129,7 +129,7 @@ def _write_piped(result: FixResult, out: Path | None) -> None:
     sys.stdout.buffer.flush()
 
 
-def _print_diff(file: Applied) -> None:
+def _print_diff(file: FixedFile) -> None:
     from difflib import unified_diff
 
     from hlo_lint.text.source import encode

@@ -38,7 +38,7 @@ from hlo_lint.text.source import shown
 
 DELAY = 0.2
 """Seconds without a keystroke before a text is checked."""
-LONGEST_DELAY = 2.0
+MAX_DELAY = 2.0
 """Seconds, where the check of a text takes long."""
 GARBAGE = 100_000_000
 """After how many characters of versions that were replaced memory is looked through: a version is
@@ -99,7 +99,7 @@ class HloServer(LanguageServer):
         """A text has another version."""
         opened = self.opened[uri]
         opened.serial += 1
-        self.check_soon(uri, min(LONGEST_DELAY, max(DELAY, opened.took)))
+        self.check_soon(uri, min(MAX_DELAY, max(DELAY, opened.took)))
 
     def close(self, uri: str) -> None:
         """A text was closed: what was said of it is taken back."""

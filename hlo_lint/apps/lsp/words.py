@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple
 
-from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, OPCODE, OPERANDS, Row
+from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, OPCODE, OPERANDS, InstructionRecord
 from hlo_lint.hlo.parser.fast import WITHOUT_OPERANDS
 
 
@@ -87,7 +87,9 @@ _ROLES = {
 }
 
 
-def statement_words(text: str, row: Row | None = None, *, named: bool = True) -> Iterator[Word]:
+def statement_words(
+    text: str, row: InstructionRecord | None = None, *, named: bool = True
+) -> Iterator[Word]:
     """The words of an instruction; it is not `named` where it is written into another's operands.
 
     >>> text = "ROOT %r = f32[2] reduce(%x#1, c), to_apply=%add"

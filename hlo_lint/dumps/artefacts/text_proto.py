@@ -17,7 +17,7 @@ from typing import Final
 from hlo_lint.dumps.artefacts.records import Trouble
 from hlo_lint.text.source import Span, decode, encode, shown
 
-DEEPEST: Final = 100
+MAX_DEPTH: Final = 100
 """Protobuf's own limit for messages in messages; what lies deeper is left out."""
 
 # Everything is possessive, and whatever is looked at becomes a token: time is linear.
@@ -41,7 +41,7 @@ _escape = re.compile(
     rb"\\(?:([0-7]{1,3})|[xX]([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.S
 )
 _SIMPLE: Final = dict(zip(b"abfnrtv", b"\a\b\f\n\r\t\v", strict=True))
-_LARGEST: Final = 0x10FFFF
+_MAX_SIZE: Final = 0x10FFFF
 _whole = re.compile(r"-?[0-9]{1,19}", re.A).fullmatch
 
 
@@ -224,9 +224,9 @@ class _Reader:
         return self.names.setdefault(name, name)
 
     def open(self, name: str, start: int, opening: str) -> None:
-        if len(self.stack) == DEEPEST + 1:
+        if len(self.stack) == MAX_DEPTH + 1:
             self.troubles.append(
-                Trouble(f"messages nest deeper than {DEEPEST}", start, start + len(name))
+                Trouble(f"messages nest deeper than {MAX_DEPTH}", start, start + len(name))
             )
         self.stack.append(_Frame(name, start, opening, []))
 
@@ -243,7 +243,7 @@ class _Reader:
             self.add(top, at + 1)
 
     def add(self, frame: _Frame, end: int) -> None:
-        if len(self.stack) <= DEEPEST:
+        if len(self.stack) <= MAX_DEPTH:
             value = Message(tuple(frame.fields))
             self.stack[-1].fields.append(Field(frame.name, value, False, frame.start, end))
 
@@ -282,5 +282,5 @@ def _unescape(found: re.Match[bytes]) -> bytes:
         return bytes([int(hexadecimal, 16)])
     if short or long:
         number = int(short or long, 16)
-        return chr(number).encode("utf-8", "surrogatepass") if number <= _LARGEST else found[0]
+        return chr(number).encode("utf-8", "surrogatepass") if number <= _MAX_SIZE else found[0]
     return bytes([_SIMPLE.get(simple[0], simple[0])])

@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 from itertools import accumulate
 
 from hlo_lint.dumps.directory import Skipped
-from hlo_lint.engine.findings import Allowed, AllowedBy, Diagnostic
+from hlo_lint.engine.findings import Diagnostic, SuppressedBy, SuppressedFinding
 from hlo_lint.engine.fingerprints import KIND, base_name, fingerprint
 from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.engine.suppressions.baseline import Baseline, Entry
@@ -62,7 +62,7 @@ class Judged:
 
     kept: tuple[Diagnostic, ...]
     """With those about allowances, if their rule ran."""
-    allowed: tuple[Allowed, ...]
+    allowed: tuple[SuppressedFinding, ...]
     left: Baseline | None
     """What of the baseline was not needed."""
 
@@ -119,10 +119,12 @@ class _Judge:
             if message:
                 raise UsageError(f"{each.stated_in}:{each.line}: {message}")
 
-    def sorted_out(self, findings: Iterable[Diagnostic]) -> tuple[list[Diagnostic], list[Allowed]]:
+    def sorted_out(
+        self, findings: Iterable[Diagnostic]
+    ) -> tuple[list[Diagnostic], list[SuppressedFinding]]:
         """Findings that count, in their order, and those that do not."""
         found = list(findings)
-        allowed: dict[int, Allowed] = {}
+        allowed: dict[int, SuppressedFinding] = {}
         for at in sorted(range(len(found)), key=lambda at: (found[at].path, found[at].start)):
             judged = self._judged(found[at])
             if judged is not None:
@@ -130,23 +132,25 @@ class _Judge:
         kept = [each for at, each in enumerate(found) if at not in allowed]
         return kept, [allowed[at] for at in sorted(allowed)]
 
-    def _judged(self, finding: Diagnostic) -> Allowed | None:
+    def _judged(self, finding: Diagnostic) -> SuppressedFinding | None:
         """Who allows a finding first; all who do have met one."""
-        found: list[Allowed] = []
+        found: list[SuppressedFinding] = []
         names = (finding.rule, self._families.get(finding.rule, ""))
         comments = self._comments.get(finding.path)
         for name in names:
             for comment in comments.about(name, finding) if comments else ():
                 self._met.add((comment, name))
-                found.append(Allowed(finding, comment.reason, AllowedBy.COMMENT))
+                found.append(SuppressedFinding(finding, comment.reason, SuppressedBy.COMMENT))
         for number, allowance in enumerate(self._allowances):
             if allowance.rule in names and allowance.covers(finding):
                 self._used.add(number)
-                found.append(Allowed(finding, allowance.reason, AllowedBy.CONFIGURATION))
+                found.append(
+                    SuppressedFinding(finding, allowance.reason, SuppressedBy.CONFIGURATION)
+                )
         kind = finding.fingerprint[:KIND]
         if self._counts[kind] > 0:
             self._counts[kind] -= 1
-            found.append(Allowed(finding, self._reasons[kind], AllowedBy.BASELINE))
+            found.append(SuppressedFinding(finding, self._reasons[kind], SuppressedBy.BASELINE))
         return found[0] if found else None
 
     @cached_property

@@ -326,10 +326,10 @@ class _TextLines:
         first = self._sorted[at].first if at < len(self._sorted) else 0
         if not first or (here is not None and here.last < first):
             return here
-        return max(each for each in self._sorted[at : at + _MOST] if each.first == first)
+        return max(each for each in self._sorted[at : at + _MAX_COUNT] if each.first == first)
 
 
-_MOST = 64
+_MAX_COUNT = 64
 """How many statements that begin on one line are looked at."""
 
 

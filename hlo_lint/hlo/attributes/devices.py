@@ -17,7 +17,7 @@ from hlo_lint.hlo.grammar import tokens, trees
 if TYPE_CHECKING:
     from lark import Token, Tree
 
-MOST_DEVICES: Final = 1 << 22
+MAX_DEVICES: Final = 1 << 22
 """More than this are not listed: no machine has them, and a hostile text may name any number."""
 
 
@@ -37,7 +37,7 @@ class Iota:
         """The numbers of the devices in this order.
 
         Raises:
-            OverflowError: where there are more than `MOST_DEVICES`.
+            OverflowError: where there are more than `MAX_DEVICES`.
         """
         return transposed(self.dims, self.permutation)
 
@@ -50,7 +50,7 @@ def device_numbers(order: DeviceOrder) -> tuple[int, ...]:
     """The numbers of the devices in that order.
 
     Raises:
-        OverflowError: where there are more than `MOST_DEVICES`.
+        OverflowError: where there are more than `MAX_DEVICES`.
     """
     return order.devices if isinstance(order, Iota) else order
 
@@ -59,9 +59,9 @@ def transposed(dims: Sequence[int], permutation: Sequence[int]) -> tuple[int, ..
     """The numbers 0, 1, … as an array of `dims`, transposed, row by row.
 
     Raises:
-        OverflowError: where there are more than `MOST_DEVICES`.
+        OverflowError: where there are more than `MAX_DEVICES`.
     """
-    if prod(dims) > MOST_DEVICES:
+    if prod(dims) > MAX_DEVICES:
         raise OverflowError(f"{prod(dims)} devices are too many to list")
     strides = [prod(dims[number + 1 :]) for number in range(len(dims))]
     found = [0]
@@ -91,7 +91,7 @@ class Mesh:
         """The numbers of the devices, the last axis varying fastest.
 
         Raises:
-            OverflowError: where there are more than `MOST_DEVICES`.
+            OverflowError: where there are more than `MAX_DEVICES`.
         """
         if self.order is not None:
             return device_numbers(self.order)
@@ -141,7 +141,7 @@ class IotaReplicaGroups:
         """The numbers of the devices in each group.
 
         Raises:
-            OverflowError: where there are more than `MOST_DEVICES`.
+            OverflowError: where there are more than `MAX_DEVICES`.
         """
         return _cut(self.order.devices, self.size)
 
@@ -162,7 +162,7 @@ class MeshReplicaGroups:
         """The numbers of the devices in each group.
 
         Raises:
-            OverflowError: where there are more than `MOST_DEVICES`.
+            OverflowError: where there are more than `MAX_DEVICES`.
             KeyError: where the mesh has no axis of a name.
         """
         if not all(size for _, size in self.mesh.axes):

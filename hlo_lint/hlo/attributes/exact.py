@@ -12,10 +12,10 @@ from hlo_lint.hlo.grammar import load, offset_of
 if TYPE_CHECKING:
     from lark import Token, Tree, UnexpectedInput
 
-DEEPEST = 100
+MAX_DEPTH = 100
 """How deep brackets may nest: real values stay below five, and Python's own limit is near 1000."""
 
-MOST_DIGITS = 18
+MAX_DIGITS = 18
 """XLA's integers have 64 bits: so many digits always fit."""
 
 _find_structure = re.compile(r"\"(?:[^\"\\]|\\.)*\"|/\*.*?\*/|[(){}\[\]]", re.S).finditer
@@ -52,8 +52,8 @@ def _check_depth(text: str) -> None:
     depth = 0
     for found in _find_structure(text):
         depth += (found[0] in "([{") - (found[0] in ")]}")
-        if depth > DEEPEST:
-            message = f"brackets nest deeper than {DEEPEST}"
+        if depth > MAX_DEPTH:
+            message = f"brackets nest deeper than {MAX_DEPTH}"
             raise AttributeSyntaxError(message, text, found.start())
 
 
@@ -77,7 +77,7 @@ def integer(token: Token, text: str) -> int:
     Raises:
         AttributeSyntaxError: where it has more than 64 bits.
     """
-    if len(token.lstrip("-0")) > MOST_DIGITS:
+    if len(token.lstrip("-0")) > MAX_DIGITS:
         raise AttributeSyntaxError("a number does not fit", text, token.start_pos or 0)
     return int(token)
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
-from hlo_lint.hlo.attributes.exact import MOST_DIGITS, Language, parse_text, refuse
+from hlo_lint.hlo.attributes.exact import MAX_DIGITS, Language, parse_text, refuse
 from hlo_lint.hlo.grammar import tokens, trees
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def window_by_grammar(text: str) -> Window:
         name, spelled = str(part.data), str(tokens(part)[0])
         if name in parts:
             refuse(f"{name} stands there twice", text, part)
-        if max(map(len, re.split("[_x]", spelled))) > MOST_DIGITS:
+        if max(map(len, re.split("[_x]", spelled))) > MAX_DIGITS:
             refuse("a number does not fit", text, part)
         parts[name] = spelled
     return _window(parts, text)
@@ -275,7 +275,7 @@ def _sides(text: str) -> list[tuple[str, dict[str, tuple[int, ...]], Tree[Token]
         fields: dict[str, tuple[int, ...]] = {}
         for field in trees(side):
             name, spelled = map(str, tokens(field))
-            if max(map(len, spelled.split("x"))) > MOST_DIGITS:
+            if max(map(len, spelled.split("x"))) > MAX_DIGITS:
                 refuse("a number does not fit", text, field)
             fields[name] = tuple(map(int, spelled.split("x")))
         found.append((str(tokens(side)[0]), fields, side))

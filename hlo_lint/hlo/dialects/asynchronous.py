@@ -30,8 +30,8 @@ from hlo_lint.hlo.ir import (
     TYPE,
     Computation,
     Instruction,
+    InstructionRecord,
     Module,
-    Row,
 )
 
 OPCODES_OF_THEIR_OWN: Final = frozenset(
@@ -66,7 +66,7 @@ def generic(module: Module, draft: Draft) -> None:
                     _respell(draft, statement, f"async{step}")
 
 
-def _may_be_sugar(row: Row) -> bool:
+def _may_be_sugar(row: InstructionRecord) -> bool:
     return row[OPCODE].endswith(("-start", "-update", "-done"))
 
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from hlo_lint.hlo.attributes import split_attributes
-from hlo_lint.hlo.ir import OPERANDS, REFERENCES, TAIL, TYPE, Computation, Module, Row
+from hlo_lint.hlo.ir import OPERANDS, REFERENCES, TAIL, TYPE, Computation, InstructionRecord, Module
 
 _STRING = r'"(?:[^"\\]|\\.)*+"'
 _COMMENT = r"/\*.*?\*/|//[^\n]*+"
@@ -95,7 +95,7 @@ class Draft:
 class Statement(NamedTuple):
     """One instruction with its place."""
 
-    row: Row
+    row: InstructionRecord
     start: int
     """Where its text begins, in characters of the module's text."""
     text: str
@@ -175,7 +175,7 @@ class Statements:
     def __iter__(self) -> Iterator[Statement]:
         return map(self.__getitem__, range(len(self._computation.rows)))
 
-    def where(self, wanted: Callable[[Row], bool]) -> Iterator[Statement]:
+    def where(self, wanted: Callable[[InstructionRecord], bool]) -> Iterator[Statement]:
         """Those whose row is wanted, in the order of the text."""
         rows = self._computation.rows
         return (self[number] for number, row in enumerate(rows) if wanted(row))

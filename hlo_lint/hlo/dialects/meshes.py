@@ -21,7 +21,7 @@ from hlo_lint.hlo.attributes.devices import (
 from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
 from hlo_lint.hlo.attributes.sharding import NamedSharding, read_sharding
 from hlo_lint.hlo.dialects.draft import Draft, bracketed, statements
-from hlo_lint.hlo.ir import TAIL, Module, Row
+from hlo_lint.hlo.ir import TAIL, InstructionRecord, Module
 
 _MESHES = ("{mesh[", "{maximal_mesh[")
 
@@ -39,7 +39,7 @@ def tiles(module: Module, draft: Draft) -> None:
                     _convert_groups(draft, start, end)
 
 
-def _names_a_mesh(row: Row) -> bool:
+def _names_a_mesh(row: InstructionRecord) -> bool:
     return "mesh[" in row[TAIL]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from hlo_lint.hlo.attributes import split_attributes
 from hlo_lint.hlo.dialects.draft import Draft, Statement, drop_attributes, statements, type_of
 from hlo_lint.hlo.dialects.tuples import predecessors
-from hlo_lint.hlo.ir import OPCODE, REFERENCES, TAIL, TYPE, Computation, Module, Row
+from hlo_lint.hlo.ir import OPCODE, REFERENCES, TAIL, TYPE, Computation, InstructionRecord, Module
 
 NEW_IN_0_11: Final = {
     "async-update": {"output_to_operand_aliasing"},
@@ -76,7 +76,7 @@ def readable_by_0_10_2(module: Module, draft: Draft) -> None:
     drop_undefined_predecessors(module, draft)
 
 
-def _may_say_more(row: Row) -> bool:
+def _may_say_more(row: InstructionRecord) -> bool:
     """Whether something that looks like an attribute is new."""
     return row[OPCODE] in NEW_IN_0_11 or not ATTRIBUTES_OF_0_10.issuperset(_names_in(row[TAIL]))
 
@@ -94,7 +94,7 @@ def drop_undefined_predecessors(module: Module, draft: Draft) -> None:
                 _drop_undefined(statement, computation, draft)
 
 
-def _waits(row: Row) -> bool:
+def _waits(row: InstructionRecord) -> bool:
     return "control-predecessors=" in row[TAIL]
 
 
@@ -111,11 +111,13 @@ def readable_by_0_10_0(module: Module, draft: Draft) -> None:
                 draft.note("metadata_payload: jaxlib 0.10.0 does not know it")
 
 
-def _has_payload(row: Row) -> bool:
+def _has_payload(row: InstructionRecord) -> bool:
     return "metadata_payload=" in row[TAIL]
 
 
-def _note_unknown(row: Row, draft: Draft, opcodes: frozenset[str], release: str) -> None:
+def _note_unknown(
+    row: InstructionRecord, draft: Draft, opcodes: frozenset[str], release: str
+) -> None:
     opcode = row[OPCODE]
     if opcode in opcodes:
         draft.note(f"{opcode} stays: jaxlib {release} has no such opcode and refuses the text")

@@ -22,7 +22,7 @@ from hlo_lint.hlo.dialects.draft import (
     statements,
 )
 from hlo_lint.hlo.dialects.percent import with_percent, without_percent
-from hlo_lint.hlo.ir import OPERANDS, REFERENCES, TYPE, Computation, Module, Row
+from hlo_lint.hlo.ir import OPERANDS, REFERENCES, TYPE, Computation, InstructionRecord, Module
 
 COUNTED: Final = 5
 """A comment stands before each operand whose number this divides."""
@@ -95,7 +95,7 @@ def long(module: Module, draft: Draft) -> None:
             draft.replace(at, at, f" {signature}")
 
 
-def _lacks_comments(row: Row) -> bool:
+def _lacks_comments(row: InstructionRecord) -> bool:
     return len(row[REFERENCES]) > COUNTED and "/*" not in row[OPERANDS]
 
 

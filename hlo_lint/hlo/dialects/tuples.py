@@ -18,7 +18,16 @@ from hlo_lint.hlo.dialects.draft import (
     tuple_elements,
     type_of,
 )
-from hlo_lint.hlo.ir import NAME, OPCODE, REFERENCES, ROOT, TAIL, Computation, Module, Row
+from hlo_lint.hlo.ir import (
+    NAME,
+    OPCODE,
+    REFERENCES,
+    ROOT,
+    TAIL,
+    Computation,
+    InstructionRecord,
+    Module,
+)
 from hlo_lint.text.source import indent_before
 
 _find_name = re.compile(r"[^\s,{}%]+").finditer
@@ -44,7 +53,7 @@ def explicit(module: Module, draft: Draft) -> None:
                 _resolve(draft, statement, elided, elements)
 
 
-def _reads_elements(row: Row) -> bool:
+def _reads_elements(row: InstructionRecord) -> bool:
     return "control-predecessors=" in row[TAIL] or any("#" in each for each in row[REFERENCES])
 
 
@@ -101,7 +110,7 @@ def _rename(draft: Draft, start: int, end: int, name: str | None) -> None:
 # ---- control predecessors that the printer left without a definition
 
 
-def predecessors(row: Row) -> list[str]:
+def predecessors(row: InstructionRecord) -> list[str]:
     """The names of an instruction's control predecessors."""
     if "control-predecessors=" not in row[TAIL]:
         return []
@@ -164,7 +173,7 @@ def _left_by_the_first_half(
     return []
 
 
-def _elements_in(row: Row) -> set[str]:
+def _elements_in(row: InstructionRecord) -> set[str]:
     return {reference for reference in row[REFERENCES] if "#" in reference}
 
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from operator import add
 
-from hlo_lint.hlo.ir import Computation, Row
+from hlo_lint.hlo.ir import Computation, InstructionRecord
 
 # Groups: root, name, type, opcode, operands, tail. A tuple type ends at the first `)` before a
 # space; operands may hold one level of parentheses (typed operands, complex literals). Classes that
@@ -42,7 +42,7 @@ _NAME_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.
 _REFERENCE_BYTES = _NAME_BYTES + b"# "
 _FIRST_LETTERS = bytes.maketrans(b"0123456789.-\n", b"0" * 12 + b" ")
 """Makes `0` of what no name begins with, and a blank of what ends a line of operands."""
-_MOST_TOGETHER = 1 << 16
+_MAX_TOGETHER = 1 << 16
 """How many characters of computations are read together."""
 _SHARED_FROM = 4 << 20
 """From how many characters on a module that is read alone shares the texts of its types: that takes
@@ -55,7 +55,7 @@ class LineMemo:
     __slots__ = ("computations", "latest", "rows", "shared")
 
     def __init__(self) -> None:
-        self.rows: dict[str, Row] = {}
+        self.rows: dict[str, InstructionRecord] = {}
         self.computations: dict[str, Computation] = {}
         self.latest: dict[str, Computation] = {}
         """The last computation whose text begins with a word: with its name, or ENTRY."""
@@ -153,7 +153,7 @@ def read_alone(text: str, at: int) -> list[tuple[int, Computation]] | None:
         outlines.append((at, end, lines, name, bool(entry), signature, tail))
         total += lines
         at = end + 2
-        if end - begin > _MOST_TOGETHER or at >= size:
+        if end - begin > _MAX_TOGETHER or at >= size:
             rows = _find_rows(text, begin, end, total, shared)
             if rows is None:
                 return None
@@ -199,7 +199,7 @@ def _outlines(
             tail = closing[1] or ""
         outlines.append((at, text, lines, name, bool(entry), signature, tail))
         size += len(text)
-        if size > _MOST_TOGETHER:
+        if size > _MAX_TOGETHER:
             yield outlines
             outlines, size = [], 0
     if outlines:
@@ -209,7 +209,7 @@ def _outlines(
 def _fill(
     found: list[Computation | None],
     outlines: list[_Outline],
-    read: Callable[[list[_Outline]], list[Row] | None],
+    read: Callable[[list[_Outline]], list[InstructionRecord] | None],
 ) -> None:
     """Make the computations of the outlines, each alone where one of them is not dump-shaped."""
     rows = read(outlines)
@@ -227,11 +227,11 @@ def _fill(
 
 def _find_rows(
     text: str, begin: int, end: int, lines: int, shared: dict[str, str] | None
-) -> list[Row] | None:
+) -> list[InstructionRecord] | None:
     """The rows of a stretch that holds so many lines of instructions and no other indented ones."""
-    rows: list[Row] = []
+    rows: list[InstructionRecord] = []
     while begin < end:  # each line is read with the line breaks around it
-        stop = text.find("\n", begin + _MOST_TOGETHER, end) if end - begin > _MOST_TOGETHER else -1
+        stop = text.find("\n", begin + _MAX_TOGETHER, end) if end - begin > _MAX_TOGETHER else -1
         stop = end if stop < 0 else stop
         found = _make_rows(_find_instructions(text, begin, stop + 1), shared)
         if found is None:
@@ -241,7 +241,7 @@ def _find_rows(
     return rows if len(rows) == lines else None
 
 
-def _read_lines(outlines: list[_Outline], memo: LineMemo) -> list[Row] | None:
+def _read_lines(outlines: list[_Outline], memo: LineMemo) -> list[InstructionRecord] | None:
     lines: list[str] = []
     for _, text, *_ in outlines:
         lines += text.split("\n")[1:-1]
@@ -262,7 +262,7 @@ def _read_lines(outlines: list[_Outline], memo: LineMemo) -> list[Row] | None:
     return found  # type: ignore[return-value]  # none is None any more
 
 
-def _places_of_none(found: list[Row | None], count: int) -> list[int]:
+def _places_of_none(found: list[InstructionRecord | None], count: int) -> list[int]:
     places = []
     at = -1
     for _ in range(count):
@@ -271,7 +271,9 @@ def _places_of_none(found: list[Row | None], count: int) -> list[int]:
     return places
 
 
-def _make_rows(groups: list[tuple[str, ...]], shared: dict[str, str] | None) -> list[Row] | None:
+def _make_rows(
+    groups: list[tuple[str, ...]], shared: dict[str, str] | None
+) -> list[InstructionRecord] | None:
     if not groups:
         return []
     if _bytes("\n".join([group[1] for group in groups])).translate(None, _NAME_BYTES):

@@ -19,7 +19,7 @@ from hlo_lint.hlo.ir import (
     OPCODE,
     Computation,
     Inline,
-    Row,
+    InstructionRecord,
     Trouble,
 )
 from hlo_lint.hlo.parser.fast import WITHOUT_OPERANDS
@@ -55,7 +55,7 @@ _Match = Callable[[str, int, int], re.Match[str] | None]
 
 _CLOSES = {"(": ")", "{": "}", "[": "]"}
 _CALLS = frozenset(CALLING_ATTRIBUTES)
-_DEEPEST = 64
+_MAX_DEPTH = 64
 """How deep instructions and computations may be written into each other: Python's stack is short,
 and what people write stays below five."""
 
@@ -77,7 +77,7 @@ class _Body:
     __slots__ = ("inline", "nested", "rows", "spans", "troubles")
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[InstructionRecord] = []
         self.spans: list[tuple[int, int]] = []
         self.troubles: list[Trouble] = []
         self.nested: set[int] = set()
@@ -86,7 +86,11 @@ class _Body:
         """Computations written into an attribute: the row's number, and where each begins."""
 
     def add(
-        self, row: Row, begin: int, end: int, inline: Sequence[tuple[int, Computation]]
+        self,
+        row: InstructionRecord,
+        begin: int,
+        end: int,
+        inline: Sequence[tuple[int, Computation]],
     ) -> None:
         self.inline += [(len(self.rows), at, computation) for at, computation in inline]
         self.rows.append(row)
@@ -370,8 +374,8 @@ class Scanner:
     def _nested(self, begin: int, shape_end: int, stop: int, body: _Body, depth: int) -> str:
         """Read an operand that is an instruction of its own, without attributes; gives its name."""
         text = self.text
-        if depth > _DEEPEST:
-            raise Unreadable(f"instructions stand in each other deeper than {_DEEPEST}", begin)
+        if depth > _MAX_DEPTH:
+            raise Unreadable(f"instructions stand in each other deeper than {_MAX_DEPTH}", begin)
         opcode = self._expect(_word, self.skip(shape_end), "expected an opcode")
         at = self.skip(opcode.end())
         if not text.startswith("(", at):
@@ -414,7 +418,7 @@ class Scanner:
         Raises:
             Unreadable: where it is something else.
         """
-        return self.attributes_and_computations(at, _DEEPEST)[0]
+        return self.attributes_and_computations(at, _MAX_DEPTH)[0]
 
     def attributes_and_computations(
         self, at: int, depth: int = 0
@@ -435,7 +439,7 @@ class Scanner:
                 raise Unreadable("expected an attribute: a name and `=`", begin)
             begin = self.skip(found.end())
             at = self._value(begin)
-            if found[1] in _CALLS and self.text.startswith("{", begin) and depth < _DEEPEST:
+            if found[1] in _CALLS and self.text.startswith("{", begin) and depth < _MAX_DEPTH:
                 inline += self._inline(begin, at, depth + 1)
 
     def _inline(self, begin: int, end: int, depth: int) -> list[tuple[int, Computation]]:

@@ -22,7 +22,7 @@ MlirValue: TypeAlias = (
 )
 """A string is bytes; what stays text, `#gpu.address_space<global>`, is str; a unit is None."""
 
-MOST_DIGITS: Final = 4000
+MAX_DIGITS: Final = 4000
 """Python itself reads no longer numbers unless told to."""
 
 
@@ -168,7 +168,7 @@ def _value(tree: Tree[Token], text: str) -> MlirValue:
 
 
 def _scalar(token: Token) -> bool | int | float:
-    if len(token) > MOST_DIGITS:
+    if len(token) > MAX_DIGITS:
         raise PayloadError("a number does not fit", token.start_pos, "character")
     match token.type:
         case "BOOL":

@@ -29,7 +29,7 @@ from hlo_lint.hlo.shape import (
 if TYPE_CHECKING:
     from lark import Token, Tree, UnexpectedInput
 
-DEEPEST = 100
+MAX_DEPTH = 100
 """How deep brackets may nest: real programs stay below ten, and Python's own limit is near 1000."""
 
 EXAMPLES = {
@@ -124,8 +124,8 @@ def _read_tuple(text: str, start: int) -> TupleShape:
                 begin = found.end()
             continue
         if sign == "(" and not (brackets or complete or text[begin:at].strip()):
-            if len(open_tuples) == DEEPEST:
-                raise ShapeSyntaxError(f"tuples nest deeper than {DEEPEST}", text, at)
+            if len(open_tuples) == MAX_DEPTH:
+                raise ShapeSyntaxError(f"tuples nest deeper than {MAX_DEPTH}", text, at)
             open_tuples.append([])
             begin = found.end()
             continue
@@ -174,7 +174,7 @@ def _check_rank(shape: ArrayShape, text: str, offset: int) -> None:
 
 
 def _read_single(text: str) -> Shape:
-    if text.count("(") > DEEPEST:
+    if text.count("(") > MAX_DEPTH:
         _check_depth(text)
     return read_by_grammar(text)
 
@@ -183,8 +183,8 @@ def _check_depth(text: str) -> None:
     depth = 0
     for found in _STRUCTURE.finditer(text):
         depth += (found[0] == "(") - (found[0] == ")")
-        if depth > DEEPEST:
-            raise ShapeSyntaxError(f"brackets nest deeper than {DEEPEST}", text, found.start())
+        if depth > MAX_DEPTH:
+            raise ShapeSyntaxError(f"brackets nest deeper than {MAX_DEPTH}", text, found.start())
 
 
 def read_by_grammar(text: str) -> Shape:

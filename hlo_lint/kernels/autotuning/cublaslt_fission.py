@@ -29,7 +29,7 @@ from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Layout
 
 _is_triton_gemm = re.compile(r'"kind":\s*"__triton_gemm"').search
 
-MOST_BATCHES = 65535
+MAX_BATCHES = 65535
 """A GEMM call takes no more: fission was refused for 65536 (jax 0.10.0), so no flip can happen."""
 
 _FLOATS = frozenset("f16 bf16 f32 f64 c64 c128".split())
@@ -47,7 +47,7 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reshaped:
+class InsertedReshape:
     """A reshape that fission leaves."""
 
     what: str
@@ -78,7 +78,7 @@ class Flip:
     """What the first offending reshape reads."""
     result: ArrayShape
     explanation: str
-    reshapes: tuple[Reshaped, ...]
+    reshapes: tuple[InsertedReshape, ...]
     """All that would be left, the offending one too."""
 
 
@@ -143,7 +143,9 @@ RESULT = "the result of"
 INSIDE = "the fusion around"
 
 
-def _explanation(dot: Instruction, first: Reshaped, reshapes: tuple[Reshaped, ...]) -> str:
+def _explanation(
+    dot: Instruction, first: InsertedReshape, reshapes: tuple[InsertedReshape, ...]
+) -> str:
     reason = (
         "the fusion holds a reshape"
         if first.what == INSIDE
@@ -183,7 +185,7 @@ def _is_taken(dot: Instruction) -> bool:
         batch = _numbers(dot, f"{side}_batch_dims")
         if len(_numbers(dot, f"{side}_contracting_dims")) != 1:
             return False
-        if operand.rank > len(batch) + 2 or prod(operand.dims[d] for d in batch) > MOST_BATCHES:
+        if operand.rank > len(batch) + 2 or prod(operand.dims[d] for d in batch) > MAX_BATCHES:
             return False
         if len(batch) == 2 and operand.rank > 2:
             collapsed = _collapse(operand, min(batch)) if _adjacent(batch) else None
@@ -200,7 +202,7 @@ def _types_are_known(lhs: str, rhs: str, result: str) -> bool:
     return lhs == rhs and lhs in _FLOATS and result in _FLOATS
 
 
-def _normalized(dot: Instruction) -> Iterator[Reshaped]:
+def _normalized(dot: Instruction) -> Iterator[InsertedReshape]:
     """What `NormalizeBatchDimensions` puts around a dot with two batch dimensions."""
     if len(_numbers(dot, "lhs_batch_dims")) != 2:
         return
@@ -218,7 +220,7 @@ def _normalized(dot: Instruction) -> Iterator[Reshaped]:
             shape = replace(shape, dtype=split[1])
         computed = _is_computed(operand) or split is not None
         collapsed = _collapse(shape, first)
-        yield Reshaped(
+        yield InsertedReshape(
             OPERANDS[number],
             shape,
             collapsed,
@@ -230,7 +232,7 @@ def _normalized(dot: Instruction) -> Iterator[Reshaped]:
     first, second, *others = result.dims
     made = _descending(result, (first * second, *others))
     is_sliced = _array(dot.operands[0]).dtype.startswith("f8") and _is_uneven(others)
-    yield Reshaped(
+    yield InsertedReshape(
         RESULT,
         made,
         result,
@@ -249,13 +251,13 @@ def _is_uneven(sizes: Sequence[int]) -> bool:
     return any(size % 16 for size in sizes)
 
 
-def _uncovered(body: Computation) -> Iterator[Reshaped]:
+def _uncovered(body: Computation) -> Iterator[InsertedReshape]:
     for reshape in body.with_opcode("reshape"):
         (operand,) = (_array(operand) for operand in reshape.operands)
         result = _array(Operand(reshape.name, (), reshape))
         is_bitcast = reshape_is_bitcast(operand, result)
         alone = not _is_computed(reshape.operands[0]) and _only_renamed(reshape)
-        yield Reshaped(INSIDE, operand, result, is_bitcast, alone=alone)
+        yield InsertedReshape(INSIDE, operand, result, is_bitcast, alone=alone)
 
 
 def _collapse(shape: ArrayShape, first: int) -> ArrayShape:

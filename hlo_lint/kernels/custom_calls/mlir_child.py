@@ -17,7 +17,7 @@ from typing import Any
 from hlo_lint.kernels.custom_calls.mosaic import NO_JAX, REFUSED
 
 INIT_DESCRIPTOR = "mosaic_gpu_init_tma_desc"
-_MOST_DIMENSIONS = 16
+_MAX_DIMENSIONS = 16
 
 
 def main() -> None:
@@ -104,7 +104,7 @@ def _descriptor(operands: list[Any], stored: dict[tuple[Any, int], int | None]) 
     dimensions = _constant(rank)
 
     def array(address: Any) -> list[int | None]:
-        count = min(dimensions or 0, _MOST_DIMENSIONS)
+        count = min(dimensions or 0, _MAX_DIMENSIONS)
         return [stored.get((_identity(address), place)) for place in range(count)]
 
     return {

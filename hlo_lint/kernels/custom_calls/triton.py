@@ -25,9 +25,9 @@ LEGACY: Final = "triton_kernel_call"
 FFI: Final = "triton_kernel_call_ffi"
 TARGETS: Final = frozenset({LEGACY, FFI})
 
-MOST_BYTES: Final = 64 << 20
+MAX_BYTES: Final = 64 << 20
 """What one payload may decompress to; real ones are some 10 to 500 kB of PTX."""
-MOST_EXPANSION: Final = 200
+MAX_EXPANSION: Final = 200
 """How many times its own size a payload may become, once that is beyond `ANY_EXPANSION`."""
 ANY_EXPANSION: Final = 1 << 20
 
@@ -208,12 +208,12 @@ def _decoded(target: str, content: bytes, message: bytes) -> TritonCall:
 
 
 def decompressed(data: bytes) -> bytes:
-    """What zlib made the bytes of, no more than `MOST_BYTES`.
+    """What zlib made the bytes of, no more than `MAX_BYTES`.
 
     Raises:
         PayloadError: they are damaged, cut off, followed by others, or become too many.
     """
-    most = min(MOST_BYTES, max(ANY_EXPANSION, len(data) * MOST_EXPANSION))
+    most = min(MAX_BYTES, max(ANY_EXPANSION, len(data) * MAX_EXPANSION))
     stream = zlib.decompressobj()
     try:
         message = stream.decompress(data, most)

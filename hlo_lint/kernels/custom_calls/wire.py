@@ -19,9 +19,9 @@ FIXED32: Final = 5
 WireType: TypeAlias = Literal[0, 1, 2, 5]
 """3 and 4, the groups of proto2, occur nowhere in XLA."""
 
-MOST_FIELDS: Final = 1 << 20
+MAX_FIELDS: Final = 1 << 20
 """In a message with all that are in it: a kernel call has some hundred."""
-_LARGEST_NUMBER: Final = (1 << 29) - 1
+_MAX_NUMBER: Final = (1 << 29) - 1
 _64_BITS: Final = (1 << 64) - 1
 
 
@@ -42,7 +42,7 @@ class Field:
 class Reader:
     """Reads the messages of one outermost message, no more than `most_fields` fields of them."""
 
-    def __init__(self, data: bytes, most_fields: int = MOST_FIELDS) -> None:
+    def __init__(self, data: bytes, most_fields: int = MAX_FIELDS) -> None:
         self.data = data
         self.most_fields = most_fields
         self._left = most_fields
@@ -68,7 +68,7 @@ class Reader:
         begin = at
         key, at = self._varint(at, end)
         number, wire_type = key >> 3, key & 7
-        if not 0 < number <= _LARGEST_NUMBER:
+        if not 0 < number <= _MAX_NUMBER:
             raise PayloadError("no field has this number", begin)
         kind: WireType
         match wire_type:

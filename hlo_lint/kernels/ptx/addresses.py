@@ -28,11 +28,11 @@ UNBOUNDED = 1 << 80
 GROWTHS = 24
 """So often a register's range may grow before it is taken as unbounded: more than any pipeline
 has stages."""
-MOST_ASSIGNMENTS = 64
+MAX_ASSIGNMENTS = 64
 """Of one register that is followed; a compiler's loops have two or three."""
-MOST_STEPS = 300_000
+MAX_STEPS = 300_000
 """Registers times blocks, before it is no longer told apart which assignment reaches where."""
-LONGEST_CHAIN = 6
+MAX_CHAIN = 6
 """Instructions between a compared register and the `selp` that the comparison decides."""
 
 EXTERN = ".extern"
@@ -385,12 +385,12 @@ class Addresses:
         self._not_followed = {
             register
             for register, assigned in self._assigned.items()
-            if len(assigned) > MOST_ASSIGNMENTS
+            if len(assigned) > MAX_ASSIGNMENTS
         }
         for register in self._not_followed:
             del self._assigned[register]
         self._entering: dict[str, list[frozenset[int]] | None] = {}
-        self._steps_left = MOST_STEPS
+        self._steps_left = MAX_STEPS
         self._ranges: dict[_Definition, Range] = {}
         self._solve(
             (at, found.base) for at, operand in asked if (found := address(operand)) is not None
@@ -620,7 +620,7 @@ class Addresses:
         def value(name: str, at: int, depth: int) -> Range | None:
             if name in known:
                 return known[name]
-            if depth == LONGEST_CHAIN or not known or not self._is_assigned_once(name):
+            if depth == MAX_CHAIN or not known or not self._is_assigned_once(name):
                 return self._value(name, at)
             ((source, is_whole),) = self._assigned[name].items()
             one = self._instructions[source]

@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 
 OLDEST = 64
 """Ages are not told apart beyond this; a wait that leaves as many groups leaves all of them."""
-MOST_STEPS = 3_000_000
+MAX_STEPS = 3_000_000
 """Copies looked at, over all instructions, before a function is given up: about two seconds."""
-LONGEST_WALK = 500_000
+MAX_WALK = 500_000
 """Instructions looked at on the ways back from all stores to their barriers."""
 SHOWN = 6
 """Lines named in a note."""
 LEAST_OF_A_TENSOR = 16
 """Bytes that a tensor's bulk store reads at least: how many stands in its descriptor, not here. So
 only a store to where it begins is seen, and none is suspected of what lies behind it."""
-WIDEST = 32
+MAX_WIDTH = 32
 """Bytes of a store whose type says nothing: the most that one thread stores at once."""
 
 
@@ -99,7 +99,7 @@ _Ages = dict[int, int]
 
 
 class _TooMuchError(Exception):
-    """More steps than `MOST_STEPS`."""
+    """More steps than `MAX_STEPS`."""
 
 
 def survey(ptx: Ptx) -> Survey:
@@ -158,7 +158,7 @@ def _size(one: Instruction) -> int:
     parts = one.opcode.split(".")
     kind = _TYPE.fullmatch(parts[-1])
     if kind is None:
-        return WIDEST
+        return MAX_WIDTH
     count = next((int(part[1:]) for part in parts if re.fullmatch(r"v[248]", part)), 1)
     return count * int(kind[1]) // 8 * (2 if kind[2] else 1)
 
@@ -217,7 +217,7 @@ class _Flow:
     def __init__(self, function: Function) -> None:
         self._function = function
         self._steps = 0
-        self._walk_left = LONGEST_WALK
+        self._walk_left = MAX_WALK
         self._events: list[list[_Event]] = []
         self._firsts: list[int] = []
         """The number of the first instruction of each block."""
@@ -252,7 +252,7 @@ class _Flow:
 
     def _step(self, ages: _Ages, event: _Event) -> None:
         self._steps += 1 + len(ages)
-        if self._steps > MOST_STEPS:
+        if self._steps > MAX_STEPS:
             raise _TooMuchError
         if event.kind is _Kind.COPY:
             ages[event.at] = 0

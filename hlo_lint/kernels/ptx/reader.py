@@ -21,11 +21,11 @@ from hlo_lint.text.source import Span
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-MOST_THREADS = 1024
+MAX_THREADS = 1024
 """In one block of threads, on every chip so far."""
-DEEPEST = 64
+MAX_DEPTH = 64
 """Scopes inside each other; a compiler nests two."""
-MOST_TROUBLES = 100
+MAX_TROUBLES = 100
 """Kept of one text: who gives us something else than PTX wants to hear it once."""
 
 
@@ -255,7 +255,7 @@ class _Reader:
         return self.tokens[at].text if at < len(self.tokens) else ""
 
     def _note(self, span: Span, message: str) -> None:
-        if len(self.troubles) < MOST_TROUBLES:
+        if len(self.troubles) < MAX_TROUBLES:
             self.troubles.append(Trouble(span, message))
 
     def _trouble(self, message: str) -> None:
@@ -286,7 +286,7 @@ class _Reader:
         self.at += 1
         if self.scope is None:
             self._note(Span(token.start, token.end), "a brace that belongs to no function")
-        elif self.scope.depth == DEEPEST:
+        elif self.scope.depth == MAX_DEPTH:
             self.too_deep += 1
         else:
             self.scopes += 1
@@ -514,7 +514,7 @@ def _declared(words: list[str]) -> Iterator[str]:
         if word.startswith(".") or not _NAME.fullmatch(word):
             continue
         if following == "<":
-            yield from (f"{word}{index}" for index in range(min(number(count) or 0, MOST_THREADS)))
+            yield from (f"{word}{index}" for index in range(min(number(count) or 0, MAX_THREADS)))
         else:
             yield word
 
@@ -527,13 +527,13 @@ def _threads(words: list[str]) -> tuple[int, int, int]:
         for word in words[words.index(directive) + 1 :]:
             value = number(word)
             if value is not None and len(dims) < 3:
-                dims.append(min(max(value, 1), MOST_THREADS))
+                dims.append(min(max(value, 1), MAX_THREADS))
             elif word != ",":
                 break
         x, y, z = (*dims, 1, 1, 1)[:3]
         if directive == ".reqntid":
             return x, y, z
         # Only the product is promised, whatever its factors are at launch.
-        most = min(x * y * z, MOST_THREADS)
+        most = min(x * y * z, MAX_THREADS)
         return most, most, most
-    return MOST_THREADS, MOST_THREADS, MOST_THREADS
+    return MAX_THREADS, MAX_THREADS, MAX_THREADS

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-LONGEST = 60
+MAX_LENGTH = 60
 """Lines that a descriptor is looked for in, noise included: it has twelve of its own."""
 
-WIDEST = 1000
+MAX_WIDTH = 1000
 """Characters that a log's prefix may have."""
 
 _start = re.compile(rf"{CUTLASS_START}|{FMHA_START}")
@@ -228,10 +228,10 @@ def _matches(
 
     A log's prefix is as wide as it is before the block's first word.
     """
-    newline = text.rfind("\n", max(0, start - WIDEST), start)
-    column = start - (newline + 1) if newline >= 0 or start <= WIDEST else 0
+    newline = text.rfind("\n", max(0, start - MAX_WIDTH), start)
+    column = start - (newline + 1) if newline >= 0 or start <= MAX_WIDTH else 0
     at = start - column
-    for _ in range(LONGEST):
+    for _ in range(MAX_LENGTH):
         if at >= end:
             return
         newline = text.find("\n", max(at, start), end)

@@ -11,17 +11,17 @@ from typing import TypedDict
 
 from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.engine.findings import Allowed, Diagnostic, Introduction, Origin
+from hlo_lint.engine.findings import Diagnostic, Origin, PassRef, SuppressedFinding
 from hlo_lint.report.html.detail import Detail, details_of
 from hlo_lint.report.html.timeline import Timeline, timeline
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
 
-MOST_FINDINGS = 5000
+MAX_FINDINGS = 5000
 """Findings that the page lists, the worst first; of the rest it says how many there are."""
-MOST_DETAILS = 300
+MAX_DETAILS = 300
 """Findings of which it holds the HLO and the drawing."""
-MOST_PASSES = 20_000
+MAX_PASSES = 20_000
 """Passes that all its timelines hold together."""
 
 _RANK = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
@@ -104,13 +104,13 @@ def collect(dump: Dump, report: Report, sources: Sequence[Path] = ()) -> Collect
     """
     ranked = sorted(report.findings, key=lambda found: _RANK[found.severity])
     left_out = []
-    if len(ranked) > MOST_FINDINGS:
-        left_out.append(f"{len(ranked) - MOST_FINDINGS} findings: the page lists {MOST_FINDINGS}")
-    if len(ranked) > MOST_DETAILS:
+    if len(ranked) > MAX_FINDINGS:
+        left_out.append(f"{len(ranked) - MAX_FINDINGS} findings: the page lists {MAX_FINDINGS}")
+    if len(ranked) > MAX_DETAILS:
         left_out.append(
-            f"HLO, drawing and fix of all findings but the first {MOST_DETAILS} of the list"
+            f"HLO, drawing and fix of all findings but the first {MAX_DETAILS} of the list"
         )
-    listed = dict(enumerate(ranked[:MOST_FINDINGS]))
+    listed = dict(enumerate(ranked[:MAX_FINDINGS]))
     owners = _owners(dump)
     of_pipeline: dict[Pipeline, dict[int, Diagnostic]] = {}
     for number, found in enumerate(ranked):
@@ -123,7 +123,7 @@ def collect(dump: Dump, report: Report, sources: Sequence[Path] = ()) -> Collect
     place: dict[int, int] = {}
     folders = {pipeline: pipeline.dumps[0].path.parent.absolute() for pipeline in shown}
     root = commonpath(folders.values()) if folders else ""
-    room = MOST_PASSES
+    room = MAX_PASSES
     for pipeline in shown:
         every = of_pipeline.get(pipeline, {})
         mine = {number: found for number, found in every.items() if number in listed}
@@ -133,11 +133,11 @@ def collect(dump: Dump, report: Report, sources: Sequence[Path] = ()) -> Collect
             line = timeline(pipeline, mine)
             room -= len(line["passes"])
         elif pipeline.steps:
-            line["trouble"] = f"left out: the page holds {MOST_PASSES} passes"
+            line["trouble"] = f"left out: the page holds {MAX_PASSES} passes"
         folder = relpath(folders[pipeline], root)
         counts = Counter(found.severity.value for found in every.values())
         modules.append(_compiled(pipeline, "" if folder == "." else folder, line, counts))
-        worst = {number: found for number, found in mine.items() if number < MOST_DETAILS}
+        worst = {number: found for number, found in mine.items() if number < MAX_DETAILS}
         details |= dict(details_of(pipeline, worst, sources))
         pipeline.release_text()
     at = {number: detail for detail, number in enumerate(sorted(details))}
@@ -148,7 +148,7 @@ def collect(dump: Dump, report: Report, sources: Sequence[Path] = ()) -> Collect
         modules=modules,
         quiet=len(dump.pipelines) - len(shown),
         skipped=[(each.path, each.reason) for each in report.skipped],
-        allowed=[_spared(each) for each in report.allowed[:MOST_FINDINGS]],
+        allowed=[_spared(each) for each in report.allowed[:MAX_FINDINGS]],
         left_out=left_out,
     )
     return Collected(index=index, details=[details[number] for number in at])
@@ -209,14 +209,14 @@ def _found(found: Diagnostic, module: int | None, detail: int | None) -> Found:
     )
 
 
-def _spared(each: Allowed) -> str:
+def _spared(each: SuppressedFinding) -> str:
     found = each.finding
     why = f": {each.reason}" if each.reason else ""
     place = f"{Path(found.path).name}:{found.line}:{found.column}"
     return f"{found.rule} at {place}, by {each.by.value}{why}"
 
 
-def _behind(behind: Introduction | None) -> Behind | None:
+def _behind(behind: PassRef | None) -> Behind | None:
     if behind is None:
         return None
     return Behind(name=behind.pass_name, pipeline=behind.pipeline, step=behind.step)

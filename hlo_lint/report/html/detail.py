@@ -10,7 +10,13 @@ from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.engine.findings import Diagnostic, Origin
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.report.html.dimensions import Move, move, order
-from hlo_lint.report.html.excerpt import Partners, Row, lines_around, one_sided, side_by_side
+from hlo_lint.report.html.excerpt import (
+    Partners,
+    Row,
+    lines_around,
+    one_sided,
+    side_by_side,
+)
 from hlo_lint.report.html.neighbourhood import Graph, draw, neighbourhood
 from hlo_lint.report.html.preview import Preview, preview
 from hlo_lint.report.html.timeline import before_and_after

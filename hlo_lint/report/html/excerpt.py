@@ -15,12 +15,12 @@ from hlo_lint.hlo.ir import TAIL, Instruction, Module
 from hlo_lint.report.html.neighbourhood import Neighbourhood
 from hlo_lint.text.source import Lines
 
-LONGEST_LINE = 320
+MAX_LINE_LENGTH = 320
 """Characters of a line that are shown; what follows is counted."""
 NEAR = 60
 """Where two lines begin to differ only behind that, how many are shown of their beginning, and how
 many before the difference."""
-MOST_REMOVED = 12
+MAX_REMOVED = 12
 """How many instructions that the pass took away are shown."""
 AROUND = 3
 """Lines before and after a place in a text, where it is no instruction's."""
@@ -119,16 +119,16 @@ def _removed(known: Iterable[Instruction], survivors: set[Instruction]) -> list[
     """What stood beside these instructions and is gone; nearest first, then in order."""
     found: dict[Instruction, None] = {}
     ring = list(known)
-    while ring and len(found) < MOST_REMOVED:
+    while ring and len(found) < MAX_REMOVED:
         beside: dict[Instruction, None] = {}
         for each in ring:
             read = [operand.instruction for operand in each.operands]
-            for other in (*read, *each.users[:MOST_REMOVED]):
+            for other in (*read, *each.users[:MAX_REMOVED]):
                 if other is not None and other not in survivors and other not in found:
                     beside[other] = None
         found.update(beside)
         ring = list(beside)
-    return sorted(list(found)[:MOST_REMOVED], key=lambda each: each.number)
+    return sorted(list(found)[:MAX_REMOVED], key=lambda each: each.number)
 
 
 def one_sided(around: Neighbourhood, module: Module) -> list[Row]:
@@ -189,8 +189,8 @@ def _line(instruction: Instruction, module: Module) -> int:
 
 
 def _cut(text: str) -> str:
-    left = len(text) - LONGEST_LINE
-    return text if left <= 0 else f"{text[:LONGEST_LINE]}… ({left} more)"
+    left = len(text) - MAX_LINE_LENGTH
+    return text if left <= 0 else f"{text[:MAX_LINE_LENGTH]}… ({left} more)"
 
 
 def _windows(before: str, after: str) -> tuple[str, str]:
@@ -198,7 +198,7 @@ def _windows(before: str, after: str) -> tuple[str, str]:
     same = next(
         (at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other), 0
     )
-    if same < LONGEST_LINE - NEAR:
+    if same < MAX_LINE_LENGTH - NEAR:
         return _cut(before), _cut(after)
     one, other = (f"{text[:NEAR]}… {text[same - NEAR :]}" for text in (before, after))
     return _cut(one), _cut(other)

@@ -10,9 +10,9 @@ from hlo_lint.report.text import COMMANDS
 from hlo_lint.text.edits import Edit, Fix
 from hlo_lint.text.source import Lines
 
-LONGEST_LINE = 800
+MAX_LINE_LENGTH = 800
 """Characters of a line that are shown."""
-MOST_LINES = 60
+MAX_LINES = 60
 """How many lines are shown; of the rest it is said how many there are."""
 AROUND = 2
 """Lines of context."""
@@ -43,9 +43,9 @@ def preview(fix: Fix, lines: Lines) -> Preview:
         if shown:
             shown.append(("@", ""))
         shown += _difference(edits, lines.text)
-    if len(shown) > MOST_LINES:
-        left = len(shown) - MOST_LINES
-        shown = [*shown[:MOST_LINES], ("@", f"{left} more lines")]
+    if len(shown) > MAX_LINES:
+        left = len(shown) - MAX_LINES
+        shown = [*shown[:MAX_LINES], ("@", f"{left} more lines")]
     return Preview(
         title=fix.title, command=COMMANDS[fix.safety], safety=fix.safety.value, lines=shown
     )
@@ -94,5 +94,5 @@ def _line_end(text: str, offset: int) -> int:
 
 def _cut(text: str) -> str:
     text = text.removesuffix("\r")
-    left = len(text) - LONGEST_LINE
-    return text if left <= 0 else f"{text[:LONGEST_LINE]}… ({left} more)"
+    left = len(text) - MAX_LINE_LENGTH
+    return text if left <= 0 else f"{text[:MAX_LINE_LENGTH]}… ({left} more)"

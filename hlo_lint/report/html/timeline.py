@@ -12,7 +12,7 @@ from hlo_lint.dumps.selection import in_order
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.text.errors import DumpError
 
-MOST_OPCODES = 8
+MAX_OPCODES = 8
 """How many opcodes of a pass are named: first those there are more of, then those there are less
 of."""
 
@@ -102,9 +102,9 @@ def _kept(steps: Sequence[Step], lives: Iterable[Life]) -> Iterable[int]:
 def _pass(step: Step, left_out: int) -> Pass:
     counts = [f"+{count} {opcode}" for opcode, count in step.added.items()]
     counts += [f"−{count} {opcode}" for opcode, count in step.removed.items()]
-    what = ", ".join(counts[:MOST_OPCODES])
-    if len(counts) > MOST_OPCODES:
-        what += f" and {len(counts) - MOST_OPCODES} more"
+    what = ", ".join(counts[:MAX_OPCODES])
+    if len(counts) > MAX_OPCODES:
+        what += f" and {len(counts) - MAX_OPCODES} more"
     return Pass(
         step=step.number,
         pipeline=step.pipeline,

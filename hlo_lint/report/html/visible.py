@@ -6,20 +6,20 @@ import json
 
 from hlo_lint.text.source import shown
 
-LONGEST = 2000
+MAX_LENGTH = 2000
 """Characters of one string that the page holds."""
 
 
 def visible(value: object) -> object:
-    """The same data with each string made visible, and cut where it is longer than `LONGEST`.
+    """The same data with each string made visible, and cut where it is longer than `MAX_LENGTH`.
 
     >>> visible({"name": "a\\u202eb"})
     {'name': 'a\\\\u202eb'}
     """
     match value:
         case str():
-            if len(value) > LONGEST:
-                value = f"{value[:LONGEST]}… ({len(value) - LONGEST} more characters)"
+            if len(value) > MAX_LENGTH:
+                value = f"{value[:MAX_LENGTH]}… ({len(value) - MAX_LENGTH} more characters)"
             return shown(value)
         case dict():
             return {key: visible(each) for key, each in value.items()}

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.async_ops import (
     Accesses,
-    Flight,
+    AsyncOp,
+    MemoryAccess,
     Race,
-    Touch,
     flights,
     has_flights,
     is_start,
@@ -165,7 +165,7 @@ def _message(race: Race) -> str:
     return f"this {what}"
 
 
-def _common(one: Touch, other: Touch) -> int:
+def _common(one: MemoryAccess, other: MemoryAccess) -> int:
     """How many bytes lie in both."""
     a, b = one.value.slice, other.value.slice
     return min(a.end, b.end) - max(a.offset, b.offset)
@@ -185,7 +185,7 @@ def _notes(race: Race) -> list[str]:
     return notes
 
 
-def _await_before(instruction: Instruction, flight: Flight, module: Module) -> Fix | None:
+def _await_before(instruction: Instruction, flight: AsyncOp, module: Module) -> Fix | None:
     """The done's line moved up."""
     done = flight.dones[0]
     computation = instruction.computation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.async_ops import Calls, Flight, flights, has_flights, is_done, operation
+from hlo_lint.analysis.async_ops import AsyncOp, Calls, flights, has_flights, is_done, operation
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
@@ -107,7 +107,7 @@ class StartWithoutDone(Rule):
                     yield from _lone(done)
 
 
-def _starts(flight: Flight, module: Module) -> Findings:
+def _starts(flight: AsyncOp, module: Module) -> Findings:
     start = flight.start
     if not flight.dones and not flight.escapes:
         if flight.is_carried:

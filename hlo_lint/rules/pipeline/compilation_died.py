@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from hlo_lint.dumps.crash import Death, locate
+from hlo_lint.dumps.crash import CrashSite, locate
 from hlo_lint.dumps.passes_run import breaches
 from hlo_lint.dumps.phases import PRECONDITIONS
 from hlo_lint.dumps.pipeline import PassDump
-from hlo_lint.rules.base import Bad, Broken, Compilation, Findings, Good, Rule, first_line
+from hlo_lint.rules.base import (
+    Bad,
+    Compilation,
+    Findings,
+    Good,
+    Rule,
+    UnmetPrecondition,
+    first_line,
+)
 from hlo_lint.rules.findings import Finding, Severity
 
 SHOWN = 6
@@ -110,10 +118,10 @@ class CompilationDied(Rule):
 
 
 def _explained(
-    causes: Sequence[Broken], death: Death | None, dumps: Sequence[PassDump]
+    causes: Sequence[UnmetPrecondition], death: CrashSite | None, dumps: Sequence[PassDump]
 ) -> Iterator[Finding]:
     """One finding for each pass that cannot go on, unless the report says it anyway."""
-    by_pass: dict[str, list[Broken]] = {}
+    by_pass: dict[str, list[UnmetPrecondition]] = {}
     for cause in causes:
         by_pass.setdefault(cause.demand.demanded_by, []).append(cause)
     for name, found in by_pass.items():
@@ -139,7 +147,9 @@ def _explained(
         )
 
 
-def _unexplained(death: Death, causes: Sequence[Broken], compilation: Compilation) -> Finding:
+def _unexplained(
+    death: CrashSite, causes: Sequence[UnmetPrecondition], compilation: Compilation
+) -> Finding:
     dumps = compilation.dumps
     message = "this is the last dump of a compilation that never ended: it died, or was stopped"
     suspects = {name for _, name in death.suspects}
@@ -176,7 +186,7 @@ def _unexplained(death: Death, causes: Sequence[Broken], compilation: Compilatio
     return Finding(first_line(death.dump), message, tuple(notes), severity=severity, file=at)
 
 
-def _where(death: Death) -> str:
+def _where(death: CrashSite) -> str:
     if not death.suspects:
         return f"which pass it was cannot be told: {death.why}"
     shown = death.suspects[:SHOWN]

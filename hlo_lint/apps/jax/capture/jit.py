@@ -36,7 +36,7 @@ from hlo_lint.text.errors import CaptureError, HloLintError, UsageError
 if TYPE_CHECKING:
     from hlo_lint.apps.settings.settings import Settings
     from hlo_lint.dumps.pipeline import Pipeline
-    from hlo_lint.engine.findings import Diagnostic, Introduction
+    from hlo_lint.engine.findings import Diagnostic, PassRef
     from hlo_lint.engine.suppressions.allowances import Allowance
 
 
@@ -296,7 +296,7 @@ def without_folder(report: Report, folder: Path) -> Report:
     def within(path: str) -> str:
         return path.removeprefix(start)
 
-    def met(behind: Introduction | None) -> Introduction | None:
+    def met(behind: PassRef | None) -> PassRef | None:
         return None if behind is None else replace(behind, path=within(behind.path))
 
     def moved(found: Diagnostic) -> Diagnostic:
