@@ -11,6 +11,7 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from hlo_lint.analysis.stage import Stage as Stage
 from hlo_lint.dumps.phases import Precondition
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.hlo.ir import Instruction, Module
@@ -29,41 +30,6 @@ Findings = Iterator[Finding]
 
 MARK = "// error"
 """At the end of a line of an example: here, and nowhere else."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """What binds a module where it was dumped: the options XLA would verify it with there.
-
-    It follows from the names of a run's dumps and the pass lists of the releases; of a file that no
-    compiler named it is what its text says. Where something is not known, it is what lets more
-    pass, so that a rule stays silent. `hlo_verifier.h` names the options.
-    """
-
-    backend: str | None = None
-    """`gpu`, `cpu`; None where it is not known. Decides between `CpuGpuVerifierMetadata` and the
-    default one."""
-    release: str | None = None
-    """The pass list of the release, `gpu-jax0.10.0`; None where it is not known."""
-    layouts: bool = False
-    """Whether layout-assignment has run: `layout_sensitive`, and `instruction_can_change_layout`
-    with it."""
-    normalized: bool | None = None
-    """Whether the last layout_normalization has run, so that layouts are descending, reshapes are
-    bitcasts (`verify_reshape_is_bitcast`) and broadcasts keep the order of dimensions
-    (`verify_broadcast_dimensions_order`). None where that is not known, and where none runs."""
-    scheduled: bool = False
-    """Whether the text's order is that of execution: the schedule is verified too, and
-    `verify_no_collective_deadlocks` is on."""
-    mixed_precision: bool = True
-    """Whether an operation may mix floating types: `allow_mixed_precision`."""
-    host_memory: bool = True
-    """Whether results may lie in host memory, S(5), as they may from host-offloader on: not
-    `verify_no_host_memory_space`."""
-    scan: bool = True
-    """Whether a scan need not be associative, as before the layout-sensitive verifier."""
-    final: bool = False
-    """Whether it is what the compiler ended with."""
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,10 @@ from hlo_lint.analysis.verifier.scope import (
     Checks,
     Demands,
     RowChecks,
-    Said,
     Scope,
+    Violation,
     header_span,
     operand_shape,
-    said,
     text_of,
     value_of,
     value_or_none,
@@ -32,7 +31,7 @@ _ROWS: Final = {
 }
 
 
-def _of_operands(scope: Scope, instruction: Instruction) -> Iterator[Said]:
+def _of_operands(scope: Scope, instruction: Instruction) -> Iterator[Violation]:
     """`output_to_operand_aliasing` names parts that are there, and that are alike."""
     if "output_to_operand_aliasing=" not in instruction.row[TAIL]:
         return
@@ -46,7 +45,7 @@ def _of_operands(scope: Scope, instruction: Instruction) -> Iterator[Said]:
         if not isinstance(alias, Alias):
             return
         if trouble := _trouble(scope, instruction, alias, result):
-            yield said(row, instruction, trouble)
+            yield Violation(row, instruction, trouble)
 
 
 def _trouble(scope: Scope, instruction: Instruction, alias: Alias, result: Shape) -> str:
@@ -82,7 +81,7 @@ def _held(shape: Shape) -> Shape:
 
 def _of_parameters(
     module: Module, demands: Demands, by_name: Mapping[str, Computation]
-) -> Iterator[Said]:
+) -> Iterator[Violation]:
     """`input_output_alias` and `buffer_donor` of the header."""
     if "input_output_alias=" not in module.header and "buffer_donor=" not in module.header:
         return
@@ -107,19 +106,19 @@ def _of_parameters(
         theirs = parameters.get(alias.operand)
         theirs = None if theirs is None else part(theirs, alias.operand_index)
         if theirs is None:
-            yield said("M-61", at, f"input_output_alias names {where}, which is not there")
+            yield Violation("M-61", at, f"input_output_alias names {where}, which is not there")
         elif ours is None:
             message = (
                 f"input_output_alias names part {spelled_index(alias.output_index)} of the result"
             )
-            yield said("M-61", at, f"{message}, which is not there")
+            yield Violation("M-61", at, f"{message}, which is not there")
         elif not isinstance(ours, ArrayShape) or not isinstance(theirs, ArrayShape):
-            yield said("M-61", at, f"input_output_alias names {where}, which is no array")
+            yield Violation("M-61", at, f"input_output_alias names {where}, which is no array")
         elif place in taken or alias.output_index in given:
-            yield said("M-61", at, f"input_output_alias names {where} or its result twice")
+            yield Violation("M-61", at, f"input_output_alias names {where} or its result twice")
         elif ours.byte_size != theirs.byte_size:
             message = f"{where} has {theirs.byte_size} bytes, and the result that is to lie there "
-            yield said("3.5-6", at, f"{message}{ours.byte_size}: {theirs} and {ours}")
+            yield Violation("3.5-6", at, f"{message}{ours.byte_size}: {theirs} and {ours}")
         elif alias.kind == "must-alias" and isinstance(layout, ProgramShape):
             yield from _equal(module, layout, alias)
         taken.add(place)
@@ -132,12 +131,16 @@ def _of_parameters(
         theirs = parameters.get(donor.parameter)
         theirs = None if theirs is None else part(theirs, donor.shape_index)
         if not isinstance(theirs, ArrayShape):
-            yield said("M-62", at, f"buffer_donor names {where}, which is no array of the entry")
+            yield Violation(
+                "M-62", at, f"buffer_donor names {where}, which is no array of the entry"
+            )
         elif (donor.parameter, donor.shape_index) in taken:
-            yield said("M-62", at, f"{where} is a buffer donor, and in input_output_alias as well")
+            yield Violation(
+                "M-62", at, f"{where} is a buffer donor, and in input_output_alias as well"
+            )
 
 
-def _equal(module: Module, layout: ProgramShape, alias: Alias) -> Iterator[Said]:
+def _equal(module: Module, layout: ProgramShape, alias: Alias) -> Iterator[Violation]:
     if alias.operand >= len(layout.parameters):
         return
     ours = part(layout.result, alias.output_index)
@@ -148,7 +151,9 @@ def _equal(module: Module, layout: ProgramShape, alias: Alias) -> Iterator[Said]
             message = (
                 f"the result {spelled_index(alias.output_index)}, {ours}, has to lie in parameter "
             )
-            yield said("M-04", header_span(module), f"{message}{alias.operand}, which is {theirs}")
+            yield Violation(
+                "M-04", header_span(module), f"{message}{alias.operand}, which is {theirs}"
+            )
 
 
 def _entry_shapes(module: Module) -> tuple[dict[int, Shape], Shape] | None:

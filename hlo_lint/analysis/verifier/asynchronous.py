@@ -12,11 +12,10 @@ from hlo_lint.analysis.verifier.calls import order_apart, passed_as_they_lie
 from hlo_lint.analysis.verifier.scope import (
     Checks,
     RowChecks,
-    Said,
     Scope,
+    Violation,
     operand_shape,
     producer,
-    said,
     text_of,
 )
 from hlo_lint.hlo.ir import OPCODE, REFERENCES, TAIL, Computation, Instruction
@@ -48,28 +47,28 @@ def _hands_on(instruction: Instruction) -> bool:
     )
 
 
-def _consumers(scope: Scope) -> Iterable[Said]:
+def _consumers(scope: Scope) -> Iterable[Violation]:
     """A start of an opcode of its own is read by its done, or by what hands it on."""
     return () if _OF_TWO.isdisjoint(scope.opcodes) else _taken_by_others(scope)
 
 
-def _taken_by_others(scope: Scope) -> Iterator[Said]:
+def _taken_by_others(scope: Scope) -> Iterator[Violation]:
     for start_opcode, done in _DONE_OF.items():
         for start in scope.computation.with_opcode(start_opcode):
             for user in start.users:
                 if user.opcode != done and not _hands_on(user):
                     message = f"{user.opcode} reads this {start_opcode}, which only {done} may"
-                    yield said("M-20", start, message, notes=(f"read by %{user.name}",))
+                    yield Violation("M-20", start, message, notes=(f"read by %{user.name}",))
     for done, start_opcode in _START_OF.items():
         for instruction in scope.computation.with_opcode(done):
             yield from _taken(instruction, start_opcode)
 
 
-def _taken(done: Instruction, start: str) -> Iterator[Said]:
+def _taken(done: Instruction, start: str) -> Iterator[Violation]:
     made = producer(done)
     if made is not None and made.opcode != start and not _hands_on(made):
         message = f"{done.opcode} takes %{made.name}, which is {made.opcode} and no {start}"
-        yield said("M-21", done, message, operand=0)
+        yield Violation("M-21", done, message, operand=0)
 
 
 def _is_asynchronous(opcode: str, part: str) -> bool:
@@ -77,7 +76,7 @@ def _is_asynchronous(opcode: str, part: str) -> bool:
     return opcode.endswith(part) and opcode not in _DONE_OF and opcode not in _START_OF
 
 
-def _flows(scope: Scope) -> Iterable[Said]:
+def _flows(scope: Scope) -> Iterable[Violation]:
     if not _are_in_pairs(scope.opcodes):
         return ()
     return chain(_chains(scope.computation), _readers(scope.computation))
@@ -88,7 +87,7 @@ def _are_in_pairs(opcodes: frozenset[str]) -> bool:
     return any(opcode.endswith(("-start", "-update", "-done")) for opcode in opcodes)
 
 
-def _chains(computation: Computation) -> Iterator[Said]:
+def _chains(computation: Computation) -> Iterator[Violation]:
     """From a start one chain of updates leads to a done, of one computation."""
     chains: dict[str, Instruction] = {}
     for number, row in enumerate(computation.rows):
@@ -97,7 +96,7 @@ def _chains(computation: Computation) -> Iterator[Said]:
             continue
         after = computation.at(number)
         if not row[REFERENCES] and opcode.endswith("-update"):
-            yield said("M-23", after, f"{opcode} has no operand")
+            yield Violation("M-23", after, f"{opcode} has no operand")
         made = producer(after)
         if made is None:
             continue
@@ -106,10 +105,10 @@ def _chains(computation: Computation) -> Iterator[Said]:
             first = chains.setdefault(made.name, after)
             if first is not after and "-update" in (first.opcode + after.opcode):
                 message = f"%{first.name} and %{after.name} both go on with %{made.name}"
-                yield said("M-24", after, message, operand=0)
+                yield Violation("M-24", after, message, operand=0)
 
 
-def _readers(computation: Computation) -> Iterator[Said]:
+def _readers(computation: Computation) -> Iterator[Violation]:
     """The value of an async-start or -update is operand 0 of what goes on with it."""
     for number, row in enumerate(computation.rows):
         if not row[OPCODE].endswith(("-start", "-update")) or row[OPCODE] in _DONE_OF:
@@ -124,29 +123,29 @@ def _readers(computation: Computation) -> Iterator[Said]:
             on = user.opcode.endswith(("-update", "-done")) and places == [0]
             if not on and not _hands_on(user):
                 message = f"{user.opcode} reads this {begun.opcode} as operand {places[-1]}"
-                yield said("M-22", begun, message, notes=(f"read by %{user.name}",))
+                yield Violation("M-22", begun, message, notes=(f"read by %{user.name}",))
 
 
-def _same_computation(after: Instruction, before: Instruction) -> Iterator[Said]:
+def _same_computation(after: Instruction, before: Instruction) -> Iterator[Violation]:
     """A chain that names its computation names one."""
     ours, theirs = after.called, before.called
     if ours and theirs and ours != theirs:
         row = "S-96" if after.opcode.endswith("-done") else "S-95c"
         message = f"{after.opcode} calls %{ours[0]}, and what it goes on with calls %{theirs[0]}"
-        yield said(row, after, message)
+        yield Violation(row, after, message)
 
 
-def _threads(scope: Scope, start: Instruction) -> Iterator[Said]:
+def _threads(scope: Scope, start: Instruction) -> Iterator[Violation]:
     (callee, *_) = scope.called(start) or (None,)
     if callee is None:
         return
     thread = (text_of(start, "async_execution_thread") or '"main"').strip('"')
     if thread != callee.thread:
         message = f"{start.opcode} runs on thread {thread}, and %{callee.name} on {callee.thread}"
-        yield said("S-90", start, message)
+        yield Violation("S-90", start, message)
 
 
-def _wrapped(scope: Scope, start: Instruction) -> Iterator[Said]:
+def _wrapped(scope: Scope, start: Instruction) -> Iterator[Violation]:
     """Beside its parameters an asynchronous computation holds the one instruction it wraps."""
     (callee, *_) = scope.called(start) or (None,)
     if callee is None or callee.thread != "main" or "_collectives_group" in start.row[TAIL]:
@@ -157,18 +156,18 @@ def _wrapped(scope: Scope, start: Instruction) -> Iterator[Said]:
     ) and not _is_barrier(callee):
         others = sum(row[OPCODE] != "parameter" for row in callee.rows) - 1
         message = f"%{callee.name} holds {others} instructions beside its parameters and its root"
-        yield said("M-40", start, message)
+        yield Violation("M-40", start, message)
 
 
 def _root(computation: Computation) -> int:
     return -1 if computation.root is None else computation.root.number
 
 
-def _as_it_lies(scope: Scope, done: Instruction) -> Iterator[Said]:
+def _as_it_lies(scope: Scope, done: Instruction) -> Iterator[Violation]:
     """What a done gives lies as the start has made it."""
     begun, result = operand_shape(done, 0), done.shape_or_none
     if scope.demands.layouts and (apart := order_apart(result, part(begun, (1,)))):
-        yield said("S-98", done, f"the result and what the start makes lie apart: {apart}")
+        yield Violation("S-98", done, f"the result and what the start makes lie apart: {apart}")
 
 
 def _is_barrier(computation: Computation) -> bool:

@@ -11,10 +11,9 @@ from hlo_lint.analysis.shape_inference.types import is_complex, is_float, is_int
 from hlo_lint.analysis.verifier.scope import (
     Checks,
     RowChecks,
-    Said,
     Scope,
+    Violation,
     operand_shape,
-    said,
     text_of,
     value_of,
 )
@@ -35,13 +34,13 @@ _MAX_ELEMENTS = 1 << 10
 """Values of longer constants are not counted."""
 
 
-def _accuracy(scope: Scope, instruction: Instruction) -> Iterator[Said]:
+def _accuracy(scope: Scope, instruction: Instruction) -> Iterator[Violation]:
     if "result_accuracy=" in instruction.row[TAIL] and text_of(instruction, "result_accuracy"):
         message = f"{instruction.opcode} cannot be asked for an accuracy of its result"
-        yield said("I-13", instruction, message)
+        yield Violation("I-13", instruction, message)
 
 
-def _comparison(scope: Scope, compare: Instruction) -> Iterator[Said]:
+def _comparison(scope: Scope, compare: Instruction) -> Iterator[Violation]:
     if "type=" not in compare.row[TAIL]:
         return
     kind, shape = value_of(compare, "type"), operand_shape(compare, 0)
@@ -50,7 +49,7 @@ def _comparison(scope: Scope, compare: Instruction) -> Iterator[Said]:
     wanted = _comparisons(shape.dtype)
     if wanted and kind not in wanted:
         message = f"{shape.dtype} is compared as {' or '.join(wanted)}, and not as {kind}"
-        yield said("I-15", compare, message)
+        yield Violation("I-15", compare, message)
 
 
 def _comparisons(dtype: str) -> tuple[str, ...]:
@@ -63,18 +62,18 @@ def _comparisons(dtype: str) -> tuple[str, ...]:
     return ("UNSIGNED",) if dtype == "pred" else ()
 
 
-def _scan(scope: Scope, scan: Instruction) -> Iterator[Said]:
+def _scan(scope: Scope, scan: Instruction) -> Iterator[Violation]:
     associative = text_of(scan, "is_associative") == "true"
     if not scope.demands.scan and not associative:
         message = "behind layout-assignment a scan is associative: the others have become loops"
-        yield said("S-52", scan, message)
+        yield Violation("S-52", scan, message)
 
 
 _find_values = re.compile(r"\([^()]*\)|[^\s{},()]+(?:\([^()]*\))?").findall
 _comment = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 
 
-def _constant(scope: Scope, constant: Instruction) -> Iterator[Said]:
+def _constant(scope: Scope, constant: Instruction) -> Iterator[Violation]:
     text = constant.row[OPERANDS]
     if constant.row[TYPE].endswith("[]") and text.isalnum():
         return
@@ -83,14 +82,14 @@ def _constant(scope: Scope, constant: Instruction) -> Iterator[Said]:
         return
     if not text.strip():
         if prod(shape.dims):
-            yield said("S-47", constant, f"this constant says no value of {shape}")
+            yield Violation("S-47", constant, f"this constant says no value of {shape}")
         return
     if shape.elements > _MAX_ELEMENTS or shape.dtype not in BITS:
         return
     values = len(_find_values(_comment.sub("", text)))
     if values != shape.elements:
         message = f"this constant of {shape} has {values} values, and not {shape.elements}"
-        yield said("S-47", constant, message)
+        yield Violation("S-47", constant, message)
 
 
 CHECKS: Checks = {

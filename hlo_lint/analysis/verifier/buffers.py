@@ -10,10 +10,9 @@ from hlo_lint.analysis.shape_inference.types import compatible
 from hlo_lint.analysis.verifier.scope import (
     Checks,
     RowChecks,
-    Said,
     Scope,
+    Violation,
     operand_shape,
-    said,
     text_of,
     value_of,
 )
@@ -35,28 +34,30 @@ def _buffer_indices(shape: Shape | None) -> set[tuple[int, ...]]:
     return {index for index, each in leaves(shape) if isinstance(each, BufferShape)}
 
 
-def _special(call: Instruction) -> Iterator[Said]:
+def _special(call: Instruction) -> Iterator[Violation]:
     target = (text_of(call, "custom_call_target") or "").strip('"')
     result, count = call.shape_or_none, len(call.row[REFERENCES])
     operand = operand_shape(call, 0)
     if target == "CreateBuffer":
         if count:
-            yield said("M-50", call, f"CreateBuffer reads nothing, and has {count} operands")
+            yield Violation("M-50", call, f"CreateBuffer reads nothing, and has {count} operands")
         elif not isinstance(result, BufferShape):
-            yield said("M-50", call, f"CreateBuffer gives a buffer, and not {result}")
+            yield Violation("M-50", call, f"CreateBuffer gives a buffer, and not {result}")
     elif target == "Pin":
         if count != 1 or not isinstance(operand, ArrayShape):
-            yield said("M-50", call, "Pin takes one array")
+            yield Violation("M-50", call, "Pin takes one array")
         elif not isinstance(result, BufferShape) or not compatible(result.element, operand):
-            yield said("M-50", call, f"Pin of {operand} gives a buffer of it, and not {result}")
+            yield Violation(
+                "M-50", call, f"Pin of {operand} gives a buffer of it, and not {result}"
+            )
     elif target == "Unpin":
         if count != 1 or not isinstance(operand, BufferShape):
-            yield said("M-50", call, "Unpin takes one buffer")
+            yield Violation("M-50", call, "Unpin takes one buffer")
         elif not isinstance(result, ArrayShape) or not compatible(operand.element, result):
-            yield said("M-50", call, f"Unpin of {operand} gives its array, and not {result}")
+            yield Violation("M-50", call, f"Unpin of {operand} gives its array, and not {result}")
 
 
-def _paired(call: Instruction) -> Iterator[Said]:
+def _paired(call: Instruction) -> Iterator[Violation]:
     """Each buffer that a custom call takes is one that it gives, and the other way round."""
     target = (text_of(call, "custom_call_target") or "").strip('"')
     if target in ("Pin", "CreateBuffer", "Unpin"):
@@ -82,21 +83,21 @@ def _paired(call: Instruction) -> Iterator[Said]:
             message = (
                 f"the buffer that is operand {number} is {times} times in the aliasing, not once"
             )
-            yield said("M-52", call, message, operand=number)
+            yield Violation("M-52", call, message, operand=number)
             found = True
     for _, index in () if found else sorted(given):
         if made.count(index) != 1:
             message = (
                 f"a buffer of the result is {made.count(index)} times in the aliasing, not once"
             )
-            yield said("M-52", call, message)
+            yield Violation("M-52", call, message)
 
 
-def _buffers(scope: Scope) -> Iterable[Said]:
+def _buffers(scope: Scope) -> Iterable[Violation]:
     return _written(scope) if "b(" in "".join(types_of(scope.computation)) else ()
 
 
-def _written(scope: Scope) -> Iterator[Said]:
+def _written(scope: Scope) -> Iterator[Violation]:
     computation = scope.computation
     writers: dict[str, list[Instruction]] = {}
     for number, row in enumerate(computation.rows):
@@ -106,15 +107,15 @@ def _written(scope: Scope) -> Iterator[Said]:
             n for n in range(len(row[REFERENCES])) if _buffer_indices(operand_shape(instruction, n))
         ]
         if (reads or _buffer_indices(result)) and row[OPCODE] not in _CARRIES:
-            yield said("M-51", instruction, f"{row[OPCODE]} neither reads nor gives a buffer")
+            yield Violation("M-51", instruction, f"{row[OPCODE]} neither reads nor gives a buffer")
             continue
         if row[OPCODE] == "parameter" and computation.is_entry and _buffer_indices(result):
-            yield said("M-51", instruction, "a program takes no buffer as its parameter")
+            yield Violation("M-51", instruction, "a program takes no buffer as its parameter")
         if row[OPCODE] == "custom-call":
             yield from _special(instruction)
             yield from _paired(instruction)
         if row[OPCODE] == "dynamic-update-slice" and 0 in reads and not _buffer_indices(result):
-            yield said("M-54", instruction, "dynamic-update-slice of a buffer gives a buffer")
+            yield Violation("M-54", instruction, "dynamic-update-slice of a buffer gives a buffer")
         if row[OPCODE] in ("custom-call", "dynamic-update-slice"):
             for place in reads:
                 if isinstance(operand_shape(instruction, place), BufferShape):
@@ -122,7 +123,7 @@ def _written(scope: Scope) -> Iterator[Said]:
     for name, found in writers.items():
         for second in found[1:]:
             message = f"%{found[0].name} writes or frees the buffer %{name} already"
-            yield said("M-53", second, message)
+            yield Violation("M-53", second, message)
 
 
 CHECKS: Checks = {}

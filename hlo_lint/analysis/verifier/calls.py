@@ -10,13 +10,12 @@ from hlo_lint.analysis.shape_inference.verdict import inference_of
 from hlo_lint.analysis.verifier.scope import (
     Checks,
     RowChecks,
-    Said,
     Scope,
+    Violation,
     name_of,
     operand_shape,
     parameter_number,
     parameter_types,
-    said,
     text_of,
     value_of,
 )
@@ -85,7 +84,7 @@ def _shape(instruction: Instruction | None) -> Shape | None:
     return None if instruction is None else instruction.shape_or_none
 
 
-def passed_as_they_lie(scope: Scope, caller: Instruction) -> Iterator[Said]:
+def passed_as_they_lie(scope: Scope, caller: Instruction) -> Iterator[Violation]:
     """Checks that what is passed lies in memory as the parameters do."""
     if not scope.demands.layouts:
         return
@@ -104,10 +103,10 @@ def passed_as_they_lie(scope: Scope, caller: Instruction) -> Iterator[Said]:
             message = (
                 f"operand {number} and parameter {number} of %{callee.name} lie apart: {apart}"
             )
-            yield said(row, caller, message, operand=number)
+            yield Violation(row, caller, message, operand=number)
 
 
-def _carried_as_it_lies(scope: Scope, loop: Instruction) -> Iterator[Said]:
+def _carried_as_it_lies(scope: Scope, loop: Instruction) -> Iterator[Violation]:
     if not scope.demands.layouts:
         return
     carried = operand_shape(loop, 0)
@@ -116,15 +115,15 @@ def _carried_as_it_lies(scope: Scope, loop: Instruction) -> Iterator[Said]:
         apart = order_apart(carried, _shape(_parameter(part, 0)))
         if apart and part is not None:
             message = f"what is carried and the parameter of %{part.name} lie apart: {apart}"
-            yield said("S-85", loop, message, operand=0)
+            yield Violation("S-85", loop, message, operand=0)
         if name == "body" and part is not None:
             apart = order_apart(carried, _shape(part.root))
             if apart:
                 message = f"what is carried and the result of %{part.name} lie apart: {apart}"
-                yield said("S-85", loop, message, operand=0)
+                yield Violation("S-85", loop, message, operand=0)
 
 
-def _branches_as_they_lie(scope: Scope, conditional: Instruction) -> Iterator[Said]:
+def _branches_as_they_lie(scope: Scope, conditional: Instruction) -> Iterator[Violation]:
     if not scope.demands.layouts:
         return
     for number, branch in enumerate(_branches(scope, conditional), 1):
@@ -133,11 +132,11 @@ def _branches_as_they_lie(scope: Scope, conditional: Instruction) -> Iterator[Sa
         apart = order_apart(operand_shape(conditional, number), _shape(_parameter(branch, 0)))
         if apart:
             message = f"operand {number} and the parameter of %{branch.name} lie apart: {apart}"
-            yield said("S-86", conditional, message, operand=number)
+            yield Violation("S-86", conditional, message, operand=number)
         apart = order_apart(conditional.shape_or_none, _shape(branch.root))
         if apart:
             message = f"the result and that of %{branch.name} lie apart: {apart}"
-            yield said("S-86", conditional, message)
+            yield Violation("S-86", conditional, message)
 
 
 def _branches(scope: Scope, conditional: Instruction) -> tuple[Computation | None, ...]:
@@ -148,21 +147,21 @@ def _branches(scope: Scope, conditional: Instruction) -> tuple[Computation | Non
     return scope.called(conditional)
 
 
-def _composite(scope: Scope, call: Instruction) -> Iterator[Said]:
+def _composite(scope: Scope, call: Instruction) -> Iterator[Violation]:
     if text_of(call, "is_composite") != "true":
         return
     attributes = value_of(call, "frontend_attributes")
     name = attributes.get("composite.name", "") if isinstance(attributes, dict) else ""
     if not isinstance(name, str) or not name.strip('"'):
-        yield said("S-81c", call, "a composite call has to say its composite.name")
+        yield Violation("S-81c", call, "a composite call has to say its composite.name")
 
 
-def _own_results(scope: Scope, call: Instruction) -> Iterator[Said]:
+def _own_results(scope: Scope, call: Instruction) -> Iterator[Violation]:
     if text_of(call, "output_to_operand_aliasing") not in (None, "{}"):
-        yield said("I-11", call, "a call may say no output_to_operand_aliasing")
+        yield Violation("I-11", call, "a call may say no output_to_operand_aliasing")
 
 
-def _sharding_of_loop(scope: Scope, loop: Instruction) -> Iterator[Said]:
+def _sharding_of_loop(scope: Scope, loop: Instruction) -> Iterator[Violation]:
     """What a loop carries is spread over the devices in one way."""
     parts = [("the loop", loop)]
     body = scope.callees.get(name_of(loop, "body") or "")
@@ -176,7 +175,7 @@ def _sharding_of_loop(scope: Scope, loop: Instruction) -> Iterator[Said]:
     yield from _same_sharding("I-08", loop, parts)
 
 
-def _sharding_of_branches(scope: Scope, conditional: Instruction) -> Iterator[Said]:
+def _sharding_of_branches(scope: Scope, conditional: Instruction) -> Iterator[Violation]:
     parts = [("the conditional", conditional)]
     parts += [
         (f"the result of %{branch.name}", branch.root)
@@ -188,17 +187,17 @@ def _sharding_of_branches(scope: Scope, conditional: Instruction) -> Iterator[Sa
 
 def _same_sharding(
     row: str, at: Instruction, parts: list[tuple[str, Instruction]]
-) -> Iterator[Said]:
+) -> Iterator[Violation]:
     given = [(what, value_of(part, "sharding")) for what, part in parts]
     said_by = [(what, value) for what, value in given if value is not None]
     for what, value in said_by[1:]:
         if value != said_by[0][1]:
             message = f"{said_by[0][0]} and {what} have different shardings"
-            yield said(row, at, message)
+            yield Violation(row, at, message)
             return
 
 
-def called_for_nothing(scope: Scope, number: int) -> Iterator[Said]:
+def called_for_nothing(scope: Scope, number: int) -> Iterator[Violation]:
     """Checks that only some opcodes call a computation."""
     row = scope.computation.rows[number]
     if row[OPCODE] in CALLERS or row[OPCODE].endswith(("-start", "-update", "-done")):
@@ -206,7 +205,7 @@ def called_for_nothing(scope: Scope, number: int) -> Iterator[Said]:
     if _calls(row[TAIL]) and inference_of(row[OPCODE]) is not None:
         instruction = scope.computation.at(number)
         if any(name in CALLING_ATTRIBUTES for name in instruction.attributes):
-            yield said("S-03", instruction, f"{row[OPCODE]} calls no computation")
+            yield Violation("S-03", instruction, f"{row[OPCODE]} calls no computation")
 
 
 CHECKS: Checks = {

@@ -11,12 +11,11 @@ from hlo_lint.analysis.verifier.scope import (
     Checks,
     Demands,
     RowChecks,
-    Said,
     Scope,
+    Violation,
     all_communicating,
     contradiction,
     integer_of,
-    said,
     text_of,
     value_of,
     value_or_none,
@@ -88,7 +87,7 @@ def _trouble(groups: tuple[tuple[int, ...], ...], numbers: list[int]) -> tuple[s
     return None
 
 
-def _replica_groups(scope: Scope, collective: Instruction) -> Iterator[Said]:
+def _replica_groups(scope: Scope, collective: Instruction) -> Iterator[Violation]:
     text = text_of(collective, "replica_groups")
     mode = mode_of(collective)
     groups = _groups(text) if text is not None else None
@@ -100,21 +99,21 @@ def _replica_groups(scope: Scope, collective: Instruction) -> Iterator[Said]:
             message = (
                 f"{collective.opcode} with use_global_device_ids has to say its replica groups"
             )
-            yield said("S-27", collective, message)
+            yield Violation("S-27", collective, message)
         return
     if groups.trouble is not None:
         row, message = groups.trouble
-        yield said("3.5-7g" if broadcast else row, collective, message)
+        yield Violation("3.5-7g" if broadcast else row, collective, message)
         return
     if not broadcast:
         yield from _count(scope, collective, mode, groups.total)
     if len(groups.sizes) > 1 and not collective.opcode.startswith("all-reduce"):
         sizes = ", ".join(map(str, sorted(groups.sizes)))
         row = "3.5-7g" if broadcast else "S-26"
-        yield said(row, collective, f"the replica groups have different sizes: {sizes}")
+        yield Violation(row, collective, f"the replica groups have different sizes: {sizes}")
 
 
-def _count(scope: Scope, collective: Instruction, mode: Mode, total: int) -> Iterator[Said]:
+def _count(scope: Scope, collective: Instruction, mode: Mode, total: int) -> Iterator[Violation]:
     header = scope.header
     row, wanted = {
         Mode.REPLICAS: ("S-23", header.replicas),
@@ -124,10 +123,10 @@ def _count(scope: Scope, collective: Instruction, mode: Mode, total: int) -> Ite
     }[mode]
     if wanted not in (1, total):
         message = f"the groups hold {total} {mode.value}, and the module has {wanted}"
-        yield said(row, collective, message)
+        yield Violation(row, collective, message)
 
 
-def _pairs(scope: Scope, permute: Instruction) -> Iterator[Said]:
+def _pairs(scope: Scope, permute: Instruction) -> Iterator[Violation]:
     pairs = value_of(permute, "source_target_pairs")
     if not isinstance(pairs, tuple):
         return
@@ -143,21 +142,21 @@ def _pairs(scope: Scope, permute: Instruction) -> Iterator[Said]:
             number = pair[place]
             if number < 0 or (limit != 1 and number >= limit):
                 message = f"{name} {number} is none of {limit} {what}"
-                yield said("S-37", permute, message)
+                yield Violation("S-37", permute, message)
                 return
             if number in seen and len(permute.row[REFERENCES]) == 1:
-                yield said("S-38", permute, f"{name} {number} is in source_target_pairs twice")
+                yield Violation("S-38", permute, f"{name} {number} is in source_target_pairs twice")
                 return
             seen.add(number)
 
 
-def _all_reduce(scope: Scope, reduce: Instruction) -> Iterator[Said]:
+def _all_reduce(scope: Scope, reduce: Instruction) -> Iterator[Violation]:
     channel = integer_of(reduce, "channel_id")
     if channel is not None and channel <= 0:
-        yield said("I-18", reduce, f"channel_id={channel} has to be greater than 0")
+        yield Violation("I-18", reduce, f"channel_id={channel} has to be greater than 0")
 
 
-def _reducer(scope: Scope, collective: Instruction) -> Iterator[Said]:
+def _reducer(scope: Scope, collective: Instruction) -> Iterator[Violation]:
     """What joins two values takes both; XLA does not look, and dies where it generates code."""
     (callee, *_) = scope.called(collective) or (None,)
     if callee is None:
@@ -165,12 +164,12 @@ def _reducer(scope: Scope, collective: Instruction) -> Iterator[Said]:
     count = len(callee.with_opcode("parameter"))
     if count != 2:
         message = f"{collective.opcode} joins two values, and %{callee.name} takes {count}"
-        yield said("3.5-r", collective, message)
+        yield Violation("3.5-r", collective, message)
 
 
 def _constrained(
     module: Module, demands: Demands, by_name: Mapping[str, Computation]
-) -> Iterator[Said]:
+) -> Iterator[Violation]:
     """All all-reduces of a module have constrained layouts, or none has."""
     kinds: dict[bool, Instruction] = {}
     for each in all_communicating(module):
@@ -178,7 +177,7 @@ def _constrained(
             kinds.setdefault("constrain_layout=true" in each.row[TAIL], each)
     if len(kinds) == 2:
         message = f"the layout of this {kinds[True].opcode} is constrained, and that of "
-        yield said("M-41", kinds[True], f"{message}%{kinds[False].name} is not")
+        yield Violation("M-41", kinds[True], f"{message}%{kinds[False].name} is not")
 
 
 CHECKS: Checks = {

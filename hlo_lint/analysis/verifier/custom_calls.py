@@ -8,10 +8,9 @@ from hlo_lint.analysis.shape_inference.types import apart, compatible
 from hlo_lint.analysis.verifier.scope import (
     Checks,
     RowChecks,
-    Said,
     Scope,
+    Violation,
     operand_shape,
-    said,
     text_of,
     value_of,
 )
@@ -21,7 +20,7 @@ from hlo_lint.hlo.shape import ArrayShape, BufferShape, OpaqueShape, Shape, Tupl
 _FREE = ('"LayoutConstraint"', '"control_dep"')
 
 
-def _constraints(scope: Scope, call: Instruction) -> Iterator[Said]:
+def _constraints(scope: Scope, call: Instruction) -> Iterator[Violation]:
     if "operand_layout_constraints=" not in call.row[TAIL]:
         return
     if text_of(call, "custom_call_target") in _FREE:
@@ -32,7 +31,7 @@ def _constraints(scope: Scope, call: Instruction) -> Iterator[Said]:
     given = len(call.row[REFERENCES])
     if len(wanted) != given:
         message = f"operand_layout_constraints names {len(wanted)} operands, and there are {given}"
-        yield said("S-82", call, message)
+        yield Violation("S-82", call, message)
         return
     for number, shape in enumerate(wanted):
         operand = operand_shape(call, number)
@@ -41,28 +40,28 @@ def _constraints(scope: Scope, call: Instruction) -> Iterator[Said]:
         if operand is not None and not compatible(operand, shape):
             ours, theirs = apart(operand, shape)
             message = f"operand {number} is {ours}, and operand_layout_constraints says {theirs}"
-            yield said("S-82", call, message, operand=number)
+            yield Violation("S-82", call, message, operand=number)
         elif any(array.rank and array.layout is None for array in arrays(shape)):
-            yield said("S-82", call, f"operand_layout_constraints gives {shape} no layout")
+            yield Violation("S-82", call, f"operand_layout_constraints gives {shape} no layout")
     result = call.shape_or_none
     if any(array.rank and array.layout is None for array in arrays(result)):
-        yield said(
+        yield Violation(
             "S-82", call, "the layouts of the operands are constrained, and the result has none"
         )
 
 
-def _rng_seed(scope: Scope, call: Instruction) -> Iterator[Said]:
+def _rng_seed(scope: Scope, call: Instruction) -> Iterator[Violation]:
     if "GetRngSeed" not in call.row[TAIL]:
         return
     if text_of(call, "custom_call_target") != '"GetRngSeed"':
         return
     shape: Shape | None = call.shape_or_none
     if call.row[REFERENCES]:
-        yield said(
+        yield Violation(
             "I-22", call, f"GetRngSeed reads nothing, and has {len(call.row[REFERENCES])} operands"
         )
     elif isinstance(shape, ArrayShape) and (shape.dtype != "u64" or shape.rank):
-        yield said("I-22", call, f"GetRngSeed gives a u64[], and not {shape}")
+        yield Violation("I-22", call, f"GetRngSeed gives a u64[], and not {shape}")
 
 
 CHECKS: Checks = {"custom-call": (_constraints, _rng_seed)}

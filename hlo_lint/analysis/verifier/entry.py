@@ -12,11 +12,10 @@ from hlo_lint.analysis.verifier.scope import (
     Demands,
     Header,
     RowChecks,
-    Said,
     Scope,
+    Violation,
     header_span,
     parameter_number,
-    said,
     text_of,
     value_or_none,
 )
@@ -36,7 +35,9 @@ def header_of(module: Module) -> Header:
     )
 
 
-def _layout(module: Module, demands: Demands, by_name: Mapping[str, Computation]) -> Iterator[Said]:
+def _layout(
+    module: Module, demands: Demands, by_name: Mapping[str, Computation]
+) -> Iterator[Violation]:
     """`entry_computation_layout` says what the entry takes and gives."""
     entry = module.entry
     if entry is None or "entry_computation_layout=" not in module.header:
@@ -49,14 +50,16 @@ def _layout(module: Module, demands: Demands, by_name: Mapping[str, Computation]
     for shape in (*layout.parameters, layout.result):
         for array in arrays(shape):
             if array.layout is not None and not array.has_valid_layout:
-                yield said("M-05", at, f"the layout of {array} does not name each dimension once")
+                yield Violation(
+                    "M-05", at, f"the layout of {array} does not name each dimension once"
+                )
                 return
     parameters = entry.with_opcode("parameter")
     if len(parameters) != len(layout.parameters):
         message = (
             f"entry_computation_layout has {len(layout.parameters)} parameters, and the entry "
         )
-        yield said("M-02", at, f"{message}{len(parameters)}")
+        yield Violation("M-02", at, f"{message}{len(parameters)}")
         return
     for parameter in parameters:
         number = parameter_number(parameter)
@@ -83,18 +86,18 @@ def face_of(entry: Computation) -> tuple[str, ...]:
 
 def _differs(
     row: str, at: Instruction, what: str, wanted: Shape, demands: Demands
-) -> Iterator[Said]:
+) -> Iterator[Violation]:
     shape = at.shape_or_none
     if shape is None or shape == wanted:
         return
     if not compatible(shape, wanted):
         ours, theirs = apart(shape, wanted)
-        yield said(row, at, f"{what} is {ours}, and entry_computation_layout says {theirs}")
+        yield Violation(row, at, f"{what} is {ours}, and entry_computation_layout says {theirs}")
     elif demands.layouts and (lies := order_apart(shape, wanted)):
-        yield said(row, at, f"{what} lies apart from entry_computation_layout: {lies}")
+        yield Violation(row, at, f"{what} lies apart from entry_computation_layout: {lies}")
 
 
-def _origin(scope: Scope, number: int) -> Iterator[Said]:
+def _origin(scope: Scope, number: int) -> Iterator[Violation]:
     """Where a value comes from is said for each of its arrays."""
     tail = scope.computation.rows[number][TAIL]
     if "origin={" not in tail and "original_value={" not in tail:
@@ -107,7 +110,7 @@ def _origin(scope: Scope, number: int) -> Iterator[Said]:
         if not isinstance(value, OriginValue) or value.is_synthetic_call or shape is None:
             continue
         if not _same_tree(value.tree, shape):
-            yield said("M-42", instruction, f"{name} does not have the tuples of {shape}")
+            yield Violation("M-42", instruction, f"{name} does not have the tuples of {shape}")
 
 
 def _same_tree(tree: object, shape: Shape) -> bool:

@@ -10,11 +10,10 @@ from itertools import pairwise
 from hlo_lint.analysis.verifier.scope import (
     Checks,
     RowChecks,
-    Said,
     Scope,
+    Violation,
     operand_shape,
     producer,
-    said,
     value_of,
 )
 from hlo_lint.hlo.ir import TAIL, Instruction
@@ -27,7 +26,7 @@ def _space(array: ArrayShape) -> int:
     return array.layout.memory_space if array.layout is not None else 0
 
 
-def _bitcast(scope: Scope, bitcast: Instruction) -> Iterator[Said]:
+def _bitcast(scope: Scope, bitcast: Instruction) -> Iterator[Violation]:
     """A bitcast stays in host memory, or outside of it, unless it reads a constant."""
     before, after = operand_shape(bitcast, 0), bitcast.shape_or_none
     if (
@@ -38,7 +37,7 @@ def _bitcast(scope: Scope, bitcast: Instruction) -> Iterator[Said]:
         and not _is_constant(bitcast)
     ):
         message = f"this bitcast leads from memory space {_space(before)} to {_space(after)}"
-        yield said("S-72", bitcast, message, operand=0)
+        yield Violation("S-72", bitcast, message, operand=0)
 
 
 def _is_constant(bitcast: Instruction) -> bool:
@@ -48,7 +47,7 @@ def _is_constant(bitcast: Instruction) -> bool:
     return made is not None and made.opcode == "constant"
 
 
-def _copy(scope: Scope, copy: Instruction) -> Iterator[Said]:
+def _copy(scope: Scope, copy: Instruction) -> Iterator[Violation]:
     """Out of host memory a copy may not transpose on the way."""
     before, after = operand_shape(copy, 0), copy.shape_or_none
     if (
@@ -59,7 +58,7 @@ def _copy(scope: Scope, copy: Instruction) -> Iterator[Said]:
         and before.minor_to_major != after.minor_to_major
     ):
         message = f"this copy out of host memory transposes: {before} and {after}"
-        yield said("S-01c", copy, message)
+        yield Violation("S-01c", copy, message)
 
 
 _printed = re.compile(r", dimensions=\{([\d,]*)\}").match
@@ -71,7 +70,7 @@ def _ascend(numbers: str) -> bool:
     return all(a < b for a, b in pairwise(map(int, filter(None, numbers.split(",")))))
 
 
-def _broadcast(scope: Scope, broadcast: Instruction) -> Iterator[Said]:
+def _broadcast(scope: Scope, broadcast: Instruction) -> Iterator[Violation]:
     printed = _printed(broadcast.row[TAIL])
     if printed is not None and _ascend(printed[1]):
         return
@@ -79,9 +78,11 @@ def _broadcast(scope: Scope, broadcast: Instruction) -> Iterator[Said]:
     if not isinstance(dimensions, tuple) or not all(isinstance(n, int) for n in dimensions):
         return
     if len(set(dimensions)) < len(dimensions):
-        yield said("3.5-7", broadcast, f"two dimensions go to the same one: {list(dimensions)}")
+        yield Violation(
+            "3.5-7", broadcast, f"two dimensions go to the same one: {list(dimensions)}"
+        )
     elif scope.demands.ordered_broadcasts and list(dimensions) != sorted(dimensions):
-        yield said(
+        yield Violation(
             "I-07",
             broadcast,
             f"the dimensions of this broadcast are not in order: {list(dimensions)}",

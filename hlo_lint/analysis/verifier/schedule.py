@@ -9,10 +9,9 @@ from typing import Final
 from hlo_lint.analysis.verifier.scope import (
     Checks,
     RowChecks,
-    Said,
     Scope,
+    Violation,
     communicating,
-    said,
     value_of,
     value_or_none,
 )
@@ -22,7 +21,7 @@ _PAIRS: Final = "_xla_send_recv_source_target_pairs"
 _predecessors = re.compile(r"control-predecessors=\{([^}]*)\}").search
 
 
-def _in_order(scope: Scope) -> Iterator[Said]:
+def _in_order(scope: Scope) -> Iterator[Violation]:
     """In the order of the text, what is read stands above; XLA's own parser wants that, too."""
     computation = scope.computation
     waits = scope.header.is_scheduled and "control-predecessors=" in computation.text
@@ -36,21 +35,21 @@ def _in_order(scope: Scope) -> Iterator[Said]:
             for name in found[1].replace("%", "").split(",") if found else ():
                 if name.strip() in computation.index and name.strip() not in seen:
                     message = f"%{name.strip()} has to run before this, and stands below it"
-                    yield said("M-60c", computation.at(number), message)
+                    yield Violation("M-60c", computation.at(number), message)
         seen.add(row[NAME])
 
 
-def _not_above(computation: Computation, number: int, seen: set[str]) -> Iterator[Said]:
+def _not_above(computation: Computation, number: int, seen: set[str]) -> Iterator[Violation]:
     references = computation.rows[number][REFERENCES]
     for place, reference in enumerate(references):
         name = reference.partition("#")[0]
         if name in computation.index:
             if name not in seen:
                 message = f"%{name} stands below what reads it"
-                yield said("M-60", computation.at(number), message, operand=place)
+                yield Violation("M-60", computation.at(number), message, operand=place)
         elif name:
             message = f"%{name} is not in this computation"
-            yield said("M-12", computation.at(number), message, operand=place)
+            yield Violation("M-12", computation.at(number), message, operand=place)
 
 
 def _pairs_of(instruction: Instruction) -> tuple[tuple[int, int], ...]:
@@ -64,12 +63,12 @@ def _pairs_of(instruction: Instruction) -> tuple[tuple[int, int], ...]:
     return tuple((each[0], each[1]) for each in value if isinstance(each, tuple) and len(each) == 2)
 
 
-def _deadlocks(scope: Scope) -> Iterable[Said]:
+def _deadlocks(scope: Scope) -> Iterable[Violation]:
     """While a send waits for its recv, no other collective may begin (M-30 to M-33)."""
     return _waiting(scope) if scope.header.is_scheduled and communicating(scope.computation) else ()
 
 
-def _waiting(scope: Scope) -> Iterator[Said]:
+def _waiting(scope: Scope) -> Iterator[Violation]:
     pending: Instruction | None = None
     for each in communicating(scope.computation):
         if each.opcode not in ("send", "recv"):
@@ -78,7 +77,7 @@ def _waiting(scope: Scope) -> Iterator[Said]:
                     f"{each.opcode} begins while {pending.opcode} %{pending.name} has no match"
                 )
                 row = "3.5-8" if _unseen(each) else "M-32"
-                yield said(row, each, message)
+                yield Violation(row, each, message)
             continue
         pairs = _pairs_of(each)
         if not pairs:
@@ -88,17 +87,19 @@ def _waiting(scope: Scope) -> Iterator[Said]:
             continue
         if _has_cycle(pairs) or len({a for a, _ in pairs}) < len(pairs):
             message = f"the pairs of {each.opcode} lead back to where they begin, or meet twice"
-            yield said("M-30", each, message)
+            yield Violation("M-30", each, message)
         if pending is None:
             pending = each
         elif pending.opcode == each.opcode:
             wanted = "recv" if each.opcode == "send" else "send"
-            yield said("M-31", each, f"{wanted} has to follow {pending.opcode} %{pending.name}")
+            yield Violation(
+                "M-31", each, f"{wanted} has to follow {pending.opcode} %{pending.name}"
+            )
             pending = each
         else:
             pending = None
     if pending is not None:
-        yield said(
+        yield Violation(
             "M-33", pending, f"nothing matches this {pending.opcode}: its devices wait for ever"
         )
 

@@ -19,7 +19,6 @@ from hlo_lint.hlo.ir import (
     Module,
 )
 from hlo_lint.hlo.shape import Shape, part
-from hlo_lint.rules.findings import Finding
 from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:
@@ -54,18 +53,22 @@ class Header(NamedTuple):
     is_scheduled: bool
 
 
-class Said(NamedTuple):
-    """What a check found: which row of the list, and what."""
+class Violation(NamedTuple):
+    """One demand of XLA's verifier that a module does not meet."""
 
     row: str
     """The row in `docs/verifier.md`: `S-46`."""
-    finding: Finding
-    """A stretch of text is counted in characters of the module's text."""
+    at: Instruction | Span
+    """An instruction, or a stretch of the module's text in characters."""
+    message: str
+    operand: int | None = None
+    """The operand the caret stands under; None for the whole instruction."""
+    notes: tuple[str, ...] = ()
 
 
-Check: TypeAlias = "Callable[[Scope, Instruction], Iterator[Said]]"
+Check: TypeAlias = "Callable[[Scope, Instruction], Iterator[Violation]]"
 """Looks at one instruction, what it reads and what it calls."""
-RowCheck: TypeAlias = "Callable[[Scope, int], Iterator[Said]]"
+RowCheck: TypeAlias = "Callable[[Scope, int], Iterator[Violation]]"
 """Looks at one instruction of any opcode, by its position."""
 Checks: TypeAlias = Mapping[str, tuple[Check, ...]]
 """By opcode."""
@@ -96,18 +99,6 @@ class Scope:
     def called(self, instruction: Instruction) -> tuple[Computation | None, ...]:
         """The computations that an instruction calls, in order; None for what is not there."""
         return tuple(self.callees.get(name) for name in instruction.called)
-
-
-def said(
-    row: str,
-    at: Instruction | Span,
-    message: str,
-    *,
-    operand: int | None = None,
-    notes: tuple[str, ...] = (),
-) -> Said:
-    """What a check found, at an instruction or a stretch of the module's text."""
-    return Said(row, Finding(at, message, notes, operand))
 
 
 def text_of(instruction: Instruction, name: str) -> str | None:

@@ -13,11 +13,10 @@ from hlo_lint.analysis.shape_inference.verdict import OPCODES, Verdict, inferenc
 from hlo_lint.analysis.verifier.scope import (
     Checks,
     RowChecks,
-    Said,
     Scope,
+    Violation,
     operand_shape,
     parameter_types,
-    said,
 )
 from hlo_lint.hlo.ir import (
     OPCODE,
@@ -108,7 +107,7 @@ _NARROW: Final = frozenset(dtype for dtype, bits in BITS.items() if bits < 8)
 
 def complaints(
     scope: Scope, inference: Callable[[], ShapeInference], places: Iterable[int]
-) -> Iterator[tuple[int, Said]]:
+) -> Iterator[tuple[int, Violation]]:
     """What is wrong with the shapes of some instructions, by their positions.
 
     Most lines of a dump are like many others: what a judgement depends on is made a key, and looked
@@ -203,11 +202,11 @@ _FINE: Final[set[object]] = set()
 _MAX_REMEMBERED = 1 << 15
 
 
-def _complaints(scope: Scope, inference: ShapeInference, number: int) -> Sequence[Said]:
+def _complaints(scope: Scope, inference: ShapeInference, number: int) -> Sequence[Violation]:
     computation = scope.computation
     row = computation.rows[number]
     found = [
-        said(which, computation.at(number), message)
+        Violation(which, computation.at(number), message)
         for which, message in _of_type(row[TYPE])
         if which != "S-06e" or scope.demands.packed
     ]
@@ -222,7 +221,7 @@ def _complaints(scope: Scope, inference: ShapeInference, number: int) -> Sequenc
         troubles_of_shape.append(verdict.misplaced)
     if troubles_of_shape:
         which = _row(row, verdict)
-        found += [said(which, computation.at(number), each) for each in troubles_of_shape]
+        found += [Violation(which, computation.at(number), each) for each in troubles_of_shape]
     if not scope.demands.mixed_precision and opcode not in _ANY_PRECISION:
         found += _precisions(scope, number)
     return found
@@ -243,7 +242,7 @@ def _row(row: InstructionRecord, verdict: Verdict) -> str:
     return "S-01" if said_first.startswith("XLA infers") else "I-14"
 
 
-def _precisions(scope: Scope, number: int) -> Sequence[Said]:
+def _precisions(scope: Scope, number: int) -> Sequence[Violation]:
     rows, index = scope.computation.rows, scope.computation.index
     references = rows[number][REFERENCES]
     if len(references) < 2:
@@ -262,7 +261,7 @@ def _precisions(scope: Scope, number: int) -> Sequence[Said]:
         return ()
     (first, _), (second, place), *_ = sorted(floats.items(), key=lambda each: each[1])
     message = f"{instruction.opcode} reads floats of two precisions: {first} and {second}"
-    return (said("S-02", instruction, message, operand=place),)
+    return (Violation("S-02", instruction, message, operand=place),)
 
 
 @lru_cache(maxsize=1 << 14)

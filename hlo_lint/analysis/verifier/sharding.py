@@ -9,10 +9,9 @@ from math import prod
 from hlo_lint.analysis.verifier.scope import (
     Checks,
     RowChecks,
-    Said,
     Scope,
+    Violation,
     contradiction,
-    said,
     text_of,
     value_or_none,
 )
@@ -26,14 +25,14 @@ from hlo_lint.hlo.ir import TAIL, TYPE
 from hlo_lint.hlo.shape import ArrayShape, ShapeSyntaxError, leaves, parse_shape
 
 
-def _sharding(scope: Scope, number: int) -> Iterator[Said]:
+def _sharding(scope: Scope, number: int) -> Iterator[Violation]:
     row = scope.computation.rows[number]
     if "sharding=" in row[TAIL]:
         instruction = scope.computation.at(number)
         text = text_of(instruction, "sharding")
         trouble = "" if text is None else _trouble(text, row[TYPE], scope.header.partitions)
         if trouble:
-            yield said("I-02", instruction, trouble)
+            yield Violation("I-02", instruction, trouble)
 
 
 @lru_cache(maxsize=1 << 12)

@@ -10,11 +10,10 @@ from hlo_lint.analysis.verifier.scope import (
     Checks,
     Demands,
     RowChecks,
-    Said,
     Scope,
+    Violation,
     header_span,
     parameter_number,
-    said,
 )
 from hlo_lint.hlo.ir import (
     NAME,
@@ -28,20 +27,20 @@ from hlo_lint.hlo.ir import (
 )
 
 
-def _names(scope: Scope) -> Iterable[Said]:
+def _names(scope: Scope) -> Iterable[Violation]:
     computation = scope.computation
     return () if len(computation.index) == len(computation.rows) else _doubled(computation)
 
 
-def _doubled(computation: Computation) -> Iterator[Said]:
+def _doubled(computation: Computation) -> Iterator[Violation]:
     seen: set[str] = set()
     for number, row in enumerate(computation.rows):
         if row[NAME] in seen:
-            yield said("I-01", computation.at(number), f"%{row[NAME]} is there twice")
+            yield Violation("I-01", computation.at(number), f"%{row[NAME]} is there twice")
         seen.add(row[NAME])
 
 
-def _parameters(scope: Scope) -> Iterable[Said]:
+def _parameters(scope: Scope) -> Iterable[Violation]:
     """Parameters are numbered from 0, each number once."""
     rows = scope.computation.rows
     texts = [row[OPERANDS] for row in rows if row[OPCODE] == "parameter"]
@@ -53,50 +52,52 @@ def _up_to(end: int) -> frozenset[str]:
     return frozenset(map(str, range(end)))
 
 
-def _misnumbered(computation: Computation) -> Iterator[Said]:
+def _misnumbered(computation: Computation) -> Iterator[Violation]:
     numbers: dict[int, str] = {}
     for parameter in computation.with_opcode("parameter"):
         number = parameter_number(parameter)
         if number is None:
             text = parameter.row[4].strip()
-            yield said("I-05", parameter, f"{text or 'nothing'} is no number of a parameter")
+            yield Violation("I-05", parameter, f"{text or 'nothing'} is no number of a parameter")
         elif number in numbers:
             message = f"%{numbers[number]} is parameter {number} already"
-            yield said("I-05", parameter, message)
+            yield Violation("I-05", parameter, message)
         else:
             numbers[number] = parameter.name
     missing = sorted(set(range(len(numbers))) - numbers.keys())
     if missing and computation.rows:
         at = computation.with_opcode("parameter")[0]
-        yield said("I-05", at, f"there is no parameter {missing[0]}, and {len(numbers)} parameters")
+        yield Violation(
+            "I-05", at, f"there is no parameter {missing[0]}, and {len(numbers)} parameters"
+        )
 
 
-def _roots(scope: Scope) -> Iterable[Said]:
+def _roots(scope: Scope) -> Iterable[Violation]:
     roots = [number for number, row in enumerate(scope.computation.rows) if row[ROOT]]
     return () if len(roots) < 2 else _doubled_roots(scope.computation, roots)
 
 
-def _doubled_roots(computation: Computation, roots: list[int]) -> Iterator[Said]:
+def _doubled_roots(computation: Computation, roots: list[int]) -> Iterator[Violation]:
     first = computation.at(roots[0])
     message = f"a computation has one root, and %{first.name} is one already"
     for number in roots[1:]:
-        yield said("I-05r", computation.at(number), message)
+        yield Violation("I-05r", computation.at(number), message)
 
 
-def _fusion(scope: Scope, fusion: Instruction) -> Iterator[Said]:
+def _fusion(scope: Scope, fusion: Instruction) -> Iterator[Violation]:
     """The body of a fusion: one, not the entry, and nothing in it that nobody reads."""
     bodies = scope.called(fusion)
     if len(bodies) != 1:
-        yield said("S-77", fusion, f"a fusion calls one computation, and not {len(bodies)}")
+        yield Violation("S-77", fusion, f"a fusion calls one computation, and not {len(bodies)}")
         return
     (body,) = bodies
     if body is None:
         return
     if body.is_entry:
-        yield said("M-10", fusion, "the entry computation is the body of a fusion")
+        yield Violation("M-10", fusion, "the entry computation is the body of a fusion")
     for number in _unread(body):
         message = f"nobody reads %{body.rows[number][NAME]} in the fusion %{body.name}"
-        yield said("I-05u", body.at(number), message)
+        yield Violation("I-05u", body.at(number), message)
     if scope.demands.layouts:
         yield from passed_as_they_lie(scope, fusion)
 
@@ -118,14 +119,14 @@ def _unread(body: Computation) -> tuple[int, ...]:
 
 def _module_name(
     module: Module, demands: Demands, by_name: Mapping[str, Computation]
-) -> Iterator[Said]:
+) -> Iterator[Violation]:
     if module.header and not module.name:
-        yield said("M-10", header_span(module), "this module has no name")
+        yield Violation("M-10", header_span(module), "this module has no name")
 
 
 def _named_once(
     module: Module, demands: Demands, by_name: Mapping[str, Computation]
-) -> Iterator[Said]:
+) -> Iterator[Violation]:
     """XLA prints each name of a module once."""
     if not demands.named_once:
         return
@@ -140,7 +141,7 @@ def _named_once(
             other = first.setdefault(row[NAME], computation)
             if other is not computation:
                 at = computation.at(number)
-                yield said("I-01", at, f"%{row[NAME]} is in %{other.name}, too")
+                yield Violation("I-01", at, f"%{row[NAME]} is in %{other.name}, too")
 
 
 CHECKS: Checks = {"fusion": (_fusion,)}

@@ -33,11 +33,10 @@ from hlo_lint.analysis.verifier.scope import (
     Demands,
     Header,
     RowCheck,
-    Said,
     Scope,
+    Violation,
 )
 from hlo_lint.hlo.ir import NAME, OPCODE, OPERANDS, REFERENCES, TAIL, Computation, Module
-from hlo_lint.rules.findings import Finding
 
 _FAMILIES: Final = (
     shapes,
@@ -79,7 +78,7 @@ _FINE: Final[set[object]] = set()
 """Headers that agree with their entries."""
 _MAX_REMEMBERED = 1 << 10
 
-Verdict = Mapping[str, tuple[Finding, ...]]
+Verdict = Mapping[str, tuple[Violation, ...]]
 """What was found, by row of the list."""
 
 _latest: WeakValueDictionary[tuple[int, str], Computation] = WeakValueDictionary()
@@ -93,9 +92,9 @@ class _State(NamedTuple):
 
     callees: Mapping[str, Computation | None]
     """What it calls, by name."""
-    said: tuple[tuple[str, Said], ...]
+    by_name: tuple[tuple[str, Violation], ...]
     """What was said of single instructions, by their names."""
-    whole: tuple[Said, ...]
+    whole: tuple[Violation, ...]
     """What was said of it as a whole."""
 
 
@@ -103,14 +102,14 @@ def verify(module: Module, demands: Demands) -> Verdict:
     """Everything that XLA's verifier would refuse in a module, and what it forgets to look at."""
     known = module.memo.get(demands)
     if known is None:
-        found: dict[str, list[Finding]] = {}
-        for row, finding in _verify(module, demands):
-            found.setdefault(row, []).append(finding)
+        found: dict[str, list[Violation]] = {}
+        for violation in _verify(module, demands):
+            found.setdefault(violation.row, []).append(violation)
         known = module.memo[demands] = {row: tuple(each) for row, each in found.items()}
     return known  # type: ignore[return-value]  # nobody else writes under such a key
 
 
-def _verify(module: Module, demands: Demands) -> Iterator[Said]:
+def _verify(module: Module, demands: Demands) -> Iterator[Violation]:
     by_name: dict[str, Computation] = {}
     for computation in module.computations:
         by_name.setdefault(computation.name, computation)
@@ -154,7 +153,7 @@ class _Judge:
             self._inference = ShapeInference(self.module.computations)
         return self._inference
 
-    def computation(self, computation: Computation) -> tuple[Said, ...]:
+    def computation(self, computation: Computation) -> tuple[Violation, ...]:
         """What is said of a computation, remembered for as long as what it calls is the same."""
         called = _called(computation)
         callees = tuple(map(self.by_name.get, called))
@@ -164,9 +163,9 @@ class _Judge:
             known = computation.memo[key] = self._judge(computation, called, callees)
             _latest[self.binding, computation.name] = computation
             computation.memo[self.binding] = known
-        if not known.said and not known.whole:
+        if not known.by_name and not known.whole:
             return ()
-        return (*(each for _, each in known.said), *known.whole)
+        return (*(each for _, each in known.by_name), *known.whole)
 
     def _judge(
         self,
@@ -198,8 +197,9 @@ class _Judge:
                 if checks is not None:
                     instruction = computation.at(number)
                     for of_opcode in checks:
-                        said = of_opcode(scope, instruction)
-                        found += [(instruction.name, each) for each in said]
+                        found += [
+                            (instruction.name, each) for each in of_opcode(scope, instruction)
+                        ]
         of_all = () if computation.troubles else _OF_COMPUTATIONS
         whole = [each for check in of_all for each in check(scope)]
         return _State(by_name, tuple(found), tuple(whole))
@@ -235,7 +235,7 @@ def _changed(
         return range(len(rows))  # another module's computation, most likely
     new = {row[NAME] for row in rows if id(row) in fresh} if fresh else set()
     new |= before.index.keys() - computation.index.keys()
-    new |= {name for name, _ in state.said}
+    new |= {name for name, _ in state.by_name}
     other = {name for name, callee in callees.items() if state.callees.get(name) is not callee}
     if not new and not other:
         return []

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
-from hlo_lint.analysis.verifier import Demands, Verdict, verify
+from hlo_lint.analysis.verifier import Demands, Verdict, Violation, verify
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, Findings, Stage
 from hlo_lint.rules.findings import Finding
@@ -26,8 +25,8 @@ class Verified:
         """What XLA's verifier would refuse, each place of it."""
         verdict = _verdict(module, stage)
         for row in self.rows:
-            for finding in verdict.get(row, ()):
-                yield _placed(finding, module)
+            for each in verdict.get(row, ()):
+                yield _finding(each, module)
 
     def is_silent(self, module: Module, stage: Stage) -> bool:
         """Whether nothing is refused there."""
@@ -66,9 +65,9 @@ def _is_compiled(module: Module) -> bool:
     )
 
 
-def _placed(finding: Finding, module: Module) -> Finding:
-    """The same finding, in characters of the file."""
-    at = finding.at
-    if isinstance(at, Instruction) or not module.start:
-        return finding
-    return replace(finding, at=Span(at.start + module.start, at.end + module.start))
+def _finding(violation: Violation, module: Module) -> Finding:
+    """The violation, in characters of the file."""
+    at = violation.at
+    if not isinstance(at, Instruction):
+        at = Span(at.start + module.start, at.end + module.start)
+    return Finding(at, violation.message, violation.notes, violation.operand)

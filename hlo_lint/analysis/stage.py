@@ -1,0 +1,37 @@
+"""The options that XLA's verifier would run with at a place in the pipeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A place in the pipeline: the options of `HloVerifierOpts` there (`hlo_verifier.h`).
+
+    Derived from dump names and the pass lists of the releases; of a loose file, from its text.
+    Fields that are not known take their most permissive value, so that a rule stays silent.
+    """
+
+    backend: str | None = None
+    """`gpu`, `cpu`; None if unknown. Decides between `CpuGpuVerifierMetadata` and the default."""
+    release: str | None = None
+    """The pass list of the release, `gpu-jax0.10.0`; None if unknown."""
+    layouts: bool = False
+    """True if layout-assignment has run: `layout_sensitive` and `instruction_can_change_layout`."""
+    normalized: bool | None = None
+    """True if the last layout_normalization has run: layouts are descending, reshapes are bitcasts
+    (`verify_reshape_is_bitcast`) and broadcasts keep the order of dimensions
+    (`verify_broadcast_dimensions_order`). None if unknown, or if the pipeline has no such pass."""
+    scheduled: bool = False
+    """True if the text's order is the order of execution: XLA verifies the schedule too, with
+    `verify_no_collective_deadlocks`."""
+    mixed_precision: bool = True
+    """True if an operation may mix floating-point types: `allow_mixed_precision`."""
+    host_memory: bool = True
+    """True if results may be in host memory, S(5), as from host-offloader on: not
+    `verify_no_host_memory_space`."""
+    scan: bool = True
+    """True if a scan need not be associative, as before the layout-sensitive verifier."""
+    final: bool = False
+    """True if this is the compiler's final module."""
