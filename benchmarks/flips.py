@@ -21,7 +21,13 @@ from pathlib import Path
 from hlo_lint.hlo.ir import TAIL, Instruction, Module
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.shape import ArrayShape
-from hlo_lint.kernels.autotuning.cublaslt_fission import OPERANDS, RESULT, Flip, Outcome, predict
+from hlo_lint.kernels.autotuning.cublaslt_fission import (
+    OPERANDS,
+    RESULT,
+    BackendSwitch,
+    Outcome,
+    predict,
+)
 
 PROGRAMS = Path(__file__).parents[1] / "fixtures" / "programs" / "flip_programs.py"
 RESULTS = Path(__file__).parent / "FLIPS.md"
@@ -37,7 +43,7 @@ class Run:
     about: str
     dtype: str
     outcome: str
-    flips: tuple[Flip, ...]
+    flips: tuple[BackendSwitch, ...]
     is_suspect: bool
     """What the rule of thumb says: two batch dimensions and a layout that is not descending."""
     left: tuple[str, ...] | None

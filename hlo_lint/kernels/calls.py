@@ -1,4 +1,4 @@
-"""Triton kernels in a module: what they carry, and what XLA hands them."""
+"""Triton kernels in a module: their payloads and the buffers that XLA hands them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _read(call: Instruction) -> TritonCall | None:
 
 
 def tunes_early(payload: TritonCall) -> bool:
-    """Whether it tunes before the first thunk runs, and not when its turn comes.
+    """True if the call autotunes before the first thunk of the execution runs.
 
     The FFI handler tunes in its Initialize stage, on the real buffers of the execution
     (`triton_kernels.cc:1022`, `custom_call_thunk.cc:502-524`); the legacy target when it executes.
@@ -56,13 +56,13 @@ def tunes_early(payload: TritonCall) -> bool:
 
 
 def is_entry_parameter(call: Instruction, number: int) -> bool:
-    """Whether an operand is passed in by the caller, renamed at most."""
+    """True if an operand is an entry parameter, seen through bitcasts and tuple elements."""
     source = source_of(call, number)
     return source is not None and source.opcode == "parameter" and source.computation.is_entry
 
 
 def is_fresh_fill(call: Instruction, number: int, module: Module) -> bool:
-    """Whether an operand holds nothing but a constant, put there for the kernel to overwrite."""
+    """True if an operand holds only constants, put there for the kernel to overwrite."""
     source = source_of(call, number)
     if source is None:
         return False
@@ -81,5 +81,5 @@ def _is_constant(broadcast: Instruction) -> bool:
 
 
 def _only_fills(body: Computation) -> bool:
-    """Whether a fusion computes from constants alone."""
+    """True if a fusion computes from constants alone."""
     return all(each.opcode in _FILLS for each in body.instructions)

@@ -1,4 +1,4 @@
-"""Which layouts cuBLASLt takes: matrices that lie one after the other, rows or columns first."""
+"""Layouts that cuBLASLt takes: batches of matrices, row-major or column-major."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # loaded where a module has such a call
 def unsupported(
     shape: ArrayShape, batch: Sequence[int], rows: Sequence[int], columns: Sequence[int]
 ) -> str:
-    """Why an array is no row of matrices for cuBLASLt; empty where it is.
+    """The reason why cuBLASLt cannot read an array as a batch of matrices; empty if it can.
 
     The dimensions of each group have to lie side by side and in order, and a batch may not vary
     fastest (`GetBatchRowColumnShape` and `MatrixLayout::For`, `matmul_utils.cc:62-197`). Sizes do

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.shape import ArrayShape
-from hlo_lint.kernels.autotuning.cublaslt_fission import RESULT, Flip, Outcome, predict
+from hlo_lint.kernels.autotuning.cublaslt_fission import RESULT, BackendSwitch, Outcome, predict
 from tests.conftest import FIXTURES
 
 FLIPS = FIXTURES / "flips"
@@ -31,7 +31,7 @@ def before(folder: str) -> list[Path]:
 
 
 def left_by_xla(path: Path) -> Reshapes:
-    """Operand and result of each reshape outside fusions behind the autotuner."""
+    """Operand and result of each reshape outside fusions after the autotuner."""
     after = read(path.with_name(path.name.replace(".before.", ".after.")))
     return {
         (str(reshape.operands[0].shape), str(reshape.shape))
@@ -40,7 +40,7 @@ def left_by_xla(path: Path) -> Reshapes:
     }
 
 
-def spelled(flips: tuple[Flip, ...], *, alone: bool = False) -> Reshapes:
+def spelled(flips: tuple[BackendSwitch, ...], *, alone: bool = False) -> Reshapes:
     return {
         (str(reshaped.operand), str(reshaped.result))
         for flip in flips
@@ -153,7 +153,7 @@ def test_an_operand_that_is_not_descending_breaks_under_a_descending_dot() -> No
     assert str(flip.result) == "f16[16,64,32]{1,2,0}"
 
 
-def test_work_behind_the_dot_takes_the_result_reshape_in() -> None:
+def test_work_after_the_dot_takes_the_result_reshape_in() -> None:
     busy = PLAIN.replace(ROOT, ROOT.removeprefix("ROOT ")).replace(
         "\n}\n\nENTRY", "\n  ROOT n = f32[2,8,128,32]{3,2,1,0} negate(d)\n}\n\nENTRY"
     )

@@ -258,7 +258,7 @@ def test_a_call_that_is_not_autotuned_takes_no_aliases() -> None:
 
 
 @pytest.mark.parametrize("carrier", ["ffi", "legacy"])
-def test_strides_change_in_the_descriptor_and_behind_it(carrier: str) -> None:
+def test_strides_change_in_the_descriptor_and_after_it(carrier: str) -> None:
     call = call_of(f"descriptor_degenerate_{carrier}")
     changed = with_tensor_strides(call, {(0, 0): (128, 128, 1)})
     assert changed.message == call_of("descriptor_dense_ffi").message
@@ -268,7 +268,7 @@ def test_strides_change_in_the_descriptor_and_behind_it(carrier: str) -> None:
 
 @pytest.mark.parametrize("place", [(0, 1), (1, 0), (0, 99)])
 def test_strides_want_a_descriptor(place: tuple[int, int]) -> None:
-    with pytest.raises(PayloadError, match="is no tensor descriptor with 3 strides"):
+    with pytest.raises(PayloadError, match="is not a tensor descriptor with 3 strides"):
         with_tensor_strides(call_of("descriptor_dense_ffi"), {place: (1, 1, 1)})
 
 
@@ -543,10 +543,10 @@ def test_a_broken_legacy_payload_says_what_is_wrong(content: bytes, says: str) -
         ('"triton_kernel_call_ffi", backend_config={other = "x"}', "expected the string `opaque`"),
         ('"triton_kernel_call_ffi", backend_config={opaque = 1 : i32}', "expected the string"),
         (r'"triton_kernel_call_ffi", backend_config={opaque = "\zz"}', r"11: \\\\zz is no escape"),
-        ('"__gpu$xla.gpu.triton", backend_config={name = 1 : i32}', "`name` is no string"),
+        ('"__gpu$xla.gpu.triton", backend_config={name = 1 : i32}', "`name` is not a string"),
         ('"__gpu$xla.gpu.triton", backend_config={name = "k"}', "expected `grid_x`"),
         ('"mosaic_gpu_v2", backend_config={kernel_hash = "k"}', "expected `module`"),
-        ('"__cublas$gemm", backend_config={"beta":"x"}', "beta is no number"),
+        ('"__cublas$gemm", backend_config={"beta":"x"}', "beta is not a number"),
         ('"__cublas$gemm", backend_config="[]"', "expected a JSON object"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Whether the autotuner's choice would last: contests of known counts, ties, failures, flips."""
+"""The autotuner's choice: contests of known counts, ties, failures, changed winners."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hlo_lint.kernels.autotuning.fragile_winner import (
     SURE,
     Contest,
     Fragile,
+    changed_winners,
     chosen,
     contest_of,
     contests,
-    flips,
     fragile,
 )
 from hlo_lint.rules.registry import find_rule
@@ -177,7 +177,7 @@ def test_no_scratch_is_told_of_where_it_made_no_difference() -> None:
 
 def test_a_flip_of_the_shortest_time_alone_is_none() -> None:
     runs = timed(TRITON=[5000], CUBLASLT=[4800]), timed(TRITON=[4800], CUBLASLT=[5000])
-    assert flips(runs) == ()
+    assert changed_winners(runs) == ()
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_the_winner_is_never_behind(one: list[int], other: list[int]) -> None:
     ],
 )
 def test_a_flip_is_told_with_both_backends(names: list[str], logs: list[int]) -> None:
-    (flip,) = flips(map(log, names))
+    (flip,) = changed_winners(map(log, names))
     assert flip.instruction == "loop_add_fusion"
     assert [win.backend for win in flip.wins] == ["NATIVE_EMITTER", "BLOCK_LEVEL_EMITTER"]
     assert [win.log for win in flip.wins] == logs
@@ -221,23 +221,23 @@ def test_a_flip_is_told_with_both_backends(names: list[str], logs: list[int]) ->
 
 
 def test_the_same_log_twice_has_no_flips() -> None:
-    assert flips([log("new.textproto")] * 2) == ()
+    assert changed_winners([log("new.textproto")] * 2) == ()
 
 
 def test_two_devices_may_choose_as_they_like() -> None:
     text = (AUTOTUNE / "new_again.textproto").read_text("utf-8")
     elsewhere = read_autotuning(text.replace("0123456789abcdef", "fedcba9876543210"))
-    assert flips([log("new.textproto"), elsewhere]) == ()
+    assert changed_winners([log("new.textproto"), elsewhere]) == ()
 
 
 def test_a_run_in_which_all_failed_chose_nothing() -> None:
-    assert flips([timed(A=[3000], B=[0]), timed(A=[0], B=[0])]) == ()
+    assert changed_winners([timed(A=[3000], B=[0]), timed(A=[0], B=[0])]) == ()
 
 
 def test_names_alike_within_an_old_log_are_other_instructions() -> None:
     text = (AUTOTUNE / "old.textproto").read_text("utf-8")
     again = (AUTOTUNE / "old_again.textproto").read_text("utf-8")
-    assert flips([read_autotuning(text + again)]) == ()
+    assert changed_winners([read_autotuning(text + again)]) == ()
 
 
 def test_the_rule_has_the_lead_that_was_fitted_and_takes_another() -> None:

@@ -34,8 +34,8 @@ WAIT = re.compile(r"^\tcp\.async\.(bulk\.)?wait_group(\.read)? \t\d+;\n", re.MUL
 EQUIVALENT = {
     "triton_sm80_two_stages.ptx": "every iteration ends with a wait for all groups",
     "triton_sm80_attention.ptx": "the results go where Q was, and no copy is in flight to there",
-    "triton_sm90_tma_store.ptx": "the kernel ends behind it, and nothing is stored any more",
-    "xla_tma.ptx": "the kernel ends behind it, and nothing is stored any more",
+    "triton_sm90_tma_store.ptx": "the kernel ends after it and stores nothing more",
+    "xla_tma.ptx": "the kernel ends after it and stores nothing more",
 }
 """Where the last wait protects no store."""
 
@@ -69,7 +69,7 @@ def program(*lines: str, threads: int = 64) -> str:
 
 def found(*lines: str) -> tuple[Hazard, ...]:
     ptx = read_ptx(program(*lines))
-    assert ptx.troubles == ()
+    assert ptx.diagnostics == ()
     return hazards(ptx)
 
 
@@ -90,7 +90,7 @@ BULK = "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [s], 256;"
 @pytest.mark.parametrize("name", NAMES)
 def test_kernels_as_compiled_store_under_no_copy(name: str) -> None:
     ptx = read_ptx(kernel(name))
-    assert ptx.troubles == ()
+    assert ptx.diagnostics == ()
     assert hazards(ptx) == ()
 
 
@@ -262,7 +262,7 @@ def test_only_stores_that_may_touch_the_copied_bytes_count(store: str, is_found:
 
 @pytest.mark.parametrize(("high", "is_found"), [(2, False), (3, True)])
 def test_a_stage_counter_stays_in_its_range(high: int, is_found: bool) -> None:
-    """Copies cycle through stages of 1024 bytes; the store lies behind the third."""
+    """Copies cycle through stages of 1024 bytes; the store lies after the third."""
     lines = [
         "mov.b32 %r1, -1;",
         "L:",
@@ -280,7 +280,7 @@ def test_a_stage_counter_stays_in_its_range(high: int, is_found: bool) -> None:
     assert bool(found(*lines)) == is_found
 
 
-def test_a_register_reused_behind_the_store_is_another_value() -> None:
+def test_a_register_reused_after_the_store_is_another_value() -> None:
     lines = ["mov.b32 %r1, s;", "cp.async.cg.shared.global [%r1], [%rd1], 16;", COMMIT]
     again = ["add.s32 %r1, %r1, 4096;", "st.shared.b32 [%r1], 0;"]
     assert found(*lines, *again) == ()
@@ -419,7 +419,7 @@ def test_reader_and_grammar_agree_on_every_instruction(name: str) -> None:
 def test_reader_and_grammar_refuse_the_same(text: str) -> None:
     from lark import UnexpectedInput
 
-    assert read_ptx(text).troubles
+    assert read_ptx(text).diagnostics
     with pytest.raises(UnexpectedInput):
         load("ptx").parse(text)
 
@@ -442,7 +442,7 @@ def test_names_of_inline_assembly_are_told_apart() -> None:
 def test_what_cannot_be_read_is_told_and_passed_over() -> None:
     text = program(COPY, COMMIT, "%%% what;", "mov.b32 %r1, %r2", STORE)
     ptx = read_ptx(text)
-    assert [at(text, trouble.span) for trouble in ptx.troubles] == [
+    assert [at(text, diagnostic.span) for diagnostic in ptx.diagnostics] == [
         "%%% what;",
         "mov.b32 %r1, %r2",
     ]
@@ -450,8 +450,8 @@ def test_what_cannot_be_read_is_told_and_passed_over() -> None:
 
 
 def test_a_branch_to_nowhere_is_a_trouble() -> None:
-    (trouble,) = read_ptx(program("bra NOWHERE;")).troubles
-    assert trouble.message == "no label 'NOWHERE'"
+    (diagnostic,) = read_ptx(program("bra NOWHERE;")).diagnostics
+    assert diagnostic.message == "no label 'NOWHERE'"
 
 
 def test_threads_come_from_the_kernel() -> None:
@@ -474,18 +474,18 @@ def test_device_functions_and_declarations_stand_beside_kernels() -> None:
 
 def test_debug_sections_are_no_instructions() -> None:
     text = program("ret;") + "\t.section\t.debug_loc\t{\t.b8 1\n\t}\n"
-    assert read_ptx(text).troubles == ()
+    assert read_ptx(text).diagnostics == ()
 
 
 def test_deep_braces_are_read() -> None:
     depth = MAX_DEPTH * 3
     ptx = read_ptx(program("{" * depth, COPY, STORE, "}" * depth))
-    assert (len(hazards(ptx)), ptx.troubles) == (1, ())
+    assert (len(hazards(ptx)), ptx.diagnostics) == (1, ())
 
 
 def whole(ptx: Ptx) -> bool:
     """Whether everything that is pointed at lies in the text."""
-    spans = [trouble.span for trouble in ptx.troubles]
+    spans = [diagnostic.span for diagnostic in ptx.diagnostics]
     spans += [one.span for function in ptx.functions for one in function.instructions()]
     for hazard in hazards(ptx):
         spans += [hazard.span, hazard.copy, hazard.before]

@@ -562,7 +562,7 @@ def test_a_field_counts_where_it_first_stands() -> None:
     assert read_log(again).descriptors[0].descriptor.element == BFLOAT16
 
 
-def test_descriptors_are_found_between_other_lines_and_behind_prefixes() -> None:
+def test_descriptors_are_found_between_other_lines_and_after_prefixes() -> None:
     found = log("several_in_a_log.txt")
     assert found.unreadable == ()
     assert [len(violations(located.descriptor)) for located in found.descriptors] == [1, 2, 0]
@@ -664,7 +664,7 @@ def test_a_text_is_known_for_a_log_by_its_words() -> None:
 
 
 def grammar_numbers(text: str) -> dict[str, list[str]]:
-    """The numbers behind each word of a printed descriptor, as the grammar reads them."""
+    """The numbers after each word of a printed descriptor, as the grammar reads them."""
     (tree,) = load("tma_log").parse(text).children
     assert not isinstance(tree, str)
     found: dict[str, list[str]] = {}

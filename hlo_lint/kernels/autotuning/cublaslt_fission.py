@@ -1,16 +1,16 @@
-"""What becomes of a Triton GEMM fusion if the autotuner takes cuBLASLt or hipBLASLt instead.
+"""Predict the reshapes left of a Triton GEMM fusion if the autotuner picks cuBLASLt or hipBLASLt.
 
 The fission backend (`fission_backend.cc`) takes the fused computation out, runs GemmRewriter on it
 and puts what comes of it in the fusion's place, among the instructions of the computation around.
 GemmRewriter has a canonical form for a dot with exactly two batch dimensions
 (`NormalizeBatchDimensions`, `gemm_rewriter.cc:569-614`): each operand is brought to one batch
-dimension by a `reshape`, behind a `transpose` where the two do not stand side by side; the new dot
+dimension by a `reshape`, after a `transpose` if the two are not adjacent; the new dot
 has the descending layout; another `reshape` leads back to the shape and layout of the old one.
 SplitK makes such dots, `gemm-fusion-swap-operands` gives them layouts that are not descending, and
 so does layout assignment where a type wants its contracting dimension to be the fastest (s8, f8).
 
 In jax 0.10.0 the autotuner runs before the last LayoutNormalization, with no ReshapeDecomposer in
-between: a reshape that moves bytes ends the compilation. Since 0.10.2 it runs behind all of them:
+between: a reshape that moves bytes ends the compilation. Since 0.10.2 it runs after all of them:
 PriorityFusion takes in what stands beside other work, and what stands alone becomes a kernel.
 """
 
@@ -30,7 +30,7 @@ from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Layout
 _is_triton_gemm = re.compile(r'"kind":\s*"__triton_gemm"').search
 
 MAX_BATCHES = 65535
-"""A GEMM call takes no more: fission was refused for 65536 (jax 0.10.0), so no flip can happen."""
+"""A GEMM call takes no more: fission was refused for 65536 (jax 0.10.0), hence no switch."""
 
 _FLOATS = frozenset("f16 bf16 f32 f64 c64 c128".split())
 _SPLIT_ALGORITHM = re.compile(r"dot_(\w+?)_.*_x[369]$")
@@ -38,7 +38,7 @@ _SPLIT_ALGORITHM = re.compile(r"dot_(\w+?)_.*_x[369]$")
 
 
 class Outcome(Enum):
-    """What the flip leaves outside fusions."""
+    """The reshapes that the switch leaves outside fusions."""
 
     BREAKS = "breaks"
     """A reshape that moves bytes: jax 0.10.0 stops, later releases transpose."""
@@ -56,18 +56,18 @@ class InsertedReshape:
     result: ArrayShape
     is_bitcast: bool
     transposed: bool = False
-    """Whether a transpose comes before it, to bring the two batch dimensions side by side."""
+    """True if a transpose comes before it, to bring the two batch dimensions side by side."""
     alone: bool = True
-    """Whether no other work stands beside it that PriorityFusion would fuse it into."""
+    """True if there is no neighbouring work that PriorityFusion would fuse it into."""
 
     @property
     def is_kernel(self) -> bool:
-        """Whether it is launched as a kernel that Triton's choice does not need."""
+        """True if it is launched as a kernel that Triton's choice does not need."""
         return self.alone or self.transposed
 
 
 @dataclass(frozen=True, slots=True)
-class Flip:
+class BackendSwitch:
     """A fusion that another winner of the autotuner would break or slow down."""
 
     fusion: Instruction
@@ -75,24 +75,26 @@ class Flip:
     """The name of the dot in the fused computation."""
     outcome: Outcome
     operand: ArrayShape
-    """What the first offending reshape reads."""
+    """The instruction that the first offending reshape reads."""
     result: ArrayShape
     explanation: str
     reshapes: tuple[InsertedReshape, ...]
     """All that would be left, the offending one too."""
 
 
-def predict(module: Module) -> tuple[Flip, ...]:
-    """The fusions that a flip would break or slow down, in the order of the text.
+def predict(module: Module) -> tuple[BackendSwitch, ...]:
+    """The fusions that a switch would break or slow down, in the order of the text.
 
     Triton GEMM fusions are judged whether or not the autotuner has been there already: one that
     runs as Triton today may be fissioned in the next run. What cannot be read is passed over.
     """
-    return tuple(_flips(module))
+    return tuple(_backend_switches(module))
 
 
-def _flips(module: Module) -> Iterator[Flip]:
-    fusions = chain.from_iterable(each.with_opcode("fusion") for each in module.computations)
+def _backend_switches(module: Module) -> Iterator[BackendSwitch]:
+    fusions = chain.from_iterable(
+        computation.with_opcode("fusion") for computation in module.computations
+    )
     for fusion in fusions:
         if not _is_triton_gemm(fusion.row[TAIL]):
             continue
@@ -101,22 +103,22 @@ def _flips(module: Module) -> Iterator[Flip]:
         if body is None:
             continue
         try:
-            flip = _flip(fusion, body)
+            switch = _backend_switch(fusion, body)
         except (ValueError, LookupError):
-            continue  # a shape or an attribute that is none: other rules say so
-        if flip is not None:
-            yield flip
+            continue  # an unreadable shape or attribute: other rules report it
+        if switch is not None:
+            yield switch
 
 
-def _flip(fusion: Instruction, body: Computation) -> Flip | None:
+def _backend_switch(fusion: Instruction, body: Computation) -> BackendSwitch | None:
     dots = body.with_opcode("dot")
     if "reshape" not in body.opcodes and not any(_two_batches(dot.row[TAIL]) for dot in dots):
-        return None  # what most are: nothing would be left
-    if not dots or not all(_is_taken(dot) for dot in dots):
+        return None  # most fusions: no reshape would be left
+    if not dots or not all(_is_gemm_rewriter_candidate(dot) for dot in dots):
         return None
     left = [(dot, reshaped) for dot in dots for reshaped in _normalized(dot)]
-    # What was a reshape inside the fusion is one outside of it now.
-    left += [(dots[0], reshaped) for reshaped in _uncovered(body)]
+    # A reshape inside the fusion is outside of it now.
+    left += [(dots[0], reshaped) for reshaped in _exposed_reshapes(body)]
     moving = [(dot, reshaped) for dot, reshaped in left if not reshaped.is_bitcast]
     offending = moving or [(dot, reshaped) for dot, reshaped in left if reshaped.is_kernel]
     if not offending:
@@ -125,7 +127,7 @@ def _flip(fusion: Instruction, body: Computation) -> Flip | None:
     dot, first = min(offending, key=lambda pair: pair[1].what != RESULT)
     outcome = Outcome.BREAKS if moving else Outcome.SLOWS
     reshapes = tuple(reshaped for _, reshaped in left)
-    return Flip(
+    return BackendSwitch(
         fusion,
         dot.name,
         outcome,
@@ -156,7 +158,7 @@ def _explanation(
     elif first.alone:
         does = "moves none and is a kernel all the same"
     else:
-        does = "comes behind a transpose of the whole operand"
+        does = "follows a transpose of the whole operand"
     others = len(reshapes) - 1
     more = f"; {others} more {'reshape' if others == 1 else 'reshapes'} with it" if others else ""
     return (
@@ -168,8 +170,8 @@ def _explanation(
 # ---- what GemmRewriter does
 
 
-def _is_taken(dot: Instruction) -> bool:
-    """Whether GemmRewriter makes a GEMM call of the dot; if not, the backend has no candidate.
+def _is_gemm_rewriter_candidate(dot: Instruction) -> bool:
+    """True if GemmRewriter turns the dot into a GEMM call; if not, the backend has no candidate.
 
     `IsCublasSupportedMatMul` (`ir_emission_utils.cc:89-148`) and `MatrixLayout::For`
     (`matmul_utils.cc:121-197`): one contracting dimension and at most one other on each side, a
@@ -203,7 +205,7 @@ def _types_are_known(lhs: str, rhs: str, result: str) -> bool:
 
 
 def _normalized(dot: Instruction) -> Iterator[InsertedReshape]:
-    """What `NormalizeBatchDimensions` puts around a dot with two batch dimensions."""
+    """The reshapes that `NormalizeBatchDimensions` puts around a dot with two batch dimensions."""
     if len(_numbers(dot, "lhs_batch_dims")) != 2:
         return
     split = _SPLIT_ALGORITHM.search(dot.attributes.get("algorithm", ""))
@@ -242,7 +244,7 @@ def _normalized(dot: Instruction) -> Iterator[InsertedReshape]:
 
 
 def _is_padded(operand: ArrayShape, batch: int) -> bool:
-    """Whether GemmRewriter pads the operand: an f8 one whose sizes are no multiples of 16."""
+    """True if GemmRewriter pads the operand: an f8 one with a size that is not a multiple of 16."""
     others = [size for d, size in enumerate(operand.dims) if d != batch]
     return operand.dtype.startswith("f8") and _is_uneven(others)
 
@@ -251,7 +253,7 @@ def _is_uneven(sizes: Sequence[int]) -> bool:
     return any(size % 16 for size in sizes)
 
 
-def _uncovered(body: Computation) -> Iterator[InsertedReshape]:
+def _exposed_reshapes(body: Computation) -> Iterator[InsertedReshape]:
     for reshape in body.with_opcode("reshape"):
         (operand,) = (_array(operand) for operand in reshape.operands)
         result = _array(Operand(reshape.name, (), reshape))
@@ -287,7 +289,7 @@ def _adjacent(batch: tuple[int, ...]) -> bool:
 
 
 def _is_computed(operand: Operand) -> bool:
-    """Whether the fusion does more than rename what it reads before it reaches this operand."""
+    """True if the fusion computes something, not only renames, before it reaches this operand."""
     at = operand.instruction
     while at is not None and at.opcode == "bitcast":
         at = at.operands[0].instruction
@@ -295,7 +297,7 @@ def _is_computed(operand: Operand) -> bool:
 
 
 def _only_renamed(instruction: Instruction) -> bool:
-    """Whether the value goes to a dot, or out of the fusion, as it is, bitcasts aside."""
+    """True if the value reaches a dot or the fusion's root through bitcasts alone."""
     at = instruction
     while at.users:
         at, *others = at.users
@@ -312,7 +314,7 @@ def _only_renamed(instruction: Instruction) -> bool:
 def _array(operand: Operand) -> ArrayShape:
     shape = operand.shape
     if not isinstance(shape, ArrayShape) or UNBOUNDED in shape.dims or not shape.has_valid_layout:
-        raise ValueError(f"%{operand.name} is no array that lies somewhere")
+        raise ValueError(f"%{operand.name} is not an array with a static layout")
     return shape
 
 
@@ -321,5 +323,5 @@ def _numbers(dot: Instruction, name: str) -> tuple[int, ...]:
     if value is None:
         return ()
     if not isinstance(value, tuple):
-        raise ValueError(f"{name} is no list of numbers")
+        raise ValueError(f"{name} is not a list of numbers")
     return tuple(number for number in value if isinstance(number, int))

@@ -1,4 +1,4 @@
-"""How sure the autotuner can be of the backend it chose, from its own log.
+"""Judge from the autotuner's log if its choice of a backend would be made again.
 
 XLA runs every candidate once to warm it up and times ONE more run
 (`xla/backends/gpu/autotuner/gpu_profiler.cc:308-338`). It does not simply take the shortest time:
@@ -56,7 +56,7 @@ class Contest:
 
     @property
     def handicap(self) -> int:
-        """What scratch memory does to the rival's time, in nanoseconds."""
+        """The penalty, in nanoseconds, that the rival's scratch memory adds to its time."""
         more = self.rival.scratch_bytes - self.winner.scratch_bytes
         return SCRATCH_WINDOW * ((more > 0) - (more < 0))
 
@@ -87,12 +87,12 @@ class Fragile:
 
     @property
     def subject(self) -> str:
-        """What the log calls it: by name, by fingerprint, or both."""
+        """The instruction as the log spells it: by name, by fingerprint, or both."""
         return _subject(self.instruction, self.fingerprint)
 
     @property
     def reason(self) -> str:
-        """Why the choice may not last, with the numbers."""
+        """The reason why the choice may not last, with the numbers."""
         contest = self.contest
         winner, rival = contest.winner, contest.rival
         lead = (
@@ -108,7 +108,7 @@ class Fragile:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What else the log says about it."""
+        """Further facts from the log."""
         return tuple(
             f"{counted} of {best.backend} failed: the time is the best of the other {best.samples}"
             for best in (self.contest.winner, self.contest.rival)
@@ -118,7 +118,7 @@ class Fragile:
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """What makes the choice the same in every run, the surest first."""
+        """Measures that make the choice the same in every run, the surest first."""
         backends = {self.contest.winner.backend, self.contest.rival.backend}
         return (
             "pin it: --xla_gpu_dump_autotune_results_to=FILE.pbtxt once, on an idle GPU, then "
@@ -140,7 +140,7 @@ class Win:
     """The backend that won an instruction in one run."""
 
     log: int
-    """Which of the given logs, from 0."""
+    """Index of the log among those given."""
     backend: str
     nanoseconds: int
     span: Span
@@ -148,7 +148,7 @@ class Win:
 
 
 @dataclass(frozen=True, slots=True)
-class Flip:
+class ChangedWinner:
     """An instruction that one run gave to one backend and another run to another."""
 
     instruction: str
@@ -158,7 +158,7 @@ class Flip:
 
     @property
     def reason(self) -> str:
-        """Which backend won how often."""
+        """Number of wins by backend."""
         counted = Counter(win.backend for win in self.wins).most_common()
         return (
             f"{_subject(self.instruction, self.fingerprint)} was given different backends in "
@@ -225,7 +225,7 @@ def chosen(tuned: TunedInstruction) -> Candidate | None:
     )
 
 
-def flips(logs: Iterable[Autotuning]) -> tuple[Flip, ...]:
+def changed_winners(logs: Iterable[Autotuning]) -> tuple[ChangedWinner, ...]:
     """The instructions whose winning backend differs between runs of the same program.
 
     One log may hold several runs, since XLA appends to the file: a fingerprint that comes again is
@@ -248,7 +248,7 @@ def flips(logs: Iterable[Autotuning]) -> tuple[Flip, ...]:
         for key, last in named.items():
             found[key].append(last)
     return tuple(
-        Flip(runs[0][0].name, runs[0][0].fingerprint, tuple(win for _, win in runs))
+        ChangedWinner(runs[0][0].name, runs[0][0].fingerprint, tuple(win for _, win in runs))
         for runs in found.values()
         if len({win.backend for _, win in runs}) > 1
     )

@@ -1,4 +1,4 @@
-"""What an instruction carries for somebody else to read: kernels, and how to run them.
+"""Payloads of instructions: the kernels that custom calls and fusions carry, and their settings.
 
 `decode` knows the Triton kernels of jax-triton and Pallas, Mosaic GPU's, the configurations of
 cuBLAS, and those of fusions that XLA tiles itself. What it gives is frozen; a changed copy, such as
@@ -42,7 +42,7 @@ __all__ = [
 
 
 def decode(instruction: Instruction) -> Payload | None:
-    """What the instruction carries; None where it carries nothing that is known here.
+    """The decoded payload of the instruction; None if it has none of a known kind.
 
     Raises:
         PayloadError: it should carry something, and that is broken.

@@ -22,7 +22,7 @@ from hlo_lint.kernels.custom_calls.carrier import (
 
 @dataclass(frozen=True)
 class BlockLevelFusion:
-    """How a fusion is cut into blocks."""
+    """The tiling of a fusion."""
 
     kind: str
     """`__triton`, `__triton_nested_gemm_fusion`, `__triton_collective` …"""
@@ -32,7 +32,7 @@ class BlockLevelFusion:
     num_ctas: int
     num_stages: int
     is_tma_allowed: bool
-    """Whether operands may be fetched through TMA descriptors."""
+    """True if operands may be fetched through TMA descriptors."""
     is_warp_specialization_allowed: bool
     waves_per_eu: int
     num_tiles_per_pid: int
@@ -80,13 +80,13 @@ def with_value(fusion: BlockLevelFusion, name: str, value: Json) -> BlockLevelFu
     """
     config = fusion.config
     inner = config["fusion_backend_config"]
-    assert isinstance(inner, Mapping)  # decode_block_level found them
+    assert isinstance(inner, Mapping)  # decode_block_level decoded them
     block = inner["block_level_fusion_config"]
     assert isinstance(block, Mapping)
     changed = {
         **config,
         "fusion_backend_config": {**inner, "block_level_fusion_config": {**block, name: value}},
     }
-    found = decode_block_level(written_json(changed))
-    assert found is not None
-    return found
+    decoded = decode_block_level(written_json(changed))
+    assert decoded is not None
+    return decoded

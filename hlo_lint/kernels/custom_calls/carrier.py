@@ -28,12 +28,12 @@ class Carrier:
 
     @property
     def is_quoted(self) -> bool:
-        """Whether it stands in quotes, its bytes escaped as C does."""
+        """True if it stands in quotes, its bytes escaped as in C."""
         return self.text.startswith('"')
 
     @property
     def content(self) -> bytes:
-        """What the instruction carries.
+        """The bytes of the payload.
 
         Raises:
             PayloadError: it is quoted and no C string.
@@ -55,10 +55,10 @@ class Carrier:
 
 
 def read_json(content: bytes) -> Mapping[str, Json]:
-    """What a JSON object says.
+    """Parse a JSON object.
 
     Raises:
-        PayloadError: it is none.
+        PayloadError: it is not one.
     """
     try:
         value = json.loads(content)
@@ -106,7 +106,7 @@ class JsonReader:
         """A `double`: a number, or one of the words that JSON has none for."""
         value = self.fields.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise PayloadError(f"{self.path}.{name} is no number")
+            raise PayloadError(f"{self.path}.{name} is not a number")
         return float(value)
 
     def boolean(self, name: str, default: bool = False) -> bool:
@@ -120,19 +120,19 @@ class JsonReader:
         """A string, or the name of a value of an enum."""
         value = self.fields.get(name, default)
         if not isinstance(value, str):
-            raise PayloadError(f"{self.path}.{name} is no string")
+            raise PayloadError(f"{self.path}.{name} is not a string")
         return value
 
     def integers(self, name: str) -> tuple[int, ...]:
         """A list of numbers; empty where there is none."""
         path = f"{self.path}.{name}"
-        return tuple(_integer(one, path) for one in self.items(name))
+        return tuple(_integer(item, path) for item in self.items(name))
 
     def items(self, name: str) -> Sequence[Json]:
         """A list; empty where there is none."""
         value = self.fields.get(name, ())
         if isinstance(value, str) or not isinstance(value, Sequence):
-            raise PayloadError(f"{self.path}.{name} is no list")
+            raise PayloadError(f"{self.path}.{name} is not a list")
         return value
 
     def object(self, name: str) -> JsonReader | None:
@@ -147,10 +147,10 @@ def reader_of(value: Json, path: str) -> JsonReader:
     """A reader of a value that must be an object.
 
     Raises:
-        PayloadError: it is none.
+        PayloadError: it is not one.
     """
     if not isinstance(value, Mapping):
-        raise PayloadError(f"{path} is no object")
+        raise PayloadError(f"{path} is not an object")
     return JsonReader(value, path)
 
 
@@ -158,5 +158,5 @@ def _integer(value: Json, path: str) -> int:
     if isinstance(value, str) and value.removeprefix("-").isdecimal() and len(value) < 21:
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise PayloadError(f"{path} is no whole number")
+        raise PayloadError(f"{path} is not a whole number")
     return value

@@ -19,7 +19,7 @@ PREFIX: Final = "__cublas$"
 
 @dataclass(frozen=True)
 class DotDimensions:
-    """Which dimensions are multiplied through, and which run in parallel."""
+    """The contracting and the batch dimensions of a dot."""
 
     lhs_batch: tuple[int, ...]
     lhs_contracting: tuple[int, ...]
@@ -29,12 +29,12 @@ class DotDimensions:
 
 @dataclass(frozen=True)
 class GemmConfig:
-    """What a gemm of cuBLAS is told."""
+    """The configuration of a GEMM of cuBLAS."""
 
     target: str
     alpha: complex
     beta: float
-    """What the third operand is multiplied with; 0 where there is none."""
+    """The factor of the third operand, C; 0 if there is none."""
     dimensions: DotDimensions
     epilogue: str
     """`DEFAULT`, `BIAS`, `RELU` …: what cuBLASLt does with the product."""
@@ -44,7 +44,7 @@ class GemmConfig:
     """Elements from one batch to the next."""
     rhs_stride: int
     algorithm: str
-    """What precision was asked for: `ALG_UNSET`."""
+    """The requested precision: `ALG_UNSET`."""
     autotune_workspace_size: int
     config: Mapping[str, Json] = field(repr=False)
     """All of it."""
@@ -53,7 +53,7 @@ class GemmConfig:
 
 @dataclass(frozen=True)
 class TriangularSolveConfig:
-    """What a triangular solve of cuBLAS is told."""
+    """The configuration of a triangular solve of cuBLAS."""
 
     left_side: bool
     lower: bool

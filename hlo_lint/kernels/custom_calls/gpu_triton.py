@@ -17,12 +17,12 @@ from hlo_lint.text.source import decode, encode
 
 TARGET: Final = "__gpu$xla.gpu.triton"
 BYTECODE: Final = b"ML\xefR"
-"""How MLIR's bytecode begins."""
+"""The first bytes of MLIR's bytecode."""
 
 
 @dataclass(frozen=True)
 class PallasTritonCall:
-    """What the target carries."""
+    """The decoded `backend_config` of the target."""
 
     name: str
     grid: tuple[int, int, int]
@@ -39,7 +39,7 @@ class PallasTritonCall:
 
     @property
     def content(self) -> bytes:
-        """What the `backend_config` carries."""
+        """The bytes of the `backend_config`."""
         return encode(self.dictionary.text)
 
 
@@ -47,7 +47,7 @@ def decode_pallas_triton(content: bytes) -> PallasTritonCall:
     """The call that a `backend_config` carries.
 
     Raises:
-        PayloadError: it is no such dictionary.
+        PayloadError: it is not such a dictionary.
     """
     dictionary = read_dictionary(decode(content))
     values = DictionaryReader(dictionary)
@@ -65,7 +65,7 @@ def decode_pallas_triton(content: bytes) -> PallasTritonCall:
 
 
 def with_value(call: PallasTritonCall, name: str, value: MlirValue) -> PallasTritonCall:
-    """The same call with one value of its dictionary changed.
+    """The same call with item value of its dictionary changed.
 
     Raises:
         KeyError: it has no such value.
@@ -88,7 +88,7 @@ class DictionaryReader:
 
     def _wrong(self, name: str, wanted: str) -> PayloadError:
         at = self.dictionary.entries[name].start
-        return PayloadError(f"`{name}` is no {wanted}", at, "character")
+        return PayloadError(f"`{name}` is not a {wanted}", at, "character")
 
     def string(self, name: str, default: bytes | None = None) -> bytes:
         """The bytes of a string."""
@@ -116,9 +116,9 @@ class DictionaryReader:
         value = self._get(name, ())
         if not isinstance(value, tuple):
             raise self._wrong(name, "list of whole numbers")
-        found: list[int] = []
-        for one in value:
-            if isinstance(one, bool) or not isinstance(one, int):
+        numbers: list[int] = []
+        for item in value:
+            if isinstance(item, bool) or not isinstance(item, int):
                 raise self._wrong(name, "list of whole numbers")
-            found.append(one)
-        return tuple(found)
+            numbers.append(item)
+        return tuple(numbers)

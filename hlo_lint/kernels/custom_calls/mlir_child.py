@@ -1,4 +1,4 @@
-"""What runs in a process of its own: JAX's MLIR bindings read bytecode and say what it holds.
+"""The child process in which JAX's MLIR bindings read bytecode and print its content.
 
 The bytecode is standard input; JSON, or else the reason, is standard output; `mosaic.read_module`
 knows what the exit status means.
@@ -82,7 +82,7 @@ def _attributes(operation: Any) -> dict[str, str]:
 
 
 def _names(operation: Any) -> list[str]:
-    return [each if isinstance(each, str) else each.name for each in operation.attributes]
+    return [name if isinstance(name, str) else name.name for name in operation.attributes]
 
 
 def _descriptors(module: Any) -> Iterator[dict[str, Any]]:
@@ -128,7 +128,7 @@ def _is_result(value: Any) -> bool:
 
 
 def _place(address: Any) -> tuple[Any, int] | None:
-    """Which element of which array: the address is one `getelementptr` behind it."""
+    """The array and the element that an address points at, through one `getelementptr`."""
     if not _is_result(address) or _kind(address.owner) != "llvm.getelementptr":
         return None
     found = _attributes(address.owner).get("rawConstantIndices", "")

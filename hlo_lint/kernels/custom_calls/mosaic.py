@@ -27,9 +27,9 @@ from hlo_lint.text.source import decode, encode, shown
 TARGETS: Final = frozenset({"mosaic_gpu_v2", "mosaic_gpu"})
 
 NO_JAX: Final = 3
-"""How the child process ends where jax cannot be imported; standard output says why."""
+"""Exit status of the child process if jax cannot be imported; standard output says why."""
 REFUSED: Final = 4
-"""How it ends where MLIR does not read the module; standard output says why."""
+"""Its exit status if MLIR refuses the module; standard output says why."""
 
 INSTALL: Final = "install jax (pip install 'hlo-lint[xla]') to read MLIR bytecode"
 PATIENCE_IN_SECONDS: Final = 120.0
@@ -42,7 +42,7 @@ _CHILD: Final = (
 
 @dataclass(frozen=True)
 class MosaicCall:
-    """What the target carries."""
+    """The decoded `backend_config` of the target."""
 
     kernel_hash: bytes
     module: bytes = field(repr=False)
@@ -50,7 +50,7 @@ class MosaicCall:
 
     @property
     def content(self) -> bytes:
-        """What the `backend_config` carries."""
+        """The bytes of the `backend_config`."""
         return encode(self.dictionary.text)
 
 
@@ -71,7 +71,7 @@ class MosaicDescriptor:
 
 @dataclass(frozen=True)
 class MlirModule:
-    """What MLIR read out of bytecode."""
+    """A module that MLIR parsed from bytecode."""
 
     text: str = field(repr=False)
     """In MLIR's generic form."""
@@ -82,7 +82,7 @@ def decode_mosaic(content: bytes) -> MosaicCall:
     """The call that a `backend_config` carries; its module stays bytecode.
 
     Raises:
-        PayloadError: it is no such dictionary.
+        PayloadError: it is not such a dictionary.
     """
     dictionary = read_dictionary(decode(content))
     values = DictionaryReader(dictionary)
@@ -92,7 +92,7 @@ def decode_mosaic(content: bytes) -> MosaicCall:
 def read_module(
     data: bytes, *, timeout: float = PATIENCE_IN_SECONDS, search_path: Sequence[str] | None = None
 ) -> MlirModule:
-    """What MLIR bytecode says, of Mosaic GPU or Triton.
+    """Parse MLIR bytecode, of Mosaic GPU or Triton.
 
     Args:
         data: the bytecode, or MLIR's text.
@@ -100,7 +100,7 @@ def read_module(
         search_path: where the child process imports from; as in this process where it is None.
 
     Raises:
-        PayloadError: MLIR does not read it, or there is no jax to read it with.
+        PayloadError: MLIR refuses it, or jax is not installed.
     """
     where = json.dumps(list(sys.path if search_path is None else search_path))
     # -P: the child imports nothing from the current directory, which may hold somebody's dumps.
@@ -117,29 +117,29 @@ def read_module(
         raise PayloadError(f"{sys.executable} cannot be started: {error}") from None
     if child.returncode == 0:
         return _module(json.loads(child.stdout))
-    said = shown(decode(child.stdout).strip())
+    reason = shown(decode(child.stdout).strip())
     if child.returncode == NO_JAX:
-        raise PayloadError(f"{INSTALL}: {said}")
+        raise PayloadError(f"{INSTALL}: {reason}")
     if child.returncode == REFUSED:
-        raise PayloadError(f"MLIR does not read it: {said}")
+        raise PayloadError(f"MLIR does not read it: {reason}")
     last = shown(decode(child.stderr).strip().rpartition("\n")[2])[-200:]
     raise PayloadError(f"MLIR ended the process with status {child.returncode}: {last}")
 
 
-def _module(found: dict[str, object]) -> MlirModule:
-    descriptors = found["descriptors"]
+def _module(answer: dict[str, object]) -> MlirModule:
+    descriptors = answer["descriptors"]
     assert isinstance(descriptors, list)  # mlir_child wrote it
     return MlirModule(
-        str(found["text"]),
+        str(answer["text"]),
         tuple(
             MosaicDescriptor(
-                elem_type=one["elem_type"],
-                rank=one["rank"],
-                shape=tuple(one["shape"]),
-                strides=tuple(one["strides"]),
-                swizzle_bytes=one["swizzle_bytes"],
-                block_shape=tuple(one["block_shape"]),
+                elem_type=descriptor["elem_type"],
+                rank=descriptor["rank"],
+                shape=tuple(descriptor["shape"]),
+                strides=tuple(descriptor["strides"]),
+                swizzle_bytes=descriptor["swizzle_bytes"],
+                block_shape=tuple(descriptor["block_shape"]),
             )
-            for one in descriptors
+            for descriptor in descriptors
         ),
     )

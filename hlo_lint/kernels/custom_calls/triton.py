@@ -26,9 +26,9 @@ FFI: Final = "triton_kernel_call_ffi"
 TARGETS: Final = frozenset({LEGACY, FFI})
 
 MAX_BYTES: Final = 64 << 20
-"""What one payload may decompress to; real ones are some 10 to 500 kB of PTX."""
+"""Maximum size of a decompressed payload; real ones are some 10 to 500 kB of PTX."""
 MAX_EXPANSION: Final = 200
-"""How many times its own size a payload may become, once that is beyond `ANY_EXPANSION`."""
+"""Maximum ratio of decompressed to compressed size, above `ANY_EXPANSION` bytes."""
 ANY_EXPANSION: Final = 1 << 20
 
 
@@ -39,7 +39,7 @@ class Array:
     bytes_to_zero: int
     """Bytes that the launcher sets to zero before each run."""
     ptr_divisibility: int
-    """What the address must be a multiple of; 0 where nothing is asked."""
+    """The address must be a multiple of this; 0 if any address will do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class KernelCall:
 
     @property
     def pointers(self) -> tuple[int, ...]:
-        """Which parameters take a buffer, in order."""
+        """Indices of the parameters that take a buffer, in order."""
         return tuple(
             number
             for number, parameter in enumerate(self.parameters)
@@ -112,7 +112,7 @@ class KernelCall:
 
     @property
     def pointer_count(self) -> int:
-        """How many buffers the launcher hands over."""
+        """Number of buffers that the launcher hands over."""
         return len(self.pointers)
 
 
@@ -145,7 +145,7 @@ class AutotunedKernelCall:
 
 @dataclass(frozen=True)
 class TritonCall:
-    """What one of the two targets carries."""
+    """The payload of one of the two targets."""
 
     target: str
     name: str
@@ -154,7 +154,7 @@ class TritonCall:
     message: bytes = field(repr=False)
     """The serialized `TritonAnyKernelCall`."""
     content: bytes = field(repr=False)
-    """What the `backend_config` carries."""
+    """The bytes of the `backend_config`."""
 
     @property
     def kernel_calls(self) -> tuple[KernelCall, ...]:
@@ -167,7 +167,7 @@ class TritonCall:
 
     @property
     def pointer_count(self) -> int:
-        """How many buffers the kernel takes: the most of those that the autotuner tries."""
+        """Number of buffers the kernel takes: the maximum over the autotuner's configurations."""
         return max((call.pointer_count for call in self.kernel_calls), default=0)
 
     @property
@@ -183,7 +183,7 @@ def decode_triton(target: str, content: bytes) -> TritonCall:
     """The call that a `backend_config` carries.
 
     Raises:
-        PayloadError: it is no such call; says what was expected and at which byte.
+        PayloadError: it is not such a call; the message names what was expected and the byte.
     """
     message = decompressed(_opaque(target, content))
     return _decoded(target, content, message)
@@ -208,7 +208,7 @@ def _decoded(target: str, content: bytes, message: bytes) -> TritonCall:
 
 
 def decompressed(data: bytes) -> bytes:
-    """What zlib made the bytes of, no more than `MAX_BYTES`.
+    """Decompress the bytes to at most `MAX_BYTES`.
 
     Raises:
         PayloadError: they are damaged, cut off, followed by others, or become too many.
@@ -249,12 +249,12 @@ def _ffi_dictionary(content: bytes) -> Dictionary:
 
 def _by_number(fields: Iterable[Field], message: str, *once: int) -> dict[int, Field]:
     """The fields by number; those that may stand only once, twice are an error."""
-    found: dict[int, Field] = {}
+    by_number: dict[int, Field] = {}
     for one in fields:
-        if one.number in once and one.number in found:
+        if one.number in once and one.number in by_number:
             raise PayloadError(f"field {one.number} of {message} stands there twice", one.start)
-        found.setdefault(one.number, one)
-    return found
+        by_number.setdefault(one.number, one)
+    return by_number
 
 
 def _autotuned(reader: Reader, within: Field) -> AutotunedKernelCall:
@@ -325,12 +325,12 @@ _DESCRIPTOR: Final = 9
 
 def _parameter(reader: Reader, within: Field) -> Parameter:
     inside = reader.fields(within)
-    known = [one for one in inside if _ARRAY <= one.number <= _DESCRIPTOR]
-    if len(known) > 1:
+    kinds = [one for one in inside if _ARRAY <= one.number <= _DESCRIPTOR]
+    if len(kinds) > 1:
         raise PayloadError("a parameter of two kinds", within.start)
-    if not known:
+    if not kinds:
         return UnknownParameter(tuple(one.number for one in inside))
-    (value,) = known
+    (value,) = kinds
     match value.number:
         case 1:
             fields = _by_number(reader.fields(value), "Array")
@@ -394,7 +394,7 @@ def with_message(call: TritonCall, message: bytes) -> TritonCall:
     """The same carrier around another message.
 
     Raises:
-        PayloadError: it is no `TritonAnyKernelCall`.
+        PayloadError: it is not a `TritonAnyKernelCall`.
     """
     compressed = zlib.compress(message)
     content = compressed
@@ -436,7 +436,7 @@ def with_tensor_strides(
     """The same call with other strides, in elements, in its tensor descriptors.
 
     jax-triton also passes the shape of a descriptor to the kernel as i32s, and its strides as i64s
-    behind them; where these stand there, they change with it. Unknown fields survive.
+    after them; where these are present, they change with it. Unknown fields survive.
 
     Args:
         call: plain or autotuned.
@@ -450,17 +450,17 @@ def with_tensor_strides(
     edits: dict[int, list[Field]] = {}
     for (config, number), wanted in strides.items():
         parameters = call.kernel_calls[config].parameters if config < len(calls) else ()
-        found = parameters[number] if number < len(parameters) else None
-        if not isinstance(found, TensorDescriptor) or len(found.strides) != len(wanted):
+        descriptor = parameters[number] if number < len(parameters) else None
+        if not isinstance(descriptor, TensorDescriptor) or len(descriptor.strides) != len(wanted):
             raise PayloadError(
-                f"parameter {number} of configuration {config} is no tensor descriptor "
+                f"parameter {number} of configuration {config} is not a tensor descriptor "
                 f"with {len(wanted)} strides"
             )
         fields = [one for one in reader.fields(calls[config]) if one.number == 5]
         edits |= _stride_edits(reader, fields[number], wanted)
         rank = len(wanted)
-        behind = range(number + 1 + rank, number + 1 + 2 * rank)
-        for place, old, new in zip(behind, found.strides, wanted, strict=True):
+        stride_scalars = range(number + 1 + rank, number + 1 + 2 * rank)
+        for place, old, new in zip(stride_scalars, descriptor.strides, wanted, strict=True):
             if place < len(parameters) and parameters[place] == Scalar("i64", old):
                 (scalar,) = (one for one in reader.fields(fields[place]) if one.number == _I64)
                 edits[scalar.start] = [wire.number(_I64, new)]

@@ -7,9 +7,18 @@
 from __future__ import annotations
 
 from hlo_lint.kernels.ptx.async_copies import Hazard, Survey, insert_wait, survey
-from hlo_lint.kernels.ptx.reader import Ptx, Trouble, read_ptx
+from hlo_lint.kernels.ptx.reader import ParseDiagnostic, Ptx, read_ptx
 
-__all__ = ["Hazard", "Ptx", "Survey", "Trouble", "hazards", "insert_wait", "read_ptx", "survey"]
+__all__ = [
+    "Hazard",
+    "ParseDiagnostic",
+    "Ptx",
+    "Survey",
+    "hazards",
+    "insert_wait",
+    "read_ptx",
+    "survey",
+]
 
 
 def hazards(ptx: Ptx) -> tuple[Hazard, ...]:

@@ -1,4 +1,4 @@
-"""Where in shared memory an instruction may point: a variable and a range of bytes behind it.
+"""Ranges of shared memory that an instruction may access: a variable and a range of bytes.
 
 Intervals, with the bits that may be set, over the integer registers; a register that is assigned
 several times (a loop's) holds what any of its assignments gives, until nothing grows. So a stage
@@ -31,7 +31,7 @@ has stages."""
 MAX_ASSIGNMENTS = 64
 """Of one register that is followed; a compiler's loops have two or three."""
 MAX_STEPS = 300_000
-"""Registers times blocks, before it is no longer told apart which assignment reaches where."""
+"""Maximum of registers times blocks; beyond it all assignments are taken to reach everywhere."""
 MAX_CHAIN = 6
 """Instructions between a compared register and the `selp` that the comparison decides."""
 
@@ -40,7 +40,7 @@ EXTERN = ".extern"
 
 
 class Range(NamedTuple):
-    """Bytes or numbers `low` to `high`, both included, behind a shared variable or nothing."""
+    """Numbers `low` to `high`, both included, or byte offsets from a shared variable."""
 
     base: str | None
     low: int
@@ -50,12 +50,12 @@ class Range(NamedTuple):
 
     @property
     def is_bounded(self) -> bool:
-        """Whether both ends are known."""
+        """True if both ends are known."""
         return self.low > -UNBOUNDED and self.high < UNBOUNDED
 
     @property
     def is_natural(self) -> bool:
-        """Whether it holds plain numbers, none below 0."""
+        """True if it holds plain numbers, none below 0."""
         return self.base is None and self.low >= 0 and self.is_bounded
 
     @property
@@ -69,14 +69,14 @@ ANYTHING = Range(None, -UNBOUNDED, UNBOUNDED)
 
 
 class Bytes(NamedTuple):
-    """What an access may touch: half open."""
+    """The half-open byte range that an access may touch."""
 
     base: str | None
     start: int
     end: int
 
     def may_overlap(self, other: Bytes) -> bool:
-        """Whether both may touch a byte; distinct variables never overlap."""
+        """True if both may touch a common byte; distinct variables never overlap."""
         if self.base is None or other.base is None:
             return True
         return self.base == other.base and self.start < other.end and other.start < self.end
@@ -245,7 +245,7 @@ def _field(value: Range, position: Range, length: Range, signed: bool) -> Range:
 
 
 def _computed(one: Instruction, values: list[Range]) -> Range:
-    """What an arithmetic instruction gives for these operands."""
+    """The result range of an arithmetic instruction for these operands."""
     parts = one.opcode.split(".")
     head, kind = parts[0], parts[-1]
     width = _width(kind)
@@ -362,7 +362,7 @@ class _Definition(NamedTuple):
 
 
 class Addresses:
-    """Where the shared-memory accesses of one function may point.
+    """The shared-memory ranges that the accesses of one function may touch.
 
     Instructions go by their number in the function.
     """
@@ -374,7 +374,7 @@ class Addresses:
         self._blocks: list[int] = []
         """The block of each instruction."""
         self._assigned: dict[str, dict[int, bool]] = defaultdict(dict)
-        """Who assigns a register, and whether its operands say what."""
+        """The assignments of each register; True if the operands determine the value."""
         for index, block in enumerate(function.blocks):
             for one in block.instructions:
                 for register, is_whole in _written(one):
@@ -397,7 +397,7 @@ class Addresses:
         )
 
     def bytes(self, at: int, operand: str, size: int | None) -> Bytes:
-        """What an access of so many bytes touches; `None`: how many is not known."""
+        """The range that an access of `size` bytes touches; `None` is an unknown size."""
         found = address(operand)
         value = None if found is None else self._value(found.base, at)
         if found is None or value is None or value.base is None:
@@ -506,7 +506,7 @@ class Addresses:
                     queue.append(user)
 
     def _sources(self, at: int) -> Iterator[tuple[int, str]]:
-        """What an assignment reads, and which instruction reads it."""
+        """The operands that an assignment reads, and the instruction that reads them."""
         one = self._instructions[at]
         for operand in one.operands[1:]:
             yield at, operand
@@ -517,7 +517,7 @@ class Addresses:
                     yield setp, operand
 
     def _value(self, operand: str, at: int) -> Range | None:
-        """What an operand may hold there, as far as is known; `None` before anything is."""
+        """The range of an operand there so far; `None` before the first value."""
         if operand in self._assigned:
             value: Range | None = None
             for source in self._reaching(operand, at):
@@ -551,7 +551,7 @@ class Addresses:
     def _evaluated(
         self, at: int, known: Callable[[str], Range | None] | None = None
     ) -> Range | None:
-        """What an assignment gives; `None` while an operand of it holds nothing yet."""
+        """The range that an assignment gives; `None` while an operand has no value yet."""
         one = self._instructions[at]
         if one.is_a("selp") and len(one.operands) == 4:
             return self._selected(at, one)
@@ -599,7 +599,7 @@ class Addresses:
         )
 
     def _under(self, operand: str, at: int, setp: int, comparison: str) -> Range | None:
-        """What an operand may hold where a comparison turned out so."""
+        """The range of an operand where a comparison has this outcome."""
         one = self._instructions[setp]
         _, left, right = one.operands
         a, b = self._value(left, setp), self._value(right, setp)

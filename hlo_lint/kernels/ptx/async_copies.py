@@ -1,8 +1,8 @@
-"""Asynchronous copies between global and shared memory, and what writes under them.
+"""Asynchronous copies between global and shared memory, and stores that overwrite their data.
 
 `cp.async` returns at once; its bytes land in shared memory some time before the group that it was
 committed to has been waited for (PTX ISA, "Data Movement and Conversion Instructions: cp.async").
-A store to the same memory before that is a race, even if nobody reads what was copied: a prefetch
+A store to the same memory before that is a race, even if the copied data is never read: a prefetch
 that no iteration needs lands among the epilogue's results. Also a copy of no bytes writes: zeros.
 A bulk store is the mirror: it reads shared memory until its bulk group has been waited for.
 
@@ -40,8 +40,8 @@ MAX_WALK = 500_000
 SHOWN = 6
 """Lines named in a note."""
 LEAST_OF_A_TENSOR = 16
-"""Bytes that a tensor's bulk store reads at least: how many stands in its descriptor, not here. So
-only a store to where it begins is seen, and none is suspected of what lies behind it."""
+"""Minimum bytes that a tensor's bulk store reads; the real number is in its descriptor. So
+only a store to where it begins is seen, and none is suspected of what follows it."""
 MAX_WIDTH = 32
 """Bytes of a store whose type says nothing: the most that one thread stores at once."""
 
@@ -63,7 +63,7 @@ class Hazard:
 
 
 class Survey(NamedTuple):
-    """What was found, and what was not looked at."""
+    """The hazards found, and the instructions that were not analysed."""
 
     hazards: tuple[Hazard, ...]
     not_looked_at: tuple[str, ...]
@@ -128,7 +128,7 @@ def survey(ptx: Ptx) -> Survey:
 
 
 def insert_wait(text: str, hazard: Hazard) -> tuple[int, str]:
-    """Where to insert the missing wait, and what: a line of its own where that can be."""
+    """The offset and the text of the missing wait: a line of its own if possible."""
     start = hazard.before.start
     line = text.rfind("\n", 0, start) + 1
     indent = text[line:start]
@@ -164,7 +164,7 @@ def _size(one: Instruction) -> int:
 
 
 def _event(at: int, block: int, one: Instruction) -> _Event | None:
-    """What an instruction means here; `None` for nothing."""
+    """The effect of an instruction on asynchronous copies; `None` if it has none."""
     opcode = one.opcode
     operands = one.operands
     head = opcode.split(".", 1)[0]
@@ -174,7 +174,7 @@ def _event(at: int, block: int, one: Instruction) -> _Event | None:
         if one.is_a("cp.async.commit_group", "cp.async.bulk.commit_group"):
             return _Event(at, block, _Kind.COMMIT, one, bulk)
         if one.is_a("cp.async.wait_group", "cp.async.bulk.wait_group"):
-            # An operand that is no number is nothing ptxas takes: it waits for nothing.
+            # ptxas takes numbers only: it waits for nothing.
             return _Event(at, block, _Kind.WAIT, one, bulk, OLDEST if first is None else first)
         # What is handed to an mbarrier is no longer followed.
         if one.is_a("cp.async.wait_all", "cp.async.mbarrier.arrive"):
@@ -273,7 +273,7 @@ class _Flow:
                 del ages[at]
 
     def _entries(self) -> list[_Ages | None]:
-        """What is in flight where each block begins; `None` where nothing leads."""
+        """The copies in flight at the start of each block; `None` for unreachable blocks."""
         blocks = self._function.blocks
         entries: list[_Ages | None] = [None] * len(blocks)
         entries[0] = {}
@@ -318,7 +318,7 @@ class _Flow:
         return {at: age for at, age in ages.items() if here.may_overlap(self._bytes[at])}
 
     def _fills_a_masked_copy(self, store: _Event) -> bool:
-        """Whether this stands in for a copy: `@%p cp.async [%r1]; @!%p st.shared [%r1], 1.0`.
+        """True if this stands in for a copy: `@%p cp.async [%r1]; @!%p st.shared [%r1], 1.0`.
 
         It is safe where the copy would be, and copies over copies are not looked at.
         """
@@ -361,7 +361,7 @@ class _Flow:
         predecessors: dict[int, list[int]],
         bulk: bool,
     ) -> _Place:
-        """Where a wait mends it, and all that it mends on the one way that leads to the store.
+        """The place where a wait repairs it, with all that it repairs on the way to the store.
 
         That is the barrier before the first store that conflicts, if one is there.
         """
@@ -440,13 +440,13 @@ class _Flow:
         else:
             notes.append(
                 "no barrier leads to this store: a wait covers this thread's copies, "
-                "those of other threads need a barrier behind it"
+                "those of other threads need a barrier after it"
             )
         return Hazard(store.one.span, copy.one.span, message, tuple(notes), place.one.span, wait)
 
 
 class _Place(NamedTuple):
-    """Where the missing wait goes."""
+    """The place of the missing wait."""
 
     at: int
     one: Instruction

@@ -1,6 +1,6 @@
 """PTX as text: functions, basic blocks and predicated instructions, and where each stands.
 
-Specified by `grammars/ptx.lark`. Any text is read: what cannot be read is a `Trouble` and the rest
+Specified by `grammars/ptx.lark`. What cannot be parsed becomes a `ParseDiagnostic`, and the rest
 is read on. Inline assembly brings scopes of its own (`{ .reg .pred complete; ... }`), so a name
 declared in one is told apart from the same name elsewhere: `complete` becomes `complete@3`.
 
@@ -25,12 +25,12 @@ MAX_THREADS = 1024
 """In one block of threads, on every chip so far."""
 MAX_DEPTH = 64
 """Scopes inside each other; a compiler nests two."""
-MAX_TROUBLES = 100
-"""Kept of one text: who gives us something else than PTX wants to hear it once."""
+MAX_PARSE_ERRORS = 100
+"""Maximum parse errors kept per file."""
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class ParseDiagnostic:
     """Something that could not be read, and was passed over."""
 
     span: Span
@@ -55,7 +55,7 @@ class Instruction:
     """`%p1` or `!%p1`: it runs only if the predicate holds, or does not."""
 
     def is_a(self, *heads: str) -> bool:
-        """Whether the opcode is one of these or a variant of one.
+        """True if the opcode is one of these or a variant of one.
 
         >>> Instruction(Span(0, 0), "st.shared::cta.v4.b32").is_a("st.shared")
         True
@@ -103,11 +103,11 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Ptx:
-    """What stands in a PTX text."""
+    """A parsed PTX file."""
 
     text: str
     functions: tuple[Function, ...] = ()
-    troubles: tuple[Trouble, ...] = ()
+    diagnostics: tuple[ParseDiagnostic, ...] = ()
 
 
 class _Token(NamedTuple):
@@ -155,7 +155,7 @@ def number(text: str) -> int | None:
 
 
 def address(operand: str) -> Address | None:
-    """What an operand in brackets points at, its coordinates left aside.
+    """The address in a bracketed operand, without tensor coordinates.
 
     >>> address("[%r1+-16]"), address("[%rd1,{%r2,%r3}]"), address("%r1")
     (Address(base='%r1', offset=-16), Address(base='%rd1', offset=0), None)
@@ -218,7 +218,7 @@ class _Reader:
         ]
         self.at = 0
         self.line_end = 0
-        self.troubles: list[Trouble] = []
+        self.diagnostics: list[ParseDiagnostic] = []
         self.functions: list[Function] = []
         self.shared: dict[str, Shared] = {}
         self.body: _Body | None = None
@@ -240,7 +240,7 @@ class _Reader:
             elif word.startswith("."):
                 self._directive()
             elif self.body is None or self.scope is None:
-                self._trouble("expected a directive or a function")
+                self._unreadable("expected a directive or a function")
             elif self._peek(1) == ":" and _NAME.fullmatch(word):
                 self._label(self.body, self.scope)
             else:
@@ -248,18 +248,18 @@ class _Reader:
         if self.body is not None:
             self._note(self.body.span, "the body of this function has no end")
             self._finish(self.body)
-        return Ptx(self.text, tuple(self.functions), tuple(self.troubles))
+        return Ptx(self.text, tuple(self.functions), tuple(self.diagnostics))
 
     def _peek(self, ahead: int) -> str:
         at = self.at + ahead
         return self.tokens[at].text if at < len(self.tokens) else ""
 
     def _note(self, span: Span, message: str) -> None:
-        if len(self.troubles) < MAX_TROUBLES:
-            self.troubles.append(Trouble(span, message))
+        if len(self.diagnostics) < MAX_PARSE_ERRORS:
+            self.diagnostics.append(ParseDiagnostic(span, message))
 
-    def _trouble(self, message: str) -> None:
-        """Note what cannot be read and go on behind it: a semicolon, or the line's end."""
+    def _unreadable(self, message: str) -> None:
+        """Record a parse error and resume after it: at a semicolon or at the end of the line."""
         start = self.tokens[self.at].start
         line_end = self._line_end(start)
         end = start
@@ -407,17 +407,17 @@ class _Reader:
         opcode = self._peek(0)
         if not _OPCODE.fullmatch(opcode):
             self.at = first
-            self._trouble("expected an instruction")
+            self._unreadable("expected an instruction")
             return
         self.at += 1
         operands: list[str] = []
         words: list[str] = []
         depth = 0
-        trouble = "an instruction without its semicolon"
+        message = "an instruction without its semicolon"
         while self.at < len(tokens):
             word = tokens[self.at].text
             if word == ";":
-                trouble = "brackets that do not close" if depth else ""
+                message = "brackets that do not close" if depth else ""
                 break
             if word == "," and depth == 0:
                 operands.append("".join(words))
@@ -438,8 +438,8 @@ class _Reader:
         if words:
             operands.append("".join(words))
         span = Span(tokens[first].start, tokens[self.at - 1].end)
-        if trouble:
-            self._note(span, trouble)
+        if message:
+            self._note(span, message)
             if self._peek(0) in {"]", ")"}:
                 self.at += 1
         body.instructions.append(Instruction(span, opcode, tuple(operands), guard))
@@ -466,7 +466,7 @@ class _Reader:
             | {at + 1 for at, one in enumerate(instructions) if one.is_a(*_JUMPS)}
         )
         if len(starts) > 1 and starts[-1] == len(instructions) and starts[-1] not in body.labelled:
-            starts.pop()  # nothing stands behind the last jump
+            starts.pop()  # no instruction follows the last jump
         ends = [*starts[1:], len(instructions)]
         blocks = []
         for index, (start, end) in enumerate(zip(starts, ends, strict=True)):

@@ -1,4 +1,4 @@
-"""What a TMA descriptor must keep to, who says so, and which strides may be replaced.
+"""Conditions on TMA descriptors, the components that check them, and the repair of strides.
 
 The driver answers CUDA_ERROR_INVALID_VALUE to whatever breaks one of these, and does not say which.
 Those of the driver are in the manual of `cuTensorMapEncodeTiled`; it exempts no dimension of size
@@ -46,9 +46,9 @@ class Violation:
     value: int
     bound: str
     degenerate: bool
-    """Whether it is an arbitrary stride of a dimension of size 1: another would do as well."""
+    """True if it is an arbitrary stride of a dimension of size 1: any legal one is equivalent."""
     source: str
-    """Who refuses it: a manual or a source file, with the message where one is printed."""
+    """The manual or source file that says so, with the message if one is printed."""
 
     def __str__(self) -> str:
         excuse = " (an arbitrary stride of a dimension of size 1)" if self.degenerate else ""
@@ -73,10 +73,10 @@ class Condition:
     name: str
     breaches: Callable[[Descriptor], _Breaches]
     sources: Mapping[Consumer, str]
-    """Who asks for it. What the driver asks for binds everybody."""
+    """The components that check it. The driver's conditions bind every consumer."""
 
     def source_for(self, consumer: Consumer) -> str | None:
-        """Who refuses it on the way to this consumer and the driver behind it; None if nobody."""
+        """The component that refuses it between this consumer and the driver; None if none does."""
         return self.sources.get(consumer, self.sources.get(Consumer.CUDA))
 
 
@@ -145,7 +145,7 @@ def _rank_interleaved(descriptor: Descriptor) -> _Breaches:
 def _entries(descriptor: Descriptor) -> _Breaches:
     rank = descriptor.rank
     if not 1 <= rank <= MAX_RANK:
-        return  # nobody prints more than five
+        return  # no log prints more than five
     for name, values, expected in (
         ("global_dims", descriptor.global_dims, rank),
         ("global_strides", descriptor.global_strides, rank - 1),

@@ -6,7 +6,7 @@ kernels, which FlashInfer ships (`fmha/kernelParams.h`), print the error first, 
 print five entries whatever the rank is: CUTLASS fills up with 1 and 0, the other one reads beyond
 its vectors, so its last numbers may be anything.
 
-Such text stands in logs, between other lines and behind prefixes; what is no field is skipped.
+Such text stands in logs, between other lines and after prefixes; anything else is skipped.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _fmha_field = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What was found in a text, in its order."""
+    """The descriptors of a text, in order."""
 
     descriptors: tuple[Located, ...]
     unreadable: tuple[Unreadable, ...]
@@ -90,7 +90,7 @@ class _Damaged(Exception):
 
 
 class _Fields:
-    """What stands behind each name: the first time counts, as what follows may be another's."""
+    """The value after each name: the first one counts, a later one may be another's."""
 
     def __init__(self, text: str, start: int) -> None:
         self.text, self.start, self.end = text, start, start

@@ -1,4 +1,4 @@
-"""What `cuTensorMapEncodeTiled` is given, whoever gives it.
+"""The arguments of `cuTensorMapEncodeTiled`, independent of their source.
 
 Everything is in CUDA's order: dimension 0 is the innermost. A field is named as in the manual, in
 snake case, and numbered by the dimension it belongs to: `global_strides[1]` is the stride of
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Consumer(Enum):
-    """Who reads the descriptor first, and may refuse more than the driver does."""
+    """The component that reads the descriptor first, and may refuse more than the driver does."""
 
     CUDA = "the CUDA driver"
     XLA = "XLA"
@@ -33,12 +33,12 @@ class ElementType(NamedTuple):
     """The value of the enum; None where a size was all there was, and no value has it."""
     name: str
     bits: int
-    """0 where nobody knows."""
+    """0 if unknown."""
     floating: bool = False
 
     @property
     def is_packed_to_16_bytes(self) -> bool:
-        """Whether gaps fill each chunk up to 16 bytes: these types have rules of their own."""
+        """True if gaps fill each chunk up to 16 bytes: these types have conditions of their own."""
         return self.number in (14, 15)
 
 
@@ -80,7 +80,7 @@ def element_type(number: int) -> ElementType:
 
 
 def element_type_of_size(size: int) -> ElementType:
-    """What XLA passes for elements of that many bytes: it knows their size only."""
+    """The type that XLA passes for elements of that many bytes: it knows only their size."""
     unsigned = {1: 0, 2: 1, 4: 2, 8: 4}
     if size in unsigned:
         return ELEMENT_TYPES[unsigned[size]]
@@ -88,7 +88,7 @@ def element_type_of_size(size: int) -> ElementType:
 
 
 def swizzle_span(swizzle: int) -> int | None:
-    """How many bytes a swizzle permutes among themselves; None where it permutes none.
+    """Bytes that a swizzle permutes among themselves; None if it permutes none.
 
     >>> [swizzle_span(number) for number in range(7)]
     [None, 32, 64, 128, 128, 128, 128]
@@ -123,9 +123,9 @@ class Descriptor:
     address: int | None = None
     """Of the tensor, or its offset in an allocation that is aligned itself; None if unknown."""
     descriptor_address: int | None = None
-    """Where the descriptor itself is written; None if unknown."""
+    """Address of the descriptor itself; None if unknown."""
     store: bool | None = None
-    """Whether the kernel writes through it; None if unknown."""
+    """True if the kernel writes through it; None if unknown."""
 
     @classmethod
     def from_row_major(
@@ -161,16 +161,16 @@ class Descriptor:
 
     @property
     def alignment(self) -> int:
-        """What the address and every stride must be a multiple of."""
+        """The address and every stride must be a multiple of this."""
         return 32 if self.interleave == 2 or self.element.is_packed_to_16_bytes else 16
 
     @property
     def row_bytes(self) -> int:
-        """How many bytes the innermost dimension takes, the last one begun included."""
+        """Bytes of the innermost dimension, rounded up."""
         return -(-self.global_dims[0] * self.element.bits // 8) if self.global_dims else 0
 
     def is_degenerate(self, dimension: int) -> bool:
-        """Whether only index 0 exists there, so that its stride moves nothing."""
+        """True if only index 0 exists there, so that its stride is never used."""
         return dimension < len(self.global_dims) and self.global_dims[dimension] == 1
 
     def row_major_strides(self) -> tuple[int, ...]:
@@ -190,7 +190,7 @@ class Located:
     fields: Mapping[str, Span] = field(default_factory=dict, hash=False)
 
     def place(self, name: str) -> Span:
-        """Where a field stands, by the name that a violation gives it; else all of it."""
+        """Span of a field, by the name that a violation gives it; else of the whole descriptor."""
         return self.fields.get(name, self.span)
 
 

@@ -1,4 +1,4 @@
-"""What an autotuned kernel saves before its trials, against what XLA lets it overwrite."""
+"""The buffers that an autotuned kernel saves before its trials, against those it overwrites."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class AutotunedAliasesDiffer(Rule):
     the call carries a list of buffers to save before the trials and to restore after them. Its
     indices count operands and results in one row. A pair that is missing, points at another
     operand, or has another size saves nothing: the first run computes with what the trials left
-    behind, and every later run is right, which makes it hard to believe.
+    as input, and every later run is right, which makes it hard to believe.
 
     ## Fix
     Rewrites the list in the payload to what `output_to_operand_aliasing` declares. Everything else
@@ -57,7 +57,7 @@ class AutotunedAliasesDiffer(Rule):
     )
 
     def applies(self, module: Module) -> bool:
-        """Whether a call tunes itself."""
+        """True if a call autotunes."""
         return next(autotuned_calls(module), None) is not None
 
     def check(self, final: FinalModule) -> Findings:

@@ -75,7 +75,7 @@ class AutotuningRunsEarly(Rule):
     )
 
     def applies(self, module: Module) -> bool:
-        """Whether a call tunes itself early."""
+        """True if an FFI call autotunes."""
         return any(tunes_early(payload) for _, payload, _ in autotuned_calls(module))
 
     def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
@@ -142,7 +142,7 @@ def _is_saved(
     buffer: int,
     given: tuple[AssignedValue, ...],
 ) -> bool:
-    """Whether the list names an operand that lies in this very memory."""
+    """True if the payload's list names an operand that has exactly this memory."""
     for pair in autotuned.input_output_aliases:
         if pair.output_buffer != buffer or pair.input_buffer >= len(call.operands):
             continue

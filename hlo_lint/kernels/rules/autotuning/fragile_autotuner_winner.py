@@ -25,7 +25,7 @@ class FragileAutotunerWinner(Rule):
     the least scratch memory among those close to it. Where two backends are closer than one timing
     can tell, the winner changes from process to process: with it the numbers in their last bits,
     the speed, and whether the program compiles at all, where only one of the backends does (see
-    `gemm-breaks-on-backend-flip`). From one log the rule says which choices are so close; from
+    `gemm-breaks-on-backend-changed`). From one log the rule says which choices are so close; from
     several logs of one program, which have changed. `benchmarks/FRAGILE.md` says how often it is
     right.
     """
@@ -40,20 +40,20 @@ class FragileAutotunerWinner(Rule):
     examples = (Bad(_LOG % 4320, marks=(2,)), Good(_LOG % 9000))
 
     def check(self, runs: AutotuningRuns) -> Findings:
-        """What has changed between several logs, and what is too close in the last of them."""
-        from hlo_lint.kernels.autotuning.fragile_winner import flips, fragile
+        """Winners that differ between logs, and choices of the last log that are too close."""
+        from hlo_lint.kernels.autotuning.fragile_winner import changed_winners, fragile
 
-        flipped = flips(runs.logs)
-        for flip in flipped:
-            last = flip.wins[-1]
+        flipped = changed_winners(runs.logs)
+        for changed in flipped:
+            last = changed.wins[-1]
             wins = (
                 f"{runs.names[win.log]}: {win.backend}, {win.nanoseconds} ns"
-                for win in flip.wins[:8]
+                for win in changed.wins[:8]
             )
-            yield Finding(last.span, flip.reason, notes=tuple(wins), file=last.log)
-        told = {flip.fingerprint or flip.instruction for flip in flipped}
+            yield Finding(last.span, changed.reason, notes=tuple(wins), file=last.log)
+        reported = {changed.fingerprint or changed.instruction for changed in flipped}
         number = len(runs.logs) - 1
         for close in fragile(runs.logs[number], self.lasting_lead):
-            if (close.fingerprint or close.instruction) not in told:
+            if (close.fingerprint or close.instruction) not in reported:
                 notes = (*close.notes, *close.advice)
                 yield Finding(close.span, close.reason, notes=notes, file=number)

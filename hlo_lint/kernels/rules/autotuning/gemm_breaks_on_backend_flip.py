@@ -21,7 +21,7 @@ ENTRY e {
   ROOT f = f32[2,8,128,32]{%s} fusion(x, y), kind=kCustom, calls=gemm, backend_config={"fusion_backend_config":{"kind":"__triton_gemm"}}%s
 }
 """  # noqa: E501
-"""What splitting the contracted dimension leaves: a dot with two batch dimensions."""
+"""The result of splitting the contracted dimension: a dot with two batch dimensions."""
 
 ONE_BATCH = """
 HloModule whole
@@ -62,7 +62,7 @@ class GemmBreaksOnBackendFlip(Rule):
     )
 
     def applies(self, module: Module) -> bool:
-        """Whether there is a Triton GEMM fusion."""
+        """True if there is a Triton GEMM fusion."""
         return "__triton_gemm" in module.text
 
     def check(self, before: BeforeAutotuner) -> Findings:

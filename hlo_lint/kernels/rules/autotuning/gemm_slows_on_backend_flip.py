@@ -1,4 +1,4 @@
-"""GEMM fusions that leave kernels for reshapes behind if the autotuner does not choose Triton."""
+"""GEMM fusions that leave reshape kernels if the autotuner does not choose Triton."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from hlo_lint.rules.findings import Finding, Severity
 
 
 class GemmSlowsOnBackendFlip(Rule):
-    """A Triton GEMM fusion that leaves reshape kernels behind if the autotuner chooses cuBLASLt.
+    """A Triton GEMM fusion that leaves reshape kernels if the autotuner chooses cuBLASLt.
 
     ## Why
-    From jax 0.10.2 on the autotuner runs behind fusion, and nothing cleans up after it. The
+    From jax 0.10.2 on the autotuner runs after fusion, and nothing cleans up after it. The
     reshapes that GemmRewriter puts around a call with two batch dimensions then run as kernels of
     their own, copies and transposes of whole arrays, which the autotuner did not time. The same
     program is faster or slower from run to run, and neither log nor dump says why; once it has
@@ -26,7 +26,7 @@ class GemmSlowsOnBackendFlip(Rule):
     )
 
     def applies(self, module: Module) -> bool:
-        """Whether there is a Triton GEMM fusion."""
+        """True if there is a Triton GEMM fusion."""
         return "__triton_gemm" in module.text
 
     def check(self, before: BeforeAutotuner) -> Findings:
@@ -40,7 +40,7 @@ class GemmSlowsOnBackendFlip(Rule):
             kind = "a transpose" if flip.outcome is Outcome.BREAKS else "a copy that moves nothing"
             yield Finding(
                 flip.fusion,
-                f"with cuBLASLt as its backend this fusion leaves {kind} behind as a kernel: "
+                f"with cuBLASLt as its backend this fusion leaves {kind} as a kernel: "
                 f"{flip.operand} to {flip.result}",
                 notes=(flip.explanation,),
                 severity=Severity.WARNING if before.told else None,

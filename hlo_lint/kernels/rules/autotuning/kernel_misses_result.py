@@ -26,7 +26,7 @@ class KernelMissesResult(Rule):
 
     ## Why
     The launcher hands the buffers of a call, operands first and then results, to the pointers of
-    the kernel in order, and leaves out the rest. A result behind the last pointer is never written,
+    the kernel in order, and leaves out the rest. A result after the last pointer is never written,
     unless it takes the memory of an operand that has one. What is read from it is what lay there.
     """
 
@@ -36,11 +36,11 @@ class KernelMissesResult(Rule):
     )
 
     def applies(self, module: Module) -> bool:
-        """Whether a Triton kernel is called."""
+        """True if a Triton kernel is called."""
         return next(triton_calls(module), None) is not None
 
     def check(self, final: FinalModule) -> Findings:
-        """Each result behind the last pointer that is not an operand's memory."""
+        """Each result after the last pointer that does not alias an operand."""
         for call, payload in triton_calls(final.module):
             aliases, operands = declared_aliases(call), len(call.operands)
             for result in results(call):

@@ -39,7 +39,7 @@ class StoreOvertakesCopy(Rule):
 
     ## Why
     A `cp.async` writes shared memory on its own until a `wait_group` says that it is done; a
-    barrier does not wait for it. A pipelined kernel that reuses its buffers behind the loop, for
+    barrier does not wait for it. A pipelined kernel that reuses its buffers after the loop, for
     its epilogue say, has to wait for the copies that were started and never used. Without the wait
     the late copy lands on top of the new data: rarely, and only on some shapes.
 

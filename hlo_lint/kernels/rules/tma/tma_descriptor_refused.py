@@ -74,7 +74,7 @@ class TmaDescriptorRefused(Rule):
     )
 
     def applies(self, module: Module) -> bool:
-        """Whether a kernel is handed a descriptor."""
+        """True if a kernel is handed a descriptor."""
         if any(True for _, payload in triton_calls(module) for _ in _descriptors(payload)):
             return True
         return any(True for _ in _mosaic_calls(module))
