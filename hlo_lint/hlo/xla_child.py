@@ -1,7 +1,7 @@
-"""What runs in a process of its own: XLA's code, which may abort, reads a module and prints it.
+"""The child process in which XLA's code, which may abort, converts a module.
 
-The input is standard input; what it becomes, or else the reason, is standard output; `read_proto`
-and `write_proto` know what the exit status means.
+It reads standard input and writes the converted module, or else the reason, to standard output;
+`read_proto` and `write_proto` interpret the exit status.
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ import sys
 from importlib import import_module
 from types import ModuleType
 
-from hlo_lint.hlo.proto import NO_JAXLIB, REFUSED, delimited
+from hlo_lint.hlo.proto import NO_JAXLIB, REFUSED
+from hlo_lint.hlo.wire import delimited
+from hlo_lint.text.errors import PayloadError
 from hlo_lint.text.source import encode
 
 
 def main() -> None:
-    """Do what the first argument says, and end the process.
+    """Convert as the first argument says, and end the process.
 
     `wire` and `text` become HLO; HLO becomes `to wire`, `to snapshot` or `to text`.
     """
     answer = os.dup(sys.stdout.fileno())
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what else is printed is not the answer
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # nothing else may print into the answer
     _leave_no_core()
     status, data = _answer(sys.argv[1], sys.stdin.buffer.read())
     with os.fdopen(answer, "wb") as out:
@@ -34,6 +36,8 @@ def _answer(kind: str, data: bytes) -> tuple[int, bytes]:
     try:
         xla = xla_bindings()
         release = import_module("jaxlib.version").__version__
+        if kind.endswith("text"):
+            import_module("google.protobuf")
     except ImportError as error:
         return NO_JAXLIB, encode(f"{error}")
     try:
@@ -44,25 +48,26 @@ def _answer(kind: str, data: bytes) -> tuple[int, bytes]:
 
             data = module_from_text(data)
         return 0, encode(long_text(xla, data))
-    except (ValueError, RuntimeError) as error:  # an absl::Status becomes a RuntimeError
-        where = _complaint(f"{error}")
-        reason = f"{where[1]}: {where[2].rstrip(':')}" if where else f"{error}".partition("\n")[0]
+    except (PayloadError, ValueError, RuntimeError) as error:  # absl::Status is a RuntimeError
+        syntax = _syntax_error(f"{error}")
+        line = f"{error}".partition("\n")[0]
+        reason = f"{syntax[1]}: {syntax[2].rstrip(':')}" if syntax else line
         return REFUSED, encode(f"jaxlib {release}: {reason}")
 
 
-_complaint = re.compile(r"was parsing (\d+:\d+): error: (.*)").search
+_syntax_error = re.compile(r"was parsing (\d+:\d+): error: (.*)").search
 
 
 def module_of_text(xla: ModuleType, data: bytes) -> bytes:
-    """The serialized HloModuleProto of the module that HLO spells."""
+    """The serialized HloModuleProto of HLO text."""
     return bytes(xla.hlo_module_from_text(data.decode()).as_serialized_hlo_module_proto())
 
 
 def _wrapped(module: bytes, form: str) -> bytes:
-    """An HloProto with that module, or what holds one: on the wire, or in the text format."""
-    proto = delimited(1, module)
+    """An HloProto with that module, or an HloSnapshot, or the text format of the first."""
+    proto = delimited(1, module).raw
     if form == "snapshot":
-        return delimited(1, proto)
+        return delimited(1, proto).raw
     if form == "text":
         from hlo_lint.hlo.text_proto import proto_to_text
 
@@ -71,7 +76,7 @@ def _wrapped(module: bytes, form: str) -> bytes:
 
 
 def xla_bindings() -> ModuleType:
-    """XLA's graph as Python sees it: in `_hlo`, before jaxlib 0.10.2 in `_jax`."""
+    """XLA's Python bindings of HLO: `_hlo`, and before jaxlib 0.10.2 `_jax`."""
     try:
         return import_module("jaxlib._hlo")
     except ModuleNotFoundError as error:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import struct
 import subprocess
 import sys
-from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -16,29 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hlo_lint.hlo.parser.module import parse_file
-from hlo_lint.hlo.proto import (
-    WireError,
-    delimited,
-    fields,
-    module_bytes,
-    read_proto,
-    write_proto,
-)
-from hlo_lint.hlo.text_proto import (
-    Schema,
-    TextError,
-    embedded_schema,
-    module_from_text,
-    parse_text,
-    proto_to_text,
-)
-from hlo_lint.text.errors import DumpError
+from hlo_lint.hlo.proto import module_bytes, read_proto, write_proto
+from hlo_lint.hlo.wire import delimited
+from hlo_lint.text.errors import DumpError, PayloadError
 
 DUMPS: Final = Path(__file__).parents[2] / "fixtures" / "dumps" / "cpu-jax0.11.2"
 PROTOS: Final = sorted(DUMPS.glob("as_*proto/*.hlo.pb*"))
 SCHEDULED: Final = DUMPS / "as_proto" / "module_0000.jit_tanh_sum.cpu_after_optimizations.hlo.pb"
 
-needs_jaxlib = pytest.mark.skipif(find_spec("jaxlib") is None, reason="no jaxlib to read with")
+needs_jaxlib = pytest.mark.skipif(find_spec("jaxlib") is None, reason="jaxlib is not installed")
+needs_protobuf = pytest.mark.skipif(
+    find_spec("jaxlib") is None or find_spec("google") is None,
+    reason="jaxlib or protobuf is not installed",
+)
 every_case = settings(derandomize=True, deadline=None, database=None, max_examples=200)
 
 
@@ -64,45 +52,46 @@ def test_a_bare_module_and_a_snapshot_are_read_like_a_proto(tmp_path: Path) -> N
     assert len(module) < len(proto)
     expected = read_proto(SCHEDULED)
     assert read_proto(written(tmp_path / "bare.pb", module)) == expected
-    snapshot = delimited(1, proto) + delimited(4, b"cpu")
+    snapshot = delimited(1, proto).raw + delimited(4, b"cpu").raw
     assert read_proto(written(tmp_path / "snapshot.hlo.pb", snapshot)) == expected
 
 
 # The text format
 
 
-@needs_jaxlib
+@needs_protobuf
 @pytest.mark.parametrize(
     ("name", "opening", "closing"),
     [
-        ("proto.hlo.pbtxt", "hlo_module {\n", "}\nbuffer_assignment: <>\n"),
+        ("proto.hlo.pbtxt", "# XLA\nhlo_module {\n", "}\nbuffer_assignment: <>\n"),
         ("bare.pbtxt", "", ""),
         ("snapshot.textproto", "hlo: <hlo_module: {\n", "}; >, execution_platform: 'cpu'"),
     ],
 )
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "compressed"])
-def test_the_text_format_says_the_same(
+def test_the_text_format_gives_the_same(
     tmp_path: Path, name: str, opening: str, closing: str, pack: type[bytes]
 ) -> None:
-    module = memoryview(module_bytes(SCHEDULED.read_bytes()))
-    text = "".join(as_text(module, ".xla.HloModuleProto", embedded_schema("xla/service/hlo.proto")))
-    assert "instruction_ids: [" in text  # a packed field
-    assert "opcode: 'tanh'" in text
+    from hlo_lint.hlo.text_proto import proto_to_text
+
+    printed = proto_to_text(SCHEDULED.read_bytes()).decode().partition("buffer_assignment")[0]
+    module = printed.removeprefix("hlo_module {\n").rstrip().removesuffix("}")
+    assert 'opcode: "tanh"' in module
     path = tmp_path / (name + ".gz" * (pack is not bytes))
-    path.write_bytes(pack((opening + text + closing).encode()))
+    path.write_bytes(pack((opening + module + closing).encode()))
     assert read_proto(path) == read_proto(SCHEDULED)
 
 
-@needs_jaxlib
+@needs_protobuf
 def test_numbers_of_every_spelling_reach_xla(tmp_path: Path) -> None:
     values = "f32s: [1.5f, -inf, nan, -2e-3, 1e99, .25, 7, infinity, 0.1, 0, -1, 2]"
     says = "constant({1.5, -inf, nan, -0.002, inf, 0.25, 7, inf, 0.1, 0, -1, 2})"
-    shape = "element_type: 11 dimensions: 0xC layout { minor_to_major: 00 }"
+    shape = "element_type: 11 dimensions: 0xC layout { minor_to_major: 0 }"
     constant = f"opcode: 'constant' literal {{ shape {{ {shape} }} {values} }}"
     assert says in read_proto(small_module(tmp_path, constant, shape=shape))
 
 
-@needs_jaxlib
+@needs_protobuf
 def test_strings_are_unescaped(tmp_path: Path) -> None:
     spelled = r"""metadata { op_name: "a" '\x62\143' "\u00e9" # one string
       '\"' }"""
@@ -110,86 +99,44 @@ def test_strings_are_unescaped(tmp_path: Path) -> None:
     assert r'op_name="abc\303\251\""' in text
 
 
-@needs_jaxlib
-def test_what_an_any_holds_is_passed_over(tmp_path: Path) -> None:
-    path = small_module(tmp_path, 'opcode: "negate" operand_ids: 1')
-    plain = read_proto(path)
-    written(path, path.read_bytes() + b"[type.googleapis.com/xla.Some] { x: 1 }")
-    assert read_proto(path) == plain
-
-
-@needs_jaxlib
+@needs_protobuf
 @pytest.mark.parametrize(
     ("instruction", "says"),
     [
-        ("colour: 3", "line 6: xla.HloInstructionProto has no field `colour`"),
-        ("opcode: add", "line 6: `add` is no value of `opcode`"),
-        ("id: 9223372036854775808", "line 6: `9223372036854775808` is no value of `id`"),
-        ("shape { element_type: F31 }", "line 6: `F31` is no value of `element_type`"),
-        ("shape: 'f32'", "line 6: this is no value of `shape`"),
-        ("operand_ids: [1 2]", "line 6: expected `,` or `]`, found `2] }`"),
-        ("opcode: 'add", "line 6: expected the end of a string, found `'add }`"),
-        (r"opcode: 'a\qdd'", r"line 6: no escape is spelled \q"),
-        ("> ", "line 6: expected a field's name or }, found `>  }`"),
+        ("colour: 3", '6:105 : Message type "xla.HloInstructionProto" has no field named'),
+        ("opcode: add", ": Expected string but found: 'add'"),
+        ("id: 9223372036854775808", ": Value out of range: 9223372036854775808"),
+        (
+            "literal { shape { element_type: F31 } }",
+            'Enum type "xla.PrimitiveType" has no value named F31',
+        ),
+        ("operand_ids: [1 2]", 'Expected ","'),
     ],
 )
-def test_an_error_in_the_text_has_its_line(tmp_path: Path, instruction: str, says: str) -> None:
+def test_an_error_in_the_text_has_its_place(tmp_path: Path, instruction: str, says: str) -> None:
     assert says in refusal(small_module(tmp_path, instruction))
 
 
-@needs_jaxlib
-def test_messages_do_not_nest_deeper_than_protobuf_lets_them(tmp_path: Path) -> None:
-    path = written(tmp_path / "deep.pbtxt", b"a {" * 100_000)
-    assert "line 1: messages nest deeper than 100" in refusal(path)
+@needs_protobuf
+def test_messages_nested_too_deeply_are_refused(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "deep.pbtxt", b"host_program_shape { result {" + b"tuple_shapes {" * 9999
+    )
+    assert "messages are nested too deeply" in refusal(path)
 
 
-@needs_jaxlib
+@needs_protobuf
 def test_text_that_is_another_message_is_refused() -> None:
     config = next(DUMPS.parent.glob("gpu-*/*/*.config.pbtxt"))
-    assert "xla.HloModuleProto has no field `" in refusal(config)
+    assert 'Message type "xla.HloModuleProto" has no field named' in refusal(config)
 
 
-@every_case
-@given(st.text(alphabet="ab1.-:;,{}<>[]#'\"\\\n x", max_size=40))
-def test_any_text_is_read_or_refused(text: str) -> None:
-    data = text.encode()
-    try:
-        names = [entry.name for entry in parse_text(data)]
-    except TextError:
-        return
-    assert [entry.name for entry in parse_text(data + b"\n" + data)] == names * 2
-
-
-@needs_jaxlib
+@needs_protobuf
 @pytest.mark.parametrize("path", PROTOS, ids=lambda path: path.name)
 def test_a_proto_survives_the_text_format(path: Path, tmp_path: Path) -> None:
-    data = path.read_bytes()
-    data = gzip.decompress(data) if path.suffix == ".gz" else data
-    spelled = written(tmp_path / "spelled.pbtxt", proto_to_text(data))
-    assert read_proto(spelled) == read_proto(path)
-
-
-@needs_jaxlib
-def test_every_scalar_survives_the_text_format(tmp_path: Path) -> None:
-    values = "f32s: [1.5f, -inf, nan, -2e-3, .25, 0.1, 0, -1] s64s: [-9223372036854775808, 7]"
-    shape = "element_type: F32 dimensions: 8 is_dynamic_dimension: true"
-    spelled = rf"""hlo_module {{ name: "a\"b\\\n\t\x01\303\251'" id: -1 computations {{ id: 5
-      instructions {{ id: -1 literal {{ shape {{ {shape} }} {values} }}
-      frontend_attributes {{ map {{ key: "k" value: "v" }} }} }} }} }}""".encode()
-    once = written(tmp_path / "once.pbtxt", spelled)
-    module = module_from_text(once.read_bytes())
-    again = proto_to_text(delimited(1, module))
-    assert module_from_text(again) == module
-    assert rb"""name: "a\"b\\\n\t\001\303\251'" """.strip() in again
-    assert b"f32s: -inf\n" in again
-    assert b"element_type: F32\n" in again
-    assert b"is_dynamic_dimension: true\n" in again
-
-
-@needs_jaxlib
-def test_a_field_that_no_message_has_is_an_error() -> None:
-    with pytest.raises(WireError, match="HloModuleProto has no field 999"):
-        proto_to_text(delimited(1, delimited(999, b"x")))
+    text = read_proto(path)
+    spelled = written(tmp_path / "spelled.pbtxt", write_proto(tmp_path / "spelled.pbtxt", text))
+    assert read_proto(spelled) == text
 
 
 # What holds no module
@@ -199,11 +146,11 @@ def test_a_field_that_no_message_has_is_an_error() -> None:
     ("data", "says"),
     [
         (b"", "it is empty"),
-        (b"HloModule m\n\nENTRY e { ROOT p = f32[] parameter(0) }\n", "byte 2 begins no field"),
-        (b"\xff" * 40, "number of more than 64 bits"),
-        (b"\x0a\x03abc", "field 1 of it holds none: field 12 ends 6 bytes after the data"),
-        (b"\x0a\x7fabc", "HloModuleProto: field 1 ends 124 bytes after the data"),
-        (b"\x00\x00", "byte 0 begins no field"),
+        (b"HloModule m\n\nENTRY e { ROOT p = f32[] parameter(0) }\n", "field 13 has wire type 7"),
+        (b"\xff" * 40, "varint of more than 64 bits"),
+        (b"\x0a\x03abc", "nor does its field 1: byte 2: field 12 ends"),
+        (b"\x0a\x7fabc", "byte 0: field 1 ends 124 bytes after its message"),
+        (b"\x00\x00", "byte 0: 0 is not a field number"),
     ],
 )
 def test_other_bytes_are_no_proto(tmp_path: Path, data: bytes, says: str) -> None:
@@ -219,9 +166,9 @@ def test_a_proto_that_is_cut_off_is_no_proto(tmp_path: Path) -> None:
     whole = (DUMPS / "as_proto/module_0000.jit_tanh_sum.before_optimizations.hlo.pb").read_bytes()
     assert module_bytes(whole)
     for end in range(len(whole)):
-        with pytest.raises(WireError):
+        with pytest.raises(PayloadError):
             module_bytes(whole[:end])
-    assert "no HloProto" in refusal(written(tmp_path / "x.hlo.pb", whole[:-1]))
+    assert "not an HloProto" in refusal(written(tmp_path / "x.hlo.pb", whole[:-1]))
 
 
 @every_case
@@ -231,7 +178,7 @@ def test_a_damaged_proto_is_read_or_refused(at: int, damage: bytes) -> None:
     damaged = whole[:at] + damage + whole[at + len(damage) :]
     try:
         module = module_bytes(damaged)
-    except WireError:
+    except PayloadError:
         return
     assert module in damaged
 
@@ -239,7 +186,7 @@ def test_a_damaged_proto_is_read_or_refused(at: int, damage: bytes) -> None:
 def test_a_decompression_bomb_is_not_expanded(tmp_path: Path) -> None:
     member = gzip.compress(bytes(16 << 20))
     path = written(tmp_path / "x.hlo.pb.gz", member * 40)
-    assert f"{len(member) * 40} compressed bytes become more than" in refusal(path)
+    assert f"{len(member) * 40} compressed bytes expand to more than" in refusal(path)
 
 
 def test_gzip_data_that_is_cut_off_or_damaged_is_refused(tmp_path: Path) -> None:
@@ -261,7 +208,7 @@ def test_without_jaxlib_the_error_says_what_to_install() -> None:
     with pytest.raises(DumpError) as caught:
         read_proto(SCHEDULED, search_path=without)
     assert f"{caught.value}" == (
-        f"{SCHEDULED}: install jaxlib (pip install 'hlo-lint[xla]') to read protocol buffers: "
+        f"{SCHEDULED}: pip install 'hlo-lint[xla]' to read protocol buffers: "
         "No module named 'jaxlib'"
     )
 
@@ -272,7 +219,7 @@ def test_without_jaxlib_nothing_is_written_either() -> None:
         write_proto(Path("x.hlo.pb"), "HloModule m", search_path=without)
 
 
-@needs_jaxlib
+@needs_protobuf
 def test_an_abort_of_xla_is_an_error_of_the_file(tmp_path: Path) -> None:
     mesh = "sharding { named_sharding { mesh { axes { name: 'x' size: -4 } } } }"
     path = small_module(tmp_path, f"opcode: 'negate' operand_ids: 1 {mesh}")
@@ -281,7 +228,7 @@ def test_an_abort_of_xla_is_an_error_of_the_file(tmp_path: Path) -> None:
     assert "Mesh axis size must be positive" in said
 
 
-@needs_jaxlib
+@needs_protobuf
 def test_what_xla_refuses_is_an_error_with_its_reason(tmp_path: Path) -> None:
     assert "Unknown opcode: nagate" in refusal(small_module(tmp_path, "opcode: 'nagate'"))
 
@@ -357,33 +304,3 @@ computations {{
 }}
 """.encode(),
     )
-
-
-def as_text(message: memoryview, type_name: str, schema: Schema) -> Iterable[str]:
-    """A message in the text format, one field a line, enums by name, packed fields as lists."""
-    by_number = {known.number: (name, known) for name, known in schema.messages[type_name].items()}
-    for number, value in fields(message):
-        name, known = by_number[number]
-        if isinstance(value, int):
-            names = {n: spelled for spelled, n in schema.enums.get(known.type_name, {}).items()}
-            signed = value - (value >> 63 << 64)
-            yield f"{name}: {names.get(value, signed)}\n"
-        elif known.kind == 11:
-            yield from (f"{name} {{\n", *as_text(value, known.type_name, schema), "}\n")
-        elif known.kind in (9, 12):
-            yield f"{name}: '{''.join(map(spelled_byte, value))}'\n"
-        elif known.kind == 2:
-            yield f"{name}: {struct.unpack('<f', value)[0]!r}\n"
-        else:
-            yield f"{name}: {[number for _, number in fields(unpacked(value))]}\n"
-
-
-def spelled_byte(byte: int) -> str:
-    return chr(byte) if byte < 128 and chr(byte).isalnum() else f"\\{byte:03o}"
-
-
-def unpacked(packed: memoryview) -> memoryview:
-    """The numbers of a packed field as fields of their own: a key before each."""
-    ends = [at + 1 for at, byte in enumerate(packed) if byte < 128]
-    starts = [0, *ends[:-1]]
-    return memoryview(b"".join(b"\x08" + packed[a:b] for a, b in zip(starts, ends, strict=True)))

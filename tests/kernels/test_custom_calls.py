@@ -17,10 +17,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hlo_lint.hlo import wire
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.parser.mlir_dictionary import MlirValue, read_dictionary, spelled
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.parser.strings import c_escape, c_unescape, mlir_escape, mlir_unescape
+from hlo_lint.hlo.wire import Reader
 from hlo_lint.kernels.custom_calls import (
     BlockLevelFusion,
     GemmConfig,
@@ -35,7 +37,6 @@ from hlo_lint.kernels.custom_calls import (
     gpu_triton,
     render,
     triton,
-    wire,
 )
 from hlo_lint.kernels.custom_calls.carrier import Carrier
 from hlo_lint.kernels.custom_calls.gemm import DotDimensions
@@ -52,7 +53,6 @@ from hlo_lint.kernels.custom_calls.triton import (
     with_aliases,
     with_tensor_strides,
 )
-from hlo_lint.kernels.custom_calls.wire import Reader
 from hlo_lint.text.source import decode as text_of
 from tests.conftest import DUMPS, FIXTURES, ROOT
 
@@ -218,7 +218,7 @@ def test_an_unchanged_payload_is_the_text_as_it_stands(case: str) -> None:
 @pytest.mark.parametrize("case", TRITON_CASES)
 def test_a_message_written_again_is_the_same_bytes(case: str) -> None:
     call = call_of(case)
-    again = triton.with_message(call, wire.written(Reader(call.message).fields()))
+    again = triton.with_message(call, wire.serialize(Reader(call.message).fields()))
     assert again.message == call.message
     text = encode(carrier_of(case), again)
     assert decode_triton(call.target, Carrier(text).content).message == call.message
@@ -277,7 +277,7 @@ def test_unknown_fields_survive_in_their_place() -> None:
     first, *rest = Reader(call.message).fields()
     later, last = wire.delimited(99, b"of a later release"), wire.number(1000, 7)
     inside = wire.delimited(2, wire.bytes_of(first) + later.raw)
-    message = wire.written([later, inside, *rest, last])
+    message = wire.serialize([later, inside, *rest, last])
     changed = with_aliases(replace(call, message=message), [InputOutputAlias(1, 2, 4096)])
     expected = call_of("add_right_legacy")
     assert changed.call == expected.call
@@ -456,17 +456,17 @@ def test_a_value_spelled_is_read_as_the_same(value: MlirValue) -> None:
     assert read_dictionary(f"{{it = {spelled(value)}}}").values == {"it": value}
 
 
-# ---- the wire format
+# The wire format
 
 
 @pytest.mark.parametrize(
     ("data", "says"),
     [
         ("0a05616263", "byte 0: field 1 ends 2 bytes after its message"),
-        ("08", "byte 1: it ends in the middle of a number"),
-        ("08" + "ff" * 10 + "01", "byte 1: a number of more than 64 bits"),
+        ("08", "byte 1: the message ends in the middle of a varint"),
+        ("08" + "ff" * 10 + "01", "byte 1: a varint of more than 64 bits"),
         ("0b", "byte 0: field 1 has wire type 3"),
-        ("00", "byte 0: no field has this number"),
+        ("00", "byte 0: 0 is not a field number"),
         ("0801" + "09616263", "byte 2: field 1 ends 5 bytes after its message"),
     ],
 )
@@ -477,7 +477,7 @@ def test_malformed_bytes_say_which(data: str, says: str) -> None:
 
 def test_a_message_of_too_many_fields_is_refused() -> None:
     data = wire.delimited(1, wire.packed(2, range(9)).raw).raw
-    reader = Reader(data, most_fields=10)
+    reader = Reader(data, max_fields=10)
     (outer,) = reader.fields()
     (inner,) = reader.fields(outer)
     with pytest.raises(PayloadError, match=r"^byte 12: more than 10 fields$"):
@@ -488,7 +488,7 @@ def test_a_message_of_too_many_fields_is_refused() -> None:
 @given(st.binary(max_size=60))
 def test_any_bytes_are_fields_or_a_payload_error(data: bytes) -> None:
     try:
-        assert wire.written(Reader(data).fields()) == data
+        assert wire.serialize(Reader(data).fields()) == data
     except PayloadError as error:
         place = error.offset
     else:
@@ -502,7 +502,7 @@ def test_a_number_written_longer_than_needed_stays_so() -> None:
     reader = Reader(data)
     number, text = reader.fields()
     assert wire.int_of(number) == 300
-    assert wire.rewritten(reader, {text.start: [wire.number(3, 1)]}) == data[:4] + b"\x18\x01"
+    assert wire.rewrite(reader, {text.start: [wire.number(3, 1)]}) == data[:4] + b"\x18\x01"
 
 
 # ---- broken payloads
@@ -522,7 +522,7 @@ def opaque(message: bytes) -> bytes:
         (opaque(b""), "neither a kernel call nor an autotuned one"),
         (opaque(b"\x0a\x00"), "byte 2: a kernel call without its kernel"),
         (opaque(b"\x0a\x02\x0a\x00\x12\x00"), "both a kernel call and an autotuned one"),
-        (opaque(b"\x08\x01"), "byte 1: field 1 holds no bytes"),
+        (opaque(b"\x08\x01"), "byte 1: field 1 does not hold bytes"),
         (opaque(b"\x0a\x02\x0a\x00" * 2), "field 1 of TritonAnyKernelCall stands there twice"),
         (opaque(b"\x0a\x02\x0a\x00\x22\x01\xff"), "byte 6: field 4 is not UTF-8"),
         (opaque(bytes(1 << 20) * 65), "become more than"),

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
+from hlo_lint.hlo import wire
 from hlo_lint.hlo.parser.mlir_dictionary import Dictionary, read_dictionary
-from hlo_lint.kernels.custom_calls import wire
-from hlo_lint.kernels.custom_calls.wire import Field, Reader
+from hlo_lint.hlo.wire import Field, Reader
 from hlo_lint.text.errors import PayloadError
 from hlo_lint.text.source import decode, encode
 
@@ -420,14 +420,14 @@ def with_aliases(call: TritonCall, aliases: Iterable[InputOutputAlias]) -> Trito
     if listed:
         edits[listed[0].start] = wanted
     else:
-        edits[autotuned.start] = [wire.delimited(2, wire.written([*inside, *wanted]))]
-    return with_message(call, wire.rewritten(reader, edits))
+        edits[autotuned.start] = [wire.delimited(2, wire.serialize([*inside, *wanted]))]
+    return with_message(call, wire.rewrite(reader, edits))
 
 
 def _alias_field(alias: InputOutputAlias) -> Field:
     """Zeros are left out, as proto3 does."""
     numbers = [wire.number(at, value) for at, value in enumerate(alias, start=1) if value]
-    return wire.delimited(3, wire.written(numbers))
+    return wire.delimited(3, wire.serialize(numbers))
 
 
 def with_tensor_strides(
@@ -464,7 +464,7 @@ def with_tensor_strides(
             if place < len(parameters) and parameters[place] == Scalar("i64", old):
                 (scalar,) = (one for one in reader.fields(fields[place]) if one.number == _I64)
                 edits[scalar.start] = [wire.number(_I64, new)]
-    return with_message(call, wire.rewritten(reader, edits))
+    return with_message(call, wire.rewrite(reader, edits))
 
 
 def _call_fields(reader: Reader) -> Iterator[Field]:

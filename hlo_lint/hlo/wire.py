@@ -1,0 +1,270 @@
+"""Protobuf's wire format: reads a message, and writes it again with fields that nobody declares.
+
+A field knows the bytes it was read from: what is not changed is written as it was, in its place.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from hlo_lint.text.errors import PayloadError
+
+VARINT: Final = 0
+FIXED64: Final = 1
+DELIMITED: Final = 2
+FIXED32: Final = 5
+WireType: TypeAlias = Literal[0, 1, 2, 5]
+"""3 and 4, the groups of proto2, occur nowhere in XLA."""
+
+MAX_FIELDS: Final = 1 << 20
+"""In a message with all that are in it: a kernel call has some hundred."""
+_MAX_NUMBER: Final = (1 << 29) - 1
+_64_BITS: Final = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a message, as a range of bytes of what it was read from."""
+
+    number: int
+    wire_type: WireType
+    varint: int
+    """The value of a varint, without a sign; else 0."""
+    source: bytes
+    begin: int
+    """First byte of its key."""
+    start: int
+    """First byte of its value."""
+    end: int
+
+    @property
+    def raw(self) -> bytes:
+        """The whole field: key, length, value."""
+        return self.source[self.begin : self.end]
+
+    @property
+    def content(self) -> bytes:
+        """The bytes of the value."""
+        return self.source[self.start : self.end]
+
+
+class Reader:
+    """Reads the messages of one outermost message, at most `max_fields` fields of them."""
+
+    def __init__(self, data: bytes, max_fields: int = MAX_FIELDS) -> None:
+        self.data = data
+        self.max_fields = max_fields
+        self._left = max_fields
+
+    def fields(self, within: Field | None = None) -> tuple[Field, ...]:
+        """The fields of the outermost message, or of the one that a field holds.
+
+        Raises:
+            PayloadError: the bytes are not fields, or too many; says at which byte.
+        """
+        return tuple(self.iterate(within))
+
+    def iterate(self, within: Field | None = None) -> Iterator[Field]:
+        """The same one by one, so that a caller can stop before the first broken one."""
+        at, end = 0, len(self.data)
+        if within is not None:
+            check_delimited(within)
+            at, end = within.start, within.end
+        while at < end:
+            field = self._field(at, end)
+            yield field
+            at = field.end
+
+    def _field(self, begin: int, end: int) -> Field:
+        self._count(begin)
+        key, start = self._varint(begin, end)
+        number, wire_type = key >> 3, key & 7
+        if not 0 < number <= _MAX_NUMBER:
+            raise PayloadError(f"{number} is not a field number", begin)
+        kind: WireType
+        match wire_type:
+            case 0:
+                value, after = self._varint(start, end)
+                return Field(number, VARINT, value, self.data, begin, start, after)
+            case 1:
+                kind, length = FIXED64, 8
+            case 5:
+                kind, length = FIXED32, 4
+            case 2:
+                kind = DELIMITED
+                length, start = self._varint(start, end)
+            case _:
+                raise PayloadError(f"field {number} has wire type {wire_type}", begin)
+        if length > end - start:
+            over = start + length - end
+            raise PayloadError(f"field {number} ends {over} bytes after its message", begin)
+        return Field(number, kind, 0, self.data, begin, start, start + length)
+
+    def _varint(self, at: int, end: int) -> tuple[int, int]:
+        begin, value = at, 0
+        for shift in range(0, 70, 7):
+            if at >= end:
+                raise PayloadError("the message ends in the middle of a varint", begin)
+            byte = self.data[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value & _64_BITS, at
+        raise PayloadError("a varint of more than 64 bits", begin)
+
+    def numbers(self, field: Field) -> tuple[int, ...]:
+        """The values of a repeated field: one number, or all of them packed.
+
+        Raises:
+            PayloadError: the field does not hold numbers.
+        """
+        if field.wire_type == VARINT:
+            return (field.varint,)
+        check_delimited(field)
+        at = field.start
+        values: list[int] = []
+        while at < field.end:
+            self._count(at)
+            value, at = self._varint(at, field.end)
+            values.append(value)
+        return tuple(values)
+
+    def _count(self, at: int) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise PayloadError(f"more than {self.max_fields} fields", at)
+
+
+# Values
+
+
+def int_of(field: Field) -> int:
+    """A varint without a sign.
+
+    Raises:
+        PayloadError: the field is not a varint.
+    """
+    if field.wire_type != VARINT:
+        raise PayloadError(f"field {field.number} is not a number", field.start)
+    return field.varint
+
+
+def signed_of(field: Field, bits: int) -> int:
+    """An `int32` or `int64`: written as 64 bits, of which the lower ones count."""
+    value = int_of(field) & ((1 << bits) - 1)
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def check_delimited(field: Field) -> None:
+    """Check that a field has a length: that it is a message, a string or bytes.
+
+    Raises:
+        PayloadError: the field is a number.
+    """
+    if field.wire_type != DELIMITED:
+        raise PayloadError(f"field {field.number} does not hold bytes", field.start)
+
+
+def bytes_of(field: Field) -> bytes:
+    """A message, a string or bytes.
+
+    Raises:
+        PayloadError: the field is a number.
+    """
+    check_delimited(field)
+    return field.content
+
+
+def text_of(field: Field) -> str:
+    """A string.
+
+    Raises:
+        PayloadError: it is not UTF-8, and proto3 accepts nothing else.
+    """
+    try:
+        return bytes_of(field).decode()
+    except UnicodeDecodeError as error:
+        raise PayloadError(
+            f"field {field.number} is not UTF-8", field.start + error.start
+        ) from None
+
+
+def float_of(field: Field) -> float:
+    """A `float` or `double`.
+
+    Raises:
+        PayloadError: the field has no fixed width.
+    """
+    if field.wire_type not in (FIXED32, FIXED64):
+        raise PayloadError(f"field {field.number} is not a floating-point number", field.start)
+    kind = "<f" if field.wire_type == FIXED32 else "<d"
+    value: float = struct.unpack(kind, field.content)[0]
+    return value
+
+
+# Writing
+
+
+def varint(value: int) -> bytes:
+    r"""A number on the wire; a negative one is written as the two's complement in 64 bits.
+
+    >>> varint(150)
+    b'\x96\x01'
+    """
+    value &= _64_BITS
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def number(field_number: int, value: int) -> Field:
+    """A field that holds a number.
+
+    >>> number(1, 150).raw.hex()
+    '089601'
+    """
+    return next(Reader(varint(field_number << 3 | VARINT) + varint(value)).iterate())
+
+
+def delimited(field_number: int, value: bytes) -> Field:
+    """A field that holds bytes: a message, a string, packed numbers."""
+    head = varint(field_number << 3 | DELIMITED) + varint(len(value))
+    raw = head + value
+    return Field(field_number, DELIMITED, 0, raw, 0, len(head), len(raw))
+
+
+def packed(field_number: int, values: Iterable[int]) -> Field:
+    """A repeated field of numbers."""
+    return delimited(field_number, b"".join(map(varint, values)))
+
+
+def serialize(fields: Iterable[Field]) -> bytes:
+    """A message of these fields."""
+    return b"".join(field.raw for field in fields)
+
+
+def rewrite(
+    reader: Reader, edits: Mapping[int, Sequence[Field]], within: Field | None = None
+) -> bytes:
+    """The message with some of its fields, however deep, replaced by none, one or several.
+
+    Args:
+        reader: has the outermost message.
+        edits: by `Field.start`, which no two fields share.
+        within: the message inside to begin with.
+    """
+    return b"".join(_rewrite_field(reader, edits, field) for field in reader.fields(within))
+
+
+def _rewrite_field(reader: Reader, edits: Mapping[int, Sequence[Field]], field: Field) -> bytes:
+    if field.start in edits:
+        return serialize(edits[field.start])
+    if field.wire_type == DELIMITED and any(field.start < start < field.end for start in edits):
+        return delimited(field.number, rewrite(reader, edits, field)).raw
+    return field.raw
