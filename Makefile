@@ -12,7 +12,7 @@ ORACLE := .venv-xla0.11
 RELEASES := .venv-releases
 MAKE_RELEASE := from sys import argv; from hlo_lint.apps.jax.capture.environments import environment_of; environment_of(argv[1])
 
-.PHONY: help demo test check corpus bench docs clean
+.PHONY: help demo test check corpus corpora bench docs clean
 
 help:  ## list the tasks
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -64,6 +64,9 @@ corpus: $(BIN)/hlo-lint $(ORACLE)/installed  ## check and convert every dump of 
 		$(BIN)/python -m benchmarks.mutations fixtures/dumps $(ARCHIVES)
 	HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) $(BIN)/python -m benchmarks.agreement \
 		--state $(VENV)/agreement.jsonl --archives $(ARCHIVES) $(DUMPS)
+
+corpora: $(BIN)/hlo-lint  ## check the texts of CORPORA, which others wrote; writes benchmarks/CORPORA.md
+	$(BIN)/python -m benchmarks.corpora $(CORPORA)
 
 bench: $(BIN)/hlo-lint $(ORACLE)/installed  ## speed and memory beside XLA's parser on DUMP, and BIG; writes benchmarks/RESULTS.md
 	$$(ls $(ORACLE)/bin/python $(BIN)/python 2>/dev/null | head -n 1) -m benchmarks.bench $(DUMP) $(addprefix --big=,$(BIG))
