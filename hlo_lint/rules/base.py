@@ -9,6 +9,7 @@ from enum import Enum
 from functools import cache, cached_property
 from inspect import cleandoc
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, ClassVar
 
 from hlo_lint.analysis.stage import Stage as Stage
@@ -143,6 +144,11 @@ class Bad:
     beside: Mapping[str, str] = field(default_factory=dict)
     """The other files of that directory, by name, where the text's has one."""
 
+    @classmethod
+    def entry(cls, instructions: str) -> Bad:
+        """A module that has these instructions and no other computation."""
+        return cls(_module_of(instructions))
+
     @property
     def source(self) -> str:
         """The text without its marks."""
@@ -178,10 +184,20 @@ class Good:
     beside: Mapping[str, str] = field(default_factory=dict)
     """The other files of that directory, by name, where the text's has one."""
 
+    @classmethod
+    def entry(cls, instructions: str) -> Good:
+        """A module that has these instructions and no other computation."""
+        return cls(_module_of(instructions))
+
     @property
     def source(self) -> str:
         """The text."""
         return cleandoc(self.text) + "\n"
+
+
+def _module_of(instructions: str) -> str:
+    body = indent(cleandoc(instructions), "  ")
+    return f"HloModule m\n\nENTRY e {{\n{body}\n}}"
 
 
 class Rule:

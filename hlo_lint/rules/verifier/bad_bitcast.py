@@ -20,38 +20,20 @@ class BadBitcast(Verified, Rule):
 
     between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-71": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8]{0} parameter(0)
-              ROOT b = f32[9]{0} bitcast(p)  // error
-            }
-            """
-        ),
-        "S-72": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8]{0:S(5)} parameter(0)
-              ROOT b = f32[2,4]{1,0} bitcast(p)  // error
-            }
-            """
-        ),
+        "S-71": Bad.entry("""
+            p = f32[8]{0} parameter(0)
+            ROOT b = f32[9]{0} bitcast(p)  // error
+        """),
+        "S-72": Bad.entry("""
+            p = f32[8]{0:S(5)} parameter(0)
+            ROOT b = f32[2,4]{1,0} bitcast(p)  // error
+        """),
     }
     examples = (
         *rows.values(),
-        Good(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8]{0:S(5)} parameter(0)
-              b = f32[2,4]{1,0:S(5)} bitcast(p)
-              ROOT c = f32[2,4]{1,0} copy(b)
-            }
-            """
-        ),
+        Good.entry("""
+            p = f32[8]{0:S(5)} parameter(0)
+            b = f32[2,4]{1,0:S(5)} bitcast(p)
+            ROOT c = f32[2,4]{1,0} copy(b)
+        """),
     )

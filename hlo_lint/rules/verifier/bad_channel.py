@@ -19,47 +19,29 @@ class BadChannel(Verified, Rule):
 
     between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
-        "M-43": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8]{0} parameter(0)
-              t = token[] after-all()
-              s = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=1
-              ROOT d = token[] send-done(s), channel_id=2  // error
-            }
-            """
-        ),
-        "M-44": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8]{0} parameter(0)
-              q = f32[9]{0} parameter(1)
-              t = token[] after-all()
-              s = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=1, is_host_transfer=true
-              d = token[] send-done(s), channel_id=1, is_host_transfer=true
-              s.1 = (f32[9]{0}, u32[], token[]) send(q, t), channel_id=1,  // error
-                  is_host_transfer=true
-              ROOT d.1 = token[] send-done(s.1), channel_id=1, is_host_transfer=true
-            }
-            """
-        ),
+        "M-43": Bad.entry("""
+            p = f32[8]{0} parameter(0)
+            t = token[] after-all()
+            s = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=1
+            ROOT d = token[] send-done(s), channel_id=2  // error
+        """),
+        "M-44": Bad.entry("""
+            p = f32[8]{0} parameter(0)
+            q = f32[9]{0} parameter(1)
+            t = token[] after-all()
+            s = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=1, is_host_transfer=true
+            d = token[] send-done(s), channel_id=1, is_host_transfer=true
+            s.1 = (f32[9]{0}, u32[], token[]) send(q, t), channel_id=1,  // error
+                is_host_transfer=true
+            ROOT d.1 = token[] send-done(s.1), channel_id=1, is_host_transfer=true
+        """),
     }
     examples = (
         *rows.values(),
-        Good(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8]{0} parameter(0)
-              t = token[] after-all()
-              s = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=1, is_host_transfer=true
-              ROOT d = token[] send-done(s), channel_id=1, is_host_transfer=true
-            }
-            """
-        ),
+        Good.entry("""
+            p = f32[8]{0} parameter(0)
+            t = token[] after-all()
+            s = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=1, is_host_transfer=true
+            ROOT d = token[] send-done(s), channel_id=1, is_host_transfer=true
+        """),
     )

@@ -20,26 +20,14 @@ class BadCollective(Verified, Rule):
 
     between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-28": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT g = f32[32,1] all-gather(p), dimensions={0}, replica_groups={{0,1,2,3}}  // error
-            }
-            """
-        ),
-        "S-29": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT g = f32[24] all-gather(p), dimensions={0}, replica_groups={{0,1,2,3}}  // error
-            }
-            """
-        ),
+        "S-28": Bad.entry("""
+            p = f32[8] parameter(0)
+            ROOT g = f32[32,1] all-gather(p), dimensions={0}, replica_groups={{0,1,2,3}}  // error
+        """),
+        "S-29": Bad.entry("""
+            p = f32[8] parameter(0)
+            ROOT g = f32[24] all-gather(p), dimensions={0}, replica_groups={{0,1,2,3}}  // error
+        """),
         "S-30": Bad(
             """
             HloModule m
@@ -73,48 +61,24 @@ class BadCollective(Verified, Rule):
             }
             """
         ),
-        "S-32": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT g = f32[8] all-to-all(p, p), dimensions={0}, replica_groups={{0,1}}  // error
-            }
-            """
-        ),
-        "S-33": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              n = s32[2] parameter(1)
-              m = s32[3] parameter(2)
-              ROOT g = f32[8] ragged-all-to-all(p, p, n, n, n, m), replica_groups={{0,1}}  // error
-            }
-            """
-        ),
-        "S-35": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT g = f32[9] collective-broadcast(p), replica_groups={{0,1}}  // error
-            }
-            """
-        ),
-        "S-36": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT g = f32[9] collective-permute(p), source_target_pairs={{0,1}}  // error
-            }
-            """
-        ),
+        "S-32": Bad.entry("""
+            p = f32[8] parameter(0)
+            ROOT g = f32[8] all-to-all(p, p), dimensions={0}, replica_groups={{0,1}}  // error
+        """),
+        "S-33": Bad.entry("""
+            p = f32[8] parameter(0)
+            n = s32[2] parameter(1)
+            m = s32[3] parameter(2)
+            ROOT g = f32[8] ragged-all-to-all(p, p, n, n, n, m), replica_groups={{0,1}}  // error
+        """),
+        "S-35": Bad.entry("""
+            p = f32[8] parameter(0)
+            ROOT g = f32[9] collective-broadcast(p), replica_groups={{0,1}}  // error
+        """),
+        "S-36": Bad.entry("""
+            p = f32[8] parameter(0)
+            ROOT g = f32[9] collective-permute(p), source_target_pairs={{0,1}}  // error
+        """),
         "I-18": Bad(
             """
             HloModule m
@@ -167,16 +131,10 @@ class BadCollective(Verified, Rule):
     }
     examples = (
         *rows.values(),
-        Good(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT g = f32[32] all-gather(p), dimensions={0}, replica_groups={{0,1,2,3}}
-            }
-            """
-        ),
+        Good.entry("""
+            p = f32[8] parameter(0)
+            ROOT g = f32[32] all-gather(p), dimensions={0}, replica_groups={{0,1,2,3}}
+        """),
         Good(
             """
             HloModule m

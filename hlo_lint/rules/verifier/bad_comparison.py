@@ -19,27 +19,15 @@ class BadComparison(Verified, Rule):
 
     between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
-        "I-15": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT c = pred[8] compare(p, p), direction=LT, type=SIGNED  // error
-            }
-            """
-        ),
+        "I-15": Bad.entry("""
+            p = f32[8] parameter(0)
+            ROOT c = pred[8] compare(p, p), direction=LT, type=SIGNED  // error
+        """),
     }
     examples = (
         *rows.values(),
-        Good(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT c = pred[8] compare(p, p), direction=LT, type=TOTALORDER
-            }
-            """
-        ),
+        Good.entry("""
+            p = f32[8] parameter(0)
+            ROOT c = pred[8] compare(p, p), direction=LT, type=TOTALORDER
+        """),
     )

@@ -19,27 +19,15 @@ class BadConstant(Verified, Rule):
 
     between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-47": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              ROOT c = f32[3] constant({1, 2})  // error
-            }
-            """
-        ),
+        "S-47": Bad.entry("""
+            ROOT c = f32[3] constant({1, 2})  // error
+        """),
     }
     examples = (
         *rows.values(),
-        Good(
-            """
-            HloModule m
-
-            ENTRY e {
-              a = f32[2,2] constant({ { 1, 2 }, { 3, nan } })
-              b = c64[2] constant({(0, 1), (1, 0)})
-              ROOT c = f32[3] constant({...})
-            }
-            """
-        ),
+        Good.entry("""
+            a = f32[2,2] constant({ { 1, 2 }, { 3, nan } })
+            b = c64[2] constant({(0, 1), (1, 0)})
+            ROOT c = f32[3] constant({...})
+        """),
     )

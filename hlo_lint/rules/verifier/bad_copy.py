@@ -42,28 +42,16 @@ class BadCopy(Verified, Rule):
             }
             """
         ),
-        "S-101": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = (f32[8]{0}, f32[9]{0}, u32[]) parameter(0)
-              ROOT d = f32[8]{0} copy-done(p)  // error
-            }
-            """
-        ),
+        "S-101": Bad.entry("""
+            p = (f32[8]{0}, f32[9]{0}, u32[]) parameter(0)
+            ROOT d = f32[8]{0} copy-done(p)  // error
+        """),
     }
     examples = (
         *rows.values(),
-        Good(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8]{0:S(5)} parameter(0)
-              s = (f32[8]{0}, f32[8]{0:S(5)}, u32[]) copy-start(p)
-              ROOT d = f32[8]{0} copy-done(s)
-            }
-            """
-        ),
+        Good.entry("""
+            p = f32[8]{0:S(5)} parameter(0)
+            s = (f32[8]{0}, f32[8]{0:S(5)}, u32[]) copy-start(p)
+            ROOT d = f32[8]{0} copy-done(s)
+        """),
     )

@@ -20,40 +20,22 @@ class BadCustomCall(Verified, Rule):
 
     between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-82": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8]{0} parameter(0)
-              ROOT c = f32[8]{0} custom-call(p), custom_call_target="f",  // error
-                  operand_layout_constraints={f32[9]{0}}
-            }
-            """
-        ),
-        "I-22": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8]{0} parameter(0)
-              ROOT c = u64[] custom-call(p), custom_call_target="GetRngSeed"  // error
-            }
-            """
-        ),
+        "S-82": Bad.entry("""
+            p = f32[8]{0} parameter(0)
+            ROOT c = f32[8]{0} custom-call(p), custom_call_target="f",  // error
+                operand_layout_constraints={f32[9]{0}}
+        """),
+        "I-22": Bad.entry("""
+            p = f32[8]{0} parameter(0)
+            ROOT c = u64[] custom-call(p), custom_call_target="GetRngSeed"  // error
+        """),
     }
     examples = (
         *rows.values(),
-        Good(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8]{0} parameter(0)
-              s = u64[] custom-call(), custom_call_target="GetRngSeed"
-              ROOT c = f32[8]{0} custom-call(p), custom_call_target="f",
-                  operand_layout_constraints={f32[8]{0}}
-            }
-            """
-        ),
+        Good.entry("""
+            p = f32[8]{0} parameter(0)
+            s = u64[] custom-call(), custom_call_target="GetRngSeed"
+            ROOT c = f32[8]{0} custom-call(p), custom_call_target="f",
+                operand_layout_constraints={f32[8]{0}}
+        """),
     )

@@ -19,50 +19,26 @@ class BadFeed(Verified, Rule):
 
     between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-40": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8]{0} parameter(0)
-              ROOT d = f32[8]{0} add-dependency(p, p)  // error
-            }
-            """
-        ),
-        "S-41": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8]{0} parameter(0)
-              ROOT i = (f32[3]{0}, token[]) infeed(p)  // error
-            }
-            """
-        ),
-        "S-42": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8]{0} parameter(0)
-              t = token[] after-all()
-              ROOT o = token[] outfeed(p, t), outfeed_shape=f32[3]{0}  // error
-            }
-            """
-        ),
+        "S-40": Bad.entry("""
+            p = f32[8]{0} parameter(0)
+            ROOT d = f32[8]{0} add-dependency(p, p)  // error
+        """),
+        "S-41": Bad.entry("""
+            p = f32[8]{0} parameter(0)
+            ROOT i = (f32[3]{0}, token[]) infeed(p)  // error
+        """),
+        "S-42": Bad.entry("""
+            p = f32[8]{0} parameter(0)
+            t = token[] after-all()
+            ROOT o = token[] outfeed(p, t), outfeed_shape=f32[3]{0}  // error
+        """),
     }
     examples = (
         *rows.values(),
-        Good(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8]{0} parameter(0)
-              t = token[] after-all()
-              i = (f32[3]{0}, token[]) infeed(t)
-              ROOT o = token[] outfeed(p, t), outfeed_shape=f32[8]{0}
-            }
-            """
-        ),
+        Good.entry("""
+            p = f32[8]{0} parameter(0)
+            t = token[] after-all()
+            i = (f32[3]{0}, token[]) infeed(t)
+            ROOT o = token[] outfeed(p, t), outfeed_shape=f32[8]{0}
+        """),
     )

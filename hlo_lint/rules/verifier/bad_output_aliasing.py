@@ -36,17 +36,11 @@ class BadOutputAliasing(Verified, Rule):
             }
             """
         ),
-        "S-83": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8]{0} parameter(0)
-              ROOT c = f32[9]{0} custom-call(p), custom_call_target="f",  // error
-                  output_to_operand_aliasing={{}: (0, {})}
-            }
-            """
-        ),
+        "S-83": Bad.entry("""
+            p = f32[8]{0} parameter(0)
+            ROOT c = f32[9]{0} custom-call(p), custom_call_target="f",  // error
+                output_to_operand_aliasing={{}: (0, {})}
+        """),
         "S-91": Bad(
             """
             HloModule m
@@ -85,15 +79,9 @@ class BadOutputAliasing(Verified, Rule):
     }
     examples = (
         *rows.values(),
-        Good(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8]{0} parameter(0)
-              ROOT c = f32[8]{0} custom-call(p), custom_call_target="f",
-                  output_to_operand_aliasing={{}: (0, {})}
-            }
-            """
-        ),
+        Good.entry("""
+            p = f32[8]{0} parameter(0)
+            ROOT c = f32[8]{0} custom-call(p), custom_call_target="f",
+                output_to_operand_aliasing={{}: (0, {})}
+        """),
     )

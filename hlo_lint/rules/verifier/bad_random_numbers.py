@@ -19,47 +19,23 @@ class BadRandomNumbers(Verified, Rule):
 
     between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-43": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              a = f32[] constant(0)
-              b = f32[2] constant({0, 1})
-              ROOT r = f32[8] rng(a, b), distribution=rng_uniform  // error
-            }
-            """
-        ),
-        "S-44": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = u64[2] parameter(0)
-              ROOT r = (u64[3], u32[8]) rng-bit-generator(p), algorithm=rng_philox  // error
-            }
-            """
-        ),
-        "S-45": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              ROOT r = u64[3] rng-get-and-update-state(), delta=1  // error
-            }
-            """
-        ),
+        "S-43": Bad.entry("""
+            a = f32[] constant(0)
+            b = f32[2] constant({0, 1})
+            ROOT r = f32[8] rng(a, b), distribution=rng_uniform  // error
+        """),
+        "S-44": Bad.entry("""
+            p = u64[2] parameter(0)
+            ROOT r = (u64[3], u32[8]) rng-bit-generator(p), algorithm=rng_philox  // error
+        """),
+        "S-45": Bad.entry("""
+            ROOT r = u64[3] rng-get-and-update-state(), delta=1  // error
+        """),
     }
     examples = (
         *rows.values(),
-        Good(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = u64[2] parameter(0)
-              ROOT r = (u64[2], u32[8]) rng-bit-generator(p), algorithm=rng_philox
-            }
-            """
-        ),
+        Good.entry("""
+            p = u64[2] parameter(0)
+            ROOT r = (u64[2], u32[8]) rng-bit-generator(p), algorithm=rng_philox
+        """),
     )

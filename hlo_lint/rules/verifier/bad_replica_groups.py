@@ -21,48 +21,24 @@ class BadReplicaGroups(Verified, Rule):
 
     between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-20": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT g = f32[32] all-gather(p), dimensions={0},  // error
-                  replica_groups={{0,1,2,3},{}}
-            }
-            """
-        ),
-        "S-21": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT g = f32[32] all-gather(p), dimensions={0}, replica_groups={{0,1,2,4}}  // error
-            }
-            """
-        ),
-        "S-21m": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT g = f32[16] all-gather(p), dimensions={0},  // error
-                  replica_groups=mesh['x'=2] {'y'}
-            }
-            """
-        ),
-        "S-22": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT g = f32[16] all-gather(p), dimensions={0}, replica_groups={{0,1},{2,1}}  // error
-            }
-            """
-        ),
+        "S-20": Bad.entry("""
+            p = f32[8] parameter(0)
+            ROOT g = f32[32] all-gather(p), dimensions={0},  // error
+                replica_groups={{0,1,2,3},{}}
+        """),
+        "S-21": Bad.entry("""
+            p = f32[8] parameter(0)
+            ROOT g = f32[32] all-gather(p), dimensions={0}, replica_groups={{0,1,2,4}}  // error
+        """),
+        "S-21m": Bad.entry("""
+            p = f32[8] parameter(0)
+            ROOT g = f32[16] all-gather(p), dimensions={0},  // error
+                replica_groups=mesh['x'=2] {'y'}
+        """),
+        "S-22": Bad.entry("""
+            p = f32[8] parameter(0)
+            ROOT g = f32[16] all-gather(p), dimensions={0}, replica_groups={{0,1},{2,1}}  // error
+        """),
         "S-23": Bad(
             """
             HloModule m, replica_count=8
@@ -95,17 +71,11 @@ class BadReplicaGroups(Verified, Rule):
             }
             """
         ),
-        "S-26": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT g = f32[8] all-to-all(p), dimensions={0},  // error
-                  replica_groups={{0,1,2,3},{4,5}}
-            }
-            """
-        ),
+        "S-26": Bad.entry("""
+            p = f32[8] parameter(0)
+            ROOT g = f32[8] all-to-all(p), dimensions={0},  // error
+                replica_groups={{0,1,2,3},{4,5}}
+        """),
         "S-27": Bad(
             """
             HloModule m
@@ -123,16 +93,10 @@ class BadReplicaGroups(Verified, Rule):
             }
             """
         ),
-        "3.5-7g": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT g = f32[8] collective-broadcast(p), replica_groups={{0,1},{1,2}}  // error
-            }
-            """
-        ),
+        "3.5-7g": Bad.entry("""
+            p = f32[8] parameter(0)
+            ROOT g = f32[8] collective-broadcast(p), replica_groups={{0,1},{1,2}}  // error
+        """),
     }
     examples = (
         *rows.values(),
@@ -147,14 +111,8 @@ class BadReplicaGroups(Verified, Rule):
             }
             """
         ),
-        Good(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT g = f32[32] all-gather(p), dimensions={0}, replica_groups={{0,1,2,3}}
-            }
-            """
-        ),
+        Good.entry("""
+            p = f32[8] parameter(0)
+            ROOT g = f32[32] all-gather(p), dimensions={0}, replica_groups={{0,1,2,3}}
+        """),
     )

@@ -19,27 +19,15 @@ class BadResultAccuracy(Verified, Rule):
 
     between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
-        "I-13": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT n = f32[8] negate(p), result_accuracy={mode=highest}  // error
-            }
-            """
-        ),
+        "I-13": Bad.entry("""
+            p = f32[8] parameter(0)
+            ROOT n = f32[8] negate(p), result_accuracy={mode=highest}  // error
+        """),
     }
     examples = (
         *rows.values(),
-        Good(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT n = f32[8] tanh(p), result_accuracy={mode=highest}
-            }
-            """
-        ),
+        Good.entry("""
+            p = f32[8] parameter(0)
+            ROOT n = f32[8] tanh(p), result_accuracy={mode=highest}
+        """),
     )

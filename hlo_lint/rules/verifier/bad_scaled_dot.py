@@ -20,62 +20,38 @@ class BadScaledDot(Verified, Rule):
 
     between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-12": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              a = f8e4m3fn[4,8] parameter(0)
-              s = f8e8m0fnu[4] parameter(1)
-              b = f8e4m3fn[8,2] parameter(2)
-              t = f8e8m0fnu[4,2] parameter(3)
-              ROOT d = f32[4,2] scaled-dot(a, s, b, t), lhs_contracting_dims={1},  // error
-                  rhs_contracting_dims={0}
-            }
-            """
-        ),
-        "S-14": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              a = f8e4m3fn[4,8] parameter(0)
-              s = f8e8m0fnu[4,3] parameter(1)
-              b = f8e4m3fn[8,2] parameter(2)
-              t = f8e8m0fnu[4,2] parameter(3)
-              ROOT d = f32[4,2] scaled-dot(a, s, b, t), lhs_contracting_dims={1},  // error
-                  rhs_contracting_dims={0}
-            }
-            """
-        ),
-        "S-15": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              a = bf16[4,8] parameter(0)
-              s = bf16[] constant(1)
-              b = bf16[8,2] parameter(1)
-              ROOT d = f32[4,2] scaled-dot(a, s, b, s), lhs_contracting_dims={1},  // error
-                  rhs_contracting_dims={0}
-            }
-            """
-        ),
+        "S-12": Bad.entry("""
+            a = f8e4m3fn[4,8] parameter(0)
+            s = f8e8m0fnu[4] parameter(1)
+            b = f8e4m3fn[8,2] parameter(2)
+            t = f8e8m0fnu[4,2] parameter(3)
+            ROOT d = f32[4,2] scaled-dot(a, s, b, t), lhs_contracting_dims={1},  // error
+                rhs_contracting_dims={0}
+        """),
+        "S-14": Bad.entry("""
+            a = f8e4m3fn[4,8] parameter(0)
+            s = f8e8m0fnu[4,3] parameter(1)
+            b = f8e4m3fn[8,2] parameter(2)
+            t = f8e8m0fnu[4,2] parameter(3)
+            ROOT d = f32[4,2] scaled-dot(a, s, b, t), lhs_contracting_dims={1},  // error
+                rhs_contracting_dims={0}
+        """),
+        "S-15": Bad.entry("""
+            a = bf16[4,8] parameter(0)
+            s = bf16[] constant(1)
+            b = bf16[8,2] parameter(1)
+            ROOT d = f32[4,2] scaled-dot(a, s, b, s), lhs_contracting_dims={1},  // error
+                rhs_contracting_dims={0}
+        """),
     }
     examples = (
         *rows.values(),
-        Good(
-            """
-            HloModule m
-
-            ENTRY e {
-              a = f8e4m3fn[4,8] parameter(0)
-              s = f8e8m0fnu[4,4] parameter(1)
-              b = f8e4m3fn[8,2] parameter(2)
-              t = f8e8m0fnu[2,2] parameter(3)
-              ROOT d = f32[4,2] scaled-dot(a, s, b, t), lhs_contracting_dims={1},
-                  rhs_contracting_dims={0}
-            }
-            """
-        ),
+        Good.entry("""
+            a = f8e4m3fn[4,8] parameter(0)
+            s = f8e8m0fnu[4,4] parameter(1)
+            b = f8e4m3fn[8,2] parameter(2)
+            t = f8e8m0fnu[2,2] parameter(3)
+            ROOT d = f32[4,2] scaled-dot(a, s, b, t), lhs_contracting_dims={1},
+                rhs_contracting_dims={0}
+        """),
     )

@@ -19,18 +19,12 @@ class BadSchedule(Verified, Rule):
 
     between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
-        "M-60": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              r = f32[8] negate(q)  // error
-              q = f32[8] sine(p)
-              ROOT s = f32[8] add(r, q)
-            }
-            """
-        ),
+        "M-60": Bad.entry("""
+            p = f32[8] parameter(0)
+            r = f32[8] negate(q)  // error
+            q = f32[8] sine(p)
+            ROOT s = f32[8] add(r, q)
+        """),
         "M-60c": Bad(
             """
             HloModule m, is_scheduled=true

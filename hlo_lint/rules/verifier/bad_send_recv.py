@@ -19,29 +19,17 @@ class BadSendRecv(Verified, Rule):
 
     between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-102": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              t = token[] after-all()
-              r = (f32[8]{0}, s32[], token[]) recv(t), channel_id=1  // error
-              ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
-            }
-            """
-        ),
+        "S-102": Bad.entry("""
+            t = token[] after-all()
+            r = (f32[8]{0}, s32[], token[]) recv(t), channel_id=1  // error
+            ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
+        """),
     }
     examples = (
         *rows.values(),
-        Good(
-            """
-            HloModule m
-
-            ENTRY e {
-              t = token[] after-all()
-              r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1
-              ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
-            }
-            """
-        ),
+        Good.entry("""
+            t = token[] after-all()
+            r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1
+            ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
+        """),
     )

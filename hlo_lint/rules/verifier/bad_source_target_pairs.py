@@ -30,16 +30,10 @@ class BadSourceTargetPairs(Verified, Rule):
             }
             """
         ),
-        "S-38": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT g = f32[8] collective-permute(p), source_target_pairs={{0,1},{0,2}}  // error
-            }
-            """
-        ),
+        "S-38": Bad.entry("""
+            p = f32[8] parameter(0)
+            ROOT g = f32[8] collective-permute(p), source_target_pairs={{0,1},{0,2}}  // error
+        """),
     }
     examples = (
         *rows.values(),

@@ -163,29 +163,17 @@ class BrokenAsync(Verified, Rule):
             }
             """
         ),
-        "M-20": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8]{0} parameter(0)
-              s = (f32[8]{0}, f32[8]{0}) collective-permute-start(p),  // error
-                  source_target_pairs={{0,1}}
-              c = (f32[8]{0}, f32[8]{0}) custom-call(s), custom_call_target="peek"
-              ROOT d = f32[8]{0} collective-permute-done(s)
-            }
-            """
-        ),
-        "M-21": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = (f32[8]{0}, f32[8]{0}) custom-call(), custom_call_target="make"
-              ROOT d = f32[8]{0} collective-permute-done(p)  // error
-            }
-            """
-        ),
+        "M-20": Bad.entry("""
+            p = f32[8]{0} parameter(0)
+            s = (f32[8]{0}, f32[8]{0}) collective-permute-start(p),  // error
+                source_target_pairs={{0,1}}
+            c = (f32[8]{0}, f32[8]{0}) custom-call(s), custom_call_target="peek"
+            ROOT d = f32[8]{0} collective-permute-done(s)
+        """),
+        "M-21": Bad.entry("""
+            p = (f32[8]{0}, f32[8]{0}) custom-call(), custom_call_target="make"
+            ROOT d = f32[8]{0} collective-permute-done(p)  // error
+        """),
         "M-22": Bad(
             """
             HloModule m

@@ -20,16 +20,10 @@ class BrokenFusion(Verified, Rule):
 
     between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-77": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8]{0} parameter(0)
-              ROOT r = f32[8]{0} fusion(p), kind=kLoop  // error
-            }
-            """
-        ),
+        "S-77": Bad.entry("""
+            p = f32[8]{0} parameter(0)
+            ROOT r = f32[8]{0} fusion(p), kind=kLoop  // error
+        """),
         "S-78": Bad(
             """
             HloModule m

@@ -21,39 +21,21 @@ class BrokenStructure(Verified, Rule):
 
     between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
-        "I-01": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              p = f32[8] negate(p)  // error
-              ROOT r = f32[8] add(p, p)
-            }
-            """
-        ),
-        "I-05": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              q = f32[8] parameter(0)  // error
-              ROOT r = f32[8] add(p, q)
-            }
-            """
-        ),
-        "I-05r": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT q = f32[8] negate(p)
-              ROOT r = f32[8] add(p, q)  // error
-            }
-            """
-        ),
+        "I-01": Bad.entry("""
+            p = f32[8] parameter(0)
+            p = f32[8] negate(p)  // error
+            ROOT r = f32[8] add(p, p)
+        """),
+        "I-05": Bad.entry("""
+            p = f32[8] parameter(0)
+            q = f32[8] parameter(0)  // error
+            ROOT r = f32[8] add(p, q)
+        """),
+        "I-05r": Bad.entry("""
+            p = f32[8] parameter(0)
+            ROOT q = f32[8] negate(p)
+            ROOT r = f32[8] add(p, q)  // error
+        """),
         "M-10": Bad(
             """
             HloModule m
@@ -87,15 +69,9 @@ class BrokenStructure(Verified, Rule):
     }
     examples = (
         *rows.values(),
-        Good(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              q = f32[8] parameter(1)
-              ROOT r = f32[8] add(p, q)
-            }
-            """
-        ),
+        Good.entry("""
+            p = f32[8] parameter(0)
+            q = f32[8] parameter(1)
+            ROOT r = f32[8] add(p, q)
+        """),
     )

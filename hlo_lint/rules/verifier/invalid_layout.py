@@ -20,48 +20,24 @@ class InvalidLayout(Verified, Rule):
 
     between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-05": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[?] parameter(0)  // error
-              ROOT n = f32[8] constant({...})
-            }
-            """
-        ),
-        "S-06": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8,3]{1,1} parameter(0)  // error
-              ROOT n = f32[8] constant({...})
-            }
-            """
-        ),
-        "S-06e": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8]{0:E(4)} parameter(0)  // error
-              ROOT n = f32[8] constant({...})
-            }
-            """
-        ),
+        "S-05": Bad.entry("""
+            p = f32[?] parameter(0)  // error
+            ROOT n = f32[8] constant({...})
+        """),
+        "S-06": Bad.entry("""
+            p = f32[8,3]{1,1} parameter(0)  // error
+            ROOT n = f32[8] constant({...})
+        """),
+        "S-06e": Bad.entry("""
+            p = f32[8]{0:E(4)} parameter(0)  // error
+            ROOT n = f32[8] constant({...})
+        """),
     }
     examples = (
         *rows.values(),
-        Good(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8,<=3]{0,1} parameter(0)
-              q = s4[8]{0:E(4)} parameter(1)
-              ROOT n = f32[8] constant({...})
-            }
-            """
-        ),
+        Good.entry("""
+            p = f32[8,<=3]{0,1} parameter(0)
+            q = s4[8]{0:E(4)} parameter(1)
+            ROOT n = f32[8] constant({...})
+        """),
     )

@@ -20,27 +20,15 @@ class OriginDisagrees(Verified, Rule):
 
     between_passes = True
     rows: ClassVar[Mapping[str, Bad]] = {
-        "M-42": Bad(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = (f32[8]{0}, s32[]) parameter(0), origin={{"p"}}  // error
-              ROOT g = f32[8]{0} get-tuple-element(p), index=0
-            }
-            """
-        ),
+        "M-42": Bad.entry("""
+            p = (f32[8]{0}, s32[]) parameter(0), origin={{"p"}}  // error
+            ROOT g = f32[8]{0} get-tuple-element(p), index=0
+        """),
     }
     examples = (
         *rows.values(),
-        Good(
-            """
-            HloModule m
-
-            ENTRY e {
-              p = (f32[8]{0}, s32[]) parameter(0), origin={({"p" {0}}, {"p" {1}})}
-              ROOT g = f32[8]{0} get-tuple-element(p), index=0
-            }
-            """
-        ),
+        Good.entry("""
+            p = (f32[8]{0}, s32[]) parameter(0), origin={({"p" {0}}, {"p" {1}})}
+            ROOT g = f32[8]{0} get-tuple-element(p), index=0
+        """),
     )
