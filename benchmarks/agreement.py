@@ -37,8 +37,17 @@ from pathlib import Path
 import hlo_lint
 from benchmarks.measure import hlo_texts, unpacked
 from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute, split_attributes
-from hlo_lint.hlo.ir import NAME, OPCODE, OPERANDS, ROOT, TAIL, TYPE, InstructionRecord, Module
+from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.parser.literals import LiteralError, read_literal
+from hlo_lint.hlo.records import (
+    InstructionRecord,
+    attributes_of,
+    name_of,
+    opcode_of,
+    operands_of,
+    root_mark_of,
+    type_of,
+)
 from hlo_lint.hlo.shape import ShapeSyntaxError, parse_shape
 from hlo_lint.text.source import decode, encode
 from tests.oracle.compare import disagreements
@@ -110,14 +119,16 @@ def round_trips(data: bytes, module: Module) -> Iterator[str]:
             for row, span in zip(computation.rows, computation.spans, strict=True):
                 line = computation.text[span.start : span.end]
                 if line not in spellings(row):
-                    yield f"%{row[NAME]}: its row spells another line: {line[:200]}"
+                    yield f"%{name_of(row)}: its row spells another line: {line[:200]}"
         yield from unreadable(part)
 
 
 def spellings(row: InstructionRecord) -> tuple[str, str]:
     """The two lines that a row may stand for: with `%`, and without."""
-    root = "ROOT " if row[ROOT] else ""
-    rest = f"{row[NAME]} = {row[TYPE]} {row[OPCODE]}({row[OPERANDS]}){row[TAIL]}"
+    root = "ROOT " if root_mark_of(row) else ""
+    rest = (
+        f"{name_of(row)} = {type_of(row)} {opcode_of(row)}({operands_of(row)}){attributes_of(row)}"
+    )
     return f"{root}%{rest}", f"{root}{rest}"
 
 
@@ -126,18 +137,21 @@ def unreadable(module: Module) -> Iterator[str]:
     asked = list(module.attributes.items())
     for computation in module.computations:
         for row in computation.rows:
-            if row[TYPE] not in _known_shapes:
-                _known_shapes.add(row[TYPE])
-                if row[TYPE] and (said := complaint(parse_shape, row[TYPE])):
+            if type_of(row) not in _known_shapes:
+                _known_shapes.add(type_of(row))
+                if type_of(row) and (said := complaint(parse_shape, type_of(row))):
                     yield said
-            if row[OPCODE] == "constant" and (row[TYPE], row[OPERANDS]) not in _known_literals:
-                _known_literals.add((row[TYPE], row[OPERANDS]))
-                if said := complaint(read_literal, parse_shape(row[TYPE]), row[OPERANDS]):
+            if (
+                opcode_of(row) == "constant"
+                and (type_of(row), operands_of(row)) not in _known_literals
+            ):
+                _known_literals.add((type_of(row), operands_of(row)))
+                if said := complaint(read_literal, parse_shape(type_of(row)), operands_of(row)):
                     yield said
-            if row[TAIL] and row[TAIL] not in _known_tails:
-                _known_tails.add(row[TAIL])
-                spans = split_attributes(row[TAIL]).items()
-                asked += [(name, row[TAIL][start:end]) for name, (start, end) in spans]
+            if attributes_of(row) and attributes_of(row) not in _known_tails:
+                _known_tails.add(attributes_of(row))
+                spans = split_attributes(attributes_of(row)).items()
+                asked += [(name, attributes_of(row)[start:end]) for name, (start, end) in spans]
     for name, text in asked:
         if said := complaint(read_attribute, name, text):
             yield said

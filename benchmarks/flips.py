@@ -18,7 +18,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from hlo_lint.hlo.ir import TAIL, Instruction, Module
+from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.kernels.autotuning.cublaslt_fission import (
@@ -121,7 +121,7 @@ def _fused_dots(module: Module) -> list[Instruction]:
     bodies = [
         module.computation(fusion.called[0])
         for fusion in module.walk()
-        if fusion.opcode == "fusion" and '"__triton_gemm"' in fusion.row[TAIL]
+        if fusion.opcode == "fusion" and '"__triton_gemm"' in fusion.attributes_text
     ]
     return [dot for body in bodies if body is not None for dot in body.with_opcode("dot")]
 

@@ -27,8 +27,9 @@ from benchmarks.measure import hlo_texts
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute
-from hlo_lint.hlo.ir import TYPE, Module
+from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.parser.module import Memo, parse_file
+from hlo_lint.hlo.records import type_of
 from hlo_lint.hlo.shape import ShapeSyntaxError, parse_shape
 
 ROUNDS = 5
@@ -116,7 +117,7 @@ def _structured(module: Module, seen: set[int]) -> None:
                 continue
             seen.add(id(row))
             with suppress(ShapeSyntaxError):
-                parse_shape(row[TYPE])
+                parse_shape(type_of(row))
             for name, text in instruction.attributes.items():
                 with suppress(AttributeSyntaxError):
                     read_attribute(name, text)

@@ -14,7 +14,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hlo_lint.hlo.attributes import AttributeSyntaxError
-from hlo_lint.hlo.ir import OPCODE, OPERANDS, TAIL, Computation, Instruction, Module
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.records import opcode_of
 from hlo_lint.hlo.shape import ArrayShape, Index, Shape, TupleShape, leaves
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class Calls:
         self._callers: dict[str, list[Instruction]] = {}
         for computation in self.computations:
             for row_number, row in enumerate(computation.rows):
-                opcode = row[OPCODE]
+                opcode = opcode_of(row)
                 if opcode in _CONTROL or opcode.endswith("-start"):
                     caller = computation.at(row_number)
                     for callee in self.callees(caller):
@@ -625,7 +626,7 @@ def _share_on_purpose(start: Instruction, other: Instruction) -> bool:
     Copy insertion then leaves them on one buffer (`xla_disjoint_read_write_regions`,
     `xla/frontend_attributes.h`).
     """
-    return all("xla_disjoint_read_write_regions" in each.row[TAIL] for each in (start, other))
+    return all("xla_disjoint_read_write_regions" in each.attributes_text for each in (start, other))
 
 
 def _attribute(instruction: Instruction, name: str) -> str:
@@ -651,5 +652,5 @@ def _target(instruction: Instruction) -> str:
 
 
 def _parameter_number(parameter: Instruction) -> int | None:
-    text = parameter.row[OPERANDS].strip()
+    text = parameter.operands_text.strip()
     return int(text) if text.isdecimal() else None

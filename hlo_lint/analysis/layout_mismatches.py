@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 from itertools import pairwise
-from operator import itemgetter
 from typing import Final, NamedTuple
 
-from hlo_lint.hlo.ir import NAME, OPCODE, REFERENCES, TYPE, Computation, Instruction
+from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.records import name_of, opcode_of, references_of, type_of
 from hlo_lint.hlo.shape import (
     ArrayShape,
     Shape,
@@ -52,8 +52,6 @@ _PAIRED: Final = frozenset({"all-reduce", "sort"})
 _REPACKING: Final = frozenset({"convert", "compare", "is-finite", "scatter"})
 """Operations whose operands may be packed otherwise than their result."""
 
-_type_of = itemgetter(TYPE)
-
 
 class LayoutMismatch(NamedTuple):
     """An operand that lies otherwise than the result."""
@@ -95,12 +93,12 @@ def turned(instruction: Instruction) -> tuple[LayoutMismatch, ...]:
     if instruction.opcode not in KEEP_ORDER:
         return ()
     row, rows, index = instruction.row, instruction.computation.rows, instruction.computation.index
-    places = [index.get(reference) for reference in row[REFERENCES]]
+    places = [index.get(reference) for reference in references_of(row)]
     if None in places:  # an element of a tuple, or what is not there
         operands = tuple(operand.shape for operand in instruction.operands)
-        return _turned(row[OPCODE], instruction.shape_or_none, operands)
-    types = tuple([rows[place][TYPE] for place in places if place is not None])
-    return _turned_types(row[OPCODE], row[TYPE], types)
+        return _turned(opcode_of(row), instruction.shape_or_none, operands)
+    types = tuple([type_of(rows[place]) for place in places if place is not None])
+    return _turned_types(opcode_of(row), type_of(row), types)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -147,7 +145,7 @@ def in_other_orders(computation: Computation, opcodes: Collection[str]) -> Itera
         known = computation.memo["other orders"] = _places(computation)
     assert isinstance(known, tuple)
     for number in known:
-        if computation.rows[number][OPCODE] in opcodes:
+        if opcode_of(computation.rows[number]) in opcodes:
             yield computation.at(number)
 
 
@@ -160,11 +158,11 @@ def _places(computation: Computation) -> tuple[int, ...]:
     apart = names.isdisjoint  # what is read stands above what reads it
     has_elements = "#" in computation.text
     for number, row in enumerate(computation.rows):
-        if row[TYPE] in other:
-            names.add(row[NAME])
+        if type_of(row) in other:
+            names.add(name_of(row))
             found.append(number)
-        elif not apart(row[REFERENCES]) or (
-            has_elements and not apart(map(name_in, row[REFERENCES]))
+        elif not apart(references_of(row)) or (
+            has_elements and not apart(map(name_in, references_of(row)))
         ):
             found.append(number)
     return tuple(found)
@@ -179,7 +177,7 @@ def types_of(computation: Computation) -> frozenset[str]:
     """The types of its instructions as spelled, each once."""
     known = computation.memo.get("types")
     if known is None:
-        known = computation.memo["types"] = frozenset(map(_type_of, computation.rows))
+        known = computation.memo["types"] = frozenset(map(type_of, computation.rows))
     return known  # type: ignore[return-value]  # nobody else writes under this key
 
 
@@ -197,7 +195,7 @@ def _is_plain(text: str) -> bool:
 
 def operand_array(instruction: Instruction, number: int) -> ArrayShape | None:
     """An operand's shape where it is an array that lies somewhere; else None."""
-    if number >= len(instruction.row[REFERENCES]):
+    if number >= len(instruction.operand_names):
         return None
     shape = instruction.operands[number].shape
     return shape if isinstance(shape, ArrayShape) and shape.has_valid_layout else None

@@ -11,7 +11,8 @@ from typing import Any
 from hlo_lint.analysis.diff.structural_hash import Structures
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.dumps.selection import in_order, modules_of
-from hlo_lint.hlo.ir import OPCODE, TAIL, TYPE, Computation, Module, called_names
+from hlo_lint.hlo.ir import Computation, Module, called_names
+from hlo_lint.hlo.records import attributes_of, opcode_of, type_of
 from hlo_lint.hlo.shape import (
     ArrayShape,
     BufferShape,
@@ -157,16 +158,16 @@ class _Counts:
     def opcodes(self, computation: Computation) -> Counter[str]:
         found = self._opcodes.get(computation)
         if found is None:
-            found = self._opcodes[computation] = Counter(row[OPCODE] for row in computation.rows)
+            found = self._opcodes[computation] = Counter(opcode_of(row) for row in computation.rows)
         return found
 
     def arrays(self, computation: Computation) -> Counter[str]:
         found = self._arrays.get(computation)
         if found is None:
             found = self._arrays[computation] = Counter(
-                row[TYPE]
+                type_of(row)
                 for row in computation.rows
-                if row[OPCODE] not in OWNS_NO_MEMORY and not row[OPCODE].endswith("-done")
+                if opcode_of(row) not in OWNS_NO_MEMORY and not opcode_of(row).endswith("-done")
             )
         return found
 
@@ -182,7 +183,9 @@ class _Counts:
                 continue
             called = self._called.get(computation)
             if called is None:
-                tails = "\n".join([row[TAIL] for row in computation.rows if "=" in row[TAIL]])
+                tails = "\n".join(
+                    [attributes_of(row) for row in computation.rows if "=" in attributes_of(row)]
+                )
                 called = self._called[computation] = frozenset(called_names(tails))
             waiting += called - met
             met |= called

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from hlo_lint.hlo.ir import OPERANDS, REFERENCES, TAIL, Instruction, Module, Operand
+from hlo_lint.hlo.ir import Instruction, Module, Operand
+from hlo_lint.hlo.records import attributes_of, operands_of, references_of
 from hlo_lint.hlo.shape import ArrayShape, Shape, arrays
 from hlo_lint.text.edits import Edit, Fix, Safety
 from hlo_lint.text.source import Span, indent_before
@@ -46,7 +47,7 @@ class Rewrite:
         self._names = _Names(module)
         self._lines: list[tuple[str, Shape, str, str, str]] = []
         reader = reading or replaced
-        self._value = _line_comment.sub("", reader.row[OPERANDS]).strip()
+        self._value = _line_comment.sub("", reader.operands_text).strip()
         self._metadata = _metadata(reader.operands[0])
 
     def add(self, opcode: str, shape: Shape, attributes: str = "") -> None:
@@ -75,7 +76,7 @@ class Rewrite:
 
     def _is_typed(self) -> bool:
         """Whether the text prints the shapes of operands."""
-        return bool(re.search(r"[\])}]\s+%?[\w.\-]+(?:#\d+)*\s*$", self._old.row[OPERANDS]))
+        return bool(re.search(r"[\])}]\s+%?[\w.\-]+(?:#\d+)*\s*$", self._old.operands_text))
 
     def _last_tail(self, attributes: str) -> str:
         kept = self._old.attributes
@@ -148,8 +149,8 @@ def with_more_operands(
     meant to share their memory.
     """
     row, text, begin = call.row, call.text, module.span(call).start
-    close = text.rindex(")", 0, len(text) - len(row[TAIL]))  # the tail begins behind it
-    comma = ", " if row[OPERANDS].strip() else ""
+    close = text.rindex(")", 0, len(text) - len(attributes_of(row)))  # the tail begins behind it
+    comma = ", " if operands_of(row).strip() else ""
     place = Span(begin + close, begin + close + 1)
     edits = [Edit(place, f"{comma}{', '.join(names)}), {attribute}")]
     constraints = call.attributes.get("operand_layout_constraints")
@@ -171,17 +172,17 @@ def with_copied_operands(
     text of the operands cannot be told apart.
     """
     row, text, begin = reader.row, reader.text, module.span(reader).start
-    close = text.rindex(")", 0, len(text) - len(row[TAIL]))
-    start = close - len(row[OPERANDS])
-    pieces = _split_operands(row[OPERANDS])
-    if text[start:close] != row[OPERANDS] or len(pieces) != len(row[REFERENCES]):
+    close = text.rindex(")", 0, len(text) - len(attributes_of(row)))
+    start = close - len(operands_of(row))
+    pieces = _split_operands(operands_of(row))
+    if text[start:close] != operands_of(row) or len(pieces) != len(references_of(row)):
         return None
     percent, names = _percent(text), _Names(module)
     indent = indent_before(module.file.text, begin)
     copies, edits = "", []
     for number, shape in sorted(shapes.items()):
         first, last = pieces[number]
-        old = row[OPERANDS][first:last]
+        old = operands_of(row)[first:last]
         typed = f"{shape} " if re.search(r"\s", old) else ""
         name = percent + names.fresh(f"{reader.name}.copy")
         metadata = _metadata(reader.operands[number])
@@ -240,7 +241,7 @@ def attribute_edit(instruction: Instruction, module: Module, name: str, value: s
     """The edit that gives an attribute another value; None where it has no such attribute."""
     from hlo_lint.hlo.attributes import split_attributes
 
-    tail = instruction.row[TAIL]
+    tail = instruction.attributes_text
     place = split_attributes(tail).get(name)
     if place is None:
         return None
@@ -251,7 +252,7 @@ def attribute_edit(instruction: Instruction, module: Module, name: str, value: s
 def _metadata(operand: Operand) -> str:
     """`, metadata={…}` of what is read, or nothing."""
     source = operand.instruction
-    if source is None or "metadata=" not in source.row[TAIL]:
+    if source is None or "metadata=" not in source.attributes_text:
         return ""
     text = source.attributes.get("metadata")
     return f", metadata={text}" if text else ""

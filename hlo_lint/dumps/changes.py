@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
-from hlo_lint.hlo.ir import NAME, REFERENCES, ROOT, Module
+from hlo_lint.hlo.ir import Module
+from hlo_lint.hlo.records import name_of, references_of, root_mark_of
 
 
 @dataclass(frozen=True)
@@ -77,10 +78,10 @@ def adds_only_unread(before: Module, after: Module) -> bool:
     for computation in after.computations:
         old = earlier[computation.name]
         new = [row for row in computation.rows if row not in old]
-        if len(computation.rows) != len(old) + len(new) or any(row[ROOT] for row in new):
+        if len(computation.rows) != len(old) + len(new) or any(root_mark_of(row) for row in new):
             return False
-        names = {row[NAME] for row in new}
-        read = {name.partition("#")[0] for row in old for name in row[REFERENCES]}
+        names = {name_of(row) for row in new}
+        read = {name.partition("#")[0] for row in old for name in references_of(row)}
         if not names.isdisjoint(read):
             return False
         found = found or bool(new)

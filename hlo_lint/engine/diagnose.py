@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hlo_lint.dumps.pipeline import PassDump
 from hlo_lint.engine.findings import Diagnostic, Origin, PassRef
 from hlo_lint.engine.fingerprints import fingerprint
-from hlo_lint.hlo.ir import REFERENCES, HloFile, Instruction, Module
+from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.rules.base import Form, Rule
 from hlo_lint.rules.findings import Finding
 from hlo_lint.text.edits import Fix, Region
@@ -104,7 +104,7 @@ def _caret(span: Span, finding: Finding, text: str) -> Span:
     at = finding.at
     if finding.operand is None or not isinstance(at, Instruction):
         return span
-    references = at.row[REFERENCES]
+    references = at.operand_names
     if finding.operand >= len(references):
         return span
     written = text[span.start : span.end]

@@ -13,10 +13,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from hlo_lint.hlo.records import (
+    NAME,
+    OPCODE,
+    OPERANDS,
+    REFERENCES,
+    ROOT,
+    TAIL,
+    TYPE,
+    InstructionRecord,
+    name_of,
+    opcode_of,
+)
 from hlo_lint.hlo.shape import Shape, parse_shape, part, shape_or_none
 from hlo_lint.text.source import Lines, Position, Span
 
@@ -27,24 +38,6 @@ if TYPE_CHECKING:
     from hlo_lint.hlo.parser.literals import LiteralValue
     from hlo_lint.hlo.parser.stack_frames import StackFrames
 
-InstructionRecord = tuple[str, str, str, str, str, str, tuple[str, ...]]
-"""One instruction as text: root, name, type, opcode, operands, tail (attributes), references.
-
-The root is `ROOT ` or "". Names and references carry no `%`. A reference is a name, with `#1`
-behind it for an element of a tuple (`%call#1` is how releases from jax 0.11 on print a
-get-tuple-element). An instruction that is written into the operands of another is a row before it,
-with XLA's name for it: `negate.anon`. A missing type is "".
-"""
-ROOT: Final = 0
-NAME: Final = 1
-TYPE: Final = 2
-OPCODE: Final = 3
-OPERANDS: Final = 4
-TAIL: Final = 5
-REFERENCES: Final = 6
-
-_name_of = itemgetter(NAME)
-_opcode_of = itemgetter(OPCODE)
 _FUSED = re.compile(r"%?([\w.\-]+)").match
 """What stands behind `calls=`, which `str.split` finds several times faster than a pattern."""
 _THREAD = re.compile(r'execution_thread="([^"]*)"')
@@ -209,7 +202,7 @@ class Computation:
     def index(self) -> Mapping[str, int]:
         """Position by name; of a doubled name the first."""
         if self._index is None:
-            names = list(map(_name_of, self.rows))
+            names = list(map(name_of, self.rows))
             self._index = dict(zip(names, _positions(len(names)), strict=False))
             if len(self._index) < len(names):
                 self._index = dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))
@@ -278,7 +271,7 @@ class Computation:
     def opcodes(self) -> frozenset[str]:
         """The opcodes it holds."""
         if self._opcodes is None:
-            self._opcodes = frozenset(map(_opcode_of, self.rows))
+            self._opcodes = frozenset(map(opcode_of, self.rows))
         return self._opcodes
 
     def with_opcode(self, opcode: str) -> tuple[Instruction, ...]:
@@ -352,13 +345,28 @@ class Instruction:
 
     @property
     def is_root(self) -> bool:
-        """Whether the text says ROOT."""
+        """True if the text says ROOT."""
         return bool(self.row[ROOT])
 
     @property
     def type_text(self) -> str:
         """The shape as spelled; empty where it is left out."""
         return self.row[TYPE]
+
+    @property
+    def operands_text(self) -> str:
+        """The text between the parentheses: operands, a literal, or the number of a parameter."""
+        return self.row[OPERANDS]
+
+    @property
+    def attributes_text(self) -> str:
+        """The text after the closing parenthesis, with its first comma."""
+        return self.row[TAIL]
+
+    @property
+    def operand_names(self) -> tuple[str, ...]:
+        """The names of the operands, in order; `call#1` for an element of a tuple."""
+        return self.row[REFERENCES]
 
     @property
     def shape(self) -> Shape:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.buffers import source_of
-from hlo_lint.hlo.ir import TAIL, Computation, Instruction, Module
+from hlo_lint.hlo.ir import Computation, Instruction, Module
 
 if TYPE_CHECKING:  # loaded where a module has such a call
     from hlo_lint.kernels.custom_calls.triton import AutotunedKernelCall, TritonCall
@@ -20,7 +20,7 @@ def triton_calls(module: Module) -> Iterator[tuple[Instruction, TritonCall]]:
     """The calls whose payload can be read, with it."""
     for computation in module.unfused:
         for call in computation.with_opcode("custom-call"):
-            if f'"{LEGACY}' in call.row[TAIL] and (payload := _read(call)) is not None:
+            if f'"{LEGACY}' in call.attributes_text and (payload := _read(call)) is not None:
                 yield call, payload
 
 

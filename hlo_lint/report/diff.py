@@ -15,7 +15,7 @@ from hlo_lint.analysis.diff.difference import (
 from hlo_lint.analysis.diff.normalize import without_metadata
 from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.engine.findings import Origin
-from hlo_lint.hlo.ir import TAIL, Instruction, Module
+from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.text.source import shown
 
 WIDTH: Final = 140
@@ -89,7 +89,7 @@ def _lines(each: ComputationDifference, difference: Difference) -> Iterator[Line
 
 def _instruction(instruction: Instruction, module: Module) -> str:
     text = instruction.text
-    tail = instruction.row[TAIL]
+    tail = instruction.attributes_text
     if tail and text.endswith(tail):
         text = text[: len(text) - len(tail)] + without_metadata(tail)
     return _cut(text) + _origin(instruction, module)

@@ -22,8 +22,9 @@ from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.selection import module_named
 from hlo_lint.hlo.attributes import split_attributes
 from hlo_lint.hlo.dialects import convert
-from hlo_lint.hlo.ir import NAME, REFERENCES, TAIL, Module
+from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.hlo.records import name_of, references_of
 from hlo_lint.report.diff import as_dict, render
 from tests.apps.test_cli import run, write
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROUNDTRIP, hlo_files
@@ -134,7 +135,8 @@ def reordered(text: str, chance: random.Random) -> str:
     for computation in module.computations:
         lines, ready = [], []
         waiting = {
-            row[NAME]: {r.partition("#")[0] for r in row[REFERENCES]} & computation.index.keys()
+            name_of(row): {r.partition("#")[0] for r in references_of(row)}
+            & computation.index.keys()
             for row in computation.rows
         }
         for instruction in computation.instructions:
@@ -146,7 +148,7 @@ def reordered(text: str, chance: random.Random) -> str:
             del waiting[name]
             found = computation.instruction(name)
             assert found is not None
-            tail = found.row[TAIL]
+            tail = found.attributes_text
             parts = [
                 f", {key}={tail[start:end]}" for key, (start, end) in split_attributes(tail).items()
             ]

@@ -17,8 +17,9 @@ import pytest
 from hlo_lint.analysis.shape_inference import Inferred, Open, Refusal, ShapeInference, infer
 from hlo_lint.analysis.shape_inference.types import without_layout
 from hlo_lint.analysis.shape_inference.verdict import OPCODES
-from hlo_lint.hlo.ir import OPCODE, OPERANDS, REFERENCES, TAIL, Instruction, Module
+from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.parser.module import Memo, parse_file
+from hlo_lint.hlo.records import attributes_of, opcode_of, operands_of, references_of
 from hlo_lint.hlo.shape import ArrayShape, Shape, parse_shape
 from tests.conftest import DUMPS, FIXTURES, ROUNDTRIP, hlo_files
 from tests.oracle.xla import DIED, Answer, Oracle, oracles
@@ -84,10 +85,10 @@ def case_of(instruction: Instruction, module: Module) -> Case | None:
         return None
     row = instruction.row
     return Case(
-        row[OPCODE],
+        opcode_of(row),
         tuple(map(str, shapes)),
-        "" if row[REFERENCES] else row[OPERANDS],
-        _HEAVY.sub("", row[TAIL]),
+        "" if references_of(row) else operands_of(row),
+        _HEAVY.sub("", attributes_of(row)),
         tuple(called.values()),
     )
 

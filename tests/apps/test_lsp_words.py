@@ -16,9 +16,10 @@ from lsprotocol import types
 from hlo_lint.apps.lsp.documents import Document
 from hlo_lint.apps.lsp.texts import Text
 from hlo_lint.apps.lsp.words import Role
-from hlo_lint.hlo.ir import NAME, OPCODE, REFERENCES, TAIL, called_names
+from hlo_lint.hlo.ir import called_names
 from hlo_lint.hlo.parser.general import SINGLE
 from hlo_lint.hlo.parser.module import Memo
+from hlo_lint.hlo.records import attributes_of, name_of, opcode_of, references_of
 from hlo_lint.text.source import Span, decode
 from tests.conftest import BROKEN, DUMPS, FIXTURES, ROUNDTRIP, hlo_files
 
@@ -44,14 +45,14 @@ def test_each_word_of_an_instruction_is_what_the_parser_took_it_for(path: Path) 
                 continue
             words = read.statement(place, number).words
             named = [word.name for word in words if word.role is Role.NAME]
-            assert named == [row[NAME]] or (row[NAME], named) == (SINGLE, [])
-            assert [word.text for word in words if word.role is Role.OPCODE] == [row[OPCODE]]
+            assert named == [name_of(row)] or (name_of(row), named) == (SINGLE, [])
+            assert [word.text for word in words if word.role is Role.OPCODE] == [opcode_of(row)]
             if not place.computation.nested:
                 operands = [word.text for word in words if word.role is Role.OPERAND]
-                assert {*row[REFERENCES]} <= {operand.removeprefix("%") for operand in operands}
+                assert {*references_of(row)} <= {operand.removeprefix("%") for operand in operands}
             called = [word.name for word in words if word.role is Role.CALLED]
             if number not in place.computation.inline:
-                assert called == [name for name in called_names(row[TAIL]) if name]
+                assert called == [name for name in called_names(attributes_of(row)) if name]
 
 
 _TYPED = [
@@ -103,7 +104,7 @@ def test_each_name_leads_to_its_instruction_and_back(path: Path) -> None:
         for number in range(len(place.computation.rows))[:40]:
             if number in place.computation.nested or place.computation.name == SINGLE:
                 continue
-            name = place.computation.rows[number][NAME]
+            name = name_of(place.computation.rows[number])
             if place.computation.index[name] != number:
                 continue  # a doubled name leads to the first
             statement = read.statement(place, number)

@@ -19,7 +19,7 @@ import hlo_lint
 from benchmarks import big_dump
 from benchmarks.agreement import REFUSED, Verdicts, read_source, round_trips
 from hlo_lint.hlo.attributes import MeshReplicaGroups
-from hlo_lint.hlo.ir import InstructionRecord
+from hlo_lint.hlo.records import InstructionRecord
 from hlo_lint.text.source import encode
 from tests.conftest import FIXTURES, ROOT
 from tests.oracle.compare import disagreements

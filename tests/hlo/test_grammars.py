@@ -31,10 +31,10 @@ from hlo_lint.hlo.attributes import (
     split_by_scanning,
 )
 from hlo_lint.hlo.grammar import find, load, tokens, trees
-from hlo_lint.hlo.ir import NAME
 from hlo_lint.hlo.parser import shapes as shape_reader
 from hlo_lint.hlo.parser.general import SINGLE
 from hlo_lint.hlo.parser.shapes import MAX_DEPTH, read_shape
+from hlo_lint.hlo.records import name_of
 from hlo_lint.hlo.shape import ArrayShape, ShapeSyntaxError, TupleShape, parse_shape
 from hlo_lint.text.source import decode
 from tests import conftest
@@ -43,7 +43,7 @@ from tests.conftest import DUMPS, ROUNDTRIP
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hlo_lint.hlo.ir import InstructionRecord
+    from hlo_lint.hlo.records import InstructionRecord
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FIXTURES = REPOSITORY / "fixtures"
@@ -248,7 +248,7 @@ def lines_of_scanner(text: str) -> tuple[list[str], list[Line]]:
                 assert number in module.within or not module.header
             else:
                 heads.append((begin, computation.name))
-            made = {computation.rows[nested][NAME] for nested in computation.nested}
+            made = {name_of(computation.rows[nested]) for nested in computation.nested}
             for at, (root, name, shape, opcode, _, _, reads) in enumerate(computation.rows):
                 if at not in computation.nested:
                     kept = tuple(read for read in reads if read not in made or ".anon" not in read)

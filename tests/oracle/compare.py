@@ -9,8 +9,15 @@ from typing import Any, NamedTuple, TypeAlias
 
 import hlo_lint
 from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute, read_metadata
-from hlo_lint.hlo.ir import NAME, OPCODE, OPERANDS, TAIL, TYPE, Computation, Instruction, Module
+from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.parser.literals import LiteralError
+from hlo_lint.hlo.records import (
+    attributes_of,
+    name_of,
+    opcode_of,
+    operands_of,
+    type_of,
+)
 from hlo_lint.hlo.shape import ShapeSyntaxError, parse_shape
 from tests.oracle import meaning
 from tests.oracle.meaning import numbers as numbers
@@ -224,7 +231,7 @@ def root_of(computation: XlaComputation) -> XlaInstruction:
 
 def our_names(ours: Computation, theirs: XlaComputation) -> dict[str, str]:
     """Our name for each of XLA's, which renames what is doubled: both have the text's order."""
-    names = [row[NAME] for row in ours.rows]
+    names = [name_of(row) for row in ours.rows]
     instructions = theirs.instructions
     if len(instructions) > len(names):
         instructions = tuple(
@@ -330,7 +337,7 @@ def _of_attributes(module: Module, xla: XlaModule, settled: Settled) -> Iterator
         names = our_names(ours, other)
         if other.schedule:
             order = [names[each] for each in other.schedule if each in names]
-            found += _unequal(f"{name}: its schedule", [row[NAME] for row in ours.rows], order)
+            found += _unequal(f"{name}: its schedule", [name_of(row) for row in ours.rows], order)
         for each in other.instructions:
             if each.name in names:
                 instruction = ours.instruction(names[each.name])
@@ -361,13 +368,21 @@ def _of_instruction(
 ) -> Iterator[str]:
     row = instruction.row
     wrapped = ""
-    if xla.opcode != row[OPCODE] and xla.opcode == "async-start":
+    if xla.opcode != opcode_of(row) and xla.opcode == "async-start":
         body = computations[xla.called[0]]
         wrapped = root_of(body).fields
-    value = row[OPERANDS] if row[OPCODE] == "constant" else ""
-    if row[OPCODE] == "compare" and instruction.operands:
+    value = operands_of(row) if opcode_of(row) == "constant" else ""
+    if opcode_of(row) == "compare" and instruction.operands:
         value = str(instruction.operands[0].shape)
-    key = (row[OPCODE], row[TYPE], row[TAIL], value, xla.fields, xla.metadata, wrapped)
+    key = (
+        opcode_of(row),
+        type_of(row),
+        attributes_of(row),
+        value,
+        xla.fields,
+        xla.metadata,
+        wrapped,
+    )
     seen = _alike.get(key)
     if seen is None:
         try:

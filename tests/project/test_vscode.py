@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-from hlo_lint.hlo.ir import NAME, OPCODE, REFERENCES
 from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.hlo.records import name_of, opcode_of, references_of
 from hlo_lint.text.source import decode
 from tests.conftest import CRASH, DUMPS, ROOT, ROUNDTRIP
 
@@ -81,11 +81,11 @@ def test_each_name_and_opcode_of_a_dump_has_its_scope(modules: Path, path: Path)
     for instruction in module.walk():
         row, line = instruction.row, next(told)
         names = all_of(line, "variable.other.definition")
-        assert [name.removeprefix("%") for name in names] == [row[NAME]]
-        assert all_of(line, "support.function.opcode") == [row[OPCODE]]
+        assert [name.removeprefix("%") for name in names] == [name_of(row)]
+        assert all_of(line, "support.function.opcode") == [opcode_of(row)]
         operands = {name.removeprefix("%") for name in all_of(line, "variable.other.operand")}
-        if row[OPCODE] not in ("constant", "parameter"):
-            assert operands >= {name.partition("#")[0] for name in row[REFERENCES]}
+        if opcode_of(row) not in ("constant", "parameter"):
+            assert operands >= {name.partition("#")[0] for name in references_of(row)}
         attributes = all_of(line, "entity.other.attribute-name")
         assert set(attributes) >= instruction.attributes.keys()
         called = all_of(line, "entity.name.function.call")

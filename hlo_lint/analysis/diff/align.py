@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hlo_lint.analysis.diff.structural_hash import Body, Read
-from hlo_lint.hlo.ir import NAME, OPCODE
+from hlo_lint.hlo.records import name_of, opcode_of
 
 NOTHING: Final = -1
 
@@ -24,8 +24,8 @@ def align(before: Body, after: Body) -> list[int]:
     """
     pairs = _Pairs(before, after)
     pairs.by_value()
-    opcodes = [row[OPCODE] for row in before.computation.rows]
-    others = [row[OPCODE] for row in after.computation.rows]
+    opcodes = [opcode_of(row) for row in before.computation.rows]
+    others = [opcode_of(row) for row in after.computation.rows]
     for ours, theirs in ((before.labels, after.labels), (opcodes, others)):
         pairs.roots(ours, theirs)
         pairs.grow(ours, theirs)
@@ -160,7 +160,7 @@ Edge = tuple[int, tuple[int, ...], int]
 
 
 def _names(body: Body) -> list[str]:
-    return [row[NAME] for row in body.computation.rows]
+    return [name_of(row) for row in body.computation.rows]
 
 
 def _edges(body: Body, positions: Iterable[int], down: bool) -> Iterable[tuple[int, Edge]]:

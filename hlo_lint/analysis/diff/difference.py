@@ -19,16 +19,8 @@ from hlo_lint.analysis.diff.structural_hash import (
     Structures,
     provenance,
 )
-from hlo_lint.hlo.ir import (
-    CALLING_ATTRIBUTES,
-    NAME,
-    OPCODE,
-    OPERANDS,
-    TAIL,
-    Computation,
-    Instruction,
-    Module,
-)
+from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction, Module
+from hlo_lint.hlo.records import name_of, opcode_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +243,7 @@ def _compared(
     if ours.thread != theirs.thread:
         itself.append(Change("execution_thread", ours.thread, theirs.thread))
     if min(one.root, other.root) >= 0 and pair[one.root] not in (NOTHING, other.root):
-        names = (f"%{body.computation.rows[body.root][NAME]}" for body in (one, other))
+        names = (f"%{name_of(body.computation.rows[body.root])}" for body in (one, other))
         itself.append(Change("root", *names))
     moved = _moved(one, other, pair) if scheduled else ()
     return ComputationDifference(
@@ -268,7 +260,7 @@ def _changes(
         if shape_meaning(ours.type_text) != shape_meaning(theirs.type_text):
             yield Change("shape", ours.type_text, theirs.type_text)
         if ours.opcode in LITERALS:
-            values = ours.row[OPERANDS].strip(), theirs.row[OPERANDS].strip()
+            values = ours.operands_text.strip(), theirs.operands_text.strip()
             if literal_meaning(values[0]) != literal_meaning(values[1]):
                 yield Change("value", *values)
         yield from _attribute_changes(ours.attributes, theirs.attributes)
@@ -290,7 +282,7 @@ def _attribute_changes(ours: dict[str, str], theirs: dict[str, str]) -> Iterator
 
 def _provenance_changes(ours: Instruction, theirs: Instruction, sides: _Sides) -> Iterator[Change]:
     said = [
-        dict(provenance(instruction.row[TAIL], module))
+        dict(provenance(instruction.attributes_text, module))
         for instruction, module in ((ours, sides.before.module), (theirs, sides.after.module))
     ]
     for name in sorted({*said[0], *said[1]}):
@@ -339,7 +331,7 @@ def _shown(body: Body, read: Read | None) -> str | None:
     if read is None:
         return None
     position, path = read
-    name = body.computation.rows[position][NAME] if position >= 0 else "?"
+    name = name_of(body.computation.rows[position]) if position >= 0 else "?"
     return f"%{name}" + "".join(f"#{element}" for element in path)
 
 
@@ -363,7 +355,7 @@ def _moved(one: Body, other: Body, pair: list[int]) -> tuple[tuple[Instruction, 
     pairs = [
         (at, pair[at])
         for at in one.positions
-        if pair[at] != NOTHING and ours.rows[at][OPCODE] not in WITHOUT_WORK
+        if pair[at] != NOTHING and opcode_of(ours.rows[at]) not in WITHOUT_WORK
     ]
     kept = _longest_rise([match for _, match in pairs])
     return tuple(

@@ -24,18 +24,16 @@ from hlo_lint.analysis.diff.normalize import (
     shape_meaning,
     without_metadata,
 )
-from hlo_lint.hlo.ir import (
-    NAME,
-    OPCODE,
-    OPERANDS,
-    REFERENCES,
-    ROOT,
-    TAIL,
-    TYPE,
-    Computation,
+from hlo_lint.hlo.ir import Computation, Module, called_names
+from hlo_lint.hlo.records import (
     InstructionRecord,
-    Module,
-    called_names,
+    attributes_of,
+    name_of,
+    opcode_of,
+    operands_of,
+    references_of,
+    root_mark_of,
+    type_of,
 )
 
 LITERALS = frozenset({"constant", "parameter"})
@@ -97,7 +95,7 @@ class Body:
         """The numbers of what takes time, in the order of the text."""
         rows = self.computation.rows
         return tuple(
-            self.values[at] for at in self.positions if rows[at][OPCODE] not in WITHOUT_WORK
+            self.values[at] for at in self.positions if opcode_of(rows[at]) not in WITHOUT_WORK
         )
 
 
@@ -216,7 +214,7 @@ class Structures:
         labels = surface.labels
         if self._metadata:
             labels = [
-                self._number((label, provenance(row[TAIL], module)))
+                self._number((label, provenance(attributes_of(row), module)))
                 for label, row in zip(labels, rows, strict=True)
             ]
         values = [_UNKNOWN] * len(rows)
@@ -248,7 +246,7 @@ class Structures:
         found = self._surfaces.get(computation)
         if found is None:
             rows, inline = computation.rows, computation.inline
-            bare = [without_metadata(row[TAIL]) for row in rows]
+            bare = [without_metadata(attributes_of(row)) for row in rows]
             called = {at: names for at, tail in enumerate(bare) if (names := _callees(tail))}
             called |= {at: computation.at(at).called for at in inline}
             labels = [self._label(row, tail) for row, tail in zip(rows, bare, strict=True)]
@@ -256,8 +254,8 @@ class Structures:
         return found
 
     def _label(self, row: InstructionRecord, bare: str) -> int:
-        opcode = row[OPCODE]
-        key = (row[TYPE], opcode, bare, row[OPERANDS] if opcode in LITERALS else "")
+        opcode = opcode_of(row)
+        key = (type_of(row), opcode, bare, operands_of(row) if opcode in LITERALS else "")
         known = self._labels.get(key)
         if known is None:
             said = (shape_meaning(key[0]), opcode, attributes(bare), literal_meaning(key[3]))
@@ -309,18 +307,21 @@ def _reads(
     places: dict[str, Read] = {name: (at, ()) for name, at in index.items()}
     through: set[int] = set()
     for at, row in enumerate(rows):
-        if row[OPCODE] == _ELEMENT and len(row[REFERENCES]) == 1 and not row[ROOT]:
-            element, (position, path) = _index(row[TAIL]), _place(row[REFERENCES][0], places)
-            if element is not None and 0 <= position < at and index[row[NAME]] == at:
-                places[row[NAME]] = (position, (*path, element))
+        if opcode_of(row) == _ELEMENT and len(references_of(row)) == 1 and not root_mark_of(row):
+            element, (position, path) = (
+                _index(attributes_of(row)),
+                _place(references_of(row)[0], places),
+            )
+            if element is not None and 0 <= position < at and index[name_of(row)] == at:
+                places[name_of(row)] = (position, (*path, element))
                 through.add(at)
     reads: list[tuple[Read, ...]] = []
     operands: list[int] = []
     for row in rows:
-        references = row[REFERENCES]
+        references = references_of(row)
         operands.append(len(references))
-        if "control-predecessors" in row[TAIL]:
-            references += _control_predecessors(row[TAIL])
+        if "control-predecessors" in attributes_of(row):
+            references += _control_predecessors(attributes_of(row))
         reads.append(tuple([places.get(name) or _place(name, places) for name in references]))
     return reads, operands, frozenset(through)
 

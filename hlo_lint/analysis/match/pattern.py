@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
 
-from hlo_lint.hlo.ir import OPCODE, REFERENCES, TAIL, Computation, Instruction, Module
+from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import demands_on
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, parse_shape
 
@@ -319,16 +319,16 @@ class _Node:
 
     @property
     def opcode(self) -> str:
-        return ELEMENT if self.path else self.instruction.row[OPCODE]
+        return ELEMENT if self.path else self.instruction.opcode
 
     @property
     def operand_count(self) -> int:
-        return 1 if self.path else len(self.instruction.row[REFERENCES])
+        return 1 if self.path else len(self.instruction.operand_names)
 
     def operand(self, place: int) -> _Node | None:
         if self.path:
             return _Node(self.instruction, self.path[:-1])
-        name, *path = self.instruction.row[REFERENCES][place].split("#")
+        name, *path = self.instruction.operand_names[place].split("#")
         computation = self.instruction.computation
         number = computation.index.get(name)
         if number is None or not all(part.isdecimal() for part in path):
@@ -353,7 +353,7 @@ class _Node:
         return sum(
             any(
                 reference == begin or reference.startswith(f"{begin}#")
-                for reference in user.row[REFERENCES]
+                for reference in user.operand_names
             )
             for user in self.instruction.users
         )
@@ -562,7 +562,7 @@ def _why_not_attribute(name: str, asked: Attribute, node: _Node) -> str:
         if name == "index" and asked == node.path[-1]:
             return ""
         return f"has index={node.path[-1]}, not {name}={_text(asked)}"
-    attributes = node.instruction.attributes if node.instruction.row[TAIL] else {}
+    attributes = node.instruction.attributes if node.instruction.attributes_text else {}
     text = attributes.get(name, attributes.get(name.replace("_", "-")))
     if text is None:
         return f"has no {name}"

@@ -15,7 +15,8 @@ from hlo_lint.analysis.shape_inference.verdict import (
     inference_of,
     judge,
 )
-from hlo_lint.hlo.ir import OPCODE, REFERENCES, TAIL, TYPE, Computation, Instruction, Module
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.records import attributes_of, opcode_of, references_of, type_of
 from hlo_lint.hlo.shape import Shape, shape_or_none
 
 _MAX_CALL_DEPTH = 100
@@ -63,7 +64,7 @@ class ShapeInference:
         which say the same in every module. `layouts` as for `check`.
         """
         for number, row in enumerate(computation.rows):
-            inference = inference_of(row[OPCODE])
+            inference = inference_of(opcode_of(row))
             if inference is not None and inference.calls == calls:
                 for message in self._complaints(computation, number, layouts):
                     yield computation.at(number), message
@@ -74,22 +75,22 @@ class ShapeInference:
 
     def _judge(self, computation: Computation, number: int) -> Verdict:
         row = computation.rows[number]
-        inference = inference_of(row[OPCODE])
+        inference = inference_of(opcode_of(row))
         if inference is None:
             return Verdict(Open.UNKNOWN)
         rows, index = computation.rows, computation.index
         operands = []
-        for name in row[REFERENCES]:
+        for name in references_of(row):
             at = index.get(name)
             if at is None:
                 operands.append(self._element(computation, name))
             else:
-                operands.append(rows[at][TYPE] or self._type(computation, at))
+                operands.append(type_of(rows[at]) or self._type(computation, at))
         callees: tuple[Signature | None, ...] = ()
         if inference.calls:
             callees = tuple(map(self._signature, computation.at(number).called))
-        tail = facts(row[TAIL]) if inference.attributes else ""
-        return judge(row[OPCODE], row[TYPE], tuple(operands), tail, callees)
+        tail = facts(attributes_of(row)) if inference.attributes else ""
+        return judge(opcode_of(row), type_of(row), tuple(operands), tail, callees)
 
     def _element(self, computation: Computation, reference: str) -> str:
         """The type of an element of a tuple, read as `name#1`."""
@@ -100,7 +101,7 @@ class ShapeInference:
 
     def _type(self, computation: Computation, number: int) -> str:
         """The type of an instruction as text, inferred where it is left out."""
-        printed = computation.rows[number][TYPE]
+        printed = type_of(computation.rows[number])
         if printed:
             return printed
         if computation not in self._left_out:
@@ -112,7 +113,7 @@ class ShapeInference:
         found = self._left_out[computation] = {}
         self._being_read.append(computation)
         for number, row in enumerate(computation.rows):
-            if not row[TYPE]:
+            if not type_of(row):
                 inferred = self._judge(computation, number).inferred
                 if not isinstance(inferred, Refusal | Open):
                     found[number] = str(inferred)
@@ -135,7 +136,7 @@ class ShapeInference:
             return None
         parameters = (self._type(computation, each.number) for each in computation.parameters)
         found = Signature(tuple(parameters), self._type(computation, computation.root.number))
-        if all(row[TYPE] for row in computation.rows):
+        if all(type_of(row) for row in computation.rows):
             computation.memo[Signature] = found  # else it follows from what it calls
         return found
 

@@ -19,18 +19,17 @@ from hlo_lint.hlo.attributes import (
     read_attribute,
     split_attributes,
 )
-from hlo_lint.hlo.ir import (
-    NAME,
-    OPCODE,
-    REFERENCES,
-    ROOT,
-    TAIL,
-    TYPE,
-    Computation,
-    InstructionRecord,
-    Trouble,
-)
+from hlo_lint.hlo.ir import Computation, Trouble
 from hlo_lint.hlo.opcodes import wrapped_opcode
+from hlo_lint.hlo.records import (
+    InstructionRecord,
+    attributes_of,
+    name_of,
+    opcode_of,
+    references_of,
+    root_mark_of,
+    type_of,
+)
 from hlo_lint.hlo.shape import (
     ArrayShape,
     BufferShape,
@@ -59,7 +58,7 @@ class Scope:
 
     def define(self, row: InstructionRecord) -> None:
         """Add an instruction."""
-        self.rows[row[NAME]] = row
+        self.rows[name_of(row)] = row
 
     def row(self, reference: str) -> InstructionRecord | None:
         """The instruction that an operand names, elements taken off."""
@@ -75,7 +74,7 @@ class Scope:
     def _shape(self, reference: str) -> Shape | None:
         name, *path = reference.split("#")
         row = self.rows.get(name)
-        shape = shape_or_none(row[TYPE]) if row and row[TYPE] else None
+        shape = shape_or_none(type_of(row)) if row and type_of(row) else None
         for element in path:
             if not isinstance(shape, TupleShape) or len(element) > 9:
                 return None
@@ -95,16 +94,16 @@ def computation_troubles(computation: Computation) -> Iterator[Trouble]:
     parameters: dict[int, int] = {}
     for number, row in enumerate(computation.rows):
         begin, end = spans[number]
-        if row[NAME] in scope.rows:
-            yield Trouble(f"%{row[NAME]} is defined twice", begin, end)
-        if row[ROOT]:
+        if name_of(row) in scope.rows:
+            yield Trouble(f"%{name_of(row)} is defined twice", begin, end)
+        if root_mark_of(row):
             if root is not None:
                 yield Trouble("a computation has one ROOT", begin, end)
             root = row
         scope.number = number
         for said, at in _row_troubles(Anatomy(text[begin:end], row), scope):
             yield Trouble(said, begin + at, end)
-        if row[OPCODE] == "parameter":
+        if opcode_of(row) == "parameter":
             yield from _parameter(row, parameters, begin, end)
         scope.define(row)
     yield from _gap(parameters, len(text))
@@ -139,11 +138,11 @@ def _result(
         return
     at = computation.text.find(signature)
     spelled = signature[arrow + 2 :].strip()
-    result, shape = shape_or_none(spelled), scope.shape(root[NAME])
+    result, shape = shape_or_none(spelled), scope.shape(name_of(root))
     if result is None:
         yield Trouble(f"{spelled} is no shape", at + arrow, at + len(signature))
     elif shape is not None and not compatible(result, shape):
-        said = f"the signature says {result}, the root %{root[NAME]} is {shape}"
+        said = f"the signature says {result}, the root %{name_of(root)} is {shape}"
         yield Trouble(said, at + arrow, at + len(signature))
     parameters = signature_shapes(signature[:arrow])
     if parameters is None:
@@ -160,7 +159,7 @@ def _result(
         for said in unsound(each) if each is not None else ():
             yield Trouble(f"the signature: {said}", at, at + len(signature))
     for number, row in declared.items():
-        shape = shape_or_none(row[TYPE])
+        shape = shape_or_none(type_of(row))
         wanted = parameters[number] if number < len(parameters) else None
         if shape is not None and wanted is not None and not compatible(shape, wanted):
             said = f"the signature says {wanted} of parameter {number}, which is {shape}"
@@ -188,7 +187,7 @@ Said = tuple[str, int]
 
 def _row_troubles(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
     row = anatomy.row
-    for reference in row[REFERENCES]:
+    for reference in references_of(row):
         name, *path = reference.split("#")
         if name not in scope.rows:
             where = "is read before it is defined"
@@ -199,15 +198,17 @@ def _row_troubles(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
             yield f"%{name} is {scope.shape(name)}: there is no #{'#'.join(path)}", anatomy.operands
     for number, at, spelled in declared_shapes(anatomy):
         declared, shape = shape_or_none(spelled), None
-        if number < len(row[REFERENCES]):
-            shape = scope.shape(row[REFERENCES][number])
+        if number < len(references_of(row)):
+            shape = scope.shape(references_of(row)[number])
         if declared is None:
             yield f"{spelled} is no shape", at
         elif shape is not None and not compatible(declared, shape):
             yield f"{declared} is declared here of what is {shape}", at
-    if "control-" in row[TAIL]:
+    if "control-" in attributes_of(row):
         yield from _control(anatomy, scope)
-    check = _CHECKS.get(_suffix(row[OPCODE]) if wrapped_opcode(row[OPCODE]) else row[OPCODE])
+    check = _CHECKS.get(
+        _suffix(opcode_of(row)) if wrapped_opcode(opcode_of(row)) else opcode_of(row)
+    )
     if check is not None:
         yield from check(anatomy, scope)
 
@@ -217,12 +218,14 @@ def _suffix(opcode: str) -> str:
 
 
 def _control(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
-    span = split_attributes(anatomy.row[TAIL]).get("control-predecessors")
+    span = split_attributes(attributes_of(anatomy.row)).get("control-predecessors")
     if span is None:
         return
     at = anatomy.tail + span[0]
     try:
-        names = read_attribute("control-predecessors", anatomy.row[TAIL][span[0] : span[1]])
+        names = read_attribute(
+            "control-predecessors", attributes_of(anatomy.row)[span[0] : span[1]]
+        )
     except AttributeSyntaxError:
         return
     for name in names if isinstance(names, tuple) else ():
@@ -233,7 +236,7 @@ def _control(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
 
 
 def _operand_shape(anatomy: Anatomy, scope: Scope, number: int) -> Shape | None:
-    references = anatomy.row[REFERENCES]
+    references = references_of(anatomy.row)
     return scope.shape(references[number]) if number < len(references) else None
 
 
@@ -242,7 +245,7 @@ def _elements(shape: Shape) -> int | None:
 
 
 def _reshape(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
-    shape, operand = shape_or_none(anatomy.row[TYPE]), _operand_shape(anatomy, scope, 0)
+    shape, operand = shape_or_none(type_of(anatomy.row)), _operand_shape(anatomy, scope, 0)
     if shape is None or operand is None:
         return
     if _elements(shape) is None or _elements(shape) != _elements(operand):
@@ -251,17 +254,21 @@ def _reshape(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
 
 def _broadcast(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
     operand = _operand_shape(anatomy, scope, 0)
-    if isinstance(operand, ArrayShape) and operand.rank and "dimensions=" not in anatomy.row[TAIL]:
+    if (
+        isinstance(operand, ArrayShape)
+        and operand.rank
+        and "dimensions=" not in attributes_of(anatomy.row)
+    ):
         yield f"a broadcast of {operand} needs the attribute dimensions", anatomy.opcode
 
 
 def _get_tuple_element(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
     operand = _operand_shape(anatomy, scope, 0)
-    span = split_attributes(anatomy.row[TAIL]).get("index")
+    span = split_attributes(attributes_of(anatomy.row)).get("index")
     if operand is None or span is None:
         return
     at = anatomy.tail + span[0]
-    spelled = anatomy.row[TAIL][span[0] : span[1]]
+    spelled = attributes_of(anatomy.row)[span[0] : span[1]]
     if not spelled.isdigit():
         return
     if not isinstance(operand, TupleShape):
@@ -269,14 +276,14 @@ def _get_tuple_element(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
     elif len(spelled) > 9 or int(spelled) >= len(operand.elements):
         yield f"the tuple has {len(operand.elements)} elements: no element {spelled}", at
     else:
-        shape, element = shape_or_none(anatomy.row[TYPE]), operand.elements[int(spelled)]
+        shape, element = shape_or_none(type_of(anatomy.row)), operand.elements[int(spelled)]
         if shape is not None and not compatible(shape, element):
             yield f"element {spelled} of the tuple is {element}, not {shape}", anatomy.type
 
 
 def _tuple(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
-    shape = shape_or_none(anatomy.row[TYPE])
-    if not isinstance(shape, TupleShape) or len(shape.elements) != len(anatomy.row[REFERENCES]):
+    shape = shape_or_none(type_of(anatomy.row))
+    if not isinstance(shape, TupleShape) or len(shape.elements) != len(references_of(anatomy.row)):
         return
     for number, element in enumerate(shape.elements):
         operand = _operand_shape(anatomy, scope, number)
@@ -287,7 +294,7 @@ def _tuple(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
 
 def _indices(first: int) -> Callable[[Anatomy, Scope], Iterator[Said]]:
     def check(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
-        operand, count = _operand_shape(anatomy, scope, 0), len(anatomy.row[REFERENCES])
+        operand, count = _operand_shape(anatomy, scope, 0), len(references_of(anatomy.row))
         if not isinstance(operand, ArrayShape) or count < first:
             return
         index = _operand_shape(anatomy, scope, first)
@@ -300,14 +307,14 @@ def _indices(first: int) -> Callable[[Anatomy, Scope], Iterator[Said]]:
 
 
 def _dynamic_reshape(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
-    shape, count = shape_or_none(anatomy.row[TYPE]), len(anatomy.row[REFERENCES])
+    shape, count = shape_or_none(type_of(anatomy.row)), len(references_of(anatomy.row))
     if isinstance(shape, ArrayShape) and count - 1 != shape.rank:
         yield f"{shape} wants {shape.rank} sizes, not {count - 1}", anatomy.operands
 
 
 def _conditional(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
-    selector, count = _operand_shape(anatomy, scope, 0), len(anatomy.row[REFERENCES])
-    names = set(split_attributes(anatomy.row[TAIL]))
+    selector, count = _operand_shape(anatomy, scope, 0), len(references_of(anatomy.row))
+    names = set(split_attributes(attributes_of(anatomy.row)))
     pair = {"true_computation", "false_computation"}
     if isinstance(selector, (TupleShape, BufferShape, OpaqueShape)) or (
         selector is not None and (selector.rank or selector.dtype not in ("pred", "s32"))
@@ -321,8 +328,8 @@ def _conditional(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
             yield f"a conditional on {selector.dtype} has no {name}", anatomy.opcode
     branches = 2
     if "branch_computations" in names:
-        start, end = split_attributes(anatomy.row[TAIL])["branch_computations"]
-        spelled = anatomy.row[TAIL][start:end]
+        start, end = split_attributes(attributes_of(anatomy.row))["branch_computations"]
+        spelled = attributes_of(anatomy.row)[start:end]
         if not (spelled.startswith("{") and spelled.endswith("}")):
             yield "branch_computations are names in braces", anatomy.tail + start
             return
@@ -341,7 +348,7 @@ def _infeed(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
 
 def _of_tuple(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
     operand = _operand_shape(anatomy, scope, 0)
-    start = anatomy.row[OPCODE].replace("-done", "")
+    start = opcode_of(anatomy.row).replace("-done", "")
     if operand is not None and not isinstance(operand, TupleShape):
         yield f"its operand is {operand}: no {start}", anatomy.operands
     else:
@@ -351,25 +358,25 @@ def _of_tuple(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
 def _channel(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
     """A `send-done` that names a channel names that of its `send`."""
     yield from _of_tuple(anatomy, scope)
-    references = anatomy.row[REFERENCES]
+    references = references_of(anatomy.row)
     row = scope.row(references[0]) if references and "#" not in references[0] else None
-    if row is None or row[OPCODE] != anatomy.row[OPCODE].removesuffix("-done"):
+    if row is None or opcode_of(row) != opcode_of(anatomy.row).removesuffix("-done"):
         return
-    mine, other = _channel_id(anatomy.row[TAIL]), _channel_id(row[TAIL])
+    mine, other = _channel_id(attributes_of(anatomy.row)), _channel_id(attributes_of(row))
     if (mine and mine[1]) != (other and other[1]):
         channel = f"channel {other[1]}" if other else "no channel"
-        yield f"%{row[NAME]} is on {channel}: say the same here", anatomy.opcode
+        yield f"%{name_of(row)} is on {channel}: say the same here", anatomy.opcode
 
 
 _channel_id = re.compile(r"\bchannel_id=(\d+)").search
 
 
 def _of_named_start(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
-    references = anatomy.row[REFERENCES]
+    references = references_of(anatomy.row)
     row = scope.row(references[0]) if references and "#" not in references[0] else None
-    wanted = anatomy.row[OPCODE].removesuffix("-done")
-    if row is not None and row[OPCODE] not in (wanted, f"{wanted}-start", *_HANDS_ON):
-        yield f"%{row[NAME]} starts nothing: it is {row[OPCODE]}", anatomy.operands
+    wanted = opcode_of(anatomy.row).removesuffix("-done")
+    if row is not None and opcode_of(row) not in (wanted, f"{wanted}-start", *_HANDS_ON):
+        yield f"%{name_of(row)} starts nothing: it is {opcode_of(row)}", anatomy.operands
 
 
 _HANDS_ON: Final = frozenset(
@@ -380,27 +387,27 @@ _HANDS_ON: Final = frozenset(
 
 
 def _of_start(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
-    references = anatomy.row[REFERENCES]
+    references = references_of(anatomy.row)
     row = scope.row(references[0]) if references else None
     if row is None:
         return
-    opcode, mine = row[OPCODE], anatomy.row[OPCODE]
+    opcode, mine = opcode_of(row), opcode_of(anatomy.row)
     if "#" not in references[0] and opcode.endswith(("-start", "-update")):
         ours, theirs = wrapped_opcode(mine), wrapped_opcode(opcode)
         if ours and theirs and ours != theirs:
-            yield f"%{row[NAME]} starts {theirs}, not {ours}", anatomy.opcode
+            yield f"%{name_of(row)} starts {theirs}, not {ours}", anatomy.opcode
         return
     if opcode == "get-tuple-element" or "#" in references[0] or opcode == "parameter":
         return
-    yield f"%{row[NAME]} starts nothing: it is {opcode}", anatomy.operands
+    yield f"%{name_of(row)} starts nothing: it is {opcode}", anatomy.operands
 
 
 def _constraints(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
-    span = split_attributes(anatomy.row[TAIL]).get("operand_layout_constraints")
+    span = split_attributes(attributes_of(anatomy.row)).get("operand_layout_constraints")
     if span is None:
         return
-    shapes = tuple_of(anatomy.row[TAIL][span[0] : span[1]].strip()[1:-1])
-    if shapes is None or len(shapes) != len(anatomy.row[REFERENCES]):
+    shapes = tuple_of(attributes_of(anatomy.row)[span[0] : span[1]].strip()[1:-1])
+    if shapes is None or len(shapes) != len(references_of(anatomy.row)):
         return
     for number, constraint in enumerate(shapes):
         operand = _operand_shape(anatomy, scope, number)
@@ -410,15 +417,17 @@ def _constraints(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
 
 
 def _aliasing(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
-    span = split_attributes(anatomy.row[TAIL]).get("output_to_operand_aliasing")
+    span = split_attributes(attributes_of(anatomy.row)).get("output_to_operand_aliasing")
     if span is None:
         return
     try:
-        aliases = read_attribute("output_to_operand_aliasing", anatomy.row[TAIL][span[0] : span[1]])
+        aliases = read_attribute(
+            "output_to_operand_aliasing", attributes_of(anatomy.row)[span[0] : span[1]]
+        )
     except AttributeSyntaxError:
         return
     at = anatomy.tail + span[0]
-    count, shape = len(anatomy.row[REFERENCES]), shape_or_none(anatomy.row[TYPE])
+    count, shape = len(references_of(anatomy.row)), shape_or_none(type_of(anatomy.row))
     for alias in aliases if isinstance(aliases, tuple) else ():
         if not isinstance(alias, Alias):
             continue
@@ -434,7 +443,7 @@ def _aliasing(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
 
 def _call_like(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
     yield from _aliasing(anatomy, scope)
-    if anatomy.row[OPCODE] == "custom-call":
+    if opcode_of(anatomy.row) == "custom-call":
         yield from _constraints(anatomy, scope)
 
 

@@ -23,17 +23,16 @@ from hlo_lint.hlo.attributes import (
     read_attribute,
     split_attributes_strictly,
 )
-from hlo_lint.hlo.ir import (
-    CALLING_ATTRIBUTES,
-    OPCODE,
-    OPERANDS,
-    REFERENCES,
-    TAIL,
-    TYPE,
-    InstructionRecord,
-    Trouble,
-)
+from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Trouble
 from hlo_lint.hlo.opcodes import OPCODES, Opcode, demands_on, wrapped_opcode
+from hlo_lint.hlo.records import (
+    InstructionRecord,
+    attributes_of,
+    opcode_of,
+    operands_of,
+    references_of,
+    type_of,
+)
 from hlo_lint.hlo.shape import (
     ArrayShape,
     Shape,
@@ -116,14 +115,14 @@ class Anatomy:
     def __init__(self, text: str, row: InstructionRecord) -> None:
         self.text = text
         self.row = row
-        self.tail = len(text) - len(row[TAIL])
+        self.tail = len(text) - len(attributes_of(row))
         """Where the attributes begin."""
         self.close = text.rfind(")", 0, self.tail)
         """The parenthesis behind the operands."""
-        self.operands = self.close - len(row[OPERANDS])
+        self.operands = self.close - len(operands_of(row))
         """Where the operands begin, behind the parenthesis."""
-        self.opcode = text.rfind(row[OPCODE], 0, self.operands)
-        self.type = text.rfind(row[TYPE], 0, self.opcode) if row[TYPE] else self.opcode
+        self.opcode = text.rfind(opcode_of(row), 0, self.operands)
+        self.type = text.rfind(type_of(row), 0, self.opcode) if type_of(row) else self.opcode
         self.attributes: dict[str, tuple[int, int]] = {}
         """Where the values of attributes stand, by name."""
 
@@ -144,20 +143,20 @@ def instruction_troubles(text: str, row: InstructionRecord, *, is_named: bool) -
     """
     anatomy = Anatomy(text, row)
     yield from _head_troubles(anatomy, is_named)
-    yield from type_troubles(row[TYPE], anatomy.type)
-    demands = demands_on(row[OPCODE])
+    yield from type_troubles(type_of(row), anatomy.type)
+    demands = demands_on(opcode_of(row))
     if demands is None:
-        yield Trouble(f"{row[OPCODE]} is no opcode of XLA", anatomy.opcode, anatomy.operands - 1)
+        yield Trouble(f"{opcode_of(row)} is no opcode of XLA", anatomy.opcode, anatomy.operands - 1)
         return
-    if not row[TYPE] and demands.has_free_type:
-        said = f"the type of {_a(row[OPCODE])} cannot be inferred: it must be printed"
+    if not type_of(row) and demands.has_free_type:
+        said = f"the type of {_a(opcode_of(row))} cannot be inferred: it must be printed"
         yield Trouble(said, anatomy.opcode, anatomy.operands - 1)
     yield from _operand_troubles(anatomy, demands)
     yield from _attribute_troubles(anatomy, demands)
     yield from _sharding_troubles(anatomy)
     yield from _replication_troubles(anatomy)
-    check = _CHECKS.get(row[OPCODE])
-    if wrapped_opcode(row[OPCODE]) and not row[OPCODE].endswith("-done"):
+    check = _CHECKS.get(opcode_of(row))
+    if wrapped_opcode(opcode_of(row)) and not opcode_of(row).endswith("-done"):
         check = _asynchronous
     if check is not None:
         yield from check(anatomy)
@@ -178,8 +177,8 @@ def _head_troubles(anatomy: Anatomy, is_named: bool) -> Iterator[Trouble]:
         if name:
             yield from blank_trouble(text, name.end(), equals)
         yield from blank_trouble(text, equals + 1, anatomy.type)
-    yield from blank_trouble(text, anatomy.type + len(anatomy.row[TYPE]), anatomy.opcode)
-    behind = anatomy.opcode + len(anatomy.row[OPCODE])
+    yield from blank_trouble(text, anatomy.type + len(type_of(anatomy.row)), anatomy.opcode)
+    behind = anatomy.opcode + len(opcode_of(anatomy.row))
     yield from blank_trouble(text, behind, anatomy.operands - 1)
 
 
@@ -201,27 +200,27 @@ def type_troubles(spelled: str, at: int) -> Iterator[Trouble]:
 
 def parameter_number(row: InstructionRecord) -> int | None:
     """The number of a parameter; None where there is none, and for other opcodes."""
-    number = _number(row[OPERANDS]) if row[OPCODE] == "parameter" else None
+    number = _number(operands_of(row)) if opcode_of(row) == "parameter" else None
     return int(number[1]) if number else None
 
 
 def _operand_troubles(anatomy: Anatomy, demands: Opcode) -> Iterator[Trouble]:
     row = anatomy.row
-    if row[OPCODE] == "constant":
-        shape = shape_or_none(row[TYPE])
+    if opcode_of(row) == "constant":
+        shape = shape_or_none(type_of(row))
         if shape is not None:
-            yield from _moved(literal_troubles(shape, row[OPERANDS]), anatomy.operands)
+            yield from _moved(literal_troubles(shape, operands_of(row)), anatomy.operands)
         return
-    if row[OPCODE] == "parameter":
+    if opcode_of(row) == "parameter":
         if parameter_number(row) is None:
             said = "expected the number of the parameter: they count from 0"
             yield Trouble(said, anatomy.operands, anatomy.close)
         return
-    count = len(row[REFERENCES])
+    count = len(references_of(row))
     least, most = demands.operands
     if count < least or (most is not None and count > most):
         wanted = f"{least}" if most == least else f"at least {least}"
-        said = f"{row[OPCODE]} takes {wanted} operand{'s' * (least != 1)}, not {count}"
+        said = f"{opcode_of(row)} takes {wanted} operand{'s' * (least != 1)}, not {count}"
         yield Trouble(said, anatomy.opcode, anatomy.close + 1)
 
 
@@ -232,7 +231,7 @@ def _moved(troubles: Iterator[Trouble], by: int) -> Iterator[Trouble]:
 
 def declared_shapes(anatomy: Anatomy) -> Iterator[tuple[int, int, str]]:
     """Operands with a type before the name: which one, where it stands, and the type."""
-    text = anatomy.row[OPERANDS]
+    text = operands_of(anatomy.row)
     if _is_names(text):
         return
     number = begin = depth = 0
@@ -258,7 +257,7 @@ _typed_operand = re.compile(rf"(.*[\])}}])\s*%?{NAME}(?:#[0-9]+)*+:?", re.S).ful
 
 def _attribute_troubles(anatomy: Anatomy, demands: Opcode) -> Iterator[Trouble]:
     yield from _find_attributes(anatomy)
-    opcode = anatomy.row[OPCODE]
+    opcode = opcode_of(anatomy.row)
     for name, (start, end) in anatomy.attributes.items():
         if name not in demands.allowed:
             known = ", ".join(sorted(demands.allowed))
@@ -273,7 +272,7 @@ def _attribute_troubles(anatomy: Anatomy, demands: Opcode) -> Iterator[Trouble]:
 
 
 def _find_attributes(anatomy: Anatomy) -> Iterator[Trouble]:
-    tail, base, text = anatomy.row[TAIL], anatomy.tail, anatomy.text
+    tail, base, text = attributes_of(anatomy.row), anatomy.tail, anatomy.text
     if not tail:
         return
     try:
@@ -420,11 +419,11 @@ def _metadata_troubles(text: str) -> Iterator[tuple[str, int]]:
 
 def _replication_troubles(anatomy: Anatomy) -> Iterator[Trouble]:
     """Whether `parameter_replication` has a word for each array of a parameter."""
-    text, shape = anatomy.value("parameter_replication"), shape_or_none(anatomy.row[TYPE])
+    text, shape = anatomy.value("parameter_replication"), shape_or_none(type_of(anatomy.row))
     if text is None:
         return
     at, end = anatomy.attributes["parameter_replication"]
-    if anatomy.row[OPCODE] != "parameter":
+    if opcode_of(anatomy.row) != "parameter":
         yield Trouble("only parameters have parameter_replication: XLA dies of others", at, end)
     elif shape is not None:
         words, count = len(_find_words(text)), sum(1 for _ in leaves(shape))
@@ -435,7 +434,7 @@ def _replication_troubles(anatomy: Anatomy) -> Iterator[Trouble]:
 
 def _sharding_troubles(anatomy: Anatomy) -> Iterator[Trouble]:
     """Whether a sharding has tiles for each dimension, and parts for each part of a tuple."""
-    text, shape = anatomy.value("sharding"), shape_or_none(anatomy.row[TYPE])
+    text, shape = anatomy.value("sharding"), shape_or_none(type_of(anatomy.row))
     if text is None or shape is None:
         return
     at, end = anatomy.attributes["sharding"]
@@ -443,7 +442,7 @@ def _sharding_troubles(anatomy: Anatomy) -> Iterator[Trouble]:
         value = read_attribute("sharding", text)
     except AttributeSyntaxError:
         return
-    is_whole = isinstance(shape, TupleShape) and anatomy.row[OPCODE] in ("parameter", "tuple")
+    is_whole = isinstance(shape, TupleShape) and opcode_of(anatomy.row) in ("parameter", "tuple")
     if is_whole and isinstance(value, TupleSharding):
         count = sum(1 for _ in leaves(shape))
         if count and len(value.elements) != count:
@@ -464,7 +463,7 @@ def _is_async_tuple(shape: Shape | None) -> bool:
 
 
 def _tuple(anatomy: Anatomy) -> Iterator[Trouble]:
-    shape, count = shape_or_none(anatomy.row[TYPE]), len(anatomy.row[REFERENCES])
+    shape, count = shape_or_none(type_of(anatomy.row)), len(references_of(anatomy.row))
     if shape is None:
         return
     if not isinstance(shape, TupleShape):
@@ -475,41 +474,41 @@ def _tuple(anatomy: Anatomy) -> Iterator[Trouble]:
 
 
 def _even(anatomy: Anatomy) -> Iterator[Trouble]:
-    count = len(anatomy.row[REFERENCES])
+    count = len(references_of(anatomy.row))
     if count % 2:
-        said = f"{anatomy.row[OPCODE]} takes as many initial values as arrays: {count} is odd"
+        said = f"{opcode_of(anatomy.row)} takes as many initial values as arrays: {count} is odd"
         yield Trouble(said, anatomy.operands - 1, anatomy.close + 1)
 
 
 def _odd(anatomy: Anatomy) -> Iterator[Trouble]:
-    count = len(anatomy.row[REFERENCES])
+    count = len(references_of(anatomy.row))
     if not count % 2:
         said = f"scatter takes arrays, indices and as many updates: {count} operands are even"
         yield Trouble(said, anatomy.operands - 1, anatomy.close + 1)
 
 
 def _asynchronous(anatomy: Anatomy) -> Iterator[Trouble]:
-    shape = shape_or_none(anatomy.row[TYPE])
+    shape = shape_or_none(type_of(anatomy.row))
     if shape is not None and not _is_async_tuple(shape):
-        said = f"{anatomy.row[OPCODE]} has the type ((operands), result, state)"
+        said = f"{opcode_of(anatomy.row)} has the type ((operands), result, state)"
         yield Trouble(said, anatomy.type, anatomy.opcode)
 
 
 def _tuple_type(least: int, said: str) -> Callable[[Anatomy], Iterator[Trouble]]:
     def check(anatomy: Anatomy) -> Iterator[Trouble]:
-        shape = shape_or_none(anatomy.row[TYPE])
+        shape = shape_or_none(type_of(anatomy.row))
         if shape is None or (isinstance(shape, TupleShape) and len(shape.elements) >= least):
             return
-        yield Trouble(f"{anatomy.row[OPCODE]} has the type {said}", anatomy.type, anatomy.opcode)
+        yield Trouble(f"{opcode_of(anatomy.row)} has the type {said}", anatomy.type, anatomy.opcode)
 
     return check
 
 
 def _scalar_u32(anatomy: Anatomy) -> Iterator[Trouble]:
-    shape = shape_or_none(anatomy.row[TYPE])
+    shape = shape_or_none(type_of(anatomy.row))
     if shape is None or str(shape).partition("{")[0] == "u32[]":
         return
-    yield Trouble(f"{anatomy.row[OPCODE]} has the type u32[]", anatomy.type, anatomy.opcode)
+    yield Trouble(f"{opcode_of(anatomy.row)} has the type u32[]", anatomy.type, anatomy.opcode)
 
 
 def _global_ids(anatomy: Anatomy) -> Iterator[Trouble]:
@@ -529,7 +528,7 @@ def _custom_call(anatomy: Anatomy) -> Iterator[Trouble]:
     if constraints is None:
         return
     shapes = tuple_of(constraints.strip()[1:-1])
-    at, count = anatomy.at("operand_layout_constraints"), len(anatomy.row[REFERENCES])
+    at, count = anatomy.at("operand_layout_constraints"), len(references_of(anatomy.row))
     if shapes is None:
         yield Trouble("operand_layout_constraints: expected shapes in braces", at, at + 1)
     elif len(shapes) != count:
@@ -545,7 +544,7 @@ def _slice(anatomy: Anatomy) -> Iterator[Trouble]:
         ranges = read_attribute("slice", text or "{}")
     except AttributeSyntaxError:
         return
-    shape = shape_or_none(anatomy.row[TYPE])
+    shape = shape_or_none(type_of(anatomy.row))
     at = anatomy.at("slice")
     if not isinstance(ranges, tuple):
         return

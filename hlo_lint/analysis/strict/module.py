@@ -26,20 +26,17 @@ from hlo_lint.hlo.attributes import (
     split_attributes,
     split_attributes_strictly,
 )
-from hlo_lint.hlo.ir import (
-    CALLING_ATTRIBUTES,
-    NAME,
-    OPCODE,
-    REFERENCES,
-    TAIL,
-    TYPE,
-    Computation,
-    InstructionRecord,
-    Module,
-    Trouble,
-)
+from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Module, Trouble
 from hlo_lint.hlo.opcodes import wrapped_opcode
 from hlo_lint.hlo.parser.general import SINGLE
+from hlo_lint.hlo.records import (
+    InstructionRecord,
+    attributes_of,
+    name_of,
+    opcode_of,
+    references_of,
+    type_of,
+)
 from hlo_lint.hlo.shape import (
     Shape,
     ShapeSyntaxError,
@@ -129,12 +126,12 @@ def _within(computation: Computation, seen: Seen) -> Iterator[Trouble]:
         yield from _between(computation)
     for number, row in enumerate(computation.rows):
         begin, end = computation.spans[number]
-        if is_bare and number in computation.nested and row[OPCODE] == "parameter":
-            yield from type_troubles(row[TYPE], begin)  # XLA makes it of an operand
+        if is_bare and number in computation.nested and opcode_of(row) == "parameter":
+            yield from type_troubles(type_of(row), begin)  # XLA makes it of an operand
             continue
         text = computation.text[begin:end]
-        is_named = number not in computation.nested and not (is_bare and row[NAME] == SINGLE)
-        if is_bare and not is_named and not row[TYPE] and number not in computation.nested:
+        is_named = number not in computation.nested and not (is_bare and name_of(row) == SINGLE)
+        if is_bare and not is_named and not type_of(row) and number not in computation.nested:
             yield Trouble("expected `name =`, or the type of the result", begin, end)
         found = seen.instructions.get((text, is_named))
         if found is None:
@@ -280,12 +277,12 @@ def _entry_shapes(module: Module) -> tuple[dict[int, Shape], Shape | None]:
         return {}, None
     parameters = {}
     for row in entry.rows:
-        shape = shape_or_none(row[TYPE]) if row[OPCODE] == "parameter" else None
+        shape = shape_or_none(type_of(row)) if opcode_of(row) == "parameter" else None
         number = parameter_number(row)
         if shape is not None and number is not None:
             parameters[number] = shape
     root = entry.root
-    return parameters, shape_or_none(root.row[TYPE]) if root else None
+    return parameters, shape_or_none(root.type_text) if root else None
 
 
 def _entry_layout(module: Module, text: str) -> Iterator[tuple[str, int]]:
@@ -419,9 +416,9 @@ def _calls(module: Module) -> Iterator[Trouble]:
             is_entry_there = True
         threads: dict[str, str] = {}  # what each async-start starts
         for at, row in enumerate(computation.rows):
-            if row[OPCODE] in _ASYNCHRONOUS:
+            if opcode_of(row) in _ASYNCHRONOUS:
                 yield from _chain(row, threads, begin + computation.spans[at].start)
-            if "=" in row[TAIL]:
+            if "=" in attributes_of(row):
                 start, end = computation.spans[at]
                 for said in _call(row, defined, module, computation, at):
                     yield Trouble(said, begin + start, begin + end)
@@ -432,14 +429,14 @@ def _calls(module: Module) -> Iterator[Trouble]:
 
 def _chain(row: InstructionRecord, started: dict[str, str], at: int) -> Iterator[Trouble]:
     """The steps of one asynchronous operation name the same computation, if they name one."""
-    called = next((found[2].lstrip("%") for found in _called_names(row[TAIL])), "")
+    called = next((found[2].lstrip("%") for found in _called_names(attributes_of(row))), "")
     before = ""
-    if row[OPCODE] != "async-start" and row[REFERENCES]:
-        before = started.get(row[REFERENCES][0], "")
+    if opcode_of(row) != "async-start" and references_of(row):
+        before = started.get(references_of(row)[0], "")
     if before and called and before != called:
-        said = f"%{row[REFERENCES][0]} starts %{before}, and %{called} stands here"
+        said = f"%{references_of(row)[0]} starts %{before}, and %{called} stands here"
         yield Trouble(said, at, at + 1)
-    started[row[NAME]] = called or before
+    started[name_of(row)] = called or before
 
 
 def _call(
@@ -450,9 +447,11 @@ def _call(
     number: int,
 ) -> Iterator[str]:
     inline = computation.inline.get(number, ())
-    if not inline and _written_in_place(row[TAIL]):
+    if not inline and _written_in_place(attributes_of(row)):
         yield "the computation that is written into an attribute cannot be read"
-    for found in _called_names(_without_strings(row[TAIL]) if '"' in row[TAIL] else row[TAIL]):
+    for found in _called_names(
+        _without_strings(attributes_of(row)) if '"' in attributes_of(row) else attributes_of(row)
+    ):
         for name in _word(found[2]):
             if name not in defined:
                 if any(name == each.computation.name for each in inline):
@@ -466,7 +465,7 @@ def _call(
 
 
 def _thread(row: InstructionRecord, callee: Computation) -> Iterator[str]:
-    said = _async_thread(row[TAIL]) if row[OPCODE] == "async-start" else None
+    said = _async_thread(attributes_of(row)) if opcode_of(row) == "async-start" else None
     if said is not None and said[1] != callee.thread:
         yield f"%{callee.name} runs on the thread {callee.thread}, not {said[1]}"
 
@@ -483,10 +482,10 @@ def _without_strings(tail: str) -> str:
 
 
 def _arity(row: InstructionRecord, callee: Computation) -> Iterator[str]:
-    opcode = wrapped_opcode(row[OPCODE]) or row[OPCODE]
-    if opcode not in ("fusion", "call", "map") or row[OPCODE].endswith(("-update", "-done")):
+    opcode = wrapped_opcode(opcode_of(row)) or opcode_of(row)
+    if opcode not in ("fusion", "call", "map") or opcode_of(row).endswith(("-update", "-done")):
         return
-    wanted = sum(each[OPCODE] == "parameter" for each in callee.rows)
-    count = len(row[REFERENCES])
+    wanted = sum(opcode_of(each) == "parameter" for each in callee.rows)
+    count = len(references_of(row))
     if wanted != count:
         yield f"%{callee.name} has {wanted} parameters, and {count} operands stand here"

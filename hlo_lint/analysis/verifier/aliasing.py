@@ -20,7 +20,7 @@ from hlo_lint.analysis.verifier.scope import (
     value_or_none,
 )
 from hlo_lint.hlo.attributes import Alias, Donor, ProgramShape
-from hlo_lint.hlo.ir import REFERENCES, TAIL, Computation, Instruction, Module
+from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, Shape, part, spelled_index
 
 _ROWS: Final = {
@@ -33,10 +33,10 @@ _ROWS: Final = {
 
 def _of_operands(scope: Scope, instruction: Instruction) -> Iterator[Violation]:
     """`output_to_operand_aliasing` names parts that are there, and that are alike."""
-    if "output_to_operand_aliasing=" not in instruction.row[TAIL]:
+    if "output_to_operand_aliasing=" not in instruction.attributes_text:
         return
     row = _ROWS[instruction.opcode]
-    if row == "S-83" and "xla_skip_custom_call_alias_shape_check" in instruction.row[TAIL]:
+    if row == "S-83" and "xla_skip_custom_call_alias_shape_check" in instruction.attributes_text:
         return
     aliases, result = value_of(instruction, "output_to_operand_aliasing"), instruction.shape_or_none
     if not isinstance(aliases, tuple) or result is None:
@@ -49,7 +49,7 @@ def _of_operands(scope: Scope, instruction: Instruction) -> Iterator[Violation]:
 
 
 def _trouble(scope: Scope, instruction: Instruction, alias: Alias, result: Shape) -> str:
-    count = len(instruction.row[REFERENCES])
+    count = len(instruction.operand_names)
     if instruction.opcode == "async-update" and alias.operand != 0:
         return f"the aliasing of async-update names operand {alias.operand}, and may only name 0"
     if instruction.opcode == "async-start" and not alias.output_index:
@@ -163,7 +163,7 @@ def _entry_shapes(module: Module) -> tuple[dict[int, Shape], Shape] | None:
     result = entry.root.shape_or_none
     parameters = {}
     for parameter in entry.with_opcode("parameter"):
-        text, shape = parameter.row[4].strip(), parameter.shape_or_none
+        text, shape = parameter.operands_text.strip(), parameter.shape_or_none
         if shape is None or not text.isdecimal():
             return None
         parameters[int(text)] = shape

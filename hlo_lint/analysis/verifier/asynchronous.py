@@ -18,7 +18,8 @@ from hlo_lint.analysis.verifier.scope import (
     producer,
     text_of,
 )
-from hlo_lint.hlo.ir import OPCODE, REFERENCES, TAIL, Computation, Instruction
+from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.records import opcode_of, references_of
 from hlo_lint.hlo.shape import part
 
 _DONE_OF: Final = {
@@ -91,11 +92,11 @@ def _chains(computation: Computation) -> Iterator[Violation]:
     """From a start one chain of updates leads to a done, of one computation."""
     chains: dict[str, Instruction] = {}
     for number, row in enumerate(computation.rows):
-        opcode = row[OPCODE]
+        opcode = opcode_of(row)
         if not opcode.endswith(("-update", "-done")) or opcode in _START_OF:
             continue
         after = computation.at(number)
-        if not row[REFERENCES] and opcode.endswith("-update"):
+        if not references_of(row) and opcode.endswith("-update"):
             yield Violation("M-23", after, f"{opcode} has no operand")
         made = producer(after)
         if made is None:
@@ -111,13 +112,13 @@ def _chains(computation: Computation) -> Iterator[Violation]:
 def _readers(computation: Computation) -> Iterator[Violation]:
     """The value of an async-start or -update is operand 0 of what goes on with it."""
     for number, row in enumerate(computation.rows):
-        if not row[OPCODE].endswith(("-start", "-update")) or row[OPCODE] in _DONE_OF:
+        if not opcode_of(row).endswith(("-start", "-update")) or opcode_of(row) in _DONE_OF:
             continue
         begun = computation.at(number)
         for user in begun.users:
             places = [
                 place
-                for place, name in enumerate(user.row[REFERENCES])
+                for place, name in enumerate(user.operand_names)
                 if name_in(name) == begun.name
             ]
             on = user.opcode.endswith(("-update", "-done")) and places == [0]
@@ -148,13 +149,13 @@ def _threads(scope: Scope, start: Instruction) -> Iterator[Violation]:
 def _wrapped(scope: Scope, start: Instruction) -> Iterator[Violation]:
     """Beside its parameters an asynchronous computation holds the one instruction it wraps."""
     (callee, *_) = scope.called(start) or (None,)
-    if callee is None or callee.thread != "main" or "_collectives_group" in start.row[TAIL]:
+    if callee is None or callee.thread != "main" or "_collectives_group" in start.attributes_text:
         return
     if any(
-        row[OPCODE] != "parameter" and number != _root(callee)
+        opcode_of(row) != "parameter" and number != _root(callee)
         for number, row in enumerate(callee.rows)
     ) and not _is_barrier(callee):
-        others = sum(row[OPCODE] != "parameter" for row in callee.rows) - 1
+        others = sum(opcode_of(row) != "parameter" for row in callee.rows) - 1
         message = f"%{callee.name} holds {others} instructions beside its parameters and its root"
         yield Violation("M-40", start, message)
 
@@ -172,7 +173,7 @@ def _as_it_lies(scope: Scope, done: Instruction) -> Iterator[Violation]:
 
 def _is_barrier(computation: Computation) -> bool:
     silent = ("parameter", "tuple", "get-tuple-element", "opt-barrier", "bitcast")
-    return all(row[OPCODE] in silent for row in computation.rows)
+    return all(opcode_of(row) in silent for row in computation.rows)
 
 
 CHECKS: Checks = {

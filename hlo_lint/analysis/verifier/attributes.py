@@ -17,7 +17,7 @@ from hlo_lint.analysis.verifier.scope import (
     text_of,
     value_of,
 )
-from hlo_lint.hlo.ir import OPERANDS, TAIL, TYPE, Instruction
+from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import BITS, ArrayShape
 
 _ACCURATE: Final = frozenset(
@@ -35,13 +35,15 @@ _MAX_ELEMENTS = 1 << 10
 
 
 def _accuracy(scope: Scope, instruction: Instruction) -> Iterator[Violation]:
-    if "result_accuracy=" in instruction.row[TAIL] and text_of(instruction, "result_accuracy"):
+    if "result_accuracy=" in instruction.attributes_text and text_of(
+        instruction, "result_accuracy"
+    ):
         message = f"{instruction.opcode} cannot be asked for an accuracy of its result"
         yield Violation("I-13", instruction, message)
 
 
 def _comparison(scope: Scope, compare: Instruction) -> Iterator[Violation]:
-    if "type=" not in compare.row[TAIL]:
+    if "type=" not in compare.attributes_text:
         return
     kind, shape = value_of(compare, "type"), operand_shape(compare, 0)
     if not isinstance(shape, ArrayShape) or not isinstance(kind, str):
@@ -74,8 +76,8 @@ _comment = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 
 
 def _constant(scope: Scope, constant: Instruction) -> Iterator[Violation]:
-    text = constant.row[OPERANDS]
-    if constant.row[TYPE].endswith("[]") and text.isalnum():
+    text = constant.operands_text
+    if constant.type_text.endswith("[]") and text.isalnum():
         return
     shape = constant.shape_or_none
     if not isinstance(shape, ArrayShape) or "..." in text:

@@ -17,7 +17,8 @@ from hlo_lint.analysis.verifier.scope import (
     value_of,
 )
 from hlo_lint.hlo.attributes import Alias
-from hlo_lint.hlo.ir import OPCODE, REFERENCES, Instruction
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.records import opcode_of, references_of
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, Shape, leaves
 
 _CARRIES: Final = frozenset(
@@ -36,7 +37,7 @@ def _buffer_indices(shape: Shape | None) -> set[tuple[int, ...]]:
 
 def _special(call: Instruction) -> Iterator[Violation]:
     target = (text_of(call, "custom_call_target") or "").strip('"')
-    result, count = call.shape_or_none, len(call.row[REFERENCES])
+    result, count = call.shape_or_none, len(call.operand_names)
     operand = operand_shape(call, 0)
     if target == "CreateBuffer":
         if count:
@@ -65,7 +66,7 @@ def _paired(call: Instruction) -> Iterator[Violation]:
     given = {((), index) for index in _buffer_indices(call.shape_or_none)}
     taken = {
         (number, index)
-        for number in range(len(call.row[REFERENCES]))
+        for number in range(len(call.operand_names))
         for index in _buffer_indices(operand_shape(call, number))
     }
     if not given and not taken:
@@ -104,22 +105,26 @@ def _written(scope: Scope) -> Iterator[Violation]:
         instruction = computation.at(number)
         result = instruction.shape_or_none
         reads = [
-            n for n in range(len(row[REFERENCES])) if _buffer_indices(operand_shape(instruction, n))
+            n
+            for n in range(len(references_of(row)))
+            if _buffer_indices(operand_shape(instruction, n))
         ]
-        if (reads or _buffer_indices(result)) and row[OPCODE] not in _CARRIES:
-            yield Violation("M-51", instruction, f"{row[OPCODE]} neither reads nor gives a buffer")
+        if (reads or _buffer_indices(result)) and opcode_of(row) not in _CARRIES:
+            yield Violation(
+                "M-51", instruction, f"{opcode_of(row)} neither reads nor gives a buffer"
+            )
             continue
-        if row[OPCODE] == "parameter" and computation.is_entry and _buffer_indices(result):
+        if opcode_of(row) == "parameter" and computation.is_entry and _buffer_indices(result):
             yield Violation("M-51", instruction, "a program takes no buffer as its parameter")
-        if row[OPCODE] == "custom-call":
+        if opcode_of(row) == "custom-call":
             yield from _special(instruction)
             yield from _paired(instruction)
-        if row[OPCODE] == "dynamic-update-slice" and 0 in reads and not _buffer_indices(result):
+        if opcode_of(row) == "dynamic-update-slice" and 0 in reads and not _buffer_indices(result):
             yield Violation("M-54", instruction, "dynamic-update-slice of a buffer gives a buffer")
-        if row[OPCODE] in ("custom-call", "dynamic-update-slice"):
+        if opcode_of(row) in ("custom-call", "dynamic-update-slice"):
             for place in reads:
                 if isinstance(operand_shape(instruction, place), BufferShape):
-                    writers.setdefault(row[REFERENCES][place], []).append(instruction)
+                    writers.setdefault(references_of(row)[place], []).append(instruction)
     for name, found in writers.items():
         for second in found[1:]:
             message = f"%{found[0].name} writes or frees the buffer %{name} already"

@@ -12,22 +12,15 @@ from hlo_lint.analysis.verifier.scope import (
     RowChecks,
     Scope,
     Violation,
-    name_of,
+    callee_name,
     operand_shape,
     parameter_number,
     parameter_types,
     text_of,
     value_of,
 )
-from hlo_lint.hlo.ir import (
-    CALLING_ATTRIBUTES,
-    OPCODE,
-    REFERENCES,
-    TAIL,
-    TYPE,
-    Computation,
-    Instruction,
-)
+from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction
+from hlo_lint.hlo.records import attributes_of, opcode_of, type_of
 from hlo_lint.hlo.shape import ArrayShape, Shape, leaves, spelled_index
 
 CALLERS: Final = frozenset(
@@ -68,16 +61,16 @@ def _parameter(computation: Computation | None, number: int) -> Instruction | No
 
 def _reads(caller: Instruction, number: int) -> str:
     """The type of an operand as it is spelled; empty where it is an element of something."""
-    references = caller.row[REFERENCES]
+    references = caller.operand_names
     at = caller.computation.index.get(references[number]) if number < len(references) else None
-    return "" if at is None else caller.computation.rows[at][TYPE]
+    return "" if at is None else type_of(caller.computation.rows[at])
 
 
 def _types(caller: Instruction) -> tuple[str, ...]:
     """The types of all operands as they are spelled."""
     rows, index = caller.computation.rows, caller.computation.index
-    places = map(index.get, caller.row[REFERENCES])
-    return tuple(["" if at is None else rows[at][TYPE] for at in places])
+    places = map(index.get, caller.operand_names)
+    return tuple(["" if at is None else type_of(rows[at]) for at in places])
 
 
 def _shape(instruction: Instruction | None) -> Shape | None:
@@ -111,7 +104,7 @@ def _carried_as_it_lies(scope: Scope, loop: Instruction) -> Iterator[Violation]:
         return
     carried = operand_shape(loop, 0)
     for name in ("condition", "body"):
-        part = scope.callees.get(name_of(loop, name) or "")
+        part = scope.callees.get(callee_name(loop, name) or "")
         apart = order_apart(carried, _shape(_parameter(part, 0)))
         if apart and part is not None:
             message = f"what is carried and the parameter of %{part.name} lie apart: {apart}"
@@ -141,8 +134,8 @@ def _branches_as_they_lie(scope: Scope, conditional: Instruction) -> Iterator[Vi
 
 def _branches(scope: Scope, conditional: Instruction) -> tuple[Computation | None, ...]:
     """In the order of the operands."""
-    if "true_computation=" in conditional.row[TAIL]:
-        names = [name_of(conditional, f"{which}_computation") for which in ("true", "false")]
+    if "true_computation=" in conditional.attributes_text:
+        names = [callee_name(conditional, f"{which}_computation") for which in ("true", "false")]
         return tuple(scope.callees.get(name or "") for name in names)
     return scope.called(conditional)
 
@@ -164,8 +157,8 @@ def _own_results(scope: Scope, call: Instruction) -> Iterator[Violation]:
 def _sharding_of_loop(scope: Scope, loop: Instruction) -> Iterator[Violation]:
     """What a loop carries is spread over the devices in one way."""
     parts = [("the loop", loop)]
-    body = scope.callees.get(name_of(loop, "body") or "")
-    condition = scope.callees.get(name_of(loop, "condition") or "")
+    body = scope.callees.get(callee_name(loop, "body") or "")
+    condition = scope.callees.get(callee_name(loop, "condition") or "")
     candidates = (
         ("the result of its body", None if body is None else body.root),
         ("the parameter of its body", _parameter(body, 0)),
@@ -200,12 +193,12 @@ def _same_sharding(
 def called_for_nothing(scope: Scope, number: int) -> Iterator[Violation]:
     """Checks that only some opcodes call a computation."""
     row = scope.computation.rows[number]
-    if row[OPCODE] in CALLERS or row[OPCODE].endswith(("-start", "-update", "-done")):
+    if opcode_of(row) in CALLERS or opcode_of(row).endswith(("-start", "-update", "-done")):
         return
-    if _calls(row[TAIL]) and inference_of(row[OPCODE]) is not None:
+    if _calls(attributes_of(row)) and inference_of(opcode_of(row)) is not None:
         instruction = scope.computation.at(number)
         if any(name in CALLING_ATTRIBUTES for name in instruction.attributes):
-            yield Violation("S-03", instruction, f"{row[OPCODE]} calls no computation")
+            yield Violation("S-03", instruction, f"{opcode_of(row)} calls no computation")
 
 
 CHECKS: Checks = {

@@ -15,7 +15,7 @@ from hlo_lint.analysis.verifier.scope import (
     integer_of,
     text_of,
 )
-from hlo_lint.hlo.ir import OPCODE, TAIL, TYPE, Computation, Instruction, Module
+from hlo_lint.hlo.ir import Computation, Instruction, Module
 
 _TRANSFERS: Final = frozenset({"send", "recv"})
 
@@ -57,7 +57,10 @@ def _of_module(
     """Transfers to the host that share a channel are the same."""
     hosts: dict[tuple[str, int], Instruction] = {}
     for each in all_communicating(module):
-        if each.opcode not in ("send", "recv") or "is_host_transfer=true" not in each.row[TAIL]:
+        if (
+            each.opcode not in ("send", "recv")
+            or "is_host_transfer=true" not in each.attributes_text
+        ):
             continue
         channel = integer_of(each, "channel_id")
         if channel is None:
@@ -72,7 +75,7 @@ def _face(instruction: Instruction) -> tuple[object, ...]:
     attributes = instruction.attributes
     attributes.pop("metadata", None)
     attributes.pop("control-predecessors", None)
-    return instruction.row[OPCODE], instruction.row[TYPE], tuple(attributes.items())
+    return instruction.opcode, instruction.type_text, tuple(attributes.items())
 
 
 CHECKS: Checks = {}

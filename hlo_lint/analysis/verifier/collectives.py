@@ -21,7 +21,7 @@ from hlo_lint.analysis.verifier.scope import (
     value_or_none,
 )
 from hlo_lint.hlo.attributes import IotaReplicaGroups, MeshReplicaGroups, ReplicaGroupList
-from hlo_lint.hlo.ir import REFERENCES, TAIL, Computation, Instruction, Module
+from hlo_lint.hlo.ir import Computation, Instruction, Module
 
 
 class Mode(Enum):
@@ -41,7 +41,7 @@ _BY_FLAG: Final = frozenset(
 
 def mode_of(collective: Instruction) -> Mode:
     """What the numbers in its groups count."""
-    if "channel_id=" not in collective.row[TAIL]:
+    if "channel_id=" not in collective.attributes_text:
         return Mode.REPLICAS
     if collective.opcode not in _BY_FLAG:
         return Mode.PARTITIONS
@@ -144,7 +144,7 @@ def _pairs(scope: Scope, permute: Instruction) -> Iterator[Violation]:
                 message = f"{name} {number} is none of {limit} {what}"
                 yield Violation("S-37", permute, message)
                 return
-            if number in seen and len(permute.row[REFERENCES]) == 1:
+            if number in seen and len(permute.operand_names) == 1:
                 yield Violation("S-38", permute, f"{name} {number} is in source_target_pairs twice")
                 return
             seen.add(number)
@@ -174,7 +174,7 @@ def _constrained(
     kinds: dict[bool, Instruction] = {}
     for each in all_communicating(module):
         if each.opcode.startswith("all-reduce"):
-            kinds.setdefault("constrain_layout=true" in each.row[TAIL], each)
+            kinds.setdefault("constrain_layout=true" in each.attributes_text, each)
     if len(kinds) == 2:
         message = f"the layout of this {kinds[True].opcode} is constrained, and that of "
         yield Violation("M-41", kinds[True], f"{message}%{kinds[False].name} is not")

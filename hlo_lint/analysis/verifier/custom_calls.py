@@ -14,21 +14,21 @@ from hlo_lint.analysis.verifier.scope import (
     text_of,
     value_of,
 )
-from hlo_lint.hlo.ir import REFERENCES, TAIL, Instruction
+from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, OpaqueShape, Shape, TupleShape, arrays
 
 _FREE = ('"LayoutConstraint"', '"control_dep"')
 
 
 def _constraints(scope: Scope, call: Instruction) -> Iterator[Violation]:
-    if "operand_layout_constraints=" not in call.row[TAIL]:
+    if "operand_layout_constraints=" not in call.attributes_text:
         return
     if text_of(call, "custom_call_target") in _FREE:
         return
     wanted = value_of(call, "operand_layout_constraints")
     if not isinstance(wanted, tuple):
         return
-    given = len(call.row[REFERENCES])
+    given = len(call.operand_names)
     if len(wanted) != given:
         message = f"operand_layout_constraints names {len(wanted)} operands, and there are {given}"
         yield Violation("S-82", call, message)
@@ -51,14 +51,14 @@ def _constraints(scope: Scope, call: Instruction) -> Iterator[Violation]:
 
 
 def _rng_seed(scope: Scope, call: Instruction) -> Iterator[Violation]:
-    if "GetRngSeed" not in call.row[TAIL]:
+    if "GetRngSeed" not in call.attributes_text:
         return
     if text_of(call, "custom_call_target") != '"GetRngSeed"':
         return
     shape: Shape | None = call.shape_or_none
-    if call.row[REFERENCES]:
+    if call.operand_names:
         yield Violation(
-            "I-22", call, f"GetRngSeed reads nothing, and has {len(call.row[REFERENCES])} operands"
+            "I-22", call, f"GetRngSeed reads nothing, and has {len(call.operand_names)} operands"
         )
     elif isinstance(shape, ArrayShape) and (shape.dtype != "u64" or shape.rank):
         yield Violation("I-22", call, f"GetRngSeed gives a u64[], and not {shape}")

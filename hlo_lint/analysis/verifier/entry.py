@@ -21,7 +21,8 @@ from hlo_lint.analysis.verifier.scope import (
 )
 from hlo_lint.hlo.attributes import Origin as OriginValue
 from hlo_lint.hlo.attributes import OriginalArray, ProgramShape
-from hlo_lint.hlo.ir import OPCODE, OPERANDS, TAIL, TYPE, Computation, Instruction, Module
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.records import attributes_of, opcode_of, operands_of, type_of
 from hlo_lint.hlo.shape import Shape, TupleShape, arrays
 
 _count = re.compile(r", (replica_count|num_partitions)=(\d{1,9})\b").findall
@@ -75,11 +76,11 @@ def face_of(entry: Computation) -> tuple[str, ...]:
     """The numbers and types of its parameters and the type of its root: all a header speaks of."""
     known = entry.memo.get("face")
     if known is None:
-        rows = [row for row in entry.rows if row[OPCODE] == "parameter"]
+        rows = [row for row in entry.rows if opcode_of(row) == "parameter"]
         if entry.root is not None:
             rows.append(entry.root.row)
         known = entry.memo["face"] = tuple(
-            text for row in rows for text in (row[OPERANDS], row[TYPE])
+            text for row in rows for text in (operands_of(row), type_of(row))
         )
     return known  # type: ignore[return-value]  # nobody else writes under this key
 
@@ -99,7 +100,7 @@ def _differs(
 
 def _origin(scope: Scope, number: int) -> Iterator[Violation]:
     """Where a value comes from is said for each of its arrays."""
-    tail = scope.computation.rows[number][TAIL]
+    tail = attributes_of(scope.computation.rows[number])
     if "origin={" not in tail and "original_value={" not in tail:
         return
     instruction = scope.computation.at(number)

@@ -16,7 +16,7 @@ from hlo_lint.analysis.verifier.scope import (
     producer,
     value_of,
 )
-from hlo_lint.hlo.ir import TAIL, Instruction
+from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape
 
 _HOST = 5
@@ -71,7 +71,7 @@ def _ascend(numbers: str) -> bool:
 
 
 def _broadcast(scope: Scope, broadcast: Instruction) -> Iterator[Violation]:
-    printed = _printed(broadcast.row[TAIL])
+    printed = _printed(broadcast.attributes_text)
     if printed is not None and _ascend(printed[1]):
         return
     dimensions = value_of(broadcast, "dimensions")

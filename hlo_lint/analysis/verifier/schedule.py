@@ -15,7 +15,8 @@ from hlo_lint.analysis.verifier.scope import (
     value_of,
     value_or_none,
 )
-from hlo_lint.hlo.ir import NAME, REFERENCES, TAIL, Computation, Instruction
+from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.records import attributes_of, name_of, references_of
 
 _PAIRS: Final = "_xla_send_recv_source_target_pairs"
 _predecessors = re.compile(r"control-predecessors=\{([^}]*)\}").search
@@ -28,19 +29,19 @@ def _in_order(scope: Scope) -> Iterator[Violation]:
     seen: set[str] = set()
     knows = seen.issuperset
     for number, row in enumerate(computation.rows):
-        if not knows(row[REFERENCES]):
+        if not knows(references_of(row)):
             yield from _not_above(computation, number, seen)
         if waits:
-            found = _predecessors(row[TAIL])
+            found = _predecessors(attributes_of(row))
             for name in found[1].replace("%", "").split(",") if found else ():
                 if name.strip() in computation.index and name.strip() not in seen:
                     message = f"%{name.strip()} has to run before this, and stands below it"
                     yield Violation("M-60c", computation.at(number), message)
-        seen.add(row[NAME])
+        seen.add(name_of(row))
 
 
 def _not_above(computation: Computation, number: int, seen: set[str]) -> Iterator[Violation]:
-    references = computation.rows[number][REFERENCES]
+    references = references_of(computation.rows[number])
     for place, reference in enumerate(references):
         name = reference.partition("#")[0]
         if name in computation.index:
@@ -53,7 +54,7 @@ def _not_above(computation: Computation, number: int, seen: set[str]) -> Iterato
 
 
 def _pairs_of(instruction: Instruction) -> tuple[tuple[int, int], ...]:
-    if _PAIRS not in instruction.row[TAIL]:
+    if _PAIRS not in instruction.attributes_text:
         return ()
     attributes = value_of(instruction, "frontend_attributes")
     text = attributes.get(_PAIRS) if isinstance(attributes, dict) else None
@@ -82,7 +83,7 @@ def _waiting(scope: Scope) -> Iterator[Violation]:
         pairs = _pairs_of(each)
         if not pairs:
             pending = None
-            if "is_host_transfer=true" not in each.row[TAIL]:
+            if "is_host_transfer=true" not in each.attributes_text:
                 return  # nothing says who talks to whom
             continue
         if _has_cycle(pairs) or len({a for a, _ in pairs}) < len(pairs):

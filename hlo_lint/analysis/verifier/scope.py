@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hlo_lint.analysis.layout_mismatches import name_in
 from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute, split_attributes
-from hlo_lint.hlo.ir import (
-    OPCODE,
-    OPERANDS,
-    REFERENCES,
-    TAIL,
-    TYPE,
-    Computation,
-    Instruction,
-    Module,
-)
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.records import opcode_of, operands_of, type_of
 from hlo_lint.hlo.shape import Shape, part
 from hlo_lint.text.source import Span
 
@@ -103,7 +95,7 @@ class Scope:
 
 def text_of(instruction: Instruction, name: str) -> str | None:
     """An attribute as it is spelled; None where it is not there."""
-    tail = instruction.row[TAIL]
+    tail = instruction.attributes_text
     if f"{name}=" not in tail:
         return None
     span = split_attributes(tail).get(name)
@@ -139,7 +131,7 @@ def contradiction(name: str, text: str) -> str:
     return ""
 
 
-def name_of(instruction: Instruction, attribute: str) -> str | None:
+def callee_name(instruction: Instruction, attribute: str) -> str | None:
     """The one computation that an attribute names; None where it names none, or several."""
     value = value_of(instruction, attribute)
     if isinstance(value, tuple) and len(value) == 1:
@@ -155,7 +147,7 @@ def integer_of(instruction: Instruction, name: str) -> int | None:
 
 def parameter_number(parameter: Instruction) -> int | None:
     """Which parameter it is; None where the text does not say."""
-    text = parameter.row[OPERANDS].strip()
+    text = parameter.operands_text.strip()
     if "/" in text:
         text = _comment.sub("", text).strip()
     return int(text) if text.isdecimal() and len(text) < 10 else None
@@ -166,7 +158,7 @@ def parameter_types(computation: Computation) -> tuple[str, ...]:
     known = computation.memo.get("parameter types")
     if known is None:
         rows = computation.rows
-        taken = {row[OPERANDS]: row[TYPE] for row in rows if row[OPCODE] == "parameter"}
+        taken = {operands_of(row): type_of(row) for row in rows if opcode_of(row) == "parameter"}
         known = computation.memo["parameter types"] = tuple(
             [taken.get(str(number), "") for number in range(len(taken))]
         )
@@ -175,7 +167,7 @@ def parameter_types(computation: Computation) -> tuple[str, ...]:
 
 def operand_shape(instruction: Instruction, number: int) -> Shape | None:
     """The shape of an operand; None where there is none, or it cannot be known."""
-    references = instruction.row[REFERENCES]
+    references = instruction.operand_names
     if number >= len(references):
         return None
     name, _, index = references[number].partition("#")
@@ -186,7 +178,7 @@ def operand_shape(instruction: Instruction, number: int) -> Shape | None:
 
 def producer(instruction: Instruction, number: int = 0) -> Instruction | None:
     """What makes an operand; None where there is none."""
-    references = instruction.row[REFERENCES]
+    references = instruction.operand_names
     if number >= len(references):
         return None
     return instruction.computation.instruction(name_in(references[number]))
@@ -225,6 +217,6 @@ def communicating(computation: Computation) -> tuple[Instruction, ...]:
         known = computation.memo["communicating"] = tuple(
             computation.at(number)
             for number, row in enumerate(computation.rows)
-            if row[OPCODE] in _COMMUNICATION
+            if opcode_of(row) in _COMMUNICATION
         )
     return known  # type: ignore[return-value]  # nobody else writes under this key

@@ -18,15 +18,15 @@ from hlo_lint.analysis.verifier.scope import (
     operand_shape,
     parameter_types,
 )
-from hlo_lint.hlo.ir import (
-    OPCODE,
-    OPERANDS,
-    REFERENCES,
-    ROOT,
-    TAIL,
-    TYPE,
-    Computation,
+from hlo_lint.hlo.ir import Computation
+from hlo_lint.hlo.records import (
     InstructionRecord,
+    attributes_of,
+    opcode_of,
+    operands_of,
+    references_of,
+    root_mark_of,
+    type_of,
 )
 from hlo_lint.hlo.shape import BITS, UNBOUNDED, ArrayShape, ShapeSyntaxError, arrays, parse_shape
 
@@ -117,8 +117,8 @@ def complaints(
     for number in places:
         row = rows[number]
         key: object
-        if row[OPCODE] in _UNCHECKED:
-            key = strictness, row[TYPE]
+        if opcode_of(row) in _UNCHECKED:
+            key = strictness, type_of(row)
         else:
             key = _key(scope, number, rows, index)
         if key in _FINE:
@@ -131,7 +131,7 @@ def complaints(
             if len(_FINE) >= _MAX_REMEMBERED:
                 _FINE.clear()
             _FINE.add(key)
-            _FINE.add((strictness, row[TYPE]))
+            _FINE.add((strictness, type_of(row)))
 
 
 def _key(
@@ -139,13 +139,13 @@ def _key(
 ) -> tuple[object, ...] | None:
     """All that the judgement of a shape depends on; None where that is more than a few texts."""
     row = rows[number]
-    opcode, printed = row[OPCODE], row[TYPE]
+    opcode, printed = opcode_of(row), type_of(row)
     strictness = scope.strictness
     reads = _READS.get(opcode)
     if reads is None or not printed:
         return None
     try:
-        types = [rows[index[name]][TYPE] for name in row[REFERENCES]]
+        types = [type_of(rows[index[name]]) for name in references_of(row)]
     except KeyError:
         return None
     if "" in types:
@@ -154,7 +154,7 @@ def _key(
         # Of shapes that are the same only the element type counts.
         return strictness, opcode, len(types), printed[: printed.find("[")]
     attributes, calls = reads
-    tail = _facts(row[TAIL]) if attributes else ""
+    tail = _facts(attributes_of(row)) if attributes else ""
     if not calls:
         return (strictness, opcode, printed, tail, *types)
     called = scope.computation.at(number).called
@@ -176,8 +176,8 @@ def _hands_on(body: Computation, operands: list[str], result: str) -> bool:
     """Whether a body takes and gives what its caller does, letter by letter."""
     rows = body.rows
     return (
-        bool(rows and rows[-1][ROOT])
-        and rows[-1][TYPE] == result
+        bool(rows and root_mark_of(rows[-1]))
+        and type_of(rows[-1]) == result
         and parameter_types(body) == tuple(operands)
     )
 
@@ -207,10 +207,10 @@ def _complaints(scope: Scope, inference: ShapeInference, number: int) -> Sequenc
     row = computation.rows[number]
     found = [
         Violation(which, computation.at(number), message)
-        for which, message in _of_type(row[TYPE])
+        for which, message in _of_type(type_of(row))
         if which != "S-06e" or scope.demands.packed
     ]
-    opcode = row[OPCODE]
+    opcode = opcode_of(row)
     if opcode in _UNCHECKED:
         return found
     if inference_of(opcode) is None:
@@ -228,10 +228,10 @@ def _complaints(scope: Scope, inference: ShapeInference, number: int) -> Sequenc
 
 
 def _row(row: InstructionRecord, verdict: Verdict) -> str:
-    opcode = row[OPCODE]
+    opcode = opcode_of(row)
     inference = inference_of(opcode)
     arity = None if inference is None else inference.arity
-    if arity is not None and len(row[REFERENCES]) != arity:
+    if arity is not None and len(references_of(row)) != arity:
         return _ARITIES.get(opcode, "S-04")
     specific = _ROWS.get(opcode)
     if specific is not None:
@@ -244,16 +244,16 @@ def _row(row: InstructionRecord, verdict: Verdict) -> str:
 
 def _precisions(scope: Scope, number: int) -> Sequence[Violation]:
     rows, index = scope.computation.rows, scope.computation.index
-    references = rows[number][REFERENCES]
+    references = references_of(rows[number])
     if len(references) < 2:
         return ()
-    texts = {rows[index[name]][TYPE].partition("[")[0] for name in references if name in index}
-    if len(texts) < 2 and "#" not in rows[number][OPERANDS]:
+    texts = {type_of(rows[index[name]]).partition("[")[0] for name in references if name in index}
+    if len(texts) < 2 and "#" not in operands_of(rows[number]):
         return ()
     instruction = scope.computation.at(number)
     floats = {
         array.dtype: place
-        for place in reversed(range(len(instruction.row[REFERENCES])))
+        for place in reversed(range(len(instruction.operand_names)))
         for array in arrays(operand_shape(instruction, place))
         if is_float(array.dtype)
     }

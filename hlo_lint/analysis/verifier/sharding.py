@@ -21,16 +21,16 @@ from hlo_lint.hlo.attributes import (
     TupleSharding,
     device_numbers,
 )
-from hlo_lint.hlo.ir import TAIL, TYPE
+from hlo_lint.hlo.records import attributes_of, type_of
 from hlo_lint.hlo.shape import ArrayShape, ShapeSyntaxError, leaves, parse_shape
 
 
 def _sharding(scope: Scope, number: int) -> Iterator[Violation]:
     row = scope.computation.rows[number]
-    if "sharding=" in row[TAIL]:
+    if "sharding=" in attributes_of(row):
         instruction = scope.computation.at(number)
         text = text_of(instruction, "sharding")
-        trouble = "" if text is None else _trouble(text, row[TYPE], scope.header.partitions)
+        trouble = "" if text is None else _trouble(text, type_of(row), scope.header.partitions)
         if trouble:
             yield Violation("I-02", instruction, trouble)
 

@@ -15,16 +15,8 @@ from hlo_lint.analysis.verifier.scope import (
     header_span,
     parameter_number,
 )
-from hlo_lint.hlo.ir import (
-    NAME,
-    OPCODE,
-    OPERANDS,
-    REFERENCES,
-    ROOT,
-    Computation,
-    Instruction,
-    Module,
-)
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.records import name_of, opcode_of, operands_of, references_of, root_mark_of
 
 
 def _names(scope: Scope) -> Iterable[Violation]:
@@ -35,15 +27,15 @@ def _names(scope: Scope) -> Iterable[Violation]:
 def _doubled(computation: Computation) -> Iterator[Violation]:
     seen: set[str] = set()
     for number, row in enumerate(computation.rows):
-        if row[NAME] in seen:
-            yield Violation("I-01", computation.at(number), f"%{row[NAME]} is there twice")
-        seen.add(row[NAME])
+        if name_of(row) in seen:
+            yield Violation("I-01", computation.at(number), f"%{name_of(row)} is there twice")
+        seen.add(name_of(row))
 
 
 def _parameters(scope: Scope) -> Iterable[Violation]:
     """Parameters are numbered from 0, each number once."""
     rows = scope.computation.rows
-    texts = [row[OPERANDS] for row in rows if row[OPCODE] == "parameter"]
+    texts = [operands_of(row) for row in rows if opcode_of(row) == "parameter"]
     return () if _up_to(len(texts)) == set(texts) else _misnumbered(scope.computation)
 
 
@@ -57,7 +49,7 @@ def _misnumbered(computation: Computation) -> Iterator[Violation]:
     for parameter in computation.with_opcode("parameter"):
         number = parameter_number(parameter)
         if number is None:
-            text = parameter.row[4].strip()
+            text = parameter.operands_text.strip()
             yield Violation("I-05", parameter, f"{text or 'nothing'} is no number of a parameter")
         elif number in numbers:
             message = f"%{numbers[number]} is parameter {number} already"
@@ -73,7 +65,7 @@ def _misnumbered(computation: Computation) -> Iterator[Violation]:
 
 
 def _roots(scope: Scope) -> Iterable[Violation]:
-    roots = [number for number, row in enumerate(scope.computation.rows) if row[ROOT]]
+    roots = [number for number, row in enumerate(scope.computation.rows) if root_mark_of(row)]
     return () if len(roots) < 2 else _doubled_roots(scope.computation, roots)
 
 
@@ -96,7 +88,7 @@ def _fusion(scope: Scope, fusion: Instruction) -> Iterator[Violation]:
     if body.is_entry:
         yield Violation("M-10", fusion, "the entry computation is the body of a fusion")
     for number in _unread(body):
-        message = f"nobody reads %{body.rows[number][NAME]} in the fusion %{body.name}"
+        message = f"nobody reads %{name_of(body.rows[number])} in the fusion %{body.name}"
         yield Violation("I-05u", body.at(number), message)
     if scope.demands.layouts:
         yield from passed_as_they_lie(scope, fusion)
@@ -106,11 +98,11 @@ def _unread(body: Computation) -> tuple[int, ...]:
     known = body.memo.get("unread")
     if known is None:
         root = body.root
-        read = {name for row in body.rows for name in row[REFERENCES]}
-        unread = [number for number, row in enumerate(body.rows) if row[NAME] not in read]
+        read = {name for row in body.rows for name in references_of(row)}
+        unread = [number for number, row in enumerate(body.rows) if name_of(row) not in read]
         if len(unread) > 1:
             elements = {name.partition("#")[0] for name in read}
-            unread = [number for number in unread if body.rows[number][NAME] not in elements]
+            unread = [number for number in unread if name_of(body.rows[number]) not in elements]
         known = body.memo["unread"] = tuple(
             [number for number in unread if root is not None and number != root.number]
         )
@@ -138,10 +130,10 @@ def _named_once(
     first: dict[str, Computation] = {}
     for computation in module.computations:
         for number, row in enumerate(computation.rows):
-            other = first.setdefault(row[NAME], computation)
+            other = first.setdefault(name_of(row), computation)
             if other is not computation:
                 at = computation.at(number)
-                yield Violation("I-01", at, f"%{row[NAME]} is in %{other.name}, too")
+                yield Violation("I-01", at, f"%{name_of(row)} is in %{other.name}, too")
 
 
 CHECKS: Checks = {"fusion": (_fusion,)}

@@ -36,7 +36,8 @@ from hlo_lint.analysis.verifier.scope import (
     Scope,
     Violation,
 )
-from hlo_lint.hlo.ir import NAME, OPCODE, OPERANDS, REFERENCES, TAIL, Computation, Module
+from hlo_lint.hlo.ir import Computation, Module
+from hlo_lint.hlo.records import attributes_of, name_of, opcode_of, operands_of, references_of
 
 _FAMILIES: Final = (
     shapes,
@@ -182,18 +183,18 @@ class _Judge:
         scope = Scope(computation, self.by_name, self.demands, self.header)
         rows = computation.rows
         found = [
-            (rows[number][NAME], each)
+            (name_of(rows[number]), each)
             for number, each in shapes.complaints(scope, self.inference, places)
         ]
         found += [
-            (rows[number][NAME], each)
+            (name_of(rows[number]), each)
             for check, marked in _of_rows(scope, places)
             for number in marked
             for each in check(scope, number)
         ]
         if not scope.opcodes.isdisjoint(_BY_OPCODE):
             for number in places:
-                checks = _BY_OPCODE.get(rows[number][OPCODE])
+                checks = _BY_OPCODE.get(opcode_of(rows[number]))
                 if checks is not None:
                     instruction = computation.at(number)
                     for of_opcode in checks:
@@ -210,15 +211,17 @@ def _of_rows(scope: Scope, places: Iterable[int]) -> Iterator[tuple[RowCheck, li
     rows, callers = scope.computation.rows, calls.CALLERS
     others = places
     if not callers.isdisjoint(scope.opcodes):
-        others = [number for number in places if rows[number][OPCODE] not in callers]
-    every = "".join([rows[number][TAIL] for number in places])
-    rest = every if others is places else "".join([rows[number][TAIL] for number in others])
+        others = [number for number in places if opcode_of(rows[number]) not in callers]
+    every = "".join([attributes_of(rows[number]) for number in places])
+    rest = (
+        every if others is places else "".join([attributes_of(rows[number]) for number in others])
+    )
     for check, marks in _OF_ROWS.items():
         is_rest = check is calls.called_for_nothing
         words = [mark for mark in marks if mark in (rest if is_rest else every)]
         if words:
             numbers = others if is_rest else places
-            marked = [n for n in numbers if any(word in rows[n][TAIL] for word in words)]
+            marked = [n for n in numbers if any(word in attributes_of(rows[n]) for word in words)]
             yield check, marked
 
 
@@ -233,7 +236,7 @@ def _changed(
     fresh = set(map(id, rows)).difference(map(id, before.rows))
     if 2 * len(fresh) > len(rows):
         return range(len(rows))  # another module's computation, most likely
-    new = {row[NAME] for row in rows if id(row) in fresh} if fresh else set()
+    new = {name_of(row) for row in rows if id(row) in fresh} if fresh else set()
     new |= before.index.keys() - computation.index.keys()
     new |= {name for name, _ in state.by_name}
     other = {name for name, callee in callees.items() if state.callees.get(name) is not callee}
@@ -243,12 +246,12 @@ def _changed(
     places = [
         number
         for number, row in enumerate(rows)
-        if row[NAME] in new or not untouched(row[REFERENCES])
+        if name_of(row) in new or not untouched(references_of(row))
     ]
-    if "#" in "".join([row[OPERANDS] for row in rows]):
+    if "#" in "".join([operands_of(row) for row in rows]):
         judged = set(places)
         for number, row in enumerate(rows):
-            if number not in judged and not untouched(map(name_in, row[REFERENCES])):
+            if number not in judged and not untouched(map(name_in, references_of(row))):
                 places.append(number)
         places.sort()
     if other:
@@ -272,7 +275,7 @@ def _calls(computation: Computation) -> tuple[tuple[int, tuple[str, ...]], ...]:
             [
                 (number, computation.at(number).called)
                 for number, row in enumerate(rows)
-                if row[OPCODE] in callers
+                if opcode_of(row) in callers
             ]
             if callers
             else ()

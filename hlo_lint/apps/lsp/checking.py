@@ -14,7 +14,7 @@ from hlo_lint.apps.lsp.documents import Document
 from hlo_lint.apps.lsp.settings import Options
 from hlo_lint.dumps.directory import held_dump
 from hlo_lint.engine.findings import Diagnostic
-from hlo_lint.hlo.ir import REFERENCES
+from hlo_lint.hlo.records import references_of
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.edits import Safety
 from hlo_lint.text.source import Span, shown
@@ -105,7 +105,7 @@ def _related(
     """The operand that a finding is about, and the line of Python where that file is there."""
     statement = document.statement_at(span.start)
     if statement is not None and statement.number is not None:
-        names = statement.place.computation.rows[statement.number][REFERENCES]
+        names = references_of(statement.place.computation.rows[statement.number])
         named = document.text.source[span.start : span.end].removeprefix("%")
         symbol = document.symbol_at(span.start) if named in names else None
         defined = document.definition(symbol) if symbol else None

@@ -12,19 +12,15 @@ from typing import NamedTuple
 
 from hlo_lint.apps.lsp.texts import Text
 from hlo_lint.apps.lsp.words import Role, Word, head_words, statement_words
-from hlo_lint.hlo.ir import (
-    NAME,
-    OPCODE,
-    REFERENCES,
-    ROOT,
-    TAIL,
-    Computation,
-    HloFile,
-    Instruction,
-    Module,
-    called_names,
-)
+from hlo_lint.hlo.ir import Computation, HloFile, Instruction, Module, called_names
 from hlo_lint.hlo.parser.module import Memo, parse_file
+from hlo_lint.hlo.records import (
+    attributes_of,
+    name_of,
+    opcode_of,
+    references_of,
+    root_mark_of,
+)
 from hlo_lint.text.source import Span
 
 _directive = re.compile(r"(?://|/\*)\s*hlo-lint:\s*\S+\s+(.*?)(?:\s--\s|\s--$|\*/|$)", re.M)
@@ -70,7 +66,7 @@ class Symbol(NamedTuple):
         """The name without `%`."""
         if self.number is None:
             return self.place.computation.name
-        return self.place.computation.rows[self.number][NAME]
+        return name_of(self.place.computation.rows[self.number])
 
 
 class Statement(NamedTuple):
@@ -167,7 +163,7 @@ class Document:
         start, end = self.span(place, number)
         row = computation.rows[number]
         text = self.text.source[start:end]
-        named = number not in computation.nested and row[NAME] in text.partition("=")[0]
+        named = number not in computation.nested and name_of(row) in text.partition("=")[0]
         words = statement_words(text, row, named=named)
         return Statement(place, number, start, tuple(words))
 
@@ -217,7 +213,7 @@ class Document:
             number = self.number_at(place, start)
             if number is None or found[-1:] == [number]:
                 continue
-            references = computation.rows[number][REFERENCES]
+            references = references_of(computation.rows[number])
             if any(each.partition("#")[0] == name for each in references):
                 found.append(number)
         return found
@@ -306,7 +302,9 @@ class Document:
             if caller is None:
                 continue
             number = self.number_at(caller, found)
-            if number is None or name not in called_names(caller.computation.rows[number][TAIL]):
+            if number is None or name not in called_names(
+                attributes_of(caller.computation.rows[number])
+            ):
                 continue
             statement = self.statement(caller, number)
             if statement.begin not in seen:
@@ -317,18 +315,18 @@ class Document:
         self, place: Place, number: int, uses: bool
     ) -> Iterator[Symbol]:
         computation = place.computation
-        name = computation.rows[number][NAME]
+        name = name_of(computation.rows[number])
         yield from self._named(self.statement(place, number), place, number, defines=True)
         if not uses:
             return
-        if computation.rows[number][OPCODE] == "parameter":
+        if opcode_of(computation.rows[number]) == "parameter":
             yield from self._named(self.head(place), place, number)
         readers = set(self.readers(place, name))
         if "control-predecessors" in computation.text:
             readers |= {
                 at
                 for at, row in enumerate(computation.rows)
-                if name in row[TAIL] and "control-predecessors" in row[TAIL]
+                if name in attributes_of(row) and "control-predecessors" in attributes_of(row)
             }
         seen: set[int] = set()
         for reader in sorted(readers):
@@ -401,7 +399,7 @@ class Document:
 
     def called_by(self, place: Place, number: int) -> tuple[Place, ...]:
         """The computations that an instruction calls by name and that are there."""
-        names = called_names(place.computation.rows[number][TAIL])
+        names = called_names(attributes_of(place.computation.rows[number]))
         found = (self.computation(place.module, name) for name in names)
         return tuple(each for each in found if each is not None)
 
@@ -421,5 +419,5 @@ def _forget_older(memo: Memo, file: HloFile) -> None:
 def root_of(computation: Computation) -> int | None:
     """The position of the root: the one marked so, else the last; None where nothing is there."""
     rows = computation.rows
-    marked = (at for at in range(len(rows) - 1, -1, -1) if rows[at][ROOT])
+    marked = (at for at in range(len(rows) - 1, -1, -1) if root_mark_of(rows[at]))
     return next(marked, len(rows) - 1 if rows else None)

@@ -8,7 +8,7 @@ from lsprotocol import types
 
 from hlo_lint.apps.lsp.documents import Document
 from hlo_lint.apps.lsp.words import Role
-from hlo_lint.hlo.ir import TYPE
+from hlo_lint.hlo.records import type_of
 from hlo_lint.hlo.shape import part, shape_or_none
 from hlo_lint.text.source import Span, shown
 
@@ -29,7 +29,7 @@ def hints(document: Document, span: Span) -> Iterator[types.InlayHint]:
             symbol = document.resolve(statement, word)
             if symbol is None or symbol.number is None:
                 continue
-            shape = shape_or_none(symbol.place.computation.rows[symbol.number][TYPE])
+            shape = shape_or_none(type_of(symbol.place.computation.rows[symbol.number]))
             shape = part(shape, symbol.element)
             if shape is None:
                 continue

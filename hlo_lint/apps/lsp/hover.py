@@ -10,8 +10,15 @@ from typing import NamedTuple
 from hlo_lint.apps.lsp.documents import Document, Place, Statement, Symbol, root_of
 from hlo_lint.apps.lsp.words import Role
 from hlo_lint.engine.diagnose import origin_of
-from hlo_lint.hlo.ir import NAME, OPCODE, REFERENCES, TAIL, TYPE, Computation
+from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.opcodes import COMMON, demands_on, wrapped_opcode
+from hlo_lint.hlo.records import (
+    attributes_of,
+    name_of,
+    opcode_of,
+    references_of,
+    type_of,
+)
 from hlo_lint.hlo.shape import (
     UNBOUNDED,
     ArrayShape,
@@ -86,7 +93,7 @@ def hover(document: Document, offset: int, *, markdown: bool = True) -> Hover | 
     if word.role is Role.OPCODE:
         return Hover(_lines(_opcode(word.text, style)), span)
     if word.role is Role.TYPE and statement.number is not None:
-        shape = shape_or_none(statement.place.computation.rows[statement.number][TYPE])
+        shape = shape_or_none(type_of(statement.place.computation.rows[statement.number]))
         return None if shape is None else Hover(_lines(_shape(shape, style)), span)
     if word.attribute == "metadata" or word.text == "metadata":
         return _metadata(document, statement, span, style)
@@ -105,19 +112,19 @@ def _instruction(document: Document, symbol: Symbol, style: _Style) -> Iterator[
     row = place.computation.rows[number]
     start, end = document.span(place, number)
     whole = document.text.source[start:end]
-    head = whole.removesuffix(row[TAIL])
-    yield style.block(whole if head == whole else head + _tail(row[TAIL]))
-    shape = shape_or_none(row[TYPE])
+    head = whole.removesuffix(attributes_of(row))
+    yield style.block(whole if head == whole else head + _tail(attributes_of(row)))
+    shape = shape_or_none(type_of(row))
     if symbol.element and shape is not None:
         shape = part(shape, symbol.element)
         yield f"element {style.code(spelled_index(symbol.element))} of its tuple"
     if shape is not None:
         yield from _shape(shape, style)
-    operands = [_typed(place.computation, name, style) for name in row[REFERENCES]]
+    operands = [_typed(place.computation, name, style) for name in references_of(row)]
     if operands:
         yield f"reads {_listed(operands)}"
-    users = document.readers(place, row[NAME])
-    names = [f"%{place.computation.rows[user][NAME]}" for user in users]
+    users = document.readers(place, name_of(row))
+    names = [f"%{name_of(place.computation.rows[user])}" for user in users]
     root = root_of(place.computation) == number
     used = f"used by {len(names)}: {_listed(map(style.code, names))}" if names else "used by none"
     yield f"{used}; the root" if root else used
@@ -139,7 +146,7 @@ def _origin(place: Place, number: int, style: _Style) -> Iterator[str]:
     if origin is not None:
         where = f" in {style.code(origin.function)}" if origin.function else ""
         yield f"from {style.code(f'{origin.file}:{origin.line}')}{where}"
-    named = re.search(r'op_name="((?:[^"\\]|\\.)*)"', place.computation.rows[number][TAIL])
+    named = re.search(r'op_name="((?:[^"\\]|\\.)*)"', attributes_of(place.computation.rows[number]))
     if named is not None:
         yield f"op_name {style.code(named[1])}"
 
@@ -149,7 +156,7 @@ def _metadata(document: Document, statement: Statement, span: Span, style: _Styl
     number = statement.number
     if number is None:
         return None
-    tail = statement.place.computation.rows[number][TAIL]
+    tail = attributes_of(statement.place.computation.rows[number])
     frame = re.search(r"\bstack_frame_id=(\d+)", tail)
     frames = statement.place.module.stack_frames.stack(int(frame[1])) if frame else ()
     if not frames:
@@ -168,7 +175,7 @@ def _typed(computation: Computation, reference: str, style: _Style) -> str:
     shown_name = f"%{reference}"
     if number is None:
         return f"{style.code(shown_name)}, which is not defined"
-    shape = part(shape_or_none(computation.rows[number][TYPE]), tuple(map(int, index)))
+    shape = part(shape_or_none(type_of(computation.rows[number])), tuple(map(int, index)))
     return style.code(shown_name if shape is None else f"{shape} {shown_name}")
 
 
@@ -180,14 +187,14 @@ def _computation(document: Document, place: Place, style: _Style) -> Iterator[st
     root = root_of(computation)
     if root is not None:
         row = computation.rows[root]
-        yield f"root {style.code(f'%{row[NAME]} = {row[TYPE]} {row[OPCODE]}')}"
+        yield f"root {style.code(f'%{name_of(row)} = {type_of(row)} {opcode_of(row)}')}"
     if computation.thread != "main":
         yield f"runs on thread {style.code(computation.thread)}"
     callers = []
     for statement in document.callers(place):
         if statement.number is not None:
             row = statement.place.computation.rows[statement.number]
-            callers.append(f"{style.code(f'%{row[NAME]}')} ({row[OPCODE]})")
+            callers.append(f"{style.code(f'%{name_of(row)}')} ({opcode_of(row)})")
     if callers:
         yield f"called by {len(callers)}: {_listed(callers)}"
     elif not computation.is_entry:

@@ -9,7 +9,7 @@ from lsprotocol import types
 
 from hlo_lint.apps.lsp.documents import Document, Place
 from hlo_lint.engine.suppressions.comments import read_comments
-from hlo_lint.hlo.ir import NAME, OPCODE, TYPE
+from hlo_lint.hlo.records import name_of, opcode_of, type_of
 from hlo_lint.report.text import counted
 from hlo_lint.text.source import Span, shown
 
@@ -83,13 +83,15 @@ def _instructions(document: Document, place: Place) -> Iterator[types.DocumentSy
         if number in computation.nested:
             continue
         span = document.span(place, number)
-        start = document.text.source.find(row[NAME], span.start, span.end)
-        name = Span(start, start + len(row[NAME])) if start >= 0 else Span(span.start, span.start)
-        shape = row[TYPE] if len(row[TYPE]) <= DETAIL else row[TYPE][: DETAIL - 1] + "…"
+        start = document.text.source.find(name_of(row), span.start, span.end)
+        name = (
+            Span(start, start + len(name_of(row))) if start >= 0 else Span(span.start, span.start)
+        )
+        shape = type_of(row) if len(type_of(row)) <= DETAIL else type_of(row)[: DETAIL - 1] + "…"
         yield types.DocumentSymbol(
-            name=shown(row[NAME]),
-            detail=shown(f"{shape} {row[OPCODE]}".strip()),
-            kind=_KINDS.get(row[OPCODE], types.SymbolKind.Variable),
+            name=shown(name_of(row)),
+            detail=shown(f"{shape} {opcode_of(row)}".strip()),
+            kind=_KINDS.get(opcode_of(row), types.SymbolKind.Variable),
             range=document.text.range(span),
             selection_range=document.text.range(name),
         )

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple
 
-from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, OPCODE, OPERANDS, InstructionRecord
+from hlo_lint.hlo.ir import CALLING_ATTRIBUTES
 from hlo_lint.hlo.parser.fast import WITHOUT_OPERANDS
+from hlo_lint.hlo.records import InstructionRecord, opcode_of, operands_of
 
 
 class Role(Enum):
@@ -123,12 +124,12 @@ def statement_words(
                 role = Role.KEYWORD if is_root else Role.NAME
             case "word" if stage is Role.TYPE:
                 is_opcode = not depth and _opens(text, at) is not None
-                if is_opcode and (row is None or row[OPCODE] == word):
+                if is_opcode and (row is None or opcode_of(row) == word):
                     role, stage = Role.OPCODE, Role.OPERAND
-                    if row is not None and word in WITHOUT_OPERANDS and row[OPERANDS]:
+                    if row is not None and word in WITHOUT_OPERANDS and operands_of(row):
                         # A literal may be as long as a file: no word of it means anything.
                         yield Word(role, word, found.start(), at)
-                        at = text.find(row[OPERANDS], at) + len(row[OPERANDS])
+                        at = text.find(operands_of(row), at) + len(operands_of(row))
                         depth, role = 1, None
                 else:
                     role = Role.TYPE

@@ -20,18 +20,16 @@ from hlo_lint.hlo.dialects.draft import (
     tuple_elements,
 )
 from hlo_lint.hlo.dialects.short_text import without_layouts
-from hlo_lint.hlo.ir import (
-    NAME,
-    OPCODE,
-    OPERANDS,
-    REFERENCES,
-    ROOT,
-    TAIL,
-    TYPE,
-    Computation,
-    Instruction,
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.records import (
     InstructionRecord,
-    Module,
+    attributes_of,
+    name_of,
+    opcode_of,
+    operands_of,
+    references_of,
+    root_mark_of,
+    type_of,
 )
 
 OPCODES_OF_THEIR_OWN: Final = frozenset(
@@ -56,7 +54,7 @@ def generic(module: Module, draft: Draft) -> None:
     for number, (computation, instructions) in enumerate(statements(module)):
         before = module.offset(number) - module.within.get(number, 0)
         for statement in instructions.where(_may_be_sugar):
-            opcode = statement.row[OPCODE]
+            opcode = opcode_of(statement.row)
             if wrapped := _started(opcode, "-start"):
                 text = _wrapped(statement, wrapped, computation, draft)
                 if text is not None:
@@ -67,12 +65,12 @@ def generic(module: Module, draft: Draft) -> None:
 
 
 def _may_be_sugar(row: InstructionRecord) -> bool:
-    return row[OPCODE].endswith(("-start", "-update", "-done"))
+    return opcode_of(row).endswith(("-start", "-update", "-done"))
 
 
 def _respell(draft: Draft, statement: Statement, opcode: str) -> None:
-    old = statement.row[OPCODE]
-    begin = statement.close - len(statement.row[OPERANDS])
+    old = opcode_of(statement.row)
+    begin = statement.close - len(operands_of(statement.row))
     start = draft.text.rindex(old, statement.start, begin)
     draft.replace(start, start + len(old), opcode)
 
@@ -82,14 +80,14 @@ def _wrapped(
 ) -> str | None:
     """The computation that a start runs; the start itself is respelled."""
     row, text = statement.row, draft.text
-    shapes = tuple_elements(row[TYPE]) or ()
+    shapes = tuple_elements(type_of(row)) or ()
     operands = tuple_elements(shapes[0]) if shapes else None
     attributes = statement.attributes()
     if operands is None or len(shapes) < 2 or "" in attributes:
-        draft.note(f"%{row[NAME]} stays: its shape is not ((operands), result, …)")
+        draft.note(f"%{name_of(row)} stays: its shape is not ((operands), result, …)")
         return None
-    if len(operands) != len(row[REFERENCES]):
-        draft.note(f"%{row[NAME]} stays: it gets its operands one by one")
+    if len(operands) != len(references_of(row)):
+        draft.note(f"%{name_of(row)} stays: it gets its operands one by one")
         return None
     percent, result = statement.percent, shapes[1]
     name = draft.fresh("async_wrapped")
@@ -132,24 +130,24 @@ def sugar(module: Module, draft: Draft) -> None:
         started: dict[str, str] = {}
         for at, statement in enumerate(instructions):
             row = statement.row
-            if row[OPCODE] == "async-start":
+            if opcode_of(row) == "async-start":
                 called = _called(statement, draft)
                 number = by_name.get(called)
                 opcode = ""
                 if number is not None:
                     opcode = _unwrap(statement, module.computations[number], draft)
                 if opcode and number is not None:
-                    started[row[NAME]] = opcode
+                    started[name_of(row)] = opcode
                     unwrapped[called] = number
                     continue
-            elif row[OPCODE] in ("async-update", "async-done"):
-                source = started.get(row[REFERENCES][0]) if row[REFERENCES] else None
+            elif opcode_of(row) in ("async-update", "async-done"):
+                source = started.get(references_of(row)[0]) if references_of(row) else None
                 if source is not None:
-                    started[row[NAME]] = source
-                    _respell(draft, statement, source + row[OPCODE].removeprefix("async"))
+                    started[name_of(row)] = source
+                    _respell(draft, statement, source + opcode_of(row).removeprefix("async"))
                     drop_attributes(draft, statement, {"calls", "async_execution_thread"})
                     continue
-            if "=" in row[TAIL]:
+            if "=" in attributes_of(row):
                 kept.update(computation.at(at).called)
     for name, number in unwrapped.items():
         if name not in kept:
@@ -166,10 +164,10 @@ def _called(statement: Statement, draft: Draft) -> str:
 def _unwrap(statement: Statement, wrapped: Computation, draft: Draft) -> str:
     """Respells a start; gives the opcode that it starts, or nothing where it has to stay."""
     root = _only_instruction(wrapped)
-    if root is None or len(statement.row[REFERENCES]) != len(wrapped.rows) - 1:
+    if root is None or len(references_of(statement.row)) != len(wrapped.rows) - 1:
         return ""
     opcode = root.opcode
-    shapes = tuple_elements(statement.row[TYPE]) or ()
+    shapes = tuple_elements(type_of(statement.row)) or ()
     if opcode in OPCODES_OF_THEIR_OWN or len(shapes) < 2 or not tuple_elements(shapes[0]):
         return ""
     own, inner = statement.attributes(), root.attributes
@@ -204,8 +202,8 @@ def _only_instruction(computation: Computation) -> Instruction | None:
     """The one that reads all parameters in their order, where there is no other."""
     parameters = [each.name for each in computation.parameters]
     others = [each for each in computation.instructions if each.opcode != "parameter"]
-    if len(others) != 1 or list(others[0].row[REFERENCES]) != parameters:
+    if len(others) != 1 or list(others[0].operand_names) != parameters:
         return None
-    if computation.troubles or not (others[0].row[ROOT] or others[0] == computation.root):
+    if computation.troubles or not (root_mark_of(others[0].row) or others[0] == computation.root):
         return None
     return others[0]

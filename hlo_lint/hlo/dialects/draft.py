@@ -10,7 +10,14 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from hlo_lint.hlo.attributes import split_attributes
-from hlo_lint.hlo.ir import OPERANDS, REFERENCES, TAIL, TYPE, Computation, InstructionRecord, Module
+from hlo_lint.hlo.ir import Computation, Module
+from hlo_lint.hlo.records import (
+    InstructionRecord,
+    attributes_of,
+    operands_of,
+    references_of,
+    type_of,
+)
 
 _STRING = r'"(?:[^"\\]|\\.)*+"'
 _COMMENT = r"/\*.*?\*/|//[^\n]*+"
@@ -115,12 +122,12 @@ class Statement(NamedTuple):
     @property
     def tail_start(self) -> int:
         """Where its attributes begin."""
-        return self.end - len(self.row[TAIL])
+        return self.end - len(attributes_of(self.row))
 
     @property
     def close(self) -> int:
         """Where the parenthesis behind its operands stands."""
-        return self.start + self.text.rindex(")", 0, len(self.text) - len(self.row[TAIL]))
+        return self.start + self.text.rindex(")", 0, len(self.text) - len(attributes_of(self.row)))
 
     @property
     def sign(self) -> tuple[int, int] | None:
@@ -136,11 +143,11 @@ class Statement(NamedTuple):
     def operands(self) -> Iterator[tuple[str, OperandPlace]]:
         """The references that are written as a name, and where."""
         row = self.row
-        places = operand_places(row[OPERANDS]) if row[REFERENCES] else ()
-        if not places or len(places) != len(row[REFERENCES]):
+        places = operand_places(operands_of(row)) if references_of(row) else ()
+        if not places or len(places) != len(references_of(row)):
             return
-        begin = self.close - len(row[OPERANDS])
-        for reference, place in zip(row[REFERENCES], places, strict=True):
+        begin = self.close - len(operands_of(row))
+        for reference, place in zip(references_of(row), places, strict=True):
             if place is not None:
                 yield reference, OperandPlace(*(begin + at for at in place))
 
@@ -149,7 +156,7 @@ class Statement(NamedTuple):
         begin = self.tail_start
         return {
             name: (begin + start, begin + end)
-            for name, (start, end) in split_attributes(self.row[TAIL]).items()
+            for name, (start, end) in split_attributes(attributes_of(self.row)).items()
         }
 
 
@@ -252,13 +259,13 @@ def tuple_elements(type_text: str) -> tuple[str, ...] | None:
     return tuple(inner[part[0][0] : part[-1][1]] for part in _parts(inner) if part)
 
 
-def type_of(computation: Computation, reference: str) -> str | None:
+def referenced_type(computation: Computation, reference: str) -> str | None:
     """The shape of what a reference reads, as spelled; None where the text does not say."""
     name, *path = reference.split("#")
     number = computation.index.get(name)
     if number is None:
         return None
-    text = computation.rows[number][TYPE]
+    text = type_of(computation.rows[number])
     for element in map(int, path):
         elements = tuple_elements(text)
         if elements is None or element >= len(elements):

@@ -21,7 +21,8 @@ from hlo_lint.hlo.attributes.devices import (
 from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
 from hlo_lint.hlo.attributes.sharding import NamedSharding, read_sharding
 from hlo_lint.hlo.dialects.draft import Draft, bracketed, statements
-from hlo_lint.hlo.ir import TAIL, InstructionRecord, Module
+from hlo_lint.hlo.ir import Module
+from hlo_lint.hlo.records import InstructionRecord, attributes_of
 
 _MESHES = ("{mesh[", "{maximal_mesh[")
 
@@ -40,7 +41,7 @@ def tiles(module: Module, draft: Draft) -> None:
 
 
 def _names_a_mesh(row: InstructionRecord) -> bool:
-    return "mesh[" in row[TAIL]
+    return "mesh[" in attributes_of(row)
 
 
 def _convert_sharding(draft: Draft, start: int, end: int) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hlo_lint.hlo.dialects.draft import Draft, statements, type_of
-from hlo_lint.hlo.ir import OPCODE, Module
+from hlo_lint.hlo.dialects.draft import Draft, referenced_type, statements
+from hlo_lint.hlo.ir import Module
+from hlo_lint.hlo.records import opcode_of
 
 
 def typed_operands(module: Module, draft: Draft) -> None:
@@ -13,7 +14,7 @@ def typed_operands(module: Module, draft: Draft) -> None:
             for reference, place in statement.operands():
                 if place.type_start < place.start:
                     continue
-                shape = type_of(computation, reference)
+                shape = referenced_type(computation, reference)
                 if shape is None:
                     draft.note("operands without a shape: the text does not say theirs")
                     continue
@@ -23,7 +24,7 @@ def typed_operands(module: Module, draft: Draft) -> None:
 def untyped_operands(module: Module, draft: Draft) -> None:
     """Leave out the shapes of operands."""
     for computation, instructions in statements(module):
-        if any(computation.rows[at][OPCODE] == "parameter" for at in computation.nested):
+        if any(opcode_of(computation.rows[at]) == "parameter" for at in computation.nested):
             continue  # a single instruction: its operands' shapes are those of parameters
         for statement in instructions:
             for _, place in statement.operands():

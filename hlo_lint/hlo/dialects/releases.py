@@ -6,9 +6,22 @@ import re
 from typing import Final
 
 from hlo_lint.hlo.attributes import split_attributes
-from hlo_lint.hlo.dialects.draft import Draft, Statement, drop_attributes, statements, type_of
+from hlo_lint.hlo.dialects.draft import (
+    Draft,
+    Statement,
+    drop_attributes,
+    referenced_type,
+    statements,
+)
 from hlo_lint.hlo.dialects.tuples import predecessors
-from hlo_lint.hlo.ir import OPCODE, REFERENCES, TAIL, TYPE, Computation, InstructionRecord, Module
+from hlo_lint.hlo.ir import Computation, Module
+from hlo_lint.hlo.records import (
+    InstructionRecord,
+    attributes_of,
+    opcode_of,
+    references_of,
+    type_of,
+)
 
 NEW_IN_0_11: Final = {
     "async-update": {"output_to_operand_aliasing"},
@@ -70,7 +83,7 @@ def readable_by_0_10_2(module: Module, draft: Draft) -> None:
                 _order_as_type(statement, computation, draft)
                 new = new - {"order"}
             for name in sorted(new):
-                draft.note(f"{name} of {statement.row[OPCODE]}: jaxlib 0.10 does not know it")
+                draft.note(f"{name} of {opcode_of(statement.row)}: jaxlib 0.10 does not know it")
             if new:
                 drop_attributes(draft, statement, new)
     drop_undefined_predecessors(module, draft)
@@ -78,12 +91,14 @@ def readable_by_0_10_2(module: Module, draft: Draft) -> None:
 
 def _may_say_more(row: InstructionRecord) -> bool:
     """Whether something that looks like an attribute is new."""
-    return row[OPCODE] in NEW_IN_0_11 or not ATTRIBUTES_OF_0_10.issuperset(_names_in(row[TAIL]))
+    return opcode_of(row) in NEW_IN_0_11 or not ATTRIBUTES_OF_0_10.issuperset(
+        _names_in(attributes_of(row))
+    )
 
 
 def _unknown_attributes(statement: Statement) -> set[str]:
     names = statement.attributes().keys() - {""}
-    return names - ATTRIBUTES_OF_0_10 | names & NEW_IN_0_11.get(statement.row[OPCODE], set())
+    return names - ATTRIBUTES_OF_0_10 | names & NEW_IN_0_11.get(opcode_of(statement.row), set())
 
 
 def drop_undefined_predecessors(module: Module, draft: Draft) -> None:
@@ -95,7 +110,7 @@ def drop_undefined_predecessors(module: Module, draft: Draft) -> None:
 
 
 def _waits(row: InstructionRecord) -> bool:
-    return "control-predecessors=" in row[TAIL]
+    return "control-predecessors=" in attributes_of(row)
 
 
 def readable_by_0_10_0(module: Module, draft: Draft) -> None:
@@ -112,16 +127,16 @@ def readable_by_0_10_0(module: Module, draft: Draft) -> None:
 
 
 def _has_payload(row: InstructionRecord) -> bool:
-    return "metadata_payload=" in row[TAIL]
+    return "metadata_payload=" in attributes_of(row)
 
 
 def _note_unknown(
     row: InstructionRecord, draft: Draft, opcodes: frozenset[str], release: str
 ) -> None:
-    opcode = row[OPCODE]
+    opcode = opcode_of(row)
     if opcode in opcodes:
         draft.note(f"{opcode} stays: jaxlib {release} has no such opcode and refuses the text")
-    if release == "0.10.2" and _new_type(row[TYPE]):
+    if release == "0.10.2" and _new_type(type_of(row)):
         draft.note("6-bit floats stay: jaxlib 0.10 has no such type and refuses the text")
 
 
@@ -132,8 +147,8 @@ def _order_as_type(statement: Statement, computation: Computation, draft: Draft)
     """
     start, end = statement.attributes()["order"]
     order = draft.text[start:end]
-    references = statement.row[REFERENCES]
-    shape = type_of(computation, references[0]) if references else None
+    references = references_of(statement.row)
+    shape = referenced_type(computation, references[0]) if references else None
     orders_integers = shape is not None and _integers(shape) is not None
     if orders_integers == (order == "TOTAL"):
         drop_attributes(draft, statement, {"order"})

@@ -22,7 +22,8 @@ from hlo_lint.hlo.dialects.draft import (
     statements,
 )
 from hlo_lint.hlo.dialects.percent import with_percent, without_percent
-from hlo_lint.hlo.ir import OPERANDS, REFERENCES, TYPE, Computation, InstructionRecord, Module
+from hlo_lint.hlo.ir import Computation, Module
+from hlo_lint.hlo.records import InstructionRecord, operands_of, references_of
 
 COUNTED: Final = 5
 """A comment stands before each operand whose number this divides."""
@@ -70,9 +71,9 @@ def _drop_metadata_of_sharding(draft: Draft, statement: Statement) -> None:
 
 def _index_comments(statement: Statement, text: str) -> Iterator[tuple[int, int]]:
     """Where `/*index=5*/` stands before operands."""
-    if "/*index=" not in statement.row[OPERANDS]:
+    if "/*index=" not in operands_of(statement.row):
         return
-    before = statement.close - len(statement.row[OPERANDS])
+    before = statement.close - len(operands_of(statement.row))
     for _, place in statement.operands():
         if found := _index_comment(text, before, place.type_start):
             yield found.span()
@@ -96,19 +97,19 @@ def long(module: Module, draft: Draft) -> None:
 
 
 def _lacks_comments(row: InstructionRecord) -> bool:
-    return len(row[REFERENCES]) > COUNTED and "/*" not in row[OPERANDS]
+    return len(references_of(row)) > COUNTED and "/*" not in operands_of(row)
 
 
 def signature_of(computation: Computation) -> str:
     """`(a: f32[8]) -> f32[8]` as its instructions say; empty where a shape is not printed."""
     root = computation.root
-    shapes = [parameter.row[TYPE] for parameter in computation.parameters]
-    if root is None or not all((root.row[TYPE], *shapes)):
+    shapes = [parameter.type_text for parameter in computation.parameters]
+    if root is None or not all((root.type_text, *shapes)):
         return ""
     names = (parameter.name for parameter in computation.parameters)
     pairs = zip(names, map(without_layouts, shapes), strict=True)
     parameters = ", ".join(f"{name}: {shape}" for name, shape in pairs)
-    return f"({parameters}) -> {without_layouts(root.row[TYPE])}"
+    return f"({parameters}) -> {without_layouts(root.type_text)}"
 
 
 def without_layouts(type_text: str) -> str:

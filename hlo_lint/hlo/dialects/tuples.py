@@ -14,19 +14,18 @@ import re
 from hlo_lint.hlo.dialects.draft import (
     Draft,
     Statement,
+    referenced_type,
     statements,
     tuple_elements,
-    type_of,
 )
-from hlo_lint.hlo.ir import (
-    NAME,
-    OPCODE,
-    REFERENCES,
-    ROOT,
-    TAIL,
-    Computation,
+from hlo_lint.hlo.ir import Computation, Module
+from hlo_lint.hlo.records import (
     InstructionRecord,
-    Module,
+    attributes_of,
+    name_of,
+    opcode_of,
+    references_of,
+    root_mark_of,
 )
 from hlo_lint.text.source import indent_before
 
@@ -45,16 +44,18 @@ def explicit(module: Module, draft: Draft) -> None:
         elements = _Elements(computation, draft)
         for statement in instructions.where(_reads_elements):
             elements.reader = statement
-            if any("#" in reference for reference in statement.row[REFERENCES]):
+            if any("#" in reference for reference in references_of(statement.row)):
                 for reference, place in statement.operands():
                     if "#" in reference:
                         _rename(draft, place.start, place.end, elements.name(reference))
-            if elided and "control-predecessors=" in statement.row[TAIL]:
+            if elided and "control-predecessors=" in attributes_of(statement.row):
                 _resolve(draft, statement, elided, elements)
 
 
 def _reads_elements(row: InstructionRecord) -> bool:
-    return "control-predecessors=" in row[TAIL] or any("#" in each for each in row[REFERENCES])
+    return "control-predecessors=" in attributes_of(row) or any(
+        "#" in each for each in references_of(row)
+    )
 
 
 class _Elements:
@@ -86,10 +87,10 @@ class _Elements:
         name = self._draft.fresh(f"{tuple_name}_{element}")
         start = self.reader.anchor
         percent = "%" if _begins_with_percent(self._draft.text, start) else ""
-        shape = type_of(self._computation, reference)
+        shape = referenced_type(self._computation, reference)
         operand = f"{percent}{tuple_name}"
         if _prints_operand_shapes(self.reader):
-            operand = f"{type_of(self._computation, parent)} {operand}"
+            operand = f"{referenced_type(self._computation, parent)} {operand}"
         text = f"{shape} " if shape else ""
         indent = indent_before(self._draft.text, start)
         line = f"{percent}{name} = {text}get-tuple-element({operand}), index={element}"
@@ -112,9 +113,9 @@ def _rename(draft: Draft, start: int, end: int, name: str | None) -> None:
 
 def predecessors(row: InstructionRecord) -> list[str]:
     """The names of an instruction's control predecessors."""
-    if "control-predecessors=" not in row[TAIL]:
+    if "control-predecessors=" not in attributes_of(row):
         return []
-    found = _control_predecessors(row[TAIL])
+    found = _control_predecessors(attributes_of(row))
     return [name[0] for name in _find_name(found[1])] if found else []
 
 
@@ -158,15 +159,20 @@ def _left_by_the_first_half(
     fitting = [
         row
         for row in computation.rows
-        if row[OPCODE] == "tuple" and len(row[REFERENCES]) == len(names)
+        if opcode_of(row) == "tuple" and len(references_of(row)) == len(names)
     ]
     known = set(names) & computation.index.keys()
     # The tuple itself where it is still there, else the one that the second half returns.
-    fitting.sort(key=lambda row: (set(row[REFERENCES]) - _elements_in(row) != known, not row[ROOT]))
+    fitting.sort(
+        key=lambda row: (
+            set(references_of(row)) - _elements_in(row) != known,
+            not root_mark_of(row),
+        )
+    )
     for row in fitting:
-        found = [reference for reference in row[REFERENCES] if "#" in reference]
-        is_itself = set(row[REFERENCES]) - _elements_in(row) == known
-        if len(found) == len(set(found)) == count and (is_itself or row[ROOT]):
+        found = [reference for reference in references_of(row) if "#" in reference]
+        is_itself = set(references_of(row)) - _elements_in(row) == known
+        if len(found) == len(set(found)) == count and (is_itself or root_mark_of(row)):
             sources = [computation.index.get(each.partition("#")[0]) for each in found]
             if all(source is not None and source < before for source in sources):
                 return found
@@ -174,7 +180,7 @@ def _left_by_the_first_half(
 
 
 def _elements_in(row: InstructionRecord) -> set[str]:
-    return {reference for reference in row[REFERENCES] if "#" in reference}
+    return {reference for reference in references_of(row) if "#" in reference}
 
 
 def _resolve(
@@ -205,16 +211,16 @@ def compact(module: Module, draft: Draft) -> None:
         for number, statement in enumerate(instructions):
             row = statement.row
             is_root = root is not None and root.number == number
-            stays = is_root or row[NAME] in awaited or row[NAME] not in computation.users
+            stays = is_root or name_of(row) in awaited or name_of(row) not in computation.users
             reference = None if stays else _element(statement, computation)
             if reference is not None:
                 if "metadata" in statement.attributes():
                     draft.note("metadata of a get-tuple-element: compact text has no place for it")
                 source, hash_, path = reference.partition("#")
-                elements[row[NAME]] = elements.get(source, source) + hash_ + path
+                elements[name_of(row)] = elements.get(source, source) + hash_ + path
                 draft.drop_line(statement.start, statement.end)
                 continue
-            if not any(each.partition("#")[0] in elements for each in row[REFERENCES]):
+            if not any(each.partition("#")[0] in elements for each in references_of(row)):
                 continue
             for each, place in statement.operands():
                 source, hash_, path = each.partition("#")
@@ -225,13 +231,13 @@ def compact(module: Module, draft: Draft) -> None:
 def _element(statement: Statement, computation: Computation) -> str | None:
     """`x#1` for an instruction that does nothing but take that element, else None."""
     row = statement.row
-    if row[OPCODE] != "get-tuple-element" or len(list(statement.operands())) != 1:
+    if opcode_of(row) != "get-tuple-element" or len(list(statement.operands())) != 1:
         return None
-    index = _index(row[TAIL])
+    index = _index(attributes_of(row))
     if index is None or not statement.attributes().keys() <= {"index", "metadata"}:
         return None
-    reference = f"{row[REFERENCES][0]}#{index[1]}"
-    shape = type_of(computation, row[REFERENCES][0])
+    reference = f"{references_of(row)[0]}#{index[1]}"
+    shape = referenced_type(computation, references_of(row)[0])
     if shape is not None and tuple_elements(shape) is None:
         return None
     return reference

@@ -14,7 +14,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from operator import add
 
-from hlo_lint.hlo.ir import Computation, InstructionRecord
+from hlo_lint.hlo.ir import Computation
+from hlo_lint.hlo.records import InstructionRecord
 
 # Groups: root, name, type, opcode, operands, tail. A tuple type ends at the first `)` before a
 # space; operands may hold one level of parentheses (typed operands, complex literals). Classes that

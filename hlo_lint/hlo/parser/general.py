@@ -13,16 +13,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from hlo_lint.hlo.ir import (
-    CALLING_ATTRIBUTES,
-    NAME,
-    OPCODE,
-    Computation,
-    Inline,
-    InstructionRecord,
-    Trouble,
-)
+from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Inline, Trouble
 from hlo_lint.hlo.parser.fast import WITHOUT_OPERANDS
+from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of
 from hlo_lint.text.source import Span
 
 _white = re.compile(r"(?:[ \t\r\n\f\v\ufeff]+|//[^\n]*|^#(?![(\d])[^\n]*)*", re.M).match
@@ -129,17 +122,17 @@ class _Body:
 
     def _name_rows(self) -> None:
         """Give what the text leaves nameless XLA's name for it: `negate.anon`, `negate.anon.1`."""
-        taken = {row[NAME] for row in self.rows if row[NAME][:1] != _NAMELESS}
+        taken = {name_of(row) for row in self.rows if name_of(row)[:1] != _NAMELESS}
         names: dict[str, str] = {}
         numbers: dict[str, int] = {}
         for row in self.rows:
-            if row[NAME][:1] == _NAMELESS:
-                base = name = f"{row[OPCODE]}.anon"
+            if name_of(row)[:1] == _NAMELESS:
+                base = name = f"{opcode_of(row)}.anon"
                 while name in taken:
                     numbers[base] = numbers.get(base, 0) + 1
                     name = f"{base}.{numbers[base]}"
                 taken.add(name)
-                names[row[NAME]] = name
+                names[name_of(row)] = name
 
         def named(reference: str) -> str:
             return names.get(reference, reference)
@@ -363,8 +356,8 @@ class Scanner:
 
     def _parameter(self, name: str, begin: int, end: int, body: _Body) -> str:
         """The parameter that XLA makes of an operand which nothing defines; the name may be ""."""
-        if not name or all(row[NAME] != name for row in body.rows):
-            number = sum(row[OPCODE] == "parameter" for row in body.rows)
+        if not name or all(name_of(row) != name for row in body.rows):
+            number = sum(opcode_of(row) == "parameter" for row in body.rows)
             name = name or f"{SINGLE}{number}"
             body.nested.add(len(body.rows))
             row = ("", name, self.text[begin:end], "parameter", str(number), "", ())

@@ -23,7 +23,7 @@ from enum import Enum
 from itertools import chain
 from math import prod
 
-from hlo_lint.hlo.ir import TAIL, Computation, Instruction, Module, Operand
+from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand
 from hlo_lint.hlo.layouts import permute, reshape_is_bitcast
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Layout
 
@@ -96,7 +96,7 @@ def _backend_switches(module: Module) -> Iterator[BackendSwitch]:
         computation.with_opcode("fusion") for computation in module.computations
     )
     for fusion in fusions:
-        if not _is_triton_gemm(fusion.row[TAIL]):
+        if not _is_triton_gemm(fusion.attributes_text):
             continue
         called = fusion.called
         body = module.computation(called[0]) if called else None
@@ -112,7 +112,7 @@ def _backend_switches(module: Module) -> Iterator[BackendSwitch]:
 
 def _backend_switch(fusion: Instruction, body: Computation) -> BackendSwitch | None:
     dots = body.with_opcode("dot")
-    if "reshape" not in body.opcodes and not any(_two_batches(dot.row[TAIL]) for dot in dots):
+    if "reshape" not in body.opcodes and not any(_two_batches(dot.attributes_text) for dot in dots):
         return None  # most fusions: no reshape would be left
     if not dots or not all(_is_gemm_rewriter_candidate(dot) for dot in dots):
         return None

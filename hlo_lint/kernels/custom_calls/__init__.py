@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from hlo_lint.hlo.ir import TAIL, Instruction
+from hlo_lint.hlo.ir import Instruction
 from hlo_lint.kernels.custom_calls.block_level import BlockLevelFusion, decode_block_level
 from hlo_lint.kernels.custom_calls.carrier import Carrier
 from hlo_lint.kernels.custom_calls.gemm import (
@@ -48,7 +48,7 @@ def decode(instruction: Instruction) -> Payload | None:
         PayloadError: it should carry something, and that is broken.
     """
     if instruction.opcode == "fusion":
-        if '"block_level_fusion_config' not in instruction.row[TAIL].replace("\\", ""):
+        if '"block_level_fusion_config' not in instruction.attributes_text.replace("\\", ""):
             return None
         return _decoded("", instruction.attributes["backend_config"])
     if instruction.opcode != "custom-call":

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hlo_lint.analysis.layout_mismatches import lie_alike, operand_array
 from hlo_lint.analysis.rewrite import with_copied_operands
 from hlo_lint.hlo.attributes import AttributeSyntaxError
-from hlo_lint.hlo.ir import TAIL, Computation, Instruction, Module
+from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Layout
 from hlo_lint.rules.base import Bad, Findings, Form, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding
@@ -71,7 +71,11 @@ class ConstraintIgnored(Rule):
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Each operand that is an array and lies otherwise."""
         for call in computation.with_opcode("custom-call"):
-            if _CONSTRAINTS not in call.row[TAIL] or not stage.layouts or stage.backend is None:
+            if (
+                _CONSTRAINTS not in call.attributes_text
+                or not stage.layouts
+                or stage.backend is None
+            ):
                 continue
             for number, before, wanted in _ignored(call):
                 yield Finding(

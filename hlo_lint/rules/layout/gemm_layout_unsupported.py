@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from hlo_lint.analysis.layout_mismatches import in_other_orders, operand_array
 from hlo_lint.analysis.rewrite import with_copied_operands
-from hlo_lint.hlo.ir import TAIL, Computation, Instruction, Module
+from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Layout, TupleShape
 from hlo_lint.kernels.gemm_layouts import groups_of, unsupported
 from hlo_lint.rules.base import Bad, Findings, Form, Good, Rule, Stage
@@ -99,7 +99,7 @@ class _Side(NamedTuple):
 
 
 def _wrong_sides(call: Instruction) -> Iterator[_Side]:
-    if not any(target in call.row[TAIL] for target in TARGETS):
+    if not any(target in call.attributes_text for target in TARGETS):
         return
     from hlo_lint.kernels.custom_calls import GemmConfig, PayloadError, decode
 

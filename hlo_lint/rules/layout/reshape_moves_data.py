@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.dumps.phases import RESHAPES_ARE_BITCASTS
-from hlo_lint.hlo.ir import TAIL, Computation, Instruction, Module, Operand
+from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand
 from hlo_lint.hlo.layouts import (
     align_layouts,
     carry_layout_facts,
@@ -137,7 +137,7 @@ class ReshapeMovesData(Rule):
     def context(self, instruction: Instruction, before: Module, after: Module) -> tuple[str, ...]:
         """Which Triton GEMM fusions the pass took apart to make the GEMM call that feeds it."""
         producer = _producer(instruction.operands[0])
-        if producer is None or GEMM_TARGET not in producer.row[TAIL]:
+        if producer is None or GEMM_TARGET not in producer.attributes_text:
             return ()
         left = {fusion.name for fusion in _triton_gemms(after)}
         gone = [fusion.name for fusion in _triton_gemms(before) if fusion.name not in left]
@@ -301,7 +301,7 @@ def _producer(operand: Operand) -> Instruction | None:
 
 def _feeder(operand: Operand) -> tuple[str, ...]:
     producer = _producer(operand)
-    if producer is None or GEMM_TARGET not in producer.row[TAIL]:
+    if producer is None or GEMM_TARGET not in producer.attributes_text:
         return ()
     target = producer.attribute("custom_call_target")
     return (f"%{producer.name}, which feeds it, is a GEMM call ({target}) with a pinned layout",)
@@ -312,5 +312,5 @@ def _triton_gemms(module: Module) -> list[Instruction]:
         fusion
         for computation in module.computations
         for fusion in computation.with_opcode("fusion")
-        if TRITON_GEMM in fusion.row[TAIL]
+        if TRITON_GEMM in fusion.attributes_text
     ]

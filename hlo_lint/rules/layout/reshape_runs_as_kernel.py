@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from hlo_lint.analysis.rewrite import Rewrite
-from hlo_lint.hlo.ir import OPCODE, REFERENCES, TAIL, Computation, Instruction, Module
+from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.layouts import packs_alike, reshape_is_bitcast
+from hlo_lint.hlo.records import attributes_of, opcode_of, references_of
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Form, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
@@ -108,7 +109,7 @@ def _wrapped(module: Module) -> list[tuple[Instruction, ArrayShape, ArrayShape]]
     for computation in module.unfused:
         for fusion in computation.with_opcode("fusion"):
             row = fusion.row
-            if "kind=kLoop" not in row[TAIL] or len(row[REFERENCES]) != 1:
+            if "kind=kLoop" not in attributes_of(row) or len(references_of(row)) != 1:
                 continue
             body = module.computation(fusion.called[0]) if fusion.called else None
             if body is None or not _is_one_reshape(body):
@@ -124,7 +125,7 @@ def _wrapped(module: Module) -> list[tuple[Instruction, ArrayShape, ArrayShape]]
 
 
 def _is_one_reshape(body: Computation) -> bool:
-    return [row[OPCODE] for row in body.rows] == ["parameter", "reshape"]
+    return [opcode_of(row) for row in body.rows] == ["parameter", "reshape"]
 
 
 def _can_be_judged(shape: ArrayShape) -> bool:

@@ -6,7 +6,8 @@ from functools import lru_cache
 from typing import Final
 
 from hlo_lint.analysis.layout_mismatches import operand_array, result_array, types_of
-from hlo_lint.hlo.ir import OPCODE, TYPE, Computation, Instruction
+from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.records import opcode_of, type_of
 from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding
@@ -92,8 +93,8 @@ class HostMemoryLeak(Rule):
             return
         if not stage.host_memory:
             for number, row in enumerate(computation.rows):
-                if _holds_host(row[TYPE]):
-                    result = f"this {row[OPCODE]} gives {row[TYPE]}, which is host memory"
+                if _holds_host(type_of(row)):
+                    result = f"this {opcode_of(row)} gives {type_of(row)}, which is host memory"
                     yield Finding(
                         computation.at(number), f"{result}, and host-offloader has not run"
                     )

@@ -6,7 +6,8 @@ from functools import lru_cache
 from typing import Final
 
 from hlo_lint.analysis.layout_mismatches import types_of
-from hlo_lint.hlo.ir import TYPE, Computation
+from hlo_lint.hlo.ir import Computation
+from hlo_lint.hlo.records import type_of
 from hlo_lint.hlo.shape import BITS, ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding
@@ -58,7 +59,7 @@ class SubbyteSizeMissing(Rule):
         if not wrong or not stage.final or stage.backend is None:
             return
         for number, row in enumerate(computation.rows):
-            array = _unpacked(row[TYPE]) if row[TYPE] in wrong else None
+            array = _unpacked(type_of(row)) if type_of(row) in wrong else None
             if array is not None:
                 bits = _NARROW[array.dtype]
                 yield Finding(

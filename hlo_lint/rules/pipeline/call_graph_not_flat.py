@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hlo_lint.analysis.verifier.calls import CALLERS
 from hlo_lint.dumps.phases import CALL_GRAPH_IS_FLAT
-from hlo_lint.hlo.ir import OPCODE, Instruction, Module
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.records import opcode_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding
 
@@ -67,7 +68,7 @@ class CallGraphNotFlat(Rule):
         callers: dict[str, list[Instruction]] = {}
         for computation in module.computations:
             for number, row in enumerate(computation.rows):
-                opcode = row[OPCODE]
+                opcode = opcode_of(row)
                 if opcode in CALLERS or (opcode.endswith("-start") and opcode != "async-start"):
                     instruction = computation.at(number)
                     for name in instruction.called:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hlo_lint.hlo.ir import TAIL, Computation, Instruction, Module
+from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -123,7 +123,7 @@ def _reason(instruction: Instruction) -> str:
     opcode = instruction.opcode
     if opcode in NO_THUNK:
         return f"{opcode} stands outside a fusion, and XLA:GPU has no thunk for it"
-    if opcode == "fusion" and TRITON_GEMM in instruction.row[TAIL]:
+    if opcode == "fusion" and TRITON_GEMM in instruction.attributes_text:
         config = instruction.attributes.get("backend_config", "").replace(" ", "")
         if f'"kind":"{TRITON_GEMM}"' in config:
             return "this fusion is still of kind __triton_gemm, which nothing emits"

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.rewrite import attribute_edit
-from hlo_lint.hlo.ir import TAIL, Instruction, Module
+from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.kernels.calls import triton_calls
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Form, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
@@ -181,7 +181,7 @@ def _mosaic_calls(module: Module) -> Iterator[tuple[Instruction, bytes]]:
     """Calls of Mosaic GPU whose code makes a tensor descriptor, with the code."""
     for computation in module.unfused:
         for call in computation.with_opcode("custom-call"):
-            if '"mosaic_gpu' not in call.row[TAIL]:
+            if '"mosaic_gpu' not in call.attributes_text:
                 continue
             from hlo_lint.kernels.custom_calls import MosaicCall, PayloadError, decode
 

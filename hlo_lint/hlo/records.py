@@ -1,0 +1,41 @@
+"""The stored form of one instruction: a plain tuple of texts, and an accessor for each field.
+
+A module of a million instructions keeps a million records, and the pass dumps of one compilation
+share them. A plain tuple is made by the regular expression itself; a named tuple would cost three
+times as much to make. The accessors are `itemgetter`s, which `map` runs without a Python frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Final
+
+InstructionRecord = tuple[str, str, str, str, str, str, tuple[str, ...]]
+"""One instruction as text: root, name, type, opcode, operands, attributes, operand names.
+
+The root is `ROOT ` or "". Names carry no `%`. An operand name may end with `#1` for an element of a
+tuple (`%call#1` is how releases from jax 0.11 on print a get-tuple-element). An instruction that is
+written into the operands of another is a record before it, with XLA's name for it: `negate.anon`.
+A missing type is "".
+"""
+ROOT: Final = 0
+NAME: Final = 1
+TYPE: Final = 2
+OPCODE: Final = 3
+OPERANDS: Final = 4
+TAIL: Final = 5
+REFERENCES: Final = 6
+
+_TextOf = Callable[[InstructionRecord], str]
+
+root_mark_of: Final[_TextOf] = itemgetter(ROOT)
+"""`ROOT ` where the text marks the instruction as root, else ""."""
+name_of: Final[_TextOf] = itemgetter(NAME)
+type_of: Final[_TextOf] = itemgetter(TYPE)
+opcode_of: Final[_TextOf] = itemgetter(OPCODE)
+operands_of: Final[_TextOf] = itemgetter(OPERANDS)
+"""The text between the parentheses: operands, a literal, or the number of a parameter."""
+attributes_of: Final[_TextOf] = itemgetter(TAIL)
+"""The text after the closing parenthesis, with its first comma."""
+references_of: Final[Callable[[InstructionRecord], tuple[str, ...]]] = itemgetter(REFERENCES)

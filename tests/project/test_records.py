@@ -1,0 +1,24 @@
+"""Fields of instruction records are read through accessors; their positions belong to hlo/."""
+
+from __future__ import annotations
+
+import ast
+
+from hlo_lint.hlo import records
+from tests.conftest import ROOT
+
+PACKAGE = ROOT / "hlo_lint"
+POSITIONS = {name for name in vars(records) if name.isupper()}
+
+
+def test_positions_of_fields_are_used_in_hlo_alone() -> None:
+    assert "REFERENCES" in POSITIONS
+    for path in PACKAGE.rglob("*.py"):
+        if PACKAGE / "hlo" in path.parents:
+            continue
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.ImportFrom) and node.module == records.__name__:
+                assert not POSITIONS & {alias.name for alias in node.names}, path
+            if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute):
+                is_record = node.value.attr in ("row", "record")
+                assert not is_record, f"{path}:{node.lineno}: a field of a record by its position"
