@@ -45,7 +45,7 @@ ENDINGS = {
 }
 """Of the golden file of each format."""
 CONFIGURATION = DOCS / "configuration.md"
-SCHEMA = DOCS.parent / "hlo_lint" / "configuration" / "schema.json"
+SCHEMA = DOCS.parent / "hlo_lint" / "apps" / "settings" / "schema.json"
 RUN = tuple(
     DOCS / f"{name}.md"
     for name in ("allow", "command-line", "configuration", "live", "tutorial", "writing-rules")

@@ -15,7 +15,7 @@ ROUNDS = 10
 def apply(text: str, fixes: Iterable[Fix]) -> tuple[str, tuple[Edit, ...]]:
     """The text with the edits of as many fixes as do not overlap, and those edits.
 
-    >>> from hlo_lint.rules.findings import Safety
+    >>> from hlo_lint.text.edits import Safety
     >>> from hlo_lint.text.source import Span
     >>> fix = Fix("name it", (Edit(Span(0, 1), "x"),), Safety.SAFE)
     >>> apply("a = b", [fix])[0]

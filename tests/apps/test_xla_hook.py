@@ -76,7 +76,7 @@ def test_what_is_found_becomes_a_warning_that_says_where() -> None:
     assert found(checks.reports) == BROKEN
     assert not checks.mended
     assert "in the compilation of jit_add" in str(caught[0].message)
-    assert "test_live.py" in str(caught[0].message)
+    assert "test_xla_hook.py" in str(caught[0].message)
 
 
 def test_an_error_stops_the_compilation() -> None:

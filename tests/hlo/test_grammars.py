@@ -180,7 +180,8 @@ def test_a_missing_grammar_says_where_it_was_looked_for() -> None:
 def test_readers_do_not_import_lark_before_they_need_it() -> None:
     program = (
         "import sys, hlo_lint\n"
-        "from hlo_lint.hlo import attributes, grammar, shape_reader\n"
+        "from hlo_lint.hlo import attributes, grammar\n"
+        "from hlo_lint.hlo.parser import shapes\n"
         "attributes.read_attribute('dimensions', '{1,0}')\n"
         "print('lark' in sys.modules)"
     )

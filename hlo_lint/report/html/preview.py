@@ -32,7 +32,7 @@ class Preview(TypedDict):
 def preview(fix: Fix, lines: Lines) -> Preview:
     """The lines that change, `AROUND` lines around each change.
 
-    >>> from hlo_lint.rules.findings import Safety
+    >>> from hlo_lint.text.edits import Safety
     >>> from hlo_lint.text.source import Span
     >>> fix = Fix("say c", (Edit(Span(2, 3), "c"),), Safety.SAFE)
     >>> preview(fix, Lines("a\\nb\\n"))["lines"]
