@@ -119,8 +119,8 @@ def _read(path: Path) -> Module:
 def _fused_dots(module: Module) -> list[Instruction]:
     """The dots of Triton GEMM fusions."""
     bodies = [
-        module.computation(fusion.called[0])
-        for fusion in module.walk()
+        module.computation(fusion.called_computations[0])
+        for fusion in module.instructions()
         if fusion.opcode == "fusion" and '"__triton_gemm"' in fusion.attributes_text
     ]
     return [dot for body in bodies if body is not None for dot in body.with_opcode("dot")]
@@ -137,7 +137,7 @@ def _reshapes(module: Module) -> tuple[str, ...]:
     return tuple(
         sorted(
             _spelled(reshape.operands[0].shape, reshape.shape)
-            for computation in module.unfused
+            for computation in module.nonfusion_computations
             for reshape in computation.with_opcode("reshape")
         )
     )

@@ -151,7 +151,7 @@ def _running(module: Module, todo: list[Instruction]) -> dict[str, str]:
         at = todo.pop()
         found[at.name] = at.opcode
         if at.opcode in ("while", "call", "conditional", "async-start"):
-            for name in at.called:
+            for name in at.called_computations:
                 callee = module.computation(name)
                 todo += callee.instructions if callee is not None else ()
     return found
@@ -235,7 +235,7 @@ def _calls(
 ) -> Iterator[tuple[list[AssignedValue], list[AssignedValue]]]:
     """Results and operands of each custom call that declares nothing."""
     data = {value.id: value for value in _data(case.values, buffers)}
-    for computation in case.module.unfused:
+    for computation in case.module.nonfusion_computations:
         for call in computation.with_opcode("custom-call"):
             if "output_to_operand_aliasing" not in call.attributes:
                 given = [v for v in data.values() if v.defined_at.instruction == call.name]

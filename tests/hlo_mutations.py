@@ -181,7 +181,7 @@ _KINDS: dict[str, Mutation | _Operands] = {
 def _of_instruction(kind: str, module: Module, chance: random.Random) -> Mutant | None:
     change = _KINDS[kind]
     mark = MARKS.get(kind, "")
-    instructions = [each for each in module.walk() if mark in each.text]
+    instructions = [each for each in module.instructions() if mark in each.text]
     if not instructions:
         return None
     for _ in range(60):

@@ -123,7 +123,7 @@ class Calls:
 
     def __init__(self, module: Module) -> None:
         self._by_name = {computation.name: computation for computation in module.computations}
-        fused = module.fused
+        fused = module.fusion_computations
         self.computations = tuple(c for c in module.computations if c.name not in fused)
         self._callers: dict[str, list[Instruction]] = {}
         for computation in self.computations:
@@ -139,7 +139,7 @@ class Calls:
         if caller.opcode == "while":
             names = [_attribute(caller, "body"), _attribute(caller, "condition")]
         elif caller.opcode in ("call", "conditional"):
-            names = list(caller.called)
+            names = list(caller.called_computations)
         elif caller.opcode.endswith("-start"):
             names = [_attribute(caller, "calls")]  # not `to_apply`, which is for one element
         else:

@@ -60,7 +60,7 @@ def moves(module: Module) -> tuple[Move, ...]:
 
 
 def _moves(module: Module) -> Iterator[Move]:
-    for computation in module.unfused:
+    for computation in module.nonfusion_computations:
         if computation.opcodes.isdisjoint((*_MOVERS, "fusion")):
             continue
         bodies: dict[str, Computation] = {}
@@ -70,7 +70,7 @@ def _moves(module: Module) -> Iterator[Move]:
             for instruction in computation.with_opcode(opcode):
                 yield from _move(instruction, instruction)
         for fusion in computation.with_opcode("fusion"):
-            body = bodies.get(fusion.called[0]) if fusion.called else None
+            body = bodies.get(fusion.called_computations[0]) if fusion.called_computations else None
             mover = None if body is None else _only_mover(body)
             if mover is not None:
                 yield from _move(fusion, mover)

@@ -173,7 +173,7 @@ class _Counts:
 
     def running(self, module: Module) -> list[Computation]:
         """What runs as the module's own: no bodies of fusions, nothing that nobody calls."""
-        by_name = {computation.name: computation for computation in module.unfused}
+        by_name = {computation.name: computation for computation in module.nonfusion_computations}
         entry = module.entry
         waiting = [] if entry is None else [entry.name]
         met = set(waiting)

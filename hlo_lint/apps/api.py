@@ -256,7 +256,7 @@ def payload_text(path: Path, instruction: str) -> str:
     carriers = []
     for pipeline in open_dump(path):
         for dump in pipeline.dumps:
-            for found in (each for module in _modules(dump) for each in module.walk()):
+            for found in (each for module in _modules(dump) for each in module.instructions()):
                 try:
                     read = decode(found)
                 except PayloadError as error:

@@ -173,9 +173,11 @@ class Timeline:
 def _outside_of_fusions(
     modules: Sequence[tuple[Sequence[ModuleRef], Module]],
 ) -> dict[object, None]:
-    """What is in `Module.unfused` of some module, of each computation no more asked than once."""
+    """Computations that are outside fusions in at least one module."""
     distinct = dict.fromkeys(chain.from_iterable(module.computations for _, module in modules))
-    fused_by = {computation: computation.fused for computation in distinct if computation.fused}
+    fused_by = {
+        computation: names for computation in distinct if (names := computation.fusion_computations)
+    }
     aside = {computation for computation in distinct if computation.thread != "main"}
     found: dict[object, None] = {}
     for _, module in modules:
@@ -191,7 +193,7 @@ def _views(kind: str, unfused: bool, module: Module) -> Sequence[object]:
     """What a check of a kind looks at in a module; the file it is the first of, for an HloFile."""
     match kind:
         case "Computation":
-            return module.unfused if unfused else module.computations
+            return module.nonfusion_computations if unfused else module.computations
         case "Module":
             return (module,)
         case _:

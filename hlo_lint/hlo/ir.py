@@ -9,12 +9,13 @@ Nobody changes any of them: a fix is an edit of the text.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hlo_lint.hlo.records import (
     NAME,
@@ -29,7 +30,7 @@ from hlo_lint.hlo.records import (
     opcode_of,
 )
 from hlo_lint.hlo.shape import Shape, parse_shape, part, shape_or_none
-from hlo_lint.text.source import Lines, Position, Span
+from hlo_lint.text.source import Lines, ParseDiagnostic, ParseError, Span
 
 if TYPE_CHECKING:
     import networkx
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from hlo_lint.hlo.parser.literals import LiteralValue
     from hlo_lint.hlo.parser.stack_frames import StackFrames
 
-_FUSED = re.compile(r"%?([\w.\-]+)").match
+_NAME = re.compile(r"%?([\w.\-]+)").match
 """What stands behind `calls=`, which `str.split` finds several times faster than a pattern."""
 _THREAD = re.compile(r'execution_thread="([^"]*)"')
 CALLING_ATTRIBUTES: Final = tuple(
@@ -47,25 +48,6 @@ CALLING_ATTRIBUTES: Final = tuple(
 )
 """Attributes whose value is a computation, or several."""
 _CALLED = re.compile(rf"\b(?:{'|'.join(CALLING_ATTRIBUTES)})=(\{{[^{{}}=]*\}}|%?[\w.\-]+)")
-
-
-class Trouble(NamedTuple):
-    """A stretch of text that could not be read, in characters of the text it was found in."""
-
-    message: str
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A stretch of a file that could not be read; it stays text."""
-
-    message: str
-    span: Span
-    """In characters of the file."""
-    start: Position
-    end: Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +87,24 @@ class Inline(NamedTuple):
     computation: Computation
 
 
+def _renamed(former: str, name: str, call: bool = False) -> Any:
+    """A property of a former name: it reads the new one, and warns for one release."""
+
+    def read(self: object) -> object:
+        message = f"{type(self).__name__}.{former} is {name}{'()' * call}"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return getattr(self, name)
+
+    return property(read)
+
+
 class Computation:
     """The instructions of one computation, shared by every module that repeats its text."""
 
     __slots__ = (
         "__weakref__",
         "_by_opcode",
-        "_fused",
+        "_fusion_computations",
         "_index",
         "_opcodes",
         "_part",
@@ -124,10 +117,10 @@ class Computation:
         "memo",
         "name",
         "nested",
+        "parse_errors",
         "rows",
         "signature",
         "tail",
-        "troubles",
     )
 
     def __init__(
@@ -139,7 +132,7 @@ class Computation:
         rows: tuple[InstructionRecord, ...],
         tail: str = "",
         spans: tuple[Span, ...] | None = None,
-        troubles: tuple[Trouble, ...] = (),
+        parse_errors: tuple[ParseError, ...] = (),
         nested: frozenset[int] = frozenset(),
         inline: Mapping[int, tuple[Inline, ...]] | None = None,
         part: tuple[int, int] | None = None,
@@ -154,7 +147,7 @@ class Computation:
         self.rows = rows
         self.tail = tail
         """What follows the closing brace: `, execution_thread="parallel"`."""
-        self.troubles = troubles
+        self.parse_errors = parse_errors
         """What could not be read, in characters of `text`."""
         self.nested = nested
         """Positions of instructions that are written into the operands of another one."""
@@ -165,7 +158,7 @@ class Computation:
         self._users: dict[str, list[int]] | None = None
         self._opcodes: frozenset[str] | None = None
         self._by_opcode: dict[str, tuple[Instruction, ...]] = {}
-        self._fused: frozenset[str] | None = None
+        self._fusion_computations: frozenset[str] | None = None
         self._views: dict[int, Instruction] = {}
         self.memo: dict[object, object] = {}
         """What analyses have found out about it, each under a key of its own."""
@@ -286,15 +279,19 @@ class Computation:
         return found
 
     @property
-    def fused(self) -> frozenset[str]:
+    def fusion_computations(self) -> frozenset[str]:
         """Names of the computations that are bodies of its fusions."""
-        if self._fused is None:
+        if self._fusion_computations is None:
             tails: list[str] = []
             if "fusion" in self.opcodes:
                 tails = [row[TAIL] for row in self.rows if row[OPCODE] == "fusion"]
-            named = map(_FUSED, "\n".join(tails).split("calls=")[1:])
-            self._fused = frozenset([found[1] for found in named if found is not None])
-        return self._fused
+            named = map(_NAME, "\n".join(tails).split("calls=")[1:])
+            self._fusion_computations = frozenset(
+                [found[1] for found in named if found is not None]
+            )
+        return self._fusion_computations
+
+    fused = _renamed("fused", "fusion_computations")
 
     def to_networkx(self) -> networkx.DiGraph[str]:
         """A graph of names, an edge from each operand to its reader; `opcode` and `shape` on nodes.
@@ -449,7 +446,7 @@ class Instruction:
         return read_literal(self.shape, self.row[OPERANDS])
 
     @property
-    def called(self) -> tuple[str, ...]:
+    def called_computations(self) -> tuple[str, ...]:
         """Names of the computations it calls, in order."""
         inline = [each.computation for each in self.computation.inline.get(self.number, ())]
         if not inline:
@@ -465,6 +462,8 @@ class Instruction:
             else:
                 names += called_names(f"{name}={value}")
         return tuple(names)
+
+    called = _renamed("called", "called_computations")
 
 
 @lru_cache(maxsize=1 << 13)
@@ -484,18 +483,18 @@ class Module:
     """One HLO module as a file holds it: its text in pieces, and what the pieces say."""
 
     __slots__ = (
+        "_nonfusion_computations",
         "_offsets",
-        "_unfused",
         "computations",
         "file",
         "header",
         "memo",
         "name",
+        "parse_errors",
         "pieces",
         "places",
         "start",
         "tables",
-        "troubles",
         "within",
     )
 
@@ -507,7 +506,7 @@ class Module:
         pieces: tuple[str, ...],
         computations: tuple[Computation, ...],
         places: tuple[int, ...],
-        troubles: tuple[Trouble, ...] = (),
+        parse_errors: tuple[ParseError, ...] = (),
         within: Mapping[int, int] | None = None,
         offsets: tuple[int, ...] | None = None,
     ) -> None:
@@ -524,17 +523,17 @@ class Module:
         """Which piece each computation is, or stands in."""
         self.within = within or {}
         """Where in its piece a computation begins that is written into an attribute."""
-        self.troubles = troubles
+        self.parse_errors = parse_errors
         """What could not be read outside computations, in characters of this module's text."""
         self.file = HloFile((self,), None)
         self.start = 0
         """Where its text begins, in characters of the file."""
         self._offsets = offsets
-        self._unfused: list[Computation] = []
+        self._nonfusion_computations: list[Computation] = []
         self.memo: dict[object, object] = {}
         """What analyses have found out about it; every file of this text has the same."""
 
-    def again(self) -> Module:
+    def share_for_file(self) -> Module:
         """The same module, for another file of the same text."""
         other = Module.__new__(Module)
         for slot in Module.__slots__:
@@ -597,29 +596,20 @@ class Module:
         return read_stack_frames(self.tables)
 
     @property
-    def problems(self) -> tuple[Problem, ...]:
+    def problems(self) -> tuple[ParseDiagnostic, ...]:
         """What could not be read, in the order of the file."""
-        found = list(self.troubles)
+        errors = list(self.parse_errors)
         for number, computation in enumerate(self.computations):
-            if not computation.troubles:
-                continue
-            begin = self.offset(number)
-            found += [
-                Trouble(message, begin + start, begin + end)
-                for message, start, end in computation.troubles
-            ]
-        if not found:
+            if computation.parse_errors:
+                begin = self.offset(number)
+                errors += [
+                    ParseError(message, begin + start, begin + end)
+                    for message, start, end in computation.parse_errors
+                ]
+        if not errors:
             return ()
-        lines = self.file.lines
-        return tuple(
-            Problem(
-                message,
-                Span(self.start + start, self.start + end),
-                lines.position(self.start + start),
-                lines.position(self.start + end),
-            )
-            for message, start, end in sorted(found, key=lambda trouble: trouble.start)
-        )
+        errors.sort(key=lambda error: error.start)
+        return tuple(self.file.lines.diagnostic(error, self.start) for error in errors)
 
     def computation(self, name: str) -> Computation | None:
         """The computation of that name, `%` or not; None where there is none."""
@@ -650,28 +640,34 @@ class Module:
         names.update(computation.name for computation in self.computations)
         return names
 
-    def walk(self) -> Iterator[Instruction]:
+    def instructions(self) -> Iterator[Instruction]:
         """Every instruction, in the order of the text."""
         for computation in self.computations:
             yield from computation.instructions
 
     @property
-    def fused(self) -> frozenset[str]:
+    def fusion_computations(self) -> frozenset[str]:
         """Names of the computations that are bodies of fusions."""
-        return frozenset().union(*[computation.fused for computation in self.computations])
+        return frozenset().union(
+            *[computation.fusion_computations for computation in self.computations]
+        )
 
     @property
-    def unfused(self) -> Sequence[Computation]:
+    def nonfusion_computations(self) -> Sequence[Computation]:
         """What passes over non-fusion computations visit: no fusion's body, no other thread."""
-        if not self._unfused:  # the list is that of every file of this text
-            fused = self.fused
-            self._unfused += [
+        if not self._nonfusion_computations:  # the list is that of every file of this text
+            fusions = self.fusion_computations
+            self._nonfusion_computations += [
                 computation
                 for computation in self.computations
-                if computation.name not in fused
+                if computation.name not in fusions
                 and (not computation.tail or computation.thread == "main")
             ]
-        return self._unfused
+        return self._nonfusion_computations
+
+    fused = _renamed("fused", "fusion_computations")
+    unfused = _renamed("unfused", "nonfusion_computations")
+    walk = _renamed("walk", "instructions", call=True)
 
     def to_networkx(self) -> networkx.DiGraph[str]:
         """A graph of `computation/instruction` names: data edges, and `calls` edges to roots.
@@ -689,7 +685,7 @@ class Module:
             )
         for computation in self.computations:
             for instruction in computation.instructions:
-                for name in instruction.called:
+                for name in instruction.called_computations:
                     callee = self.computation(name)
                     if callee is not None and callee.root is not None:
                         graph.add_edge(

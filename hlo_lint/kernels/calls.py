@@ -18,7 +18,7 @@ _FILLS = frozenset({"broadcast", "constant", "iota", "bitcast", "reshape", "copy
 
 def triton_calls(module: Module) -> Iterator[tuple[Instruction, TritonCall]]:
     """The calls whose payload can be read, with it."""
-    for computation in module.unfused:
+    for computation in module.nonfusion_computations:
         for call in computation.with_opcode("custom-call"):
             if f'"{LEGACY}' in call.attributes_text and (payload := _read(call)) is not None:
                 yield call, payload
@@ -69,7 +69,7 @@ def is_fresh_fill(call: Instruction, number: int, module: Module) -> bool:
     if source.opcode in ("broadcast", "constant", "iota"):
         return source.opcode != "broadcast" or _is_constant(source)
     if source.opcode == "fusion":
-        bodies = [module.computation(name) for name in source.called]
+        bodies = [module.computation(name) for name in source.called_computations]
         return bool(bodies) and all(body is not None and _only_fills(body) for body in bodies)
     target = source.attributes.get("custom_call_target", "")
     return source.opcode == "custom-call" and target == '"AllocateBuffer"'

@@ -20,6 +20,24 @@ class Span(NamedTuple):
     end: int
 
 
+class ParseError(NamedTuple):
+    """A stretch of text that could not be read, in characters of the text it was found in."""
+
+    message: str
+    start: int
+    end: int
+
+
+class ParseDiagnostic(NamedTuple):
+    """A stretch of a file that could not be read, with its lines; it stays text."""
+
+    message: str
+    span: Span
+    """In characters of the file."""
+    start: Position
+    end: Position
+
+
 DIRECTIVE = "hlo-lint:"
 """Begins every comment that is addressed to hlo-lint."""
 
@@ -74,6 +92,12 @@ class Lines:
         """Line and column of an offset."""
         line = bisect_right(self._starts, offset)
         return Position(line, offset - self._starts[line - 1] + 1)
+
+    def diagnostic(self, error: ParseError, begin: int = 0) -> ParseDiagnostic:
+        """The error with its place in the file; the text it was found in starts at `begin`."""
+        message, start, end = error
+        span = Span(begin + start, begin + end)
+        return ParseDiagnostic(message, span, self.position(span.start), self.position(span.end))
 
     def offset(self, position: Position) -> int:
         """How many characters stand before a position."""

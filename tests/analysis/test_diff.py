@@ -376,7 +376,7 @@ def test_every_pass_that_changed_a_graph_is_seen() -> None:
     for before, after in zip(pipeline.steps, pipeline.steps[1:], strict=False):
         found = diff(before.module, after.module)
         counts = [
-            sorted(instruction.opcode for instruction in dump.module.walk())
+            sorted(instruction.opcode for instruction in dump.module.instructions())
             for dump in (before, after)
         ]
         different += not found.same

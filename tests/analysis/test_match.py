@@ -55,7 +55,7 @@ def module(text: str = TEXT) -> Module:
 
 
 def named(name: str, text: str = TEXT) -> Instruction:
-    (found,) = (each for each in module(text).walk() if each.name == name)
+    (found,) = (each for each in module(text).instructions() if each.name == name)
     return found
 
 
@@ -99,7 +99,7 @@ MATCHES: list[tuple[m.Pattern, list[str]]] = [
 @pytest.mark.parametrize(("pattern", "expected"), MATCHES, ids=lambda value: str(value)[:90])
 def test_a_pattern_matches_what_it_reads_like(pattern: m.Pattern, expected: list[str]) -> None:
     assert hits(pattern) == expected
-    for instruction in module().walk():
+    for instruction in module().instructions():
         assert (m.explain(pattern, instruction) == "") == (instruction.name in expected)
 
 
@@ -149,7 +149,7 @@ def test_what_is_searched_may_be_a_module_computations_or_an_instruction() -> No
     for place, expected in (
         (whole, ["ft", "t"]),
         (whole.entry, ["t"]),
-        (whole.unfused, ["t"]),
+        (whole.nonfusion_computations, ["t"]),
         (named("t"), ["t"]),
         (named("c"), []),
     ):
@@ -355,7 +355,7 @@ def test_find_gives_what_looking_at_every_instruction_gives() -> None:
         text = hlo_lint.parse(path.read_bytes())
         for pattern in patterns:
             found = {hit.instruction for hit in m.find(pattern, text)}
-            assert found == {i for i in text.walk() if not m.explain(pattern, i)}
+            assert found == {i for i in text.instructions() if not m.explain(pattern, i)}
             seen += len(found)
     assert seen > 400
 

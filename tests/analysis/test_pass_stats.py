@@ -93,12 +93,12 @@ def test_what_nobody_calls_any_more_takes_no_memory(tmp_path: Path) -> None:
 def test_counts_add_up_from_dump_to_dump(folder: Path) -> None:
     pipeline = module_named(folder, None)
     first, *steps = list(passes(pipeline))
-    opcodes = Counter(i.opcode for i in in_order(pipeline)[0].module.walk())
+    opcodes = Counter(i.opcode for i in in_order(pipeline)[0].module.instructions())
     assert first.instructions == opcodes.total()
     for step in steps:
         opcodes.update(step.added)
         opcodes.subtract(step.removed)
-        assert +opcodes == Counter(i.opcode for i in step.dump.module.walk())
+        assert +opcodes == Counter(i.opcode for i in step.dump.module.instructions())
         assert step.instructions == opcodes.total()
         assert step.fusions == opcodes["fusion"]
 

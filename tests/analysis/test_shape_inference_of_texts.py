@@ -94,7 +94,7 @@ def case_of(instruction: Instruction, module: Module) -> Case | None:
 
 
 def _collect(instruction: Instruction, module: Module, called: dict[str, str]) -> bool:
-    for name in instruction.called:
+    for name in instruction.called_computations:
         if name in called:
             continue
         computation = module.computation(name)
@@ -526,7 +526,7 @@ def test_no_text_is_too_odd() -> None:
     for path in hlo_files(FIXTURES):
         for module in parse_file(path.read_bytes(), path).modules:
             inference = ShapeInference(module.computations)
-            for instruction in module.walk():
+            for instruction in module.instructions():
                 assert isinstance(inference.check(instruction), tuple)
                 assert inference.infer(instruction) is not None
 

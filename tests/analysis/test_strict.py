@@ -15,10 +15,10 @@ import pytest
 import hlo_lint
 from hlo_lint.analysis.shape_inference import ShapeInference
 from hlo_lint.analysis.strict import strict_problems
-from hlo_lint.hlo.ir import HloFile, Problem
+from hlo_lint.hlo.ir import HloFile
 from hlo_lint.hlo.opcodes import OPCODES
 from hlo_lint.hlo.parser.module import parse_file
-from hlo_lint.text.source import decode
+from hlo_lint.text.source import ParseDiagnostic, decode
 from tests.conftest import BROKEN, DUMPS, ROUNDTRIP, hlo_files
 from tests.mutations import mutate
 from tests.oracle.xla import Oracle, XlaModule, oracles
@@ -56,7 +56,7 @@ def refusal(text: str) -> hlo_lint.HloSyntaxError | None:
     return None
 
 
-def problems(text: str) -> list[Problem]:
+def problems(text: str) -> list[ParseDiagnostic]:
     return list(strict_problems(parse_file(text)))
 
 
@@ -303,7 +303,7 @@ def test_of_two_thousand_damaged_texts_strict_mode_refuses_what_xla_refuses(xla:
     assert only_we < both
 
 
-def _is_of_shapes(text: str, problem: Problem) -> bool:
+def _is_of_shapes(text: str, problem: ParseDiagnostic) -> bool:
     """Whether it says that a type does not follow from what is read."""
     for module in parse_file(text).modules:
         inference = ShapeInference(module.computations)

@@ -74,7 +74,7 @@ def test_bytes_that_are_no_utf8_come_out_as_surrogate_escapes() -> None:
 
 def test_bytes_and_text_give_the_same_module() -> None:
     one, other = hlo_lint.parse(LOOSE), hlo_lint.parse(LOOSE.encode())
-    assert [row.row for row in one.walk()] == [row.row for row in other.walk()]
+    assert [row.row for row in one.instructions()] == [row.row for row in other.instructions()]
 
 
 def test_parse_gives_the_first_module_and_emit_the_whole_file() -> None:
@@ -448,9 +448,10 @@ def test_called_computations_root_and_entry_are_found(graph: Module) -> None:
     assert graph.entry.root is not None
     twice = graph.entry.instruction("twice")
     assert twice is not None
-    assert (graph.entry.name, graph.entry.root.name, twice.called) == ("main", "out", ("body",))
+    assert (graph.entry.name, graph.entry.root.name) == ("main", "out")
+    assert twice.called_computations == ("body",)
     assert graph.computation("%body") is graph.computations[0]
-    assert [c.name for c in graph.unfused] == ["main"]
+    assert [c.name for c in graph.nonfusion_computations] == ["main"]
 
 
 def test_attributes_are_text_until_one_is_asked_for(graph: Module) -> None:
@@ -475,7 +476,7 @@ def test_the_header_says_its_attributes_and_whether_it_is_scheduled(graph: Modul
 
 
 def test_a_span_cuts_an_instruction_out_of_the_file(graph: Module) -> None:
-    for instruction in graph.walk():
+    for instruction in graph.instructions():
         start, end = graph.span(instruction)
         assert ENTRY[start:end] == instruction.text
         assert f"%{instruction.name} = " in instruction.text
@@ -484,7 +485,7 @@ def test_a_span_cuts_an_instruction_out_of_the_file(graph: Module) -> None:
 def test_spans_of_a_later_module_count_from_the_beginning_of_the_file() -> None:
     text = LOOSE + "// -----\n" + ENTRY
     module = hlo_lint.parse_all(text)[1]
-    for instruction in module.walk():
+    for instruction in module.instructions():
         start, end = module.span(instruction)
         assert text[start:end] == instruction.text
 
@@ -518,17 +519,17 @@ def test_a_module_becomes_a_graph_with_edges_from_what_is_called(graph: Module) 
     found = graph.to_networkx()
     assert ("main/a", "main/twice") in found.edges
     assert found.edges["body/sum", "main/twice"]["calls"]
-    assert len(found) == len(list(graph.walk()))
+    assert len(found) == len(list(graph.instructions()))
     assert found.name == "graph"
 
 
 @pytest.mark.parametrize("path", sorted(ROUNDTRIP.glob("*.hlo")), ids=lambda path: path.stem)
 def test_every_view_of_an_odd_text_can_be_looked_at(path: Path) -> None:
     for module in hlo_lint.parse_all(path.read_bytes(), path):
-        assert len(module.to_networkx()) <= len(list(module.walk()))
+        assert len(module.to_networkx()) <= len(list(module.instructions()))
         assert isinstance(module.attributes, dict)
-        for instruction in module.walk():
-            assert instruction.called is not None
+        for instruction in module.instructions():
+            assert instruction.called_computations is not None
             for operand in instruction.operands:
                 if operand.instruction is not None:
                     assert instruction in operand.instruction.users

@@ -610,7 +610,7 @@ def test_words_have_colours(editor: Editor, name: str) -> None:
             told.append((lines[line][column:end], kinds[kind], modifiers))
         names = [word for word, _, modifiers in told if modifiers]
         module = parse_file(text).modules[0]
-        given = {each.name for each in module.walk() if not each.is_nested}
+        given = {each.name for each in module.instructions() if not each.is_nested}
         given |= {each.name for each in module.computations if not each.name.startswith("_")}
         assert {each.removeprefix("%") for each in names} == given
         if text == SMALL:

@@ -135,7 +135,7 @@ def test_a_pass_that_renames_ends_no_life() -> None:
     before, after = (
         hlo_lint.parse(next(steps(ATTENTION, range(at, at + 1))).read_text()) for at in (46, 47)
     )
-    names = [{each.name for each in module.walk()} for module in (before, after)]
+    names = [{each.name for each in module.instructions()} for module in (before, after)]
     (found,) = [
         each
         for each in lives(NamedOpcode("transpose"), ATTENTION)
@@ -219,7 +219,7 @@ def test_what_the_autotuner_took_out_to_try_is_told_of_the_module() -> None:
         each.type_text
         for pipeline in helpers
         for module in pipeline.dumps[-1].file.modules
-        for each in module.walk()
+        for each in module.instructions()
         if each.opcode == "reshape"
     }
     found = Checker([NamedOpcode("reshape")], cured=True).check_dump(open_dump(FISSION)).diagnostics

@@ -439,7 +439,7 @@ def test_tiles_are_those_that_xla_makes_of_a_mesh() -> None:
         found
         for text in texts()
         for module in hlo_lint.parse_all(text)
-        for instruction in module.walk()
+        for instruction in module.instructions()
         if "mesh[" in (found := instruction.attributes.get("sharding", ""))
         and not {"metadata", "?", "max", "min"} & set(re.findall(r"[a-z]+|\?", found))
     }
@@ -447,7 +447,7 @@ def test_tiles_are_those_that_xla_makes_of_a_mesh() -> None:
     after = []
     for sharding in before:
         new = converted(program(f"%a = f32[8,8]{{1,0}} parameter(0), sharding={sharding}"), "tiles")
-        (instruction,) = hlo_lint.parse(new).walk()
+        (instruction,) = hlo_lint.parse(new).instructions()
         after.append(instruction.attributes["sharding"])
         assert "mesh[" not in after[-1]
     child = subprocess.run(

@@ -79,7 +79,7 @@ def instruction_lines() -> dict[str, tuple[InstructionRecord, str]]:
     found: dict[str, tuple[InstructionRecord, str]] = {}
     for path in hlo_files():
         module = hlo_lint.parse(path.read_bytes().decode("utf-8", "surrogateescape"))
-        for instruction in module.walk():
+        for instruction in module.instructions():
             found.setdefault(instruction.text, (instruction.row, path.name))
     if len(found) > MAX_LINES:
         kept = random.Random(0).sample(sorted(found), MAX_LINES)

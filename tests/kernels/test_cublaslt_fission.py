@@ -35,7 +35,7 @@ def left_by_xla(path: Path) -> Reshapes:
     after = read(path.with_name(path.name.replace(".before.", ".after.")))
     return {
         (str(reshape.operands[0].shape), str(reshape.shape))
-        for computation in after.unfused
+        for computation in after.nonfusion_computations
         for reshape in computation.with_opcode("reshape")
     }
 

@@ -76,7 +76,7 @@ def text_in(path: Path) -> str:
 
 def instructions(text: str) -> Iterator[Instruction]:
     for module in parse_file(text).modules:
-        yield from module.walk()
+        yield from module.instructions()
 
 
 @cache

@@ -62,7 +62,7 @@ def test_a_result_in_a_donated_parameter_gets_memory_of_its_own() -> None:
     assert not any(file.edits for file in hlo_lint.fix(PAYLOADS / "donated_ffi").files)
     fixed = hlo_lint.fix(PAYLOADS / "donated_ffi", unsafe_fixes=True)  # it costs a fill
     (file,) = (file for file in fixed.files if file.edits)
-    (call,) = (i for i in hlo_lint.parse(file.after).walk() if decode(i) is not None)
+    (call,) = (i for i in hlo_lint.parse(file.after).instructions() if decode(i) is not None)
     last = len(call.operands) - 1
     assert call.attribute("output_to_operand_aliasing") == (Alias((), last, ()),)
     assert found_in_text(file.after) == []
@@ -81,7 +81,7 @@ def test_a_mended_payload_is_clean_and_nothing_else_changes(case: str) -> None:
     (edit,) = file.edits
     start, end = edit.span
     assert file.after == file.before[:start] + edit.text + file.before[end:]
-    (call,) = (i for i in hlo_lint.parse(file.after).walk() if decode(i) is not None)
+    (call,) = (i for i in hlo_lint.parse(file.after).instructions() if decode(i) is not None)
     assert call.attributes["backend_config"] == edit.text
 
 
@@ -90,7 +90,7 @@ def test_a_mended_list_is_the_declared_one() -> None:
     (after,) = (file.after for file in fixed.files if file.edits)
     right = next((PAYLOADS / "add_right_legacy").glob("*_gpu_after_optimizations.txt"))
     carried = [
-        [decode(i) for i in hlo_lint.parse(text).walk() if i.opcode == "custom-call"]
+        [decode(i) for i in hlo_lint.parse(text).instructions() if i.opcode == "custom-call"]
         for text in (after, right.read_text())
     ]
     assert carried[0] == carried[1]

@@ -71,7 +71,7 @@ def _started(module: Module) -> set[str]:
         for computation in module.computations
         if " async-start(" in computation.text
         for start in computation.with_opcode("async-start")
-        for name in start.called
+        for name in start.called_computations
     }
 
 
@@ -153,7 +153,7 @@ def our_nodes(computation: Computation) -> list[Node]:
             instruction.opcode,
             [(operand.name, operand.index) for operand in instruction.operands],
             sorted(user.name for user in instruction.users),
-            sorted(instruction.called),
+            sorted(instruction.called_computations),
             parameters.get(instruction, 0),
         )
         for instruction in computation.instructions

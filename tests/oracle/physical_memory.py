@@ -373,7 +373,7 @@ def _compare_modules(before: Module, after: Module, seed: int) -> Iterator[Compa
 
 
 def _unread(module: Module) -> list[str]:
-    return [module.text[trouble.start : trouble.end] for trouble in module.troubles]
+    return [module.text[trouble.start : trouble.end] for trouble in module.parse_errors]
 
 
 def _compare_computations(
@@ -410,7 +410,7 @@ def _compare_computations(
 
 
 def _by_name(computation: Computation) -> dict[str, Instruction]:
-    if computation.troubles:
+    if computation.parse_errors:
         raise NotCovered(f"text in %{computation.name} that could not be read")
     named = {instruction.name: instruction for instruction in computation.instructions}
     if len(named) != len(computation.rows):

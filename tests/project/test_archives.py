@@ -208,7 +208,7 @@ def test_a_mended_payload_says_what_ran_right(
     (file,) = (file for file in fixed.files if file.edits)
     (payload,) = (
         payload
-        for instruction in hlo_lint.parse(file.after).walk()
+        for instruction in hlo_lint.parse(file.after).instructions()
         if isinstance(payload := decode(instruction), TritonCall)
     )
     pairs = (

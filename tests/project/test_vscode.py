@@ -78,7 +78,7 @@ def test_each_name_and_opcode_of_a_dump_has_its_scope(modules: Path, path: Path)
     assert bare == [computation.name for computation in module.computations]
     text = path.read_text().split("\n")
     told = iter(line for line, written in zip(lines, text, strict=True) if written[:2] == "  ")
-    for instruction in module.walk():
+    for instruction in module.instructions():
         row, line = instruction.row, next(told)
         names = all_of(line, "variable.other.definition")
         assert [name.removeprefix("%") for name in names] == [name_of(row)]
@@ -89,7 +89,7 @@ def test_each_name_and_opcode_of_a_dump_has_its_scope(modules: Path, path: Path)
         attributes = all_of(line, "entity.other.attribute-name")
         assert set(attributes) >= instruction.attributes.keys()
         called = all_of(line, "entity.name.function.call")
-        assert [name.removeprefix("%") for name in called] == list(instruction.called)
+        assert [name.removeprefix("%") for name in called] == list(instruction.called_computations)
         if "f32[" in row[2]:
             assert "f32" in all_of(line, "storage.type")
     assert next(told, None) is None

@@ -38,7 +38,7 @@ def test_a_value_moved_into_flight_is_found_where_it_does_harm_and_only_there(ca
 def test_a_done_that_is_lost_is_missed_at_its_start(folder: Path) -> None:
     (path,) = folder.glob("*after_optimizations.txt")
     module = hlo_lint.parse(path.read_bytes())
-    starts = [at for at in module.walk() if at.opcode.endswith("-start")]
+    starts = [at for at in module.instructions() if at.opcode.endswith("-start")]
     assert starts
     for start in starts:
         (done,) = (user for user in start.users if user.opcode.endswith("-done"))

@@ -128,7 +128,9 @@ def compare(before: Structure, after: Structure, *, metadata: bool = False) -> D
     partners = {one.computation.name: other.computation.name for one, other, _ in pairs}
     sides = _Sides(before, after, partners, metadata)
     scheduled = before.module.is_scheduled and after.module.is_scheduled
-    fused = before.module.fused | after.module.fused if scheduled else frozenset()
+    fused = frozenset[str]()
+    if scheduled:
+        fused = before.module.fusion_computations | after.module.fusion_computations
     found = [
         _compared(one, other, pair, sides, scheduled and not in_fusion)
         for one, other, pair in pairs

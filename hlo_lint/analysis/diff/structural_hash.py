@@ -168,7 +168,7 @@ class Structures:
     def _whole(self, module: Module, bodies: dict[str, Body], header: dict[str, Hashable]) -> int:
         entry = module.entry
         scheduled = module.is_scheduled
-        fused = module.fused if scheduled else frozenset()
+        fused = module.fusion_computations if scheduled else frozenset()
         counted = Counter(
             (body.number, self._number(body.schedule) if scheduled and name not in fused else -1)
             for name, body in bodies.items()
@@ -248,7 +248,7 @@ class Structures:
             rows, inline = computation.rows, computation.inline
             bare = [without_metadata(attributes_of(row)) for row in rows]
             called = {at: names for at, tail in enumerate(bare) if (names := _callees(tail))}
-            called |= {at: computation.at(at).called for at in inline}
+            called |= {at: computation.at(at).called_computations for at in inline}
             labels = [self._label(row, tail) for row, tail in zip(rows, bare, strict=True)]
             found = self._surfaces[computation] = _Surface(labels, called)
         return found

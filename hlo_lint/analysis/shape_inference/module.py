@@ -88,7 +88,7 @@ class ShapeInference:
                 operands.append(type_of(rows[at]) or self._type(computation, at))
         callees: tuple[Signature | None, ...] = ()
         if inference.calls:
-            callees = tuple(map(self._signature, computation.at(number).called))
+            callees = tuple(map(self._signature, computation.at(number).called_computations))
         tail = facts(attributes_of(row)) if inference.attributes else ""
         return judge(opcode_of(row), type_of(row), tuple(operands), tail, callees)
 
@@ -132,7 +132,7 @@ class ShapeInference:
         known = computation.memo.get(Signature)
         if isinstance(known, Signature):
             return known
-        if computation.root is None or computation.troubles:
+        if computation.root is None or computation.parse_errors:
             return None
         parameters = (self._type(computation, each.number) for each in computation.parameters)
         found = Signature(tuple(parameters), self._type(computation, computation.root.number))

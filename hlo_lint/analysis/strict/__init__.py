@@ -40,20 +40,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hlo_lint.analysis.strict.module import Seen, module_troubles
-from hlo_lint.hlo.ir import HloFile, Problem
+from hlo_lint.hlo.ir import HloFile
 from hlo_lint.text.errors import HloSyntaxError
-from hlo_lint.text.source import Span
+from hlo_lint.text.source import ParseDiagnostic
 
 
-def strict_problems(file: HloFile) -> Iterator[Problem]:
+def strict_problems(file: HloFile) -> Iterator[ParseDiagnostic]:
     """Everything for which a file is refused, in the order of the text."""
     seen = Seen()
     lines = file.lines
     for module in file.modules:
         found = dict.fromkeys(module_troubles(module, seen))
-        for message, start, end in sorted(found, key=lambda trouble: (trouble.start, trouble.end)):
-            begin, stop = module.start + start, module.start + end
-            yield Problem(message, Span(begin, stop), lines.position(begin), lines.position(stop))
+        for error in sorted(found, key=lambda error: (error.start, error.end)):
+            yield lines.diagnostic(error, module.start)
 
 
 def check_strict(file: HloFile) -> None:

@@ -19,7 +19,7 @@ from hlo_lint.hlo.attributes import (
     read_attribute,
     split_attributes,
 )
-from hlo_lint.hlo.ir import Computation, Trouble
+from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.opcodes import wrapped_opcode
 from hlo_lint.hlo.records import (
     InstructionRecord,
@@ -39,6 +39,7 @@ from hlo_lint.hlo.shape import (
     shape_or_none,
     spelled_index,
 )
+from hlo_lint.text.source import ParseError
 
 _PRINTER_LEFT: Final = "get-tuple-element"
 """What the printer leaves out, and may still name in `control-predecessors`."""
@@ -84,25 +85,25 @@ class Scope:
         return shape
 
 
-def computation_troubles(computation: Computation) -> Iterator[Trouble]:
+def computation_troubles(computation: Computation) -> Iterator[ParseError]:
     """What is wrong among the instructions of a computation, in characters of its text."""
     text, spans = computation.text, computation.spans
-    if not computation.rows and not computation.troubles:
-        yield Trouble(f"%{computation.name} has no instructions", len(text) - 1, len(text))
+    if not computation.rows and not computation.parse_errors:
+        yield ParseError(f"%{computation.name} has no instructions", len(text) - 1, len(text))
     scope = Scope(computation)
     root = None
     parameters: dict[int, int] = {}
     for number, row in enumerate(computation.rows):
         begin, end = spans[number]
         if name_of(row) in scope.rows:
-            yield Trouble(f"%{name_of(row)} is defined twice", begin, end)
+            yield ParseError(f"%{name_of(row)} is defined twice", begin, end)
         if root_mark_of(row):
             if root is not None:
-                yield Trouble("a computation has one ROOT", begin, end)
+                yield ParseError("a computation has one ROOT", begin, end)
             root = row
         scope.number = number
         for said, at in _row_troubles(Anatomy(text[begin:end], row), scope):
-            yield Trouble(said, begin + at, end)
+            yield ParseError(said, begin + at, end)
         if opcode_of(row) == "parameter":
             yield from _parameter(row, parameters, begin, end)
         scope.define(row)
@@ -112,26 +113,26 @@ def computation_troubles(computation: Computation) -> Iterator[Trouble]:
 
 def _parameter(
     row: InstructionRecord, parameters: dict[int, int], begin: int, end: int
-) -> Iterator[Trouble]:
+) -> Iterator[ParseError]:
     number = parameter_number(row)
     if number is None:
         return
     if number in parameters:
-        yield Trouble(f"parameter {number} is there twice", begin, end)
+        yield ParseError(f"parameter {number} is there twice", begin, end)
     parameters[number] = begin
 
 
-def _gap(parameters: dict[int, int], end: int) -> Iterator[Trouble]:
+def _gap(parameters: dict[int, int], end: int) -> Iterator[ParseError]:
     last = max(parameters, default=-1)
     if last >= len(parameters):
         begin = parameters[last]
         missing = next(number for number in range(last) if number not in parameters)
-        yield Trouble(f"parameter {last} is there, and parameter {missing} is not", begin, end)
+        yield ParseError(f"parameter {last} is there, and parameter {missing} is not", begin, end)
 
 
 def _result(
     computation: Computation, scope: Scope, root: InstructionRecord | None
-) -> Iterator[Trouble]:
+) -> Iterator[ParseError]:
     signature = computation.signature
     arrow = signature.rfind("->")
     if not signature or arrow < 0 or root is None:
@@ -140,30 +141,30 @@ def _result(
     spelled = signature[arrow + 2 :].strip()
     result, shape = shape_or_none(spelled), scope.shape(name_of(root))
     if result is None:
-        yield Trouble(f"{spelled} is no shape", at + arrow, at + len(signature))
+        yield ParseError(f"{spelled} is no shape", at + arrow, at + len(signature))
     elif shape is not None and not compatible(result, shape):
         said = f"the signature says {result}, the root %{name_of(root)} is {shape}"
-        yield Trouble(said, at + arrow, at + len(signature))
+        yield ParseError(said, at + arrow, at + len(signature))
     parameters = signature_shapes(signature[:arrow])
     if parameters is None:
-        yield Trouble("the signature's parameters are `name: shape`", at, at + arrow)
+        yield ParseError("the signature's parameters are `name: shape`", at, at + arrow)
         return
     declared = {
         number: row for row in computation.rows if (number := parameter_number(row)) is not None
     }
     if len(declared) != len(parameters):
         said = f"the signature has {len(parameters)} parameters, the computation {len(declared)}"
-        yield Trouble(said, at, at + arrow)
+        yield ParseError(said, at, at + arrow)
         return
     for each in (result, *dict.fromkeys(parameters)):
         for said in unsound(each) if each is not None else ():
-            yield Trouble(f"the signature: {said}", at, at + len(signature))
+            yield ParseError(f"the signature: {said}", at, at + len(signature))
     for number, row in declared.items():
         shape = shape_or_none(type_of(row))
         wanted = parameters[number] if number < len(parameters) else None
         if shape is not None and wanted is not None and not compatible(shape, wanted):
             said = f"the signature says {wanted} of parameter {number}, which is {shape}"
-            yield Trouble(said, at, at + arrow)
+            yield ParseError(said, at, at + arrow)
 
 
 def signature_shapes(text: str) -> tuple[Shape, ...] | None:

@@ -23,7 +23,7 @@ from hlo_lint.hlo.attributes import (
     read_attribute,
     split_attributes_strictly,
 )
-from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Trouble
+from hlo_lint.hlo.ir import CALLING_ATTRIBUTES
 from hlo_lint.hlo.opcodes import OPCODES, Opcode, demands_on, wrapped_opcode
 from hlo_lint.hlo.records import (
     InstructionRecord,
@@ -42,6 +42,7 @@ from hlo_lint.hlo.shape import (
     parse_shape,
     shape_or_none,
 )
+from hlo_lint.text.source import ParseError
 
 _WORDS: Final = {
     "direction": "EQ NE GE GT LE LT",
@@ -136,7 +137,9 @@ class Anatomy:
         return None if span is None else self.text[span[0] : span[1]]
 
 
-def instruction_troubles(text: str, row: InstructionRecord, *, is_named: bool) -> Iterator[Trouble]:
+def instruction_troubles(
+    text: str, row: InstructionRecord, *, is_named: bool
+) -> Iterator[ParseError]:
     """What is wrong with an instruction whatever stands around it, in characters of its text.
 
     `is_named` says that it begins with a name and `=`.
@@ -146,11 +149,13 @@ def instruction_troubles(text: str, row: InstructionRecord, *, is_named: bool) -
     yield from type_troubles(type_of(row), anatomy.type)
     demands = demands_on(opcode_of(row))
     if demands is None:
-        yield Trouble(f"{opcode_of(row)} is no opcode of XLA", anatomy.opcode, anatomy.operands - 1)
+        yield ParseError(
+            f"{opcode_of(row)} is no opcode of XLA", anatomy.opcode, anatomy.operands - 1
+        )
         return
     if not type_of(row) and demands.has_free_type:
         said = f"the type of {_a(opcode_of(row))} cannot be inferred: it must be printed"
-        yield Trouble(said, anatomy.opcode, anatomy.operands - 1)
+        yield ParseError(said, anatomy.opcode, anatomy.operands - 1)
     yield from _operand_troubles(anatomy, demands)
     yield from _attribute_troubles(anatomy, demands)
     yield from _sharding_troubles(anatomy)
@@ -166,7 +171,7 @@ def _a(noun: str) -> str:
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
-def _head_troubles(anatomy: Anatomy, is_named: bool) -> Iterator[Trouble]:
+def _head_troubles(anatomy: Anatomy, is_named: bool) -> Iterator[ParseError]:
     text = anatomy.text
     if is_named:
         root = _root(text)
@@ -182,17 +187,17 @@ def _head_troubles(anatomy: Anatomy, is_named: bool) -> Iterator[Trouble]:
     yield from blank_trouble(text, behind, anatomy.operands - 1)
 
 
-def type_troubles(spelled: str, at: int) -> Iterator[Trouble]:
+def type_troubles(spelled: str, at: int) -> Iterator[ParseError]:
     """What is wrong with a type that stands at `at`; nothing where it is left out."""
     if not spelled:
         return
     try:
         shape = parse_shape(spelled)
     except ShapeSyntaxError as error:
-        yield Trouble(error.message, at + error.offset, at + len(spelled))
+        yield ParseError(error.message, at + error.offset, at + len(spelled))
         return
     for said in unsound(shape):
-        yield Trouble(said, at, at + len(spelled))
+        yield ParseError(said, at, at + len(spelled))
 
 
 # ---- operands
@@ -204,7 +209,7 @@ def parameter_number(row: InstructionRecord) -> int | None:
     return int(number[1]) if number else None
 
 
-def _operand_troubles(anatomy: Anatomy, demands: Opcode) -> Iterator[Trouble]:
+def _operand_troubles(anatomy: Anatomy, demands: Opcode) -> Iterator[ParseError]:
     row = anatomy.row
     if opcode_of(row) == "constant":
         shape = shape_or_none(type_of(row))
@@ -214,19 +219,19 @@ def _operand_troubles(anatomy: Anatomy, demands: Opcode) -> Iterator[Trouble]:
     if opcode_of(row) == "parameter":
         if parameter_number(row) is None:
             said = "expected the number of the parameter: they count from 0"
-            yield Trouble(said, anatomy.operands, anatomy.close)
+            yield ParseError(said, anatomy.operands, anatomy.close)
         return
     count = len(references_of(row))
     least, most = demands.operands
     if count < least or (most is not None and count > most):
         wanted = f"{least}" if most == least else f"at least {least}"
         said = f"{opcode_of(row)} takes {wanted} operand{'s' * (least != 1)}, not {count}"
-        yield Trouble(said, anatomy.opcode, anatomy.close + 1)
+        yield ParseError(said, anatomy.opcode, anatomy.close + 1)
 
 
-def _moved(troubles: Iterator[Trouble], by: int) -> Iterator[Trouble]:
+def _moved(troubles: Iterator[ParseError], by: int) -> Iterator[ParseError]:
     for message, start, end in troubles:
-        yield Trouble(message, start + by, end + by)
+        yield ParseError(message, start + by, end + by)
 
 
 def declared_shapes(anatomy: Anatomy) -> Iterator[tuple[int, int, str]]:
@@ -255,30 +260,30 @@ _typed_operand = re.compile(rf"(.*[\])}}])\s*%?{NAME}(?:#[0-9]+)*+:?", re.S).ful
 # ---- attributes
 
 
-def _attribute_troubles(anatomy: Anatomy, demands: Opcode) -> Iterator[Trouble]:
+def _attribute_troubles(anatomy: Anatomy, demands: Opcode) -> Iterator[ParseError]:
     yield from _find_attributes(anatomy)
     opcode = opcode_of(anatomy.row)
     for name, (start, end) in anatomy.attributes.items():
         if name not in demands.allowed:
             known = ", ".join(sorted(demands.allowed))
-            yield Trouble(f"{opcode} has no attribute {name}; it has {known}", start, end)
+            yield ParseError(f"{opcode} has no attribute {name}; it has {known}", start, end)
             continue
         for message, offset in _value_troubles(opcode, name, anatomy.text[start:end]):
-            yield Trouble(f"{name}: {message}", start + offset, end)
+            yield ParseError(f"{name}: {message}", start + offset, end)
     missing = [name for name in demands.required if name not in anatomy.attributes]
     if missing:
         said = f"{opcode} needs the attribute {' and '.join(missing)}"
-        yield Trouble(said, anatomy.opcode, anatomy.close + 1)
+        yield ParseError(said, anatomy.opcode, anatomy.close + 1)
 
 
-def _find_attributes(anatomy: Anatomy) -> Iterator[Trouble]:
+def _find_attributes(anatomy: Anatomy) -> Iterator[ParseError]:
     tail, base, text = attributes_of(anatomy.row), anatomy.tail, anatomy.text
     if not tail:
         return
     try:
         spans = split_attributes_strictly(tail)
     except AttributeSyntaxError as error:
-        yield Trouble(error.message, base + error.offset, len(text))
+        yield ParseError(error.message, base + error.offset, len(text))
         return
     yield from attribute_heads(tail, spans, base)
     anatomy.attributes = {name: (base + at, base + end) for name, (at, end) in spans.items()}
@@ -286,7 +291,7 @@ def _find_attributes(anatomy: Anatomy) -> Iterator[Trouble]:
 
 def attribute_heads(
     tail: str, spans: Mapping[str, tuple[int, int]], base: int = 0
-) -> Iterator[Trouble]:
+) -> Iterator[ParseError]:
     """What stands between the values of attributes: a comma, a name and `=`, and nothing else."""
     behind = 0
     for name, (start, end) in [*spans.items(), ("", (len(tail), len(tail)))]:
@@ -299,13 +304,15 @@ def attribute_heads(
         if loose is None:
             yield from _moved(blank_trouble(tail, behind, start), base)
         elif loose[1] in spans and loose[1] != name:
-            yield Trouble(f"the attribute {loose[1]} is there twice", base + behind, base + start)
+            yield ParseError(
+                f"the attribute {loose[1]} is there twice", base + behind, base + start
+            )
         elif loose[2]:
             said = f"no blank may stand between {loose[1]} and `=`"
-            yield Trouble(said, base + behind + loose.start(2), base + start)
+            yield ParseError(said, base + behind + loose.start(2), base + start)
         else:
             said = f"the attribute {loose[1]} is there twice"
-            yield Trouble(said, base + behind, base + start)
+            yield ParseError(said, base + behind, base + start)
         behind = end
 
 
@@ -417,22 +424,22 @@ def _metadata_troubles(text: str) -> Iterator[tuple[str, int]]:
 # ---- what single opcodes demand
 
 
-def _replication_troubles(anatomy: Anatomy) -> Iterator[Trouble]:
+def _replication_troubles(anatomy: Anatomy) -> Iterator[ParseError]:
     """Whether `parameter_replication` has a word for each array of a parameter."""
     text, shape = anatomy.value("parameter_replication"), shape_or_none(type_of(anatomy.row))
     if text is None:
         return
     at, end = anatomy.attributes["parameter_replication"]
     if opcode_of(anatomy.row) != "parameter":
-        yield Trouble("only parameters have parameter_replication: XLA dies of others", at, end)
+        yield ParseError("only parameters have parameter_replication: XLA dies of others", at, end)
     elif shape is not None:
         words, count = len(_find_words(text)), sum(1 for _ in leaves(shape))
         if words != count:
             said = f"parameter_replication: {words} words for {count} arrays"
-            yield Trouble(said, at, end)
+            yield ParseError(said, at, end)
 
 
-def _sharding_troubles(anatomy: Anatomy) -> Iterator[Trouble]:
+def _sharding_troubles(anatomy: Anatomy) -> Iterator[ParseError]:
     """Whether a sharding has tiles for each dimension, and parts for each part of a tuple."""
     text, shape = anatomy.value("sharding"), shape_or_none(type_of(anatomy.row))
     if text is None or shape is None:
@@ -447,11 +454,11 @@ def _sharding_troubles(anatomy: Anatomy) -> Iterator[Trouble]:
         count = sum(1 for _ in leaves(shape))
         if count and len(value.elements) != count:
             said = f"sharding: {len(value.elements)} parts for {count} arrays"
-            yield Trouble(said, at, end)
+            yield ParseError(said, at, end)
     elif isinstance(value, TiledSharding) and value.tiles and isinstance(shape, ArrayShape):
         dimensions = len(value.tiles) - len(value.subgroups)
         if dimensions != shape.rank:
-            yield Trouble(f"sharding: tiles along {dimensions} dimensions of {shape}", at, end)
+            yield ParseError(f"sharding: tiles along {dimensions} dimensions of {shape}", at, end)
 
 
 def _is_async_tuple(shape: Shape | None) -> bool:
@@ -462,83 +469,85 @@ def _is_async_tuple(shape: Shape | None) -> bool:
     )
 
 
-def _tuple(anatomy: Anatomy) -> Iterator[Trouble]:
+def _tuple(anatomy: Anatomy) -> Iterator[ParseError]:
     shape, count = shape_or_none(type_of(anatomy.row)), len(references_of(anatomy.row))
     if shape is None:
         return
     if not isinstance(shape, TupleShape):
-        yield Trouble("a tuple has the type of a tuple", anatomy.type, anatomy.opcode)
+        yield ParseError("a tuple has the type of a tuple", anatomy.type, anatomy.opcode)
     elif len(shape.elements) != count:
         said = f"a tuple of {len(shape.elements)} elements has {count} operands"
-        yield Trouble(said, anatomy.operands - 1, anatomy.close + 1)
+        yield ParseError(said, anatomy.operands - 1, anatomy.close + 1)
 
 
-def _even(anatomy: Anatomy) -> Iterator[Trouble]:
+def _even(anatomy: Anatomy) -> Iterator[ParseError]:
     count = len(references_of(anatomy.row))
     if count % 2:
         said = f"{opcode_of(anatomy.row)} takes as many initial values as arrays: {count} is odd"
-        yield Trouble(said, anatomy.operands - 1, anatomy.close + 1)
+        yield ParseError(said, anatomy.operands - 1, anatomy.close + 1)
 
 
-def _odd(anatomy: Anatomy) -> Iterator[Trouble]:
+def _odd(anatomy: Anatomy) -> Iterator[ParseError]:
     count = len(references_of(anatomy.row))
     if not count % 2:
         said = f"scatter takes arrays, indices and as many updates: {count} operands are even"
-        yield Trouble(said, anatomy.operands - 1, anatomy.close + 1)
+        yield ParseError(said, anatomy.operands - 1, anatomy.close + 1)
 
 
-def _asynchronous(anatomy: Anatomy) -> Iterator[Trouble]:
+def _asynchronous(anatomy: Anatomy) -> Iterator[ParseError]:
     shape = shape_or_none(type_of(anatomy.row))
     if shape is not None and not _is_async_tuple(shape):
         said = f"{opcode_of(anatomy.row)} has the type ((operands), result, state)"
-        yield Trouble(said, anatomy.type, anatomy.opcode)
+        yield ParseError(said, anatomy.type, anatomy.opcode)
 
 
-def _tuple_type(least: int, said: str) -> Callable[[Anatomy], Iterator[Trouble]]:
-    def check(anatomy: Anatomy) -> Iterator[Trouble]:
+def _tuple_type(least: int, said: str) -> Callable[[Anatomy], Iterator[ParseError]]:
+    def check(anatomy: Anatomy) -> Iterator[ParseError]:
         shape = shape_or_none(type_of(anatomy.row))
         if shape is None or (isinstance(shape, TupleShape) and len(shape.elements) >= least):
             return
-        yield Trouble(f"{opcode_of(anatomy.row)} has the type {said}", anatomy.type, anatomy.opcode)
+        yield ParseError(
+            f"{opcode_of(anatomy.row)} has the type {said}", anatomy.type, anatomy.opcode
+        )
 
     return check
 
 
-def _scalar_u32(anatomy: Anatomy) -> Iterator[Trouble]:
+def _scalar_u32(anatomy: Anatomy) -> Iterator[ParseError]:
     shape = shape_or_none(type_of(anatomy.row))
     if shape is None or str(shape).partition("{")[0] == "u32[]":
         return
-    yield Trouble(f"{opcode_of(anatomy.row)} has the type u32[]", anatomy.type, anatomy.opcode)
+    yield ParseError(f"{opcode_of(anatomy.row)} has the type u32[]", anatomy.type, anatomy.opcode)
 
 
-def _global_ids(anatomy: Anatomy) -> Iterator[Trouble]:
+def _global_ids(anatomy: Anatomy) -> Iterator[ParseError]:
     if anatomy.value("use_global_device_ids") == "true" and "channel_id" not in anatomy.attributes:
         at = anatomy.at("use_global_device_ids")
-        yield Trouble("use_global_device_ids needs a channel_id", at, at + len("true"))
+        yield ParseError("use_global_device_ids needs a channel_id", at, at + len("true"))
 
 
-def _index(anatomy: Anatomy) -> Iterator[Trouble]:
+def _index(anatomy: Anatomy) -> Iterator[ParseError]:
     text = anatomy.value("index")
     if text is not None and text.startswith("-"):
-        yield Trouble("an index counts from 0", anatomy.at("index"), anatomy.at("index") + 1)
+        yield ParseError("an index counts from 0", anatomy.at("index"), anatomy.at("index") + 1)
 
 
-def _custom_call(anatomy: Anatomy) -> Iterator[Trouble]:
+def _custom_call(anatomy: Anatomy) -> Iterator[ParseError]:
     constraints = anatomy.value("operand_layout_constraints")
     if constraints is None:
         return
     shapes = tuple_of(constraints.strip()[1:-1])
     at, count = anatomy.at("operand_layout_constraints"), len(references_of(anatomy.row))
     if shapes is None:
-        yield Trouble("operand_layout_constraints: expected shapes in braces", at, at + 1)
+        yield ParseError("operand_layout_constraints: expected shapes in braces", at, at + 1)
     elif len(shapes) != count:
         said = f"operand_layout_constraints has {len(shapes)} shapes for {count} operands"
-        yield Trouble(said, at, at + 1)
+        yield ParseError(said, at, at + 1)
     elif any(isinstance(shape, ArrayShape) and shape.rank and not shape.layout for shape in shapes):
-        yield Trouble("operand_layout_constraints: a shape has no layout", at, at + 1)
+        yield ParseError("operand_layout_constraints: a shape has no layout", at, at + 1)
 
 
-def _slice(anatomy: Anatomy) -> Iterator[Trouble]:
+def _slice(anatomy: Anatomy) -> Iterator[ParseError]:
     text = anatomy.value("slice")
     try:
         ranges = read_attribute("slice", text or "{}")
@@ -549,14 +558,14 @@ def _slice(anatomy: Anatomy) -> Iterator[Trouble]:
     if not isinstance(ranges, tuple):
         return
     if isinstance(shape, ArrayShape) and len(shape.dims) != len(ranges):
-        yield Trouble(f"slice has {len(ranges)} ranges for {shape}", at, at + 1)
+        yield ParseError(f"slice has {len(ranges)} ranges for {shape}", at, at + 1)
     for start, limit, stride in ranges:  # type: ignore[misc]  # the reader of `slice` gives these
         if not (0 <= start <= limit and stride > 0):
             said = f"slice: [{start}:{limit}:{stride}] is no range that goes up"
-            yield Trouble(said, at, at + 1)
+            yield ParseError(said, at, at + 1)
 
 
-_CHECKS: Final[Mapping[str, Callable[[Anatomy], Iterator[Trouble]]]] = {
+_CHECKS: Final[Mapping[str, Callable[[Anatomy], Iterator[ParseError]]]] = {
     "tuple": _tuple,
     "reduce": _even,
     "reduce-window": _even,

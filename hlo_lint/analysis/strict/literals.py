@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from hlo_lint.analysis.strict.tokens import BLANK, ELEMENT_TYPES
-from hlo_lint.hlo.ir import Trouble
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, OpaqueShape, Shape, TupleShape
+from hlo_lint.text.source import ParseError
 
 _token = re.compile(
     rf"{BLANK}(?P<token>\.\.\.|-?(?:inf|nan)(?:\(0x[0-9a-fA-F]+\))?(?![\w.])"
@@ -51,14 +51,14 @@ class _Wrong(Exception):
         self.at = at
 
 
-def literal_troubles(shape: Shape, text: str) -> Iterator[Trouble]:
+def literal_troubles(shape: Shape, text: str) -> Iterator[ParseError]:
     """The first thing that is wrong with the literal `text` of a constant of that shape."""
     try:
         reader = _Reader(text)
         reader.value(shape)
         reader.end()
     except _Wrong as wrong:
-        yield Trouble(wrong.message, wrong.at, len(text))
+        yield ParseError(wrong.message, wrong.at, len(text))
 
 
 class _Reader:

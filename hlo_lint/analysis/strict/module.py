@@ -26,7 +26,7 @@ from hlo_lint.hlo.attributes import (
     split_attributes,
     split_attributes_strictly,
 )
-from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Module, Trouble
+from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Module
 from hlo_lint.hlo.opcodes import wrapped_opcode
 from hlo_lint.hlo.parser.general import SINGLE
 from hlo_lint.hlo.records import (
@@ -45,6 +45,7 @@ from hlo_lint.hlo.shape import (
     shape_or_none,
     spelled_index,
 )
+from hlo_lint.text.source import ParseError
 
 _HEADER = frozenset(
     "alias_passthrough_params allow_spmd_sharding_propagation_to_output "
@@ -81,11 +82,11 @@ class Seen:
     __slots__ = ("computations", "instructions")
 
     def __init__(self) -> None:
-        self.instructions: dict[tuple[str, bool], tuple[Trouble, ...]] = {}
-        self.computations: dict[Computation, tuple[Trouble, ...]] = {}
+        self.instructions: dict[tuple[str, bool], tuple[ParseError, ...]] = {}
+        self.computations: dict[Computation, tuple[ParseError, ...]] = {}
 
 
-def module_troubles(module: Module, seen: Seen) -> list[Trouble]:
+def module_troubles(module: Module, seen: Seen) -> list[ParseError]:
     """Everything that is wrong with a module, in characters of its text, in no order.
 
     Whether a type follows from what an instruction reads is asked where all else is right: it
@@ -95,8 +96,8 @@ def module_troubles(module: Module, seen: Seen) -> list[Trouble]:
     return found or list(_shapes(module))
 
 
-def _troubles(module: Module, seen: Seen) -> Iterator[Trouble]:
-    yield from module.troubles
+def _troubles(module: Module, seen: Seen) -> Iterator[ParseError]:
+    yield from module.parse_errors
     is_single = not module.header and any(
         each.name == SINGLE and not each.text.startswith("{") for each in module.computations
     )
@@ -110,14 +111,14 @@ def _troubles(module: Module, seen: Seen) -> Iterator[Trouble]:
         if found is None:
             found = seen.computations[computation] = tuple(_within(computation, seen))
         for message, start, end in found:
-            yield Trouble(message, begin + start, begin + end)
+            yield ParseError(message, begin + start, begin + end)
     yield from _calls(module)
     yield from _frames(module)
 
 
-def _within(computation: Computation, seen: Seen) -> Iterator[Trouble]:
+def _within(computation: Computation, seen: Seen) -> Iterator[ParseError]:
     """Everything that is wrong with a computation, whatever calls it, in characters of its text."""
-    yield from computation.troubles
+    yield from computation.parse_errors
     is_inline = computation.text.startswith("{")
     is_bare = computation.name == SINGLE and not is_inline
     if not is_bare:
@@ -132,17 +133,17 @@ def _within(computation: Computation, seen: Seen) -> Iterator[Trouble]:
         text = computation.text[begin:end]
         is_named = number not in computation.nested and not (is_bare and name_of(row) == SINGLE)
         if is_bare and not is_named and not type_of(row) and number not in computation.nested:
-            yield Trouble("expected `name =`, or the type of the result", begin, end)
+            yield ParseError("expected `name =`, or the type of the result", begin, end)
         found = seen.instructions.get((text, is_named))
         if found is None:
             found = tuple(instruction_troubles(text, row, is_named=is_named))
             seen.instructions[text, is_named] = found
         for message, start, stop in found:
-            yield Trouble(message, begin + start, begin + stop)
+            yield ParseError(message, begin + start, begin + stop)
     yield from computation_troubles(computation)
 
 
-def _computation_head(computation: Computation) -> Iterator[Trouble]:
+def _computation_head(computation: Computation) -> Iterator[ParseError]:
     text = computation.text
     entry = _entry(text)
     at = entry.end() if entry else 0
@@ -151,10 +152,10 @@ def _computation_head(computation: Computation) -> Iterator[Trouble]:
         if name != "execution_thread":
             end = len(text)
             said = "execution_thread is the only attribute of a computation"
-            yield Trouble(said, end - len(computation.tail), end)
+            yield ParseError(said, end - len(computation.tail), end)
 
 
-def _between(computation: Computation) -> Iterator[Trouble]:
+def _between(computation: Computation) -> Iterator[ParseError]:
     """Instructions follow each other with nothing but white space and comments between them."""
     text = computation.text
     at = (
@@ -162,7 +163,7 @@ def _between(computation: Computation) -> Iterator[Trouble]:
         if not computation.signature
         else (text.find("{", text.find(computation.signature) + len(computation.signature)) + 1)
     )
-    unread = sorted(start for _, start, _ in computation.troubles)
+    unread = sorted(start for _, start, _ in computation.parse_errors)
     stops = [
         span for number, span in enumerate(computation.spans) if number not in computation.nested
     ]
@@ -181,7 +182,7 @@ def _any_between(starts: Sequence[int], begin: int, end: int) -> bool:
 # ---- the header
 
 
-def _around(module: Module) -> Iterator[Trouble]:
+def _around(module: Module) -> Iterator[ParseError]:
     """What stands outside of header, tables and computations."""
     text = module.text
     if not module.header:
@@ -192,7 +193,7 @@ def _around(module: Module) -> Iterator[Trouble]:
             return
         first = module.computations[number]
         if first.signature and not first.is_entry:
-            yield Trouble("a module begins with `HloModule name`, or with ENTRY", 0, 1)
+            yield ParseError("a module begins with `HloModule name`, or with ENTRY", 0, 1)
         yield from blank_trouble(text, 0, module.offset(number))
         return
     start = text.find(module.header)
@@ -203,7 +204,7 @@ def _around(module: Module) -> Iterator[Trouble]:
         begin = text.find(table, at)
         yield from blank_trouble(text, at, begin)
         at = begin + len(table)
-    unread = sorted(start for _, start, _ in module.troubles)
+    unread = sorted(start for _, start, _ in module.parse_errors)
     for number, computation in enumerate(module.computations):
         if number in module.within:
             continue
@@ -213,38 +214,38 @@ def _around(module: Module) -> Iterator[Trouble]:
         at = begin + len(computation.text)
     if not _any_between(unread, at, len(text)):
         yield from blank_trouble(text, at, len(text))
-    if not module.computations and not module.troubles and not separator:
-        yield Trouble("a module needs a computation", len(text), len(text))
-    elif not module.computations and not module.troubles:
-        yield Trouble("a module needs a computation", start, at)
+    if not module.computations and not module.parse_errors and not separator:
+        yield ParseError("a module needs a computation", len(text), len(text))
+    elif not module.computations and not module.parse_errors:
+        yield ParseError("a module needs a computation", start, at)
 
 
-def _header(module: Module) -> Iterator[Trouble]:
+def _header(module: Module) -> Iterator[ParseError]:
     header = module.header
     if not header:
         return
     begin = module.text.find(header)
     for message, start, end in _header_troubles(module):
-        yield Trouble(message, begin + start, begin + end)
+        yield ParseError(message, begin + start, begin + end)
 
 
-def _header_troubles(module: Module) -> Iterator[Trouble]:
+def _header_troubles(module: Module) -> Iterator[ParseError]:
     header = module.header
     name = _header_name(header)
     if name is None:
-        yield Trouble("a module needs a name", len("HloModule"), len(header))
+        yield ParseError("a module needs a name", len("HloModule"), len(header))
         return
     yield from name_trouble(header, name.start(1), "a module")
     tail, base = header[name.end() :], name.end()
     try:
         spans = split_attributes_strictly(tail)
     except AttributeSyntaxError as error:
-        yield Trouble(error.message, base + error.offset, len(header))
+        yield ParseError(error.message, base + error.offset, len(header))
         return
     yield from attribute_heads(tail, spans, base)
     for key, (start, end) in spans.items():
         for message, offset in _header_value(module, key, tail[start:end]):
-            yield Trouble(f"{key}: {message}", base + start + offset, base + end)
+            yield ParseError(f"{key}: {message}", base + start + offset, base + end)
 
 
 def _header_value(module: Module, name: str, text: str) -> Iterator[tuple[str, int]]:
@@ -334,7 +335,7 @@ def _aliases(module: Module, aliases: Sequence[object]) -> Iterator[tuple[str, i
             yield f"parameter {parameter} has no {spelled_index(index)}", 0
 
 
-def _tables(module: Module) -> Iterator[Trouble]:
+def _tables(module: Module) -> Iterator[ParseError]:
     if not module.tables:
         return
     titles = list(_TABLE_ROWS)
@@ -349,17 +350,17 @@ def _tables(module: Module) -> Iterator[Trouble]:
             is_row = _TABLE_ROWS[titles.pop(0)]
         elif word in _TABLE_ROWS or (word and is_row is None):
             said = f"the tables are {', '.join(_TABLE_ROWS)}, in this order"
-            yield Trouble(said, offset, end)
+            yield ParseError(said, offset, end)
             return
         elif word and is_row is not None and not is_row(word):
-            yield Trouble("this is no row of the table", offset, end)
+            yield ParseError("this is no row of the table", offset, end)
             return
         offset = end
     if titles:
-        yield Trouble(f"the table {titles[0]} is missing", last, last)
+        yield ParseError(f"the table {titles[0]} is missing", last, last)
 
 
-def _frames(module: Module) -> Iterator[Trouble]:
+def _frames(module: Module) -> Iterator[ParseError]:
     """Metadata names frames that the table has."""
     if not module.tables:
         return
@@ -371,13 +372,13 @@ def _frames(module: Module) -> Iterator[Trouble]:
         # Printed ids of parents are one too high.
         if found[2] and int(found[2]) > number:
             said = f"the parent of frame {number} stands above it"
-            yield Trouble(said, begin + found.start(), begin + found.end())
+            yield ParseError(said, begin + found.start(), begin + found.end())
     for number, computation in enumerate(module.computations):
         for found in _frame_ids(computation.text):
             if found[1] and (len(found[1]) > 9 or int(found[1]) not in known):
                 begin = module.offset(number)
                 said = f"there is no frame {found[1]} in StackFrames"
-                yield Trouble(said, begin + found.start(1), begin + found.end(1))
+                yield ParseError(said, begin + found.start(1), begin + found.end(1))
 
 
 _frame_rows = re.compile(
@@ -388,7 +389,7 @@ _frame_ids = re.compile(r'"(?:[^"\\]|\\.)*+"|\bstack_frame_id=(\d+)').finditer
 # ---- shapes
 
 
-def _shapes(module: Module) -> Iterator[Trouble]:
+def _shapes(module: Module) -> Iterator[ParseError]:
     """Types that do not follow from what an instruction reads."""
     inference = ShapeInference(module.computations)
     for number, computation in enumerate(module.computations):
@@ -399,20 +400,20 @@ def _shapes(module: Module) -> Iterator[Trouble]:
         ):
             start, end = instruction.span
             at = computation.text.find(instruction.type_text or instruction.opcode, start, end)
-            yield Trouble(said, begin + max(at, start), begin + end)
+            yield ParseError(said, begin + max(at, start), begin + end)
 
 
 # ---- calls
 
 
-def _calls(module: Module) -> Iterator[Trouble]:
+def _calls(module: Module) -> Iterator[ParseError]:
     defined: dict[str, Computation] = {}
     is_entry_there = False
     for number, computation in enumerate(module.computations):
         begin = module.offset(number)
         if computation.is_entry:
             if is_entry_there:
-                yield Trouble("a module has one ENTRY", begin, begin + len("ENTRY"))
+                yield ParseError("a module has one ENTRY", begin, begin + len("ENTRY"))
             is_entry_there = True
         threads: dict[str, str] = {}  # what each async-start starts
         for at, row in enumerate(computation.rows):
@@ -421,13 +422,13 @@ def _calls(module: Module) -> Iterator[Trouble]:
             if "=" in attributes_of(row):
                 start, end = computation.spans[at]
                 for said in _call(row, defined, module, computation, at):
-                    yield Trouble(said, begin + start, begin + end)
+                    yield ParseError(said, begin + start, begin + end)
         if computation.name in defined and number not in module.within:
-            yield Trouble(f"%{computation.name} is defined twice", begin, begin + 1)
+            yield ParseError(f"%{computation.name} is defined twice", begin, begin + 1)
         defined.setdefault(computation.name, computation)
 
 
-def _chain(row: InstructionRecord, started: dict[str, str], at: int) -> Iterator[Trouble]:
+def _chain(row: InstructionRecord, started: dict[str, str], at: int) -> Iterator[ParseError]:
     """The steps of one asynchronous operation name the same computation, if they name one."""
     called = next((found[2].lstrip("%") for found in _called_names(attributes_of(row))), "")
     before = ""
@@ -435,7 +436,7 @@ def _chain(row: InstructionRecord, started: dict[str, str], at: int) -> Iterator
         before = started.get(references_of(row)[0], "")
     if before and called and before != called:
         said = f"%{references_of(row)[0]} starts %{before}, and %{called} stands here"
-        yield Trouble(said, at, at + 1)
+        yield ParseError(said, at, at + 1)
     started[name_of(row)] = called or before
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from hlo_lint.hlo.ir import Trouble
 from hlo_lint.hlo.shape import BITS
+from hlo_lint.text.source import ParseError
 
 BLANK = r"(?:[ \t\r\n]|//[^\n]*|/\*(?:[^*]|\*(?!/))*+\*/)*+"
 """White space and comments."""
@@ -29,34 +29,34 @@ _KEYWORDS = frozenset(
 _name = re.compile(rf"(%?)({NAME})(:?)").match
 
 
-def blank_trouble(text: str, start: int, end: int) -> Iterator[Trouble]:
+def blank_trouble(text: str, start: int, end: int) -> Iterator[ParseError]:
     """Says what stands between `start` and `end`, if it is neither white space nor a comment."""
     found = blank_end(text, start, end)
     at = found.end() if found else start
     if at < end:
         shown = text[at : min(end, at + 20)].split("\n")[0].rstrip()
         if text[at] in "\f\v\ufeff\0":
-            yield Trouble(f"U+{ord(text[at]):04X} is no white space in HLO", at, at + 1)
+            yield ParseError(f"U+{ord(text[at]):04X} is no white space in HLO", at, at + 1)
         else:
-            yield Trouble(f"nothing may stand here: `{shown}`", at, end)
+            yield ParseError(f"nothing may stand here: `{shown}`", at, end)
 
 
-def name_trouble(text: str, at: int, what: str) -> Iterator[Trouble]:
+def name_trouble(text: str, at: int, what: str) -> Iterator[ParseError]:
     """Says why no name of an instruction, a computation or a module stands at `at`."""
     found = _name(text, at)
     if found is None:
-        yield Trouble(f"expected the name of {what}", at, at + 1)
+        yield ParseError(f"expected the name of {what}", at, at + 1)
         return
     percent, name, colon = found.groups()
     if percent:
         if colon:
-            yield Trouble("a name with `%` has no colon behind it", found.start(3), found.end())
+            yield ParseError("a name with `%` has no colon behind it", found.start(3), found.end())
         if name in TYPES and what == "an instruction":
-            yield Trouble(f"no instruction may be named like the type {name}", at, found.end())
+            yield ParseError(f"no instruction may be named like the type {name}", at, found.end())
         return
     if name in TYPES or name in _KEYWORDS:
         kind = "a type" if name in TYPES else "a word of the syntax"
-        yield Trouble(f"{name} is {kind}; write %{name} or another name", at, found.end())
+        yield ParseError(f"{name} is {kind}; write %{name} or another name", at, found.end())
     elif not colon and text.startswith("=", found.end()):
         said = f"put a blank between {name} and `=`: XLA reads `{name}=` as an attribute"
-        yield Trouble(said, at, found.end() + 1)
+        yield ParseError(said, at, found.end() + 1)

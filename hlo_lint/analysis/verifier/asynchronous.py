@@ -129,7 +129,7 @@ def _readers(computation: Computation) -> Iterator[Violation]:
 
 def _same_computation(after: Instruction, before: Instruction) -> Iterator[Violation]:
     """A chain that names its computation names one."""
-    ours, theirs = after.called, before.called
+    ours, theirs = after.called_computations, before.called_computations
     if ours and theirs and ours != theirs:
         row = "S-96" if after.opcode.endswith("-done") else "S-95c"
         message = f"{after.opcode} calls %{ours[0]}, and what it goes on with calls %{theirs[0]}"

@@ -90,7 +90,7 @@ class Scope:
 
     def called(self, instruction: Instruction) -> tuple[Computation | None, ...]:
         """The computations that an instruction calls, in order; None for what is not there."""
-        return tuple(self.callees.get(name) for name in instruction.called)
+        return tuple(self.callees.get(name) for name in instruction.called_computations)
 
 
 def text_of(instruction: Instruction, name: str) -> str | None:

@@ -157,7 +157,7 @@ def _key(
     tail = _facts(attributes_of(row)) if attributes else ""
     if not calls:
         return (strictness, opcode, printed, tail, *types)
-    called = scope.computation.at(number).called
+    called = scope.computation.at(number).called_computations
     if opcode in ("call", "fusion") and len(called) == 1:
         body = scope.callees.get(called[0])
         if body is not None and _hands_on(body, types, printed):

@@ -120,7 +120,7 @@ def _verify(module: Module, demands: Demands) -> Iterator[Violation]:
         yield from judge.computation(computation)
     for check in _OF_MODULES:
         yield from check(module, demands, by_name)
-    if module.entry is None or module.entry.troubles:
+    if module.entry is None or module.entry.parse_errors:
         return  # what is missing may stand where the text cannot be read
     key = (module.header, demands, entry.face_of(module.entry))
     if key not in _FINE:
@@ -201,7 +201,7 @@ class _Judge:
                         found += [
                             (instruction.name, each) for each in of_opcode(scope, instruction)
                         ]
-        of_all = () if computation.troubles else _OF_COMPUTATIONS
+        of_all = () if computation.parse_errors else _OF_COMPUTATIONS
         whole = [each for check in of_all for each in check(scope)]
         return _State(by_name, tuple(found), tuple(whole))
 
@@ -273,7 +273,7 @@ def _calls(computation: Computation) -> tuple[tuple[int, tuple[str, ...]], ...]:
         }
         known = computation.memo["calls"] = tuple(
             [
-                (number, computation.at(number).called)
+                (number, computation.at(number).called_computations)
                 for number, row in enumerate(rows)
                 if opcode_of(row) in callers
             ]

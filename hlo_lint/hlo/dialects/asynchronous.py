@@ -28,7 +28,6 @@ from hlo_lint.hlo.records import (
     opcode_of,
     operands_of,
     references_of,
-    root_mark_of,
     type_of,
 )
 
@@ -148,7 +147,7 @@ def sugar(module: Module, draft: Draft) -> None:
                     drop_attributes(draft, statement, {"calls", "async_execution_thread"})
                     continue
             if "=" in attributes_of(row):
-                kept.update(computation.at(at).called)
+                kept.update(computation.at(at).called_computations)
     for name, number in unwrapped.items():
         if name not in kept:
             start = module.offset(number)
@@ -204,6 +203,6 @@ def _only_instruction(computation: Computation) -> Instruction | None:
     others = [each for each in computation.instructions if each.opcode != "parameter"]
     if len(others) != 1 or list(others[0].operand_names) != parameters:
         return None
-    if computation.troubles or not (root_mark_of(others[0].row) or others[0] == computation.root):
+    if computation.parse_errors or not (others[0].is_root or others[0] == computation.root):
         return None
     return others[0]

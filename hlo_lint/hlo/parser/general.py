@@ -13,10 +13,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Inline, Trouble
+from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Inline
 from hlo_lint.hlo.parser.fast import WITHOUT_OPERANDS
 from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of
-from hlo_lint.text.source import Span
+from hlo_lint.text.source import ParseError, Span
 
 _white = re.compile(r"(?:[ \t\r\n\f\v\ufeff]+|//[^\n]*|^#(?![(\d])[^\n]*)*", re.M).match
 _blank = re.compile(r"(?:[ \t\f\v]+|/\*[^\n*]*\*/)*").match
@@ -67,12 +67,12 @@ class Unreadable(Exception):
 class _Body:
     """What was read of the statements of one computation so far."""
 
-    __slots__ = ("inline", "nested", "rows", "spans", "troubles")
+    __slots__ = ("inline", "nested", "parse_errors", "rows", "spans")
 
     def __init__(self) -> None:
         self.rows: list[InstructionRecord] = []
         self.spans: list[tuple[int, int]] = []
-        self.troubles: list[Trouble] = []
+        self.parse_errors: list[ParseError] = []
         self.nested: set[int] = set()
         """Rows that stand in the operands of another."""
         self.inline: list[tuple[int, int, Computation]] = []
@@ -109,7 +109,10 @@ class _Body:
             tuple(self.rows),
             tail,
             tuple(Span(begin - start, end - start) for begin, end in self.spans),
-            tuple(Trouble(said, begin - start, end - start) for said, begin, end in self.troubles),
+            tuple(
+                ParseError(said, begin - start, end - start)
+                for said, begin, end in self.parse_errors
+            ),
             frozenset(self.nested),
             self._inline(start),
         )
@@ -150,7 +153,7 @@ SINGLE = "_"
 
 
 class Scanner:
-    """Reads the computations of one text; `troubles` collects what it could not read."""
+    """Reads the computations of one text; `parse_errors` collects what it could not read."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -162,7 +165,7 @@ class Scanner:
         self.last_comment_end = text.rfind("*/")
         self.is_bare = False
         """Whether statements are read that no computation is around."""
-        self.troubles: list[Trouble] = []
+        self.parse_errors: list[ParseError] = []
 
     # Statements
 
@@ -174,7 +177,7 @@ class Scanner:
             try:
                 begin, (end, computation) = at, self._computation(at)
             except Unreadable as unreadable:
-                at = self._pass_over(at, unreadable, self.troubles)
+                at = self._pass_over(at, unreadable, self.parse_errors)
                 continue
             found.append((begin, end, computation))
             at = self.skip(end)
@@ -197,7 +200,7 @@ class Scanner:
                 self.end = len(self.text)  # a table of recovery holds whole modules, in a string
                 return name, self.attributes(at)
         except Unreadable as unreadable:
-            return name, self._pass_over(start, unreadable, self.troubles)
+            return name, self._pass_over(start, unreadable, self.parse_errors)
 
     def _computation(self, start: int) -> tuple[int, Computation]:
         self._bound(start)
@@ -247,7 +250,7 @@ class Scanner:
             return None
         if len(body.rows) - len(body.nested) > 1:  # parameters, too, are written into operands
             said = "these instructions have no computation around them: `ENTRY main {` and `}`"
-            body.troubles.append(Trouble(said, begin, begin))
+            body.parse_errors.append(ParseError(said, begin, begin))
         return end, body.computation(self.text[begin:end], begin, SINGLE, False, "", "")
 
     def _body(self, at: int, name: str, depth: int = 0) -> tuple[_Body, int]:
@@ -260,14 +263,14 @@ class Scanner:
                 at = self._back(at)
                 if not self.is_bare:
                     message = f"the braces of %{name} never close"
-                    body.troubles.append(Trouble(message, at, at))
+                    body.parse_errors.append(ParseError(message, at, at))
                 return body, at
             read = len(body.rows)
             try:
                 end = self._statement(at, body, depth)
             except Unreadable as unreadable:
                 body.forget(read)
-                at = self._pass_over(at, unreadable, body.troubles)
+                at = self._pass_over(at, unreadable, body.parse_errors)
                 continue
             at = self.skip(end)
 
@@ -583,17 +586,19 @@ class Scanner:
                 line_end = following.end()
         self.end = self.next_statement
 
-    def _pass_over(self, at: int, unreadable: Unreadable, troubles: list[Trouble]) -> int:
+    def _pass_over(self, at: int, unreadable: Unreadable, parse_errors: list[ParseError]) -> int:
         """Note the unreadable line at `at` and go to the next one."""
         text = self.text
         line_end = text.find("\n", at)
         line_end = len(text) if line_end < 0 else line_end
         stop = max(at, self._back(line_end))
-        before = troubles[-1] if troubles else None
+        before = parse_errors[-1] if parse_errors else None
         if before is not None and before.end <= at and not text[before.end : at].strip():
-            troubles[-1] = Trouble(before.message, before.start, stop)
+            parse_errors[-1] = ParseError(before.message, before.start, stop)
         else:
-            troubles.append(Trouble(unreadable.message, min(max(unreadable.at, at), stop), stop))
+            parse_errors.append(
+                ParseError(unreadable.message, min(max(unreadable.at, at), stop), stop)
+            )
         return self.skip(line_end)
 
 

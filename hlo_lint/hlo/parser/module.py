@@ -6,9 +6,9 @@ import re
 from itertools import chain, pairwise
 from pathlib import Path
 
-from hlo_lint.hlo.ir import Computation, HloFile, Module, Trouble
+from hlo_lint.hlo.ir import Computation, HloFile, Module
 from hlo_lint.hlo.parser.fast import LineMemo, known_blocks, read_again, read_alone
-from hlo_lint.text.source import decode
+from hlo_lint.text.source import ParseError, decode
 
 _module_start = re.compile(r"^(?:// -----|[ \t]*HloModule\b)", re.M)
 _separator = re.compile(r"^// -----", re.M)
@@ -39,7 +39,7 @@ def parse_file(data: bytes | str, path: Path | None = None, memo: Memo | None = 
         if memo is not None:
             memo.files.setdefault(len(text), []).append(known)
     start = 0
-    modules = tuple([module.again() for module in known])
+    modules = tuple([module.share_for_file() for module in known])
     file = HloFile(modules, path)
     for module in modules:
         module.file = file
@@ -177,7 +177,7 @@ def _rough_module(text: str) -> _Builder:
         builder.name, end = scanner.header(begin)
         builder.header = text[begin:end]
     builder.text(text[:end])
-    builder.troubles += scanner.troubles
+    builder.parse_errors += scanner.parse_errors
     at = scanner.skip(end)
     while found := _table.match(text, at):
         builder.tables.append(found[0])
@@ -191,7 +191,7 @@ def _rough_module(text: str) -> _Builder:
     builder.rough(text[at:])
     if not builder.computations and not builder.header:
         message = "this is no HLO: there is neither HloModule nor a computation"
-        builder.troubles = [Trouble(message, begin, max(begin, text.find("\n", begin)))]
+        builder.parse_errors = [ParseError(message, begin, max(begin, text.find("\n", begin)))]
     return builder
 
 
@@ -207,7 +207,7 @@ class _Builder:
         self.pieces: list[str] = []
         self.computations: list[Computation] = []
         self.places: list[int] = []
-        self.troubles: list[Trouble] = []
+        self.parse_errors: list[ParseError] = []
         self.within: dict[int, int] = {}
         self.offsets: tuple[int, ...] | None = None
 
@@ -280,8 +280,9 @@ class _Builder:
             self.computation(computation)
             end = stop
         self.text(text[end:])
-        self.troubles += [
-            Trouble(message, base + start, base + stop) for message, start, stop in scanner.troubles
+        self.parse_errors += [
+            ParseError(message, base + start, base + stop)
+            for message, start, stop in scanner.parse_errors
         ]
 
     def module(self) -> Module:
@@ -294,7 +295,7 @@ class _Builder:
             tuple(self.pieces),
             tuple(self.computations),
             tuple(self.places),
-            tuple(self.troubles),
+            tuple(self.parse_errors),
             self.within,
             self.offsets,
         )

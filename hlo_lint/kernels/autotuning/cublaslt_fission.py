@@ -98,7 +98,7 @@ def _backend_switches(module: Module) -> Iterator[BackendSwitch]:
     for fusion in fusions:
         if not _is_triton_gemm(fusion.attributes_text):
             continue
-        called = fusion.called
+        called = fusion.called_computations
         body = module.computation(called[0]) if called else None
         if body is None:
             continue

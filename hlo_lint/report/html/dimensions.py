@@ -106,9 +106,9 @@ def _drawn(
 def _mover(instruction: Instruction, module: Module) -> Instruction | None:
     if instruction.opcode in _MOVERS:
         return instruction
-    if instruction.opcode != "fusion" or len(instruction.called) != 1:
+    if instruction.opcode != "fusion" or len(instruction.called_computations) != 1:
         return None
-    body = module.computation(instruction.called[0])
+    body = module.computation(instruction.called_computations[0])
     if body is None or len(body.rows) != 2 or len(instruction.operands) != 1:
         return None
     root = body.root

@@ -131,7 +131,7 @@ class LayoutChanged(Rule):
 
     def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
         """A copy of each such operand, where nothing but its order differs; none in a kernel."""
-        if instruction.computation.name in module.fused:
+        if instruction.computation.name in module.fusion_computations:
             return None
         shapes = {}
         for number, before, after in turned(instruction):

@@ -106,12 +106,13 @@ class ReshapeRunsAsKernel(Rule):
 def _wrapped(module: Module) -> list[tuple[Instruction, ArrayShape, ArrayShape]]:
     """Loop fusions of one reshape, with the shapes it is between."""
     found = []
-    for computation in module.unfused:
+    for computation in module.nonfusion_computations:
         for fusion in computation.with_opcode("fusion"):
             row = fusion.row
             if "kind=kLoop" not in attributes_of(row) or len(references_of(row)) != 1:
                 continue
-            body = module.computation(fusion.called[0]) if fusion.called else None
+            called = fusion.called_computations
+            body = module.computation(called[0]) if called else None
             if body is None or not _is_one_reshape(body):
                 continue
             if fusion.attributes.get("kind") != "kLoop":

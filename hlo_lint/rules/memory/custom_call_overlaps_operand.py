@@ -55,11 +55,11 @@ class CustomCallOverlapsOperand(Rule):
 
     def applies(self, module: Module) -> bool:
         """Whether there is a custom call that the compiler hands memory to."""
-        return any(computation.with_opcode("custom-call") for computation in module.unfused)
+        return any("custom-call" in each.opcodes for each in module.nonfusion_computations)
 
     def check(self, final: FinalModule, buffers: BufferAssignment) -> Findings:
         """Each pair of result and operand that overlap without being declared."""
-        for computation in final.module.unfused:
+        for computation in final.module.nonfusion_computations:
             for call in computation.with_opcode("custom-call"):
                 declared = declared_aliases(call)
                 for result in results(call):

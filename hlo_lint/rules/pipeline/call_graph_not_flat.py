@@ -71,7 +71,7 @@ class CallGraphNotFlat(Rule):
                 opcode = opcode_of(row)
                 if opcode in CALLERS or (opcode.endswith("-start") and opcode != "async-start"):
                     instruction = computation.at(number)
-                    for name in instruction.called:
+                    for name in instruction.called_computations:
                         callers.setdefault(name, []).append(instruction)
         for name, found in callers.items():
             sequential = [each for each in found if each.opcode in SEQUENTIAL]

@@ -63,7 +63,7 @@ class PrematureOperation(Rule):
             return
         last = before[-1]
         for module in last.file.modules:
-            for computation in module.unfused:
+            for computation in module.nonfusion_computations:
                 for instruction in chain.from_iterable(map(computation.with_opcode, _EARLY)):
                     if _is_premature(instruction):
                         yield Finding(

@@ -116,7 +116,7 @@ def _running(module: Module) -> Iterator[Computation]:
         yield known[name]
         for opcode in known[name].opcodes & RUNS:
             for instruction in known[name].with_opcode(opcode):
-                waiting += instruction.called
+                waiting += instruction.called_computations
 
 
 def _reason(instruction: Instruction) -> str:

@@ -179,7 +179,7 @@ def _as_cuda(parameter: TensorDescriptor) -> Descriptor:
 
 def _mosaic_calls(module: Module) -> Iterator[tuple[Instruction, bytes]]:
     """Calls of Mosaic GPU whose code makes a tensor descriptor, with the code."""
-    for computation in module.unfused:
+    for computation in module.nonfusion_computations:
         for call in computation.with_opcode("custom-call"):
             if '"mosaic_gpu' not in call.attributes_text:
                 continue
