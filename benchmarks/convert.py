@@ -16,8 +16,8 @@ from pathlib import Path
 
 from benchmarks.measure import unpacked
 from hlo_lint.hlo.dialects import convert
-from hlo_lint.hlo.dialects.draft import Draft
 from hlo_lint.hlo.dialects.releases import drop_undefined_predecessors
+from hlo_lint.hlo.dialects.text_editor import TextEditor
 from hlo_lint.hlo.dialects.tuples import elided_predecessors
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.hlo.parser.module import parse_file
@@ -67,9 +67,9 @@ def without_undefined(file: HloFile) -> str:
     """The text less the control predecessors that it defines nowhere."""
     parts = []
     for module in file.modules:
-        draft = Draft(module)
-        drop_undefined_predecessors(module, draft)
-        parts.append(draft.result())
+        editor = TextEditor(module)
+        drop_undefined_predecessors(module, editor)
+        parts.append(editor.result())
     return "".join(parts)
 
 

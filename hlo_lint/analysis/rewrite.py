@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from hlo_lint.hlo.ir import Instruction, Module, Operand
+from hlo_lint.hlo.parser.tokens import InstructionSpans, split_at_commas
 from hlo_lint.hlo.records import attributes_of, operands_of, references_of
 from hlo_lint.hlo.shape import ArrayShape, Shape, arrays
 from hlo_lint.text.edits import Edit, Fix, Safety
@@ -172,10 +173,9 @@ def with_copied_operands(
     text of the operands cannot be told apart.
     """
     row, text, begin = reader.row, reader.text, module.span(reader).start
-    close = text.rindex(")", 0, len(text) - len(attributes_of(row)))
-    start = close - len(operands_of(row))
-    pieces = _split_operands(operands_of(row))
-    if text[start:close] != operands_of(row) or len(pieces) != len(references_of(row)):
+    start = InstructionSpans(text, row).operands.start
+    pieces = split_at_commas(operands_of(row))
+    if len(pieces) != len(references_of(row)):
         return None
     percent, names = _percent(text), _Names(module)
     indent = indent_before(module.file.text, begin)
@@ -190,26 +190,6 @@ def with_copied_operands(
         place = Span(begin + start + first, begin + start + last)
         edits.append(Edit(place, f"{typed}{name}"))
     return Fix(title, (Edit(Span(begin, begin), copies), *edits), Safety.SAFE)
-
-
-_gap = re.compile(r"(?:\s|/\*.*?\*/)*", re.S)
-
-
-def _split_operands(text: str) -> list[tuple[int, int]]:
-    """Where each operand stands in the text between the parentheses, comments left out."""
-    places, depth, start = [], 0, 0
-    for at, sign in enumerate(text + ","):
-        if sign in "([{":
-            depth += 1
-        elif sign in ")]}":
-            depth -= 1
-        elif sign == "," and not depth:
-            gap = _gap.match(text, start)
-            first = gap.end() if gap else start
-            if first < at:
-                places.append((first, first + len(text[first:at].rstrip())))
-            start = at + 1
-    return places
 
 
 def _percent(text: str) -> str:

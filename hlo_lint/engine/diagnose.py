@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from hlo_lint.dumps.pipeline import PassDump
 from hlo_lint.engine.findings import Diagnostic, Origin, PassRef
 from hlo_lint.engine.fingerprints import fingerprint
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
+from hlo_lint.hlo.parser.tokens import InstructionSpans
 from hlo_lint.rules.base import Form, Rule
 from hlo_lint.rules.findings import Finding
 from hlo_lint.text.edits import Fix, Region
@@ -17,8 +17,6 @@ from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:
     from hlo_lint.hlo.attributes import OpMetadata
-
-_comment = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 
 
 @dataclass(frozen=True)
@@ -100,21 +98,15 @@ def fix_of(place: LocatedFinding, form: Form) -> Fix | None:
 
 
 def _caret(span: Span, finding: Finding, text: str) -> Span:
-    """The stretch to underline: an operand where the finding names one."""
+    """The span to underline: an operand where the finding names one."""
     at = finding.at
     if finding.operand is None or not isinstance(at, Instruction):
         return span
-    references = at.operand_names
-    if finding.operand >= len(references):
+    operands = InstructionSpans(text[span.start : span.end], at.row).operand_spans
+    operand = operands[finding.operand] if finding.operand < len(operands) else None
+    if operand is None:  # an instruction of its own, written into the operands
         return span
-    written = text[span.start : span.end]
-    bare = _comment.sub(lambda comment: " " * len(comment[0]), written)
-    begin = bare.find("(", bare.find(at.opcode, bare.find("=")))
-    name = re.compile(rf"(?<![\w.\-#])%?{re.escape(references[finding.operand])}(?![\w.\-#])")
-    found = name.search(bare, max(begin, 0))
-    if found is None or not references[finding.operand]:
-        return span
-    return Span(span.start + found.start(), span.start + found.end())
+    return Span(span.start + operand.start, span.start + operand.end)
 
 
 def _module_at(file: HloFile, at: Instruction | Span) -> Module:

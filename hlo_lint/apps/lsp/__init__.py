@@ -1,6 +1,6 @@
-"""The language server: what an editor asks about HLO that is open in it, saved or not.
+"""The language server: answers of an editor's questions about HLO that is open in it.
 
-`texts` counts as the client counts, `words` says what each word of a statement is, `documents` read
-a text once for each version and say what stands where; `hover`, `hints`, `tokens`, `outline`,
-`renaming`, `checking` and `fixing` answer from that, and `app` is the server itself.
+`texts` counts positions as the client does; `documents` parses each version of a text once;
+`hover`, `hints`, `tokens`, `outline`, `renaming`, `checking` and `fixing` answer from that; `app`
+is the server itself.
 """

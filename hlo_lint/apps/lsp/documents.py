@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hlo_lint.apps.lsp.texts import Text
-from hlo_lint.apps.lsp.words import Role, Word, head_words, statement_words
 from hlo_lint.hlo.ir import Computation, HloFile, Instruction, Module, called_names
 from hlo_lint.hlo.parser.module import Memo, parse_file
+from hlo_lint.hlo.parser.tokens import Role, Token, head_tokens, instruction_tokens
 from hlo_lint.hlo.records import (
     attributes_of,
     name_of,
@@ -25,8 +25,8 @@ from hlo_lint.text.source import Span
 
 _directive = re.compile(r"(?://|/\*)\s*hlo-lint:\s*\S+\s+(.*?)(?:\s--\s|\s--$|\*/|$)", re.M)
 _rule_name = re.compile(r"[a-z][a-z\d]*(?:-[a-z\d]+)*")
-MANY = 20_000
-"""From how many instructions on who reads a name is searched for rather than worked out for all."""
+MAX_INDEXED = 20_000
+"""Above this many instructions, find users by text search instead of building the full user map."""
 _NAMING = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
 
 
@@ -70,19 +70,19 @@ class Symbol(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """An instruction, a head, or a line that could not be read, with its words."""
+    """An instruction, a head, or a line that could not be read, with its tokens."""
 
     place: Place
     number: int | None
     """Which instruction it is; None for what is none."""
     begin: int
     """Where it begins, in characters of the file."""
-    words: tuple[Word, ...]
+    tokens: tuple[Token, ...]
 
-    def word_at(self, offset: int) -> Word | None:
-        """The word that holds a character of the file, or ends before it."""
+    def token_at(self, offset: int) -> Token | None:
+        """The token that holds a character of the file, or ends before it."""
         at = offset - self.begin
-        found = [word for word in self.words if word.start <= at <= word.end]
+        found = [token for token in self.tokens if token.start <= at <= token.end]
         return found[-1] if found else None
 
 
@@ -141,7 +141,7 @@ class Document:
         return None
 
     def statement_at(self, offset: int) -> Statement | None:
-        """What stands at a character of the file, in the words it has."""
+        """What stands at a character of the file, as its tokens."""
         place = self.place_at(offset)
         if place is None:
             return None
@@ -149,23 +149,23 @@ class Document:
         if number is not None:
             return self.statement(place, number)
         head = self.head(place)
-        if head.word_at(offset) is not None:
+        if head.token_at(offset) is not None:
             return head
         source = self.text.source
         begin = source.rfind("\n", 0, offset) + 1
         end = source.find("\n", offset)
         line = source[max(begin, place.begin) : end if end >= 0 else len(source)]
-        return Statement(place, None, max(begin, place.begin), tuple(statement_words(line)))
+        return Statement(place, None, max(begin, place.begin), tuple(instruction_tokens(line)))
 
     def statement(self, place: Place, number: int) -> Statement:
-        """An instruction in its words."""
+        """An instruction in its tokens."""
         computation = place.computation
         start, end = self.span(place, number)
         row = computation.rows[number]
         text = self.text.source[start:end]
         named = number not in computation.nested and name_of(row) in text.partition("=")[0]
-        words = statement_words(text, row, named=named)
-        return Statement(place, number, start, tuple(words))
+        tokens = instruction_tokens(text, row, named=named)
+        return Statement(place, number, start, tuple(tokens))
 
     def span(self, place: Place, number: int) -> Span:
         """Where an instruction stands, in characters of the file."""
@@ -202,7 +202,7 @@ class Document:
     def readers(self, place: Place, name: str) -> Sequence[int]:
         """Positions of the instructions that read a name, each once, in the order of the text."""
         computation = place.computation
-        if len(computation.rows) < MANY:
+        if len(computation.rows) < MAX_INDEXED:
             return computation.users.get(name, ())
         found: list[int] = []
         source, at = self.text.source, place.begin
@@ -219,40 +219,40 @@ class Document:
         return found
 
     def head(self, place: Place) -> Statement:
-        """The head of a computation in its words."""
+        """The head of a computation in its tokens."""
         last = len(place.computation.rows) - 1
         end = place.end
         if last >= 0:  # the first row may be written into the operands of the last
             end = min(self.span(place, 0).start, self.span(place, last).start)
-        words = tuple(head_words(self.text.source[place.begin : end]))
-        return Statement(place, None, place.begin, words)
+        tokens = tuple(head_tokens(self.text.source[place.begin : end]))
+        return Statement(place, None, place.begin, tokens)
 
     def symbol_at(self, offset: int) -> Symbol | None:
         """What the name at a character of the file stands for."""
         statement = self.statement_at(offset)
-        word = statement.word_at(offset) if statement else None
-        if statement is None or word is None:
+        token = statement.token_at(offset) if statement else None
+        if statement is None or token is None:
             return None
-        return self.resolve(statement, word)
+        return self.resolve(statement, token)
 
-    def resolve(self, statement: Statement, word: Word) -> Symbol | None:
-        """What a word of a statement stands for; None for what is no name, or of nothing."""
+    def resolve(self, statement: Statement, token: Token) -> Symbol | None:
+        """Resolve a token to its symbol; None if it is not a name or is undefined."""
         place = statement.place
-        span = Span(statement.begin + word.name_start, statement.begin + word.name_end)
-        match word.role:
+        span = Span(statement.begin + token.name_start, statement.begin + token.name_end)
+        match token.role:
             case Role.NAME if statement.number is not None:
                 return Symbol(place, statement.number, (), span, True)
-            case Role.NAME if word.name == place.computation.name:
+            case Role.NAME if token.name == place.computation.name:
                 is_head = statement.begin == place.begin
                 return Symbol(place, None, (), span, True) if is_head else None
             case Role.OPERAND | Role.PREDECESSOR:
-                number = place.computation.index.get(word.name)
-                return None if number is None else Symbol(place, number, word.element, span, False)
+                number = place.computation.index.get(token.name)
+                return None if number is None else Symbol(place, number, token.element, span, False)
             case Role.PARAMETER:
-                number = place.computation.index.get(word.name)
+                number = place.computation.index.get(token.name)
                 return None if number is None else Symbol(place, number, (), span, False)
             case Role.CALLED:
-                called = self.computation(place.module, word.name)
+                called = self.computation(place.module, token.name)
                 return None if called is None else Symbol(called, None, (), span, False)
             case _:
                 return None
@@ -338,18 +338,18 @@ class Document:
     def _named(
         self, statement: Statement, place: Place, number: int | None, *, defines: bool = False
     ) -> Iterator[Symbol]:
-        """The words of a statement that stand for something; only its own name if `defines`."""
-        for word in statement.words:
-            found = self.resolve(statement, word)
+        """The symbols that a statement names; only its own if `defines`."""
+        for token in statement.tokens:
+            found = self.resolve(statement, token)
             if found is None or found.defines is not defines:
                 continue
             if found.place.begin == place.begin and found.number == number:
                 yield found
 
     def statements(self, span: Span) -> Iterator[Statement]:
-        """The heads and the instructions in a stretch of the file, each with the words of its own.
+        """The heads and the instructions in a stretch of the file, each with its own tokens.
 
-        What is written into another instruction has no words of its own there.
+        What is written into another instruction has no tokens of its own there.
         """
         for place in self.places:
             if place.end < span.start or place.begin > span.end:
@@ -367,12 +367,12 @@ class Document:
                 if self.span(place, number).start > span.end:
                     break
                 statement = self.statement(place, number)
-                words = [
-                    word
-                    for word in statement.words
-                    if not any(at <= statement.begin + word.start < end for at, end in inline)
+                tokens = [
+                    token
+                    for token in statement.tokens
+                    if not any(at <= statement.begin + token.start < end for at, end in inline)
                 ]
-                yield statement._replace(words=tuple(words))
+                yield statement._replace(tokens=tuple(tokens))
 
     def _first(self, place: Place, offset: int) -> int:
         """The first instruction of a computation that ends behind a character of the file."""

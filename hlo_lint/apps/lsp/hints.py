@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from lsprotocol import types
 
 from hlo_lint.apps.lsp.documents import Document
-from hlo_lint.apps.lsp.words import Role
+from hlo_lint.hlo.parser.tokens import Role
 from hlo_lint.hlo.records import type_of
 from hlo_lint.hlo.shape import part, shape_or_none
 from hlo_lint.text.source import Span, shown
@@ -22,11 +22,11 @@ def hints(document: Document, span: Span) -> Iterator[types.InlayHint]:
     """The shape of each operand in a stretch of the file, where the text does not say it."""
     source = document.text.source
     for statement in document.statements(span):
-        for word in statement.words:
-            start = statement.begin + word.start
-            if word.role is not Role.OPERAND or source[start - 2 : start] in _TYPED:
+        for token in statement.tokens:
+            start = statement.begin + token.start
+            if token.role is not Role.OPERAND or source[start - 2 : start] in _TYPED:
                 continue
-            symbol = document.resolve(statement, word)
+            symbol = document.resolve(statement, token)
             if symbol is None or symbol.number is None:
                 continue
             shape = shape_or_none(type_of(symbol.place.computation.rows[symbol.number]))

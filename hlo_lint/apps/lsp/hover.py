@@ -8,10 +8,10 @@ from itertools import chain
 from typing import NamedTuple
 
 from hlo_lint.apps.lsp.documents import Document, Place, Statement, Symbol, root_of
-from hlo_lint.apps.lsp.words import Role
 from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.opcodes import COMMON, demands_on, wrapped_opcode
+from hlo_lint.hlo.parser.tokens import Role
 from hlo_lint.hlo.records import (
     attributes_of,
     name_of,
@@ -81,21 +81,21 @@ def hover(document: Document, offset: int, *, markdown: bool = True) -> Hover | 
         page = _rule(named[0])
         return None if page is None else Hover(page, named[1])
     statement = document.statement_at(offset)
-    word = statement.word_at(offset) if statement else None
-    if statement is None or word is None or word.role in (Role.COMMENT, Role.KEYWORD):
+    token = statement.token_at(offset) if statement else None
+    if statement is None or token is None or token.role in (Role.COMMENT, Role.KEYWORD):
         return None
-    span = Span(statement.begin + word.start, statement.begin + word.end)
-    symbol = document.resolve(statement, word)
+    span = Span(statement.begin + token.start, statement.begin + token.end)
+    symbol = document.resolve(statement, token)
     if symbol is not None and symbol.number is None:
         return Hover(_lines(_computation(document, symbol.place, style)), span)
     if symbol is not None:
         return Hover(_lines(_instruction(document, symbol, style)), span)
-    if word.role is Role.OPCODE:
-        return Hover(_lines(_opcode(word.text, style)), span)
-    if word.role is Role.TYPE and statement.number is not None:
+    if token.role is Role.OPCODE:
+        return Hover(_lines(_opcode(token.text, style)), span)
+    if token.role is Role.TYPE and statement.number is not None:
         shape = shape_or_none(type_of(statement.place.computation.rows[statement.number]))
         return None if shape is None else Hover(_lines(_shape(shape, style)), span)
-    if word.attribute == "metadata" or word.text == "metadata":
+    if token.attribute == "metadata" or token.text == "metadata":
         return _metadata(document, statement, span, style)
     return None
 

@@ -71,9 +71,9 @@ def _computation(document: Document, place: Place, *, listed: bool) -> types.Doc
 
 def _name(document: Document, place: Place) -> Span:
     """The name of a computation in its head, or the beginning where it has none."""
-    for word in document.head(place).words:
-        if word.name == place.computation.name:
-            return Span(place.begin + word.name_start, place.begin + word.name_end)
+    for token in document.head(place).tokens:
+        if token.name == place.computation.name:
+            return Span(place.begin + token.name_start, place.begin + token.name_end)
     return Span(place.begin, place.begin)
 
 

@@ -9,7 +9,7 @@ from lsprotocol import types
 
 from hlo_lint.apps.lsp.documents import Document, Statement
 from hlo_lint.apps.lsp.texts import width
-from hlo_lint.apps.lsp.words import Role, Word
+from hlo_lint.hlo.parser.tokens import Role, Token
 from hlo_lint.text.source import Span
 
 INSTRUCTIONS = 5_000
@@ -42,32 +42,32 @@ def tokens(document: Document, span: Span | None = None) -> types.SemanticTokens
             return types.SemanticTokens(data=[])
         span = Span(0, len(document.text.source))
     found = [
-        (statement.begin + word.start, word, _kind(statement, word))
+        (statement.begin + token.start, token, _kind(statement, token))
         for statement in document.statements(span)
-        for word in statement.words
-        if word.role in _KINDS and "\n" not in word.text
+        for token in statement.tokens
+        if token.role in _KINDS and "\n" not in token.text
     ]
     found.sort(key=itemgetter(0))  # what is written into an instruction comes behind all of it
     return types.SemanticTokens(data=list(_encoded(document, found)))
 
 
-def _kind(statement: Statement, word: Word) -> tuple[types.SemanticTokenTypes, bool]:
+def _kind(statement: Statement, token: Token) -> tuple[types.SemanticTokenTypes, bool]:
     """What a word is, and whether it gives the name."""
-    if word.role is Role.NAME and statement.number is None:
+    if token.role is Role.NAME and statement.number is None:
         return _KINDS[Role.CALLED], True
-    return _KINDS[word.role], word.role is Role.NAME
+    return _KINDS[token.role], token.role is Role.NAME
 
 
 def _encoded(
-    document: Document, found: list[tuple[int, Word, tuple[types.SemanticTokenTypes, bool]]]
+    document: Document, found: list[tuple[int, Token, tuple[types.SemanticTokenTypes, bool]]]
 ) -> Iterator[int]:
-    """Five numbers a word: line and column from the word before, length, kind, modifiers."""
+    """Five numbers a token: line and column from the word before, length, kind, modifiers."""
     line, column = 0, 0
-    for start, word, (kind, defines) in found:
+    for start, token, (kind, defines) in found:
         place = document.text.position(start)
         yield place.line - line
         yield place.character - (column if place.line == line else 0)
-        yield width(word.text, document.text.encoding)
+        yield width(token.text, document.text.encoding)
         yield _ORDER.index(kind)
         yield int(defines)
         line, column = place.line, place.character

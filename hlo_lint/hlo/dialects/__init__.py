@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from hlo_lint.hlo.dialects.asynchronous import generic, sugar
-from hlo_lint.hlo.dialects.draft import Draft
 from hlo_lint.hlo.dialects.meshes import tiles
 from hlo_lint.hlo.dialects.operand_shapes import typed_operands, untyped_operands
 from hlo_lint.hlo.dialects.percent import with_percent, without_percent
 from hlo_lint.hlo.dialects.releases import readable_by_0_10_0, readable_by_0_10_2
 from hlo_lint.hlo.dialects.short_text import long, short
+from hlo_lint.hlo.dialects.text_editor import TextEditor
 from hlo_lint.hlo.dialects.tuples import compact, explicit
 from hlo_lint.hlo.ir import HloFile, Module
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.text.errors import UsageError
 
-Conversion = Callable[[Module, Draft], None]
+Conversion = Callable[[Module, TextEditor], None]
 
 DIALECTS: Final[dict[str, tuple[str, tuple[Conversion, ...]]]] = {
     "jax0.10": ("what jaxlib 0.10.2 reads", (explicit, readable_by_0_10_2)),
@@ -69,10 +69,10 @@ def convert(file: HloFile, dialects: Iterable[str]) -> Converted:
             file = parse_file(text)
         parts = []
         for module in file.modules:
-            draft = Draft(module)
-            conversion(module, draft)
-            parts.append(draft.result())
-            notes.update(draft.notes)
+            editor = TextEditor(module)
+            conversion(module, editor)
+            parts.append(editor.result())
+            notes.update(editor.notes)
         text = "".join(parts)
     return Converted(file.text if text is None else text, notes)
 

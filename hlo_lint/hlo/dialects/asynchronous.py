@@ -11,22 +11,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from hlo_lint.hlo.dialects.draft import (
-    Draft,
+from hlo_lint.hlo.dialects.short_text import without_layouts
+from hlo_lint.hlo.dialects.text_editor import (
     Statement,
+    TextEditor,
     blank_lines,
     drop_attributes,
     statements,
     tuple_elements,
 )
-from hlo_lint.hlo.dialects.short_text import without_layouts
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.records import (
     InstructionRecord,
     attributes_of,
     name_of,
     opcode_of,
-    operands_of,
     references_of,
     type_of,
 )
@@ -48,59 +47,56 @@ def _started(opcode: str, step: str) -> str:
     return "" if wrapped == opcode or wrapped in OPCODES_OF_THEIR_OWN else wrapped
 
 
-def generic(module: Module, draft: Draft) -> None:
+def generic(module: Module, editor: TextEditor) -> None:
     """Write `async-start`, and a computation for what runs."""
     for number, (computation, instructions) in enumerate(statements(module)):
         before = module.offset(number) - module.within.get(number, 0)
         for statement in instructions.where(_may_be_sugar):
-            opcode = opcode_of(statement.row)
+            opcode = opcode_of(statement.record)
             if wrapped := _started(opcode, "-start"):
-                text = _wrapped(statement, wrapped, computation, draft)
+                text = _wrapped(statement, wrapped, computation, editor)
                 if text is not None:
-                    draft.replace(before, before, text)
+                    editor.replace(before, before, text)
             for step in ("-update", "-done"):
                 if wrapped := _started(opcode, step):
-                    _respell(draft, statement, f"async{step}")
+                    _respell(editor, statement, f"async{step}")
 
 
 def _may_be_sugar(row: InstructionRecord) -> bool:
     return opcode_of(row).endswith(("-start", "-update", "-done"))
 
 
-def _respell(draft: Draft, statement: Statement, opcode: str) -> None:
-    old = opcode_of(statement.row)
-    begin = statement.close - len(operands_of(statement.row))
-    start = draft.text.rindex(old, statement.start, begin)
-    draft.replace(start, start + len(old), opcode)
+def _respell(editor: TextEditor, statement: Statement, opcode: str) -> None:
+    editor.replace(*statement.moved(statement.opcode), opcode)
 
 
 def _wrapped(
-    statement: Statement, opcode: str, computation: Computation, draft: Draft
+    statement: Statement, opcode: str, computation: Computation, editor: TextEditor
 ) -> str | None:
     """The computation that a start runs; the start itself is respelled."""
-    row, text = statement.row, draft.text
+    row, text = statement.record, editor.text
     shapes = tuple_elements(type_of(row)) or ()
     operands = tuple_elements(shapes[0]) if shapes else None
-    attributes = statement.attributes()
+    attributes = statement.values()
     if operands is None or len(shapes) < 2 or "" in attributes:
-        draft.note(f"%{name_of(row)} stays: its shape is not ((operands), result, …)")
+        editor.note(f"%{name_of(row)} stays: its shape is not ((operands), result, …)")
         return None
     if len(operands) != len(references_of(row)):
-        draft.note(f"%{name_of(row)} stays: it gets its operands one by one")
+        editor.note(f"%{name_of(row)} stays: it gets its operands one by one")
         return None
     percent, result = statement.percent, shapes[1]
-    name = draft.fresh("async_wrapped")
-    parameters = [draft.fresh("async_param") for _ in operands]
-    root = draft.fresh(opcode)
+    name = editor.fresh("async_wrapped")
+    parameters = [editor.fresh("async_param") for _ in operands]
+    root = editor.fresh(opcode)
     spelled = {key: f", {key}={text[start:end]}" for key, (start, end) in attributes.items()}
     inner = "".join(value for key, value in spelled.items() if key not in _OF_THE_START)
     outer = "".join(
         value for key, value in spelled.items() if key in _OF_THE_START or key in _OF_BOTH
     )
-    _respell(draft, statement, "async-start")
+    _respell(editor, statement, "async-start")
     thread = spelled.get("async_execution_thread", "")
     outer = f"{thread}, calls={percent}{name}{outer.replace(thread, '', 1)}"
-    draft.replace(statement.close + 1, statement.end, outer)
+    editor.replace(statement.tail_start, statement.end, outer)
     lines = [
         f"  {percent}{parameter} = {shape} parameter({number})\n"
         for number, (parameter, shape) in enumerate(zip(parameters, operands, strict=True))
@@ -114,13 +110,13 @@ def _wrapped(
         signature = f" ({listed}) -> {without_layouts(result)}"
     tail = thread.replace("async_execution_thread", "execution_thread", 1)
     text = f"{percent}{name}{signature} {{\n{''.join(lines)}}}{tail}\n\n"
-    return text.replace("\n", draft.newline)
+    return text.replace("\n", editor.newline)
 
 
 # ---- the other way
 
 
-def sugar(module: Module, draft: Draft) -> None:
+def sugar(module: Module, editor: TextEditor) -> None:
     """Write `fusion-start` and the like where what runs is one instruction."""
     by_name = {computation.name: n for n, computation in enumerate(module.computations)}
     kept: set[str] = set()
@@ -128,13 +124,13 @@ def sugar(module: Module, draft: Draft) -> None:
     for computation, instructions in statements(module):
         started: dict[str, str] = {}
         for at, statement in enumerate(instructions):
-            row = statement.row
+            row = statement.record
             if opcode_of(row) == "async-start":
-                called = _called(statement, draft)
+                called = _called(statement, editor)
                 number = by_name.get(called)
                 opcode = ""
                 if number is not None:
-                    opcode = _unwrap(statement, module.computations[number], draft)
+                    opcode = _unwrap(statement, module.computations[number], editor)
                 if opcode and number is not None:
                     started[name_of(row)] = opcode
                     unwrapped[called] = number
@@ -143,8 +139,8 @@ def sugar(module: Module, draft: Draft) -> None:
                 source = started.get(references_of(row)[0]) if references_of(row) else None
                 if source is not None:
                     started[name_of(row)] = source
-                    _respell(draft, statement, source + opcode_of(row).removeprefix("async"))
-                    drop_attributes(draft, statement, {"calls", "async_execution_thread"})
+                    _respell(editor, statement, source + opcode_of(row).removeprefix("async"))
+                    drop_attributes(editor, statement, {"calls", "async_execution_thread"})
                     continue
             if "=" in attributes_of(row):
                 kept.update(computation.at(at).called_computations)
@@ -152,25 +148,25 @@ def sugar(module: Module, draft: Draft) -> None:
         if name not in kept:
             start = module.offset(number)
             end = start + len(module.computations[number].text)
-            draft.replace(start, blank_lines(draft.text, end), "")
+            editor.replace(start, blank_lines(editor.text, end), "")
 
 
-def _called(statement: Statement, draft: Draft) -> str:
-    place = statement.attributes().get("calls")
-    return draft.text[slice(*place)].lstrip("%") if place else ""
+def _called(statement: Statement, editor: TextEditor) -> str:
+    place = statement.values().get("calls")
+    return editor.text[slice(*place)].lstrip("%") if place else ""
 
 
-def _unwrap(statement: Statement, wrapped: Computation, draft: Draft) -> str:
+def _unwrap(statement: Statement, wrapped: Computation, editor: TextEditor) -> str:
     """Respells a start; gives the opcode that it starts, or nothing where it has to stay."""
     root = _only_instruction(wrapped)
-    if root is None or len(references_of(statement.row)) != len(wrapped.rows) - 1:
+    if root is None or len(references_of(statement.record)) != len(wrapped.rows) - 1:
         return ""
     opcode = root.opcode
-    shapes = tuple_elements(type_of(statement.row)) or ()
+    shapes = tuple_elements(type_of(statement.record)) or ()
     if opcode in OPCODES_OF_THEIR_OWN or len(shapes) < 2 or not tuple_elements(shapes[0]):
         return ""
-    own, inner = statement.attributes(), root.attributes
-    text = draft.text
+    own, inner = statement.values(), root.attributes
+    text = editor.text
     for name in _OF_BOTH & (own.keys() | inner.keys()):
         if name not in own or text[slice(*own[name])] != inner.get(name):
             return ""  # one text would stand for both
@@ -180,7 +176,7 @@ def _unwrap(statement: Statement, wrapped: Computation, draft: Draft) -> str:
     if wrapped.thread != "main" and "async_execution_thread" not in own:
         thread = f'async_execution_thread="{wrapped.thread}", '
     if "metadata" in inner:
-        draft.note("metadata of what runs asynchronously: sugar has only that of the start")
+        editor.note("metadata of what runs asynchronously: sugar has only that of the start")
     start, end = own["calls"]
     name_start = text.rindex("calls", statement.start, start)
     moved = ", ".join(
@@ -188,12 +184,12 @@ def _unwrap(statement: Statement, wrapped: Computation, draft: Draft) -> str:
         for name, value in inner.items()
         if name not in _OF_BOTH and name != "metadata"
     )
-    _respell(draft, statement, f"{opcode}-start")
+    _respell(editor, statement, f"{opcode}-start")
     if thread or moved:
-        draft.replace(name_start, end, (thread + moved).removesuffix(", "))
+        editor.replace(name_start, end, (thread + moved).removesuffix(", "))
     else:
         comma = text.rindex(",", statement.start, name_start)
-        draft.replace(comma, end, "")
+        editor.replace(comma, end, "")
     return opcode
 
 

@@ -20,36 +20,37 @@ from hlo_lint.hlo.attributes.devices import (
 )
 from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
 from hlo_lint.hlo.attributes.sharding import NamedSharding, read_sharding
-from hlo_lint.hlo.dialects.draft import Draft, bracketed, statements
+from hlo_lint.hlo.dialects.text_editor import TextEditor, statements
 from hlo_lint.hlo.ir import Module
+from hlo_lint.hlo.parser.tokens import split_at_commas
 from hlo_lint.hlo.records import InstructionRecord, attributes_of
 
 _MESHES = ("{mesh[", "{maximal_mesh[")
 
 
-def tiles(module: Module, draft: Draft) -> None:
+def tiles(module: Module, editor: TextEditor) -> None:
     """Say by tiles and lists of devices what a named mesh says."""
     for _, instructions in statements(module):
         for statement in instructions.where(_names_a_mesh):
-            places = statement.attributes()
+            places = statement.values()
             if "sharding" in places:
-                _convert_sharding(draft, *places["sharding"])
+                _convert_sharding(editor, *places["sharding"])
             if "replica_groups" in places:
                 start, end = places["replica_groups"]
-                if draft.text.startswith("mesh[", start):
-                    _convert_groups(draft, start, end)
+                if editor.text.startswith("mesh[", start):
+                    _convert_groups(editor, start, end)
 
 
 def _names_a_mesh(row: InstructionRecord) -> bool:
     return "mesh[" in attributes_of(row)
 
 
-def _convert_sharding(draft: Draft, start: int, end: int) -> None:
-    text = draft.text[start:end]
+def _convert_sharding(editor: TextEditor, start: int, end: int) -> None:
+    text = editor.text[start:end]
     if text.startswith(_MESHES):
         parts = [(0, len(text))]
     else:
-        parts = [(1 + begin, 1 + stop) for begin, stop in bracketed(text[1:-1])]
+        parts = [(1 + begin, 1 + stop) for begin, stop in split_at_commas(text[1:-1])]
     for begin, stop in parts:
         if not text.startswith(_MESHES, begin):
             continue
@@ -59,11 +60,11 @@ def _convert_sharding(draft: Draft, start: int, end: int) -> None:
         except (AttributeSyntaxError, OverflowError, KeyError):
             spelled = None
         if spelled is None or not isinstance(sharding, NamedSharding):
-            draft.note("a sharding stays: it cannot be read")
+            editor.note("a sharding stays: it cannot be read")
             continue
-        draft.replace(start + begin, start + stop, spelled)
+        editor.replace(start + begin, start + stop, spelled)
         for lost in _lost(sharding):
-            draft.note(f"{lost} of a sharding: tiles have none")
+            editor.note(f"{lost} of a sharding: tiles have none")
 
 
 def _lost(sharding: NamedSharding) -> list[str]:
@@ -107,9 +108,9 @@ def _axes_of(sharding: NamedSharding) -> list[AxisRef]:
     return [*axes, *sharding.manual, *sharding.unreduced, *sharding.replicated]
 
 
-def _convert_groups(draft: Draft, start: int, end: int) -> None:
+def _convert_groups(editor: TextEditor, start: int, end: int) -> None:
     try:
-        groups = read_replica_groups(draft.text[start:end])
+        groups = read_replica_groups(editor.text[start:end])
         if not isinstance(groups, MeshReplicaGroups):
             return
         factors = _Factors(groups.mesh, groups.axes)
@@ -122,9 +123,9 @@ def _convert_groups(draft: Draft, start: int, end: int) -> None:
             listed = (",".join(map(str, group)) for group in groups.groups)
             spelled = f"{{{','.join(f'{{{group}}}' for group in listed)}}}"
     except (AttributeSyntaxError, OverflowError, KeyError):
-        draft.note("replica groups stay: they cannot be read")
+        editor.note("replica groups stay: they cannot be read")
         return
-    draft.replace(start, end, spelled)
+    editor.replace(start, end, spelled)
 
 
 class _Factors:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hlo_lint.hlo.dialects.draft import Draft, head_of, statements
+from hlo_lint.hlo.dialects.text_editor import TextEditor, head_of, statements
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Module
 
 _find_signs = re.compile(
@@ -22,13 +22,13 @@ HOLDS_NAMES = {*CALLING_ATTRIBUTES, "control-predecessors"}
 """Attributes whose values are names of computations or instructions."""
 
 
-def without_percent(module: Module, draft: Draft) -> None:
+def without_percent(module: Module, editor: TextEditor) -> None:
     """Take the `%` away from names."""
     for number, computation in enumerate(module.computations):
         head = head_of(computation)
         if head and head[1] and head[2] not in KEYWORDS:
             at = module.offset(number) + head.start(1)
-            draft.replace(at, at + 1, "")
+            editor.replace(at, at + 1, "")
     for _, instructions in statements(module):
         for statement in instructions:
             if statement.is_nested or "%" not in statement.text:
@@ -37,36 +37,38 @@ def without_percent(module: Module, draft: Draft) -> None:
                 if found[0] != "%":
                     continue
                 if found[1] in KEYWORDS:
-                    draft.note(f"%{found[1]} stays: without % it is a keyword")
+                    editor.note(f"%{found[1]} stays: without % it is a keyword")
                     continue
                 at = statement.start + found.start()
-                draft.replace(at, at + 1, "")
+                editor.replace(at, at + 1, "")
                 if found[2]:  # `name=` without a blank is the beginning of an attribute
                     equals = statement.start + found.start(2)
-                    draft.replace(equals, equals, " ")
+                    editor.replace(equals, equals, " ")
 
 
-def with_percent(module: Module, draft: Draft) -> None:
+def with_percent(module: Module, editor: TextEditor) -> None:
     """Put `%` before the names of instructions and computations."""
-    text = draft.text
+    text = editor.text
     for number, computation in enumerate(module.computations):
         head = head_of(computation)
         if head and not head[1]:
-            _add(draft, module.offset(number) + head.start(1))
+            _add(editor, module.offset(number) + head.start(1))
     for _, instructions in statements(module):
         for statement in instructions:
             sign = statement.sign
             bare = [sign[0]] if sign and sign[0] == sign[1] else []
-            bare += [place.start for _, place in statement.operands() if text[place.start] != "%"]
-            for name, (start, end) in statement.attributes().items():
+            bare += [
+                place.start for _, place in statement.named_operands() if text[place.start] != "%"
+            ]
+            for name, (start, end) in statement.values().items():
                 if name in HOLDS_NAMES and "=" not in text[start:end]:
                     bare += [found.start() for found in _find_bare_names(text, start, end)]
             for at in bare:
-                _add(draft, at)
+                _add(editor, at)
 
 
-def _add(draft: Draft, at: int) -> None:
-    draft.replace(at, at, "%")
-    name = _name(draft.text, at)
+def _add(editor: TextEditor, at: int) -> None:
+    editor.replace(at, at, "%")
+    name = _name(editor.text, at)
     if name and name[1]:  # `name:` is one token, `%name:` is two
-        draft.replace(name.start(1), name.end(1), "")
+        editor.replace(name.start(1), name.end(1), "")

@@ -6,9 +6,9 @@ import re
 from typing import Final
 
 from hlo_lint.hlo.attributes import split_attributes
-from hlo_lint.hlo.dialects.draft import (
-    Draft,
+from hlo_lint.hlo.dialects.text_editor import (
     Statement,
+    TextEditor,
     drop_attributes,
     referenced_type,
     statements,
@@ -71,22 +71,24 @@ _find_name = re.compile(r"%?([^\s,{}%]+)").finditer
 _payload = re.compile(r'\s*\bmetadata_payload=(?:"(?:[^"\\]|\\.)*+"|\{[^{}]*\}|[^\s{}]+)')
 
 
-def readable_by_0_10_2(module: Module, draft: Draft) -> None:
+def readable_by_0_10_2(module: Module, editor: TextEditor) -> None:
     """Respell or leave out what jaxlib 0.10.2 refuses; tuples' elements are explicit already."""
-    _drop_from_header(module, draft)
+    _drop_from_header(module, editor)
     for computation, instructions in statements(module):
         for row in computation.rows:
-            _note_unknown(row, draft, OPCODES_NEW_IN_0_11, "0.10.2")
+            _note_unknown(row, editor, OPCODES_NEW_IN_0_11, "0.10.2")
         for statement in instructions.where(_may_say_more):
             new = _unknown_attributes(statement)
             if "order" in new:
-                _order_as_type(statement, computation, draft)
+                _order_as_type(statement, computation, editor)
                 new = new - {"order"}
             for name in sorted(new):
-                draft.note(f"{name} of {opcode_of(statement.row)}: jaxlib 0.10 does not know it")
+                editor.note(
+                    f"{name} of {opcode_of(statement.record)}: jaxlib 0.10 does not know it"
+                )
             if new:
-                drop_attributes(draft, statement, new)
-    drop_undefined_predecessors(module, draft)
+                drop_attributes(editor, statement, new)
+    drop_undefined_predecessors(module, editor)
 
 
 def _may_say_more(row: InstructionRecord) -> bool:
@@ -97,33 +99,33 @@ def _may_say_more(row: InstructionRecord) -> bool:
 
 
 def _unknown_attributes(statement: Statement) -> set[str]:
-    names = statement.attributes().keys() - {""}
-    return names - ATTRIBUTES_OF_0_10 | names & NEW_IN_0_11.get(opcode_of(statement.row), set())
+    names = statement.values().keys() - {""}
+    return names - ATTRIBUTES_OF_0_10 | names & NEW_IN_0_11.get(opcode_of(statement.record), set())
 
 
-def drop_undefined_predecessors(module: Module, draft: Draft) -> None:
+def drop_undefined_predecessors(module: Module, editor: TextEditor) -> None:
     """Take out control predecessors that nothing defines, for which XLA refuses a text."""
     for computation, instructions in statements(module):
         if "control-predecessors=" in computation.text:
             for statement in instructions.where(_waits):
-                _drop_undefined(statement, computation, draft)
+                _drop_undefined(statement, computation, editor)
 
 
 def _waits(row: InstructionRecord) -> bool:
     return "control-predecessors=" in attributes_of(row)
 
 
-def readable_by_0_10_0(module: Module, draft: Draft) -> None:
+def readable_by_0_10_0(module: Module, editor: TextEditor) -> None:
     """What jaxlib 0.10.0 refuses beyond that."""
     for computation, instructions in statements(module):
         for row in computation.rows:
-            _note_unknown(row, draft, OPCODES_NEW_IN_0_10_2, "0.10.0")
+            _note_unknown(row, editor, OPCODES_NEW_IN_0_10_2, "0.10.0")
         for statement in instructions.where(_has_payload):
-            place = statement.attributes().get("metadata")
-            found = _payload.search(draft.text, *place) if place else None
+            place = statement.values().get("metadata")
+            found = _payload.search(editor.text, *place) if place else None
             if found:
-                draft.replace(found.start(), found.end(), "")
-                draft.note("metadata_payload: jaxlib 0.10.0 does not know it")
+                editor.replace(found.start(), found.end(), "")
+                editor.note("metadata_payload: jaxlib 0.10.0 does not know it")
 
 
 def _has_payload(row: InstructionRecord) -> bool:
@@ -131,57 +133,57 @@ def _has_payload(row: InstructionRecord) -> bool:
 
 
 def _note_unknown(
-    row: InstructionRecord, draft: Draft, opcodes: frozenset[str], release: str
+    row: InstructionRecord, editor: TextEditor, opcodes: frozenset[str], release: str
 ) -> None:
     opcode = opcode_of(row)
     if opcode in opcodes:
-        draft.note(f"{opcode} stays: jaxlib {release} has no such opcode and refuses the text")
+        editor.note(f"{opcode} stays: jaxlib {release} has no such opcode and refuses the text")
     if release == "0.10.2" and _new_type(type_of(row)):
-        draft.note("6-bit floats stay: jaxlib 0.10 has no such type and refuses the text")
+        editor.note("6-bit floats stay: jaxlib 0.10 has no such type and refuses the text")
 
 
-def _order_as_type(statement: Statement, computation: Computation, draft: Draft) -> None:
+def _order_as_type(statement: Statement, computation: Computation, editor: TextEditor) -> None:
     """`order=TOTAL` as `type=TOTALORDER`.
 
     Integers have a total order anyway, and floats a partial one: there nothing is said.
     """
-    start, end = statement.attributes()["order"]
-    order = draft.text[start:end]
-    references = references_of(statement.row)
+    start, end = statement.values()["order"]
+    order = editor.text[start:end]
+    references = references_of(statement.record)
     shape = referenced_type(computation, references[0]) if references else None
     orders_integers = shape is not None and _integers(shape) is not None
     if orders_integers == (order == "TOTAL"):
-        drop_attributes(draft, statement, {"order"})
+        drop_attributes(editor, statement, {"order"})
         return
-    name_start = draft.text.rindex("order", statement.start, start)
-    draft.replace(name_start, end, "type=TOTALORDER" if order == "TOTAL" else "type=FLOAT")
+    name_start = editor.text.rindex("order", statement.start, start)
+    editor.replace(name_start, end, "type=TOTALORDER" if order == "TOTAL" else "type=FLOAT")
 
 
-def _drop_undefined(statement: Statement, computation: Computation, draft: Draft) -> None:
-    names = predecessors(statement.row)
+def _drop_undefined(statement: Statement, computation: Computation, editor: TextEditor) -> None:
+    names = predecessors(statement.record)
     known = [name for name in names if name in computation.index]
     if len(known) == len(names):
         return
     for name in names:
         if name not in known:
-            draft.note(f"control predecessor %{name}: the text does not define it")
+            editor.note(f"control predecessor %{name}: the text does not define it")
     if not known:
-        drop_attributes(draft, statement, {"control-predecessors"})
+        drop_attributes(editor, statement, {"control-predecessors"})
         return
-    start, end = statement.attributes()["control-predecessors"]
-    spelled = _find_name(draft.text, start, end)
+    start, end = statement.values()["control-predecessors"]
+    spelled = _find_name(editor.text, start, end)
     kept = [found[0] for found in spelled if found[1] in computation.index]
-    draft.replace(start, end, "{" + ", ".join(kept) + "}")
+    editor.replace(start, end, "{" + ", ".join(kept) + "}")
 
 
-def _drop_from_header(module: Module, draft: Draft) -> None:
+def _drop_from_header(module: Module, editor: TextEditor) -> None:
     start = module.header.find(",")
     if start < 0:
         return
-    begin = draft.text.index(module.header)
+    begin = editor.text.index(module.header)
     end = begin + start
     for name, (_, stop) in split_attributes(module.header[start:]).items():
         comma, end = end, begin + start + stop
         if name and name not in HEADER_ATTRIBUTES_OF_0_10:
-            draft.replace(comma, end, "")
-            draft.note(f"{name} of the module: jaxlib 0.10 does not know it")
+            editor.replace(comma, end, "")
+            editor.note(f"{name} of the module: jaxlib 0.10 does not know it")

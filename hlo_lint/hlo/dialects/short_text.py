@@ -13,15 +13,15 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from hlo_lint.hlo.dialects.draft import (
-    Draft,
+from hlo_lint.hlo.dialects.percent import with_percent, without_percent
+from hlo_lint.hlo.dialects.text_editor import (
     Statement,
+    TextEditor,
     blank_lines,
     drop_attributes,
     head_of,
     statements,
 )
-from hlo_lint.hlo.dialects.percent import with_percent, without_percent
 from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.hlo.records import InstructionRecord, operands_of, references_of
 
@@ -35,65 +35,65 @@ _LONG_ONLY = {"metadata", "control-predecessors"}
 _layout = re.compile(r"(?<=\])\{[^{}]*\}")
 
 
-def short(module: Module, draft: Draft) -> None:
+def short(module: Module, editor: TextEditor) -> None:
     """Print what `as_hlo_text()` prints, and no more."""
-    without_percent(module, draft)
+    without_percent(module, editor)
     for number, computation in enumerate(module.computations):
         head = head_of(computation)
         if computation.signature and head:
             begin = module.offset(number)
             place = computation.text.index(computation.signature, head.end())
             end = place + len(computation.signature)
-            draft.replace(begin + head.end(), begin + end, "")
+            editor.replace(begin + head.end(), begin + end, "")
     for _, instructions in statements(module):
         for statement in instructions:
-            for comment in _index_comments(statement, draft.text):
-                draft.replace(*comment, "")
+            for comment in _index_comments(statement, editor.text):
+                editor.replace(*comment, "")
             if "metadata=" in statement.text or "control-predecessors=" in statement.text:
-                for name in _LONG_ONLY & statement.attributes().keys():
-                    draft.note(f"{name}: short text has none")
-                drop_attributes(draft, statement, _LONG_ONLY)
-                _drop_metadata_of_sharding(draft, statement)
+                for name in _LONG_ONLY & statement.values().keys():
+                    editor.note(f"{name}: short text has none")
+                drop_attributes(editor, statement, _LONG_ONLY)
+                _drop_metadata_of_sharding(editor, statement)
     if module.tables and module.computations:
-        start = draft.text.index(module.tables[0], len(module.header))
-        last = draft.text.index(module.tables[-1], start) + len(module.tables[-1])
-        draft.replace(start, blank_lines(draft.text, last), "")
-        draft.note("stack frames: short text has none")
+        start = editor.text.index(module.tables[0], len(module.header))
+        last = editor.text.index(module.tables[-1], start) + len(module.tables[-1])
+        editor.replace(start, blank_lines(editor.text, last), "")
+        editor.note("stack frames: short text has none")
 
 
-def _drop_metadata_of_sharding(draft: Draft, statement: Statement) -> None:
-    place = statement.attributes().get("sharding")
+def _drop_metadata_of_sharding(editor: TextEditor, statement: Statement) -> None:
+    place = statement.values().get("sharding")
     if place is not None:
-        for found in _metadata(draft.text, *place):
-            draft.replace(*found.span(), "")
-            draft.note("metadata of a sharding: short text has none")
+        for found in _metadata(editor.text, *place):
+            editor.replace(*found.span(), "")
+            editor.note("metadata of a sharding: short text has none")
 
 
 def _index_comments(statement: Statement, text: str) -> Iterator[tuple[int, int]]:
     """Where `/*index=5*/` stands before operands."""
-    if "/*index=" not in operands_of(statement.row):
+    if "/*index=" not in operands_of(statement.record):
         return
-    before = statement.close - len(operands_of(statement.row))
-    for _, place in statement.operands():
-        if found := _index_comment(text, before, place.type_start):
+    before = statement.operands_start
+    for _, place in statement.named_operands():
+        if found := _index_comment(text, before, place.shape_start):
             yield found.span()
         before = place.end
 
 
-def long(module: Module, draft: Draft) -> None:
+def long(module: Module, editor: TextEditor) -> None:
     """Print `%` before names, signatures, and `/*index=5*/` before every fifth operand."""
     for _, instructions in statements(module):
         for statement in instructions.where(_lacks_comments):
-            for number, (_, place) in enumerate(statement.operands()):
+            for number, (_, place) in enumerate(statement.named_operands()):
                 if number and not number % COUNTED:
-                    draft.replace(place.type_start, place.type_start, f"/*index={number}*/")
-    with_percent(module, draft)
+                    editor.replace(place.shape_start, place.shape_start, f"/*index={number}*/")
+    with_percent(module, editor)
     for number, computation in enumerate(module.computations):
         head = head_of(computation)
         signature = "" if computation.signature or not head else signature_of(computation)
         if signature and head:
             at = module.offset(number) + head.end()
-            draft.replace(at, at, f" {signature}")
+            editor.replace(at, at, f" {signature}")
 
 
 def _lacks_comments(row: InstructionRecord) -> bool:

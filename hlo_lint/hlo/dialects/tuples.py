@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 
-from hlo_lint.hlo.dialects.draft import (
-    Draft,
+from hlo_lint.hlo.dialects.text_editor import (
     Statement,
+    TextEditor,
     referenced_type,
     statements,
     tuple_elements,
@@ -35,21 +35,21 @@ _begins_with_percent = re.compile(r"(?:ROOT(?:\s|/\*.*?\*/)+)?%", re.S).match
 _index = re.compile(r",\s*index=(\d+)").match
 
 
-def explicit(module: Module, draft: Draft) -> None:
+def explicit(module: Module, editor: TextEditor) -> None:
     """Make each element that is read a get-tuple-element of its own."""
     for computation, instructions in statements(module):
         if "#" not in computation.text:
             continue
         elided = elided_predecessors(computation)
-        elements = _Elements(computation, draft)
+        elements = _Elements(computation, editor)
         for statement in instructions.where(_reads_elements):
             elements.reader = statement
-            if any("#" in reference for reference in references_of(statement.row)):
-                for reference, place in statement.operands():
+            if any("#" in reference for reference in references_of(statement.record)):
+                for reference, place in statement.named_operands():
                     if "#" in reference:
-                        _rename(draft, place.start, place.end, elements.name(reference))
-            if elided and "control-predecessors=" in attributes_of(statement.row):
-                _resolve(draft, statement, elided, elements)
+                        _rename(editor, place.start, place.end, elements.name(reference))
+            if elided and "control-predecessors=" in attributes_of(statement.record):
+                _resolve(editor, statement, elided, elements)
 
 
 def _reads_elements(row: InstructionRecord) -> bool:
@@ -61,11 +61,11 @@ def _reads_elements(row: InstructionRecord) -> bool:
 class _Elements:
     """The get-tuple-elements of one computation, made when first asked for."""
 
-    def __init__(self, computation: Computation, draft: Draft) -> None:
+    def __init__(self, computation: Computation, editor: TextEditor) -> None:
         self.reader: Statement | None = None
         """Whom the next one is made for."""
         self._computation = computation
-        self._draft = draft
+        self._editor = editor
         self._made: dict[str, str | None] = {}
 
     def name(self, reference: str) -> str | None:
@@ -79,33 +79,33 @@ class _Elements:
     def _make(self, reference: str) -> str | None:
         parent, _, element = reference.rpartition("#")
         if parent.partition("#")[0] not in self._computation.index or self.reader is None:
-            self._draft.note(f"%{reference} stays: its computation defines no such tuple")
+            self._editor.note(f"%{reference} stays: its computation defines no such tuple")
             return None
         tuple_name = self.name(parent)
         if tuple_name is None:
             return None
-        name = self._draft.fresh(f"{tuple_name}_{element}")
+        name = self._editor.fresh(f"{tuple_name}_{element}")
         start = self.reader.anchor
-        percent = "%" if _begins_with_percent(self._draft.text, start) else ""
+        percent = "%" if _begins_with_percent(self._editor.text, start) else ""
         shape = referenced_type(self._computation, reference)
         operand = f"{percent}{tuple_name}"
         if _prints_operand_shapes(self.reader):
             operand = f"{referenced_type(self._computation, parent)} {operand}"
         text = f"{shape} " if shape else ""
-        indent = indent_before(self._draft.text, start)
+        indent = indent_before(self._editor.text, start)
         line = f"{percent}{name} = {text}get-tuple-element({operand}), index={element}"
-        self._draft.replace(start, start, line + self._draft.newline + indent)
+        self._editor.replace(start, start, line + self._editor.newline + indent)
         return name
 
 
 def _prints_operand_shapes(statement: Statement) -> bool:
-    return any(place.type_start < place.start for _, place in statement.operands())
+    return any(place.shape_start < place.start for _, place in statement.named_operands())
 
 
-def _rename(draft: Draft, start: int, end: int, name: str | None) -> None:
+def _rename(editor: TextEditor, start: int, end: int, name: str | None) -> None:
     if name is not None:
-        percent = "%" if draft.text[start] == "%" else ""
-        draft.replace(start, end, percent + name)
+        percent = "%" if editor.text[start] == "%" else ""
+        editor.replace(start, end, percent + name)
 
 
 # ---- control predecessors that the printer left without a definition
@@ -184,23 +184,23 @@ def _elements_in(row: InstructionRecord) -> set[str]:
 
 
 def _resolve(
-    draft: Draft, statement: Statement, elided: dict[str, str], elements: _Elements
+    editor: TextEditor, statement: Statement, elided: dict[str, str], elements: _Elements
 ) -> None:
-    place = statement.attributes().get("control-predecessors")
+    place = statement.values().get("control-predecessors")
     if place is None:
         return
-    for found in _find_name(draft.text, *place):
+    for found in _find_name(editor.text, *place):
         reference = elided.get(found[0])
         if reference is not None:
             name = elements.name(reference)
             if name is not None:
-                draft.replace(found.start(), found.end(), name)
+                editor.replace(found.start(), found.end(), name)
 
 
 # ---- the other way
 
 
-def compact(module: Module, draft: Draft) -> None:
+def compact(module: Module, editor: TextEditor) -> None:
     """Read elements in their tuple, and leave out each get-tuple-element that says no more."""
     for computation, instructions in statements(module):
         if not computation.with_opcode("get-tuple-element"):
@@ -209,32 +209,32 @@ def compact(module: Module, draft: Draft) -> None:
         awaited = {name for row in computation.rows for name in predecessors(row)}
         elements: dict[str, str] = {}
         for number, statement in enumerate(instructions):
-            row = statement.row
+            row = statement.record
             is_root = root is not None and root.number == number
             stays = is_root or name_of(row) in awaited or name_of(row) not in computation.users
             reference = None if stays else _element(statement, computation)
             if reference is not None:
-                if "metadata" in statement.attributes():
-                    draft.note("metadata of a get-tuple-element: compact text has no place for it")
+                if "metadata" in statement.values():
+                    editor.note("metadata of a get-tuple-element: compact text has no place for it")
                 source, hash_, path = reference.partition("#")
                 elements[name_of(row)] = elements.get(source, source) + hash_ + path
-                draft.drop_line(statement.start, statement.end)
+                editor.drop_line(statement.start, statement.end)
                 continue
             if not any(each.partition("#")[0] in elements for each in references_of(row)):
                 continue
-            for each, place in statement.operands():
+            for each, place in statement.named_operands():
                 source, hash_, path = each.partition("#")
                 if source in elements:
-                    _rename(draft, place.start, place.end, elements[source] + hash_ + path)
+                    _rename(editor, place.start, place.end, elements[source] + hash_ + path)
 
 
 def _element(statement: Statement, computation: Computation) -> str | None:
     """`x#1` for an instruction that does nothing but take that element, else None."""
-    row = statement.row
-    if opcode_of(row) != "get-tuple-element" or len(list(statement.operands())) != 1:
+    row = statement.record
+    if opcode_of(row) != "get-tuple-element" or len(list(statement.named_operands())) != 1:
         return None
     index = _index(attributes_of(row))
-    if index is None or not statement.attributes().keys() <= {"index", "metadata"}:
+    if index is None or not statement.values().keys() <= {"index", "metadata"}:
         return None
     reference = f"{references_of(row)[0]}#{index[1]}"
     shape = referenced_type(computation, references_of(row)[0])

@@ -1,4 +1,4 @@
-"""What the language server takes the words of a text for, held against the parser."""
+"""The tokens of the language server agree with the parser."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from lsprotocol import types
 
 from hlo_lint.apps.lsp.documents import Document
 from hlo_lint.apps.lsp.texts import Text
-from hlo_lint.apps.lsp.words import Role
 from hlo_lint.hlo.ir import called_names
 from hlo_lint.hlo.parser.general import SINGLE
 from hlo_lint.hlo.parser.module import Memo
+from hlo_lint.hlo.parser.tokens import Role
 from hlo_lint.hlo.records import attributes_of, name_of, opcode_of, references_of
 from hlo_lint.text.source import Span, decode
 from tests.conftest import BROKEN, DUMPS, FIXTURES, ROUNDTRIP, hlo_files
@@ -43,14 +43,14 @@ def test_each_word_of_an_instruction_is_what_the_parser_took_it_for(path: Path) 
             assert Span(start - begin, end - begin) == place.computation.spans[number]
             if number in place.computation.nested:
                 continue
-            words = read.statement(place, number).words
-            named = [word.name for word in words if word.role is Role.NAME]
+            tokens = read.statement(place, number).tokens
+            named = [token.name for token in tokens if token.role is Role.NAME]
             assert named == [name_of(row)] or (name_of(row), named) == (SINGLE, [])
-            assert [word.text for word in words if word.role is Role.OPCODE] == [opcode_of(row)]
+            assert [token.text for token in tokens if token.role is Role.OPCODE] == [opcode_of(row)]
             if not place.computation.nested:
-                operands = [word.text for word in words if word.role is Role.OPERAND]
+                operands = [token.text for token in tokens if token.role is Role.OPERAND]
                 assert {*references_of(row)} <= {operand.removeprefix("%") for operand in operands}
-            called = [word.name for word in words if word.role is Role.CALLED]
+            called = [token.name for token in tokens if token.role is Role.CALLED]
             if number not in place.computation.inline:
                 assert called == [name for name in called_names(attributes_of(row)) if name]
 
@@ -108,8 +108,8 @@ def test_each_name_leads_to_its_instruction_and_back(path: Path) -> None:
             if place.computation.index[name] != number:
                 continue  # a doubled name leads to the first
             statement = read.statement(place, number)
-            word = next(word for word in statement.words if word.role is Role.NAME)
-            symbol = read.symbol_at(statement.begin + word.name_start)
+            token = next(token for token in statement.tokens if token.role is Role.NAME)
+            symbol = read.symbol_at(statement.begin + token.name_start)
             assert symbol is not None
             assert (symbol.place.begin, symbol.number, symbol.defines) == (
                 place.begin,

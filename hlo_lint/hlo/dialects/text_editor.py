@@ -1,4 +1,4 @@
-"""A conversion in the making: edits of one module's text, fresh names, and what it cannot say."""
+"""Edits of one module's text, fresh names, and notes on what the new text cannot express."""
 
 from __future__ import annotations
 
@@ -7,41 +7,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
 
-from hlo_lint.hlo.attributes import split_attributes
 from hlo_lint.hlo.ir import Computation, Module
-from hlo_lint.hlo.records import (
-    InstructionRecord,
-    attributes_of,
-    operands_of,
-    references_of,
-    type_of,
-)
+from hlo_lint.hlo.parser.tokens import InstructionSpans, OperandSpan, split_at_commas
+from hlo_lint.hlo.records import InstructionRecord, references_of, type_of
+from hlo_lint.text.source import Span
 
-_STRING = r'"(?:[^"\\]|\\.)*+"'
-_COMMENT = r"/\*.*?\*/|//[^\n]*+"
-_find_tokens = re.compile(
-    rf"{_STRING}|{_COMMENT}|[(){{}}\[\],]|%?[\w.\-]+(?:#\d+)*+:?|\S", re.S
-).finditer
-_is_reference = re.compile(r"%?[A-Za-z_][\w.\-]*(?:#\d+)*:?", re.A).fullmatch
-_BLANK = rf"(?:\s|{_COMMENT})"
-_name_at = re.compile(rf"(?:ROOT{_BLANK}+)?(%?)[\w.\-]+:?{_BLANK}*+=(?!=)", re.A | re.S).match
 _line_feeds = re.compile(r"\n*").match
+_BLANK = r"(?:\s|/\*.*?\*/|//[^\n]*+)"
 _head = re.compile(rf"(?:ENTRY{_BLANK}+)?(%?)([\w.\-]+):?(?!\s*=)", re.S).match
 
 
-class OperandPlace(NamedTuple):
-    """Where an operand stands, in characters of its computation's text."""
-
-    type_start: int
-    """Where its shape begins; `start` where none is printed."""
-    start: int
-    """Where its name begins, `%` included."""
-    end: int
-
-
-class Draft:
+class TextEditor:
     """Collects the edits of one module; a conversion changes nothing else."""
 
     def __init__(self, module: Module) -> None:
@@ -99,65 +76,58 @@ class Draft:
         return "".join(pieces)
 
 
-class Statement(NamedTuple):
-    """One instruction with its place."""
+class Statement(InstructionSpans):
+    """One instruction with its position in the text of a module."""
 
-    row: InstructionRecord
-    start: int
-    """Where its text begins, in characters of the module's text."""
-    text: str
-    anchor: int
-    """Where the statement around it begins, if it is written into the operands of another."""
-
-    @property
-    def is_nested(self) -> bool:
-        """Whether it is written into the operands of another, so that it has no name."""
-        return self.anchor != self.start
+    def __init__(self, record: InstructionRecord, start: int, text: str, anchor: int) -> None:
+        super().__init__(text, record)
+        self.start = start
+        """Where its text begins, in characters of the module's text."""
+        self.anchor = anchor
+        """Where the statement around it begins, if it is written into the operands of another."""
+        self.end = start + len(text)
 
     @property
-    def end(self) -> int:
-        """Where its text ends."""
-        return self.start + len(self.text)
+    def operands_start(self) -> int:
+        """Where its operands begin, in characters of the module's text."""
+        return self.start + self.operands.start
 
     @property
     def tail_start(self) -> int:
-        """Where its attributes begin."""
-        return self.end - len(attributes_of(self.row))
+        """Where its attributes begin: after the parenthesis that closes the operands."""
+        return self.start + self.close + 1
+
+    def moved(self, span: Span) -> Span:
+        """A span of the instruction's text, in characters of the module's text."""
+        return Span(self.start + span.start, self.start + span.end)
 
     @property
-    def close(self) -> int:
-        """Where the parenthesis behind its operands stands."""
-        return self.start + self.text.rindex(")", 0, len(self.text) - len(attributes_of(self.row)))
+    def is_nested(self) -> bool:
+        """True if it is written into the operands of another, so that it has no name."""
+        return self.anchor != self.start
 
     @property
-    def sign(self) -> tuple[int, int] | None:
-        """Where `%` stands before its name, or would stand; None where it has no name."""
-        found = None if self.is_nested else _name_at(self.text)
-        return (self.start + found.start(1), self.start + found.end(1)) if found else None
+    def sign(self) -> Span | None:
+        """The `%` before its name, empty if there is none; None if it has no name."""
+        name = None if self.is_nested else self.name
+        if name is None:
+            return None
+        return self.moved(Span(name.start, name.start + self.text.startswith("%", name.start)))
 
     @property
     def percent(self) -> str:
         """The sign before its name: `%` or nothing."""
-        return "%" if self.sign and self.sign[0] < self.sign[1] else ""
+        return "%" if self.sign and self.sign.start < self.sign.end else ""
 
-    def operands(self) -> Iterator[tuple[str, OperandPlace]]:
-        """The references that are written as a name, and where."""
-        row = self.row
-        places = operand_places(operands_of(row)) if references_of(row) else ()
-        if not places or len(places) != len(references_of(row)):
-            return
-        begin = self.close - len(operands_of(row))
-        for reference, place in zip(references_of(row), places, strict=True):
-            if place is not None:
-                yield reference, OperandPlace(*(begin + at for at in place))
+    def named_operands(self) -> Iterator[tuple[str, OperandSpan]]:
+        """The references that are written as a name, and their spans in the module's text."""
+        for reference, span in zip(references_of(self.record), self.operand_spans, strict=False):
+            if span is not None:
+                yield reference, OperandSpan(*(self.start + at for at in span))
 
-    def attributes(self) -> dict[str, tuple[int, int]]:
-        """Where the values of its attributes stand."""
-        begin = self.tail_start
-        return {
-            name: (begin + start, begin + end)
-            for name, (start, end) in split_attributes(attributes_of(self.row)).items()
-        }
+    def values(self) -> dict[str, Span]:
+        """The spans of the values of its attributes in the module's text."""
+        return {name: self.moved(span) for name, span in self.attributes.items()}
 
 
 class Statements:
@@ -195,58 +165,6 @@ def statements(module: Module) -> Iterator[tuple[Computation, Statements]]:
 
 
 @lru_cache(4096)
-def operand_places(operands: str) -> tuple[OperandPlace | None, ...]:
-    """Where the operands of a list stand; None for what is no name but an instruction.
-
-    >>> operand_places("f32[2]{0} %a, b#1")
-    (OperandPlace(type_start=0, start=10, end=12), OperandPlace(type_start=14, start=14, end=17))
-    """
-    found: list[OperandPlace | None] = []
-    for tokens in _parts(operands):
-        start, end = tokens[-1] if tokens else (0, 0)
-        if _is_reference(operands, start, end):
-            end -= operands[end - 1] == ":"
-            found.append(OperandPlace(tokens[0][0], start, end))
-        else:
-            found.append(None)
-    return tuple(found)
-
-
-def _parts(text: str) -> list[list[tuple[int, int]]]:
-    """The tokens between top-level commas, without comments; what is in brackets is one token."""
-    parts: list[list[tuple[int, int]]] = [[]]
-    depth = start = 0
-    for token in _find_tokens(text):
-        mark = token[0]
-        if mark.startswith(("/*", "//")):
-            continue
-        if mark in ("(", "{", "["):
-            if not depth:
-                start = token.start()
-            depth += 1
-        elif mark in (")", "}", "]"):
-            depth -= 1
-            if not depth:
-                parts[-1].append((start, token.end()))
-        elif depth:
-            continue
-        elif mark == ",":
-            parts.append([])
-        else:
-            parts[-1].append(token.span())
-    return parts if parts != [[]] else []
-
-
-def bracketed(text: str) -> list[tuple[int, int]]:
-    """Where the parts between top-level commas stand.
-
-    >>> bracketed("{replicated}, {mesh['x'=2], [{'x'}]}")
-    [(0, 12), (14, 36)]
-    """
-    return [(part[0][0], part[-1][1]) for part in _parts(text) if part]
-
-
-@lru_cache(4096)
 def tuple_elements(type_text: str) -> tuple[str, ...] | None:
     """The shapes of a tuple's elements as spelled; None where it is no tuple.
 
@@ -256,7 +174,7 @@ def tuple_elements(type_text: str) -> tuple[str, ...] | None:
     if not (type_text.startswith("(") and type_text.endswith(")")):
         return None
     inner = type_text[1:-1]
-    return tuple(inner[part[0][0] : part[-1][1]] for part in _parts(inner) if part)
+    return tuple(inner[start:end] for start, end in split_at_commas(inner))
 
 
 def referenced_type(computation: Computation, reference: str) -> str | None:
@@ -286,14 +204,14 @@ def head_of(computation: Computation) -> re.Match[str] | None:
     return found if found and found[2] == computation.name else None
 
 
-def drop_attributes(draft: Draft, statement: Statement, dropped: set[str]) -> None:
+def drop_attributes(editor: TextEditor, statement: Statement, dropped: set[str]) -> None:
     """Remove attributes with the commas before them."""
-    text = draft.text
-    places = statement.attributes()
+    text = editor.text
+    places = statement.values()
     if "" in places:
         return  # they cannot be told apart
-    ends = [statement.close + 1, *(end for _, end in places.values())]
+    ends = [statement.tail_start, *(end for _, end in places.values())]
     for name, (before, end) in zip(places, pairwise(ends), strict=True):
         if name in dropped:
             comma = text.index(",", before, end)
-            draft.replace(comma, end, "")
+            editor.replace(comma, end, "")

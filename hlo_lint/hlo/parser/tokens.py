@@ -1,0 +1,300 @@
+"""The tokens of an instruction's text with their positions, and the spans of its parts.
+
+`InstructionSpans` goes by the record that the parser made of the text; `instruction_tokens` and
+`head_tokens` go by the text alone, so that a line that is being typed has tokens, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import Enum
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+from hlo_lint.hlo.attributes.splitting import split_attributes
+from hlo_lint.hlo.ir import CALLING_ATTRIBUTES
+from hlo_lint.hlo.parser.fast import WITHOUT_OPERANDS
+from hlo_lint.hlo.records import (
+    InstructionRecord,
+    attributes_of,
+    opcode_of,
+    operands_of,
+    references_of,
+    type_of,
+)
+from hlo_lint.text.source import Span
+
+_COMMENT = r"//[^\n\r]*+|/\*.*?(?:\*/|\Z)"
+_token = re.compile(
+    rf"(?P<comment>{_COMMENT})"
+    r'|(?P<string>"(?:[^"\\]|\\.)*(?:"|\Z))'
+    r"|(?P<word>(?:%[\w.\-]+|[A-Za-z_][\w.\-]*)(?:\#[0-9]+)*)"
+    r"|(?P<number>[0-9][\w.\-]*)"
+    r"|(?P<open>[({\[])|(?P<close>[)}\]])|(?P<equals>=)|(?P<comma>,)",
+    re.S | re.A,
+)
+_BLANK = rf"(?:\s|{_COMMENT})"
+_opens = re.compile(rf"{_BLANK}*+\(", re.S).match
+_assigns = re.compile(rf"{_BLANK}*+=", re.S).match
+_names = re.compile(r"\s+[%\w]").match
+_declares = re.compile(r"\s*:").match
+_match_name = re.compile(rf"(?:ROOT{_BLANK}++)?(%?[\w.\-]+):?{_BLANK}*+=(?!=)", re.A | re.S).match
+_is_reference = re.compile(r"%?[A-Za-z_][\w.\-]*(?:#\d+)*", re.A).fullmatch
+
+# ---- the parts of an instruction
+
+
+class OperandSpan(NamedTuple):
+    """The span of an operand that is written as a name, in characters of the text around it."""
+
+    shape_start: int
+    """Where its shape begins; `start` if none is printed."""
+    start: int
+    """Where its name begins, `%` included."""
+    end: int
+
+
+class InstructionSpans:
+    """The spans of the parts of one instruction, in characters of its text."""
+
+    def __init__(self, text: str, record: InstructionRecord) -> None:
+        self.text = text
+        self.record = record
+        self.tail = len(text) - len(attributes_of(record))
+        """Where the attributes begin."""
+        self.close = text.rfind(")", 0, self.tail)
+        """The parenthesis after the operands."""
+        operands = operands_of(record)
+        self.operands = Span(self.close - len(operands), self.close)
+        """The text between the parentheses."""
+        at = text.rfind(opcode_of(record), 0, self.operands.start)
+        self.opcode = Span(at, at + len(opcode_of(record)))
+        at = text.rfind(type_of(record), 0, at) if type_of(record) else at
+        self.shape = Span(at, at + len(type_of(record)))
+        """Empty if the shape is left out."""
+
+    @cached_property
+    def name(self) -> Span | None:
+        """The name with its `%`; None for an instruction inside the operands of another."""
+        found = _match_name(self.text, 0, self.shape.start)
+        return Span(*found.span(1)) if found else None
+
+    @cached_property
+    def operand_spans(self) -> tuple[OperandSpan | None, ...]:
+        """One for each operand; None for one that is an instruction of its own.
+
+        Empty if the text does not show which text is which operand.
+        """
+        record, begin = self.record, self.operands.start
+        spans = operand_spans(operands_of(record)) if references_of(record) else ()
+        if len(spans) != len(references_of(record)):
+            return ()
+        return tuple(
+            span and OperandSpan(begin + span.shape_start, begin + span.start, begin + span.end)
+            for span in spans
+        )
+
+    @cached_property
+    def attributes(self) -> dict[str, Span]:
+        """The spans of the values of attributes by name; see `split_attributes`."""
+        begin = self.tail
+        return {
+            name: Span(begin + start, begin + end)
+            for name, (start, end) in split_attributes(attributes_of(self.record)).items()
+        }
+
+
+@lru_cache(4096)
+def operand_spans(operands: str) -> tuple[OperandSpan | None, ...]:
+    """The spans of the operands in a list; None for what is not a name but an instruction.
+
+    >>> operand_spans("f32[2]{0} %a, b#1")
+    (OperandSpan(shape_start=0, start=10, end=12), OperandSpan(shape_start=14, start=14, end=17))
+    """
+    spans: list[OperandSpan | None] = []
+    for tokens in _parts(operands):
+        start, end = tokens[-1] if tokens else (0, 0)
+        is_name = _is_reference(operands, start, end)
+        spans.append(OperandSpan(tokens[0][0], start, end) if is_name else None)
+    return tuple(spans)
+
+
+def split_at_commas(text: str) -> list[Span]:
+    """The spans of the parts between top-level commas, without the comments around them.
+
+    >>> [text_span for text_span in split_at_commas("{replicated}, {mesh['x'=2], [{'x'}]}")]
+    [Span(start=0, end=12), Span(start=14, end=36)]
+    """
+    return [Span(part[0][0], part[-1][1]) for part in _parts(text) if part]
+
+
+def _parts(text: str) -> list[list[tuple[int, int]]]:
+    """The tokens between top-level commas, without comments; brackets with contents are one."""
+    parts: list[list[tuple[int, int]]] = [[]]
+    depth = start = 0
+    for token in _token.finditer(text):
+        match token.lastgroup:
+            case "open":
+                if not depth:
+                    start = token.start()
+                depth += 1
+            case "close":
+                depth -= 1
+                if not depth:
+                    parts[-1].append((start, token.end()))
+            case "comma" if not depth:
+                parts.append([])
+            case "word" | "number" | "string" | "equals" if not depth:
+                parts[-1].append(token.span())
+    return parts if parts != [[]] else []
+
+
+# ---- tokens with what they stand for
+
+
+class Role(Enum):
+    """The kind of a token in its instruction."""
+
+    KEYWORD = "keyword"
+    NAME = "name"
+    """The name that an instruction or a head gives."""
+    TYPE = "type"
+    OPCODE = "opcode"
+    OPERAND = "operand"
+    """A word among the operands: mostly a name that is read."""
+    ATTRIBUTE = "attribute"
+    CALLED = "called"
+    """A computation in an attribute that calls it."""
+    PREDECESSOR = "predecessor"
+    """An instruction in `control-predecessors`."""
+    VALUE = "value"
+    """Any other word of an attribute's value."""
+    PARAMETER = "parameter"
+    """The name of a parameter in the signature of a computation."""
+    STRING = "string"
+    COMMENT = "comment"
+
+
+class Token(NamedTuple):
+    """A word, string or comment of a text, in characters of it."""
+
+    role: Role
+    text: str
+    start: int
+    end: int
+    attribute: str = ""
+    """The attribute whose value it stands in."""
+
+    @property
+    def name(self) -> str:
+        """The name without `%` and without the number of an element."""
+        return self.text.removeprefix("%").partition("#")[0]
+
+    @property
+    def element(self) -> tuple[int, ...]:
+        """The element of a tuple that it reads: `(1,)` for `%t#1`."""
+        return tuple(map(int, self.text.split("#")[1:]))
+
+    @property
+    def name_start(self) -> int:
+        """Where the name begins, after `%`."""
+        return self.start + self.text.startswith("%")
+
+    @property
+    def name_end(self) -> int:
+        """Where the name ends, before `#`."""
+        return self.name_start + len(self.name)
+
+
+_ROLES = {
+    **dict.fromkeys(CALLING_ATTRIBUTES, Role.CALLED),
+    "control-predecessors": Role.PREDECESSOR,
+}
+
+
+def instruction_tokens(
+    text: str, record: InstructionRecord | None = None, *, named: bool = True
+) -> Iterator[Token]:
+    """The tokens of an instruction; it is not `named` inside another's operands.
+
+    >>> text = "ROOT %r = f32[2] reduce(%x#1, c), to_apply=%add"
+    >>> [(token.role.value, token.name) for token in instruction_tokens(text)][2:]
+    [('type', 'f32'), ('opcode', 'reduce'), ('operand', 'x'), ('operand', 'c'), \
+('attribute', 'to_apply'), ('called', 'add')]
+    """
+    stage = Role.NAME if named else Role.TYPE
+    depth, at, attribute = 0, 0, ""
+    while found := _token.search(text, at):
+        at, kind = found.end(), found.lastgroup
+        word = found[0]
+        role: Role | None = None
+        match kind:
+            case "comment":
+                role = Role.COMMENT
+            case "string":
+                role = Role.STRING
+            case "open":
+                depth += 1
+            case "close":
+                depth -= 1
+                if not depth and stage is Role.OPERAND:
+                    stage = Role.ATTRIBUTE
+            case "equals" if stage is Role.NAME:
+                stage = Role.TYPE
+            case "comma" if not depth and stage is Role.VALUE:
+                stage = Role.ATTRIBUTE
+            case "word" if stage is Role.NAME:
+                is_root = word == "ROOT" and not _assigns(text, at)
+                role = Role.KEYWORD if is_root else Role.NAME
+            case "word" if stage is Role.TYPE:
+                is_opcode = not depth and _opens(text, at) is not None
+                if is_opcode and (record is None or opcode_of(record) == word):
+                    role, stage = Role.OPCODE, Role.OPERAND
+                    if record is not None and word in WITHOUT_OPERANDS and operands_of(record):
+                        # A literal may be as long as a file, and no word of it is a name.
+                        yield Token(role, word, found.start(), at)
+                        at = text.find(operands_of(record), at) + len(operands_of(record))
+                        depth, role = 1, None
+                else:
+                    role = Role.TYPE
+            case "word" if stage is Role.ATTRIBUTE and not depth:
+                role, attribute = Role.ATTRIBUTE, word
+                if _assigns(text, at):
+                    stage = Role.VALUE
+            case "word" if stage is Role.VALUE:
+                role = _ROLES.get(attribute, Role.VALUE)
+            case "word":
+                role = stage
+        if role is not None:
+            within = attribute if stage is Role.VALUE else ""
+            yield Token(role, word, found.start(), at, within)
+
+
+def head_tokens(text: str) -> Iterator[Token]:
+    """The tokens of a computation's head, up to its opening brace.
+
+    >>> [token.text for token in head_tokens("%add (x: f32[], y: f32[]) -> f32[] {")]
+    ['%add', 'x', 'f32', 'y', 'f32', 'f32']
+    """
+    named = False
+    depth = 0
+    for found in _token.finditer(text):
+        word, role = found[0], None
+        match found.lastgroup:
+            case "comment":
+                role = Role.COMMENT
+            case "open":
+                if word == "{" and not depth:
+                    return
+                depth += 1
+            case "close":
+                depth -= 1
+            case "word" if not named:
+                is_entry = word == "ENTRY" and _names(text, found.end()) is not None
+                named, role = not is_entry, Role.KEYWORD if is_entry else Role.NAME
+            case "word":
+                is_parameter = depth == 1 and _declares(text, found.end())
+                role = Role.PARAMETER if is_parameter else Role.TYPE
+        if role is not None:
+            yield Token(role, word, *found.span())
