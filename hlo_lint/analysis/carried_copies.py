@@ -1,0 +1,103 @@
+"""Copies of what a loop carries from one iteration to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hlo_lint.analysis.async_ops import Calls, Position
+from hlo_lint.analysis.data_movement import moves
+from hlo_lint.analysis.loops import Loop, loops
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.shape import ArrayShape, Index
+
+_MAX_STEPS = 256
+_HANDS_ON = frozenset({"add-dependency", "bitcast", "copy", "copy-done", "opt-barrier", "reshape"})
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedCopy:
+    """A copy, in the body of a loop or in what it calls, of an element of the loop's state."""
+
+    copy: Instruction
+    loop: Loop
+    element: Index
+    shape: ArrayShape
+    """The copied array."""
+
+    @property
+    def byte_count(self) -> int:
+        """Bytes that one copy reads and writes."""
+        return 2 * (self.shape.byte_size or 0)
+
+
+def carried_copies(module: Module) -> Iterator[CarriedCopy]:
+    """The copies of whole elements of loop states, loop by loop."""
+    kernels = {move.kernel for move in moves(module)}
+    calls: Calls | None = None
+    for loop in loops(module):
+        calls = calls or Calls(module)
+        for computation in _run_in_each_iteration(loop, calls):
+            for instruction in computation.instructions:
+                if instruction not in kernels and instruction.opcode != "copy-start":
+                    continue
+                element = _carried(instruction, loop, calls, kernels)
+                shape = instruction.operands[0].shape if instruction.operands else None
+                if element is not None and isinstance(shape, ArrayShape):
+                    yield CarriedCopy(instruction, loop, element, shape)
+
+
+def _run_in_each_iteration(loop: Loop, calls: Calls) -> Iterator[Computation]:
+    """The body, and what it calls or chooses from; bodies of inner loops have their own state."""
+    seen = {loop.body.name}
+    todo = [loop.body]
+    while todo:
+        computation = todo.pop()
+        yield computation
+        for opcode in ("call", "conditional"):
+            for caller in computation.with_opcode(opcode):
+                for callee in calls.callees(caller):
+                    if callee.name not in seen:
+                        seen.add(callee.name)
+                        todo.append(callee)
+
+
+def _carried(
+    copy: Instruction, loop: Loop, calls: Calls, kernels: set[Instruction]
+) -> Index | None:
+    """Which element of the loop's state a copy reads whole; None where it reads something else."""
+    position = _operand(copy, 0, ())
+    for _ in range(_MAX_STEPS):
+        if position is None:
+            return None
+        at, index = position
+        if at.opcode == "parameter" and at.computation is loop.body:
+            return index
+        position = _source(at, index, calls, kernels)
+    return None
+
+
+def _source(
+    at: Instruction, index: Index, calls: Calls, kernels: set[Instruction]
+) -> Position | None:
+    """Where a part of a value comes from unchanged; None where it is computed."""
+    if at.opcode == "parameter":
+        callers = calls.callers(at.computation)
+        argument = calls.argument(callers[0], at) if len(callers) == 1 else None
+        return None if argument is None else (argument[0], (*argument[1], *index))
+    if at.opcode == "get-tuple-element":
+        number = at.attributes.get("index", "")
+        return _operand(at, 0, (int(number), *index)) if number.isdecimal() else None
+    if at.opcode == "tuple":
+        return _operand(at, index[0], index[1:]) if index else None
+    if at.opcode == "copy-start":
+        return _operand(at, 0, ())  # its result is a tuple of the copy, the source and a context
+    return _operand(at, 0, index) if at.opcode in _HANDS_ON or at in kernels else None
+
+
+def _operand(instruction: Instruction, number: int, index: Index) -> Position | None:
+    operands = instruction.operands
+    operand = operands[number] if number < len(operands) else None
+    if operand is None or operand.instruction is None:
+        return None
+    return operand.instruction, (*operand.index, *index)

@@ -1,0 +1,206 @@
+"""While loops: their counters, their trip counts, and the elements that each iteration carries."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd
+from typing import Final
+
+from hlo_lint.analysis.async_ops import Calls
+from hlo_lint.hlo.attributes import AttributeSyntaxError
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.shape import BITS, ArrayShape
+
+_COMPARISONS: Final[Mapping[str, Callable[[int, int], bool]]] = {
+    "LT": operator.lt,
+    "LE": operator.le,
+    "GT": operator.gt,
+    "GE": operator.ge,
+    "EQ": operator.eq,
+    "NE": operator.ne,
+}
+_MIRRORED: Final = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "NE"}
+_RENAMES: Final = frozenset({"bitcast", "copy", "opt-barrier", "reshape"})
+"""Opcodes that hand a scalar on as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """An element of the loop's state that the condition compares with a constant."""
+
+    index: int
+    """Which element of the state."""
+    dtype: str
+    first: int | None
+    """Its value when the loop begins; None where it is not a constant."""
+    step: int
+    """What each iteration adds."""
+    direction: str
+    """The loop goes on while `counter direction limit`: `LT`."""
+    limit: int
+
+    @property
+    def never_ends(self) -> bool:
+        """True if no value that the counter takes ends the loop, overflow included."""
+        if self.first is None:
+            return False
+        goes_on = _COMPARISONS[self.direction]
+        if self.step == 0:
+            return goes_on(self.first, self.limit)
+        if self.direction != "NE":
+            return False  # overflow ends it at last
+        # The counter meets the limit only if their distance is a multiple of what one step and
+        # the range of the type leave: integers of XLA wrap around.
+        return (self.limit - self.first) % gcd(self.step, 1 << BITS.get(self.dtype, 64)) != 0
+
+    @property
+    def trip_count(self) -> int | None:
+        """How often the body runs; None where the constants do not say."""
+        if self.first is None or self.never_ends:
+            return None
+        if not _COMPARISONS[self.direction](self.first, self.limit):
+            return 0
+        distance = self.limit - self.first
+        match self.direction:
+            case "LT" if self.step > 0:
+                return -(-distance // self.step)
+            case "LE" if self.step > 0:
+                return distance // self.step + 1
+            case "GT" if self.step < 0:
+                return -(distance // -self.step)
+            case "GE" if self.step < 0:
+                return -distance // -self.step + 1
+            case "NE" if distance % self.step == 0 and distance // self.step > 0:
+                return distance // self.step
+            case _:
+                return None
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A while loop with its computations."""
+
+    instruction: Instruction
+    body: Computation
+    condition: Computation
+
+    @cached_property
+    def declared_trip_count(self) -> int | None:
+        """The `known_trip_count` of its backend config; None where there is none."""
+        if "known_trip_count" not in self.instruction.attributes_text:
+            return None
+        try:
+            config = self.instruction.attribute("backend_config")
+        except AttributeSyntaxError:
+            return None
+        count = config.get("known_trip_count") if isinstance(config, Mapping) else None
+        text = count.get("n") if isinstance(count, Mapping) else None
+        return int(text) if isinstance(text, str | int) and str(text).isdecimal() else None
+
+    @property
+    def trip_count(self) -> int | None:
+        """How often the body runs: as declared, else as its counter says; None where neither."""
+        if self.declared_trip_count is not None:
+            return self.declared_trip_count
+        return self.counter.trip_count if self.counter is not None else None
+
+    @cached_property
+    def counter(self) -> Counter | None:
+        """The counter; None where the condition is not a comparison with a constant."""
+        root = self.condition.root
+        if root is None or root.opcode != "compare" or len(root.operands) != 2:
+            return None
+        direction = root.attributes.get("direction", "")
+        if direction not in _COMPARISONS:
+            return None
+        for own, other, way in ((0, 1, direction), (1, 0, _MIRRORED[direction])):
+            index, limit = state_element(root, own), scalar(root, other)
+            if index is not None and limit is not None:
+                step = self._step(index)
+                shape = operand_shape(root, own)
+                if step is None or not isinstance(shape, ArrayShape):
+                    return None
+                first = self._first(index)
+                return Counter(index, shape.dtype, first, step, way, limit)
+        return None
+
+    def is_invariant(self, index: int) -> bool:
+        """True if the body gives an element of the state back as it took it."""
+        root = self.body.root
+        return root is not None and root.opcode == "tuple" and state_element(root, index) == index
+
+    def _step(self, index: int) -> int | None:
+        root = self.body.root
+        if root is None or root.opcode != "tuple" or index >= len(root.operands):
+            return None
+        if self.is_invariant(index):
+            return 0
+        change = _followed(root, index)
+        if change is None or change.opcode not in ("add", "subtract"):
+            return None
+        orders = ((0, 1),) if change.opcode == "subtract" else ((0, 1), (1, 0))
+        for own, other in orders:
+            amount = scalar(change, other)
+            if state_element(change, own) == index and amount is not None:
+                return -amount if change.opcode == "subtract" else amount
+        return None
+
+    def _first(self, index: int) -> int | None:
+        state = _followed(self.instruction, 0)
+        if state is None or state.opcode != "tuple":
+            return None
+        return scalar(state, index)
+
+
+def loops(module: Module) -> Iterator[Loop]:
+    """The loops of a module whose computations are there, in the order of the text."""
+    calls: Calls | None = None
+    for computation in module.computations:
+        for instruction in computation.with_opcode("while"):
+            calls = calls or Calls(module)
+            callees = calls.callees(instruction)
+            if len(callees) == 2:
+                yield Loop(instruction, *callees)
+
+
+def scalar(instruction: Instruction, operand: int) -> int | None:
+    """The integer that an operand is; None where it is not a constant."""
+    source = _followed(instruction, operand)
+    if source is None or source.opcode != "constant":
+        return None
+    text = source.operands_text.strip()
+    return int(text) if text.removeprefix("-").isdecimal() else None
+
+
+def state_element(instruction: Instruction, operand: int) -> int | None:
+    """Which element of its computation's parameter 0 an operand is; None where it is another."""
+    source = _followed(instruction, operand)
+    if source is None or source.opcode != "get-tuple-element":
+        return None
+    taken = source.operands[0].instruction if source.operands else None
+    if taken is None or taken.opcode != "parameter":
+        return None
+    index = source.attributes.get("index", "")
+    return int(index) if index.isdecimal() else None
+
+
+def operand_shape(instruction: Instruction, operand: int) -> object:
+    """The shape of an operand; None where it is not known."""
+    operands = instruction.operands
+    return operands[operand].shape if operand < len(operands) else None
+
+
+def _followed(instruction: Instruction, operand: int) -> Instruction | None:
+    """The instruction that an operand comes from, what only hands it on left out."""
+    for _ in range(64):
+        operands = instruction.operands
+        if operand >= len(operands) or operands[operand].index:
+            return None
+        source = operands[operand].instruction
+        if source is None or source.opcode not in _RENAMES:
+            return source
+        instruction, operand = source, 0
+    return None

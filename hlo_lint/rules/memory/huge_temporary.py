@@ -1,0 +1,111 @@
+"""Values that no device has room for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, TypeGuard
+
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.shape import ArrayShape, Shape
+from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.options import Option
+
+_MAX_NAMED: Final = 4
+DEVICE: Final = 0
+_WITHOUT_MEMORY: Final = frozenset(
+    "bitcast constant dynamic-update-slice get-tuple-element iota parameter reshape tuple".split()
+)
+"""Opcodes whose result is another value's memory, is given, or is always computed where it is
+read."""
+_PARTITIONS = re.compile(r"\bnum_partitions=(\d+)")
+
+
+class HugeTemporary(Rule):
+    """A value between the parameters and the results that takes many gigabytes.
+
+    ## Why
+    Broadcasts and element-wise operations cost nothing where they are fused with what reads them.
+    Where one of them is not, its whole result is written to memory, and a broadcast of a few
+    megabytes asks for tens of gigabytes: RESOURCE_EXHAUSTED when the program is compiled or run.
+    Before fusion this is a warning of what will happen if the fusion is not made; the instruction
+    names the line of the program. The sizes of a module that is not partitioned yet are shared
+    between its partitions.
+
+    Reports: jax-ml/jax#23548.
+    """
+
+    severity = Severity.WARNING
+    min_bytes = Option(
+        1 << 35, "Bytes of one value, in one partition: half of a large GPU's memory.", least=1
+    )
+    examples = (
+        Bad.entry(
+            """
+            p = f32[4096,4096] parameter(0)
+            b = f32[512,4096,4096] broadcast(p), dimensions={1,2}  // error
+            n = f32[512,4096,4096] negate(b)
+            ROOT s = f32[1,4096,4096] slice(n), slice={[0:1], [0:4096], [0:4096]}
+            """
+        ),
+        Good.entry(
+            """
+            p = f32[4096,4096] parameter(0)
+            b = f32[16,4096,4096] broadcast(p), dimensions={1,2}
+            n = f32[16,4096,4096] negate(b)
+            ROOT s = f32[1,4096,4096] slice(n), slice={[0:1], [0:4096], [0:4096]}
+            """
+        ),
+    )
+
+    def check(self, final: FinalModule) -> Findings:
+        """The first of the largest values, with the others that are as large as the option says."""
+        shared = 1 if final.is_final else _partitions_to_come(final.module)
+        if shared is None:
+            return
+        sizes = [
+            (size // shared, instruction)
+            for size, instruction in _temporaries(final.module)
+            if size // shared >= self.min_bytes
+        ]
+        if not sizes:
+            return
+        largest, first = max(sizes, key=lambda each: each[0])
+        others = [(size, each) for size, each in sizes if each is not first]
+        notes = [f"%{each.name}: {size} bytes" for size, each in others[:_MAX_NAMED]]
+        if len(others) > _MAX_NAMED:
+            notes.append(
+                f"{len(others) - _MAX_NAMED} more values of at least {self.min_bytes} bytes"
+            )
+        yield Finding(
+            first, f"this {first.opcode} gives {first.type_text}: {largest} bytes", tuple(notes)
+        )
+
+
+def _temporaries(module: Module) -> Iterator[tuple[int, Instruction]]:
+    """The arrays that instructions outside fusions give, with their bytes."""
+    for computation in module.unfused:
+        for instruction in computation.instructions:
+            if instruction.opcode in _WITHOUT_MEMORY or instruction.is_root:
+                continue
+            shape = instruction.shape_or_none
+            size = shape.byte_size if _is_on_device(shape) else None
+            if size:
+                yield size, instruction
+
+
+def _is_on_device(shape: Shape | None) -> TypeGuard[ArrayShape]:
+    return isinstance(shape, ArrayShape) and (
+        shape.layout is None or shape.layout.memory_space == DEVICE
+    )
+
+
+def _partitions_to_come(module: Module) -> int | None:
+    """How many partitions will share the values; None where shardings do not say it."""
+    if module.is_scheduled:
+        return 1
+    count = _PARTITIONS.search(module.header)
+    if count is not None:
+        return int(count[1]) or 1
+    return None if "sharding={devices=" in module.text else 1

@@ -1,0 +1,126 @@
+"""Copies of parameters whose memory was given to the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hlo_lint.hlo.attributes import Alias, AttributeSyntaxError
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.shape import ArrayShape, Index
+from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.options import Option
+
+_PROGRAM = """
+HloModule m, is_scheduled=true, input_output_alias={ {0}: (0, {}, may-alias) }
+
+sum {
+  a = f32[65536]{0} parameter(0)
+  b = f32[65536]{0} parameter(1)
+  ROOT s = f32[65536]{0} add(a, b)
+}
+
+ENTRY e {
+  p = f32[65536]{0} parameter(0)
+  q = f32[65536]{0} parameter(1)
+  INSTRUCTIONS
+  ROOT t = (f32[65536]{0}) tuple(f)
+}
+"""
+
+
+class CopiedDonation(Rule):
+    """A donated parameter that is copied first, though nothing else reads it.
+
+    ## Why
+    `input_output_alias` gives the memory of a parameter to a result, so that the update happens in
+    place. Where the program copies the parameter and updates the copy, while nothing reads the
+    parameter afterwards, the donation saves nothing: both arrays are there at once, and each call
+    pays for the copy. Models that fit only because they are updated in place run out of memory.
+
+    Reports: tensorflow/tensorflow#59022.
+    """
+
+    severity = Severity.WARNING
+    min_bytes = Option(1 << 16, "Bytes of the parameter that make a finding.", least=0)
+    examples = (
+        Bad(
+            _PROGRAM.replace(
+                "INSTRUCTIONS",
+                "k = f32[65536]{0} copy(p)  // error\n"
+                "  f = f32[65536]{0} fusion(k, q), kind=kLoop, calls=sum",
+            )
+        ),
+        Good(
+            _PROGRAM.replace(
+                "INSTRUCTIONS", "f = f32[65536]{0} fusion(p, q), kind=kLoop, calls=sum"
+            )
+        ),
+    )
+
+    def check(self, final: FinalModule) -> Findings:
+        """Each such copy, in a module whose copies are those that will run."""
+        module = final.module
+        if not final.is_final and not module.is_scheduled:
+            return
+        for parameter, part, copy, result in _copied_donations(module):
+            shape = part.shape_or_none
+            size = shape.byte_size if isinstance(shape, ArrayShape) else None
+            if size is not None and size >= self.min_bytes:
+                yield Finding(
+                    copy,
+                    f"this copies the donated parameter %{parameter.name}, {size} bytes, and "
+                    "nothing else reads it",
+                    notes=(f"%{result.name} is to lie where the parameter lies",),
+                )
+
+
+def _copied_donations(
+    module: Module,
+) -> Iterator[tuple[Instruction, Instruction, Instruction, Instruction]]:
+    """Donated parameters with the part that is donated, its copy, and the result made of that."""
+    entry = module.entry
+    if entry is None or entry.root is None or "copy" not in entry.opcodes:
+        return
+    try:
+        aliases = module.attribute("input_output_alias")
+    except AttributeSyntaxError:
+        return
+    parameters = entry.parameters
+    for alias in aliases if isinstance(aliases, tuple) else ():
+        if not isinstance(alias, Alias) or alias.operand >= len(parameters):
+            continue
+        part = _only_part(parameters[alias.operand], alias.operand_index)
+        if part is None or part is entry.root:
+            continue
+        copy = part.users[0] if len(part.users) == 1 else None
+        result = _result(entry.root, alias.output_index)
+        if (
+            copy is not None
+            and result is not None
+            and copy.opcode == "copy"
+            and copy.type_text == part.type_text  # another layout has to be another buffer
+            and (copy is result or copy.users == (result,))
+        ):
+            yield parameters[alias.operand], part, copy, result
+
+
+def _only_part(parameter: Instruction, index: Index) -> Instruction | None:
+    """The instruction that alone takes a part of a parameter; None where there are others."""
+    at = parameter
+    for number in index:
+        taken = [user for user in at.users if user.attributes.get("index") == str(number)]
+        if len(taken) != 1 or any(user.opcode != "get-tuple-element" for user in at.users):
+            return None
+        at = taken[0]
+    return at
+
+
+def _result(root: Instruction, index: Index) -> Instruction | None:
+    """What makes a part of the result; None where that is not a tuple's operand."""
+    at: Instruction | None = root
+    for number in index:
+        if at is None or at.opcode != "tuple" or number >= len(at.operands):
+            return None
+        at = at.operands[number].instruction
+    return at

@@ -1,0 +1,101 @@
+"""Copies of what a loop carries, made anew in each iteration."""
+
+from __future__ import annotations
+
+from hlo_lint.analysis.carried_copies import CarriedCopy, carried_copies
+from hlo_lint.hlo.shape import spelled_index
+from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.options import Option
+
+_PROGRAM = """
+HloModule m, is_scheduled=true
+
+negated {
+  n = f32[1024,1024]{1,0} parameter(0)
+  ROOT r = f32[1024,1024]{1,0} negate(n)
+}
+
+body {
+  b = (s32[], f32[1024,1024]{1,0}) parameter(0)
+  i = s32[] get-tuple-element(b), index=0
+  x = f32[1024,1024]{1,0} get-tuple-element(b), index=1
+  BODY
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  ROOT t = (s32[], f32[1024,1024]{1,0}) tuple(next, y)
+}
+
+condition {
+  c = (s32[], f32[1024,1024]{1,0}) parameter(0)
+  j = s32[] get-tuple-element(c), index=0
+  limit = s32[] constant(1000)
+  ROOT goes-on = pred[] compare(j, limit), direction=LT
+}
+
+ENTRY e {
+  p = f32[1024,1024]{1,0} parameter(0)
+  zero = s32[] constant(0)
+  first = (s32[], f32[1024,1024]{1,0}) tuple(zero, p)
+  ROOT w = (s32[], f32[1024,1024]{1,0}) while(first), condition=condition, body=body
+}
+"""
+
+
+class CopiedLoopState(Rule):
+    """A loop that copies a whole array of its state in each iteration.
+
+    ## Why
+    An array that a loop carries lies in one buffer through all iterations, and is updated there.
+    Copy insertion puts a copy where two values of the array would be alive at once: a branch of a
+    conditional that passes its operand through beside one that does not, a read after the update, a
+    second result. The copy reads and writes the whole array in each iteration, however little of it
+    changes. Where the array does not depend on the iteration, the copy belongs before the loop.
+
+    Reports: openxla/xla#46314, jax-ml/jax#5986, #16661, #38145.
+    """
+
+    severity = Severity.WARNING
+    min_bytes = Option(
+        1 << 30,
+        "Bytes read and written over all iterations that make a finding; where their number is not "
+        "known, those of one.",
+        least=0,
+    )
+    examples = (
+        Bad(
+            _PROGRAM.replace(
+                "BODY",
+                "k = f32[1024,1024]{1,0} copy(x)  // error\n"
+                "  y = f32[1024,1024]{1,0} fusion(k), kind=kLoop, calls=negated",
+            )
+        ),
+        Good(
+            _PROGRAM.replace("BODY", "y = f32[1024,1024]{1,0} fusion(x), kind=kLoop, calls=negated")
+        ),
+    )
+
+    def check(self, final: FinalModule) -> Findings:
+        """Each such copy, in a module whose copies are those that will run."""
+        if not final.is_final and not final.module.is_scheduled:
+            return
+        for copied in carried_copies(final.module):
+            trips = copied.loop.trip_count
+            total = copied.byte_count * (1 if trips is None else trips)
+            if total >= self.min_bytes:
+                yield Finding(copied.copy, _message(copied, trips), _notes(copied, total))
+
+
+def _message(copied: CarriedCopy, trips: int | None) -> str:
+    often = "each iteration" if trips is None else f"each of {trips} iterations"
+    element = f"part {spelled_index(copied.element)} of the state"
+    loop = copied.loop.instruction.name
+    return f"this copies {copied.shape}, {element} of %{loop}, in {often}"
+
+
+def _notes(copied: CarriedCopy, total: int) -> tuple[str, ...]:
+    notes = [f"{copied.byte_count} bytes are read and written each time, {total} in all"]
+    element = copied.element
+    if len(element) == 1 and copied.loop.is_invariant(element[0]):
+        notes.append("no iteration changes it: the copy could be made once, before the loop")
+    return tuple(notes)
