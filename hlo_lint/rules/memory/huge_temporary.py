@@ -85,7 +85,7 @@ class HugeTemporary(Rule):
 
 def _temporaries(module: Module) -> Iterator[tuple[int, Instruction]]:
     """The arrays that instructions outside fusions give, with their bytes."""
-    for computation in module.unfused:
+    for computation in module.nonfusion_computations:
         for instruction in computation.instructions:
             if instruction.opcode in _WITHOUT_MEMORY or instruction.is_root:
                 continue
