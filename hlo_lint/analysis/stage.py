@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +36,31 @@ class Stage:
     """True if a scan need not be associative, as before the layout-sensitive verifier."""
     final: bool = False
     """True if this is the compiler's final module."""
+    packed: bool = True
+    """True if only types of less than 8 bits may have an element size, E(n), as
+    `CpuGpuVerifierMetadata` demands after sub-byte-size-setter."""
+    ordered_broadcasts: bool = False
+    """True if broadcasts keep the order of dimensions: `verify_broadcast_dimensions_order`."""
+    unique_names: bool = False
+    """True if names are unique in the module, as XLA prints them."""
+    deadlocks: bool | None = None
+    """True if transfers must not wait for each other: `verify_no_collective_deadlocks`; None if
+    that holds of scheduled modules alone."""
+    unbounded_dynamic_opcodes: frozenset[str] = frozenset()
+    """The opcodes that may have unbounded dimensions: `supported_unbounded_dynamic_op`."""
+    replica_count: int | None = None
+    """The number of replicas, if the header is not to be believed."""
+    num_partitions: int | None = None
+    """The number of partitions, if the header is not to be believed."""
+    assumed: bool = False
+    """True if nothing but the text of a loose file tells the stage."""
+
+    @property
+    def options(self) -> Stage:
+        """The stage without the fields that XLA's verifier does not have."""
+        return _options(self)
+
+
+@lru_cache(maxsize=1 << 8)
+def _options(stage: Stage) -> Stage:
+    return replace(stage, backend=None, release=None, normalized=None, scheduled=False, final=False)

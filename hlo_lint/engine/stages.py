@@ -48,7 +48,9 @@ class Stages:
         key = layouts, scheduled, final
         found = self._made.get(key)
         if found is None:
-            found = self._made[key] = Stage(layouts=layouts, scheduled=scheduled, final=final)
+            found = self._made[key] = Stage(
+                layouts=layouts, scheduled=scheduled, final=final, assumed=True
+            )
         return found
 
     def _of_step(self, dump: PassDump, *, scheduled: bool) -> Stage:
@@ -69,6 +71,9 @@ class Stages:
                 host_memory=host_memory,
                 scan=self._backend is None or not layouts,
                 final=final,
+                packed=self._backend is None or normalized is True or final,
+                ordered_broadcasts=self._backend == "gpu" and normalized is True,
+                unique_names=self._backend is not None,
             )
         return found
 

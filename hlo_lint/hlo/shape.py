@@ -14,6 +14,8 @@ from math import prod
 
 UNBOUNDED = -1
 """The size of a dimension that is printed as `?`."""
+HOST_MEMORY = 5
+"""The memory space of the host: `S(5)`."""
 
 Tile = tuple[int | None, ...]
 """One tile, major to minor, in elements; None stands for `*`: combine with the next dimension."""
@@ -120,6 +122,11 @@ class ArrayShape:
         if self.layout is None:
             return tuple(range(len(self.dims) - 1, -1, -1))
         return self.layout.minor_to_major
+
+    @property
+    def memory_space(self) -> int:
+        """The layout's memory space; 0 without a layout."""
+        return 0 if self.layout is None else self.layout.memory_space
 
     @property
     def elements(self) -> int:

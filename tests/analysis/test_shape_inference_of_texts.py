@@ -15,8 +15,8 @@ from functools import cache
 import pytest
 
 from hlo_lint.analysis.shape_inference import Inferred, Open, Refusal, ShapeInference, infer
+from hlo_lint.analysis.shape_inference.shape_check import OPCODES
 from hlo_lint.analysis.shape_inference.types import without_layout
-from hlo_lint.analysis.shape_inference.verdict import OPCODES
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.parser.module import Memo, parse_file
 from hlo_lint.hlo.records import attributes_of, opcode_of, operands_of, references_of
@@ -508,8 +508,8 @@ def test_nothing_is_wrong_with_any_real_dump() -> None:
         for module in parse_file(path.read_bytes(), path, memo).modules:
             inference = ShapeInference(module.computations)
             for computation in module.computations:
-                assert not list(inference.complaints(computation))
-                assert not list(inference.complaints(computation, calls=True))
+                assert not list(inference.errors(computation))
+                assert not list(inference.errors(computation, calls=True))
 
 
 def test_a_shape_follows_for_every_opcode_of_the_dumps_that_has_one() -> None:

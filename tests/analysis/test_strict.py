@@ -309,7 +309,7 @@ def _is_of_shapes(text: str, problem: ParseDiagnostic) -> bool:
         inference = ShapeInference(module.computations)
         for computation in module.computations:
             for calls in (False, True):
-                for _, said in inference.complaints(computation, calls=calls):
+                for _, said in inference.errors(computation, calls=calls):
                     if said == problem.message:
                         return True
     return False

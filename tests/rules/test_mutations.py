@@ -9,22 +9,19 @@ import pytest
 
 import hlo_lint
 from benchmarks.mutations import dumps, judged, reason
-from hlo_lint.analysis.verifier import Demands, shapes, verdicts, verify
+from hlo_lint.analysis.verifier.verify import clear_caches
+from hlo_lint.rules.base import Stage
+from hlo_lint.rules.verifier import violations_of
 from tests.conftest import DUMPS
 from tests.hlo_mutations import KINDS, mutant
 
+STAGE = Stage(layouts=True)
 TEXTS = sorted((DUMPS / "gpu-jax0.11.2" / "attention").glob("*.before_*.txt"))[::9]
 
 
 def _said(text: str) -> dict[str, list[str]]:
-    found = verify(hlo_lint.parse(text), Demands())
-    return {row: [finding.message for finding in each] for row, each in found.items()}
-
-
-def _forget() -> None:
-    verdicts._latest.clear()
-    verdicts._FINE.clear()
-    shapes._FINE.clear()
+    found = violations_of(hlo_lint.parse(text), STAGE)
+    return {check: [each.message for each in violations] for check, violations in found.items()}
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name[12:40])
@@ -34,11 +31,11 @@ def test_a_change_is_judged_as_if_nothing_had_been_judged_before(path: Path) -> 
         changed = mutant(kind, text, chance)
         if changed is None:
             continue
-        _forget()
+        clear_caches()
         alone = _said(changed.text)
-        _forget()
+        clear_caches()
         held = hlo_lint.parse(text)
-        assert verify(held, Demands()) == {}
+        assert violations_of(held, STAGE) == {}
         assert _said(changed.text) == alone, changed.after
         assert _said(text) == {}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
@@ -9,14 +10,14 @@ import pytest
 
 import hlo_lint
 from hlo_lint.analysis import verifier
-from hlo_lint.analysis.verifier.rows import ELSEWHERE, LEFT_OUT, ROWS, WITH
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.registry import all_rules
+from hlo_lint.rules.verifier import ELSEWHERE, LEFT_OUT, verifier_rules
 from tests.conftest import DUMPS
 from tests.oracle.xla import Refusal, oracles
 
-RULES = [rule for rule in all_rules() if rule.family() == "verifier"]
-DECLARED = [(row, rule, bad) for rule in RULES for row, bad in getattr(rule, "rows", {}).items()]
+RULES = [rule for rule in verifier_rules() if isinstance(rule, Rule)]
+DECLARED = [(check, rule, bad) for rule in RULES for check, bad in rule.rows.items()]
 
 
 def _path(bad: Bad, folder: Path) -> Path:
@@ -35,14 +36,15 @@ def test_only_one_rule_finds_the_example_of_a_row(
     assert [finding.line for finding in found] == bad.marked
 
 
-def test_every_row_is_in_one_place() -> None:
-    places = [*(row for row, _, _ in DECLARED), *ELSEWHERE, *WITH, *LEFT_OUT]
-    assert sorted(places) == sorted(ROWS)
+def test_every_check_has_one_place_and_one_example() -> None:
+    for rule in RULES:
+        assert list(rule.demands) == list(rule.rows), rule.name()
+    names = [*(check for check, _, _ in DECLARED), *ELSEWHERE, *LEFT_OUT]
+    assert len(set(names)) == len(names)
 
 
-def test_rows_that_other_rules_have_name_rules_there_are() -> None:
-    assert set(ELSEWHERE.values()) <= {rule.name() for rule in all_rules()}
-    assert set(WITH.values()) <= {row for row, _, _ in DECLARED}
+def test_checks_of_other_families_name_rules_there_are() -> None:
+    assert {rule for _, _, rule in ELSEWHERE.values()} <= {rule.name() for rule in all_rules()}
 
 
 @pytest.mark.skipif(not oracles(), reason="no jaxlib at hand")
@@ -66,12 +68,13 @@ def test_a_defect_of_the_header_stands_in_its_own_module() -> None:
     assert (found.rule, found.module, found.line) == ("bad-aliasing", "b", 7)
 
 
-def test_what_a_check_says_is_of_a_row_that_a_rule_has() -> None:
-    """Every row that is spelled in the checks: what no rule asks for would be lost."""
-    spelled = {
-        row
-        for path in Path(verifier.__file__).parent.glob("*.py")
-        if path.name != "rows.py"
-        for row in re.findall(r'"((?:[SMI]-|3\.5-)\w+)"', path.read_text("utf-8"))
-    }
-    assert spelled <= {row for row, _, _ in DECLARED}
+def test_a_violation_is_of_a_check_that_its_rule_declares() -> None:
+    """What no rule asks for would be lost."""
+    declared = {check for check, _, _ in DECLARED}
+    for rule in RULES:
+        source = Path(inspect.getfile(type(rule))).read_text("utf-8")
+        checks = re.findall(r'Violation\(\s*"([\w-]+)"', source)
+        assert set(checks) <= set(rule.demands), rule.name()
+        assert set(rule.shapes_of) | set(rule.counts_of) <= set(rule.demands), rule.name()
+    for path in Path(verifier.__file__).parent.glob("*.py"):
+        assert set(re.findall(r'Violation\("([\w-]+)"', path.read_text("utf-8"))) <= declared

@@ -10,6 +10,6 @@ hands on what lies in memory.
 """
 
 from hlo_lint.analysis.shape_inference.module import ShapeInference, check, infer
-from hlo_lint.analysis.shape_inference.verdict import Inferred, Open, Refusal
+from hlo_lint.analysis.shape_inference.shape_check import Inferred, Open, Refusal
 
 __all__ = ["Inferred", "Open", "Refusal", "ShapeInference", "check", "infer"]

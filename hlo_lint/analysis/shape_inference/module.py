@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from hlo_lint.analysis.shape_inference.operation import Signature
-from hlo_lint.analysis.shape_inference.verdict import (
+from hlo_lint.analysis.shape_inference.shape_check import (
     Inferred,
     Open,
     Refusal,
-    Verdict,
+    ShapeCheck,
+    check_shape,
     element_type,
     facts,
     inference_of,
-    judge,
 )
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.records import attributes_of, opcode_of, references_of, type_of
@@ -38,24 +38,24 @@ class ShapeInference:
 
         Layouts are given where the opcode constrains them.
         """
-        return self._judge(instruction.computation, instruction.number).inferred
+        return self._check(instruction.computation, instruction.number).inferred
 
     def check(self, instruction: Instruction, *, layouts: bool = True) -> tuple[str, ...]:
         """Why the printed shape of an instruction cannot be; empty where it can.
 
         `layouts` says whether layouts are assigned: before, the printed ones bind nobody.
         """
-        return self._complaints(instruction.computation, instruction.number, layouts)
+        return self._errors(instruction.computation, instruction.number, layouts)
 
-    def verdict(self, computation: Computation, number: int) -> Verdict:
+    def check_shape(self, computation: Computation, number: int) -> ShapeCheck:
         """The inferred shape of an instruction by its position, and why the printed cannot be."""
-        return self._judge(computation, number)
+        return self._check(computation, number)
 
     def shape(self, instruction: Instruction) -> Shape | None:
         """The printed shape, else the inferred one; None where neither is known."""
         return shape_or_none(self._type(instruction.computation, instruction.number))
 
-    def complaints(
+    def errors(
         self, computation: Computation, *, calls: bool = False, layouts: bool = True
     ) -> Iterator[tuple[Instruction, str]]:
         """Each printed shape that cannot be, and why.
@@ -66,18 +66,18 @@ class ShapeInference:
         for number, row in enumerate(computation.rows):
             inference = inference_of(opcode_of(row))
             if inference is not None and inference.calls == calls:
-                for message in self._complaints(computation, number, layouts):
+                for message in self._errors(computation, number, layouts):
                     yield computation.at(number), message
 
-    def _complaints(self, computation: Computation, number: int, layouts: bool) -> tuple[str, ...]:
-        _, complaints, misplaced = self._judge(computation, number)
-        return (*complaints, misplaced) if layouts and misplaced else complaints
+    def _errors(self, computation: Computation, number: int, layouts: bool) -> tuple[str, ...]:
+        _, errors, layout_error = self._check(computation, number)
+        return (*errors, layout_error) if layouts and layout_error else errors
 
-    def _judge(self, computation: Computation, number: int) -> Verdict:
+    def _check(self, computation: Computation, number: int) -> ShapeCheck:
         row = computation.rows[number]
         inference = inference_of(opcode_of(row))
         if inference is None:
-            return Verdict(Open.UNKNOWN)
+            return ShapeCheck(Open.UNKNOWN)
         rows, index = computation.rows, computation.index
         operands = []
         for name in references_of(row):
@@ -90,7 +90,7 @@ class ShapeInference:
         if inference.calls:
             callees = tuple(map(self._signature, computation.at(number).called_computations))
         tail = facts(attributes_of(row)) if inference.attributes else ""
-        return judge(opcode_of(row), type_of(row), tuple(operands), tail, callees)
+        return check_shape(opcode_of(row), type_of(row), tuple(operands), tail, callees)
 
     def _element(self, computation: Computation, reference: str) -> str:
         """The type of an element of a tuple, read as `name#1`."""
@@ -114,7 +114,7 @@ class ShapeInference:
         self._being_read.append(computation)
         for number, row in enumerate(computation.rows):
             if not type_of(row):
-                inferred = self._judge(computation, number).inferred
+                inferred = self._check(computation, number).inferred
                 if not isinstance(inferred, Refusal | Open):
                     found[number] = str(inferred)
         self._being_read.pop()

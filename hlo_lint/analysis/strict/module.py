@@ -395,8 +395,8 @@ def _shapes(module: Module) -> Iterator[ParseError]:
     for number, computation in enumerate(module.computations):
         begin = module.offset(number)
         for instruction, said in (
-            *inference.complaints(computation),
-            *inference.complaints(computation, calls=True),
+            *inference.errors(computation),
+            *inference.errors(computation, calls=True),
         ):
             start, end = instruction.span
             at = computation.text.find(instruction.type_text or instruction.opcode, start, end)

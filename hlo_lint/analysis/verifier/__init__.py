@@ -1,13 +1,14 @@
-"""XLA's `HloVerifier`, row by row, and what it does not look at.
+"""The machinery under the rules of the family `verifier`: XLA's `HloVerifier`, run over a module.
 
-    verify(module, Demands(...)) -> {row: violations}
+    verify(module, stage, checks) -> {check: violations}
 
-`xla/service/hlo_verifier.cc` stops at the first thing that is wrong; here everything is found.
-`docs/verifier.md` lists the rows. Each module of this package is a family of checks, dispatched by
-opcode; `verdicts` runs them, and judges once what dumps share. What cannot be read says nothing.
+`xla/service/hlo_verifier.cc` stops at the first error; here all are found. The checks are methods
+of the rules; `verify` runs them in one pass, and checks once what dumps share. Text that cannot be
+read violates nothing. `docs/verifier.md` lists all checks.
 """
 
-from hlo_lint.analysis.verifier.scope import Demands, Violation
-from hlo_lint.analysis.verifier.verdicts import Verdict, verify
+from hlo_lint.analysis.verifier.checks import Checks
+from hlo_lint.analysis.verifier.scope import Violation
+from hlo_lint.analysis.verifier.verify import Violations, verify
 
-__all__ = ["Demands", "Verdict", "Violation", "verify"]
+__all__ = ["Checks", "Violation", "Violations", "verify"]

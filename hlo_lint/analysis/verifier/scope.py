@@ -1,12 +1,13 @@
-"""What a check of the verifier sees: one computation, what it calls, and what binds there."""
+"""The view of a check: one computation, its callees, the stage, and attributes as values."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.analysis.layout_mismatches import name_in
+from hlo_lint.analysis.stage import Stage
 from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute, split_attributes
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.records import opcode_of, operands_of, type_of
@@ -16,29 +17,9 @@ from hlo_lint.text.source import Span
 if TYPE_CHECKING:
     from hlo_lint.hlo.attributes import AttributeValue
 
-RowChecks: TypeAlias = "Mapping[RowCheck, tuple[str, ...]]"
-"""Checks of every opcode, and words of which an instruction has one where they may say more."""
-
-
-class Demands(NamedTuple):
-    """Which checks bind: the options of `xla/service/hlo_verifier.h`, and what the header says."""
-
-    layouts: bool = True
-    """`layout_sensitive`: layout-assignment has run."""
-    mixed_precision: bool = True
-    """`allow_mixed_precision`: floats of different precision may meet."""
-    scan: bool = True
-    """Whether a scan need not be associative: layout-sensitive runs want it to be."""
-    packed: bool = True
-    """Whether layouts say how narrow elements are packed: sub-byte-size-setter has run."""
-    ordered_broadcasts: bool = False
-    """`verify_broadcast_dimensions_order`: what XLA:GPU wants behind layout-assignment."""
-    named_once: bool = False
-    """Whether names are told apart over the whole module, as XLA prints them."""
-
 
 class Header(NamedTuple):
-    """What a module's header says that checks of instructions depend on."""
+    """The part of a module's configuration that checks of instructions depend on."""
 
     replicas: int
     partitions: int
@@ -48,8 +29,8 @@ class Header(NamedTuple):
 class Violation(NamedTuple):
     """One demand of XLA's verifier that a module does not meet."""
 
-    row: str
-    """The row in `docs/verifier.md`: `S-46`."""
+    check: str
+    """The name of the check in `docs/verifier.md`: `while-shapes`."""
     at: Instruction | Span
     """An instruction, or a stretch of the module's text in characters."""
     message: str
@@ -58,115 +39,126 @@ class Violation(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-Check: TypeAlias = "Callable[[Scope, Instruction], Iterator[Violation]]"
-"""Looks at one instruction, what it reads and what it calls."""
-RowCheck: TypeAlias = "Callable[[Scope, int], Iterator[Violation]]"
-"""Looks at one instruction of any opcode, by its position."""
-Checks: TypeAlias = Mapping[str, tuple[Check, ...]]
-"""By opcode."""
-
-
 class Scope:
-    """One computation, what it calls, and what binds there."""
+    """One computation, its callees, and the stage."""
 
-    __slots__ = ("callees", "computation", "demands", "header", "opcodes", "strictness")
+    __slots__ = ("callees", "computation", "header", "opcodes", "stage")
 
     def __init__(
         self,
         computation: Computation,
         callees: Mapping[str, Computation],
-        demands: Demands,
+        stage: Stage,
         header: Header,
     ) -> None:
         self.computation = computation
         self.callees = callees
         """The computations of the module, by name; of a doubled name the first."""
-        self.demands = demands
-        self.strictness = demands.layouts + 2 * demands.mixed_precision + 4 * demands.packed
-        """The demands that bear on shapes, as a number."""
+        self.stage = stage
         self.header = header
         self.opcodes = computation.opcodes
         """The opcodes of its instructions."""
 
     def called(self, instruction: Instruction) -> tuple[Computation | None, ...]:
-        """The computations that an instruction calls, in order; None for what is not there."""
+        """The computations that an instruction calls, in order; None for one that is missing."""
         return tuple(self.callees.get(name) for name in instruction.called_computations)
+
+    def callee(self, instruction: Instruction) -> Computation | None:
+        """The first computation that an instruction calls; None if it is missing."""
+        return next(iter(self.called(instruction)), None)
+
+    def named(self, instruction: Instruction, attribute: str) -> Computation | None:
+        """The computation that an attribute names; None if there is none."""
+        return self.callees.get(callee_name(instruction, attribute) or "")
+
+
+_find_counts = re.compile(r", (replica_count|num_partitions)=(\d{1,9})\b").findall
+
+
+def header_of(module: Module, stage: Stage) -> Header:
+    """The counts of a stage, else those of the header; what it leaves out is 1."""
+    counts = (
+        {name: int(text) for name, text in _find_counts(module.header)} if module.header else {}
+    )
+    replicas, partitions = stage.replica_count, stage.num_partitions
+    return Header(
+        counts.get("replica_count", 1) if replicas is None else replicas,
+        counts.get("num_partitions", 1) if partitions is None else partitions,
+        module.is_scheduled,
+    )
+
+
+def header_span(module: Module) -> Span:
+    """The place of the header, in characters of the module's text."""
+    start = max(module.text.find(module.header), 0) if module.header else 0
+    return Span(start, start + len(module.header.split(",", 1)[0]))
+
+
+# Attributes
 
 
 def text_of(instruction: Instruction, name: str) -> str | None:
-    """An attribute as it is spelled; None where it is not there."""
-    tail = instruction.attributes_text
-    if f"{name}=" not in tail:
+    """An attribute as it is spelled; None if absent."""
+    attributes = instruction.attributes_text
+    if f"{name}=" not in attributes:
         return None
-    span = split_attributes(tail).get(name)
-    return None if span is None else tail[span[0] : span[1]]
+    span = split_attributes(attributes).get(name)
+    return None if span is None else attributes[span[0] : span[1]]
 
 
 def value_of(instruction: Instruction, name: str) -> AttributeValue | None:
-    """An attribute's value; None where it is not there, or cannot be read."""
+    """An attribute's value; None if absent or unreadable."""
     text = text_of(instruction, name)
     return None if text is None else value_or_none(name, text)
 
 
 def value_or_none(name: str, text: str) -> AttributeValue | None:
-    """The value of a text; None where it cannot be read."""
+    """The value that a text spells; None if unreadable."""
     try:
         return read_attribute(name, text)
     except AttributeSyntaxError:
         return None
 
 
-_of_meaning = re.compile(
-    r"the mesh has no axis |axis .* has no such part|\d+ devices for \d+ places"
-    r"|a transposition names"
-).match
+def integer_of(instruction: Instruction, name: str) -> int | None:
+    """An attribute that is one integer, else None."""
+    value = value_of(instruction, name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def contradiction(name: str, text: str) -> str:
-    """Why devices that are spelled as they should be cannot be; empty where nothing is wrong."""
-    try:
-        read_attribute(name, text)
-    except AttributeSyntaxError as error:
-        return error.message if _of_meaning(error.message) else ""
-    return ""
+def target_of(call: Instruction) -> str:
+    """The target of a custom call; empty if absent."""
+    return (text_of(call, "custom_call_target") or "").strip('"')
 
 
 def callee_name(instruction: Instruction, attribute: str) -> str | None:
-    """The one computation that an attribute names; None where it names none, or several."""
+    """The one computation that an attribute names; None if it names none, or several."""
     value = value_of(instruction, attribute)
     if isinstance(value, tuple) and len(value) == 1:
         (value,) = value
     return value if isinstance(value, str) and "=" not in value else None
 
 
-def integer_of(instruction: Instruction, name: str) -> int | None:
-    """An attribute that is one integer; None where it is none."""
-    value = value_of(instruction, name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+_is_semantic = re.compile(
+    r"the mesh has no axis |axis .* has no such part|\d+ devices for \d+ places"
+    r"|a transposition names|negative device"
+).match
 
 
-def parameter_number(parameter: Instruction) -> int | None:
-    """Which parameter it is; None where the text does not say."""
-    text = parameter.operands_text.strip()
-    if "/" in text:
-        text = _comment.sub("", text).strip()
-    return int(text) if text.isdecimal() and len(text) < 10 else None
+def device_list_error(name: str, text: str) -> str:
+    """The semantic error in a well-formed list of devices, or ""."""
+    try:
+        read_attribute(name, text)
+    except AttributeSyntaxError as error:
+        return error.message if _is_semantic(error.message) else ""
+    return ""
 
 
-def parameter_types(computation: Computation) -> tuple[str, ...]:
-    """The types of its parameters as they are spelled, by number; "" for one that is not there."""
-    known = computation.memo.get("parameter types")
-    if known is None:
-        rows = computation.rows
-        taken = {operands_of(row): type_of(row) for row in rows if opcode_of(row) == "parameter"}
-        known = computation.memo["parameter types"] = tuple(
-            [taken.get(str(number), "") for number in range(len(taken))]
-        )
-    return known  # type: ignore[return-value]  # nobody else writes under this key
+# Operands and parameters
 
 
 def operand_shape(instruction: Instruction, number: int) -> Shape | None:
-    """The shape of an operand; None where there is none, or it cannot be known."""
+    """The shape of an operand; None if there is none, or if it is unknown."""
     references = instruction.operand_names
     if number >= len(references):
         return None
@@ -177,46 +169,44 @@ def operand_shape(instruction: Instruction, number: int) -> Shape | None:
 
 
 def producer(instruction: Instruction, number: int = 0) -> Instruction | None:
-    """What makes an operand; None where there is none."""
+    """The instruction that makes an operand; None if there is none."""
     references = instruction.operand_names
     if number >= len(references):
         return None
     return instruction.computation.instruction(name_in(references[number]))
 
 
-def header_span(module: Module) -> Span:
-    """Where the header stands, in characters of the module's text."""
-    start = max(module.text.find(module.header), 0) if module.header else 0
-    return Span(start, start + len(module.header.split(",", 1)[0]))
-
-
 _comment = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
-_COMMUNICATION = frozenset(
-    "all-gather all-gather-start all-reduce all-reduce-start all-to-all collective-broadcast "
-    "collective-permute collective-permute-start ragged-all-to-all reduce-scatter send send-done "
-    "recv recv-done".split()
-)
 
 
-def all_communicating(module: Module) -> tuple[Instruction, ...]:
-    """The same of all computations of a module."""
-    known = module.memo.get("communicating")
-    if known is None:
-        known = module.memo["communicating"] = tuple(
-            each for computation in module.computations for each in communicating(computation)
+def parameter_number(parameter: Instruction) -> int | None:
+    """The number of a parameter; None if the text does not give one."""
+    text = parameter.operands_text.strip()
+    if "/" in text:
+        text = _comment.sub("", text).strip()
+    return int(text) if text.isdecimal() and len(text) < 10 else None
+
+
+def parameter(computation: Computation | None, number: int) -> Instruction | None:
+    """A parameter by its number."""
+    for each in computation.with_opcode("parameter") if computation is not None else ():
+        if parameter_number(each) == number:
+            return each
+    return None
+
+
+def parameter_types(computation: Computation) -> tuple[str, ...]:
+    """The types of its parameters as they are spelled, by number; "" for one that is missing."""
+    cached = computation.memo.get("parameter types")
+    if cached is None:
+        rows = computation.rows
+        types = {operands_of(row): type_of(row) for row in rows if opcode_of(row) == "parameter"}
+        cached = computation.memo["parameter types"] = tuple(
+            [types.get(str(number), "") for number in range(len(types))]
         )
-    return known  # type: ignore[return-value]  # nobody else writes under this key
+    return cached  # type: ignore[return-value]  # nobody else writes under this key
 
 
-def communicating(computation: Computation) -> tuple[Instruction, ...]:
-    """The instructions that exchange data with other devices or the host, in the text's order."""
-    known = computation.memo.get("communicating")
-    if known is None and _COMMUNICATION.isdisjoint(computation.opcodes):
-        known = computation.memo["communicating"] = ()
-    elif known is None:
-        known = computation.memo["communicating"] = tuple(
-            computation.at(number)
-            for number, row in enumerate(computation.rows)
-            if opcode_of(row) in _COMMUNICATION
-        )
-    return known  # type: ignore[return-value]  # nobody else writes under this key
+def shape_of(instruction: Instruction | None) -> Shape | None:
+    """The printed shape of an instruction, if there is one."""
+    return None if instruction is None else instruction.shape_or_none

@@ -1,23 +1,17 @@
-"""Shapes: what inference says of them, precision of floats, layouts that name each dimension."""
+"""Shapes of single instructions: inferred shapes, floating-point precision, layouts of a type."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Set
 from functools import lru_cache
 from typing import Final
 
 from hlo_lint.analysis.shape_inference import Refusal, ShapeInference
 from hlo_lint.analysis.shape_inference.operation import Signature
+from hlo_lint.analysis.shape_inference.shape_check import OPCODES, ShapeCheck, inference_of
 from hlo_lint.analysis.shape_inference.types import is_float
-from hlo_lint.analysis.shape_inference.verdict import OPCODES, Verdict, inference_of
-from hlo_lint.analysis.verifier.scope import (
-    Checks,
-    RowChecks,
-    Scope,
-    Violation,
-    operand_shape,
-    parameter_types,
-)
+from hlo_lint.analysis.verifier.checks import Checks
+from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, parameter_types
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.records import (
     InstructionRecord,
@@ -30,65 +24,6 @@ from hlo_lint.hlo.records import (
 )
 from hlo_lint.hlo.shape import BITS, UNBOUNDED, ArrayShape, ShapeSyntaxError, arrays, parse_shape
 
-
-def _each(rows: dict[str, str]) -> dict[str, str]:
-    return {opcode: row for row, opcodes in rows.items() for opcode in opcodes.split()}
-
-
-_ROWS: Final = _each(
-    {
-        "S-11": "ragged-dot",
-        "S-12": "scaled-dot",
-        "S-17": "convolution fft triangular-solve cholesky opt-barrier",
-        "S-28": "all-gather all-gather-start",
-        "S-30": "all-gather-done all-reduce all-reduce-start all-reduce-done",
-        "S-31": "reduce-scatter",
-        "S-32": "all-to-all",
-        "S-33": "ragged-all-to-all",
-        "S-34": "partition-id replica-id",
-        "S-35": "collective-broadcast",
-        "S-36": "collective-permute collective-permute-start",
-        "S-39": "collective-permute-done reduce-precision reverse topk",
-        "S-40": "add-dependency after-all",
-        "S-41": "infeed",
-        "S-42": "outfeed",
-        "S-43": "rng",
-        "S-44": "rng-bit-generator",
-        "S-45": "rng-get-and-update-state",
-        "S-46": "sort",
-        "S-48": "iota",
-        "S-49": "get-tuple-element",
-        "S-50": "reduce reduce-window map",
-        "S-53": "scan",
-        "S-71": "bitcast",
-        "S-73": "broadcast",
-        "S-74": "dynamic-reshape",
-        "S-75": "reshape",
-        "S-76": "transpose",
-        "S-78": "fusion",
-        "S-81": "call",
-        "S-84": "slice dynamic-slice dynamic-update-slice tuple select-and-scatter pad",
-        "S-85": "while",
-        "S-86": "conditional",
-        "S-94": "async-start",
-        "S-95": "async-update",
-        "S-98": "async-done",
-        "S-100": "copy-start",
-        "S-101": "copy-done",
-        "S-102": "send recv send-done recv-done",
-        "S-103": "batch-norm-training batch-norm-inference batch-norm-grad gather scatter "
-        "get-dimension-size set-dimension-size",
-    }
-)
-"""The row of an opcode that has one of its own."""
-_ARITIES: Final = _each(
-    {
-        "M-21": "all-reduce-done all-gather-done collective-permute-done copy-done send-done "
-        "recv-done",
-        "M-23": "async-done",
-    }
-)
-"""The row of a wrong number of operands, where an opcode has one of its own."""
 _UNCHECKED: Final = frozenset(
     opcode
     for opcode, inference in OPCODES.items()
@@ -101,79 +36,83 @@ _ANY_PRECISION: Final = frozenset(
     "copy-done custom-call domain fusion get-tuple-element opt-barrier infeed outfeed parameter "
     "recv recv-done send send-done reduce-precision reduce-window sort tuple while".split()
 )
-"""What may read floats of different precision everywhere."""
+"""Opcodes that may mix floating-point types at every stage (`ShapeVerifier::CheckShape`)."""
 _NARROW: Final = frozenset(dtype for dtype, bits in BITS.items() if bits < 8)
+_KEEPS_TYPE: Final = frozenset(
+    "abs add and ceil cosine divide erf exponential exponential-minus-one floor log log-plus-one "
+    "logistic maximum minimum multiply negate not or popcnt power remainder rsqrt shift-left "
+    "shift-right-arithmetic shift-right-logical sign sine sqrt subtract tan tanh xor".split()
+)
+"""Opcodes whose result has the type of their operands."""
 
 
-def complaints(
-    scope: Scope, inference: Callable[[], ShapeInference], places: Iterable[int]
-) -> Iterator[tuple[int, Violation]]:
-    """What is wrong with the shapes of some instructions, by their positions.
+class ShapeKeys:
+    """Keys of the instructions of one computation: equal keys have equal shape violations.
 
-    Most lines of a dump are like many others: what a judgement depends on is made a key, and looked
-    up before anything is read.
+    Most lines of a dump are like many others, so that the key of one that passed answers for the
+    next before anything is read.
     """
-    rows, index, strictness = scope.computation.rows, scope.computation.index, scope.strictness
-    for number in places:
-        row = rows[number]
-        key: object
-        if opcode_of(row) in _UNCHECKED:
-            key = strictness, type_of(row)
-        else:
-            key = _key(scope, number, rows, index)
-        if key in _FINE:
-            continue
-        found = _complaints(scope, inference(), number)
-        if found:
-            for each in found:
-                yield number, each
-        elif key is not None:
-            if len(_FINE) >= _MAX_REMEMBERED:
-                _FINE.clear()
-            _FINE.add(key)
-            _FINE.add((strictness, type_of(row)))
 
+    __slots__ = ("_good", "_index", "_local", "_rows", "_scope", "_stage")
 
-def _key(
-    scope: Scope, number: int, rows: Sequence[InstructionRecord], index: Mapping[str, int]
-) -> tuple[object, ...] | None:
-    """All that the judgement of a shape depends on; None where that is more than a few texts."""
-    row = rows[number]
-    opcode, printed = opcode_of(row), type_of(row)
-    strictness = scope.strictness
-    reads = _READS.get(opcode)
-    if reads is None or not printed:
-        return None
-    try:
-        types = [type_of(rows[index[name]]) for name in references_of(row)]
-    except KeyError:
-        return None
-    if "" in types:
-        return None  # inferred from what lies further up
-    if opcode in _SAME and types.count(printed) == len(types) and (strictness, printed) in _FINE:
-        # Of shapes that are the same only the element type counts.
-        return strictness, opcode, len(types), printed[: printed.find("[")]
-    attributes, calls = reads
-    tail = _facts(attributes_of(row)) if attributes else ""
-    if not calls:
-        return (strictness, opcode, printed, tail, *types)
-    called = scope.computation.at(number).called_computations
-    if opcode in ("call", "fusion") and len(called) == 1:
-        body = scope.callees.get(called[0])
-        if body is not None and _hands_on(body, types, printed):
-            return strictness, printed
-    signatures = []
-    for name in called:
-        callee = scope.callees.get(name)
-        signature = None if callee is None else callee.memo.get(Signature)
-        if signature is None:
+    def __init__(self, scope: Scope, stage: int, local: Set[str], good: Set[object]) -> None:
+        self._scope = scope
+        self._rows = scope.computation.rows
+        self._index = scope.computation.index
+        self._stage = stage
+        self._local = local
+        self._good = good
+
+    def of(self, number: int) -> object:
+        """All that the shape depends on; None if that is more than a few texts."""
+        row, rows, index = self._rows[number], self._rows, self._index
+        opcode, printed = opcode_of(row), type_of(row)
+        if opcode in _UNCHECKED:
+            return self._stage, printed
+        reads = _READS.get(opcode)
+        if reads is None or not printed:
             return None
-        signatures.append(signature)
-    return (strictness, opcode, printed, tail, *types, *signatures)
+        try:
+            types = [type_of(rows[index[name]]) for name in references_of(row)]
+        except KeyError:
+            return None
+        if "" in types:
+            return None  # inferred from further operands
+        if (
+            opcode in _KEEPS_TYPE
+            and types.count(printed) == len(types)
+            and (self._stage, printed) in self._good
+        ):
+            # Of shapes that are the same only the element type counts.
+            return self._stage, opcode, len(types), printed[: printed.find("[")]
+        attributes, calls = reads
+        text = _facts(attributes_of(row)) if attributes or opcode in self._local else ""
+        if not calls:
+            return (self._stage, opcode, printed, text, *types)
+        return self._of_caller(number, printed, text, types)
+
+    def _of_caller(self, number: int, printed: str, text: str, types: list[str]) -> object:
+        scope = self._scope
+        opcode, called = (
+            opcode_of(self._rows[number]),
+            scope.computation.at(number).called_computations,
+        )
+        if opcode in ("call", "fusion") and len(called) == 1:
+            body = scope.callees.get(called[0])
+            if body is not None and _passes_on(body, types, printed):
+                return self._stage, printed
+        signatures = []
+        for name in called:
+            callee = scope.callees.get(name)
+            signature = None if callee is None else callee.memo.get(Signature)
+            if signature is None:
+                return None
+            signatures.append(signature)
+        return (self._stage, opcode, printed, text, *types, *signatures)
 
 
-def _hands_on(body: Computation, operands: list[str], result: str) -> bool:
-    """Whether a body takes and gives what its caller does, letter by letter."""
+def _passes_on(body: Computation, operands: list[str], result: str) -> bool:
+    """True if a body has the types of its caller, letter by letter."""
     rows = body.rows
     return (
         bool(rows and root_mark_of(rows[-1]))
@@ -182,116 +121,104 @@ def _hands_on(body: Computation, operands: list[str], result: str) -> bool:
     )
 
 
-def _facts(tail: str) -> str:
-    """The attributes before metadata, where nothing that counts stands behind it."""
-    head, _, rest = tail.partition(", metadata={")
+def _facts(attributes: str) -> str:
+    """The attributes before metadata, if nothing that counts follows it."""
+    head, _, rest = attributes.partition(", metadata={")
     end = rest.find("}, ")
-    return head if end < 0 or rest.startswith("backend_config=", end + 3) else tail
+    return head if end < 0 or rest.startswith("backend_config=", end + 3) else attributes
 
 
-_SAME: Final = frozenset(
-    "abs add and ceil cosine divide erf exponential exponential-minus-one floor log log-plus-one "
-    "logistic maximum minimum multiply negate not or popcnt power remainder rsqrt shift-left "
-    "shift-right-arithmetic shift-right-logical sign sine sqrt subtract tan tanh xor".split()
-)
-"""Opcodes that give what they read, of the element types that they take."""
 _READS: Final = {opcode: (each.attributes, each.calls) for opcode, each in OPCODES.items()}
-"""Whether a judgement reads attributes, and the signatures of what is called, by opcode."""
-_FINE: Final[set[object]] = set()
-"""What was judged and found right: most lines of a dump are like many others."""
-_MAX_REMEMBERED = 1 << 15
+"""True if inference reads attributes, and if it reads the signatures of callees, by opcode."""
 
 
-def _complaints(scope: Scope, inference: ShapeInference, number: int) -> Sequence[Violation]:
+def shape_violations(
+    scope: Scope, inference: Callable[[], ShapeInference], number: int, checks: Checks
+) -> Iterator[Violation]:
+    """The violations of one instruction's shape and of its operands' shapes."""
     computation = scope.computation
     row = computation.rows[number]
-    found = [
-        Violation(which, computation.at(number), message)
-        for which, message in _of_type(type_of(row))
-        if which != "S-06e" or scope.demands.packed
-    ]
     opcode = opcode_of(row)
-    if opcode in _UNCHECKED:
-        return found
-    if inference_of(opcode) is None:
-        return found
-    verdict = inference.verdict(computation, number)
-    troubles_of_shape = [*verdict.complaints]
-    if verdict.misplaced and scope.demands.layouts:
-        troubles_of_shape.append(verdict.misplaced)
-    if troubles_of_shape:
-        which = _row(row, verdict)
-        found += [Violation(which, computation.at(number), each) for each in troubles_of_shape]
-    if not scope.demands.mixed_precision and opcode not in _ANY_PRECISION:
-        found += _precisions(scope, number)
-    return found
+    for check, message in _of_type(type_of(row)):
+        if check == "element-size" and not scope.stage.packed:
+            continue
+        if check == "unbounded-dimension" and opcode in scope.stage.unbounded_dynamic_opcodes:
+            continue
+        yield Violation(check, computation.at(number), message)
+    if opcode in _UNCHECKED or inference_of(opcode) is None:
+        return
+    checked = inference().check_shape(computation, number)
+    messages = [*checked.errors]
+    if checked.layout_error and scope.stage.layouts:
+        messages.append(checked.layout_error)
+    for message in messages:
+        yield Violation(_check_of(row, checked, checks), computation.at(number), message)
+    if not scope.stage.mixed_precision and opcode not in _ANY_PRECISION:
+        yield from _precisions(scope, number)
 
 
-def _row(row: InstructionRecord, verdict: Verdict) -> str:
+def _check_of(row: InstructionRecord, checked: ShapeCheck, checks: Checks) -> str:
+    """The name of the check that a wrong shape violates."""
     opcode = opcode_of(row)
     inference = inference_of(opcode)
     arity = None if inference is None else inference.arity
     if arity is not None and len(references_of(row)) != arity:
-        return _ARITIES.get(opcode, "S-04")
-    specific = _ROWS.get(opcode)
+        return checks.counts.get(opcode, "operand-count")
+    specific = checks.shapes.get(opcode)
     if specific is not None:
         return specific
-    if isinstance(verdict.inferred, Refusal):
-        return "S-10"
-    said_first = (*verdict.complaints, verdict.misplaced)[0]
-    return "S-01" if said_first.startswith("XLA infers") else "I-14"
+    if isinstance(checked.inferred, Refusal):
+        return "operand-shapes"
+    first = (*checked.errors, checked.layout_error)[0]
+    return "result-shape" if first.startswith("XLA infers") else "implicit-broadcast"
 
 
-def _precisions(scope: Scope, number: int) -> Sequence[Violation]:
+def _precisions(scope: Scope, number: int) -> Iterator[Violation]:
     rows, index = scope.computation.rows, scope.computation.index
     references = references_of(rows[number])
     if len(references) < 2:
-        return ()
+        return
     texts = {type_of(rows[index[name]]).partition("[")[0] for name in references if name in index}
     if len(texts) < 2 and "#" not in operands_of(rows[number]):
-        return ()
+        return
     instruction = scope.computation.at(number)
     floats = {
         array.dtype: place
-        for place in reversed(range(len(instruction.operand_names)))
+        for place in reversed(range(len(references)))
         for array in arrays(operand_shape(instruction, place))
         if is_float(array.dtype)
     }
     if len(floats) < 2:
-        return ()
+        return
     (first, _), (second, place), *_ = sorted(floats.items(), key=lambda each: each[1])
-    message = f"{instruction.opcode} reads floats of two precisions: {first} and {second}"
-    return (Violation("S-02", instruction, message, operand=place),)
+    message = f"{instruction.opcode} has operands of two floating-point types: {first} and {second}"
+    yield Violation("operand-precision", instruction, message, place)
 
 
 @lru_cache(maxsize=1 << 14)
 def _of_type(text: str) -> tuple[tuple[str, str], ...]:
-    """What is wrong with a type on its own: rows and messages."""
+    """The errors of a type on its own: names of checks, and messages."""
     if not text:
         return ()
     try:
         shape = parse_shape(text)
     except ShapeSyntaxError as error:
-        return (("S-06", f"{text} is no type: {error.message}"),) if "{" in text else ()
+        return (("layout-rank", f"invalid type {text}: {error.message}"),) if "{" in text else ()
     found: dict[str, str] = {}
     for array in arrays(shape):
         if UNBOUNDED in array.dims:
-            found["S-05"] = f"{array} has a dimension without a bound, which XLA:GPU and CPU refuse"
+            found["unbounded-dimension"] = (
+                f"{array} has an unbounded dimension, which XLA:GPU and XLA:CPU refuse"
+            )
         if array.layout is not None and not array.has_valid_layout:
-            found["S-06"] = f"the layout of {array} does not name each dimension once"
-        if trouble := _element_size(array):
-            found["S-06e"] = trouble
+            found["layout-rank"] = f"the layout of {array} does not name each dimension once"
+        if message := _element_size_error(array):
+            found["element-size"] = message
     return tuple(found.items())
 
 
-def _element_size(array: ArrayShape) -> str:
+def _element_size_error(array: ArrayShape) -> str:
     bits = 0 if array.layout is None else array.layout.element_size_in_bits
     if not bits or array.dtype in _NARROW or array.dtype == "pred" or array.dtype not in BITS:
         return ""
-    return f"{array} says E({bits}), which only types of less than 8 bits may"
-
-
-CHECKS: Checks = {}
-OF_ROWS: RowChecks = {}
-OF_COMPUTATIONS = ()
-OF_MODULES = ()
+    return f"{array} has the element size E({bits}), which only types of less than 8 bits may have"

@@ -1,68 +1,85 @@
-"""What XLA's verifier refuses: release builds hardly ask it between passes."""
+"""Rules that mirror XLA's verifier, which release builds hardly run between passes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar, NamedTuple
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import ClassVar, Final
 
-from hlo_lint.analysis.verifier import Demands, Verdict, Violation, verify
+from hlo_lint.analysis.verifier import Checks, Violation, Violations, verify
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, Findings, Stage
 from hlo_lint.rules.findings import Finding
 from hlo_lint.text.source import Span
 
 
-class Verified:
-    """The check of a rule that stands for some rows of the verifier's list.
+class VerifierRule:
+    """The part of a rule that stands for some checks of XLA's verifier.
 
-    All of them ask one judgement, which is made once for a module and what binds it.
+    The rule's methods that are marked (`analysis/verifier/checks.py`) are the checks. All rules ask
+    for the violations of a module, which are found in one pass.
     """
 
+    demands: ClassVar[Mapping[str, tuple[str, str]]]
+    """By the name of each check: its place in `hlo_verifier.cc`, empty if XLA has no such check,
+    and what it demands."""
     rows: ClassVar[Mapping[str, Bad]]
-    """A text for each row, which it alone refuses."""
+    """A text that violates each check, and that no other rule reports."""
+    shapes_of: ClassVar[Mapping[str, str]] = {}
+    """The opcodes whose inferred shape is a check of this rule, by the name of the check."""
+    counts_of: ClassVar[Mapping[str, str]] = {}
+    """The opcodes whose number of operands is a check of this rule, by the name of the check."""
 
     def check(self, module: Module, stage: Stage) -> Findings:
-        """What XLA's verifier would refuse, each place of it."""
-        verdict = _verdict(module, stage)
-        for row in self.rows:
-            for each in verdict.get(row, ()):
-                yield _finding(each, module)
+        """Report everything that XLA's verifier would refuse."""
+        violations = violations_of(module, stage)
+        for check in self.rows:
+            for violation in violations.get(check, ()):
+                yield _finding(violation, module)
 
     def is_silent(self, module: Module, stage: Stage) -> bool:
-        """Whether nothing is refused there."""
-        verdict = _verdict(module, stage)
-        return not verdict or verdict.keys().isdisjoint(self.rows)
+        """True if there are no violations."""
+        violations = violations_of(module, stage)
+        return not violations or violations.keys().isdisjoint(self.rows)
 
 
-def _verdict(module: Module, stage: Stage) -> Verdict:
-    known = module.memo.get(Verified)
-    if not isinstance(known, _Judged) or known.stage is not stage:
-        demands = Demands(
-            stage.layouts and (stage.backend is not None or _is_compiled(module)),
-            stage.mixed_precision,
-            stage.scan,
-            packed=stage.backend is None or stage.normalized is True or stage.final,
-            ordered_broadcasts=stage.backend == "gpu" and stage.normalized is True,
-            named_once=stage.backend is not None,
-        )
-        known = module.memo[Verified] = _Judged(stage, verify(module, demands))
-    return known.verdict
+def verifier_rules() -> Iterator[VerifierRule]:
+    """The rules of this family."""
+    from hlo_lint.rules.registry import all_rules
+
+    # Only the registry imports every rule, and it stands above this package.
+    return (rule for rule in all_rules() if isinstance(rule, VerifierRule))
 
 
-class _Judged(NamedTuple):
-    """The last judgement of a module: all rules ask for the same one after another."""
-
-    stage: Stage
-    verdict: Verdict
-
-
-def _is_compiled(module: Module) -> bool:
-    """Whether a text shows passes that run when layouts are assigned: it may be any program's."""
-    return module.is_scheduled or any(
-        computation.with_opcode(opcode)
-        for computation in module.computations
-        for opcode in ("fusion", "bitcast", "copy-start", "async-start")
+@cache
+def _checks() -> Checks:
+    rules = list(verifier_rules())
+    return Checks.of(
+        rules,
+        _by_opcode(rule.shapes_of for rule in rules),
+        _by_opcode(rule.counts_of for rule in rules),
     )
+
+
+def _by_opcode(tables: Iterator[Mapping[str, str]]) -> dict[str, str]:
+    return {
+        opcode: check
+        for table in tables
+        for check, opcodes in table.items()
+        for opcode in opcodes.split()
+    }
+
+
+def violations_of(module: Module, stage: Stage) -> Violations:
+    """The violations of a module, by the name of the check."""
+    cached = module.memo.get(VerifierRule)
+    # All rules ask for the same module one after another: the last stage is enough.
+    if isinstance(cached, tuple) and cached[0] is stage:
+        violations: Violations = cached[1]
+        return violations
+    violations = verify(module, stage, _checks())
+    module.memo[VerifierRule] = stage, violations
+    return violations
 
 
 def _finding(violation: Violation, module: Module) -> Finding:
@@ -71,3 +88,105 @@ def _finding(violation: Violation, module: Module) -> Finding:
     if not isinstance(at, Instruction):
         at = Span(at.start + module.start, at.end + module.start)
     return Finding(at, violation.message, violation.notes, violation.operand)
+
+
+ELSEWHERE: Final[Mapping[str, tuple[str, str, str]]] = {
+    "done-without-start": (
+        "VerifyAsynchronousInstructionPairs",
+        "a done follows a start",
+        "start-without-done",
+    ),
+    "start-with-two-dones": (
+        "VerifyAsynchronousInstructionPairs",
+        "a start has one done",
+        "start-without-done",
+    ),
+    "start-without-done": (
+        "VerifyAsynchronousInstructionPairs",
+        "a start has a done",
+        "start-without-done",
+    ),
+    "orphan-update": (
+        "VerifyAsynchronousInstructionPairs",
+        "an update belongs to a chain",
+        "start-without-done",
+    ),
+    "reshape-is-bitcast": (
+        "InstructionVerifier::HandleReshape",
+        "a reshape outside of fusions moves no byte",
+        "reshape-moves-data",
+    ),
+    "layout-changed": (
+        "InstructionVerifier::Postprocess",
+        "instructions that may not change a layout do not",
+        "layout-changed",
+    ),
+    "slice-memory-space": (
+        "InstructionVerifier::Postprocess",
+        "slices do not lead from one memory to another",
+        "host-memory-leak",
+    ),
+    "host-memory": (
+        "InstructionVerifier::Postprocess",
+        "nothing is in host memory before it may be",
+        "host-memory-leak",
+    ),
+    "constraint-ignored": (
+        "",
+        "operands have the layouts of `operand_layout_constraints`",
+        "constraint-ignored",
+    ),
+    "collective-layout": (
+        "",
+        "layouts that collectives, sorts, reductions and dots give",
+        "collective-not-outermost",
+    ),
+    "layout-across-ranks": ("", "layouts across ranks and in tuples", "layout-changed"),
+    "normal-form": ("", "the form that layout-normalization leaves", "normal-form-lost"),
+    "narrow-elements": ("", "narrow elements are packed", "subbyte-size-missing"),
+}
+"""Checks of rules in other families: the place in `hlo_verifier.cc`, the demand, and the rule."""
+
+LEFT_OUT: Final[Mapping[str, tuple[str, str, str]]] = {
+    "sparse-convolution": (
+        "ShapeVerifier::HandleConvolution",
+        "convolution: operands of sparsity",
+        "no supported release prints a sparse convolution, so that its inference is unknown here",
+    ),
+    "name-unchanged": (
+        "VerifyInstructionNameUnchanged",
+        "names do not change",
+        "no pipeline sets the option, and renaming is not a defect",
+    ),
+    "to-apply-thread": (
+        "InstructionVerifier::Preprocess",
+        "to_apply is on the thread of its caller",
+        "no pipeline sets the option",
+    ),
+    "custom-call-thread": (
+        "InstructionVerifier::HandleCustomCall",
+        "computations of a custom call are on its thread",
+        "no pipeline sets the option",
+    ),
+    "fused-reshape": (
+        "",
+        "reshapes in fusions move no byte",
+        "a rule about layouts, see the family `layout`",
+    ),
+    "bitcast-meaning": (
+        "",
+        "the meaning of a bitcast",
+        "a bitcast of equal bytes is what it says, and XLA makes such ones in any order",
+    ),
+    "channel-shared": (
+        "",
+        "channels that several kinds of collectives share",
+        "jax itself gives every collective of a `shard_map` channel 1",
+    ),
+    "buffer-overlap": (
+        "",
+        "buffers that overlap",
+        "needs a buffer assignment, see the family `memory`",
+    ),
+}
+"""Checks that no rule has: the place in `hlo_verifier.cc`, the demand, and why."""

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.analysis.verifier.checks import on_entry
+from hlo_lint.analysis.verifier.scope import (
+    Violation,
+    header_span,
+    parameter_number,
+    shape_of,
+    value_or_none,
+)
+from hlo_lint.hlo.attributes import Alias, Donor, ProgramShape
+from hlo_lint.hlo.ir import Computation, Module
+from hlo_lint.hlo.shape import ArrayShape, Shape, part, spelled_index
+from hlo_lint.rules.base import Bad, Good, Rule, Stage
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadAliasing(Verified, Rule):
+class BadAliasing(VerifierRule, Rule):
     """A program whose results are to lie in parameters that are not there, or of another size.
 
     ## Why
@@ -19,8 +30,26 @@ class BadAliasing(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "must-alias-shape": (
+            "VerifyEntryComputationLayout",
+            "must-alias: the same shape and layout in the header",
+        ),
+        "input-output-alias": (
+            "HloInputOutputAliasConfig::Verify",
+            "input_output_alias names arrays, each once",
+        ),
+        "alias-size": (
+            "",
+            "before layout-assignment, too: aliased parameters and results of one size",
+        ),
+        "buffer-donor": (
+            "HloBufferDonorConfig::Verify",
+            "buffer_donor names arrays that are not aliased",
+        ),
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "M-04": Bad(
+        "must-alias-shape": Bad(
             """
             HloModule m, input_output_alias={ {}: (0, {}, must-alias) },  // error
                 entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{0,1}}
@@ -31,7 +60,7 @@ class BadAliasing(Verified, Rule):
             }
             """
         ),
-        "M-61": Bad(
+        "input-output-alias": Bad(
             """
             HloModule m, input_output_alias={ {}: (1, {}, may-alias) }  // error
 
@@ -41,7 +70,7 @@ class BadAliasing(Verified, Rule):
             }
             """
         ),
-        "3.5-6": Bad(
+        "alias-size": Bad(
             """
             HloModule m, input_output_alias={ {}: (0, {}, may-alias) }  // error
 
@@ -51,7 +80,7 @@ class BadAliasing(Verified, Rule):
             }
             """
         ),
-        "M-62": Bad(
+        "buffer-donor": Bad(
             """
             HloModule m, input_output_alias={ {}: (0, {}, may-alias) },  // error
                 buffer_donor={ (0, {}) }
@@ -87,3 +116,97 @@ class BadAliasing(Verified, Rule):
             """
         ),
     )
+
+    @on_entry
+    def parameters(
+        self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
+    ) -> Iterator[Violation]:
+        """`input_output_alias` and `buffer_donor` name arrays of the entry, each once."""
+        if "input_output_alias=" not in module.header and "buffer_donor=" not in module.header:
+            return
+        shapes = _entry_shapes(module)
+        if shapes is None:
+            return
+        parameters, result = shapes
+        at = header_span(module)
+        aliased: set[tuple[int, tuple[int, ...]]] = set()
+        outputs: set[tuple[int, ...]] = set()
+        for alias in _listed(module, "input_output_alias"):
+            if not isinstance(alias, Alias):
+                return
+            output, place = alias.output_index, (alias.operand, alias.operand_index)
+            where = f"parameter {alias.operand} at index {spelled_index(alias.operand_index)}"
+            ours, theirs = part(result, output), _part(parameters, *place)
+            if theirs is None:
+                yield Violation("input-output-alias", at, f"no {where} to alias")
+            elif ours is None:
+                message = f"no output at index {spelled_index(output)} to alias"
+                yield Violation("input-output-alias", at, message)
+            elif not isinstance(ours, ArrayShape) or not isinstance(theirs, ArrayShape):
+                message = f"{where} is aliased, but is not an array"
+                yield Violation("input-output-alias", at, message)
+            elif place in aliased or output in outputs:
+                message = f"{where} or its output is aliased twice"
+                yield Violation("input-output-alias", at, message)
+            elif ours.byte_size != theirs.byte_size:
+                message = (
+                    f"{where} has {theirs.byte_size} bytes, the output that aliases it "
+                    f"{ours.byte_size}: {theirs} and {ours}"
+                )
+                yield Violation("alias-size", at, message)
+            elif alias.kind == "must-alias":
+                yield from _must_alias(module, alias)
+            aliased.add(place)
+            outputs.add(output)
+        for donor in _listed(module, "buffer_donor"):
+            if not isinstance(donor, Donor):
+                return
+            where = f"parameter {donor.parameter} at index {spelled_index(donor.shape_index)}"
+            if not isinstance(_part(parameters, donor.parameter, donor.shape_index), ArrayShape):
+                message = f"{where} is a buffer donor, but not an array of the entry"
+                yield Violation("buffer-donor", at, message)
+            elif (donor.parameter, donor.shape_index) in aliased:
+                message = f"{where} is a buffer donor, and in input_output_alias as well"
+                yield Violation("buffer-donor", at, message)
+
+
+def _listed(module: Module, name: str) -> tuple[object, ...]:
+    value = value_or_none(name, module.attributes.get(name, "{}"))
+    return value if isinstance(value, tuple) else ()
+
+
+def _part(parameters: Mapping[int, Shape], number: int, index: tuple[int, ...]) -> Shape | None:
+    shape = parameters.get(number)
+    return None if shape is None else part(shape, index)
+
+
+def _must_alias(module: Module, alias: Alias) -> Iterator[Violation]:
+    """A must-alias pair has one shape and one layout in the header."""
+    text = module.attributes.get("entry_computation_layout", "")
+    program = value_or_none("entry_computation_layout", text)
+    if not isinstance(program, ProgramShape) or alias.operand >= len(program.parameters):
+        return
+    ours = part(program.result, alias.output_index)
+    theirs = part(program.parameters[alias.operand], alias.operand_index)
+    if isinstance(ours, ArrayShape) and isinstance(theirs, ArrayShape):
+        ordered = ours.layout is None or theirs.layout is None or ours.layout == theirs.layout
+        if ours.dtype != theirs.dtype or ours.dims != theirs.dims or not ordered:
+            message = (
+                f"output {spelled_index(alias.output_index)} is {ours}, but must alias parameter "
+                f"{alias.operand}, which is {theirs}"
+            )
+            yield Violation("must-alias-shape", header_span(module), message)
+
+
+def _entry_shapes(module: Module) -> tuple[dict[int, Shape], Shape] | None:
+    entry = module.entry
+    result = None if entry is None else shape_of(entry.root)
+    if entry is None or result is None:
+        return None
+    parameters = {}
+    for parameter in entry.with_opcode("parameter"):
+        number, shape = parameter_number(parameter), parameter.shape_or_none
+        if shape is None or number is None:
+            return None
+        parameters[number] = shape
+    return parameters, result

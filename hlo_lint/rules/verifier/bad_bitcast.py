@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from hlo_lint.analysis.verifier.checks import on
+from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, producer
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.shape import HOST_MEMORY, ArrayShape
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadBitcast(Verified, Rule):
+class BadBitcast(VerifierRule, Rule):
     """A bitcast that changes how many bytes there are, or which memory they are in.
 
     ## Why
@@ -19,12 +23,22 @@ class BadBitcast(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "bitcast-size": ("ShapeVerifier::HandleBitcast", "bitcast: as many bytes"),
+        "bitcast-memory-space": (
+            "ShapeVerifier::HandleBitcast",
+            "bitcast: host memory stays host memory",
+        ),
+    }
+    shapes_of: ClassVar[Mapping[str, str]] = {
+        "bitcast-size": "bitcast",
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-71": Bad.entry("""
+        "bitcast-size": Bad.entry("""
             p = f32[8]{0} parameter(0)
             ROOT b = f32[9]{0} bitcast(p)  // error
         """),
-        "S-72": Bad.entry("""
+        "bitcast-memory-space": Bad.entry("""
             p = f32[8]{0:S(5)} parameter(0)
             ROOT b = f32[2,4]{1,0} bitcast(p)  // error
         """),
@@ -37,3 +51,25 @@ class BadBitcast(Verified, Rule):
             ROOT c = f32[2,4]{1,0} copy(b)
         """),
     )
+
+    @on("bitcast")
+    def memory_space(self, scope: Scope, bitcast: Instruction) -> Iterator[Violation]:
+        """A bitcast stays in host memory, or out of it, unless its operand is a constant."""
+        before, after = operand_shape(bitcast, 0), bitcast.shape_or_none
+        if (
+            scope.stage.layouts
+            and isinstance(before, ArrayShape)
+            and isinstance(after, ArrayShape)
+            and (before.memory_space == HOST_MEMORY) != (after.memory_space == HOST_MEMORY)
+            and not _is_of_constant(bitcast)
+        ):
+            spaces = f"{before.memory_space} to {after.memory_space}"
+            message = f"this bitcast leads from memory space {spaces}"
+            yield Violation("bitcast-memory-space", bitcast, message, 0)
+
+
+def _is_of_constant(bitcast: Instruction) -> bool:
+    operand = producer(bitcast)
+    if operand is not None and operand.opcode == "copy":
+        operand = producer(operand)
+    return operand is not None and operand.opcode == "constant"

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar, Final
 
-from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.analysis.verifier.checks import on_computation, on_module
+from hlo_lint.analysis.verifier.devices import all_communicating
+from hlo_lint.analysis.verifier.scope import Scope, Violation, integer_of, text_of
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.rules.base import Bad, Good, Rule, Stage
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadChannel(Verified, Rule):
+class BadChannel(VerifierRule, Rule):
     """A transfer that its done, or another one on its channel, does not agree with.
 
     ## Why
@@ -18,14 +22,18 @@ class BadChannel(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "channel-mismatch": ("VerifyChannels", "a transfer and its done have one channel"),
+        "host-channel": ("VerifyChannels", "transfers to the host on one channel are the same"),
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "M-43": Bad.entry("""
+        "channel-mismatch": Bad.entry("""
             p = f32[8]{0} parameter(0)
             t = token[] after-all()
             s = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=1
             ROOT d = token[] send-done(s), channel_id=2  // error
         """),
-        "M-44": Bad.entry("""
+        "host-channel": Bad.entry("""
             p = f32[8]{0} parameter(0)
             q = f32[9]{0} parameter(1)
             t = token[] after-all()
@@ -45,3 +53,64 @@ class BadChannel(Verified, Rule):
             ROOT d = token[] send-done(s), channel_id=1, is_host_transfer=true
         """),
     )
+
+    @on_computation
+    def pairs(self, scope: Scope) -> Iterable[Violation]:
+        """A send or recv and its done have one channel, and both or neither talk to the host."""
+        return () if _TRANSFERS.isdisjoint(scope.opcodes) else _mismatches(scope)
+
+    @on_module
+    def host_transfers(
+        self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
+    ) -> Iterator[Violation]:
+        """Transfers to the host that share a channel are the same."""
+        first: dict[tuple[str, int], Instruction] = {}
+        for each in all_communicating(module):
+            if each.opcode not in _TRANSFERS or "is_host_transfer=true" not in each.attributes_text:
+                continue
+            channel = integer_of(each, "channel_id")
+            if channel is None:
+                continue
+            same = first.setdefault((each.opcode, channel), each)
+            if _identity(same) != _identity(each):
+                message = (
+                    f"this {each.opcode} to the host shares channel {channel} with %{same.name}, "
+                    "but differs from it"
+                )
+                yield Violation("host-channel", each, message)
+
+
+_TRANSFERS: Final = frozenset({"send", "recv"})
+
+
+def _mismatches(scope: Scope) -> Iterator[Violation]:
+    for opcode in ("send", "recv"):
+        for start in scope.computation.with_opcode(opcode):
+            channel = integer_of(start, "channel_id")
+            if channel is None:
+                continue
+            users = start.users
+            if len(users) != 1 and not start.is_root:
+                message = f"this {opcode} has {len(users)} users, not one"
+                yield Violation("channel-mismatch", start, message)
+            for done in users:
+                if done.opcode == f"{opcode}-done":
+                    yield from _pair_mismatch(start, done, channel)
+
+
+def _pair_mismatch(start: Instruction, done: Instruction, channel: int) -> Iterator[Violation]:
+    other = integer_of(done, "channel_id")
+    if other is not None and other != channel:
+        message = f"{done.opcode} is on channel {other}, its {start.opcode} on channel {channel}"
+        yield Violation("channel-mismatch", done, message, 0)
+    hosts = [text_of(each, "is_host_transfer") == "true" for each in (start, done)]
+    if hosts[0] != hosts[1]:
+        message = f"only one of {start.opcode} and {done.opcode} has is_host_transfer=true"
+        yield Violation("channel-mismatch", done, message, 0)
+
+
+def _identity(instruction: Instruction) -> tuple[object, ...]:
+    attributes = instruction.attributes
+    attributes.pop("metadata", None)
+    attributes.pop("control-predecessors", None)
+    return instruction.opcode, instruction.type_text, tuple(attributes.items())

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.analysis.verifier.checks import on, on_module
+from hlo_lint.analysis.verifier.devices import all_communicating
+from hlo_lint.analysis.verifier.scope import Scope, Violation, integer_of
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.rules.base import Bad, Good, Rule, Stage
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadCollective(Verified, Rule):
+class BadCollective(VerifierRule, Rule):
     """A collective whose result does not fit its operands and the size of its groups.
 
     ## Why
@@ -19,16 +23,71 @@ class BadCollective(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "all-gather-shape": (
+            "ShapeVerifier::HandleAllGather",
+            "all-gather: a dimension, arrays, as many results as operands",
+        ),
+        "all-gather-size": (
+            "ShapeVerifier::HandleAllGather",
+            "all-gather: the dimension grows by the size of a group",
+        ),
+        "all-reduce-shape": (
+            "ShapeVerifier::HandleAllReduce",
+            "all-reduce and the dones of collectives: inferred",
+        ),
+        "reduce-scatter-shape": (
+            "ShapeVerifier::HandleReduceScatter",
+            "reduce-scatter: the dimension shrinks by the size of a group",
+        ),
+        "all-to-all-shape": (
+            "ShapeVerifier::HandleAllToAll",
+            "all-to-all: one operand along a dimension, else one for each device of a group",
+        ),
+        "ragged-all-to-all-shape": (
+            "ShapeVerifier::HandleRaggedAllToAll",
+            "ragged-all-to-all: offsets and sizes of one shape",
+        ),
+        "collective-broadcast-shape": (
+            "ShapeVerifier::HandleCollectiveBroadcast",
+            "collective-broadcast: inferred",
+        ),
+        "collective-permute-shape": (
+            "ShapeVerifier::HandleCollectivePermute",
+            "collective-permute: operands, offsets and results fit",
+        ),
+        "all-reduce-channel": (
+            "InstructionVerifier::HandleAllReduce",
+            "all-reduce: a channel above 0",
+        ),
+        "reducer-parameters": (
+            "",
+            "the computation of all-reduce and reduce-scatter takes two values",
+        ),
+        "all-reduce-constrained": (
+            "VerifyLayoutConstrainedAllReduce",
+            "all all-reduces are layout-constrained, or none",
+        ),
+    }
+    shapes_of: ClassVar[Mapping[str, str]] = {
+        "all-gather-shape": "all-gather all-gather-start",
+        "all-reduce-shape": "all-gather-done all-reduce all-reduce-start all-reduce-done",
+        "reduce-scatter-shape": "reduce-scatter",
+        "all-to-all-shape": "all-to-all",
+        "ragged-all-to-all-shape": "ragged-all-to-all",
+        "collective-broadcast-shape": "collective-broadcast",
+        "collective-permute-shape": "collective-permute collective-permute-start",
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-28": Bad.entry("""
+        "all-gather-shape": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT g = f32[32,1] all-gather(p), dimensions={0}, replica_groups={{0,1,2,3}}  // error
         """),
-        "S-29": Bad.entry("""
+        "all-gather-size": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT g = f32[24] all-gather(p), dimensions={0}, replica_groups={{0,1,2,3}}  // error
         """),
-        "S-30": Bad(
+        "all-reduce-shape": Bad(
             """
             HloModule m
 
@@ -44,7 +103,7 @@ class BadCollective(Verified, Rule):
             }
             """
         ),
-        "S-31": Bad(
+        "reduce-scatter-shape": Bad(
             """
             HloModule m
 
@@ -61,25 +120,25 @@ class BadCollective(Verified, Rule):
             }
             """
         ),
-        "S-32": Bad.entry("""
+        "all-to-all-shape": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT g = f32[8] all-to-all(p, p), dimensions={0}, replica_groups={{0,1}}  // error
         """),
-        "S-33": Bad.entry("""
+        "ragged-all-to-all-shape": Bad.entry("""
             p = f32[8] parameter(0)
             n = s32[2] parameter(1)
             m = s32[3] parameter(2)
             ROOT g = f32[8] ragged-all-to-all(p, p, n, n, n, m), replica_groups={{0,1}}  // error
         """),
-        "S-35": Bad.entry("""
+        "collective-broadcast-shape": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT g = f32[9] collective-broadcast(p), replica_groups={{0,1}}  // error
         """),
-        "S-36": Bad.entry("""
+        "collective-permute-shape": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT g = f32[9] collective-permute(p), source_target_pairs={{0,1}}  // error
         """),
-        "I-18": Bad(
+        "all-reduce-channel": Bad(
             """
             HloModule m
 
@@ -95,7 +154,7 @@ class BadCollective(Verified, Rule):
             }
             """
         ),
-        "3.5-r": Bad(
+        "reducer-parameters": Bad(
             """
             HloModule m
 
@@ -110,7 +169,7 @@ class BadCollective(Verified, Rule):
             }
             """
         ),
-        "M-41": Bad(
+        "all-reduce-constrained": Bad(
             """
             HloModule m
 
@@ -153,3 +212,38 @@ class BadCollective(Verified, Rule):
             """
         ),
     )
+
+    @on("all-reduce", "all-reduce-start")
+    def channel(self, scope: Scope, reduce: Instruction) -> Iterator[Violation]:
+        """A channel of an all-reduce is above 0."""
+        channel = integer_of(reduce, "channel_id")
+        if channel is not None and channel <= 0:
+            message = f"channel_id={channel} has to be greater than 0"
+            yield Violation("all-reduce-channel", reduce, message)
+
+    @on("all-reduce", "all-reduce-start", "reduce-scatter")
+    def reducer(self, scope: Scope, collective: Instruction) -> Iterator[Violation]:
+        """A reducer takes two values; XLA dies without one where it generates code."""
+        callee = scope.callee(collective)
+        count = 2 if callee is None else len(callee.with_opcode("parameter"))
+        if callee is not None and count != 2:
+            message = (
+                f"the reducer %{callee.name} of {collective.opcode} takes {count} values, not 2"
+            )
+            yield Violation("reducer-parameters", collective, message)
+
+    @on_module
+    def constrained(
+        self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
+    ) -> Iterator[Violation]:
+        """All all-reduces of a module have constrained layouts, or none has."""
+        kinds: dict[bool, Instruction] = {}
+        for each in all_communicating(module):
+            if each.opcode.startswith("all-reduce"):
+                kinds.setdefault("constrain_layout=true" in each.attributes_text, each)
+        if len(kinds) == 2:
+            message = (
+                f"the layout of this {kinds[True].opcode} is constrained, "
+                f"that of %{kinds[False].name} is not"
+            )
+            yield Violation("all-reduce-constrained", kinds[True], message)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from hlo_lint.analysis.shape_inference.types import is_complex, is_float, is_integer, is_signed
+from hlo_lint.analysis.verifier.checks import on
+from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, value_of
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadComparison(Verified, Rule):
+class BadComparison(VerifierRule, Rule):
     """A compare that takes its operands for another kind of numbers.
 
     ## Why
@@ -18,8 +23,14 @@ class BadComparison(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "comparison-type": (
+            "InstructionVerifier",
+            "compare: the comparison of its element type",
+        ),
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "I-15": Bad.entry("""
+        "comparison-type": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT c = pred[8] compare(p, p), direction=LT, type=SIGNED  // error
         """),
@@ -31,3 +42,26 @@ class BadComparison(Verified, Rule):
             ROOT c = pred[8] compare(p, p), direction=LT, type=TOTALORDER
         """),
     )
+
+    @on("compare", local=True)
+    def comparison(self, scope: Scope, compare: Instruction) -> Iterator[Violation]:
+        """The comparison is one of the element type."""
+        if "type=" not in compare.attributes_text:
+            return
+        kind, shape = value_of(compare, "type"), operand_shape(compare, 0)
+        if not isinstance(shape, ArrayShape) or not isinstance(kind, str):
+            return
+        kinds = _comparisons(shape.dtype)
+        if kinds and kind not in kinds:
+            message = f"the comparison type of {shape.dtype} is {' or '.join(kinds)}, not {kind}"
+            yield Violation("comparison-type", compare, message)
+
+
+def _comparisons(dtype: str) -> tuple[str, ...]:
+    if is_float(dtype):
+        return ("FLOAT", "TOTALORDER")
+    if is_complex(dtype):
+        return ("FLOAT",)
+    if is_integer(dtype):
+        return ("SIGNED",) if is_signed(dtype) else ("UNSIGNED",)
+    return ("UNSIGNED",) if dtype == "pred" else ()

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
+import re
+from collections.abc import Iterator, Mapping
+from math import prod
+from typing import ClassVar, Final
 
+from hlo_lint.analysis.verifier.checks import on
+from hlo_lint.analysis.verifier.scope import Scope, Violation
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.shape import BITS, ArrayShape
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadConstant(Verified, Rule):
+class BadConstant(VerifierRule, Rule):
     """A constant that does not have a value for each of its elements.
 
     ## Why
@@ -18,8 +24,11 @@ class BadConstant(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "constant-literal": ("ShapeVerifier::HandleConstant", "constant: a literal of its shape"),
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-47": Bad.entry("""
+        "constant-literal": Bad.entry("""
             ROOT c = f32[3] constant({1, 2})  // error
         """),
     }
@@ -31,3 +40,29 @@ class BadConstant(Verified, Rule):
             ROOT c = f32[3] constant({...})
         """),
     )
+
+    @on("constant")
+    def literal(self, scope: Scope, constant: Instruction) -> Iterator[Violation]:
+        """A constant has one value for each element."""
+        text = constant.operands_text
+        if constant.type_text.endswith("[]") and text.isalnum():
+            return
+        shape = constant.shape_or_none
+        if not isinstance(shape, ArrayShape) or "..." in text:
+            return
+        if not text.strip():
+            if prod(shape.dims):
+                yield Violation("constant-literal", constant, f"a constant of {shape} has no value")
+            return
+        if shape.elements > _MAX_ELEMENTS or shape.dtype not in BITS:
+            return
+        values = len(_find_values(_comment.sub("", text)))
+        if values != shape.elements:
+            message = f"a constant of {shape} has {values} values, not {shape.elements}"
+            yield Violation("constant-literal", constant, message)
+
+
+_MAX_ELEMENTS: Final = 1 << 10
+"""Values of longer constants are not counted."""
+_find_values = re.compile(r"\([^()]*\)|[^\s{},()]+(?:\([^()]*\))?").findall
+_comment = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from hlo_lint.analysis.verifier.checks import on
+from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.shape import HOST_MEMORY, ArrayShape
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadCopy(Verified, Rule):
+class BadCopy(VerifierRule, Rule):
     """A copy whose source and destination differ in more than their place.
 
     ## Why
@@ -19,8 +23,23 @@ class BadCopy(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "copy-from-host": (
+            "ShapeVerifier::HandleCopy",
+            "a copy out of host memory does not transpose; one into it keeps the element type",
+        ),
+        "copy-start-shape": ("ShapeVerifier::HandleCopyStart", "copy-start: `(T, T, u32[])`"),
+        "copy-done-shape": (
+            "ShapeVerifier::HandleCopyDone",
+            "copy-done: source and destination have one shape",
+        ),
+    }
+    shapes_of: ClassVar[Mapping[str, str]] = {
+        "copy-start-shape": "copy-start",
+        "copy-done-shape": "copy-done",
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-01c": Bad(
+        "copy-from-host": Bad(
             """
             HloModule m
 
@@ -31,7 +50,7 @@ class BadCopy(Verified, Rule):
             """,
             artefacts={".ir-no-opt.ll": ""},
         ),
-        "S-100": Bad(
+        "copy-start-shape": Bad(
             """
             HloModule m
 
@@ -42,7 +61,7 @@ class BadCopy(Verified, Rule):
             }
             """
         ),
-        "S-101": Bad.entry("""
+        "copy-done-shape": Bad.entry("""
             p = (f32[8]{0}, f32[9]{0}, u32[]) parameter(0)
             ROOT d = f32[8]{0} copy-done(p)  // error
         """),
@@ -55,3 +74,17 @@ class BadCopy(Verified, Rule):
             ROOT d = f32[8]{0} copy-done(s)
         """),
     )
+
+    @on("copy", local=True)
+    def from_host(self, scope: Scope, copy: Instruction) -> Iterator[Violation]:
+        """A copy out of host memory may not transpose on the way."""
+        before, after = operand_shape(copy, 0), copy.shape_or_none
+        if (
+            scope.stage.layouts
+            and isinstance(before, ArrayShape)
+            and isinstance(after, ArrayShape)
+            and before.memory_space == HOST_MEMORY != after.memory_space
+            and before.minor_to_major != after.minor_to_major
+        ):
+            message = f"this copy out of host memory transposes: {before} and {after}"
+            yield Violation("copy-from-host", copy, message)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from hlo_lint.analysis.shape_inference.types import apart, compatible
+from hlo_lint.analysis.verifier.checks import on
+from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, target_of, value_of
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.shape import ArrayShape, BufferShape, OpaqueShape, TupleShape, arrays
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadCustomCall(Verified, Rule):
+class BadCustomCall(VerifierRule, Rule):
     """A custom call whose constraints or types do not fit.
 
     ## Why
@@ -19,13 +24,20 @@ class BadCustomCall(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "custom-call-constraints": (
+            "ShapeVerifier::HandleCustomCall",
+            "custom-call: a constraint with a layout for each operand",
+        ),
+        "rng-seed": ("InstructionVerifier::HandleCustomCall", "GetRngSeed: no operands, u64[] out"),
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-82": Bad.entry("""
+        "custom-call-constraints": Bad.entry("""
             p = f32[8]{0} parameter(0)
             ROOT c = f32[8]{0} custom-call(p), custom_call_target="f",  // error
                 operand_layout_constraints={f32[9]{0}}
         """),
-        "I-22": Bad.entry("""
+        "rng-seed": Bad.entry("""
             p = f32[8]{0} parameter(0)
             ROOT c = u64[] custom-call(p), custom_call_target="GetRngSeed"  // error
         """),
@@ -39,3 +51,47 @@ class BadCustomCall(Verified, Rule):
                 operand_layout_constraints={f32[8]{0}}
         """),
     )
+
+    @on("custom-call")
+    def constraints(self, scope: Scope, call: Instruction) -> Iterator[Violation]:
+        """Each operand has the shape of its constraint, and all layouts are given."""
+        if "operand_layout_constraints=" not in call.attributes_text:
+            return
+        if target_of(call) in ("LayoutConstraint", "control_dep"):
+            return
+        constraints = value_of(call, "operand_layout_constraints")
+        if not isinstance(constraints, tuple):
+            return
+        count = len(call.operand_names)
+        if len(constraints) != count:
+            message = (
+                f"operand_layout_constraints has {len(constraints)} shapes for {count} operands"
+            )
+            yield Violation("custom-call-constraints", call, message)
+            return
+        for number, shape in enumerate(constraints):
+            operand = operand_shape(call, number)
+            if not isinstance(shape, ArrayShape | TupleShape | BufferShape | OpaqueShape):
+                return
+            if operand is not None and not compatible(operand, shape):
+                ours, theirs = apart(operand, shape)
+                message = f"operand {number} is {ours}, its operand_layout_constraints {theirs}"
+                yield Violation("custom-call-constraints", call, message, number)
+            elif any(array.rank and array.layout is None for array in arrays(shape)):
+                message = f"{shape} in operand_layout_constraints has no layout"
+                yield Violation("custom-call-constraints", call, message)
+        if any(array.rank and array.layout is None for array in arrays(call.shape_or_none)):
+            message = "the operands have layout constraints, but the result has no layout"
+            yield Violation("custom-call-constraints", call, message)
+
+    @on("custom-call")
+    def rng_seed(self, scope: Scope, call: Instruction) -> Iterator[Violation]:
+        """GetRngSeed takes nothing and returns a seed."""
+        if "GetRngSeed" not in call.attributes_text or target_of(call) != "GetRngSeed":
+            return
+        shape = call.shape_or_none
+        if call.operand_names:
+            message = f"GetRngSeed takes no operands, not {len(call.operand_names)}"
+            yield Violation("rng-seed", call, message)
+        elif isinstance(shape, ArrayShape) and (shape.dtype != "u64" or shape.rank):
+            yield Violation("rng-seed", call, f"GetRngSeed returns u64[], not {shape}")

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadFeed(Verified, Rule):
+class BadFeed(VerifierRule, Rule):
     """An infeed, outfeed or dependency without its token, or with other data than it says.
 
     ## Why
@@ -18,16 +18,32 @@ class BadFeed(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "token-operand": (
+            "CheckIsTokenOperand",
+            "add-dependency, after-all: tokens where tokens belong",
+        ),
+        "infeed-shape": ("ShapeVerifier::HandleInfeed", "infeed: a token in, data and a token out"),
+        "outfeed-shape": (
+            "ShapeVerifier::HandleOutfeed",
+            "outfeed: data of its outfeed_shape, and a token",
+        ),
+    }
+    shapes_of: ClassVar[Mapping[str, str]] = {
+        "token-operand": "add-dependency after-all",
+        "infeed-shape": "infeed",
+        "outfeed-shape": "outfeed",
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-40": Bad.entry("""
+        "token-operand": Bad.entry("""
             p = f32[8]{0} parameter(0)
             ROOT d = f32[8]{0} add-dependency(p, p)  // error
         """),
-        "S-41": Bad.entry("""
+        "infeed-shape": Bad.entry("""
             p = f32[8]{0} parameter(0)
             ROOT i = (f32[3]{0}, token[]) infeed(p)  // error
         """),
-        "S-42": Bad.entry("""
+        "outfeed-shape": Bad.entry("""
             p = f32[8]{0} parameter(0)
             t = token[] after-all()
             ROOT o = token[] outfeed(p, t), outfeed_shape=f32[3]{0}  // error

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from hlo_lint.analysis.shape_inference.types import compatible
+from hlo_lint.analysis.verifier.calls import layout_mismatch
+from hlo_lint.analysis.verifier.checks import on
+from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, target_of, value_of
+from hlo_lint.hlo.attributes import Alias
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.shape import BufferShape, Shape, part, spelled_index
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadOutputAliasing(Verified, Rule):
+class BadOutputAliasing(VerifierRule, Rule):
     """An instruction whose aliasing names what is not there, or parts that differ.
 
     ## Why
@@ -19,8 +26,26 @@ class BadOutputAliasing(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "fusion-aliasing": (
+            "ShapeVerifier::HandleFusion",
+            "aliasing of a fusion names parts that exist and have one shape",
+        ),
+        "custom-call-aliasing": (
+            "ShapeVerifier::HandleCustomCall",
+            "aliasing of a custom-call names parts that exist and have one shape",
+        ),
+        "async-start-aliasing": (
+            "ShapeVerifier::HandleAsyncStart",
+            "aliasing of an async-start names parts that exist and have one shape",
+        ),
+        "async-update-aliasing": (
+            "ShapeVerifier::HandleAsyncUpdate",
+            "aliasing of an async-update names the context of operand 0",
+        ),
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-80": Bad(
+        "fusion-aliasing": Bad(
             """
             HloModule m
 
@@ -36,12 +61,12 @@ class BadOutputAliasing(Verified, Rule):
             }
             """
         ),
-        "S-83": Bad.entry("""
+        "custom-call-aliasing": Bad.entry("""
             p = f32[8]{0} parameter(0)
             ROOT c = f32[9]{0} custom-call(p), custom_call_target="f",  // error
                 output_to_operand_aliasing={{}: (0, {})}
         """),
-        "S-91": Bad(
+        "async-start-aliasing": Bad(
             """
             HloModule m
 
@@ -58,7 +83,7 @@ class BadOutputAliasing(Verified, Rule):
             }
             """
         ),
-        "S-92": Bad(
+        "async-update-aliasing": Bad(
             """
             HloModule m
 
@@ -85,3 +110,56 @@ class BadOutputAliasing(Verified, Rule):
                 output_to_operand_aliasing={{}: (0, {})}
         """),
     )
+
+    @on("async-start", "async-update", "custom-call", "fusion")
+    def aliasing(self, scope: Scope, instruction: Instruction) -> Iterator[Violation]:
+        """`output_to_operand_aliasing` names parts that exist, and that have one shape."""
+        if "output_to_operand_aliasing=" not in instruction.attributes_text:
+            return
+        is_call = instruction.opcode == "custom-call"
+        if is_call and "xla_skip_custom_call_alias_shape_check" in instruction.attributes_text:
+            return
+        aliases, result = (
+            value_of(instruction, "output_to_operand_aliasing"),
+            instruction.shape_or_none,
+        )
+        if not isinstance(aliases, tuple) or result is None:
+            return
+        for alias in aliases:
+            if not isinstance(alias, Alias):
+                return
+            if error := _error(scope, instruction, alias, result):
+                yield Violation(f"{instruction.opcode}-aliasing", instruction, error)
+
+
+def _error(scope: Scope, instruction: Instruction, alias: Alias, result: Shape) -> str:
+    count = len(instruction.operand_names)
+    if instruction.opcode == "async-update" and alias.operand != 0:
+        return f"the aliasing of async-update names operand {alias.operand}, but may only name 0"
+    if instruction.opcode == "async-start" and not alias.output_index:
+        return "the aliasing of async-start names the whole output, not a part"
+    if not 0 <= alias.operand < count:
+        return f"the aliasing names operand {alias.operand}, but there are {count} operands"
+    operand = operand_shape(instruction, alias.operand)
+    if operand is None:
+        return ""
+    theirs = part(operand, alias.operand_index)
+    if theirs is None:
+        return f"operand {alias.operand} has no index {spelled_index(alias.operand_index)}"
+    ours = part(result, alias.output_index)
+    if ours is None:
+        return f"the output has no index {spelled_index(alias.output_index)}"
+    if instruction.opcode == "custom-call" and target_of(instruction) in ("Pin", "Unpin"):
+        ours, theirs = _content(ours), _content(theirs)
+    if not compatible(ours, theirs):
+        return (
+            f"the output aliases operand {alias.operand}: {ours} and {theirs} are different shapes"
+        )
+    if scope.stage.layouts and (mismatch := layout_mismatch(ours, theirs)):
+        return f"the output aliases operand {alias.operand} but has a different layout: {mismatch}"
+    return ""
+
+
+def _content(shape: Shape) -> Shape:
+    """The array that a buffer holds."""
+    return shape.element if isinstance(shape, BufferShape) else shape

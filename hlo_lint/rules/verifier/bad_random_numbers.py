@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadRandomNumbers(Verified, Rule):
+class BadRandomNumbers(VerifierRule, Rule):
     """A generator of random numbers with operands, a state or a type it cannot have.
 
     ## Why
@@ -18,17 +18,33 @@ class BadRandomNumbers(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "rng-shape": ("ShapeVerifier::HandleRng", "rng: scalars of the type that is drawn"),
+        "rng-bit-generator-shape": (
+            "ShapeVerifier::HandleRngBitGenerator",
+            "rng-bit-generator: a state and bits, or bits alone",
+        ),
+        "rng-state-shape": (
+            "ShapeVerifier::HandleRngGetAndUpdateState",
+            "rng-get-and-update-state: u64[2]",
+        ),
+    }
+    shapes_of: ClassVar[Mapping[str, str]] = {
+        "rng-shape": "rng",
+        "rng-bit-generator-shape": "rng-bit-generator",
+        "rng-state-shape": "rng-get-and-update-state",
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-43": Bad.entry("""
+        "rng-shape": Bad.entry("""
             a = f32[] constant(0)
             b = f32[2] constant({0, 1})
             ROOT r = f32[8] rng(a, b), distribution=rng_uniform  // error
         """),
-        "S-44": Bad.entry("""
+        "rng-bit-generator-shape": Bad.entry("""
             p = u64[2] parameter(0)
             ROOT r = (u64[3], u32[8]) rng-bit-generator(p), algorithm=rng_philox  // error
         """),
-        "S-45": Bad.entry("""
+        "rng-state-shape": Bad.entry("""
             ROOT r = u64[3] rng-get-and-update-state(), delta=1  // error
         """),
     }

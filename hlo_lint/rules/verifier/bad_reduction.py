@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadReduction(Verified, Rule):
+class BadReduction(VerifierRule, Rule):
     """A reduction or map whose computation does not fit its operands.
 
     ## Why
@@ -18,8 +18,17 @@ class BadReduction(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "reducer-shape": (
+            "ShapeVerifier::HandleReduce",
+            "reduce, reduce-window, map: a computation of their elements",
+        ),
+    }
+    shapes_of: ClassVar[Mapping[str, str]] = {
+        "reducer-shape": "reduce reduce-window map",
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-50": Bad(
+        "reducer-shape": Bad(
             """
             HloModule m
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from hlo_lint.analysis.verifier.checks import on
+from hlo_lint.analysis.verifier.devices import Mode, groups_of, mode_of
+from hlo_lint.analysis.verifier.scope import Scope, Violation, text_of
+from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadReplicaGroups(Verified, Rule):
+class BadReplicaGroups(VerifierRule, Rule):
     """A collective whose replica groups name devices twice, none, or others than there are.
 
     ## Why
@@ -20,26 +24,47 @@ class BadReplicaGroups(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "replica-group-empty": ("CheckReplicaGroups", "no replica group is empty"),
+        "replica-id-range": ("CheckReplicaGroups", "the groups name the ids below their count"),
+        "replica-group-mesh": (
+            "MeshAxesReplicaGroupList",
+            "the axes of the groups are in their mesh, and the groups hold its devices",
+        ),
+        "replica-id-repeated": ("CheckReplicaGroups", "no id is in the groups twice"),
+        "replica-count": ("CheckReplicaGroups", "groups of replicas name all replicas"),
+        "partition-count": ("CheckReplicaGroups", "groups of partitions name all partitions"),
+        "device-count": ("CheckReplicaGroups", "groups of flattened ids name all devices"),
+        "replica-group-size": ("CheckReplicaGroups", "groups have one size, but for all-reduce"),
+        "replica-groups-missing": (
+            "CheckReplicaGroups",
+            "groups are given where they name flattened ids",
+        ),
+        "collective-broadcast-groups": (
+            "",
+            "groups of collective-broadcast hold each id once and have one size",
+        ),
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-20": Bad.entry("""
+        "replica-group-empty": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT g = f32[32] all-gather(p), dimensions={0},  // error
                 replica_groups={{0,1,2,3},{}}
         """),
-        "S-21": Bad.entry("""
+        "replica-id-range": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT g = f32[32] all-gather(p), dimensions={0}, replica_groups={{0,1,2,4}}  // error
         """),
-        "S-21m": Bad.entry("""
+        "replica-group-mesh": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT g = f32[16] all-gather(p), dimensions={0},  // error
                 replica_groups=mesh['x'=2] {'y'}
         """),
-        "S-22": Bad.entry("""
+        "replica-id-repeated": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT g = f32[16] all-gather(p), dimensions={0}, replica_groups={{0,1},{2,1}}  // error
         """),
-        "S-23": Bad(
+        "replica-count": Bad(
             """
             HloModule m, replica_count=8
 
@@ -49,7 +74,7 @@ class BadReplicaGroups(Verified, Rule):
             }
             """
         ),
-        "S-24": Bad(
+        "partition-count": Bad(
             """
             HloModule m, num_partitions=8
 
@@ -60,7 +85,7 @@ class BadReplicaGroups(Verified, Rule):
             }
             """
         ),
-        "S-25": Bad(
+        "device-count": Bad(
             """
             HloModule m, num_partitions=8
 
@@ -71,12 +96,12 @@ class BadReplicaGroups(Verified, Rule):
             }
             """
         ),
-        "S-26": Bad.entry("""
+        "replica-group-size": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT g = f32[8] all-to-all(p), dimensions={0},  // error
                 replica_groups={{0,1,2,3},{4,5}}
         """),
-        "S-27": Bad(
+        "replica-groups-missing": Bad(
             """
             HloModule m
 
@@ -93,7 +118,7 @@ class BadReplicaGroups(Verified, Rule):
             }
             """
         ),
-        "3.5-7g": Bad.entry("""
+        "collective-broadcast-groups": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT g = f32[8] collective-broadcast(p), replica_groups={{0,1},{1,2}}  // error
         """),
@@ -116,3 +141,51 @@ class BadReplicaGroups(Verified, Rule):
             ROOT g = f32[32] all-gather(p), dimensions={0}, replica_groups={{0,1,2,3}}
         """),
     )
+
+    @on(
+        "all-gather",
+        "all-gather-start",
+        "all-reduce",
+        "all-reduce-start",
+        "all-to-all",
+        "collective-broadcast",
+        "ragged-all-to-all",
+        "reduce-scatter",
+    )
+    def groups(self, scope: Scope, collective: Instruction) -> Iterator[Violation]:
+        """The groups hold each device of the module once."""
+        text = text_of(collective, "replica_groups")
+        mode = mode_of(collective)
+        groups = groups_of(text) if text is not None else None
+        if groups is None:
+            return
+        broadcast = collective.opcode == "collective-broadcast"
+        if not groups.total and not groups.sizes:
+            if mode is Mode.DEVICES:
+                message = f"{collective.opcode} with use_global_device_ids needs replica_groups"
+                yield Violation("replica-groups-missing", collective, message)
+            return
+        if groups.error is not None:
+            check, message = groups.error
+            check = "collective-broadcast-groups" if broadcast else check
+            yield Violation(check, collective, message)
+            return
+        if not broadcast:
+            yield from _count(scope, collective, mode, groups.total)
+        if len(groups.sizes) > 1 and not collective.opcode.startswith("all-reduce"):
+            sizes = ", ".join(map(str, sorted(groups.sizes)))
+            check = "collective-broadcast-groups" if broadcast else "replica-group-size"
+            yield Violation(check, collective, f"the replica groups have different sizes: {sizes}")
+
+
+def _count(scope: Scope, collective: Instruction, mode: Mode, total: int) -> Iterator[Violation]:
+    replicas, partitions = scope.header.replicas, scope.header.partitions
+    check, count = {
+        Mode.REPLICAS: ("replica-count", replicas),
+        Mode.REPLICAS_OF_ALL_PARTITIONS: ("replica-count", replicas),
+        Mode.PARTITIONS: ("partition-count", partitions),
+        Mode.DEVICES: ("device-count", replicas * partitions),
+    }[mode]
+    if count not in (1, total):
+        message = f"the groups hold {total} {mode.value}, the module has {count}"
+        yield Violation(check, collective, message)

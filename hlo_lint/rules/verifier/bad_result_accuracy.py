@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Final
 
+from hlo_lint.analysis.verifier.checks import on_attribute
+from hlo_lint.analysis.verifier.scope import Scope, Violation, text_of
+from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadResultAccuracy(Verified, Rule):
+class BadResultAccuracy(VerifierRule, Rule):
     """An instruction that is asked for an accuracy and has none.
 
     ## Why
@@ -18,8 +21,14 @@ class BadResultAccuracy(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "result-accuracy": (
+            "CheckUnaryOpWithResultAccuracy",
+            "an accuracy only for opcodes that are approximated",
+        ),
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "I-13": Bad.entry("""
+        "result-accuracy": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT n = f32[8] negate(p), result_accuracy={mode=highest}  // error
         """),
@@ -31,3 +40,18 @@ class BadResultAccuracy(Verified, Rule):
             ROOT n = f32[8] tanh(p), result_accuracy={mode=highest}
         """),
     )
+
+    @on_attribute("result_accuracy=")
+    def accuracy(self, scope: Scope, instruction: Instruction) -> Iterator[Violation]:
+        """Only approximated opcodes have an accuracy."""
+        if instruction.opcode in _EXACT and text_of(instruction, "result_accuracy"):
+            message = f"{instruction.opcode} cannot have a result_accuracy"
+            yield Violation("result-accuracy", instruction, message)
+
+
+_EXACT: Final = frozenset(
+    "abs acos acosh asin asinh atanh ceil convert copy cosh count-leading-zeros floor imag "
+    "is-finite negate not popcnt real reduce-precision round-nearest-afz round-nearest-even sign "
+    "sinh bitcast-convert".split()
+)
+"""Unary opcodes that are not approximated."""

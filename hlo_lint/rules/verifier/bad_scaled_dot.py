@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadScaledDot(Verified, Rule):
+class BadScaledDot(VerifierRule, Rule):
     """A scaled-dot whose scales do not fit its operands.
 
     ## Why
@@ -19,8 +19,25 @@ class BadScaledDot(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "scale-rank": (
+            "ShapeVerifier::HandleScaledDot",
+            "a scale has as many dimensions as its operand; there is one contracting dimension",
+        ),
+        "scale-size": (
+            "ShapeVerifier::HandleScaledDot",
+            "each dimension of an operand is a multiple of its scale's",
+        ),
+        "scale-missing": (
+            "ShapeVerifier::HandleScaledDot",
+            "at most one of the scales is a scalar",
+        ),
+    }
+    shapes_of: ClassVar[Mapping[str, str]] = {
+        "scale-rank": "scaled-dot",
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-12": Bad.entry("""
+        "scale-rank": Bad.entry("""
             a = f8e4m3fn[4,8] parameter(0)
             s = f8e8m0fnu[4] parameter(1)
             b = f8e4m3fn[8,2] parameter(2)
@@ -28,7 +45,7 @@ class BadScaledDot(Verified, Rule):
             ROOT d = f32[4,2] scaled-dot(a, s, b, t), lhs_contracting_dims={1},  // error
                 rhs_contracting_dims={0}
         """),
-        "S-14": Bad.entry("""
+        "scale-size": Bad.entry("""
             a = f8e4m3fn[4,8] parameter(0)
             s = f8e8m0fnu[4,3] parameter(1)
             b = f8e4m3fn[8,2] parameter(2)
@@ -36,7 +53,7 @@ class BadScaledDot(Verified, Rule):
             ROOT d = f32[4,2] scaled-dot(a, s, b, t), lhs_contracting_dims={1},  // error
                 rhs_contracting_dims={0}
         """),
-        "S-15": Bad.entry("""
+        "scale-missing": Bad.entry("""
             a = bf16[4,8] parameter(0)
             s = bf16[] constant(1)
             b = bf16[8,2] parameter(1)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from hlo_lint.analysis.verifier.checks import on
+from hlo_lint.analysis.verifier.scope import Scope, Violation, text_of
+from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadScan(Verified, Rule):
+class BadScan(VerifierRule, Rule):
     """A scan whose step does not fit what it carries, or that is left where XLA has none any more.
 
     ## Why
@@ -19,8 +22,22 @@ class BadScan(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "scan-dimension": ("ShapeVerifier::HandleScan", "scan: one dimension"),
+        "scan-associative": (
+            "ShapeVerifier::HandleScan",
+            "scan: associative, after layout-assignment",
+        ),
+        "scan-shape": (
+            "ShapeVerifier::HandleScan",
+            "scan: carries, inputs and outputs fit its step",
+        ),
+    }
+    shapes_of: ClassVar[Mapping[str, str]] = {
+        "scan-shape": "scan",
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-51": Bad(
+        "scan-dimension": Bad(
             """
             HloModule m
 
@@ -39,7 +56,7 @@ class BadScan(Verified, Rule):
             }
             """
         ),
-        "S-52": Bad(
+        "scan-associative": Bad(
             """
             HloModule m
 
@@ -59,7 +76,7 @@ class BadScan(Verified, Rule):
             """,
             artefacts={".ir-no-opt.ll": ""},
         ),
-        "S-53": Bad(
+        "scan-shape": Bad(
             """
             HloModule m
 
@@ -101,3 +118,10 @@ class BadScan(Verified, Rule):
             """
         ),
     )
+
+    @on("scan")
+    def associative(self, scope: Scope, scan: Instruction) -> Iterator[Violation]:
+        """The layout-sensitive verifier takes only associative scans."""
+        if not scope.stage.scan and text_of(scan, "is_associative") != "true":
+            message = "a scan after layout-assignment is associative: scan_expander expands others"
+            yield Violation("scan-associative", scan, message)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from hlo_lint.analysis.verifier.checks import on_computation
+from hlo_lint.analysis.verifier.scope import Scope, Violation
+from hlo_lint.hlo.records import attributes_of, name_of, references_of
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadSchedule(Verified, Rule):
+class BadSchedule(VerifierRule, Rule):
     """An instruction that stands above what it reads, or has to wait for.
 
     ## Why
@@ -18,14 +22,18 @@ class BadSchedule(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "schedule-operand": ("HloSchedule::Verify", "operands are scheduled first"),
+        "schedule-control": ("HloSchedule::Verify", "control predecessors are scheduled first"),
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "M-60": Bad.entry("""
+        "schedule-operand": Bad.entry("""
             p = f32[8] parameter(0)
             r = f32[8] negate(q)  // error
             q = f32[8] sine(p)
             ROOT s = f32[8] add(r, q)
         """),
-        "M-60c": Bad(
+        "schedule-control": Bad(
             """
             HloModule m, is_scheduled=true
 
@@ -53,3 +61,32 @@ class BadSchedule(Verified, Rule):
             """
         ),
     )
+
+    @on_computation
+    def order(self, scope: Scope) -> Iterator[Violation]:
+        """An instruction follows its operands and its control predecessors.
+
+        XLA's own parser wants operands first in any text.
+        """
+        computation = scope.computation
+        index = computation.index
+        has_control = scope.header.is_scheduled and "control-predecessors=" in computation.text
+        seen: set[str] = set()
+        are_above = seen.issuperset
+        for number, row in enumerate(computation.rows):
+            references = references_of(row)
+            if not are_above(references):
+                for place, reference in enumerate(references):
+                    name = reference.partition("#")[0]
+                    if name in index and name not in seen:
+                        message = f"%{name} is used before it is defined"
+                        yield Violation("schedule-operand", computation.at(number), message, place)
+            if has_control and (listed := _find_predecessors(attributes_of(row))):
+                for name in listed[1].replace("%", "").replace(" ", "").split(","):
+                    if name in index and name not in seen:
+                        message = f"control predecessor %{name} is scheduled after this"
+                        yield Violation("schedule-control", computation.at(number), message)
+            seen.add(name_of(row))
+
+
+_find_predecessors = re.compile(r"control-predecessors=\{([^}]*)\}").search

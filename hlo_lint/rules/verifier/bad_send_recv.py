@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadSendRecv(Verified, Rule):
+class BadSendRecv(VerifierRule, Rule):
     """A send or recv that does not give data, a context and a token.
 
     ## Why
@@ -18,8 +18,17 @@ class BadSendRecv(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "send-recv-shape": (
+            "ShapeVerifier::HandleSend",
+            "send, recv and their dones: data, context, token",
+        ),
+    }
+    shapes_of: ClassVar[Mapping[str, str]] = {
+        "send-recv-shape": "send recv send-done recv-done",
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-102": Bad.entry("""
+        "send-recv-shape": Bad.entry("""
             t = token[] after-all()
             r = (f32[8]{0}, s32[], token[]) recv(t), channel_id=1  // error
             ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from math import prod
 from typing import ClassVar
 
+from hlo_lint.analysis.verifier.checks import on_attribute
+from hlo_lint.analysis.verifier.scope import (
+    Scope,
+    Violation,
+    device_list_error,
+    text_of,
+    value_or_none,
+)
+from hlo_lint.hlo.attributes import NamedSharding, TiledSharding, TupleSharding, device_numbers
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.shape import ArrayShape, ShapeSyntaxError, leaves, parse_shape
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadSharding(Verified, Rule):
+class BadSharding(VerifierRule, Rule):
     """An instruction whose sharding does not fit its shape or the devices of the module.
 
     ## Why
@@ -19,8 +32,11 @@ class BadSharding(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "sharding": ("HloSharding::Validate", "a sharding fits its shape and the devices"),
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "I-02": Bad(
+        "sharding": Bad(
             """
             HloModule m, num_partitions=2
 
@@ -44,3 +60,64 @@ class BadSharding(Verified, Rule):
             """
         ),
     )
+
+    @on_attribute("sharding=")
+    def sharding(self, scope: Scope, instruction: Instruction) -> Iterator[Violation]:
+        """A sharding fits the shape and the devices."""
+        text = text_of(instruction, "sharding")
+        if text is None:
+            return
+        if error := _error(text, instruction.type_text, scope.header.partitions):
+            yield Violation("sharding", instruction, error)
+
+
+@lru_cache(maxsize=1 << 12)
+def _error(text: str, spelled: str, devices: int) -> str:
+    if error := device_list_error("sharding", text):
+        return error
+    sharding = value_or_none("sharding", text)
+    try:
+        shape = parse_shape(spelled)
+    except ShapeSyntaxError:
+        return ""
+    parts = [each for _, each in leaves(shape)]
+    if isinstance(sharding, TupleSharding):
+        if len(sharding.elements) == 1 and not parts:
+            return ""
+        if len(sharding.elements) != len(parts):
+            return f"{len(sharding.elements)} shardings for {len(parts)} arrays"
+        pairs = zip(sharding.elements, parts, strict=True)
+        errors = (_array_error(each, part, devices) for each, part in pairs)
+        return next(filter(None, errors), "")
+    if isinstance(sharding, TiledSharding | NamedSharding) and len(parts) == 1:
+        return _array_error(sharding, parts[0], devices)
+    return ""
+
+
+def _array_error(sharding: TiledSharding | NamedSharding, shape: object, devices: int) -> str:
+    if not isinstance(shape, ArrayShape):
+        return ""
+    if isinstance(sharding, NamedSharding):
+        rank = len(sharding.dimensions)
+        if rank and rank != shape.rank:
+            return f"the sharding names {rank} dimensions of {shape}"
+        count = prod(axis.size for axis in sharding.mesh.axes)
+        if devices != 1 and count > devices:
+            return f"the mesh has {count} devices, the module {devices}"
+        return ""
+    try:
+        numbers = device_numbers(sharding.devices)
+    except OverflowError:
+        return ""
+    if sharding.kind == "tiled":
+        rank = len(sharding.tiles) - len(sharding.subgroups)
+        if rank != shape.rank:
+            return f"the sharding tiles {rank} dimensions of {shape}"
+        if len(numbers) != prod(sharding.tiles):
+            return f"{prod(sharding.tiles)} tiles for {len(numbers)} devices"
+    if len(set(numbers)) != len(numbers):
+        return "the sharding names a device twice"
+    for number in numbers:
+        if devices != 1 and not 0 <= number < devices:
+            return f"device {number} is out of range: the module has {devices}"
+    return ""

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadSort(Verified, Rule):
+class BadSort(VerifierRule, Rule):
     """A sort whose comparator does not fit what it sorts.
 
     ## Why
@@ -18,8 +18,17 @@ class BadSort(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "sort-comparator": (
+            "ShapeVerifier::HandleSort",
+            "sort: a comparator of two scalars of each operand, which gives a pred[]",
+        ),
+    }
+    shapes_of: ClassVar[Mapping[str, str]] = {
+        "sort-comparator": "sort",
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-46": Bad(
+        "sort-comparator": Bad(
             """
             HloModule m
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from hlo_lint.analysis.verifier.checks import on
+from hlo_lint.analysis.verifier.devices import Mode, mode_of
+from hlo_lint.analysis.verifier.scope import Scope, Violation, value_of
+from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadSourceTargetPairs(Verified, Rule):
+class BadSourceTargetPairs(VerifierRule, Rule):
     """A collective-permute that sends from a device twice, to one twice, or where none is.
 
     ## Why
@@ -18,8 +22,18 @@ class BadSourceTargetPairs(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "source-target-range": (
+            "CheckDuplicatedSourceOrTarget",
+            "sources and targets are devices of the module",
+        ),
+        "source-target-repeated": (
+            "CheckDuplicatedSourceOrTarget",
+            "a device is source once and target once for each slice",
+        ),
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-37": Bad(
+        "source-target-range": Bad(
             """
             HloModule m, num_partitions=2
 
@@ -30,7 +44,7 @@ class BadSourceTargetPairs(Verified, Rule):
             }
             """
         ),
-        "S-38": Bad.entry("""
+        "source-target-repeated": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT g = f32[8] collective-permute(p), source_target_pairs={{0,1},{0,2}}  // error
         """),
@@ -48,3 +62,32 @@ class BadSourceTargetPairs(Verified, Rule):
             """
         ),
     )
+
+    @on("collective-permute", "collective-permute-start")
+    def pairs(self, scope: Scope, permute: Instruction) -> Iterator[Violation]:
+        """A device of the module sends once and receives once."""
+        pairs = value_of(permute, "source_target_pairs")
+        if not isinstance(pairs, tuple):
+            return
+        header, of_replicas = scope.header, mode_of(permute) is Mode.REPLICAS
+        limit = header.replicas if of_replicas else header.partitions
+        what = "replicas" if of_replicas else "partitions"
+        for place, name in enumerate(("source", "target")):
+            seen: set[int] = set()
+            for pair in pairs:
+                if (
+                    not isinstance(pair, tuple)
+                    or len(pair) != 2
+                    or not isinstance(pair[place], int)
+                ):
+                    return
+                number = pair[place]
+                if number < 0 or (limit != 1 and number >= limit):
+                    message = f"{name} {number} is out of range: there are {limit} {what}"
+                    yield Violation("source-target-range", permute, message)
+                    return
+                if number in seen and len(permute.operand_names) == 1:
+                    message = f"{name} {number} is in source_target_pairs twice"
+                    yield Violation("source-target-repeated", permute, message)
+                    return
+                seen.add(number)

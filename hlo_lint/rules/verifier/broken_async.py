@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from itertools import chain
+from typing import ClassVar, Final
 
+from hlo_lint.analysis.layout_mismatches import name_in
+from hlo_lint.analysis.verifier.calls import layout_mismatch, parameter_layouts
+from hlo_lint.analysis.verifier.checks import on, on_computation
+from hlo_lint.analysis.verifier.scope import (
+    Scope,
+    Violation,
+    operand_shape,
+    producer,
+    target_of,
+    text_of,
+)
+from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.records import opcode_of, references_of
+from hlo_lint.hlo.shape import part
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class BrokenAsync(Verified, Rule):
+class BrokenAsync(VerifierRule, Rule):
     """An asynchronous operation whose parts do not agree, or whose value is read too early.
 
     ## Why
@@ -21,8 +37,68 @@ class BrokenAsync(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "async-thread": (
+            "CheckAsyncOpComputationThreadName",
+            "asynchronous operations run on the thread of their computation",
+        ),
+        "async-shape": (
+            "CheckAsyncOpComputationShapes",
+            "async-start, async-update: `((operands), result, …)`",
+        ),
+        "async-start-operands": (
+            "ShapeVerifier::HandleAsyncStart",
+            "async-start: operands have the shapes in its type",
+        ),
+        "async-update-shape": (
+            "ShapeVerifier::HandleAsyncUpdate",
+            "async-update: binds operands and results on top of what it continues",
+        ),
+        "async-update-computation": (
+            "ShapeVerifier::HandleAsyncUpdate",
+            "async-update: the computation of what it continues",
+        ),
+        "async-done-computation": (
+            "ShapeVerifier::HandleAsyncDone",
+            "async-done: the computation of what it ends",
+        ),
+        "async-computation-shapes": (
+            "CheckAsyncOpComputationShapes",
+            "async-start: operands and result have the shapes of its computation",
+        ),
+        "async-done-shape": (
+            "ShapeVerifier::HandleAsyncDone",
+            "async-done: the result of its computation",
+        ),
+        "start-consumer": ("VerifyAsynchronousInstructionPairs", "only its done reads a start"),
+        "done-operand": ("VerifyAsynchronousInstructionPairs", "a done reads its start"),
+        "async-consumer": (
+            "VerifyAsynchronousInstructionPairs",
+            "only updates and dones read an async-start",
+        ),
+        "async-operand-count": (
+            "VerifyAsynchronousInstructionPairs",
+            "async-done has one operand, async-update at least one",
+        ),
+        "async-chain": ("VerifyAsynchronousInstructionPairs", "an update is in one chain"),
+        "async-computation": (
+            "HloVerifier::RunImpl",
+            "an asynchronous computation holds its parameters and its root",
+        ),
+    }
+    shapes_of: ClassVar[Mapping[str, str]] = {
+        "async-start-operands": "async-start",
+        "async-update-shape": "async-update",
+        "async-done-shape": "async-done",
+    }
+    counts_of: ClassVar[Mapping[str, str]] = {
+        "done-operand": (
+            "all-reduce-done all-gather-done collective-permute-done copy-done send-done recv-done"
+        ),
+        "async-operand-count": "async-done",
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-90": Bad(
+        "async-thread": Bad(
             """
             HloModule m
 
@@ -39,7 +115,7 @@ class BrokenAsync(Verified, Rule):
             }
             """
         ),
-        "S-93": Bad(
+        "async-shape": Bad(
             """
             HloModule m
 
@@ -55,7 +131,7 @@ class BrokenAsync(Verified, Rule):
             }
             """
         ),
-        "S-94": Bad(
+        "async-start-operands": Bad(
             """
             HloModule m
 
@@ -71,7 +147,7 @@ class BrokenAsync(Verified, Rule):
             }
             """
         ),
-        "S-95": Bad(
+        "async-update-shape": Bad(
             """
             HloModule m
 
@@ -88,7 +164,7 @@ class BrokenAsync(Verified, Rule):
             }
             """
         ),
-        "S-95c": Bad(
+        "async-update-computation": Bad(
             """
             HloModule m
 
@@ -110,7 +186,7 @@ class BrokenAsync(Verified, Rule):
             }
             """
         ),
-        "S-96": Bad(
+        "async-done-computation": Bad(
             """
             HloModule m
 
@@ -131,7 +207,7 @@ class BrokenAsync(Verified, Rule):
             }
             """
         ),
-        "S-97": Bad(
+        "async-computation-shapes": Bad(
             """
             HloModule m
 
@@ -147,7 +223,7 @@ class BrokenAsync(Verified, Rule):
             }
             """
         ),
-        "S-98": Bad(
+        "async-done-shape": Bad(
             """
             HloModule m
 
@@ -163,18 +239,18 @@ class BrokenAsync(Verified, Rule):
             }
             """
         ),
-        "M-20": Bad.entry("""
+        "start-consumer": Bad.entry("""
             p = f32[8]{0} parameter(0)
             s = (f32[8]{0}, f32[8]{0}) collective-permute-start(p),  // error
                 source_target_pairs={{0,1}}
             c = (f32[8]{0}, f32[8]{0}) custom-call(s), custom_call_target="peek"
             ROOT d = f32[8]{0} collective-permute-done(s)
         """),
-        "M-21": Bad.entry("""
+        "done-operand": Bad.entry("""
             p = (f32[8]{0}, f32[8]{0}) custom-call(), custom_call_target="make"
             ROOT d = f32[8]{0} collective-permute-done(p)  // error
         """),
-        "M-22": Bad(
+        "async-consumer": Bad(
             """
             HloModule m
 
@@ -191,7 +267,7 @@ class BrokenAsync(Verified, Rule):
             }
             """
         ),
-        "M-23": Bad(
+        "async-operand-count": Bad(
             """
             HloModule m
 
@@ -207,7 +283,7 @@ class BrokenAsync(Verified, Rule):
             }
             """
         ),
-        "M-24": Bad(
+        "async-chain": Bad(
             """
             HloModule m
 
@@ -226,7 +302,7 @@ class BrokenAsync(Verified, Rule):
             }
             """
         ),
-        "M-40": Bad(
+        "async-computation": Bad(
             """
             HloModule m
 
@@ -280,3 +356,166 @@ class BrokenAsync(Verified, Rule):
             """
         ),
     )
+
+    @on("async-start", "async-update", "async-done")
+    def thread(self, scope: Scope, start: Instruction) -> Iterator[Violation]:
+        """An asynchronous operation is on the thread of its computation."""
+        callee = scope.callee(start)
+        if callee is None:
+            return
+        thread = (text_of(start, "async_execution_thread") or '"main"').strip('"')
+        if thread != callee.thread:
+            message = f"{start.opcode} is on thread {thread}, %{callee.name} on {callee.thread}"
+            yield Violation("async-thread", start, message)
+
+    @on("async-start")
+    def computation(self, scope: Scope, start: Instruction) -> Iterator[Violation]:
+        """An asynchronous computation holds nothing but its parameters and its root."""
+        callee = scope.callee(start)
+        if (
+            callee is None
+            or callee.thread != "main"
+            or "_collectives_group" in start.attributes_text
+            or _is_barrier(callee)
+        ):
+            return
+        root = -1 if callee.root is None else callee.root.number
+        others = [
+            number
+            for number, row in enumerate(callee.rows)
+            if opcode_of(row) != "parameter" and number != root
+        ]
+        if others:
+            message = f"%{callee.name} holds {len(others)} instructions beside parameters and root"
+            yield Violation("async-computation", start, message)
+
+    @on("async-start")
+    def layouts(self, scope: Scope, start: Instruction) -> Iterator[Violation]:
+        """Operands have the layouts of the parameters."""
+        yield from parameter_layouts("async-computation-shapes", scope, start)
+
+    @on("async-done")
+    def result_layout(self, scope: Scope, done: Instruction) -> Iterator[Violation]:
+        """The result has the layout that the start gives it."""
+        started, result = operand_shape(done, 0), done.shape_or_none
+        if scope.stage.layouts and (mismatch := layout_mismatch(result, part(started, (1,)))):
+            message = f"the result and that of the start have different layouts: {mismatch}"
+            yield Violation("async-done-shape", done, message)
+
+    @on_computation
+    def consumers(self, scope: Scope) -> Iterable[Violation]:
+        """The value of a start is read by its done, or passed on."""
+        return () if _OF_PAIRS.isdisjoint(scope.opcodes) else _wrong_consumers(scope.computation)
+
+    @on_computation
+    def flows(self, scope: Scope) -> Iterable[Violation]:
+        """From a start one chain of updates leads to a done, of one computation."""
+        if not _has_pairs(scope.opcodes):
+            return ()
+        return chain(_chains(scope.computation), _readers(scope.computation))
+
+
+_DONE_OF: Final = {
+    "all-reduce-start": "all-reduce-done",
+    "all-gather-start": "all-gather-done",
+    "collective-permute-start": "collective-permute-done",
+    "copy-start": "copy-done",
+    "send": "send-done",
+    "recv": "recv-done",
+}
+_START_OF: Final = {done: start for start, done in _DONE_OF.items()}
+_OF_PAIRS: Final = frozenset({*_DONE_OF, *_START_OF})
+_PASSES_ON: Final = frozenset(
+    "tuple get-tuple-element opt-barrier copy parameter while call conditional".split()
+)
+"""Opcodes that may stand between a start and its done."""
+_SHARDING: Final = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape")
+
+
+def _passes_on(instruction: Instruction) -> bool:
+    if instruction.opcode in _PASSES_ON:
+        return True
+    return instruction.opcode == "custom-call" and target_of(instruction) in _SHARDING
+
+
+def _is_barrier(computation: Computation) -> bool:
+    silent = ("parameter", "tuple", "get-tuple-element", "opt-barrier", "bitcast")
+    return all(opcode_of(row) in silent for row in computation.rows)
+
+
+def _wrong_consumers(computation: Computation) -> Iterator[Violation]:
+    for start_opcode, done in _DONE_OF.items():
+        for start in computation.with_opcode(start_opcode):
+            for user in start.users:
+                if user.opcode != done and not _passes_on(user):
+                    message = f"the consumer of {start_opcode} is {done}, not {user.opcode}"
+                    note = f"read by %{user.name}"
+                    yield Violation("start-consumer", start, message, notes=(note,))
+    for done, start_opcode in _START_OF.items():
+        for instruction in computation.with_opcode(done):
+            operand = producer(instruction)
+            if operand and operand.opcode != start_opcode and not _passes_on(operand):
+                message = (
+                    f"the operand of {done} is {start_opcode}, "
+                    f"but %{operand.name} is {operand.opcode}"
+                )
+                yield Violation("done-operand", instruction, message, 0)
+
+
+def _is_async(opcode: str, suffix: str) -> bool:
+    """True for the generic opcode, or one that names what an async computation wraps."""
+    return opcode.endswith(suffix) and opcode not in _DONE_OF and opcode not in _START_OF
+
+
+@lru_cache(maxsize=1 << 12)
+def _has_pairs(opcodes: frozenset[str]) -> bool:
+    return any(opcode.endswith(("-start", "-update", "-done")) for opcode in opcodes)
+
+
+def _chains(computation: Computation) -> Iterator[Violation]:
+    continued: dict[str, Instruction] = {}
+    for number, row in enumerate(computation.rows):
+        opcode = opcode_of(row)
+        if not opcode.endswith(("-update", "-done")) or opcode in _START_OF:
+            continue
+        after = computation.at(number)
+        if not references_of(row) and opcode.endswith("-update"):
+            yield Violation("async-operand-count", after, f"{opcode} needs at least one operand")
+        before = producer(after)
+        if before is None:
+            continue
+        if _is_async(before.opcode, "-update") or _is_async(before.opcode, "-start"):
+            yield from _same_computation(after, before)
+            first = continued.setdefault(before.name, after)
+            if first is not after and "-update" in (first.opcode + after.opcode):
+                message = f"%{first.name} and %{after.name} both continue %{before.name}"
+                yield Violation("async-chain", after, message, 0)
+
+
+def _same_computation(after: Instruction, before: Instruction) -> Iterator[Violation]:
+    """A chain that names its computation names one."""
+    ours, theirs = after.called_computations, before.called_computations
+    if ours and theirs and ours != theirs:
+        ends = after.opcode.endswith("-done")
+        check = "async-done-computation" if ends else "async-update-computation"
+        message = f"{after.opcode} calls %{ours[0]}, its operand %{theirs[0]}"
+        yield Violation(check, after, message)
+
+
+def _readers(computation: Computation) -> Iterator[Violation]:
+    """The value of an async-start or -update is operand 0 of its update or done."""
+    for number, row in enumerate(computation.rows):
+        if not opcode_of(row).endswith(("-start", "-update")) or opcode_of(row) in _DONE_OF:
+            continue
+        start = computation.at(number)
+        for user in start.users:
+            places = [
+                place
+                for place, name in enumerate(user.operand_names)
+                if name_in(name) == start.name
+            ]
+            continues = user.opcode.endswith(("-update", "-done")) and places == [0]
+            if not continues and not _passes_on(user):
+                message = f"{user.opcode} reads this {start.opcode} as operand {places[-1]}"
+                note = f"read by %{user.name}"
+                yield Violation("async-consumer", start, message, notes=(note,))

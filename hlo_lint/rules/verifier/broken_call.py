@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from hlo_lint.analysis.shape_inference.shape_check import inference_of
+from hlo_lint.analysis.verifier.calls import CALLERS, parameter_layouts
+from hlo_lint.analysis.verifier.checks import on, on_attribute
+from hlo_lint.analysis.verifier.scope import Scope, Violation, text_of, value_of
+from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Instruction
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class BrokenCall(Verified, Rule):
+class BrokenCall(VerifierRule, Rule):
     """A call that passes what its computation does not take, or a call where none may be.
 
     ## Why
@@ -18,8 +23,26 @@ class BrokenCall(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "caller-opcode": (
+            "ShapeVerifier::Preprocess",
+            "only opcodes that call have called computations",
+        ),
+        "call-shapes": (
+            "ShapeVerifier::HandleCall",
+            "call: operands have the shapes of the parameters, the result that of the root",
+        ),
+        "composite-name": (
+            "ShapeVerifier::HandleCall",
+            "a composite call has a name and, if any, a version from 0",
+        ),
+        "call-aliasing": ("InstructionVerifier::HandleCall", "call: no output_to_operand_aliasing"),
+    }
+    shapes_of: ClassVar[Mapping[str, str]] = {
+        "call-shapes": "call",
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-03": Bad(
+        "caller-opcode": Bad(
             """
             HloModule m
 
@@ -34,7 +57,7 @@ class BrokenCall(Verified, Rule):
             }
             """
         ),
-        "S-81": Bad(
+        "call-shapes": Bad(
             """
             HloModule m
 
@@ -49,7 +72,7 @@ class BrokenCall(Verified, Rule):
             }
             """
         ),
-        "S-81c": Bad(
+        "composite-name": Bad(
             """
             HloModule m
 
@@ -65,7 +88,7 @@ class BrokenCall(Verified, Rule):
             }
             """
         ),
-        "I-11": Bad(
+        "call-aliasing": Bad(
             """
             HloModule m
 
@@ -100,3 +123,36 @@ class BrokenCall(Verified, Rule):
             """
         ),
     )
+
+    @on("call")
+    def shapes(self, scope: Scope, call: Instruction) -> Iterator[Violation]:
+        """Operands have the layouts of the parameters."""
+        yield from parameter_layouts("call-shapes", scope, call)
+
+    @on("call")
+    def composite(self, scope: Scope, call: Instruction) -> Iterator[Violation]:
+        """A composite call says which composite it is."""
+        if text_of(call, "is_composite") != "true":
+            return
+        attributes = value_of(call, "frontend_attributes")
+        name = attributes.get("composite.name", "") if isinstance(attributes, dict) else ""
+        if not isinstance(name, str) or not name.strip('"'):
+            yield Violation(
+                "composite-name", call, "a composite call needs a non-empty composite.name"
+            )
+
+    @on("call")
+    def aliasing(self, scope: Scope, call: Instruction) -> Iterator[Violation]:
+        """A call has its results for itself."""
+        if text_of(call, "output_to_operand_aliasing") not in (None, "{}"):
+            message = "a call may not have output_to_operand_aliasing"
+            yield Violation("call-aliasing", call, message)
+
+    @on_attribute("calls=", "to_apply=", "body=", other_than=CALLERS)
+    def caller(self, scope: Scope, instruction: Instruction) -> Iterator[Violation]:
+        """Only some opcodes call computations."""
+        opcode = instruction.opcode
+        if opcode.endswith(("-start", "-update", "-done")) or inference_of(opcode) is None:
+            return
+        if any(name in CALLING_ATTRIBUTES for name in instruction.attributes):
+            yield Violation("caller-opcode", instruction, f"{opcode} cannot call a computation")

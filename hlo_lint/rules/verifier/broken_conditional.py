@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from hlo_lint.analysis.verifier.calls import branches, different_shardings, layout_mismatch
+from hlo_lint.analysis.verifier.checks import on
+from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, parameter, shape_of
+from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class BrokenConditional(Verified, Rule):
+class BrokenConditional(VerifierRule, Rule):
     """A conditional whose branches do not take what is passed, or give different things.
 
     ## Why
@@ -19,8 +23,21 @@ class BrokenConditional(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "conditional-shapes": (
+            "ShapeVerifier::HandleConditional",
+            "conditional: a selector, an operand for each branch, one result",
+        ),
+        "conditional-sharding": (
+            "InstructionVerifier::HandleConditional",
+            "conditional: one sharding",
+        ),
+    }
+    shapes_of: ClassVar[Mapping[str, str]] = {
+        "conditional-shapes": "conditional",
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-86": Bad(
+        "conditional-shapes": Bad(
             """
             HloModule m
 
@@ -42,7 +59,7 @@ class BrokenConditional(Verified, Rule):
             }
             """
         ),
-        "I-12": Bad(
+        "conditional-sharding": Bad(
             """
             HloModule m
 
@@ -89,3 +106,32 @@ class BrokenConditional(Verified, Rule):
             """
         ),
     )
+
+    @on("conditional")
+    def shapes(self, scope: Scope, conditional: Instruction) -> Iterator[Violation]:
+        """Operands and result have the layouts that the branches have."""
+        if not scope.stage.layouts:
+            return
+        for number, branch in enumerate(branches(scope, conditional), 1):
+            if branch is None:
+                continue
+            given = operand_shape(conditional, number)
+            if mismatch := layout_mismatch(given, shape_of(parameter(branch, 0))):
+                message = (
+                    f"operand {number} and the parameter of %{branch.name} have different layouts: "
+                )
+                yield Violation("conditional-shapes", conditional, message + mismatch, number)
+            if mismatch := layout_mismatch(conditional.shape_or_none, shape_of(branch.root)):
+                message = f"the result and that of %{branch.name} have different layouts: "
+                yield Violation("conditional-shapes", conditional, message + mismatch)
+
+    @on("conditional")
+    def sharding(self, scope: Scope, conditional: Instruction) -> Iterator[Violation]:
+        """The result is distributed over the devices as those of the branches."""
+        parts: list[tuple[str, Instruction | None]] = [("the conditional", conditional)]
+        parts += [
+            (f"the result of %{branch.name}", branch.root)
+            for branch in branches(scope, conditional)
+            if branch is not None
+        ]
+        yield from different_shardings("conditional-sharding", conditional, parts)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from hlo_lint.analysis.verifier.calls import parameter_layouts
+from hlo_lint.analysis.verifier.checks import on
+from hlo_lint.analysis.verifier.scope import Scope, Violation
+from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.records import name_of, references_of
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class BrokenFusion(Verified, Rule):
+class BrokenFusion(VerifierRule, Rule):
     """A fusion that does not agree with its body.
 
     ## Why
@@ -19,12 +24,27 @@ class BrokenFusion(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "fusion-computation": ("ShapeVerifier::HandleFusion", "a fusion calls one computation"),
+        "fusion-shape": ("ShapeVerifier::HandleFusion", "a fusion has the shape of its root"),
+        "fusion-parameters": (
+            "ShapeVerifier::HandleFusion",
+            "parameters of a fusion have the shapes of its operands",
+        ),
+        "fusion-dead-instruction": (
+            "CheckFusionInstruction",
+            "all instructions of a fusion but its root are used",
+        ),
+    }
+    shapes_of: ClassVar[Mapping[str, str]] = {
+        "fusion-shape": "fusion",
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-77": Bad.entry("""
+        "fusion-computation": Bad.entry("""
             p = f32[8]{0} parameter(0)
             ROOT r = f32[8]{0} fusion(p), kind=kLoop  // error
         """),
-        "S-78": Bad(
+        "fusion-shape": Bad(
             """
             HloModule m
 
@@ -39,7 +59,7 @@ class BrokenFusion(Verified, Rule):
             }
             """
         ),
-        "S-79": Bad(
+        "fusion-parameters": Bad(
             """
             HloModule m
 
@@ -54,7 +74,7 @@ class BrokenFusion(Verified, Rule):
             }
             """
         ),
-        "I-05u": Bad(
+        "fusion-dead-instruction": Bad(
             """
             HloModule m
 
@@ -89,3 +109,35 @@ class BrokenFusion(Verified, Rule):
             """
         ),
     )
+
+    @on("fusion")
+    def body(self, scope: Scope, fusion: Instruction) -> Iterator[Violation]:
+        """A fusion has one body, whose instructions are all used."""
+        bodies = scope.called(fusion)
+        if len(bodies) != 1:
+            message = f"a fusion calls one computation, not {len(bodies)}"
+            yield Violation("fusion-computation", fusion, message)
+            return
+        (body,) = bodies
+        if body is None:
+            return
+        for number in _dead_instructions(body):
+            name = name_of(body.rows[number])
+            message = f"%{name} is dead: no instruction in fusion %{body.name} uses it"
+            yield Violation("fusion-dead-instruction", body.at(number), message)
+        yield from parameter_layouts("fusion-parameters", scope, fusion)
+
+
+def _dead_instructions(body: Computation) -> tuple[int, ...]:
+    cached = body.memo.get("dead instructions")
+    if cached is None:
+        root = body.root
+        used = {name for row in body.rows for name in references_of(row)}
+        dead = [number for number, row in enumerate(body.rows) if name_of(row) not in used]
+        if len(dead) > 1:
+            elements = {name.partition("#")[0] for name in used}
+            dead = [number for number in dead if name_of(body.rows[number]) not in elements]
+        cached = body.memo["dead instructions"] = tuple(
+            [number for number in dead if root is not None and number != root.number]
+        )
+    return cached  # type: ignore[return-value]  # nobody else writes under this key

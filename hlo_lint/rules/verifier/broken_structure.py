@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import ClassVar
 
-from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.analysis.verifier.checks import on, on_computation, on_module
+from hlo_lint.analysis.verifier.scope import Scope, Violation, header_span, parameter_number
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.records import name_of, opcode_of, operands_of, references_of, root_mark_of
+from hlo_lint.rules.base import Bad, Good, Rule, Stage
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class BrokenStructure(Verified, Rule):
+class BrokenStructure(VerifierRule, Rule):
     """A computation with names, parameters or roots twice, or with operands from elsewhere.
 
     ## Why
@@ -20,23 +25,33 @@ class BrokenStructure(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "unique-name": ("InstructionVerifier::Preprocess", "names are unique"),
+        "parameter-number": ("CheckFusionInstruction", "parameters are numbered from 0, each once"),
+        "single-root": ("VerifyHloStructure", "one root"),
+        "module-entry": (
+            "HloVerifier::RunImpl",
+            "a module has a name, and an entry that is not a fusion",
+        ),
+        "operand-defined": ("VerifyHloStructure", "operands are of the same computation"),
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "I-01": Bad.entry("""
+        "unique-name": Bad.entry("""
             p = f32[8] parameter(0)
             p = f32[8] negate(p)  // error
             ROOT r = f32[8] add(p, p)
         """),
-        "I-05": Bad.entry("""
+        "parameter-number": Bad.entry("""
             p = f32[8] parameter(0)
             q = f32[8] parameter(0)  // error
             ROOT r = f32[8] add(p, q)
         """),
-        "I-05r": Bad.entry("""
+        "single-root": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT q = f32[8] negate(p)
             ROOT r = f32[8] add(p, q)  // error
         """),
-        "M-10": Bad(
+        "module-entry": Bad(
             """
             HloModule m
 
@@ -51,7 +66,7 @@ class BrokenStructure(Verified, Rule):
             }
             """
         ),
-        "M-12": Bad(
+        "operand-defined": Bad(
             """
             HloModule m
 
@@ -75,3 +90,119 @@ class BrokenStructure(Verified, Rule):
             ROOT r = f32[8] add(p, q)
         """),
     )
+
+    @on_computation
+    def names(self, scope: Scope) -> Iterable[Violation]:
+        """A name stands for one instruction."""
+        computation = scope.computation
+        if len(computation.index) == len(computation.rows):
+            return ()
+        return _doubled(computation)
+
+    @on_computation
+    def parameters(self, scope: Scope) -> Iterable[Violation]:
+        """Parameters are numbered from 0, each number once."""
+        rows = scope.computation.rows
+        texts = [operands_of(row) for row in rows if opcode_of(row) == "parameter"]
+        return () if _up_to(len(texts)) == set(texts) else _misnumbered(scope.computation)
+
+    @on_computation
+    def roots(self, scope: Scope) -> Iterable[Violation]:
+        """A computation has one root."""
+        roots = [number for number, row in enumerate(scope.computation.rows) if root_mark_of(row)]
+        return () if len(roots) < 2 else _doubled_roots(scope.computation, roots)
+
+    @on_computation
+    def operands(self, scope: Scope) -> Iterable[Violation]:
+        """Operands are instructions of the same computation."""
+        computation = scope.computation
+        used = {name for row in computation.rows for name in references_of(row)}
+        if used <= computation.index.keys():
+            return ()
+        return _undefined(computation)
+
+    @on("fusion")
+    def entry(self, scope: Scope, fusion: Instruction) -> Iterator[Violation]:
+        """The entry computation is not the body of a fusion."""
+        for body in scope.called(fusion):
+            if body is not None and body.is_entry:
+                message = "the entry computation is the body of this fusion"
+                yield Violation("module-entry", fusion, message)
+
+    @on_module
+    def module_name(
+        self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
+    ) -> Iterator[Violation]:
+        """A module has a name."""
+        if module.header and not module.name:
+            yield Violation("module-entry", header_span(module), "the module has no name")
+
+    @on_module
+    def unique_names(
+        self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
+    ) -> Iterator[Violation]:
+        """XLA prints each name of a module once."""
+        if not stage.unique_names:
+            return
+        names: set[str] = set()
+        for computation in module.computations:
+            names.update(computation.index)
+        if len(names) == sum(len(computation.index) for computation in module.computations):
+            return
+        first: dict[str, Computation] = {}
+        for computation in module.computations:
+            for number, row in enumerate(computation.rows):
+                name = name_of(row)
+                other = first.setdefault(name, computation)
+                if other is not computation:
+                    message = f"%{name} is not unique: %{other.name} has one, too"
+                    yield Violation("unique-name", computation.at(number), message)
+
+
+def _doubled(computation: Computation) -> Iterator[Violation]:
+    seen: set[str] = set()
+    for number, row in enumerate(computation.rows):
+        name = name_of(row)
+        if name in seen:
+            yield Violation("unique-name", computation.at(number), f"%{name} is defined twice")
+        seen.add(name)
+
+
+@lru_cache(maxsize=1 << 10)
+def _up_to(end: int) -> frozenset[str]:
+    return frozenset(map(str, range(end)))
+
+
+def _misnumbered(computation: Computation) -> Iterator[Violation]:
+    numbers: dict[int, str] = {}
+    for parameter in computation.with_opcode("parameter"):
+        number = parameter_number(parameter)
+        if number is None:
+            message = f"{parameter.operands_text.strip() or 'nothing'} is not a parameter number"
+            yield Violation("parameter-number", parameter, message)
+        elif number in numbers:
+            message = f"parameter {number} is defined twice: %{numbers[number]} is the first"
+            yield Violation("parameter-number", parameter, message)
+        else:
+            numbers[number] = parameter.name
+    missing = sorted(set(range(len(numbers))) - numbers.keys())
+    if missing and computation.rows:
+        at = computation.with_opcode("parameter")[0]
+        message = f"parameter {missing[0]} is missing: there are {len(numbers)} parameters"
+        yield Violation("parameter-number", at, message)
+
+
+def _doubled_roots(computation: Computation, roots: list[int]) -> Iterator[Violation]:
+    first = computation.at(roots[0])
+    message = f"a computation has one root: %{first.name} is the first"
+    for number in roots[1:]:
+        yield Violation("single-root", computation.at(number), message)
+
+
+def _undefined(computation: Computation) -> Iterator[Violation]:
+    for number, row in enumerate(computation.rows):
+        for place, reference in enumerate(references_of(row)):
+            name = reference.partition("#")[0]
+            if name and name not in computation.index:
+                message = f"%{name} is not in this computation"
+                yield Violation("operand-defined", computation.at(number), message, place)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from hlo_lint.analysis.verifier.calls import different_shardings, layout_mismatch
+from hlo_lint.analysis.verifier.checks import on
+from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, parameter, shape_of
+from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class BrokenWhile(Verified, Rule):
+class BrokenWhile(VerifierRule, Rule):
     """A loop that does not carry one value through its condition and its body.
 
     ## Why
@@ -19,8 +23,19 @@ class BrokenWhile(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "while-parameters": ("CheckParameterCount", "condition and body have one parameter"),
+        "while-shapes": (
+            "ShapeVerifier::HandleWhile",
+            "while: one shape through operand, condition and body; the condition gives a pred[]",
+        ),
+        "while-sharding": ("InstructionVerifier::HandleWhile", "while: one sharding"),
+    }
+    shapes_of: ClassVar[Mapping[str, str]] = {
+        "while-shapes": "while",
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-07": Bad(
+        "while-parameters": Bad(
             """
             HloModule m
 
@@ -42,7 +57,7 @@ class BrokenWhile(Verified, Rule):
             }
             """
         ),
-        "S-85": Bad(
+        "while-shapes": Bad(
             """
             HloModule m
 
@@ -63,7 +78,7 @@ class BrokenWhile(Verified, Rule):
             }
             """
         ),
-        "I-08": Bad(
+        "while-sharding": Bad(
             """
             HloModule m
 
@@ -110,3 +125,34 @@ class BrokenWhile(Verified, Rule):
             """
         ),
     )
+
+    @on("while")
+    def shapes(self, scope: Scope, loop: Instruction) -> Iterator[Violation]:
+        """The value that a loop carries has one layout in its condition and its body."""
+        if not scope.stage.layouts:
+            return
+        carried = operand_shape(loop, 0)
+        for name in ("condition", "body"):
+            callee = scope.named(loop, name)
+            if callee is None:
+                continue
+            parts = [("parameter", parameter(callee, 0))]
+            parts += [("result", callee.root)] if name == "body" else []
+            for what, part in parts:
+                if mismatch := layout_mismatch(carried, shape_of(part)):
+                    message = (
+                        f"the operand and the {what} of %{callee.name} have different layouts: "
+                    )
+                    yield Violation("while-shapes", loop, message + mismatch, 0)
+
+    @on("while")
+    def sharding(self, scope: Scope, loop: Instruction) -> Iterator[Violation]:
+        """The value that a loop carries is distributed over the devices in one way."""
+        body, condition = scope.named(loop, "body"), scope.named(loop, "condition")
+        parts = [
+            ("the loop", loop),
+            ("the result of its body", None if body is None else body.root),
+            ("the parameter of its body", parameter(body, 0)),
+            ("the parameter of its condition", parameter(condition, 0)),
+        ]
+        yield from different_shardings("while-sharding", loop, parts)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.analysis.shape_inference.types import apart, compatible
+from hlo_lint.analysis.verifier.calls import layout_mismatch
+from hlo_lint.analysis.verifier.checks import on_entry
+from hlo_lint.analysis.verifier.scope import Violation, header_span, parameter_number, value_or_none
+from hlo_lint.hlo.attributes import ProgramShape
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.shape import Shape, arrays
+from hlo_lint.rules.base import Bad, Good, Rule, Stage
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class EntryLayoutDisagrees(Verified, Rule):
+class EntryLayoutDisagrees(VerifierRule, Rule):
     """An entry computation whose parameters or result are not what the header says.
 
     ## Why
@@ -18,8 +25,23 @@ class EntryLayoutDisagrees(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "entry-result": (
+            "VerifyEntryComputationLayout",
+            "the root of the entry has the result shape of the header",
+        ),
+        "entry-parameter-count": (
+            "VerifyEntryComputationLayout",
+            "the entry has as many parameters as the header",
+        ),
+        "entry-parameters": (
+            "VerifyEntryComputationLayout",
+            "parameters have the shapes of the header",
+        ),
+        "entry-layout": ("VerifyEntryComputationLayout", "layouts in the header are valid"),
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "M-01": Bad(
+        "entry-result": Bad(
             """
             HloModule m, entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,0}}
 
@@ -30,7 +52,7 @@ class EntryLayoutDisagrees(Verified, Rule):
             """,
             artefacts={".ir-no-opt.ll": ""},
         ),
-        "M-02": Bad(
+        "entry-parameter-count": Bad(
             """
             HloModule m, entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,0}}  // error
 
@@ -41,7 +63,7 @@ class EntryLayoutDisagrees(Verified, Rule):
             }
             """
         ),
-        "M-03": Bad(
+        "entry-parameters": Bad(
             """
             HloModule m, entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,0}}
 
@@ -52,7 +74,7 @@ class EntryLayoutDisagrees(Verified, Rule):
             """,
             artefacts={".ir-no-opt.ll": ""},
         ),
-        "M-05": Bad(
+        "entry-layout": Bad(
             """
             HloModule m, entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,1}}  // error
 
@@ -76,3 +98,52 @@ class EntryLayoutDisagrees(Verified, Rule):
             """
         ),
     )
+
+    @on_entry
+    def layout(
+        self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
+    ) -> Iterator[Violation]:
+        """`entry_computation_layout` has the shapes of the entry."""
+        entry = module.entry
+        if entry is None or "entry_computation_layout=" not in module.header:
+            return
+        text = module.attributes.get("entry_computation_layout")
+        program = None if text is None else value_or_none("entry_computation_layout", text)
+        if not isinstance(program, ProgramShape):
+            return
+        at = header_span(module)
+        for shape in (*program.parameters, program.result):
+            for array in arrays(shape):
+                if array.layout is not None and not array.has_valid_layout:
+                    message = f"the layout of {array} does not name each dimension once"
+                    yield Violation("entry-layout", at, message)
+                    return
+        parameters, count = entry.with_opcode("parameter"), len(program.parameters)
+        if len(parameters) != count:
+            message = (
+                f"entry_computation_layout has {count} parameters, the entry {len(parameters)}"
+            )
+            yield Violation("entry-parameter-count", at, message)
+            return
+        for parameter in parameters:
+            number = parameter_number(parameter)
+            if number is not None and number < count:
+                wanted = program.parameters[number]
+                if error := _error(parameter, f"parameter {number}", wanted, stage):
+                    yield Violation("entry-parameters", parameter, error)
+        if entry.root is not None and (
+            error := _error(entry.root, "the result", program.result, stage)
+        ):
+            yield Violation("entry-result", entry.root, error)
+
+
+def _error(at: Instruction, what: str, wanted: Shape, stage: Stage) -> str:
+    shape = at.shape_or_none
+    if shape is None or shape == wanted:
+        return ""
+    if not compatible(shape, wanted):
+        ours, theirs = apart(shape, wanted)
+        return f"{what} is {ours}, but {theirs} in entry_computation_layout"
+    if stage.layouts and (mismatch := layout_mismatch(shape, wanted)):
+        return f"{what} has a different layout in entry_computation_layout: {mismatch}"
+    return ""

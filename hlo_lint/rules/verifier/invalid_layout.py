@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class InvalidLayout(Verified, Rule):
+class InvalidLayout(VerifierRule, Rule):
     """A type with a layout that is none, a size without a bound, or elements packed that cannot be.
 
     ## Why
@@ -19,16 +19,24 @@ class InvalidLayout(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "unbounded-dimension": ("ShapeVerifier::Preprocess", "no dimension is unbounded"),
+        "layout-rank": ("ShapeVerifier::Preprocess", "a layout names each dimension once"),
+        "element-size": (
+            "CpuGpuShapeVerifier::Preprocess",
+            "elements of 8 bits or more are not packed",
+        ),
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-05": Bad.entry("""
+        "unbounded-dimension": Bad.entry("""
             p = f32[?] parameter(0)  // error
             ROOT n = f32[8] constant({...})
         """),
-        "S-06": Bad.entry("""
+        "layout-rank": Bad.entry("""
             p = f32[8,3]{1,1} parameter(0)  // error
             ROOT n = f32[8] constant({...})
         """),
-        "S-06e": Bad.entry("""
+        "element-size": Bad.entry("""
             p = f32[8]{0:E(4)} parameter(0)  // error
             ROOT n = f32[8] constant({...})
         """),

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class MixedFloatOperands(Verified, Rule):
+class MixedFloatOperands(VerifierRule, Rule):
     """An instruction that reads floats of different precision where XLA does not let it.
 
     ## Why
@@ -20,8 +20,14 @@ class MixedFloatOperands(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "operand-precision": (
+            "ShapeVerifier::CheckShape",
+            "floating-point operands have one precision, but for opcodes that may mix them",
+        ),
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-02": Bad(
+        "operand-precision": Bad(
             """
             HloModule m
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from hlo_lint.analysis.verifier.checks import on_attribute
+from hlo_lint.analysis.verifier.scope import Scope, Violation, value_of
+from hlo_lint.hlo.attributes import Origin, OriginalArray
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.shape import Shape, TupleShape
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class OriginDisagrees(Verified, Rule):
+class OriginDisagrees(VerifierRule, Rule):
     """An instruction whose origin does not have the form of its value.
 
     ## Why
@@ -19,8 +24,11 @@ class OriginDisagrees(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "original-value": ("VerifyOriginalValue", "the origin of a value has its tuples"),
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "M-42": Bad.entry("""
+        "original-value": Bad.entry("""
             p = (f32[8]{0}, s32[]) parameter(0), origin={{"p"}}  // error
             ROOT g = f32[8]{0} get-tuple-element(p), index=0
         """),
@@ -32,3 +40,23 @@ class OriginDisagrees(Verified, Rule):
             ROOT g = f32[8]{0} get-tuple-element(p), index=0
         """),
     )
+
+    @on_attribute("origin={", "original_value={")
+    def origin(self, scope: Scope, instruction: Instruction) -> Iterator[Violation]:
+        """An origin is given for each array."""
+        shape = instruction.shape_or_none
+        for name in ("origin", "original_value"):
+            value = value_of(instruction, name)
+            if not isinstance(value, Origin) or value.is_synthetic_call or shape is None:
+                continue
+            if not _same_tree(value.tree, shape):
+                message = f"{name} does not have the tuple structure of {shape}"
+                yield Violation("original-value", instruction, message)
+
+
+def _same_tree(tree: object, shape: Shape) -> bool:
+    if tree is None or isinstance(tree, OriginalArray):
+        return not isinstance(shape, TupleShape)
+    if not isinstance(tree, tuple) or not isinstance(shape, TupleShape):
+        return False
+    return len(tree) == len(shape.elements) and all(map(_same_tree, tree, shape.elements))

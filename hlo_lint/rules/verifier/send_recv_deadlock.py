@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar, Final
 
+from hlo_lint.analysis.verifier.checks import on_computation
+from hlo_lint.analysis.verifier.devices import communicating
+from hlo_lint.analysis.verifier.scope import Scope, Violation, value_of, value_or_none
+from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class SendRecvDeadlock(Verified, Rule):
+class SendRecvDeadlock(VerifierRule, Rule):
     """A schedule in which devices wait for each other for ever.
 
     ## Why
@@ -20,8 +24,27 @@ class SendRecvDeadlock(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "send-recv-cycle": (
+            "VerifyNoCollectiveDeadlocks",
+            "pairs of transfers have no cycle and no device twice",
+        ),
+        "send-recv-order": (
+            "VerifyNoCollectiveDeadlocks",
+            "a recv follows a send, and the other way round",
+        ),
+        "collective-between-send-and-recv": (
+            "VerifyNoCollectiveDeadlocks",
+            "no collective between a send and its recv",
+        ),
+        "send-recv-pending": ("VerifyNoCollectiveDeadlocks", "no transfer is pending at the end"),
+        "collective-start-between-send-and-recv": (
+            "",
+            "no all-reduce, reduce-scatter or start between a send and its recv",
+        ),
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "M-30": Bad(
+        "send-recv-cycle": Bad(
             """
             HloModule m, is_scheduled=true
 
@@ -37,7 +60,7 @@ class SendRecvDeadlock(Verified, Rule):
             }
             """
         ),
-        "M-31": Bad(
+        "send-recv-order": Bad(
             """
             HloModule m, is_scheduled=true
 
@@ -56,7 +79,7 @@ class SendRecvDeadlock(Verified, Rule):
             }
             """
         ),
-        "M-32": Bad(
+        "collective-between-send-and-recv": Bad(
             """
             HloModule m, is_scheduled=true
 
@@ -73,7 +96,7 @@ class SendRecvDeadlock(Verified, Rule):
             }
             """
         ),
-        "M-33": Bad(
+        "send-recv-pending": Bad(
             """
             HloModule m, is_scheduled=true
 
@@ -86,7 +109,7 @@ class SendRecvDeadlock(Verified, Rule):
             }
             """
         ),
-        "3.5-8": Bad(
+        "collective-start-between-send-and-recv": Bad(
             """
             HloModule m, is_scheduled=true
 
@@ -126,3 +149,82 @@ class SendRecvDeadlock(Verified, Rule):
             """
         ),
     )
+
+    @on_computation
+    def deadlocks(self, scope: Scope) -> Iterable[Violation]:
+        """No other collective begins between a send and its recv."""
+        binds = scope.stage.deadlocks
+        if not (scope.header.is_scheduled if binds is None else binds):
+            return ()
+        transfers = communicating(scope.computation)
+        return _pending(transfers) if transfers else ()
+
+
+_PAIRS: Final = "_xla_send_recv_source_target_pairs"
+
+
+def _pairs_of(instruction: Instruction) -> tuple[tuple[int, int], ...]:
+    if _PAIRS not in instruction.attributes_text:
+        return ()
+    attributes = value_of(instruction, "frontend_attributes")
+    text = attributes.get(_PAIRS) if isinstance(attributes, dict) else None
+    value = value_or_none("source_target_pairs", text.strip('"')) if isinstance(text, str) else None
+    if not isinstance(value, tuple):
+        return ()
+    return tuple((each[0], each[1]) for each in value if isinstance(each, tuple) and len(each) == 2)
+
+
+def _pending(transfers: Iterable[Instruction]) -> Iterator[Violation]:
+    pending: Instruction | None = None
+    for each in transfers:
+        if each.opcode not in ("send", "recv"):
+            if pending is not None and not each.opcode.endswith("-done"):
+                message = (
+                    f"{each.opcode} begins while {pending.opcode} %{pending.name} has no match"
+                )
+                check = "collective-between-send-and-recv"
+                if _is_overlooked(each):
+                    check = "collective-start-between-send-and-recv"
+                yield Violation(check, each, message)
+            continue
+        pairs = _pairs_of(each)
+        if not pairs:
+            pending = None
+            if "is_host_transfer=true" not in each.attributes_text:
+                return  # the devices are unknown
+            continue
+        if _has_cycle(pairs) or len({source for source, _ in pairs}) < len(pairs):
+            message = f"the source-target pairs of {each.opcode} have a cycle, or a source twice"
+            yield Violation("send-recv-cycle", each, message)
+        if pending is None:
+            pending = each
+        elif pending.opcode == each.opcode:
+            wanted = "recv" if each.opcode == "send" else "send"
+            message = f"{wanted} has to follow {pending.opcode} %{pending.name}"
+            yield Violation("send-recv-order", each, message)
+            pending = each
+        else:
+            pending = None
+    if pending is not None:
+        message = f"no match for this {pending.opcode}: its devices wait forever"
+        yield Violation("send-recv-pending", pending, message)
+
+
+def _is_overlooked(collective: Instruction) -> bool:
+    """True if XLA's own search passes over it: it takes a reducer for a called computation."""
+    return collective.opcode.startswith(("all-reduce", "reduce-scatter")) or (
+        collective.opcode.endswith("-start")
+    )
+
+
+def _has_cycle(pairs: tuple[tuple[int, int], ...]) -> bool:
+    after = dict(pairs)
+    for begin in after:
+        at = after[begin]
+        for _ in pairs:
+            if at == begin:
+                return True
+            if at not in after:
+                break
+            at = after[at]
+    return False

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from hlo_lint.analysis.verifier.checks import on
+from hlo_lint.analysis.verifier.scope import Scope, Violation, value_of
+from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class UnorderedBroadcast(Verified, Rule):
+class UnorderedBroadcast(VerifierRule, Rule):
     """A broadcast that transposes on its way, or maps two dimensions to one.
 
     ## Why
@@ -19,8 +22,15 @@ class UnorderedBroadcast(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "broadcast-order": (
+            "InstructionVerifier::HandleBroadcast",
+            "broadcast: dimensions in order, on XLA:GPU after layout-normalization",
+        ),
+        "broadcast-dimension-repeated": ("", "no two dimensions of a broadcast go to one"),
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "I-07": Bad(
+        "broadcast-order": Bad(
             """
             HloModule m
 
@@ -31,7 +41,7 @@ class UnorderedBroadcast(Verified, Rule):
             """,
             artefacts={".ir-no-opt.ll": ""},
         ),
-        "3.5-7": Bad(
+        "broadcast-dimension-repeated": Bad(
             """
             HloModule m
 
@@ -56,3 +66,16 @@ class UnorderedBroadcast(Verified, Rule):
             artefacts={".ir-no-opt.ll": ""},
         ),
     )
+
+    @on("broadcast", local=True)
+    def order(self, scope: Scope, broadcast: Instruction) -> Iterator[Violation]:
+        """No dimension is named twice, and on XLA:GPU dimensions stay in order."""
+        dimensions = value_of(broadcast, "dimensions")
+        if not isinstance(dimensions, tuple) or not all(isinstance(n, int) for n in dimensions):
+            return
+        if len(set(dimensions)) < len(dimensions):
+            message = f"two dimensions are broadcast to the same one: {list(dimensions)}"
+            yield Violation("broadcast-dimension-repeated", broadcast, message)
+        elif scope.stage.ordered_broadcasts and list(dimensions) != sorted(dimensions):
+            message = f"the dimensions of this broadcast are not in order: {list(dimensions)}"
+            yield Violation("broadcast-order", broadcast, message)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.rules.verifier import Verified
+from hlo_lint.rules.verifier import VerifierRule
 
 
-class WrongResultShape(Verified, Rule):
+class WrongResultShape(VerifierRule, Rule):
     """An instruction whose shape is not what follows from its operands and attributes.
 
     ## Why
@@ -23,72 +23,156 @@ class WrongResultShape(Verified, Rule):
     """
 
     between_passes = True
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "result-shape": ("ShapeVerifier::CheckShape", "the printed shape is the inferred one"),
+        "operand-count": ("CheckOperandCount", "as many operands as the opcode has"),
+        "operand-shapes": (
+            "ShapeVerifier::HandleElementwiseBinary",
+            "elementwise opcodes, clamp, select, concatenate, convert, copy, dot: operands fit",
+        ),
+        "ragged-dot-shape": (
+            "ShapeVerifier::HandleRaggedDot",
+            "ragged-dot: operands and groups fit",
+        ),
+        "linear-algebra-shape": (
+            "ShapeVerifier::HandleConvolution",
+            "convolution, fft, triangular-solve, cholesky, opt-barrier: inferred",
+        ),
+        "device-id-shape": ("ShapeVerifier::HandlePartitionId", "partition-id, replica-id: u32[]"),
+        "reordered-shape": (
+            "ShapeVerifier::HandleReverse",
+            "collective-permute-done, reduce-precision, reverse, topk: inferred",
+        ),
+        "iota-shape": ("ShapeVerifier::HandleIota", "iota: a dimension, of numbers"),
+        "tuple-element-shape": (
+            "ShapeVerifier::HandleGetTupleElement",
+            "get-tuple-element: the element's shape",
+        ),
+        "broadcast-shape": (
+            "ShapeVerifier::HandleBroadcast",
+            "broadcast: each dimension goes to one of its size",
+        ),
+        "dynamic-reshape-shape": (
+            "ShapeVerifier::HandleDynamicReshape",
+            "dynamic-reshape: sizes as s32[]",
+        ),
+        "reshape-elements": (
+            "ShapeVerifier::HandleReshape",
+            "reshape: as many elements of one type",
+        ),
+        "transpose-shape": ("ShapeVerifier::HandleTranspose", "transpose: inferred"),
+        "slice-shape": (
+            "ShapeVerifier::HandleSlice",
+            "slices, pad, tuple, select-and-scatter: inferred",
+        ),
+        "gather-shape": (
+            "ShapeVerifier::HandleGather",
+            "batch norms, gather, scatter, sizes of dimensions: inferred",
+        ),
+        "scatter-dimensions": (
+            "InstructionVerifier::HandleScatter",
+            "scatter: dimensions of the operand",
+        ),
+        "broadcast-dimensions": (
+            "InstructionVerifier::HandleBroadcast",
+            "broadcast: a number for each dimension of the operand",
+        ),
+        "implicit-broadcast": (
+            "InstructionVerifier::HandleElementwiseBinary",
+            "elementwise opcodes: no operand is broadcast implicitly",
+        ),
+        "tuple-element-operand": (
+            "InstructionVerifier::HandleGetTupleElement",
+            "get-tuple-element: of a tuple",
+        ),
+        "transpose-dimensions": (
+            "InstructionVerifier::HandleTranspose",
+            "transpose: a permutation of all dimensions",
+        ),
+    }
+    shapes_of: ClassVar[Mapping[str, str]] = {
+        "ragged-dot-shape": "ragged-dot",
+        "linear-algebra-shape": "convolution fft triangular-solve cholesky opt-barrier",
+        "device-id-shape": "partition-id replica-id",
+        "reordered-shape": "collective-permute-done reduce-precision reverse topk",
+        "iota-shape": "iota",
+        "tuple-element-shape": "get-tuple-element",
+        "broadcast-shape": "broadcast",
+        "dynamic-reshape-shape": "dynamic-reshape",
+        "reshape-elements": "reshape",
+        "transpose-shape": "transpose",
+        "slice-shape": "slice dynamic-slice dynamic-update-slice tuple select-and-scatter pad",
+        "gather-shape": (
+            "batch-norm-training batch-norm-inference batch-norm-grad "
+            "gather scatter get-dimension-size set-dimension-size"
+        ),
+    }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "S-01": Bad.entry("""
+        "result-shape": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT t = (f32[8], f32[4]) tuple(p, p)  // error
         """),
-        "S-04": Bad.entry("""
+        "operand-count": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT r = f32[8] select(p, p)  // error
         """),
-        "S-10": Bad.entry("""
+        "operand-shapes": Bad.entry("""
             p = f32[8] parameter(0)
             q = s32[8] parameter(1)
             ROOT r = f32[8] add(p, q)  // error
         """),
-        "S-11": Bad.entry("""
+        "ragged-dot-shape": Bad.entry("""
             p = f32[8,4] parameter(0)
             q = f32[2,5,6] parameter(1)
             n = s32[2] parameter(2)
             ROOT r = f32[8,6] ragged-dot(p, q, n), lhs_contracting_dims={1},  // error
                 rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0}
         """),
-        "S-17": Bad.entry("""
+        "linear-algebra-shape": Bad.entry("""
             p = f32[4,3] parameter(0)
             ROOT c = f32[4,3] cholesky(p), lower=true  // error
         """),
-        "S-34": Bad.entry("""
+        "device-id-shape": Bad.entry("""
             ROOT r = s32[] replica-id()  // error
         """),
-        "S-39": Bad.entry("""
+        "reordered-shape": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT r = f32[8] reverse(p), dimensions={1}  // error
         """),
-        "S-48": Bad.entry("""
+        "iota-shape": Bad.entry("""
             ROOT i = s32[8] iota(), iota_dimension=1  // error
         """),
-        "S-49": Bad.entry("""
+        "tuple-element-shape": Bad.entry("""
             p = (f32[8], s32[]) parameter(0)
             ROOT g = f32[8] get-tuple-element(p), index=1  // error
         """),
-        "S-73": Bad.entry("""
+        "broadcast-shape": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT b = f32[4,9] broadcast(p), dimensions={1}  // error
         """),
-        "S-74": Bad.entry("""
+        "dynamic-reshape-shape": Bad.entry("""
             p = f32[8] parameter(0)
             n = s32[] parameter(1)
             ROOT r = f32[2,<=4] dynamic-reshape(p, n)  // error
         """),
-        "S-75": Bad.entry("""
+        "reshape-elements": Bad.entry("""
             p = f32[8,3] parameter(0)
             ROOT r = f32[23] reshape(p)  // error
         """),
-        "S-76": Bad.entry("""
+        "transpose-shape": Bad.entry("""
             p = f32[8,3] parameter(0)
             ROOT t = f32[8,3] transpose(p), dimensions={1,0}  // error
         """),
-        "S-84": Bad.entry("""
+        "slice-shape": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT s = f32[4] slice(p), slice={[0:5]}  // error
         """),
-        "S-103": Bad.entry("""
+        "gather-shape": Bad.entry("""
             p = f32[8] parameter(0)
             n = s32[] parameter(1)
             ROOT s = f32[<=8] set-dimension-size(p, n), dimensions={1}  // error
         """),
-        "I-24": Bad(
+        "scatter-dimensions": Bad(
             """
             HloModule m
 
@@ -108,20 +192,20 @@ class WrongResultShape(Verified, Rule):
             }
             """
         ),
-        "I-06": Bad.entry("""
+        "broadcast-dimensions": Bad.entry("""
             p = f32[8,3] parameter(0)
             ROOT b = f32[8,3,2] broadcast(p), dimensions={0}  // error
         """),
-        "I-14": Bad.entry("""
+        "implicit-broadcast": Bad.entry("""
             p = f32[8] parameter(0)
             q = f32[1] parameter(1)
             ROOT r = f32[8] add(p, q)  // error
         """),
-        "I-16": Bad.entry("""
+        "tuple-element-operand": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT g = f32[8] get-tuple-element(p), index=0  // error
         """),
-        "I-17": Bad.entry("""
+        "transpose-dimensions": Bad.entry("""
             p = f32[8,3] parameter(0)
             ROOT t = f32[8] transpose(p), dimensions={0}  // error
         """),

@@ -72,13 +72,13 @@ class Open(Enum):
 Inferred = Shape | Refusal | Open
 
 
-class Verdict(NamedTuple):
+class ShapeCheck(NamedTuple):
     """What is known of an instruction's shape."""
 
     inferred: Inferred
-    complaints: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
     """Why the printed shape cannot be, each a message; empty where it can."""
-    misplaced: str = ""
+    layout_error: str = ""
     """Why its layout cannot be, once layouts are assigned: an opcode keeps what it hands on."""
 
 
@@ -98,36 +98,36 @@ def inference_of(opcode: str) -> Inference | None:
 
 
 @lru_cache(maxsize=1 << 15)
-def judge(
+def check_shape(
     opcode: str,
     printed: str,
     operands: tuple[str, ...],
     tail: str,
     callees: tuple[Signature | None, ...],
-) -> Verdict:
+) -> ShapeCheck:
     """What follows from the types as text: the printed one, and those of the operands.
 
     Empty texts stand for types that are left out or cannot be known.
     """
     inference = inference_of(opcode)
     if inference is None:
-        return Verdict(Open.UNKNOWN)
+        return ShapeCheck(Open.UNKNOWN)
     shape = shape_or_none(printed) if printed else None
     shapes = tuple(shape_or_none(text) if text else None for text in operands)
     operation = Operation(opcode, shapes, tail, callees)
     inferred = _infer(inference, operation)
     if isinstance(inferred, Refusal):
-        return Verdict(inferred, (inferred.message,))
+        return ShapeCheck(inferred, (inferred.message,))
     if shape is None:
-        return Verdict(inferred)
+        return ShapeCheck(inferred)
     if inference.free_type and isinstance(inferred, ArrayShape) and isinstance(shape, ArrayShape):
         inferred = replace(inferred, dtype=shape.dtype)
-    complaints = tuple(_complaints(inference, operation, inferred, shape))
-    misplaced = ""
-    if inference.keeps_layout and not complaints and not isinstance(inferred, Refusal | Open):
-        pair = _lies_apart(inferred, shape)
-        misplaced = f"XLA infers {pair[0]}, and not the layout of {pair[1]}" if pair else ""
-    return Verdict(inferred, complaints, misplaced)
+    errors = tuple(_errors(inference, operation, inferred, shape))
+    layout_error = ""
+    if inference.keeps_layout and not errors and not isinstance(inferred, Refusal | Open):
+        pair = _layout_mismatch(inferred, shape)
+        layout_error = f"XLA infers {pair[0]}, and not the layout of {pair[1]}" if pair else ""
+    return ShapeCheck(inferred, errors, layout_error)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -157,7 +157,7 @@ def _infer(inference: Inference, operation: Operation) -> Inferred:
         return Open.UNKNOWN
 
 
-def _complaints(
+def _errors(
     inference: Inference, operation: Operation, inferred: Inferred, printed: Shape
 ) -> list[str]:
     found = []
@@ -176,16 +176,16 @@ def _complaints(
     return found
 
 
-def _lies_apart(left: Shape, right: Shape) -> tuple[ArrayShape, ArrayShape] | None:
+def _layout_mismatch(left: Shape, right: Shape) -> tuple[ArrayShape, ArrayShape] | None:
     """The first arrays that lie in memory in different orders; None where a layout is left out."""
     match left, right:
         case ArrayShape(), ArrayShape() if left.layout is not None and right.layout is not None:
             return None if left.minor_to_major == right.minor_to_major else (left, right)
         case TupleShape(), TupleShape():
-            found = map(_lies_apart, left.elements, right.elements)
+            found = map(_layout_mismatch, left.elements, right.elements)
             return next((each for each in found if each is not None), None)
         case BufferShape(), BufferShape():
-            return _lies_apart(left.element, right.element)
+            return _layout_mismatch(left.element, right.element)
         case _:
             return None
 

@@ -1,0 +1,127 @@
+"""The marks that make a method a check of XLA's verifier, and the table of all checks.
+
+A rule of the family `verifier` holds its checks as methods. A mark tells what the check looks at,
+so that one pass over the instructions runs the checks of all rules:
+
+    @on("while")
+    def shapes(self, scope: Scope, loop: Instruction) -> Iterator[Violation]:
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from hlo_lint.analysis.stage import Stage
+from hlo_lint.analysis.verifier.scope import Scope, Violation
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+
+InstructionCheck: TypeAlias = Callable[[Scope, Instruction], Iterator[Violation]]
+ComputationCheck: TypeAlias = Callable[[Scope], Iterable[Violation]]
+ModuleCheck: TypeAlias = Callable[[Module, Stage, Mapping[str, Computation]], Iterable[Violation]]
+
+Marked = TypeVar("Marked", bound=Callable[..., Iterable[Violation]])
+
+
+class _Mark(NamedTuple):
+    """What a check looks at."""
+
+    subject: str
+    words: tuple[str, ...] = ()
+    other_than: frozenset[str] = frozenset()
+
+
+def _marked(mark: _Mark) -> Callable[[Marked], Marked]:
+    def decorate(check: Marked) -> Marked:
+        check.__dict__["verifies"] = mark
+        return check
+
+    return decorate
+
+
+def on(*opcodes: str, local: bool = False) -> Callable[[Marked], Marked]:
+    """Mark a check of each instruction of some opcodes.
+
+    A `local` check depends on nothing but the instruction's attributes, the types of its result and
+    its operands, and the stage: equal instructions are checked once.
+    """
+    return _marked(_Mark("local" if local else "opcode", opcodes))
+
+
+def on_attribute(
+    *words: str, other_than: frozenset[str] = frozenset()
+) -> Callable[[Marked], Marked]:
+    """Mark a check of each instruction whose attributes hold one of some words."""
+    return _marked(_Mark("attribute", words, other_than))
+
+
+on_computation = _marked(_Mark("computation"))
+"""Mark a check of each computation as a whole."""
+on_module = _marked(_Mark("module"))
+"""Mark a check of the module as a whole."""
+on_entry = _marked(_Mark("entry"))
+"""Mark a check of the header against parameters and root of the entry computation."""
+
+
+class AttributeCheck(NamedTuple):
+    """A check of instructions of any opcode that have an attribute."""
+
+    check: InstructionCheck
+    words: tuple[str, ...]
+    other_than: frozenset[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Checks:
+    """All checks, by what they look at."""
+
+    opcodes: Mapping[str, tuple[InstructionCheck, ...]]
+    local: Mapping[str, tuple[InstructionCheck, ...]]
+    """Checks that equal instructions pass alike."""
+    attributes: tuple[AttributeCheck, ...]
+    computations: tuple[ComputationCheck, ...]
+    modules: tuple[ModuleCheck, ...]
+    entries: tuple[ModuleCheck, ...]
+    shapes: Mapping[str, str] = field(default_factory=dict)
+    """The check that a wrong shape violates, by opcode."""
+    counts: Mapping[str, str] = field(default_factory=dict)
+    """The check that a wrong number of operands violates, by opcode."""
+
+    @classmethod
+    def of(
+        cls, holders: Iterable[object], shapes: Mapping[str, str], counts: Mapping[str, str]
+    ) -> Checks:
+        """The marked methods of some rules."""
+        held: dict[str, list[tuple[Callable[..., Iterable[Violation]], _Mark]]] = {}
+        for holder in holders:
+            for name in vars(type(holder)):
+                method = getattr(holder, name)
+                mark = getattr(method, "verifies", None)
+                if isinstance(mark, _Mark):
+                    held.setdefault(mark.subject, []).append((method, mark))
+
+        def of(subject: str) -> tuple[Callable[..., Iterable[Violation]], ...]:
+            return tuple(check for check, _ in held.get(subject, ()))
+
+        def by_opcode(subject: str) -> Mapping[str, tuple[InstructionCheck, ...]]:
+            table: dict[str, tuple[InstructionCheck, ...]] = {}
+            for check, mark in held.get(subject, ()):
+                for opcode in mark.words:
+                    table[opcode] = (*table.get(opcode, ()), check)  # type: ignore[arg-type]
+            return table
+
+        attributes = tuple(
+            AttributeCheck(check, mark.words, mark.other_than)  # type: ignore[arg-type]
+            for check, mark in held.get("attribute", ())
+        )
+        return cls(
+            by_opcode("opcode"),
+            by_opcode("local"),
+            attributes,
+            of("computation"),
+            of("module"),
+            of("entry"),
+            shapes,
+            counts,
+        )

@@ -1,0 +1,108 @@
+"""Devices that exchange data: groups of replicas, and instructions that communicate."""
+
+from __future__ import annotations
+
+from enum import Enum
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from hlo_lint.analysis.verifier.scope import device_list_error, text_of, value_or_none
+from hlo_lint.hlo.attributes import IotaReplicaGroups, MeshReplicaGroups, ReplicaGroupList
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.records import opcode_of
+
+
+class Mode(Enum):
+    """The meaning of the ids in a group (`xla/service/collective_ops_utils.h`)."""
+
+    REPLICAS = "replicas"
+    REPLICAS_OF_ALL_PARTITIONS = "replicas, in all partitions"
+    PARTITIONS = "partitions"
+    DEVICES = "devices"
+
+
+_BY_FLAG: Final = frozenset(
+    "all-reduce all-reduce-start all-gather all-gather-start reduce-scatter".split()
+)
+"""Opcodes that have `use_global_device_ids`; a text leaves it out if it is false."""
+
+
+def mode_of(collective: Instruction) -> Mode:
+    """The meaning of the ids in its groups."""
+    if "channel_id=" not in collective.attributes_text:
+        return Mode.REPLICAS
+    if collective.opcode not in _BY_FLAG:
+        return Mode.PARTITIONS
+    flag = text_of(collective, "use_global_device_ids") == "true"
+    return Mode.DEVICES if flag else Mode.REPLICAS_OF_ALL_PARTITIONS
+
+
+class Groups(NamedTuple):
+    """The replica groups of a collective."""
+
+    error: tuple[str, str] | None
+    """The name of a check and a message, if the groups on their own violate one."""
+    total: int
+    sizes: frozenset[int]
+
+
+@lru_cache(maxsize=1 << 12)
+def groups_of(text: str) -> Groups | None:
+    """The groups that a text spells; None if unreadable."""
+    if error := device_list_error("replica_groups", text):
+        return Groups(("replica-group-mesh", error), 1, frozenset({1}))
+    value = value_or_none("replica_groups", text)
+    if not isinstance(value, ReplicaGroupList | IotaReplicaGroups | MeshReplicaGroups):
+        return None
+    try:
+        groups = value.groups
+    except (OverflowError, KeyError):
+        return None
+    ids = [number for group in groups for number in group]
+    return Groups(_error(groups, ids), len(ids), frozenset(map(len, groups)))
+
+
+def _error(groups: tuple[tuple[int, ...], ...], ids: list[int]) -> tuple[str, str] | None:
+    if any(not group for group in groups):
+        return "replica-group-empty", "a replica group is empty"
+    seen: set[int] = set()
+    for number in ids:
+        if number in seen:
+            return "replica-id-repeated", f"replica {number} is in the groups twice"
+        seen.add(number)
+    for number in ids:
+        if not 0 <= number < len(ids):
+            message = f"replica {number} is out of range: the groups hold {len(ids)} ids"
+            return "replica-id-range", message
+    return None
+
+
+_COMMUNICATES: Final = frozenset(
+    "all-gather all-gather-start all-reduce all-reduce-start all-to-all collective-broadcast "
+    "collective-permute collective-permute-start ragged-all-to-all reduce-scatter send send-done "
+    "recv recv-done".split()
+)
+
+
+def all_communicating(module: Module) -> tuple[Instruction, ...]:
+    """The instructions of a module that exchange data with other devices or the host."""
+    cached = module.memo.get("communicating")
+    if cached is None:
+        cached = module.memo["communicating"] = tuple(
+            each for computation in module.computations for each in communicating(computation)
+        )
+    return cached  # type: ignore[return-value]  # nobody else writes under this key
+
+
+def communicating(computation: Computation) -> tuple[Instruction, ...]:
+    """The instructions of a computation that do, in the text's order."""
+    cached = computation.memo.get("communicating")
+    if cached is None and _COMMUNICATES.isdisjoint(computation.opcodes):
+        cached = computation.memo["communicating"] = ()
+    elif cached is None:
+        cached = computation.memo["communicating"] = tuple(
+            computation.at(number)
+            for number, row in enumerate(computation.rows)
+            if opcode_of(row) in _COMMUNICATES
+        )
+    return cached  # type: ignore[return-value]  # nobody else writes under this key
