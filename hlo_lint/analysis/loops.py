@@ -11,8 +11,9 @@ from typing import Final
 
 from hlo_lint.analysis.async_ops import Calls
 from hlo_lint.hlo.attributes import AttributeSyntaxError
+from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.hlo.shape import BITS, ArrayShape
+from hlo_lint.hlo.shape import ArrayShape
 
 _COMPARISONS: Final[Mapping[str, Callable[[int, int], bool]]] = {
     "LT": operator.lt,

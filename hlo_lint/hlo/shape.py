@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
+from hlo_lint.hlo.dtypes import BITS
+
 UNBOUNDED = -1
 """The size of a dimension that is printed as `?`."""
 HOST_MEMORY = 5
@@ -19,19 +21,6 @@ HOST_MEMORY = 5
 
 Tile = tuple[int | None, ...]
 """One tile, major to minor, in elements; None stands for `*`: combine with the next dimension."""
-
-_BY_BITS = {
-    1: "s1 u1",
-    2: "s2 u2",
-    4: "s4 u4 f4e2m1fn",
-    8: "pred s8 u8 f8e3m4 f8e4m3 f8e4m3b11fnuz f8e4m3fn f8e4m3fnuz f8e5m2 f8e5m2fnuz f8e8m0fnu",
-    16: "s16 u16 f16 bf16",
-    32: "s32 u32 f32",
-    64: "s64 u64 f64 c64",
-    128: "c128",
-}
-BITS = {dtype: bits for bits, dtypes in _BY_BITS.items() for dtype in dtypes.split()}
-"""Width of one element in bits where no layout packs it (`primitive_util.h`)."""
 
 _PRINT_ORDER = ("D", "T", "L", "#", "*", "E", "S", "SC", "P", "M")
 """The order in which `Layout::ToString` (`layout.cc`) prints the parts behind the colon."""

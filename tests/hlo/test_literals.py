@@ -125,7 +125,7 @@ def test_what_was_left_out_is_elided() -> None:
         ("f32[0]", "{1}", "a value of no elements holds a number"),
         ("(f32[], s32[])", "(1)", "expected a tuple of 2 elements in parentheses"),
         ("(f32[])", "1", "expected a tuple of 1 elements in parentheses"),
-        ("z9[]", "1", "z9 is no type of elements that numpy or ml_dtypes has"),
+        ("z9[]", "1", "unknown element type: z9"),
     ],
 )
 def test_what_is_no_value_of_the_shape_is_an_error(shape: str, text: str, message: str) -> None:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlo_lint.hlo.shape import BITS, UNBOUNDED, ArrayShape, ShapeSyntaxError
+from hlo_lint.hlo.dtypes import BITS
+from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, ShapeSyntaxError
 from hlo_lint.text.errors import HloLintError
 
 if TYPE_CHECKING:

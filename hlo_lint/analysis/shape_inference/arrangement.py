@@ -17,12 +17,12 @@ from hlo_lint.analysis.shape_inference.types import (
     demand_known,
     flags,
     higher,
-    is_integer,
     same_size,
     same_type,
 )
 from hlo_lint.hlo.attributes import Padding, Slice
-from hlo_lint.hlo.shape import BITS, UNBOUNDED, ArrayShape, Shape, TupleShape
+from hlo_lint.hlo.dtypes import BITS, is_integer
+from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
 
 
 def _broadcast(operation: Operation, printed: Shape) -> None:

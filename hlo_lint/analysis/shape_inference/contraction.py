@@ -11,14 +11,9 @@ from hlo_lint.analysis.shape_inference.operation import (
     Table,
     Unknowable,
 )
-from hlo_lint.analysis.shape_inference.types import (
-    bare,
-    demand_known,
-    higher,
-    is_float,
-    same_size,
-)
-from hlo_lint.hlo.shape import BITS, ArrayShape, Shape
+from hlo_lint.analysis.shape_inference.types import bare, demand_known, higher, same_size
+from hlo_lint.hlo.dtypes import BITS, is_float
+from hlo_lint.hlo.shape import ArrayShape, Shape
 
 
 def _demand_dims(name: str, dims: Sequence[int], shape: ArrayShape) -> None:

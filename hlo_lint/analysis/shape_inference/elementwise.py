@@ -13,22 +13,18 @@ from hlo_lint.analysis.shape_inference.operation import (
     known,
 )
 from hlo_lint.analysis.shape_inference.types import (
-    COMPLEX_OF,
     bare,
     compatible,
     demand_known,
     flags,
     higher,
-    is_complex,
-    is_float,
-    is_integer,
-    is_signed,
     part_of,
     same_dims,
     same_size,
     same_type,
 )
-from hlo_lint.hlo.shape import BITS, UNBOUNDED, ArrayShape, Shape
+from hlo_lint.hlo.dtypes import BITS, COMPLEX_OF_PART, is_complex, is_float, is_integer, is_signed
+from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape
 
 Kind = Callable[[str], bool]
 
@@ -155,9 +151,9 @@ def _complex(operation: Operation) -> Shape:
     together = _together(operation, left, right)
     demand_known(left.dtype)
     demand_known(right.dtype)
-    if left.dtype != right.dtype or left.dtype not in COMPLEX_OF:
+    if left.dtype != right.dtype or left.dtype not in COMPLEX_OF_PART:
         raise Impossible(f"there is no complex type of {left.dtype} and {right.dtype}")
-    return bare(COMPLEX_OF[left.dtype], together.dims, together.dynamic)
+    return bare(COMPLEX_OF_PART[left.dtype], together.dims, together.dynamic)
 
 
 def _clamp(operation: Operation) -> Shape:

@@ -9,11 +9,11 @@ from hlo_lint.analysis.shape_inference.reduction import demand_reducer
 from hlo_lint.analysis.shape_inference.types import (
     bare,
     demand_known,
-    is_integer,
     same_dims,
     same_size,
     same_type,
 )
+from hlo_lint.hlo.dtypes import is_integer
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
 
 

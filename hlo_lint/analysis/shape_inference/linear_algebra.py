@@ -10,16 +10,14 @@ from hlo_lint.analysis.shape_inference.operation import (
     Unknowable,
 )
 from hlo_lint.analysis.shape_inference.types import (
-    COMPLEX_OF,
     bare,
     demand_known,
-    is_complex,
-    is_float,
     part_of,
     same_dims,
     same_size,
     same_type,
 )
+from hlo_lint.hlo.dtypes import COMPLEX_OF_PART, is_complex, is_float
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
 
 
@@ -40,11 +38,11 @@ def _fft(operation: Operation) -> Shape:
             raise Impossible(f"{kind} takes complex numbers, and not {operand.dtype}")
         return bare(operand.dtype, operand.dims, operand.dynamic)
     if kind == "RFFT":
-        if operand.dtype not in COMPLEX_OF:
+        if operand.dtype not in COMPLEX_OF_PART:
             raise Impossible(f"RFFT takes f32 or f64, and not {operand.dtype}")
         _demand_lengths(kind, operand, lengths)
         halved = last // 2 + 1 if last > 0 else last
-        return bare(COMPLEX_OF[operand.dtype], (*operand.dims[:-1], halved), operand.dynamic)
+        return bare(COMPLEX_OF_PART[operand.dtype], (*operand.dims[:-1], halved), operand.dynamic)
     if kind != "IRFFT":
         raise Unknowable
     if not is_complex(operand.dtype):

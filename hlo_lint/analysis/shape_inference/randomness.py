@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 from hlo_lint.analysis.shape_inference.operation import Impossible, Inference, Operation, Table
-from hlo_lint.analysis.shape_inference.types import (
-    apart,
-    bare,
-    brief,
-    compatible,
-    demand_known,
-    is_float,
-    is_integer,
-)
+from hlo_lint.analysis.shape_inference.types import apart, bare, brief, compatible, demand_known
+from hlo_lint.hlo.dtypes import is_float, is_integer
 from hlo_lint.hlo.shape import Shape, TupleShape
 
 

@@ -6,35 +6,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from hlo_lint.analysis.shape_inference.operation import Impossible, Unknowable
-from hlo_lint.hlo.shape import (
+from hlo_lint.hlo.dtypes import (
     BITS,
-    UNBOUNDED,
-    ArrayShape,
-    BufferShape,
-    OpaqueShape,
-    Shape,
-    TupleShape,
+    COMPLEX_OF_PART,
+    ELEMENT_TYPES,
+    FLOATS,
+    PART_OF_COMPLEX,
+    is_signed,
 )
-
-_FLOATS = {
-    "f64": (1024, 53),
-    "f32": (128, 24),
-    "bf16": (128, 8),
-    "f8e8m0fnu": (128, 1),
-    "f16": (16, 11),
-    "f8e5m2": (16, 3),
-    "f8e5m2fnuz": (16, 3),
-    "f8e4m3fn": (9, 4),
-    "f8e4m3": (8, 4),
-    "f8e4m3fnuz": (8, 4),
-    "f8e4m3b11fnuz": (5, 4),
-    "f8e3m4": (4, 4),
-    "f4e2m1fn": (3, 2),
-}
-"""Largest exponent and bits of the significand: range counts before precision."""
-_COMPLEX = {"c64": "f32", "c128": "f64"}
-COMPLEX_OF = {part: whole for whole, part in _COMPLEX.items()}
-"""The complex type whose parts have a type."""
+from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, BufferShape, OpaqueShape, Shape, TupleShape
 
 
 def demand_known(dtype: str) -> None:
@@ -43,36 +23,16 @@ def demand_known(dtype: str) -> None:
         raise Unknowable
 
 
-def is_float(dtype: str) -> bool:
-    """Whether it is a real floating-point type."""
-    return dtype in _FLOATS
-
-
-def is_complex(dtype: str) -> bool:
-    """Whether it is a complex type."""
-    return dtype in _COMPLEX
-
-
-def is_signed(dtype: str) -> bool:
-    """Whether it is a signed integer type."""
-    return dtype[0] == "s" and dtype in BITS
-
-
-def is_integer(dtype: str) -> bool:
-    """Whether it is an integer type; pred is none."""
-    return dtype[0] in "su" and dtype in BITS
-
-
 def part_of(dtype: str) -> str:
     """The type of the parts of a complex type; any other type itself."""
-    return _COMPLEX.get(dtype, dtype)
+    return PART_OF_COMPLEX.get(dtype, dtype)
 
 
 def same_type(left: str, right: str) -> bool:
     """Whether types are the same but for the precision of real floats, or may be: new ones."""
     return (
         left == right
-        or (left in _FLOATS and right in _FLOATS)
+        or (left in FLOATS and right in FLOATS)
         or left not in BITS
         or right not in BITS
     )
@@ -84,15 +44,15 @@ def higher(left: str, right: str) -> str:
         return left
     demand_known(left)
     demand_known(right)
-    if left in _COMPLEX or right in _COMPLEX:
+    if left in PART_OF_COMPLEX or right in PART_OF_COMPLEX:
         part = higher(part_of(left), part_of(right))
-        return COMPLEX_OF.get(part, part)
+        return COMPLEX_OF_PART.get(part, part)
     return max(left, right, key=_rank)
 
 
 def _rank(dtype: str) -> tuple[int, int, int, bool]:
-    exponent, significand = _FLOATS.get(dtype, (-1, -1))
-    return exponent, significand, BITS[dtype], is_signed(dtype)
+    facts = ELEMENT_TYPES[dtype]
+    return facts.max_exponent, facts.significand_bits, facts.bits, is_signed(dtype)
 
 
 def same_dims(left: ArrayShape, right: ArrayShape) -> bool:

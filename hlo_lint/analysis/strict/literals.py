@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
 
-from hlo_lint.analysis.strict.tokens import BLANK, ELEMENT_TYPES
+from hlo_lint.analysis.strict.tokens import BLANK
+from hlo_lint.hlo.dtypes import ELEMENT_TYPES, FLOATS, PART_OF_COMPLEX
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, OpaqueShape, Shape, TupleShape
 from hlo_lint.text.source import ParseError
 
@@ -19,27 +19,6 @@ _token = re.compile(
 ).match
 _is_elided = re.compile(rf"{BLANK}\.\.\.").match
 _is_integer = re.compile(r"-?[0-9]+").fullmatch
-
-_MANTISSA: Final = {"f64": 52, "f32": 23, "f16": 10, "bf16": 7, "f8e5m2": 2, "f8e4m3": 3}
-"""Bits of a payload of `nan(0x…)`, where the type has one."""
-_MAX_SIZE: Final = {
-    "f64": 1.7976931348623157e308,
-    "f32": 3.4028235677973366e38,
-    "f16": 65519.99,
-    "bf16": 3.3961775292304957e38,
-    "f8e5m2": 57344.0,
-    "f8e4m3": 240.0,
-    "f8e4m3fn": 448.0,
-    "f8e4m3fnuz": 240.0,
-    "f8e5m2fnuz": 57344.0,
-    "f8e4m3b11fnuz": 30.0,
-    "f8e3m4": 15.5,
-    "f4e2m1fn": 6.0,
-    "f8e8m0fnu": 1.7014118346046923e38,
-}
-_WITHOUT_INFINITY = frozenset(
-    "f8e4m3fn f8e4m3fnuz f8e5m2fnuz f8e4m3b11fnuz f4e2m1fn f8e8m0fnu".split()
-)
 
 
 class _Wrong(Exception):
@@ -119,7 +98,7 @@ class _Reader:
         read = _VALUES.get(shape.dtype[:1], _Reader.real)
         if shape.dtype == "pred":
             read = _Reader.predicate
-        elif shape.dtype in _MAX_SIZE:
+        elif shape.dtype in FLOATS:
             read = _Reader.real
         counts: list[int] = []  # of what was read in each brace that is open
         while True:
@@ -189,21 +168,21 @@ class _Reader:
             raise _Wrong(f"expected a number: {dtype}", self.start)
         if "nan" in token:
             payload = token.partition("(0x")[2].rstrip(")")
-            width = _MANTISSA.get(dtype)
-            if payload and width is not None and int(payload, 16) >= 1 << width:
+            width = ELEMENT_TYPES[dtype].nan_payload_bits
+            if payload and int(payload, 16) >= 1 << width:
                 raise _Wrong(f"a NaN of {dtype} has {width} bits of payload", self.start)
         elif "inf" in token:
-            if dtype in _WITHOUT_INFINITY:
+            if not ELEMENT_TYPES[dtype].has_infinity:
                 raise _Wrong(f"{dtype} has no infinity", self.start)
         elif token.startswith("-") and dtype == "f8e8m0fnu":
             raise _Wrong(f"{token} does not fit into {dtype}: it has no sign", self.start)
-        elif abs(float(token)) > _MAX_SIZE.get(dtype, float("inf")):
+        elif abs(float(token)) > ELEMENT_TYPES[dtype].max_literal:
             raise _Wrong(f"{token} does not fit into {dtype}", self.start)
         self.next()
 
     def complex(self, dtype: str) -> None:
         """Two parts in parentheses."""
-        part = "f32" if dtype == "c64" else "f64"
+        part = PART_OF_COMPLEX[dtype]
         self.expect("(", f"expected two parts in parentheses: {dtype}")
         self.real(part)
         self.expect(",", "expected `,` and the imaginary part")

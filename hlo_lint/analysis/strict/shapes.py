@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from hlo_lint.analysis.strict.tokens import ELEMENT_TYPES
+from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES
 from hlo_lint.hlo.shape import (
-    BITS,
     UNBOUNDED,
     ArrayShape,
     BufferShape,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from hlo_lint.hlo.shape import BITS
+from hlo_lint.hlo.dtypes import ELEMENT_TYPES
 from hlo_lint.text.source import ParseError
 
 BLANK = r"(?:[ \t\r\n]|//[^\n]*|/\*(?:[^*]|\*(?!/))*+\*/)*+"
@@ -17,9 +17,7 @@ BLANK = r"(?:[ \t\r\n]|//[^\n]*|/\*(?:[^*]|\*(?!/))*+\*/)*+"
 blank_end = re.compile(BLANK).match
 NAME = r"[A-Za-z_][A-Za-z0-9_.\-]*+"
 
-ELEMENT_TYPES = frozenset(BITS) | {"f6e2m3fn", "f6e3m2fn"}
-"""Types of the elements of arrays."""
-TYPES = ELEMENT_TYPES | {"token", "opaque"}
+TYPES = frozenset(ELEMENT_TYPES) | {"token", "opaque"}
 """Words that XLA's lexer takes for types."""
 _KEYWORDS = frozenset(
     "true false inf nan HloModule ENTRY ROOT maximal replicated manual last_tile_dim_replicate "

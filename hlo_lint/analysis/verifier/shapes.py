@@ -9,9 +9,9 @@ from typing import Final
 from hlo_lint.analysis.shape_inference import Refusal, ShapeInference
 from hlo_lint.analysis.shape_inference.operation import Signature
 from hlo_lint.analysis.shape_inference.shape_check import OPCODES, ShapeCheck, inference_of
-from hlo_lint.analysis.shape_inference.types import is_float
 from hlo_lint.analysis.verifier.checks import Checks
 from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, parameter_types
+from hlo_lint.hlo.dtypes import BITS, SUBBYTE, is_float
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.records import (
     InstructionRecord,
@@ -22,7 +22,7 @@ from hlo_lint.hlo.records import (
     root_mark_of,
     type_of,
 )
-from hlo_lint.hlo.shape import BITS, UNBOUNDED, ArrayShape, ShapeSyntaxError, arrays, parse_shape
+from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, ShapeSyntaxError, arrays, parse_shape
 
 _UNCHECKED: Final = frozenset(
     opcode
@@ -37,7 +37,6 @@ _ANY_PRECISION: Final = frozenset(
     "recv recv-done send send-done reduce-precision reduce-window sort tuple while".split()
 )
 """Opcodes that may mix floating-point types at every stage (`ShapeVerifier::CheckShape`)."""
-_NARROW: Final = frozenset(dtype for dtype, bits in BITS.items() if bits < 8)
 _KEEPS_TYPE: Final = frozenset(
     "abs add and ceil cosine divide erf exponential exponential-minus-one floor log log-plus-one "
     "logistic maximum minimum multiply negate not or popcnt power remainder rsqrt shift-left "
@@ -219,6 +218,6 @@ def _of_type(text: str) -> tuple[tuple[str, str], ...]:
 
 def _element_size_error(array: ArrayShape) -> str:
     bits = 0 if array.layout is None else array.layout.element_size_in_bits
-    if not bits or array.dtype in _NARROW or array.dtype == "pred" or array.dtype not in BITS:
+    if not bits or array.dtype in SUBBYTE or array.dtype == "pred" or array.dtype not in BITS:
         return ""
     return f"{array} has the element size E({bits}), which only types of less than 8 bits may have"

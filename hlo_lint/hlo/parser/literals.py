@@ -12,6 +12,7 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from hlo_lint.hlo.dtypes import ELEMENT_TYPES, PART_OF_COMPLEX
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, OpaqueShape, Shape, TextError, TupleShape
 
 if TYPE_CHECKING:
@@ -34,32 +35,7 @@ ELIDED: Final = Elided.ELIDED
 LiteralValue: TypeAlias = "NDArray[Any] | Elided | tuple[LiteralValue, ...] | None"
 """An array (a scalar has no dimensions), what was left out, a tuple, or None for a token."""
 
-_NUMPY = {
-    "pred": "bool",
-    **{f"s{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
-    **{f"u{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
-    **{f"f{bits}": f"float{bits}" for bits in (16, 32, 64)},
-    "c64": "complex64",
-    "c128": "complex128",
-}
-_ML_DTYPES = {
-    "bf16": "bfloat16",
-    "s1": "int1",
-    "s2": "int2",
-    "s4": "int4",
-    "u1": "uint1",
-    "u2": "uint2",
-    "u4": "uint4",
-    **{
-        f"f{kind}": f"float{kind.replace('e', '_e', 1)}"
-        for kind in "4e2m1fn 6e2m3fn 6e3m2fn 8e3m4 8e4m3 8e4m3b11fnuz 8e4m3fn 8e4m3fnuz 8e5m2 "
-        "8e5m2fnuz 8e8m0fnu".split()
-    },
-}
 _INTEGER = re.compile(r"[su]([0-9]+)").fullmatch
-_FRACTION_BITS = {"f64": 52, "f32": 23, "f16": 10, "bf16": 7}
-_FRACTION_BITS |= {"f8e5m2": 2, "f8e4m3": 3, "f8e3m4": 4}
-"""Types with a NaN for each fraction but 0: where one is named, its fraction can be told."""
 
 _remove_comments = re.compile(rb"/\*.*?\*/|//[^\n]*", re.S).sub
 _find_structure = re.compile(r"/\*.*?\*/|//[^\n]*|[(){},]", re.S).finditer
@@ -75,8 +51,9 @@ _FLOAT_SIGNS: Final = b"-+.eE0123456789infa"
 
 
 def numpy_name(dtype: str) -> str | None:
-    """What numpy or ml_dtypes calls an element type of XLA; None for what they do not have."""
-    return _NUMPY.get(dtype) or _ML_DTYPES.get(dtype)
+    """The name of an element type in numpy or ml_dtypes; None for an unknown type."""
+    element_type = ELEMENT_TYPES.get(dtype)
+    return None if element_type is None else element_type.numpy
 
 
 def numpy_dtype(dtype: str) -> numpy.dtype[Any]:
@@ -88,11 +65,11 @@ def numpy_dtype(dtype: str) -> numpy.dtype[Any]:
     """
     import numpy as np
 
-    if dtype in _NUMPY:
-        return np.dtype(_NUMPY[dtype])
-    name = _ML_DTYPES.get(dtype, "")
-    if not name:
-        raise LiteralError(f"{dtype} is no type of elements that numpy or ml_dtypes has", dtype, 0)
+    name = numpy_name(dtype)
+    if name is None:
+        raise LiteralError(f"unknown element type: {dtype}", dtype, 0)
+    if hasattr(np, name) or dtype == "pred":
+        return np.dtype(name)
     try:
         import ml_dtypes
     except ImportError:
@@ -188,7 +165,7 @@ def _array(shape: ArrayShape, text: str) -> NDArray[Any]:
     elif whole := _INTEGER(shape.dtype):
         found = _integers(numbers, count, shape.dtype[0] == "u", int(whole[1]), text).astype(kind)
     elif is_complex:
-        part = "f32" if shape.dtype == "c64" else "f64"
+        part = PART_OF_COMPLEX[shape.dtype]
         found = _floats(numbers, count, part, numpy_dtype(part), text).view(kind)
     else:
         found = _floats(numbers, count, shape.dtype, kind, text)
@@ -255,8 +232,8 @@ def _floats(
     doubles = _read(numbers, np.dtype("float64"), _FLOAT_SIGNS, count, text)
     with np.errstate(over="ignore", invalid="ignore"):
         found = doubles.astype(kind)
-    fraction = _FRACTION_BITS.get(dtype)
-    if fraction is not None and nans:
+    fraction = ELEMENT_TYPES[dtype].nan_payload_bits
+    if fraction and nans:
         bits = 8 * kind.itemsize
         exponent = ((1 << (bits - 1 - fraction)) - 1) << fraction
         spelled = found.view(f"u{kind.itemsize}")

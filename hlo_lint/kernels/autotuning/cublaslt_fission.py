@@ -33,6 +33,7 @@ MAX_BATCHES = 65535
 """A GEMM call takes no more: fission was refused for 65536 (jax 0.10.0), hence no switch."""
 
 _FLOATS = frozenset("f16 bf16 f32 f64 c64 c128".split())
+"""Element types of cuBLASLt without scales."""
 _SPLIT_ALGORITHM = re.compile(r"dot_(\w+?)_.*_x[369]$")
 """DotAlgorithmRewriter makes several dots of one, and computes what each of them reads."""
 

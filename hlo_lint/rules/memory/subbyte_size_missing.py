@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final
 
 from hlo_lint.analysis.layout_mismatches import types_of
+from hlo_lint.hlo.dtypes import SUBBYTE
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.records import type_of
-from hlo_lint.hlo.shape import BITS, ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
+from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding
 
-_NARROW: Final = {dtype: bits for dtype, bits in BITS.items() if bits < 8}
 _FINAL = {".ir-no-opt.ll": ""}
 
 
@@ -61,7 +60,7 @@ class SubbyteSizeMissing(Rule):
         for number, row in enumerate(computation.rows):
             array = _unpacked(type_of(row)) if type_of(row) in wrong else None
             if array is not None:
-                bits = _NARROW[array.dtype]
+                bits = SUBBYTE[array.dtype]
                 yield Finding(
                     computation.at(number),
                     f"{array} has elements of {bits} bits and no E({bits}): each takes a byte here",
@@ -71,7 +70,7 @@ class SubbyteSizeMissing(Rule):
 @lru_cache(maxsize=1 << 14)
 def _unpacked(text: str) -> ArrayShape | None:
     """The first array of a type that should be packed and is not; scalars are not packed."""
-    if not any(dtype in text for dtype in _NARROW):
+    if not any(dtype in text for dtype in SUBBYTE):
         return None
     try:
         return _first(parse_shape(text))
@@ -82,7 +81,7 @@ def _unpacked(text: str) -> ArrayShape | None:
 def _first(shape: Shape) -> ArrayShape | None:
     if isinstance(shape, TupleShape):
         return next((found for each in shape.elements if (found := _first(each))), None)
-    if not isinstance(shape, ArrayShape) or shape.dtype not in _NARROW or not shape.rank:
+    if not isinstance(shape, ArrayShape) or shape.dtype not in SUBBYTE or not shape.rank:
         return None
     packed = shape.layout is not None and shape.layout.element_size_in_bits
     return None if packed else shape

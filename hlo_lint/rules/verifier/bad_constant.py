@@ -9,8 +9,9 @@ from typing import ClassVar, Final
 
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation
+from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.shape import BITS, ArrayShape
+from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.verifier import VerifierRule
 

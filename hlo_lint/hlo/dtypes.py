@@ -1,0 +1,119 @@
+"""One table of XLA's element types: widths, ranges, and their names in numpy.
+
+The facts are those of `xla/primitive_util.h` and `ml_dtypes`. A new type is one line.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Final, NamedTuple
+
+
+class ElementType(NamedTuple):
+    """One element type."""
+
+    bits: int
+    """Width of an element where no layout packs it."""
+    numpy: str
+    """Its name in numpy, or in ml_dtypes, which has what numpy lacks."""
+    max_exponent: int = -1
+    """Of a real float, as `numeric_limits::max_exponent`; -1 for any other type."""
+    significand_bits: int = -1
+    """Of a real float, the leading one included; -1 for any other type."""
+    max_literal: float = inf
+    """A greater literal does not fit: XLA rounds to nearest first, so f16 takes 65519.99."""
+    has_infinity: bool = True
+
+    @property
+    def is_float(self) -> bool:
+        """True for a real floating-point type."""
+        return self.significand_bits > 0
+
+    @property
+    def nan_payload_bits(self) -> int:
+        """Fraction bits that tell one NaN from another; a type without infinities has one NaN."""
+        return self.significand_bits - 1 if self.is_float and self.has_infinity else 0
+
+
+# Name, bits, name in numpy; of floats maximum exponent, bits of the significand, greatest literal,
+# and `-` where there is no infinity.
+_TABLE = """
+pred            8 bool
+s1              1 int1
+s2              2 int2
+s4              4 int4
+s8              8 int8
+s16            16 int16
+s32            32 int32
+s64            64 int64
+u1              1 uint1
+u2              2 uint2
+u4              4 uint4
+u8              8 uint8
+u16            16 uint16
+u32            32 uint32
+u64            64 uint64
+f4e2m1fn        4 float4_e2m1fn           3  2 6 -
+f6e2m3fn        6 float6_e2m3fn           3  4 7.5 -
+f6e3m2fn        6 float6_e3m2fn           5  3 28 -
+f8e3m4          8 float8_e3m4             4  5 15.5
+f8e4m3          8 float8_e4m3             8  4 240
+f8e4m3b11fnuz   8 float8_e4m3b11fnuz      5  4 30 -
+f8e4m3fn        8 float8_e4m3fn           9  4 448 -
+f8e4m3fnuz      8 float8_e4m3fnuz         8  4 240 -
+f8e5m2          8 float8_e5m2            16  3 57344
+f8e5m2fnuz      8 float8_e5m2fnuz        16  3 57344 -
+f8e8m0fnu       8 float8_e8m0fnu        128  1 1.7014118346046923e38 -
+f16            16 float16                16 11 65519.99
+bf16           16 bfloat16              128  8 3.3961775292304957e38
+f32            32 float32               128 24 3.4028235677973366e38
+f64            64 float64              1024 53 1.7976931348623157e308
+c64            64 complex64
+c128          128 complex128
+"""
+
+
+def _read_table() -> dict[str, ElementType]:
+    types = {}
+    for line in _TABLE.strip().splitlines():
+        name, bits, numpy, *limits = line.split()
+        types[name] = ElementType(int(bits), numpy)
+        if limits:
+            exponent, significand, greatest, *no_infinity = limits
+            types[name] = ElementType(
+                int(bits), numpy, int(exponent), int(significand), float(greatest), not no_infinity
+            )
+    return types
+
+
+ELEMENT_TYPES: Final = _read_table()
+"""Every element type of arrays that jaxlib 0.11.2 knows, by name."""
+BITS: Final = {name: each.bits for name, each in ELEMENT_TYPES.items()}
+"""Width of one element in bits where no layout packs it."""
+SUBBYTE: Final = {name: bits for name, bits in BITS.items() if bits < 8}
+"""Width of the types that a layout may pack (`primitive_util::IsSubByteNonPredType`)."""
+FLOATS: Final = frozenset(name for name, each in ELEMENT_TYPES.items() if each.is_float)
+"""The real floating-point types."""
+PART_OF_COMPLEX: Final = {"c64": "f32", "c128": "f64"}
+"""The type of the two parts of a complex type."""
+COMPLEX_OF_PART: Final = {part: whole for whole, part in PART_OF_COMPLEX.items()}
+
+
+def is_float(dtype: str) -> bool:
+    """True for a real floating-point type."""
+    return dtype in FLOATS
+
+
+def is_complex(dtype: str) -> bool:
+    """True for a complex type."""
+    return dtype in PART_OF_COMPLEX
+
+
+def is_signed(dtype: str) -> bool:
+    """True for a signed integer type."""
+    return dtype[0] == "s" and dtype in ELEMENT_TYPES
+
+
+def is_integer(dtype: str) -> bool:
+    """True for an integer type; pred is not one."""
+    return dtype[0] in "su" and dtype in ELEMENT_TYPES

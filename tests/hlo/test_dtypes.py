@@ -1,0 +1,36 @@
+"""The table of element types against ml_dtypes and numpy, and what strict mode takes from it."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import pytest
+
+import hlo_lint
+from hlo_lint.hlo.dtypes import ELEMENT_TYPES, FLOATS
+from hlo_lint.hlo.parser.literals import numpy_dtype
+
+
+@pytest.mark.parametrize("name", sorted(FLOATS))
+def test_floats_are_those_of_ml_dtypes(name: str) -> None:
+    facts = ELEMENT_TYPES[name]
+    limits = ml_dtypes.finfo(numpy_dtype(name))  # type: ignore[no-untyped-call]
+    assert (facts.bits, facts.max_exponent) == (limits.bits, limits.maxexp)
+    assert facts.significand_bits == limits.nmant + 1
+    half_a_step = 1 + 2.0**-facts.significand_bits
+    assert 1 <= facts.max_literal / float(limits.max) <= half_a_step
+
+
+@pytest.mark.parametrize("name", sorted(ELEMENT_TYPES))
+def test_each_type_is_as_wide_as_in_memory_or_packed(name: str) -> None:
+    assert 8 * numpy_dtype(name).itemsize == max(ELEMENT_TYPES[name].bits, 8)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "greatest"),
+    [("f8e3m4", 0xF), ("f8e4m3", 7), ("f8e5m2", 3), ("f8e4m3fn", 0), ("f32", 0x7FFFFF)],
+)
+def test_strict_mode_refuses_the_nan_payloads_that_xla_refuses(dtype: str, greatest: int) -> None:
+    text = "ENTRY e {{\n  ROOT c = {}[] constant(nan(0x{:x}))\n}}\n"
+    hlo_lint.parse(text.format(dtype, greatest), strict=True)
+    with pytest.raises(hlo_lint.HloSyntaxError, match="bits of payload"):
+        hlo_lint.parse(text.format(dtype, greatest + 1), strict=True)
