@@ -8,7 +8,7 @@ lies in descending order. The lines cited are those of openxla/xla at 183fa00cb5
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from math import inf, prod
 from typing import TYPE_CHECKING, TypeVar
@@ -119,36 +119,6 @@ def reshape_is_bitcast(a: ArrayShape, b: ArrayShape, *, ignore_element_type: boo
     return _unit_steps_agree(a, b) and _unit_steps_agree(b, a)
 
 
-def transpose_is_bitcast(
-    operand: ArrayShape,
-    result: ArrayShape,
-    dimensions: Sequence[int],
-    *,
-    ignore_element_type: bool = False,
-) -> bool:
-    """Whether XLA sees that this transpose only renames dimensions.
-
-    Strict like `TransposeIsBitcast` (`shape_util.cc:1518-1547`), which compares orders and no
-    sizes: a dimension of size 1 in another place makes it False although nothing moves.
-
-    >>> from hlo_lint.hlo.shape import parse_array
-    >>> x = parse_array("f32[8,3]{1,0}")
-    >>> transpose_is_bitcast(x, parse_array("f32[3,8]{0,1}"), (1, 0))
-    True
-    >>> transpose_is_bitcast(x, parse_array("f32[3,8]{1,0}"), (1, 0))
-    False
-    >>> row = parse_array("f32[1,8]{1,0}")
-    >>> transpose_is_bitcast(row, parse_array("f32[8,1]{1,0}"), (1, 0))  # free, and yet
-    False
-    """
-    _require_order(operand)
-    _require_order(result)
-    _require_permutation(dimensions, operand.rank)
-    if not ignore_element_type and operand.dtype != result.dtype:
-        return False
-    return compose(dimensions, result.minor_to_major) == operand.minor_to_major
-
-
 def packs_alike(a: ArrayShape, b: ArrayShape) -> bool:
     """Whether equal offsets mean equal bytes: what `reshape_is_bitcast` leaves out agrees.
 
@@ -222,98 +192,6 @@ def normalize(shape: ArrayShape) -> ArrayShape:
     layout = _layout(physical)
     kept = tuple(part for part in layout.rest if part.startswith("L("))
     return physical.with_layout(replace(layout, rest=kept))
-
-
-def deduce_transpose(a: ArrayShape, b: ArrayShape) -> tuple[int, ...] | None:
-    """The `dimensions` of the only transpose that could turn `a` into `b` as a bitcast, if it does.
-
-    Source: `DeduceTransposeDimensionsForBitcast` (`shape_util.cc:1737-1757`).
-
-    >>> from hlo_lint.hlo.shape import parse_array
-    >>> deduce_transpose(parse_array("f32[8,3]{1,0}"), parse_array("f32[3,8]{0,1}"))
-    (1, 0)
-    >>> deduce_transpose(parse_array("f32[8,3]{1,0}"), parse_array("f32[3,8]{1,0}")) is None
-    True
-    """
-    _require_order(a)
-    _require_order(b)
-    if a.rank != b.rank:
-        return None
-    dimensions = compose(a.minor_to_major, inverse(b.minor_to_major))
-    return dimensions if permute(a.dims, dimensions) == b.dims else None
-
-
-# What a bitcast does
-
-
-@dataclass(frozen=True, slots=True)
-class Reshape:
-    """A bitcast that keeps the row-major sequence of the elements."""
-
-    result: ArrayShape
-
-
-@dataclass(frozen=True, slots=True)
-class Transpose:
-    """A bitcast that renames the dimensions."""
-
-    dimensions: tuple[int, ...]
-    result: ArrayShape
-
-
-@dataclass(frozen=True, slots=True)
-class TransposeReshapeTranspose:
-    """A bitcast that reads the bytes as in C, regroups them, and names the dimensions anew."""
-
-    first: tuple[int, ...]
-    """The dimensions of the transpose from the operand to `transposed`."""
-    transposed: ArrayShape
-    """The operand, normalized."""
-    reshaped: ArrayShape
-    """The result, normalized."""
-    second: tuple[int, ...]
-    """The dimensions of the transpose from `reshaped` to `result`."""
-    result: ArrayShape
-
-
-BitcastDecomposition = Reshape | Transpose | TransposeReshapeTranspose
-
-
-def decompose_bitcast(a: ArrayShape, b: ArrayShape) -> BitcastDecomposition:
-    """What `bitcast` from `a` to `b` means for the elements, in steps that each move nothing.
-
-    There is an answer for every two arrays of equal counts: a bitcast with the wrong layout is
-    legal and means something else (`DecomposeBitcast`, `shape_util.cc:1783-1840`).
-
-    >>> from hlo_lint.hlo.shape import parse_array
-    >>> decompose_bitcast(parse_array("f32[8]{0}"), parse_array("f32[4,2]{1,0}")).__class__
-    <class 'hlo_lint.hlo.layouts.Reshape'>
-    >>> renamed = decompose_bitcast(parse_array("f32[8,3]{1,0}"), parse_array("f32[3,8]{0,1}"))
-    >>> assert isinstance(renamed, Transpose)
-    >>> renamed.dimensions
-    (1, 0)
-    >>> steps = decompose_bitcast(
-    ...     parse_array("f32[16,128,32]{2,1,0}"), parse_array("f32[2,8,128,32]{2,3,1,0}"))
-    >>> assert isinstance(steps, TransposeReshapeTranspose)
-    >>> steps.first, str(steps.transposed), str(steps.reshaped), steps.second
-    ((0, 1, 2), 'f32[16,128,32]{2,1,0}', 'f32[2,8,32,128]{3,2,1,0}', (0, 1, 3, 2))
-
-    Raises:
-        ValueError: also where the counts of elements differ.
-    """
-    _require_equal_counts(a, b)
-    if reshape_is_bitcast(a, b, ignore_element_type=True):
-        return Reshape(b)
-    dimensions = deduce_transpose(a, b)
-    if dimensions is not None:
-        return Transpose(dimensions, b)
-    return TransposeReshapeTranspose(
-        first=a.minor_to_major[::-1],
-        transposed=normalize(a),
-        reshaped=normalize(b),
-        second=inverse(b.minor_to_major[::-1]),
-        result=b,
-    )
 
 
 # Layouts that make a reshape free

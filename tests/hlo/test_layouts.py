@@ -12,15 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hlo_lint.hlo.layouts import (
-    Reshape,
-    Transpose,
-    TransposeReshapeTranspose,
     align_layouts,
     carry_layout_facts,
     common_factors,
     compose,
-    decompose_bitcast,
-    deduce_transpose,
     inverse,
     normalize,
     packs_alike,
@@ -28,7 +23,6 @@ from hlo_lint.hlo.layouts import (
     permute_dimensions,
     reshape_is_bitcast,
     strides,
-    transpose_is_bitcast,
 )
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Layout, Tile, parse_array
 
@@ -313,22 +307,6 @@ def test_an_unknown_type_is_as_wide_as_itself_only() -> None:
 
 
 @every_case
-@given(arrays(), st.data())
-def test_a_transpose_is_a_bitcast_if_no_element_moves_and_no_size_is_one(
-    operand: ArrayShape, data: st.DataObject
-) -> None:
-    p = tuple(data.draw(st.permutations(range(operand.rank))))
-    free = permute_dimensions(p, operand)
-    order = data.draw(st.permutations(range(operand.rank)) | st.just(free.minor_to_major))
-    result = ArrayShape("f32", free.dims, Layout(tuple(order)))
-    stays = transposed_addresses(result, p) == addresses(operand)
-    if all(size > 1 for size in operand.dims):
-        assert transpose_is_bitcast(operand, result, p) == stays
-    else:
-        assert stays or not transpose_is_bitcast(operand, result, p)
-
-
-@every_case
 @given(arrays(), facts, flags, st.data())
 def test_a_permuted_shape_holds_each_bit_where_it_was(
     shape: ArrayShape, fact: tuple[str, Layout], dynamic: int, data: st.DataObject
@@ -336,26 +314,9 @@ def test_a_permuted_shape_holds_each_bit_where_it_was(
     operand = dressed(shape, fact, dynamic)
     p = data.draw(st.permutations(range(operand.rank)))
     result = permute_dimensions(p, operand)
-    assert transpose_is_bitcast(operand, result, p)
     assert packs_alike(operand, result)
     assert transposed_addresses(result, p) == addresses(operand)
     assert all(result.is_dynamic(i) == operand.is_dynamic(d) for i, d in enumerate(p))
-
-
-@every_case
-@given(arrays(max_rank=4), st.data())
-def test_the_deduced_transpose_is_the_only_one_that_is_a_bitcast(
-    a: ArrayShape, data: st.DataObject
-) -> None:
-    dims = data.draw(st.permutations(a.dims))
-    b = ArrayShape("f32", tuple(dims), Layout(tuple(data.draw(st.permutations(range(a.rank))))))
-    fitting = [
-        p
-        for p in permutations(range(a.rank))
-        if permute(a.dims, p) == b.dims and transpose_is_bitcast(a, b, p)
-    ]
-    deduced = deduce_transpose(a, b)
-    assert fitting == ([] if deduced is None else [deduced])
 
 
 @every_case
@@ -376,52 +337,6 @@ def test_a_normalized_array_spells_the_same_bits_in_reading_order(
 def test_normalizing_keeps_the_tail_padding_and_drops_what_names_dimensions() -> None:
     shape = ArrayShape("f32", (8, 3), Layout((0, 1), rest=("L(4)", "SC(0:4)")))
     assert str(normalize(shape)) == "f32[3,8]{1,0:L(4)}"
-
-
-# Bitcasts
-
-
-def step_addresses(step: Reshape | Transpose | TransposeReshapeTranspose) -> list[Address]:
-    """Where the decomposed steps put the operand's elements, in the operand's sequence."""
-    if isinstance(step, Reshape):
-        return addresses(step.result)
-    if isinstance(step, Transpose):
-        return transposed_addresses(step.result, step.dimensions)
-    last = transposed_addresses(step.result, step.second)
-    number = {source: k for k, source in enumerate(indices(step.transposed.dims))}
-    places = {}
-    for index in indices(step.transposed.dims):
-        source = [0] * len(index)
-        for i, d in enumerate(step.first):
-            source[d] = index[i]
-        places[tuple(source)] = last[number[index]]
-    return [places[source] for source in sorted(places)]
-
-
-@every_case
-@given(pairs())
-def test_a_decomposed_bitcast_moves_no_byte(pair: tuple[ArrayShape, ArrayShape]) -> None:
-    a, b = pair
-    step = decompose_bitcast(a, b)
-    assert step.result == b
-    assert step_addresses(step) == addresses(a)
-    assert isinstance(step, Reshape) == reshape_is_bitcast(a, b)
-
-
-@every_case
-@given(pairs())
-def test_each_step_of_a_decomposed_bitcast_is_a_bitcast(
-    pair: tuple[ArrayShape, ArrayShape],
-) -> None:
-    step = decompose_bitcast(*pair)
-    if isinstance(step, TransposeReshapeTranspose):
-        assert transpose_is_bitcast(pair[0], step.transposed, step.first)
-        assert permute(pair[0].dims, step.first) == step.transposed.dims
-        assert reshape_is_bitcast(step.transposed, step.reshaped)
-        assert transpose_is_bitcast(step.reshaped, step.result, step.second)
-        assert permute(step.reshaped.dims, step.second) == step.result.dims
-    elif isinstance(step, Transpose):
-        assert transpose_is_bitcast(*pair, step.dimensions)
 
 
 # Alignment
@@ -546,7 +461,6 @@ ENDLESS = ArrayShape("f32", (UNBOUNDED, 3), Layout((1, 0)), (True, False))
         strides,
         lambda bad: reshape_is_bitcast(FINE, bad),
         lambda bad: reshape_is_bitcast(bad, FINE),
-        lambda bad: decompose_bitcast(FINE, bad),
         lambda bad: align_layouts(bad, (24,)),
         lambda bad: carry_layout_facts(bad, FINE),
     ],
@@ -568,8 +482,6 @@ def test_a_question_about_an_impossible_array_is_an_error(
         normalize,
         lambda bad: permute_dimensions((0, 1), bad),
         lambda bad: packs_alike(FINE, bad),
-        lambda bad: deduce_transpose(FINE, bad),
-        lambda bad: transpose_is_bitcast(FINE, bad, (0, 1)),
         lambda bad: carry_layout_facts(FINE, bad),
     ],
 )
@@ -583,14 +495,12 @@ def test_an_order_that_names_a_dimension_twice_is_an_error(
 def test_numbers_that_are_no_permutation_are_an_error() -> None:
     with pytest.raises(ValueError, match=r"\[0, 0\] does not name each of 2 dimensions once"):
         inverse((0, 0))
-    with pytest.raises(ValueError, match=r"\[0, 1, 2\] does not name each of 2 dimensions once"):
-        transpose_is_bitcast(FINE, FINE, (0, 1, 2))
     with pytest.raises(ValueError, match=r"\[0\] does not name each of 2 dimensions once"):
-        transpose_is_bitcast(FINE, parse_array("f32[24]{0}"), (0, 1))
+        permute((8, 3), (0,))
 
 
 def test_sizes_without_a_common_product_are_an_error() -> None:
     with pytest.raises(ValueError, match="do not have one product"):
         align_layouts(FINE, (23,))
     with pytest.raises(ValueError, match=r"24 elements, .* has 23"):
-        decompose_bitcast(FINE, parse_array("f32[23]{0}"))
+        carry_layout_facts(FINE, parse_array("f32[23]{0}"))
