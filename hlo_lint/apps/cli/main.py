@@ -28,6 +28,7 @@ LATE = (
     "match",
     "passes",
     "payload",
+    "ranks",
     "report",
     "rules",
     "server",

@@ -1,0 +1,164 @@
+"""`hlo-lint ranks`: do the collectives of all processes agree?"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hlo_lint.text.source import shown
+
+if TYPE_CHECKING:
+    from hlo_lint.analysis.ranks import Collective, Divergence, RankedModule, Variant
+
+
+@click.command("ranks")
+@click.argument("paths", metavar="DIR…", nargs=-1, required=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("-q", "--quiet", is_flag=True, help="Print divergences, and nothing else.")
+@click.pass_context
+def command(ctx: click.Context, paths: tuple[str, ...], as_json: bool, quiet: bool) -> None:
+    """Compare the scheduled collectives of the processes whose dumps are in the DIRs.
+
+    A DIR is the dump folder of one process or device; a pattern stands for several, and one DIR
+    alone for the folders in it.
+
+    Exit status: 0 the collectives agree, 1 they do not, 2 wrong use.
+    """
+    from hlo_lint.analysis.ranks import compare_ranks, rank_folders
+
+    ranks = rank_folders(paths)
+    modules = compare_ranks(ranks)
+    diverging = [module for module in modules if module.divergences]
+    if as_json:
+        found = {
+            "version": 1,
+            "ranks": [rank.name for rank in ranks],
+            "modules": [_as_dict(module) for module in modules],
+        }
+        click.echo(json.dumps(found, indent=2))
+    else:
+        for module in diverging:
+            for divergence in module.divergences:
+                _show_divergence(module, divergence)
+        if not quiet:
+            _show_modules(modules)
+            _show_summary(len(ranks), len(modules), len(diverging))
+    ctx.exit(1 if diverging else 0)
+
+
+def _show_divergence(module: RankedModule, divergence: Divergence) -> None:
+    ours, theirs = divergence.ours, divergence.theirs
+    title = f"{shown(module.name) or 'the module'}: "
+    click.echo(
+        click.style("error: ", fg="red", bold=True)
+        + click.style(title + "the ranks run different collectives", bold=True)
+    )
+    number = divergence.position + 1
+    click.echo(f"  collective {number} is the first that differs:")
+    for variant, collective in zip((ours, theirs), divergence.collectives, strict=True):
+        click.echo(f"  {_ranks(variant)}: {_spelled(collective, number)}")
+        click.echo(f"    {_place(variant, collective)}")
+    for line in _cause(divergence):
+        click.echo(f"  {line}")
+
+
+def _spelled(collective: Collective | None, number: int) -> str:
+    return f"no collective {number}" if collective is None else shown(str(collective))
+
+
+def _place(variant: Variant, collective: Collective | None) -> str:
+    if collective is None:
+        return shown(str(variant.path))
+    module = variant.module
+    line = module.file.lines.position(module.span(collective.instruction).start).line
+    return f"{shown(str(variant.path))}:{line}"
+
+
+def _cause(divergence: Divergence) -> list[str]:
+    """The pass that made the difference, and what is known of the reason."""
+    cause = divergence.cause
+    if cause is None:
+        return ["the pass that made the difference is not known: there are no dumps of passes"]
+    lines = []
+    if cause.first_pass is not None:
+        lines.append(f"first pass after which the modules differ: {shown(cause.first_pass)}")
+    if cause.first_text not in (None, cause.first_pass):
+        lines.append(f"first pass after which their texts differ: {shown(cause.first_text)}")
+    if not lines:
+        lines.append("the dumps of the passes are the same: only the final modules differ")
+    lines += [f"  A, {_ranks(divergence.ours)}: {shown(str(divergence.ours.path.parent))}"]
+    lines += [f"  B, {_ranks(divergence.theirs)}: {shown(str(divergence.theirs.path.parent))}"]
+    notes = list(cause.notes)
+    if any("autotuner" in (each or "") for each in (cause.first_pass, cause.first_text)):
+        notes.append(
+            "the autotuner chooses by timings, which differ between processes: let one process "
+            "write its results (--xla_gpu_dump_autotune_results_to) and all of them load these "
+            "(--xla_gpu_load_autotune_results_from)"
+        )
+    return [*lines, *(f"note: {shown(note)}" for note in notes)]
+
+
+def _show_modules(modules: list[RankedModule]) -> None:
+    """The modules that were not compiled to the same text everywhere."""
+    for module in modules:
+        if len(module.variants) > 1:
+            name = shown(module.name) or "the module"
+            click.echo(f"{name}: compiled to {len(module.variants)} different texts")
+            for variant in module.variants:
+                state = "" if variant.is_final else ", not to the end"
+                click.echo(f"  {variant.fingerprint}  {_ranks(variant)}{state}")
+        if module.missing:
+            click.echo(f"{shown(module.name)}: not compiled on {_few(module.missing)}")
+
+
+def _show_summary(ranks: int, modules: int, diverging: int) -> None:
+    count = f"{modules} module{'' if modules == 1 else 's'}"
+    if not diverging:
+        click.echo(f"{ranks} ranks, {count}: the collectives agree")
+    else:
+        click.echo(f"{ranks} ranks, {count}: the collectives of {diverging} do not agree")
+
+
+def _ranks(variant: Variant) -> str:
+    return _few(variant.ranks)
+
+
+def _few(names: tuple[str, ...]) -> str:
+    """The first of some ranks, and how many more there are."""
+    first = shown(names[0])
+    return first if len(names) == 1 else f"{first} and {len(names) - 1} more"
+
+
+def _as_dict(module: RankedModule) -> dict[str, Any]:
+    return {
+        "name": module.name,
+        "missing": list(module.missing),
+        "variants": [
+            {
+                "fingerprint": variant.fingerprint,
+                "path": str(variant.path),
+                "final": variant.is_final,
+                "ranks": list(variant.ranks),
+            }
+            for variant in module.variants
+        ],
+        "divergences": [
+            {
+                "ranks": [list(each.ranks) for each in (divergence.ours, divergence.theirs)],
+                "position": divergence.position,
+                "collectives": [each and str(each) for each in divergence.collectives],
+                "places": [
+                    _place(variant, collective)
+                    for variant, collective in zip(
+                        (divergence.ours, divergence.theirs), divergence.collectives, strict=True
+                    )
+                ],
+                "first_pass": divergence.cause and divergence.cause.first_pass,
+                "first_text": divergence.cause and divergence.cause.first_text,
+                "notes": list(divergence.cause.notes) if divergence.cause else [],
+            }
+            for divergence in module.divergences
+        ],
+    }

@@ -1,0 +1,136 @@
+"""Dumps of several processes: what jax compiled for two devices, copied for each rank."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hlo_lint.analysis.ranks import compare_ranks, rank_folders
+from hlo_lint.text.errors import DumpError
+
+PROGRAM = """
+import jax, numpy as np
+from jax.sharding import Mesh, PartitionSpec as P
+def body(a, b):
+    return jax.lax.psum(a.sum(0), "d"), jax.lax.all_gather(b * 2.0, "d")
+mesh = Mesh(np.array(jax.devices()), "d")
+step = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=P("d"), out_specs=(P(), P("d"))))
+step.lower(np.ones((8, 4), "f"), np.ones((4,), "f")).compile()
+"""
+PASS = "copy-insertion"
+
+
+@pytest.fixture(scope="module")
+def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("jax")
+    folder = tmp_path_factory.mktemp("dump")
+    flags = (
+        f"--xla_force_host_platform_device_count=2 --xla_dump_to={folder} --xla_dump_hlo_pass_re=.*"
+    )
+    environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    subprocess.run([sys.executable, "-c", PROGRAM], env=environment, check=True)
+    return folder
+
+
+@pytest.fixture
+def ranks(dump: Path, tmp_path: Path) -> Path:
+    for number in range(64):
+        shutil.copytree(dump, tmp_path / f"rank{number}", copy_function=os.symlink)
+    return tmp_path
+
+
+def swap_collectives(rank: Path) -> None:
+    """Swap two collectives, in what a pass left and in all that comes after it."""
+    swapped = False
+    for path in sorted(rank.glob("*jit_body*.txt")):
+        swapped = swapped or f"after_{PASS}.before" in path.name
+        text = path.read_text("utf-8")
+        lines = text.split("\n")
+        places = [at for at, line in enumerate(lines) if " all-reduce(" in line]
+        places += [at for at, line in enumerate(lines) if " all-gather(" in line]
+        if (swapped or "cpu_after_optimizations.txt" in path.name) and len(places) == 2:
+            one, other = places
+            lines[one], lines[other] = lines[other], lines[one]
+            path.unlink()  # a link to the dump of all ranks
+            path.write_text("\n".join(lines), "utf-8")
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "hlo_lint", "ranks", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_equal_ranks_agree(ranks: Path) -> None:
+    done = run(ranks)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "64 ranks, 1 module: the collectives agree\n"
+
+
+def test_a_swap_on_one_rank_is_found_with_the_pass_that_made_it(ranks: Path) -> None:
+    swap_collectives(ranks / "rank17")
+    done = run(ranks)
+    assert done.returncode == 1
+    assert "error: jit_body: the ranks run different collectives" in done.stdout
+    assert "rank0 and 62 more: %all_gather" in done.stdout
+    assert "rank17: %psum" in done.stdout
+    assert f"first pass after which their texts differ: {PASS} of HLO_passes_" in done.stdout
+    assert "jit_body: compiled to 2 different texts" in done.stdout
+
+
+def test_json_names_the_ranks_and_the_place(ranks: Path) -> None:
+    swap_collectives(ranks / "rank17")
+    found = json.loads(run(ranks / "rank1?", "--json").stdout)
+    (module,) = [each for each in found["modules"] if each["divergences"]]
+    (divergence,) = module["divergences"]
+    assert found["ranks"] == [f"rank{number}" for number in range(10, 20)]
+    assert divergence["ranks"][1] == ["rank17"]
+    assert divergence["position"] == 0
+    assert divergence["places"][0].startswith(str(ranks / "rank10"))
+    assert divergence["first_text"].startswith(PASS)
+
+
+def test_a_module_that_a_rank_lacks_is_listed(ranks: Path) -> None:
+    for path in (ranks / "rank3").glob("*jit_body*"):
+        path.unlink() if path.is_symlink() else shutil.rmtree(path)
+    (module,) = compare_ranks(rank_folders([ranks]))
+    assert module.missing == ("rank3",)
+    assert not module.divergences
+
+
+@pytest.mark.parametrize("paths", [["absent"], ["pyproject.toml"]])
+def test_one_rank_or_none_is_refused(paths: list[str]) -> None:
+    with pytest.raises(DumpError):
+        rank_folders(paths)
+
+
+def test_files_are_ranks_too(tmp_path: Path) -> None:
+    text = """
+HloModule m, is_scheduled=true
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+
+ENTRY e {
+  p = f32[8]{0} parameter(0)
+  ROOT r = f32[8]{0} all-reduce(p), channel_id=1, replica_groups={{0,1}}, to_apply=add
+}
+"""
+    one, other = tmp_path / "one.hlo", tmp_path / "other.hlo"
+    one.write_text(text)
+    other.write_text(text.replace("f32[8]", "f32[16]"))
+    (module,) = compare_ranks(rank_folders([one, other]))
+    (divergence,) = module.divergences
+    assert [str(each) for each in divergence.collectives] == [
+        "%r: all-reduce (f32[8]{0}) channel_id=1 replica_groups={{0,1}}",
+        "%r: all-reduce (f32[16]{0}) channel_id=1 replica_groups={{0,1}}",
+    ]
+    assert divergence.cause is None
