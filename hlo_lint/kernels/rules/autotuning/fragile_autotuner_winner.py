@@ -25,7 +25,7 @@ class FragileAutotunerWinner(Rule):
     the least scratch memory among those close to it. Where two backends are closer than one timing
     can tell, the winner changes from process to process: with it the numbers in their last bits,
     the speed, and whether the program compiles at all, where only one of the backends does (see
-    `gemm-breaks-on-backend-changed`). From one log the rule says which choices are so close; from
+    `gemm-breaks-on-backend-flip`). From one log the rule says which choices are so close; from
     several logs of one program, which have changed. `benchmarks/FRAGILE.md` says how often it is
     right.
     """

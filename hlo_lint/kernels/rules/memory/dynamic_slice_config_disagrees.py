@@ -1,0 +1,170 @@
+"""Slices in loops whose dynamic_slice_config gives other offsets than their operands do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from hlo_lint.analysis.loop_values import Context, LoopValues, backend_config, integer_field, read_loop
+from hlo_lint.analysis.rewrite import attribute_edit
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.rules.base import Bad, Findings, Form, Good, Rule
+from hlo_lint.rules.findings import Finding
+from hlo_lint.text.edits import Fix, Safety
+
+_PROGRAM = """
+HloModule reads_backwards
+
+body {
+  p = (s32[], f32[8,64]{1,0}, f32[1,64]{1,0}) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = f32[8,64]{1,0} get-tuple-element(p), index=1
+  seven = s32[] constant(7)
+  zero = s32[] constant(0)
+  at = s32[] subtract(seven, i)
+  row = f32[1,64]{1,0} dynamic-slice(x, at, zero), dynamic_slice_sizes={1,64}, backend_config={"dynamic_slice_config":{"loop_index":"0","byte_offset":"%d","byte_stride":"%d"}}%s
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  ROOT t = (s32[], f32[8,64]{1,0}, f32[1,64]{1,0}) tuple(next, x, row)
+}
+
+condition {
+  p = (s32[], f32[8,64]{1,0}, f32[1,64]{1,0}) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  eight = s32[] constant(8)
+  ROOT less = pred[] compare(i, eight), direction=LT
+}
+
+ENTRY e {
+  zero = s32[] constant(0)
+  x = f32[8,64]{1,0} parameter(0)
+  row = f32[1,64]{1,0} parameter(1)
+  t = (s32[], f32[8,64]{1,0}, f32[1,64]{1,0}) tuple(zero, x, row)
+  ROOT w = (s32[], f32[8,64]{1,0}, f32[1,64]{1,0}) while(t), condition=condition, body=body, backend_config={"known_trip_count":{"n":"8"},"known_init_step":{"init":"0","step":"1"},"known_induction_variable":{"tuple_index":"0"}}
+}
+"""  # noqa: E501
+
+_CONFIG = re.compile(r'("dynamic_slice_config"\s*:\s*)\{[^{}]*\}')
+
+
+class _Descriptor(NamedTuple):
+    """A `DynamicSliceConfig`: `byte_offset + iteration * byte_stride`."""
+
+    byte_offset: int
+    byte_stride: int
+    loop_index: int | None
+    """The enclosing loop whose iterations count; None if the offset is constant."""
+
+
+class DynamicSliceConfigDisagrees(Rule):
+    """A slice in a loop whose dynamic_slice_config gives another offset than its operands.
+
+    ## Why
+    XLA:GPU turns slices in loops into plain copies. Their offset is not computed on the device:
+    `dynamic-slice-annotator` derives `byte_offset + iteration * byte_stride` from the index and
+    writes it into the `backend_config`, and only that counts when the loop runs. If it is derived
+    from another value, the copy reads or writes the wrong row and nothing reports it. In
+    openxla/xla#46231 (jax 0.10.2 and 0.11.0) the analysis takes the induction variable for an
+    expression of it where the index passes through an async-start: the gradients of a scan with
+    offloaded residuals are wrong.
+
+    The index operands are evaluated at iterations 0, 1, 2 and the last of the loop, through
+    fusions, calls, async starts and values that the loop carries. An offset that is clamped or
+    depends on data is not judged.
+
+    ## Fix
+    Writes the descriptor that gives the offsets of the operands. For a program that XLA compiles,
+    `--xla_disable_hlo_passes=dynamic-slice-annotator` avoids the copies.
+    """
+
+    opcodes = frozenset({"dynamic-slice", "dynamic-update-slice"})
+    examples = (
+        Bad(_PROGRAM % (0, 256, "  // error"), fixed=_PROGRAM % (1792, -256, "")),
+        Good(_PROGRAM % (1792, -256, "")),
+    )
+
+    def check(self, module: Module) -> Findings:
+        """Each slice whose descriptor disagrees at one of the iterations looked at."""
+        values: LoopValues | None = None
+        for instruction, descriptor in _described(module):
+            values = values or LoopValues(module)
+            for context, offset in values.slice_offsets(instruction):
+                claimed = _claimed(descriptor, context)
+                if offset in claimed:
+                    continue
+                yield Finding(
+                    instruction,
+                    f"{_place(descriptor, context)} the operands give byte offset {offset}, and "
+                    f"the dynamic_slice_config gives {claimed[0]}",
+                    notes=(
+                        f"the copy follows the dynamic_slice_config: {_spelled(descriptor)}",
+                        "--xla_disable_hlo_passes=dynamic-slice-annotator avoids it",
+                    ),
+                )
+                break
+
+    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
+        """Writes the offset and stride that the operands have, if they are the same in all ways."""
+        config = instruction.attributes.get("backend_config", "")
+        first: dict[int, int] = {}
+        for context, offset in LoopValues(module).slice_offsets(instruction):
+            loops = [] if context is None else list(context.loops)
+            if len(loops) != 1 or first.setdefault(loops[0].iteration, offset) != offset:
+                return None
+        base = first.get(0)
+        if base is None:
+            return None
+        stride = first.get(1, base) - base
+        if any(base + iteration * stride != offset for iteration, offset in first.items()):
+            return None
+        fields = f'{{"loop_index":"0","byte_offset":"{base}","byte_stride":"{stride}"}}'
+        text = _CONFIG.sub(rf"\g<1>{fields}", config)
+        edit = attribute_edit(instruction, module, "backend_config", text)
+        title = "derive the dynamic_slice_config from the operands"
+        return None if edit is None else Fix(title, (edit,), Safety.SAFE)
+
+
+def _described(module: Module) -> Iterator[tuple[Instruction, _Descriptor]]:
+    """The slices that carry a descriptor, bodies of fusions included."""
+    for computation in module.computations:
+        for opcode in sorted(DynamicSliceConfigDisagrees.opcodes & computation.opcodes):
+            for instruction in computation.with_opcode(opcode):
+                if '"dynamic_slice_config"' not in instruction.attributes_text:
+                    continue
+                config = backend_config(instruction).get("dynamic_slice_config")
+                offset, stride = (
+                    integer_field(config, name) for name in ("byte_offset", "byte_stride")
+                )
+                if offset is not None and stride is not None and isinstance(config, dict):
+                    loop = integer_field(config, "loop_index") if "loop_index" in config else None
+                    yield instruction, _Descriptor(offset, stride, loop)
+
+
+def _claimed(descriptor: _Descriptor, context: Context | None) -> list[int]:
+    """The offsets that the descriptor may mean there; in a nest either end may be loop 0."""
+    loop = descriptor.loop_index
+    if loop is None or context is None:
+        return [descriptor.byte_offset]
+    iterations = [inner.iteration for inner in context.loops]
+    counted = [at for at in (loop, len(iterations) - 1 - loop) if 0 <= at < len(iterations)]
+    return [descriptor.byte_offset + iterations[at] * descriptor.byte_stride for at in counted] or [
+        descriptor.byte_offset
+    ]
+
+
+def _place(descriptor: _Descriptor, context: Context | None) -> str:
+    loops = [] if context is None else list(context.loops)
+    if not loops:
+        return "here"
+    at = descriptor.loop_index or 0
+    inner = loops[at] if at < len(loops) else loops[0]
+    loop = read_loop(inner.call)
+    count = "" if loop is None else f" of {loop.trip_count}"
+    return f"in iteration {inner.iteration}{count} of %{inner.call.name}"
+
+
+def _spelled(descriptor: _Descriptor) -> str:
+    if descriptor.loop_index is None:
+        return f"{descriptor.byte_offset}"
+    return f"{descriptor.byte_offset} + iteration * {descriptor.byte_stride}"
