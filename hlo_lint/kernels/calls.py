@@ -16,9 +16,24 @@ LEGACY = "triton_kernel_call"
 _FILLS = frozenset({"broadcast", "constant", "iota", "bitcast", "reshape", "copy"})
 
 
+def fused_calls(module: Module) -> Iterator[tuple[Instruction, Instruction]]:
+    """Each fusion with each custom call in its body: XLA:GPU wraps calls on slices so."""
+    bodies = {
+        computation.name: computation
+        for computation in module.computations
+        if "custom-call" in computation.opcodes
+    }
+    for computation in module.computations if bodies else ():
+        for fusion in computation.with_opcode("fusion"):
+            for name in fusion.called_computations:
+                if name in bodies:
+                    for call in bodies[name].with_opcode("custom-call"):
+                        yield fusion, call
+
+
 def triton_calls(module: Module) -> Iterator[tuple[Instruction, TritonCall]]:
-    """The calls whose payload can be read, with it."""
-    for computation in module.nonfusion_computations:
+    """The calls whose payload can be read, with it; those in bodies of fusions, too."""
+    for computation in module.computations:
         for call in computation.with_opcode("custom-call"):
             if f'"{LEGACY}' in call.attributes_text and (payload := _read(call)) is not None:
                 yield call, payload

@@ -149,7 +149,7 @@ def _waits_on_mbarrier(one: Instruction) -> bool:
 _TYPE = re.compile(r"(?:b|u|s|f|bf)(8|16|32|64|128)(x2)?")
 
 
-def _size(one: Instruction) -> int:
+def access_size(one: Instruction) -> int:
     """The bytes that one thread stores."""
     if one.is_a("stmatrix"):
         return 16  # each address is a row's
@@ -193,7 +193,9 @@ def _event(at: int, block: int, one: Instruction) -> _Event | None:
         spaces = {"global", "local", "param", "shared::cluster", "async", "const"}
         if not target or any(part.split("::param")[0] in spaces for part in opcode.split(".")):
             return None
-        size = number(operands[1]) if one.is_a("st.bulk") and len(operands) > 1 else _size(one)
+        size = (
+            number(operands[1]) if one.is_a("st.bulk") and len(operands) > 1 else access_size(one)
+        )
         return _Event(at, block, _Kind.STORE, one, False, 0, target, size)
     return None
 

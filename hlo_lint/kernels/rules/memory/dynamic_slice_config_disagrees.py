@@ -6,7 +6,13 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from hlo_lint.analysis.loop_values import Context, LoopValues, backend_config, integer_field, read_loop
+from hlo_lint.analysis.loop_values import (
+    Context,
+    LoopValues,
+    backend_config,
+    integer_field,
+    read_loop,
+)
 from hlo_lint.analysis.rewrite import attribute_edit
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, Findings, Form, Good, Rule

@@ -1,0 +1,182 @@
+"""Custom calls in fusions whose result no longer shares the memory of an operand."""
+
+from __future__ import annotations
+
+from hlo_lint.analysis.buffers import Result, declared_aliases, results, source_of
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.shape import Index
+from hlo_lint.kernels.alias_use import need_of_alias
+from hlo_lint.kernels.calls import fused_calls
+from hlo_lint.rules.base import Bad, Findings, Form, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.text.edits import Edit, Fix, Safety
+from hlo_lint.text.source import Span
+
+_PROGRAM = """
+HloModule adds_in_place
+
+body {
+  x = f32[64]{0} parameter(0)
+  y = f32[32]{0} parameter(1)
+  half = f32[32]{0} slice(y), slice={[0:16]}
+  ROOT c = f32[64]{0} custom-call(x, half), custom_call_target="adds_in_place", output_to_operand_aliasing={{}: (0, {})}
+}
+
+ENTRY e {
+  x = f32[64]{0} parameter(0)
+  y = f32[32]{0} parameter(1)
+  ROOT f = f32[64]{0} fusion(x, y)%s, kind=kCustom, calls=body%s
+}
+"""  # noqa: E501
+_SLICED = """
+HloModule adds_to_a_slice
+
+body {
+  x = f32[32]{0} parameter(0)
+  y = f32[64]{0} parameter(1)
+  half = f32[32]{0} slice(y), slice={[0:32]}
+  ROOT c = f32[32]{0} custom-call(x, half), custom_call_target="adds_in_place", output_to_operand_aliasing={{}: (1, {})}
+}
+
+ENTRY e {
+  x = f32[32]{0} parameter(0)
+  y = f32[64]{0} parameter(1)
+  ROOT f = f32[32]{0} fusion(x, y), kind=kCustom, calls=body  // error
+}
+"""  # noqa: E501
+
+
+class AliasLostInFusion(Rule):
+    """A fusion around a custom call that drops the alias of the call's result.
+
+    ## Why
+    A call with `output_to_operand_aliasing` may update its operand in place: it reads its result's
+    memory, or writes a part of it only, and relies on the operand lying there. XLA allocates what
+    the fusion declares, so a pass that wraps the call and does not hand the alias on gives the
+    result memory of its own, with anything in it. `dynamic-slice-fusion-rewriter-v2` of jax 0.11.2
+    does that to typed FFI calls on slices (jax-triton, Mosaic, scans over stacked arrays), and an
+    H200 computes wrong numbers from it.
+
+    An error where the PTX in the call's payload reads the result first or cannot write all of it;
+    a warning where the kernel cannot be read; nothing where it overwrites the whole result.
+
+    ## Fix
+    Declares the alias on the fusion, if the operand is all of one of its parameters. A slice is
+    not a whole buffer, so no fusion can declare it: there the pass has to be disabled.
+    """
+
+    examples = (
+        Bad(
+            _PROGRAM % ("", "  // error"),
+            fixed=_PROGRAM % (", output_to_operand_aliasing={{}: (0, {})}", ""),
+        ),
+        Good(_PROGRAM % (", output_to_operand_aliasing={{}: (0, {})}", "")),
+        Bad(_SLICED),
+    )
+
+    def applies(self, module: Module) -> bool:
+        """True if a fusion holds a custom call."""
+        return next(fused_calls(module), None) is not None
+
+    def check(self, module: Module) -> Findings:
+        """Each alias of a fused call that its fusion does not have."""
+        for fusion, call in fused_calls(module):
+            aliases = declared_aliases(call)
+            for result in results(call) if aliases else ():
+                number = aliases.get(result.index)
+                if number is None or number >= len(call.operands):
+                    continue
+                if not _is_lost(fusion, call, result, number):
+                    continue
+                need = need_of_alias(call, result)
+                if need == "":
+                    continue
+                yield Finding(
+                    fusion,
+                    f"this fusion drops an alias of %{call.name}: its result {result} should be "
+                    f"the memory of operand {number}, %{call.operands[number].name}",
+                    notes=(
+                        need or "the kernel may rely on what the operand holds",
+                        "--xla_disable_hlo_passes=dynamic-slice-fusion-rewriter-v2 keeps the call "
+                        "out of the fusion",
+                    ),
+                    severity=Severity.WARNING if need is None else None,
+                )
+
+    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
+        """Declares aliases of whole parameters on the fusion."""
+        if "output_to_operand_aliasing=" in instruction.attributes_text:
+            return None
+        pairs = []
+        for fusion, call in fused_calls(module):
+            if fusion is not instruction:
+                continue
+            for result in results(call):
+                number = declared_aliases(call).get(result.index)
+                index = _fusion_index(call, result)
+                if number is None or number >= len(call.operands) or index is None:
+                    continue
+                source = source_of(call, number)
+                if source is not None and source.opcode == "parameter":
+                    place = ",".join(map(str, index))
+                    pairs.append(f"{{{place}}}: ({source.operands_text.strip()}, {{}})")
+        if not pairs:
+            return None
+        at = module.span(instruction).end - len(instruction.attributes_text)
+        text = f", output_to_operand_aliasing={{{', '.join(pairs)}}}"
+        return Fix("declare the alias on the fusion", (Edit(Span(at, at), text),), Safety.SAFE)
+
+
+def _is_lost(fusion: Instruction, call: Instruction, result: Result, number: int) -> bool:
+    """True if the fusion is known to give the result other memory than the operand's."""
+    source = source_of(call, number)
+    if source is None:
+        return False
+    index = _fusion_index(call, result)
+    if source.opcode == "parameter":
+        declared = declared_aliases(fusion)
+        return index is not None and declared.get(index) != int(source.operands_text)
+    if source.opcode not in ("slice", "dynamic-slice"):
+        return False
+    if index is not None:
+        return True  # the result is the fusion's, and the operand a part of another buffer
+    update = _update_of(call, result)
+    return update is not None and update.operands[0].instruction is not source_of(source, 0)
+
+
+def _fusion_index(call: Instruction, result: Result) -> Index | None:
+    """The index of the fusion's result that is a result of the call; None if none is."""
+    root = call.computation.root
+    if root is None:
+        return None
+    if root is call:
+        return result.index
+    parts = enumerate(root.operands) if root.opcode == "tuple" else ()
+    for place, operand in parts:
+        if _is_result(operand.instruction, operand.index, call, result):
+            return (place,)
+    return () if _is_result(root, (), call, result) else None
+
+
+def _is_result(
+    instruction: Instruction | None, index: Index, call: Instruction, result: Result
+) -> bool:
+    """True if a value is a result of the call, seen through bitcasts and tuple elements."""
+    while instruction is not None and instruction is not call:
+        if instruction.opcode == "get-tuple-element":
+            number = instruction.attribute("index")
+            index = (*((number,) if isinstance(number, int) else ()), *index)
+        elif instruction.opcode not in ("bitcast", "reshape"):
+            return False
+        operand = instruction.operands[0]
+        instruction, index = operand.instruction, (*operand.index, *index)
+    return instruction is call and index == result.index
+
+
+def _update_of(call: Instruction, result: Result) -> Instruction | None:
+    """The dynamic-update-slice that writes a result of the call."""
+    for update in call.computation.with_opcode("dynamic-update-slice"):
+        operand = update.operands[1]
+        if _is_result(operand.instruction, operand.index, call, result):
+            return update
+    return None

@@ -1,0 +1,103 @@
+"""Slices handed to a kernel at an address that the kernel was not compiled for."""
+
+from __future__ import annotations
+
+from hlo_lint.analysis.buffers import source_of
+from hlo_lint.analysis.loop_values import Context, LoopValues
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.kernels.calls import fused_calls
+from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding
+
+MOSAIC_ALIGNMENT = 256
+"""Mosaic GPU refuses other addresses: "Input buffer 1 is not 256-byte aligned"."""
+
+_PROGRAM = r"""
+HloModule reads_a_slice
+
+body {
+  p = f32[1024]{0} parameter(0)
+  s = f32[512]{0} slice(p), slice={[%d:%d]}
+  ROOT c = f32[512]{0} custom-call(s), custom_call_target="triton_kernel_call_ffi", api_version=API_VERSION_TYPED_FFI, backend_config={opaque = "x\DA\E3\92\E6b\E7b\CC\16`1\88\12`\94`T`\D4b\E1b\12\10\80\90\00&M\02J"}%s
+}
+
+ENTRY e {
+  p = f32[1024]{0} parameter(0)
+  ROOT f = f32[512]{0} fusion(p), kind=kCustom, calls=body
+}
+"""  # noqa: E501
+
+
+class OperandMisaligned(Rule):
+    """A kernel that is handed a slice at an address it was not compiled for.
+
+    ## Why
+    Triton compiles a kernel for the divisibility of its pointers, 16 as a rule, and Mosaic GPU for
+    256 bytes. XLA aligns buffers, but a slice that is fused with the call is no buffer: its
+    address is the array's plus an offset. The launcher looks at the address when the program runs
+    and refuses it: `Parameter 1 is not divisible by 16`. An offset is known if it is constant, or
+    from the trip count and the step of the loop.
+
+    `--xla_disable_hlo_passes=dynamic-slice-fusion-rewriter-v2` has slices copied to buffers of
+    their own.
+    """
+
+    examples = (Bad(_PROGRAM % (1, 513, "  // error")), Good(_PROGRAM % (4, 516, "")))
+
+    def applies(self, module: Module) -> bool:
+        """True if a fusion holds a custom call."""
+        return next(fused_calls(module), None) is not None
+
+    def check(self, final: FinalModule) -> Findings:
+        """Each operand that is a slice at an offset its kernel refuses."""
+        values: LoopValues | None = None
+        for _, call in fused_calls(final.module):
+            for number, divisor in _divisors(call).items():
+                source = source_of(call, number)
+                if source is None or source.opcode not in ("slice", "dynamic-slice"):
+                    continue
+                base = source_of(source, 0)
+                if base is None or base.opcode != "parameter":
+                    continue
+                values = values or LoopValues(final.module)
+                for context, offset in values.slice_offsets(source):
+                    if offset % divisor:
+                        yield Finding(
+                            call,
+                            f"the kernel wants operand {number} at a multiple of {divisor} bytes, "
+                            f"and %{source.name} begins {offset} bytes into its array"
+                            f"{_iteration(context)}",
+                            notes=(
+                                "the call is refused when it runs",
+                                "--xla_disable_hlo_passes=dynamic-slice-fusion-rewriter-v2 has "
+                                "the slice copied",
+                            ),
+                            operand=number,
+                        )
+                        break
+
+
+def _divisors(call: Instruction) -> dict[int, int]:
+    """The divisibility of addresses that a call demands, by operand."""
+    from hlo_lint.kernels.custom_calls import MosaicCall, PayloadError, TritonCall, decode
+    from hlo_lint.kernels.custom_calls.triton import Array
+
+    try:
+        payload = decode(call)
+    except PayloadError:
+        return {}
+    operands = range(len(call.operands))
+    if isinstance(payload, MosaicCall):
+        return dict.fromkeys(operands, MOSAIC_ALIGNMENT)
+    divisors: dict[int, int] = {}
+    for kernel_call in payload.kernel_calls if isinstance(payload, TritonCall) else ():
+        for number, place in zip(operands, kernel_call.pointers, strict=False):
+            parameter = kernel_call.parameters[place]
+            if isinstance(parameter, Array) and parameter.ptr_divisibility:
+                divisors[number] = max(divisors.get(number, 1), parameter.ptr_divisibility)
+    return divisors
+
+
+def _iteration(context: Context | None) -> str:
+    loop = next(context.loops, None) if context is not None else None
+    return "" if loop is None else f" in iteration {loop.iteration} of %{loop.call.name}"
