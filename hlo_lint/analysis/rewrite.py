@@ -73,7 +73,8 @@ class Rewrite:
             tail = self._last_tail(attributes) if last else attributes + self._metadata
             lines.append(f"{root}{self._percent}{name} = {shape} {opcode}({value}){tail}")
         edit = Edit(Span(*place), (newline + indent).join(lines))
-        return Fix(title, (edit,), safety)
+        adds_bitcast = any(opcode == "bitcast" for _, _, opcode, _, _ in self._lines)
+        return Fix(title, (edit,), safety, adds_bitcast)
 
     def _is_typed(self) -> bool:
         """Whether the text prints the shapes of operands."""

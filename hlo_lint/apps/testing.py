@@ -78,7 +78,8 @@ def check_example(rule: type[Rule], example: Bad | Good) -> None:
 
 
 def _check_fix(rule: type[Rule], example: Bad, path: Path, place: str) -> None:
-    fixed = fix(path, [rule], form=example.form, unsafe_fixes=True)
+    before = rule.precondition.demanded_by if rule.precondition else None
+    fixed = fix(path, [rule], None, before, form=example.form, unsafe_fixes=True)
     if fixed.text != example.fixed_source:
         from difflib import unified_diff
 

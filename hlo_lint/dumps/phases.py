@@ -94,6 +94,9 @@ PRECONDITIONS = (
 BEFORE_LAYOUTS = ("before_optimizations", "after_spmd_partitioner")
 """Named dumps that are written before layout-assignment."""
 
+LOOSE_BEFORE_LAYOUTS = (*BEFORE_LAYOUTS, "before_optimization")
+"""How the names of such files end where people chose them."""
+
 AFTER_NORMALIZATION = ("before_config_assignment", "after_optimizations")
 """Named dumps that are written when no layout_normalization is left to run, by their endings."""
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from hlo_lint.dumps.file_types import Kind, kind_of
+from hlo_lint.dumps.layout_evidence import layouts_bind
 from hlo_lint.dumps.names import DumpName
 from hlo_lint.dumps.options import DebugOptions, PassRun, read_debug_options, read_pass_runs
 from hlo_lint.dumps.pass_lists import Pass, PassList, recognise
@@ -18,6 +19,7 @@ from hlo_lint.dumps.phases import (
     BEFORE_LAYOUTS,
     HELPER_PIPELINES,
     LAYOUT_ASSIGNMENT,
+    LOOSE_BEFORE_LAYOUTS,
     Precondition,
 )
 from hlo_lint.hlo.ir import HloFile, Module
@@ -92,6 +94,11 @@ class PassDump:
     def module(self) -> Module:
         """The module it holds; of several, the first."""
         return self.file.modules[0]
+
+    @property
+    def is_named_before_layouts(self) -> bool:
+        """True if people named a loose file for the time before layout-assignment."""
+        return self.name is None and _loose_name_is(self.path.name, LOOSE_BEFORE_LAYOUTS)
 
     @property
     def may_have_directives(self) -> bool:
@@ -305,10 +312,19 @@ class Pipeline:
     # What is still to come
 
     def has_layouts(self, dump: PassDump) -> bool:
-        """Whether the layouts in a dump bind: whether layout-assignment has run."""
+        """True unless the layouts in a dump are known to bind nothing: to be those before
+        layout-assignment."""
+        return self.layouts_bind(dump) is not False
+
+    def layouts_bind(self, dump: PassDump) -> bool | None:
+        """True if layout-assignment has run, False if not; None if a loose file allows both."""
         name = dump.name
         if name is None:
-            return not _loose_name_is(dump.path.name, BEFORE_LAYOUTS)
+            if dump.is_named_before_layouts:
+                return False
+            if _loose_name_is(dump.path.name, AFTER_NORMALIZATION):
+                return True
+            return layouts_bind(dump.file)
         if name.step is None:
             return not name.rest.startswith(BEFORE_LAYOUTS)
         for other in self.steps:

@@ -18,6 +18,11 @@ from hlo_lint.text.source import Span
 if TYPE_CHECKING:
     from hlo_lint.hlo.attributes import OpMetadata
 
+NOT_EDITED = (
+    "not fixed: the text does not show that layouts are assigned, and layout-assignment would "
+    "refuse the fix, a bitcast; --before says which pass comes next"
+)
+
 
 @dataclass(frozen=True)
 class LocatedFinding:
@@ -27,6 +32,8 @@ class LocatedFinding:
     finding: Finding
     dump: PassDump
     module: Module | None
+    layouts_bind: bool = True
+    """False if layout-assignment may still have to run on the module."""
 
 
 def diagnose(
@@ -50,7 +57,9 @@ def diagnose(
     origin = _origin(metadata, module) if metadata else None
     op_name = metadata.op_name if metadata else ""
     start, end = lines.position(caret.start), lines.position(caret.end)
-    fix = fix_of(place, form)
+    fix, notes = fix_of(place, form), finding.notes
+    if fix is not None and not can_stand(fix, place):
+        fix, notes = None, (*notes, NOT_EDITED)
     replaced = (edit.span for edit in fix.edits) if fix else ()
     return Diagnostic(
         rule=place.rule.name(),
@@ -66,7 +75,7 @@ def diagnose(
         step=name.step if name else None,
         introduced_by=introduced,
         origin=origin,
-        notes=finding.notes,
+        notes=notes,
         fix=fix,
         cured_by=cured,
         seen_in=seen_in,
@@ -83,6 +92,11 @@ def diagnose(
             origin.function if origin else "",
         ),
     )
+
+
+def can_stand(fix: Fix, place: LocatedFinding) -> bool:
+    """True if a compiler that reads the text accepts what the fix adds."""
+    return place.layouts_bind or not fix.adds_bitcast
 
 
 def fix_of(place: LocatedFinding, form: Form) -> Fix | None:

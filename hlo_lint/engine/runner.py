@@ -19,7 +19,7 @@ from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.file_types import Kind
 from hlo_lint.dumps.phases import AUTOTUNERS, Precondition
 from hlo_lint.dumps.pipeline import Outcome, PassDump, Pipeline, PreconditionStatus
-from hlo_lint.engine.diagnose import LocatedFinding, diagnose, fix_of, text_of
+from hlo_lint.engine.diagnose import LocatedFinding, can_stand, diagnose, fix_of, text_of
 from hlo_lint.engine.findings import Diagnostic, PassRef
 from hlo_lint.engine.history import (
     FindingHistory,
@@ -203,7 +203,7 @@ class Checker:
         chosen = {rule.name() for rule in self.rules}
         for rule in all_rules():
             demand = rule.precondition
-            if demand is None or not _is_bound(demand, pipeline, last):
+            if demand is None or not self._is_bound(demand, pipeline, last):
                 continue
             meeting = pipeline.meeting(last, demand)
             if not _binds(demand, meeting):
@@ -365,7 +365,7 @@ class Checker:
         form: Form = Form.TRANSPOSE,
     ) -> None:
         """Reports a defect where it binds first; `severity` is the finding's own by default."""
-        place = _placed(rule, life.seen[binding], timeline)
+        place = self._placed(rule, life.seen[binding], timeline)
         introduced = _introduction(rule, life, timeline)
         context: tuple[str, ...] = ()
         if introduced is not None and life.first and not binding:
@@ -387,9 +387,9 @@ class Checker:
         if finding.fix is None and type(rule).fix is Rule.fix:
             return  # there is no fix to look for in every dump
         for sighting in (*life.seen[binding:], *life.beside):
-            again = _placed(rule, sighting, timeline)
+            again = self._placed(rule, sighting, timeline)
             fix = fix_of(again, form)
-            if fix is not None:
+            if fix is not None and can_stand(fix, again):
                 self.result.fixes.append(PlannedFix(again.dump, fix, diagnostic))
 
     # Rules that bind where a pass comes next
@@ -400,16 +400,14 @@ class Checker:
         pipeline, dumps = timeline.pipeline, timeline.dumps
         if self.before not in (None, demand.demanded_by):
             return
-        ends = (
-            at for at in reversed(range(timeline.length)) if _is_bound(demand, pipeline, dumps[at])
-        )
-        end = next(ends, None)
+        bound = {at for at, dump in enumerate(dumps) if self._is_bound(demand, pipeline, dump)}
+        end = max((at for at in bound if at < timeline.length), default=None)
         if end is None:
+            self._skip_unassigned(rule, method, demand, timeline)
             return
         every = self.before is not None or self.cured
         if not every and not any(timeline.find_at(rule, method, end)):
             return  # whatever was there before, no pass died of it
-        bound = {at for at, dump in enumerate(dumps) if _is_bound(demand, pipeline, dump)}
         held = {dumps[at] for at in bound}
         last = next(dump for dump in reversed(pipeline.dumps) if dump in held)
         found = [each for each in timeline.find(rule, method) if each.spot.position in bound]
@@ -424,6 +422,27 @@ class Checker:
         if meeting.outcome is Outcome.NEVER and last.name is None and not demand.only_if_certain:
             reason = f"{rule.name()} does not apply: {meeting.why}"
             self.result.skipped.append(Skipped(str(last.path), reason, rule.name()))
+
+    def _skip_unassigned(
+        self, rule: Rule, method: str, demand: Precondition, timeline: Timeline
+    ) -> None:
+        """Says what would be found in a loose file if its layouts bound."""
+        for at, dump in enumerate(timeline.dumps):
+            if dump.name is not None or dump.is_named_before_layouts:
+                continue
+            if any(timeline.find_at(rule, method, at)):
+                reason = (
+                    f"{rule.name()} does not apply: the layouts are those before "
+                    f"layout-assignment; --before {demand.demanded_by} if that pass comes next"
+                )
+                self.result.skipped.append(Skipped(str(dump.path), reason, rule.name()))
+
+    def _is_bound(self, demand: Precondition, pipeline: Pipeline, dump: PassDump) -> bool:
+        """True if the demand means something for a dump; of a loose text the caller may say so."""
+        if not demand.about_layouts or pipeline.has_layouts(dump):
+            return True
+        said = dump.name is None and self.before == demand.demanded_by
+        return said and not dump.is_named_before_layouts
 
     def _add_binding(
         self,
@@ -462,6 +481,13 @@ class Checker:
             span = Span(trouble.start, trouble.end)
             self._add(LocatedFinding(rule, Finding(span, trouble.message), dump, None))
 
+    def _placed(self, rule: Rule, sighting: Occurrence, timeline: Timeline) -> LocatedFinding:
+        dump = timeline.dumps[sighting.spot.position]
+        is_text = not isinstance(sighting.finding.at, Instruction)
+        module = None if is_text else timeline.module(sighting.spot)
+        bind = self.before is not None or timeline.pipeline.layouts_bind(dump) is True
+        return LocatedFinding(rule, sighting.finding, dump, module, bind)
+
     def _add(self, place: LocatedFinding) -> None:
         diagnostic = diagnose(place)
         self.result.diagnostics.append(diagnostic)
@@ -482,13 +508,6 @@ def _is_alive(rule: Rule, method: str, timeline: Timeline) -> bool:
     return any(True for at in timeline.last for _ in timeline.find_at(rule, method, at))
 
 
-def _placed(rule: Rule, sighting: Occurrence, timeline: Timeline) -> LocatedFinding:
-    module = timeline.module(sighting.spot)
-    dump = timeline.dumps[sighting.spot.position]
-    is_text = not isinstance(sighting.finding.at, Instruction)
-    return LocatedFinding(rule, sighting.finding, dump, None if is_text else module)
-
-
 def _introduction(rule: Rule, life: FindingHistory, timeline: Timeline) -> PassRef | None:
     return introduction(timeline, life.first, unless_established=rule.precondition is not None)
 
@@ -504,11 +523,6 @@ def _lapses(rule: Rule, method: str, life: FindingHistory, timeline: Timeline) -
         return False
     there = timeline.find_at(rule, method, after.position, stage)
     return any(nameless(each) == nameless(last) for each in there)
-
-
-def _is_bound(demand: Precondition, pipeline: Pipeline, dump: PassDump) -> bool:
-    """Whether what is demanded means something for a dump."""
-    return not demand.about_layouts or pipeline.has_layouts(dump)
 
 
 def _binds(demand: Precondition, meeting: PreconditionStatus) -> bool:

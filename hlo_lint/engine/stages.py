@@ -44,7 +44,7 @@ class Stages:
     def _of_file(self, dump: PassDump, *, scheduled: bool) -> Stage:
         """Of a file that no compiler named."""
         name = dump.path.name.rpartition(".")[0]
-        layouts, final = scheduled or not name.endswith(BEFORE_LAYOUTS), name.endswith(FINAL)
+        layouts, final = scheduled or self.pipeline.has_layouts(dump), name.endswith(FINAL)
         key = layouts, scheduled, final
         found = self._made.get(key)
         if found is None:

@@ -63,3 +63,5 @@ class Fix:
     """A verb first: "spell the move out as copy and bitcast"."""
     edits: tuple[Edit, ...]
     safety: Safety
+    adds_bitcast: bool = False
+    """True if layout-assignment would refuse the fixed text: it accepts no `bitcast`."""

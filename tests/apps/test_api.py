@@ -22,6 +22,7 @@ HloModule m
 ENTRY %e {
   %p = f32[8,3]{1,0} parameter(0)
   ROOT %r = f32[4,2,3]{0,1,2} reshape(%p)
+  %b = f32[24]{0} bitcast(%p)
 }
 """
 CLEAN = LOOSE.replace("{0,1,2} reshape", "{2,1,0} reshape")
@@ -194,8 +195,8 @@ def test_several_paths_are_one_report(loose: Path, crash: Path) -> None:
 
 def test_every_module_of_a_text_is_checked() -> None:
     text = "// -----\n".join((LOOSE, CLEAN, LOOSE))
-    assert [found.line for found in hlo_lint.lint(text).findings] == [5, 19]
-    assert [found.line for found in hlo_lint.lint(hlo_lint.parse(text)).findings] == [5, 19]
+    assert [found.line for found in hlo_lint.lint(text).findings] == [5, 21]
+    assert [found.line for found in hlo_lint.lint(hlo_lint.parse(text)).findings] == [5, 21]
 
 
 def test_a_module_that_jax_lowered_or_compiled_is_a_target() -> None:

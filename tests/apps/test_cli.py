@@ -29,6 +29,7 @@ HloModule m
 ENTRY %e {
   %p = f32[8,3]{1,0} parameter(0)
   ROOT %r = f32[4,2,3]{0,1,2} reshape(%p)
+  %b = f32[24]{0} bitcast(%p)
 }
 """
 CLEAN = LOOSE.replace("{0,1,2} reshape", "{2,1,0} reshape")
@@ -275,7 +276,11 @@ def test_the_caret_stands_under_the_operand_and_the_origin_and_the_pass_are_name
 )
 def test_the_caret_finds_the_name_however_the_operand_is_spelled(operand: str) -> None:
     name = operand.split()[-1]
-    text = LOOSE.replace("reshape(%p)", f"reshape({operand})").replace("%p = ", f"{name} = ")
+    text = (
+        LOOSE.replace("reshape(%p)", f"reshape({operand})")
+        .replace("%p = ", f"{name} = ")
+        .replace("bitcast(%p)", f"bitcast({name})")
+    )
     write("loose.hlo", text)
     assert underlined(run("check", "loose.hlo").out) == [name]
 
@@ -711,7 +716,7 @@ def test_diff_prints_the_change_and_writes_nothing(crash: Path, named: Path, tar
 
 def test_diff_counts_lines_as_editors_do() -> None:
     write("loose.hlo", LOOSE.replace("HloModule m\n", "HloModule m\n// \x0c \u2028 here\n"))
-    assert "@@ -4,4 +4,6 @@" in run("fix", "--diff", "loose.hlo").out
+    assert "@@ -4,5 +4,7 @@" in run("fix", "--diff", "loose.hlo").out
 
 
 def test_diff_says_where_a_last_line_has_no_end() -> None:
@@ -799,7 +804,7 @@ def test_a_link_to_nothing_does_not_stop_a_mirror(crash: Path, named: Path) -> N
 def test_lines_that_end_in_crlf_keep_doing_so() -> None:
     path = write("loose.hlo", LOOSE.replace("\n", "\r\n"))
     assert run("fix", "loose.hlo").status == 0
-    assert path.read_bytes().count(b"\n") == path.read_bytes().count(b"\r\n") == 8
+    assert path.read_bytes().count(b"\n") == path.read_bytes().count(b"\r\n") == 9
 
 
 def test_bytes_that_are_no_utf8_survive_a_fix() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import hlo_lint
+from hlo_lint.rules.findings import Severity
 from hlo_lint.text.source import decode
 from tests.conftest import DUMPS
 from tests.oracle.physical_memory import NotCovered, compare
@@ -209,3 +210,47 @@ def test_bytes_that_are_no_utf8_survive_a_fix() -> None:
     fixed = hlo_lint.fix(data, before=NEXT, form="copy").text
     assert fixed.encode("utf-8", "surrogateescape").count(b'"\xff\xfe"') == 3
     assert decode(data) != fixed
+
+
+# What a compiler accepts: layout-assignment refuses a bitcast
+
+INFERRED = """\
+HloModule m
+
+ENTRY e {
+  p = f32[2,3,4]{2,1,0} parameter(0)
+  t = f32[2,4,3]{1,2,0} transpose(p), dimensions={0,2,1}
+  n = f32[2,4,3]{1,2,0} negate(t)
+  ROOT r = f32[8,3]{1,0} reshape(n)
+}
+"""
+"""As jax prints what it lowered: a transpose permutes the order, and `negate` passes it on."""
+
+ASSIGNED = INFERRED.replace("{1,2,0} transpose(p)", "{0,1,2} transpose(p)")
+"""An order that no shape inference gives."""
+
+
+def test_layouts_before_layout_assignment_bind_nothing() -> None:
+    assert hlo_lint.lint(INFERRED).findings == ()
+    assert hlo_lint.fix(INFERRED).text == INFERRED
+    assert "bitcast" in hlo_lint.fix(INFERRED, before=NEXT).text
+
+
+@pytest.mark.parametrize("name", ["m.before_optimization.hlo", "m.before_optimizations.txt"])
+def test_a_file_named_for_the_time_before_layouts_is_left_alone(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(ASSIGNED)
+    assert hlo_lint.fix(path).edits == ()
+    assert hlo_lint.lint(path).findings == ()
+
+
+def test_what_may_come_before_layout_assignment_is_not_edited_and_the_warning_says_so() -> None:
+    result = hlo_lint.fix(ASSIGNED)
+    (finding,) = result.findings
+    assert (result.text, finding.severity, finding.fix) == (ASSIGNED, Severity.WARNING, None)
+    assert "layout-assignment would refuse the fix" in finding.notes[-1]
+
+
+def test_a_bitcast_shows_that_layouts_are_assigned() -> None:
+    text = ASSIGNED.replace("}\n", "  b = f32[24]{0} bitcast(p)\n}\n")
+    assert hlo_lint.fix(text).findings == ()

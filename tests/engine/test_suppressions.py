@@ -34,7 +34,7 @@ RESHAPE = "reshape-moves-data"
 UNUSED = "unused-allowance"
 HEAD = "HloModule m\n\nENTRY e {\n  p = f32[8,3]{1,0} parameter(0)\n"
 BAD = "  {} = f32[4,2,3]{{0,1,2}} reshape(p)"
-LAST = "  ROOT r = f32[8,3]{1,0} negate(p)\n}\n"
+LAST = "  ROOT r = f32[8,3]{1,0} bitcast(p)\n}\n"
 
 
 def module(*lines: str) -> str:

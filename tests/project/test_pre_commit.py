@@ -27,8 +27,10 @@ SHIPPED = (
     "pyproject.toml",
 )
 CLEAN = "HloModule m\n\nENTRY %e {\n  ROOT %p = f32[8]{0} parameter(0)\n}\n"
+MOVES = (GOLDENS / "reshape.hlo").read_text("utf-8")
 FILES = {
-    "reshape.hlo": (GOLDENS / "reshape.hlo").read_text("utf-8"),
+    # the bitcast shows that layouts are assigned: else nothing would be edited
+    "reshape.hlo": MOVES.replace("\n}\n", "\n  %flat = f32[24]{0} bitcast(%x)\n}\n"),
     "clean.hlo": CLEAN,
     "other.hlo": 'module @jit_f { func.func @main() attributes {hlo = "no"} { return } }\n',
     "notes.txt": "HloModule is what a module begins with\n",

@@ -1,0 +1,92 @@
+"""The stage of a file that no compiler named, as far as its text shows it: do its layouts bind?
+
+Before layout-assignment, a module that is printed with layouts has those that shape inference gave
+it (`shape_inference.cc`). A transpose permutes the order of its operand, elementwise instructions
+pass it on, and what is made anew descends. Any other order was assigned, or written by hand.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hlo_lint.hlo.attributes import AttributeSyntaxError
+from hlo_lint.hlo.ir import Computation, HloFile, Instruction, Module
+from hlo_lint.hlo.layouts import inverse
+from hlo_lint.hlo.shape import ArrayShape, ShapeSyntaxError
+
+_printed_orders = re.compile(r"[\]>]\{([\d,]+)").findall
+_assigned = re.compile(r"[\]>]\{[\d,]*:(?!E\(|L\()").search
+"""Tiles and memory spaces: no shape inference gives them. `E(4)` and `L(1)` belong to the type."""
+
+ALREADY_ASSIGNED = frozenset({"fusion", "copy-start", "slice-start", "slice-done", "async-start"})
+"""Opcodes of passes that run after layout-assignment."""
+
+MADE_ANEW = frozenset(
+    {"constant", "convolution", "custom-call", "dot", "iota", "reduce", "reshape", "rng"}
+)
+"""Opcodes whose inferred shape descends, whatever the order of their operands."""
+
+
+def layouts_bind(file: HloFile) -> bool | None:
+    """True if the layouts were assigned for certain, False if they only follow from inference.
+
+    None if the text allows both. A plain `bitcast` decides: layout-assignment refuses a module that
+    has one outside a fusion (`layout_assignment.cc`, "Unexpected bitcast"). It never runs on a
+    module that has a schedule.
+    """
+    cache = file.modules[0].memo
+    if layouts_bind not in cache:
+        answers = [_layouts_of_module(module) for module in file.modules]
+        decided = True if True in answers else None if None in answers else False
+        cache[layouts_bind] = decided
+    answer = cache[layouts_bind]
+    return answer if isinstance(answer, bool) else None
+
+
+def _layouts_of_module(module: Module) -> bool | None:
+    outside = module.nonfusion_computations
+    if module.is_scheduled or any("bitcast" in each.opcodes for each in outside):
+        return True
+    if any(not ALREADY_ASSIGNED.isdisjoint(each.opcodes) for each in module.computations):
+        return None
+    inferred = all(map(_is_inferred, module.computations))
+    return False if inferred else None
+
+
+def _is_inferred(computation: Computation) -> bool:
+    """True if shape inference may have given every layout of a computation."""
+    if _assigned(computation.text):
+        return False
+    if all(map(_descends, set(_printed_orders(computation.text)))):
+        return True  # the usual case, decided without a look at any instruction
+    return all(map(_has_inferred_order, computation.instructions))
+
+
+def _descends(order: str) -> bool:
+    return order == ",".join(map(str, range(order.count(","), -1, -1)))
+
+
+def _has_inferred_order(instruction: Instruction) -> bool:
+    shape = instruction.shape_or_none
+    if not isinstance(shape, ArrayShape) or shape.layout is None or shape.layout.is_descending:
+        return True
+    if instruction.opcode == "transpose":
+        return _permuted_order(instruction) == shape.minor_to_major
+    is_input = instruction.opcode == "parameter" and instruction.computation.is_entry
+    return not is_input and instruction.opcode not in MADE_ANEW
+
+
+def _permuted_order(transpose: Instruction) -> tuple[int, ...] | None:
+    """The order that `ShapeUtil::PermuteDimensions` leaves to a transpose."""
+    try:
+        (operand,) = [each.shape for each in transpose.operands]
+        permutation = transpose.attribute("dimensions")
+    except (AttributeSyntaxError, ShapeSyntaxError, ValueError):
+        return None
+    if not isinstance(operand, ArrayShape) or not isinstance(permutation, tuple):
+        return None
+    dimensions = [each for each in permutation if isinstance(each, int)]
+    if sorted(dimensions) != list(range(operand.rank)):
+        return None
+    places = inverse(dimensions)
+    return tuple(places[dimension] for dimension in operand.minor_to_major)
