@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.opcodes import CONTROL_FLOW, FORWARDS, NO_KERNEL
 from hlo_lint.hlo.records import opcode_of
 from hlo_lint.hlo.shape import ArrayShape, Index, Shape, TupleShape, leaves
 
@@ -24,16 +25,7 @@ if TYPE_CHECKING:
 Position: TypeAlias = tuple[Instruction, Index]
 """A part of an instruction's result."""
 
-_FORWARDS = frozenset({"opt-barrier", "bitcast", "copy", "add-dependency"})
 _SHARDING = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"})
-_CONTROL = frozenset({"while", "call", "conditional"})
-_SILENT = frozenset(
-    {
-        *("add-dependency", "after-all", "bitcast", "constant", "domain"),
-        *("get-tuple-element", "opt-barrier", "parameter", "tuple"),
-    }
-)
-"""What no kernel runs for."""
 _ALLOCATES = frozenset({"AllocateBuffer", "CreateBuffer", "PinnedHostAllocateBuffer"})
 """Targets of custom calls that give memory and write nothing."""
 
@@ -129,7 +121,7 @@ class Calls:
         for computation in self.computations:
             for row_number, row in enumerate(computation.rows):
                 opcode = opcode_of(row)
-                if opcode in _CONTROL or opcode.endswith("-start"):
+                if opcode in CONTROL_FLOW or opcode.endswith("-start"):
                     caller = computation.at(row_number)
                     for callee in self.callees(caller):
                         self._callers.setdefault(callee.name, []).append(caller)
@@ -248,9 +240,9 @@ class _Follower:
                 self._visit(user, index[1:])
         elif opcode == "tuple":
             self._visit(user, (number, *index))
-        elif opcode in _FORWARDS or _target(user) in _SHARDING:
+        elif opcode in FORWARDS or _target(user) in _SHARDING:
             self._visit(user, index)
-        elif opcode in _CONTROL:
+        elif opcode in CONTROL_FLOW:
             self._takers.add(user)
             for parameter in self._calls.parameters(user, number):
                 self._visit(parameter, index)
@@ -277,7 +269,7 @@ class _Follower:
         for at, _ in self._seen:
             if at.opcode == "parameter":
                 begins.append((at.computation, 0))
-            elif at.opcode in _CONTROL or (is_start(at) and at is not self._start):
+            elif at.opcode in CONTROL_FLOW or (is_start(at) and at is not self._start):
                 begins.append((at.computation, at.number + 1))
         stops = {*self._dones, *self._takers}
         for computation, begin in dict.fromkeys(begins):
@@ -465,13 +457,13 @@ class Accesses:
 
     def _all_touches(self, instruction: Instruction) -> Iterator[MemoryAccess]:
         opcode = instruction.opcode
-        if opcode in _SILENT or is_done(instruction) or is_update(instruction):
+        if opcode in NO_KERNEL or is_done(instruction) or is_update(instruction):
             return
         if opcode == "custom-call" and _target(instruction) in _ALLOCATES:
             return
         if opcode == "conditional":
             yield from self._reads(instruction, last=1)
-        elif opcode not in _CONTROL:
+        elif opcode not in CONTROL_FLOW:
             yield from self._reads(instruction)
             yield from self._writes(instruction)
         yield from self._nested(instruction)

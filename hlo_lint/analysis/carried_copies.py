@@ -9,10 +9,11 @@ from hlo_lint.analysis.async_ops import Calls, Position
 from hlo_lint.analysis.data_movement import moves
 from hlo_lint.analysis.loops import Loop, loops
 from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.opcodes import FORWARDS
 from hlo_lint.hlo.shape import ArrayShape, Index
 
 _MAX_STEPS = 256
-_HANDS_ON = frozenset({"add-dependency", "bitcast", "copy", "copy-done", "opt-barrier", "reshape"})
+_HANDS_ON = FORWARDS | {"copy-done", "reshape"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.opcodes import KEEPS_LAYOUT
 from hlo_lint.hlo.records import name_of, opcode_of, references_of, type_of
 from hlo_lint.hlo.shape import (
     ArrayShape,
@@ -18,33 +19,6 @@ from hlo_lint.hlo.shape import (
     parse_shape,
     shape_or_none,
 )
-
-UNARY: Final = frozenset(
-    "abs acos acosh asin asinh atanh bitcast-convert cbrt ceil convert cosine cosh "
-    "count-leading-zeros erf exponential exponential-minus-one floor imag is-finite log "
-    "log-plus-one logistic negate not popcnt real reduce-precision round-nearest-afz "
-    "round-nearest-even rsqrt sign sine sinh sqrt tan tanh".split()
-)
-"""Elementwise operations on one operand."""
-
-BINARY: Final = frozenset(
-    "add and atan2 compare complex divide maximum minimum mulhi multiply or power remainder "
-    "shift-left shift-right-arithmetic shift-right-logical stochastic-convert subtract xor".split()
-)
-"""Elementwise operations on two operands."""
-
-KEEP_ORDER: Final = (
-    UNARY
-    | BINARY
-    | frozenset(
-        "all-gather all-reduce all-to-all cholesky clamp collective-broadcast collective-permute "
-        "concatenate dynamic-slice dynamic-update-slice fft map opt-barrier pad ragged-all-to-all "
-        "reduce-scatter reduce-window reverse scatter select select-and-scatter "
-        "set-dimension-size slice sort triangular-solve".split()
-    )
-)
-"""Operations that may not change a layout (`InstructionCanChangeLayout`,
-`layout_assignment.cc:3284-3426`)."""
 
 _PAIRED: Final = frozenset({"all-reduce", "sort"})
 """Operations that give a tuple with an element for each operand."""
@@ -90,7 +64,7 @@ def turned(instruction: Instruction) -> tuple[LayoutMismatch, ...]:
     (`hlo_verifier.cc:4533-4571`), dimensions of size 1 included: passes compare these too. Tiles
     and memory spaces are other things. Indices of a scatter are no part of its result.
     """
-    if instruction.opcode not in KEEP_ORDER:
+    if instruction.opcode not in KEEPS_LAYOUT:
         return ()
     row, rows, index = instruction.row, instruction.computation.rows, instruction.computation.index
     places = [index.get(reference) for reference in references_of(row)]

@@ -13,6 +13,7 @@ from hlo_lint.analysis.async_ops import Calls
 from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.opcodes import FORWARDS
 from hlo_lint.hlo.shape import ArrayShape
 
 _COMPARISONS: Final[Mapping[str, Callable[[int, int], bool]]] = {
@@ -24,7 +25,7 @@ _COMPARISONS: Final[Mapping[str, Callable[[int, int], bool]]] = {
     "NE": operator.ne,
 }
 _MIRRORED: Final = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "NE"}
-_RENAMES: Final = frozenset({"bitcast", "copy", "opt-barrier", "reshape"})
+_RENAMES: Final = FORWARDS | {"reshape"}
 """Opcodes that hand a scalar on as it is."""
 
 

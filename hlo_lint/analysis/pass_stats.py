@@ -12,6 +12,7 @@ from hlo_lint.analysis.diff.structural_hash import Structures
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.dumps.selection import in_order, modules_of
 from hlo_lint.hlo.ir import Computation, Module, called_names
+from hlo_lint.hlo.opcodes import NO_BUFFER
 from hlo_lint.hlo.records import attributes_of, opcode_of, type_of
 from hlo_lint.hlo.shape import (
     ArrayShape,
@@ -21,12 +22,6 @@ from hlo_lint.hlo.shape import (
     TupleShape,
     parse_shape,
 )
-
-OWNS_NO_MEMORY = frozenset(
-    "parameter tuple get-tuple-element bitcast while call conditional opt-barrier after-all "
-    "domain".split()
-)
-"""Opcodes whose result lies where an operand lies, or is the caller's."""
 
 
 class Effect(Enum):
@@ -167,7 +162,7 @@ class _Counts:
             found = self._arrays[computation] = Counter(
                 type_of(row)
                 for row in computation.rows
-                if opcode_of(row) not in OWNS_NO_MEMORY and not opcode_of(row).endswith("-done")
+                if opcode_of(row) not in NO_BUFFER and not opcode_of(row).endswith("-done")
             )
         return found
 

@@ -1,7 +1,8 @@
-"""What XLA's parser demands of each opcode: how many operands, and which attributes.
+"""One table of opcodes: operands and attributes that XLA's parser demands, and families.
 
-The facts are those of `ParseInstructionRhs` and `CreateInstruction` in
+Operands and attributes are those of `ParseInstructionRhs` and `CreateInstruction` in
 `xla/hlo/parser/hlo_parser.cc`, as jaxlib 0.11.2 answers when it is asked opcode by opcode.
+A new opcode is one line.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ class Opcode(NamedTuple):
     allowed: frozenset[str]
     """Attributes that may be there, the required ones and those of every opcode among them."""
     has_free_type: bool
-    """Whether nothing but the text says the type of the result, so that it must be there."""
+    """True if only the text gives the type of the result, so that it must be printed."""
+    families: frozenset[str]
+    """The families below that it belongs to."""
 
 
 COMMON: Final = frozenset(
@@ -28,120 +31,232 @@ COMMON: Final = frozenset(
 )
 """Attributes that every opcode may have."""
 
-# Operands (`2+` for two or more), `!` where the type must be printed, the opcodes, a colon, the
-# attributes; `?` marks those that may be left out.
+# One opcode a line: its name, the number of operands (`2+` for two or more, `!` where the type must
+# be printed), its families, a colon, its attributes (`?` marks those that may be left out).
 _TABLE = """
-0   replica-id partition-id
-0!  iota: iota_dimension
-0!  rng-get-and-update-state: delta
-0+! parameter constant
-0+  tuple after-all
-1   abs ceil floor sign not negate popcnt count-leading-zeros is-finite real imag copy
-1   round-nearest-afz round-nearest-even opt-barrier
-1!  bitcast bitcast-convert convert all-gather-done all-reduce-done collective-permute-done
-1!  copy-done
-1   acos acosh asin asinh atanh cbrt cosine cosh erf exponential: ?result_accuracy
-1   exponential-minus-one log log-plus-one logistic rsqrt sine sinh sqrt: ?result_accuracy
-1   tan tanh: ?result_accuracy
-1   broadcast: ?dimensions
-1   transpose reverse get-dimension-size: dimensions
-1   cholesky: ?lower
-1!  copy-start: ?cross_program_prefetch_index
-1   domain: domain
-1   fft: fft_type fft_length
-1   get-tuple-element: index
-1!  infeed: ?infeed_config
-1!  recv recv-done send-done: ?channel_id ?is_host_transfer
-1!  reduce-precision: exponent_bits mantissa_bits
-1!  reshape: ?inferred_dimension
-1!  rng-bit-generator: algorithm
-1!  slice: slice
-1   topk: k ?largest ?is_stable
-1   while: condition body
-2   add subtract multiply divide remainder maximum minimum power atan2 complex and or xor mulhi
-2   shift-left shift-right-arithmetic shift-right-logical add-dependency
-2!  stochastic-convert
-2   compare: direction ?type ?order
-2   gather: offset_dims collapsed_slice_dims start_index_map index_vector_dim slice_sizes \
-?indices_are_sorted ?operand_batching_dims ?start_indices_batching_dims
-2!  outfeed: ?outfeed_config ?outfeed_shape
-2   pad: padding
-2!  send: ?channel_id ?is_host_transfer
-2   set-dimension-size: dimensions
-2   triangular-solve: ?left_side ?lower ?transpose_a ?unit_diagonal
-3   select clamp
-3   batch-norm-training: epsilon feature_index
-3   ragged-dot: ?lhs_batch_dims ?lhs_contracting_dims ?lhs_ragged_dims ?operand_precision \
-?rhs_batch_dims ?rhs_contracting_dims ?rhs_group_dims
-3   select-and-scatter: select scatter ?window
-4   scaled-dot: ?algorithm ?lhs_batch_dims ?lhs_contracting_dims ?operand_precision \
-?rhs_batch_dims ?rhs_contracting_dims
-5   batch-norm-inference batch-norm-grad: epsilon feature_index
-0+! all-gather all-gather-start: dimensions ?channel_id ?constrain_layout ?replica_groups \
-?use_global_device_ids
-0+! all-reduce all-reduce-start: to_apply ?channel_id ?constrain_layout ?mode ?replica_groups \
-?use_global_device_ids
-0+! reduce-scatter: dimensions to_apply ?channel_id ?constrain_layout ?mode ?replica_groups \
-?use_global_device_ids
-0+! all-to-all: ?channel_id ?constrain_layout ?dimensions ?replica_groups
-0+! ragged-all-to-all: ?channel_id ?dimensions ?replica_groups
-0+! collective-broadcast: ?channel_id ?has_dynamic_root ?replica_groups
-0+! collective-reduce: to_apply ?channel_id ?constrain_layout ?has_dynamic_root ?replica_groups \
-?use_global_device_ids
-0+! collective-permute collective-permute-start: source_target_pairs ?channel_id ?slice_sizes
-1+! async-start: calls ?async_execution_thread ?output_to_operand_aliasing
-1+! async-update: ?calls ?async_execution_thread ?output_to_operand_aliasing
-1+! async-done: ?calls ?async_execution_thread
-0+  call: to_apply ?is_composite
-1+  concatenate: dimensions
-1+  conditional: ?true_computation ?false_computation ?branch_computations
-2+  convolution: dim_labels ?algorithm ?batch_group_count ?block_scaling_config \
-?convolution_kind ?feature_group_count ?operand_precision ?sparsity_config ?window
-0+! custom-call: custom_call_target ?api_version ?batch_group_count ?called_computations \
-?custom_call_has_side_effect ?dim_labels ?feature_group_count ?literal \
-?operand_layout_constraints ?operand_precision ?output_to_operand_aliasing ?padding_type \
-?schedule ?to_apply ?window
-2+  dot: ?algorithm ?lhs_batch_dims ?lhs_contracting_dims ?operand_precision ?rhs_batch_dims \
-?rhs_contracting_dims
-1+! dynamic-reshape
-1+! dynamic-slice: dynamic_slice_sizes
-2+! dynamic-update-slice
-0+! fusion: kind calls ?output_to_operand_aliasing
-0+  map: to_apply ?dimensions
-2+  reduce: dimensions to_apply
-2+  reduce-window: to_apply ?window
-0+! rng: distribution
-0+  scan: dimensions to_apply num_carries ?is_associative ?is_reverse
-3+  scatter: update_window_dims inserted_window_dims scatter_dims_to_operand_dims \
-index_vector_dim to_apply ?indices_are_sorted ?input_batching_dims \
-?scatter_indices_batching_dims ?unique_indices
-1+  sort: dimensions to_apply ?is_stable
+abs                         1   unary
+acos                        1   unary: ?result_accuracy
+acosh                       1   unary: ?result_accuracy
+add                         2   binary
+add-dependency              2   no-kernel forwards
+after-all                   0+  no-kernel
+all-gather                  0+! keeps-layout mixed-precision communicates: dimensions ?channel_id \
+    ?constrain_layout ?replica_groups ?use_global_device_ids
+all-gather-done             1!  mixed-precision
+all-gather-start            0+! mixed-precision communicates: dimensions ?channel_id \
+    ?constrain_layout ?replica_groups ?use_global_device_ids
+all-reduce                  0+! keeps-layout mixed-precision communicates calls: to_apply \
+    ?channel_id ?constrain_layout ?mode ?replica_groups ?use_global_device_ids
+all-reduce-done             1!  mixed-precision
+all-reduce-start            0+! mixed-precision communicates calls: to_apply ?channel_id \
+    ?constrain_layout ?mode ?replica_groups ?use_global_device_ids
+all-to-all                  0+! keeps-layout communicates: ?channel_id ?constrain_layout \
+    ?dimensions ?replica_groups
+and                         2   binary
+asin                        1   unary: ?result_accuracy
+asinh                       1   unary: ?result_accuracy
+async-done                  1+! mixed-precision calls: ?async_execution_thread ?calls
+async-start                 1+! mixed-precision calls: calls ?async_execution_thread \
+    ?output_to_operand_aliasing
+async-update                1+! mixed-precision calls: ?async_execution_thread ?calls \
+    ?output_to_operand_aliasing
+atan2                       2   binary
+atanh                       1   unary: ?result_accuracy
+batch-norm-grad             5: epsilon feature_index
+batch-norm-inference        5: epsilon feature_index
+batch-norm-training         3: epsilon feature_index
+bitcast                     1!  no-kernel forwards
+bitcast-convert             1!  unary changes-type
+broadcast                   1: ?dimensions
+call                        0+  mixed-precision calls control passes-state: to_apply ?is_composite
+cbrt                        1   unary approximated: ?result_accuracy
+ceil                        1   unary
+cholesky                    1   keeps-layout: ?lower
+clamp                       3   keeps-layout
+collective-broadcast        0+! keeps-layout communicates: ?channel_id ?has_dynamic_root \
+    ?replica_groups
+collective-permute          0+! keeps-layout mixed-precision communicates: source_target_pairs \
+    ?channel_id ?slice_sizes
+collective-permute-done     1!  mixed-precision
+collective-permute-start    0+! mixed-precision communicates: source_target_pairs ?channel_id \
+    ?slice_sizes
+collective-reduce           0+!: to_apply ?channel_id ?constrain_layout ?has_dynamic_root \
+    ?replica_groups ?use_global_device_ids
+compare                     2   binary changes-type: direction ?order ?type
+complex                     2   binary changes-type
+concatenate                 1+  keeps-layout: dimensions
+conditional                 1+  mixed-precision calls control passes-state: ?branch_computations \
+    ?false_computation ?true_computation
+constant                    0+! mixed-precision no-kernel literal
+convert                     1!  unary changes-type
+convolution                 2+  mixed-precision: dim_labels ?algorithm ?batch_group_count \
+    ?block_scaling_config ?convolution_kind ?feature_group_count ?operand_precision \
+    ?sparsity_config ?window
+copy                        1   forwards passes-state
+copy-done                   1!  mixed-precision
+copy-start                  1!  mixed-precision: ?cross_program_prefetch_index
+cosh                        1   unary: ?result_accuracy
+cosine                      1   unary approximated: ?result_accuracy
+count-leading-zeros         1   unary
+custom-call                 0+! mixed-precision calls: custom_call_target ?api_version \
+    ?batch_group_count ?called_computations ?custom_call_has_side_effect ?dim_labels \
+    ?feature_group_count ?literal ?operand_layout_constraints ?operand_precision \
+    ?output_to_operand_aliasing ?padding_type ?schedule ?to_apply ?window
+divide                      2   binary
+domain                      1   mixed-precision no-kernel: domain
+dot                         2+  mixed-precision: ?algorithm ?lhs_batch_dims ?lhs_contracting_dims \
+    ?operand_precision ?rhs_batch_dims ?rhs_contracting_dims
+dynamic-reshape             1+!
+dynamic-slice               1+! keeps-layout: dynamic_slice_sizes
+dynamic-update-slice        2+! keeps-layout
+erf                         1   unary approximated: ?result_accuracy
+exponential                 1   unary approximated: ?result_accuracy
+exponential-minus-one       1   unary approximated: ?result_accuracy
+fft                         1   keeps-layout: fft_type fft_length
+floor                       1   unary
+fusion                      0+! mixed-precision calls: kind calls ?output_to_operand_aliasing
+gather                      2: offset_dims collapsed_slice_dims start_index_map index_vector_dim \
+    slice_sizes ?indices_are_sorted ?operand_batching_dims ?start_indices_batching_dims
+get-dimension-size          1: dimensions
+get-tuple-element           1   mixed-precision no-kernel passes-state: index
+imag                        1   unary changes-type
+infeed                      1!  mixed-precision: ?infeed_config
+iota                        0!: iota_dimension
+is-finite                   1   unary changes-type
+log                         1   unary approximated: ?result_accuracy
+log-plus-one                1   unary approximated: ?result_accuracy
+logistic                    1   unary approximated: ?result_accuracy
+map                         0+  keeps-layout calls: to_apply ?dimensions
+maximum                     2   binary
+minimum                     2   binary
+mulhi                       2   binary
+multiply                    2   binary
+negate                      1   unary
+not                         1   unary
+opt-barrier                 1   keeps-layout mixed-precision no-kernel forwards passes-state
+or                          2   binary
+outfeed                     2!  mixed-precision: ?outfeed_config ?outfeed_shape
+pad                         2   keeps-layout: padding
+parameter                   0+! mixed-precision no-kernel passes-state literal
+partition-id                0
+popcnt                      1   unary
+power                       2   binary
+ragged-all-to-all           0+! keeps-layout communicates: ?channel_id ?dimensions ?replica_groups
+ragged-dot                  3   mixed-precision: ?lhs_batch_dims ?lhs_contracting_dims \
+    ?lhs_ragged_dims ?operand_precision ?rhs_batch_dims ?rhs_contracting_dims ?rhs_group_dims
+real                        1   unary changes-type
+recv                        1!  mixed-precision communicates: ?channel_id ?is_host_transfer
+recv-done                   1!  mixed-precision communicates: ?channel_id ?is_host_transfer
+reduce                      2+  calls: dimensions to_apply
+reduce-precision            1!  unary changes-type mixed-precision: exponent_bits mantissa_bits
+reduce-scatter              0+! keeps-layout communicates calls: dimensions to_apply ?channel_id \
+    ?constrain_layout ?mode ?replica_groups ?use_global_device_ids
+reduce-window               2+  keeps-layout mixed-precision calls: to_apply ?window
+remainder                   2   binary
+replica-id                  0
+reshape                     1!: ?inferred_dimension
+reverse                     1   keeps-layout: dimensions
+rng                         0+!: distribution
+rng-bit-generator           1!: algorithm
+rng-get-and-update-state    0!: delta
+round-nearest-afz           1   unary
+round-nearest-even          1   unary
+rsqrt                       1   unary approximated: ?result_accuracy
+scaled-dot                  4   mixed-precision: ?algorithm ?lhs_batch_dims ?lhs_contracting_dims \
+    ?operand_precision ?rhs_batch_dims ?rhs_contracting_dims
+scan                        0+  calls: dimensions to_apply num_carries ?is_associative ?is_reverse
+scatter                     3+  keeps-layout calls: update_window_dims inserted_window_dims \
+    scatter_dims_to_operand_dims index_vector_dim to_apply ?indices_are_sorted \
+    ?input_batching_dims ?scatter_indices_batching_dims ?unique_indices
+select                      3   keeps-layout
+select-and-scatter          3   keeps-layout calls: select scatter ?window
+send                        2!  mixed-precision communicates: ?channel_id ?is_host_transfer
+send-done                   1!  mixed-precision communicates: ?channel_id ?is_host_transfer
+set-dimension-size          2   keeps-layout: dimensions
+shift-left                  2   binary
+shift-right-arithmetic      2   binary
+shift-right-logical         2   binary
+sign                        1   unary
+sine                        1   unary approximated: ?result_accuracy
+sinh                        1   unary: ?result_accuracy
+slice                       1!  keeps-layout: slice
+sort                        1+  keeps-layout mixed-precision calls: dimensions to_apply ?is_stable
+sqrt                        1   unary approximated: ?result_accuracy
+stochastic-convert          2!  binary changes-type
+subtract                    2   binary
+tan                         1   unary approximated: ?result_accuracy
+tanh                        1   unary approximated: ?result_accuracy
+topk                        1   calls: k ?is_stable ?largest
+transpose                   1: dimensions
+triangular-solve            2   keeps-layout: ?left_side ?lower ?transpose_a ?unit_diagonal
+tuple                       0+  mixed-precision no-kernel passes-state
+while                       1   mixed-precision calls control passes-state: condition body
+xor                         2   binary
 """
 
 
 def _read_table() -> dict[str, Opcode]:
     table = {}
     for line in _TABLE.replace("\\\n", "").strip().splitlines():
-        count, _, rest = line.partition(" ")
-        names, _, spelled = rest.partition(":")
+        facts, _, attributes = line.partition(":")
+        name, count, *families = facts.split()
         least = int(count.rstrip("+!"))
-        required = tuple(name for name in spelled.split() if not name.startswith("?"))
-        allowed = COMMON | {name.lstrip("?") for name in spelled.split()}
-        found = Opcode((least, None if "+" in count else least), required, allowed, "!" in count)
-        table.update(dict.fromkeys(names.split(), found))
+        table[name] = Opcode(
+            operands=(least, None if "+" in count else least),
+            required=tuple(each for each in attributes.split() if not each.startswith("?")),
+            allowed=COMMON | {each.lstrip("?") for each in attributes.split()},
+            has_free_type="!" in count,
+            families=frozenset(families),
+        )
     return table
 
 
 OPCODES: Final = _read_table()
 """Every opcode that jaxlib 0.11.2 knows."""
 
+
+def _family(name: str) -> frozenset[str]:
+    members = frozenset(opcode for opcode, facts in OPCODES.items() if name in facts.families)
+    assert members, name
+    return members
+
+
+UNARY: Final = _family("unary")
+"""Elementwise opcodes of one operand."""
+BINARY: Final = _family("binary")
+"""Elementwise opcodes of two operands."""
+KEEPS_TYPE: Final = (UNARY | BINARY) - _family("changes-type")
+"""Elementwise opcodes whose result has the type of their operands."""
+APPROXIMATED: Final = _family("approximated")
+"""Unary opcodes that may have a `result_accuracy` (`IsUnaryOpWithResultAccuracy`)."""
+KEEPS_LAYOUT: Final = UNARY | BINARY | _family("keeps-layout")
+"""Opcodes that may not change a layout (`InstructionCanChangeLayout`, `layout_assignment.cc`)."""
+MIXED_PRECISION: Final = _family("mixed-precision")
+"""Opcodes that may mix floating-point types at every stage (`ShapeVerifier::CheckShape`)."""
+COMMUNICATES: Final = _family("communicates")
+"""Opcodes that exchange data with other devices or the host."""
+CALLERS: Final = _family("calls")
+"""Opcodes that may call a computation."""
+CONTROL_FLOW: Final = _family("control")
+"""Opcodes whose computations run as part of the program."""
+NO_KERNEL: Final = _family("no-kernel")
+"""Opcodes that no kernel runs for."""
+NO_BUFFER: Final = (NO_KERNEL | CONTROL_FLOW) - {"constant"}
+"""Opcodes whose result lies where an operand lies, or is the caller's."""
+FORWARDS: Final = _family("forwards")
+"""Opcodes whose result is the value of operand 0, in the same memory or in a copy."""
+PASSES_STATE: Final = _family("passes-state")
+"""Opcodes that may stand between the start and the end of an asynchronous operation."""
+LITERAL_OPERANDS: Final = _family("literal")
+"""Opcodes whose parentheses hold a value or a number, and no operands."""
+
 _SUGAR = ("-start", "-update", "-done")
 
 
 def wrapped_opcode(opcode: str) -> str | None:
-    """What `negate-start`, `negate-update` and `negate-done` start, carry on and end: `negate`.
+    """The opcode that asynchronous sugar wraps: `negate` of `negate-start`, `-update` and `-done`.
 
-    None for an opcode of the table, and for what is no opcode at all.
+    None for an opcode of the table, and for an unknown one.
     """
     if opcode in OPCODES:
         return None
@@ -151,10 +266,10 @@ def wrapped_opcode(opcode: str) -> str | None:
 
 
 def demands_on(opcode: str) -> Opcode | None:
-    """What is demanded of an opcode, asynchronous sugar included; None for an unknown one."""
-    known = OPCODES.get(opcode)
-    if known is not None:
-        return known
+    """The facts of an opcode, asynchronous sugar included; None for an unknown one."""
+    facts = OPCODES.get(opcode)
+    if facts is not None:
+        return facts
     base = wrapped_opcode(opcode)
     if base is None:
         return None

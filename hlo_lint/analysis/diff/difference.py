@@ -11,8 +11,6 @@ from itertools import zip_longest
 from hlo_lint.analysis.diff.align import NOTHING, align
 from hlo_lint.analysis.diff.normalize import PROVENANCE, literal_meaning, meaning, shape_meaning
 from hlo_lint.analysis.diff.structural_hash import (
-    LITERALS,
-    WITHOUT_WORK,
     Body,
     Read,
     Structure,
@@ -20,6 +18,7 @@ from hlo_lint.analysis.diff.structural_hash import (
     provenance,
 )
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction, Module
+from hlo_lint.hlo.opcodes import LITERAL_OPERANDS, NO_KERNEL
 from hlo_lint.hlo.records import name_of, opcode_of
 
 
@@ -261,7 +260,7 @@ def _changes(
     if one.labels[at] != other.labels[match]:
         if shape_meaning(ours.type_text) != shape_meaning(theirs.type_text):
             yield Change("shape", ours.type_text, theirs.type_text)
-        if ours.opcode in LITERALS:
+        if ours.opcode in LITERAL_OPERANDS:
             values = ours.operands_text.strip(), theirs.operands_text.strip()
             if literal_meaning(values[0]) != literal_meaning(values[1]):
                 yield Change("value", *values)
@@ -357,7 +356,7 @@ def _moved(one: Body, other: Body, pair: list[int]) -> tuple[tuple[Instruction, 
     pairs = [
         (at, pair[at])
         for at in one.positions
-        if pair[at] != NOTHING and opcode_of(ours.rows[at]) not in WITHOUT_WORK
+        if pair[at] != NOTHING and opcode_of(ours.rows[at]) not in NO_KERNEL
     ]
     kept = _longest_rise([match for _, match in pairs])
     return tuple(

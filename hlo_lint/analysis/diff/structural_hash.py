@@ -25,6 +25,7 @@ from hlo_lint.analysis.diff.normalize import (
     without_metadata,
 )
 from hlo_lint.hlo.ir import Computation, Module, called_names
+from hlo_lint.hlo.opcodes import LITERAL_OPERANDS, NO_KERNEL
 from hlo_lint.hlo.records import (
     InstructionRecord,
     attributes_of,
@@ -36,10 +37,6 @@ from hlo_lint.hlo.records import (
     type_of,
 )
 
-LITERALS = frozenset({"constant", "parameter"})
-"""Opcodes whose operands are text: a value, a number."""
-WITHOUT_WORK = frozenset("parameter constant tuple bitcast after-all".split())
-"""Opcodes that take no time: where they stand in a schedule changes nothing."""
 _UNKNOWN: Final = -1
 """The number of what is not there, or is part of a circle."""
 _MAX_NUMBERS: Final = 2_000_000
@@ -95,7 +92,7 @@ class Body:
         """The numbers of what takes time, in the order of the text."""
         rows = self.computation.rows
         return tuple(
-            self.values[at] for at in self.positions if opcode_of(rows[at]) not in WITHOUT_WORK
+            self.values[at] for at in self.positions if opcode_of(rows[at]) not in NO_KERNEL
         )
 
 
@@ -255,7 +252,7 @@ class Structures:
 
     def _label(self, row: InstructionRecord, bare: str) -> int:
         opcode = opcode_of(row)
-        key = (type_of(row), opcode, bare, operands_of(row) if opcode in LITERALS else "")
+        key = (type_of(row), opcode, bare, operands_of(row) if opcode in LITERAL_OPERANDS else "")
         known = self._labels.get(key)
         if known is None:
             said = (shape_meaning(key[0]), opcode, attributes(bare), literal_meaning(key[3]))

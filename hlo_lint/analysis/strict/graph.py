@@ -20,7 +20,7 @@ from hlo_lint.hlo.attributes import (
     split_attributes,
 )
 from hlo_lint.hlo.ir import Computation
-from hlo_lint.hlo.opcodes import wrapped_opcode
+from hlo_lint.hlo.opcodes import PASSES_STATE, wrapped_opcode
 from hlo_lint.hlo.records import (
     InstructionRecord,
     attributes_of,
@@ -380,10 +380,9 @@ def _of_named_start(anatomy: Anatomy, scope: Scope) -> Iterator[Said]:
         yield f"%{name_of(row)} starts nothing: it is {opcode_of(row)}", anatomy.operands
 
 
-_HANDS_ON: Final = frozenset(
-    "parameter get-tuple-element tuple opt-barrier domain copy bitcast while call conditional "
-    "fusion custom-call async-done recv-done".split()
-)
+_HANDS_ON: Final = PASSES_STATE | {
+    *("domain", "bitcast", "fusion", "custom-call", "async-done", "recv-done")
+}
 """Opcodes through which the state of an asynchronous operation may come."""
 
 

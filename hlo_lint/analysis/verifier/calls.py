@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from hlo_lint.analysis.verifier.scope import (
     Scope,
@@ -17,13 +16,6 @@ from hlo_lint.analysis.verifier.scope import (
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.records import type_of
 from hlo_lint.hlo.shape import ArrayShape, Shape, leaves, spelled_index
-
-CALLERS: Final = frozenset(
-    "all-reduce all-reduce-start async-start async-update async-done call conditional custom-call "
-    "fusion map reduce reduce-scatter reduce-window scan scatter select-and-scatter sort topk "
-    "while".split()
-)
-"""Opcodes that may call a computation."""
 
 
 def layout_mismatch(left: Shape | None, right: Shape | None) -> str:

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from hlo_lint.analysis.verifier.scope import device_list_error, text_of, value_or_none
 from hlo_lint.hlo.attributes import IotaReplicaGroups, MeshReplicaGroups, ReplicaGroupList
 from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.opcodes import COMMUNICATES
 from hlo_lint.hlo.records import opcode_of
 
 
@@ -77,13 +78,6 @@ def _error(groups: tuple[tuple[int, ...], ...], ids: list[int]) -> tuple[str, st
     return None
 
 
-_COMMUNICATES: Final = frozenset(
-    "all-gather all-gather-start all-reduce all-reduce-start all-to-all collective-broadcast "
-    "collective-permute collective-permute-start ragged-all-to-all reduce-scatter send send-done "
-    "recv recv-done".split()
-)
-
-
 def all_communicating(module: Module) -> tuple[Instruction, ...]:
     """The instructions of a module that exchange data with other devices or the host."""
     cached = module.memo.get("communicating")
@@ -97,12 +91,12 @@ def all_communicating(module: Module) -> tuple[Instruction, ...]:
 def communicating(computation: Computation) -> tuple[Instruction, ...]:
     """The instructions of a computation that do, in the text's order."""
     cached = computation.memo.get("communicating")
-    if cached is None and _COMMUNICATES.isdisjoint(computation.opcodes):
+    if cached is None and COMMUNICATES.isdisjoint(computation.opcodes):
         cached = computation.memo["communicating"] = ()
     elif cached is None:
         cached = computation.memo["communicating"] = tuple(
             computation.at(number)
             for number, row in enumerate(computation.rows)
-            if opcode_of(row) in _COMMUNICATES
+            if opcode_of(row) in COMMUNICATES
         )
     return cached  # type: ignore[return-value]  # nobody else writes under this key

@@ -13,6 +13,7 @@ from hlo_lint.analysis.verifier.checks import Checks
 from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, parameter_types
 from hlo_lint.hlo.dtypes import BITS, SUBBYTE, is_float
 from hlo_lint.hlo.ir import Computation
+from hlo_lint.hlo.opcodes import KEEPS_TYPE, MIXED_PRECISION
 from hlo_lint.hlo.records import (
     InstructionRecord,
     attributes_of,
@@ -29,20 +30,6 @@ _UNCHECKED: Final = frozenset(
     for opcode, inference in OPCODES.items()
     if inference.infer is None and inference.check is None and inference.arity is None
 )
-_ANY_PRECISION: Final = frozenset(
-    "call conditional constant convolution dot ragged-dot scaled-dot all-reduce all-reduce-start "
-    "all-reduce-done all-gather all-gather-start all-gather-done async-start async-update "
-    "async-done collective-permute collective-permute-start collective-permute-done copy-start "
-    "copy-done custom-call domain fusion get-tuple-element opt-barrier infeed outfeed parameter "
-    "recv recv-done send send-done reduce-precision reduce-window sort tuple while".split()
-)
-"""Opcodes that may mix floating-point types at every stage (`ShapeVerifier::CheckShape`)."""
-_KEEPS_TYPE: Final = frozenset(
-    "abs add and ceil cosine divide erf exponential exponential-minus-one floor log log-plus-one "
-    "logistic maximum minimum multiply negate not or popcnt power remainder rsqrt shift-left "
-    "shift-right-arithmetic shift-right-logical sign sine sqrt subtract tan tanh xor".split()
-)
-"""Opcodes whose result has the type of their operands."""
 
 
 class ShapeKeys:
@@ -78,7 +65,7 @@ class ShapeKeys:
         if "" in types:
             return None  # inferred from further operands
         if (
-            opcode in _KEEPS_TYPE
+            opcode in KEEPS_TYPE
             and types.count(printed) == len(types)
             and (self._stage, printed) in self._good
         ):
@@ -152,7 +139,7 @@ def shape_violations(
         messages.append(checked.layout_error)
     for message in messages:
         yield Violation(_check_of(row, checked, checks), computation.at(number), message)
-    if not scope.stage.mixed_precision and opcode not in _ANY_PRECISION:
+    if not scope.stage.mixed_precision and opcode not in MIXED_PRECISION:
         yield from _precisions(scope, number)
 
 

@@ -15,11 +15,11 @@ from weakref import WeakValueDictionary
 from hlo_lint.analysis.layout_mismatches import name_in
 from hlo_lint.analysis.shape_inference import ShapeInference
 from hlo_lint.analysis.stage import Stage
-from hlo_lint.analysis.verifier.calls import CALLERS
 from hlo_lint.analysis.verifier.checks import Checks
 from hlo_lint.analysis.verifier.scope import Header, Scope, Violation, header_of
 from hlo_lint.analysis.verifier.shapes import ShapeKeys, shape_violations
 from hlo_lint.hlo.ir import Computation, Module
+from hlo_lint.hlo.opcodes import CALLERS
 from hlo_lint.hlo.records import (
     attributes_of,
     name_of,

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import add
 
 from hlo_lint.hlo.ir import Computation
+from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
 from hlo_lint.hlo.records import InstructionRecord
 
 # Groups: root, name, type, opcode, operands, tail. A tuple type ends at the first `)` before a
@@ -34,10 +35,6 @@ _match_typed_operand = re.compile(
     r" ?(?:[a-z0-9]*\[\] )?%?([A-Za-z_][\w.\-]*(?:#[0-9]+)*)", re.A
 ).fullmatch
 _balanced_type = re.compile(r"\([^()]*\)")
-
-WITHOUT_OPERANDS = frozenset({"constant", "parameter"})
-"""Opcodes whose parentheses hold a literal or a number."""
-
 
 _NAME_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-\n"
 _REFERENCE_BYTES = _NAME_BYTES + b"# "
@@ -281,7 +278,7 @@ def _make_rows(
         return None
     if not all(map(_is_opcode, {group[3] for group in groups})):
         return None
-    references = _references(["" if group[3] in WITHOUT_OPERANDS else group[4] for group in groups])
+    references = _references(["" if group[3] in LITERAL_OPERANDS else group[4] for group in groups])
     if references is None:
         return None
     tails = [group[5] for group in groups]

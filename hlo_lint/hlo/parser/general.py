@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Inline
-from hlo_lint.hlo.parser.fast import WITHOUT_OPERANDS
+from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
 from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of
 from hlo_lint.text.source import ParseError, Span
 
@@ -323,7 +323,7 @@ class Scanner:
         close = self._balanced(at)
         operands = text[at + 1 : close - 1]
         references: tuple[str, ...] = ()
-        if opcode[0] not in WITHOUT_OPERANDS:
+        if opcode[0] not in LITERAL_OPERANDS:
             references = self._references(at + 1, close - 1, body, depth)
         end, inline = self.attributes_and_computations(close, depth)
         tail = text[close:end].lstrip()
@@ -380,7 +380,7 @@ class Scanner:
         if self.skip(close) < stop:
             raise Unreadable("expected `,` or `)` behind an operand", close)
         references: tuple[str, ...] = ()
-        if opcode[0] not in WITHOUT_OPERANDS:
+        if opcode[0] not in LITERAL_OPERANDS:
             references = self._references(at + 1, close - 1, body, depth)
         name = f"{_NAMELESS}{len(body.rows)}"
         body.nested.add(len(body.rows))

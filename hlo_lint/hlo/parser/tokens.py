@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from hlo_lint.hlo.attributes.splitting import split_attributes
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES
-from hlo_lint.hlo.parser.fast import WITHOUT_OPERANDS
+from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
 from hlo_lint.hlo.records import (
     InstructionRecord,
     attributes_of,
@@ -251,7 +251,7 @@ def instruction_tokens(
                 is_opcode = not depth and _opens(text, at) is not None
                 if is_opcode and (record is None or opcode_of(record) == word):
                     role, stage = Role.OPCODE, Role.OPERAND
-                    if record is not None and word in WITHOUT_OPERANDS and operands_of(record):
+                    if record is not None and word in LITERAL_OPERANDS and operands_of(record):
                         # A literal may be as long as a file, and no word of it is a name.
                         yield Token(role, word, found.start(), at)
                         at = text.find(operands_of(record), at) + len(operands_of(record))

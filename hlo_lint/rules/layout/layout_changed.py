@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hlo_lint.analysis.layout_mismatches import BINARY, KEEP_ORDER, in_other_orders, turned
+from hlo_lint.analysis.layout_mismatches import in_other_orders, turned
 from hlo_lint.analysis.rewrite import with_copied_operands
 from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.opcodes import BINARY, KEEPS_LAYOUT
 from hlo_lint.hlo.shape import Layout
 from hlo_lint.rules.base import Bad, Findings, Form, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding
@@ -44,7 +45,7 @@ class LayoutChanged(Rule):
     Copies the operand into the order of the result. Its values stay.
     """
 
-    opcodes = KEEP_ORDER
+    opcodes = KEEPS_LAYOUT
     unfused = False
     lasting = True
     examples = (
@@ -111,7 +112,7 @@ class LayoutChanged(Rule):
         """Each operand of such an operation with another order, or packed otherwise."""
         if not stage.layouts or stage.backend is None:
             return
-        for instruction in in_other_orders(computation, KEEP_ORDER):
+        for instruction in in_other_orders(computation, KEEPS_LAYOUT):
             opcode = instruction.opcode
             for number, before, after in turned(instruction):
                 same_order = before.minor_to_major == after.minor_to_major

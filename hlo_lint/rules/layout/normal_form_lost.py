@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from hlo_lint.analysis.layout_mismatches import (
-    BINARY,
-    UNARY,
     in_other_orders,
     is_descending,
     result_array,
 )
 from hlo_lint.hlo.ir import Computation
+from hlo_lint.hlo.opcodes import BINARY, UNARY
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
 

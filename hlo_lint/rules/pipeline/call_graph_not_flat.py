@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.verifier.calls import CALLERS
 from hlo_lint.dumps.phases import CALL_GRAPH_IS_FLAT
 from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.opcodes import CALLERS
 from hlo_lint.hlo.records import opcode_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.opcodes import CONTROL_FLOW
 from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -19,9 +20,6 @@ NO_THUNK = frozenset(
     "transpose xor".split()
 )
 """Opcodes that are put into fusions, or taken apart: alone they have no thunk."""
-
-RUNS = frozenset({"call", "conditional", "while"})
-"""Opcodes whose computations run as part of the program."""
 
 TRITON_GEMM = "__triton_gemm"
 
@@ -114,7 +112,7 @@ def _running(module: Module) -> Iterator[Computation]:
             continue
         seen.add(name)
         yield known[name]
-        for opcode in known[name].opcodes & RUNS:
+        for opcode in known[name].opcodes & CONTROL_FLOW:
             for instruction in known[name].with_opcode(opcode):
                 waiting += instruction.called_computations
 

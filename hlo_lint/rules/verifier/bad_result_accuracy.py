@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 from hlo_lint.analysis.verifier.checks import on_attribute
 from hlo_lint.analysis.verifier.scope import Scope, Violation, text_of
 from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.opcodes import APPROXIMATED, UNARY
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.verifier import VerifierRule
 
@@ -49,9 +50,5 @@ class BadResultAccuracy(VerifierRule, Rule):
             yield Violation("result-accuracy", instruction, message)
 
 
-_EXACT: Final = frozenset(
-    "abs acos acosh asin asinh atanh ceil convert copy cosh count-leading-zeros floor imag "
-    "is-finite negate not popcnt real reduce-precision round-nearest-afz round-nearest-even sign "
-    "sinh bitcast-convert".split()
-)
+_EXACT: Final = (UNARY | {"copy"}) - APPROXIMATED
 """Unary opcodes that are not approximated."""

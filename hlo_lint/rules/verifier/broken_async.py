@@ -19,6 +19,7 @@ from hlo_lint.analysis.verifier.scope import (
     text_of,
 )
 from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.opcodes import PASSES_STATE
 from hlo_lint.hlo.records import opcode_of, references_of
 from hlo_lint.hlo.shape import part
 from hlo_lint.rules.base import Bad, Good, Rule
@@ -425,15 +426,11 @@ _DONE_OF: Final = {
 }
 _START_OF: Final = {done: start for start, done in _DONE_OF.items()}
 _OF_PAIRS: Final = frozenset({*_DONE_OF, *_START_OF})
-_PASSES_ON: Final = frozenset(
-    "tuple get-tuple-element opt-barrier copy parameter while call conditional".split()
-)
-"""Opcodes that may stand between a start and its done."""
 _SHARDING: Final = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape")
 
 
 def _passes_on(instruction: Instruction) -> bool:
-    if instruction.opcode in _PASSES_ON:
+    if instruction.opcode in PASSES_STATE:
         return True
     return instruction.opcode == "custom-call" and target_of(instruction) in _SHARDING
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from hlo_lint.analysis.shape_inference.shape_check import inference_of
-from hlo_lint.analysis.verifier.calls import CALLERS, parameter_layouts
+from hlo_lint.analysis.verifier.calls import parameter_layouts
 from hlo_lint.analysis.verifier.checks import on, on_attribute
 from hlo_lint.analysis.verifier.scope import Scope, Violation, text_of, value_of
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Instruction
+from hlo_lint.hlo.opcodes import CALLERS
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.verifier import VerifierRule
 
