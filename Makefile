@@ -1,9 +1,14 @@
-# `make help` lists the tasks. PYTHON is any Python from 3.11 to 3.13.
+# `make help` lists the tasks. PYTHON is any Python from 3.11 to 3.13, VENV its environment:
+# `make test PYTHON=python3.13 VENV=.venv-3.13`.
 PYTHON ?= python3
-VENV := .venv
+VENV ?= .venv
 BIN := $(VENV)/bin
-CRASH := fixtures/dumps/gpu-jax0.10.0/cublaslt_fission_crash
-# Texts of jax 0.11 are also held against jaxlib 0.11.2, which needs Python 3.12 or later.
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+# The file that pins what the tests use, and the releases of jaxlib that need own environments.
+PINS := tests/constraints.txt
+PARSER := $(shell sed -n 's/^\#: parser //p' $(PINS))
+COMPILERS := $(shell sed -n 's/^\#: gpu-compiler //p' $(PINS))
+# jaxlib 0.11 needs Python 3.12 or later.
 PYTHON_OF_XLA ?= $(shell for p in python3.12 python3.13 \
 	$$(ls -d $$(pyenv root 2>/dev/null)/versions/3.1[23].*/bin/python3 2>/dev/null); \
 	do $$p -c '' 2>/dev/null && echo $$p && break; done)
@@ -11,65 +16,85 @@ ORACLE := .venv-xla0.11
 # XLA's GPU compilers, which need no GPU; made as `hlo-lint capture --jax` makes them.
 RELEASES := .venv-releases
 MAKE_RELEASE := from sys import argv; from hlo_lint.apps.jax.capture.environments import environment_of; environment_of(argv[1])
+WITH_ORACLES = HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) \
+	HLO_LINT_RELEASES=$(CURDIR)/$(RELEASES)
 
-.PHONY: help demo test check corpus corpora bench docs clean
+.PHONY: help demo check lint types unit test test-latest new-rule docs corpus corpora bench clean
 
 help:  ## list the tasks
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
+
+# Environments are made in steps, so that each task installs what it needs and no more.
 
 $(BIN)/hlo-lint: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	$(BIN)/python $(PIP_INSTALL) --editable .
 	@touch $@
 
-$(ORACLE)/installed: Makefile
+$(VENV)/tools: $(PINS) $(BIN)/hlo-lint
+	$(BIN)/python $(PIP_INSTALL) --constraint $(PINS) --editable '.[test]'
+	@touch $@
+
+$(ORACLE)/installed: $(PINS)
 ifneq ($(PYTHON_OF_XLA),)
 	$(PYTHON_OF_XLA) -m venv $(ORACLE)
-	$(ORACLE)/bin/python -m pip install --quiet --disable-pip-version-check jaxlib==0.11.2 click rich lark networkx pathspec
+	$(ORACLE)/bin/python $(PIP_INSTALL) jaxlib==$(PARSER) click rich lark networkx pathspec
 else
-	@echo 'no Python 3.12: texts of jax 0.11 are not held against jaxlib 0.11.2'
+	@echo 'no Python 3.12: texts of jax $(PARSER) are not compared with jaxlib $(PARSER)'
 	mkdir -p $(ORACLE)
 endif
 	@touch $@
 
-$(RELEASES)/made: $(BIN)/hlo-lint hlo_lint/apps/jax/capture/environments.py
-	@for release in 0.10.0 0.11.2; do \
+$(RELEASES)/made: $(PINS) hlo_lint/apps/jax/capture/environments.py | $(VENV)/tools
+	@for release in $(COMPILERS); do \
 		XDG_CACHE_HOME=$(CURDIR)/$(RELEASES) $(BIN)/python -c '$(MAKE_RELEASE)' $$release \
-		|| echo "what needs the GPU compiler of jax $$release is not tested"; \
+		|| echo "tests that need the GPU compiler of jax $$release are skipped"; \
 	done
 	@mkdir -p $(RELEASES) && touch $@
 
 demo: $(BIN)/hlo-lint  ## lint, fix and lint again the dump of a real XLA crash
-	@sh fixtures/programs/demo.sh $(BIN)/hlo-lint $(CRASH)
+	@sh fixtures/programs/demo.sh $(BIN)/hlo-lint fixtures/dumps/gpu-jax0.10.0/cublaslt_fission_crash
 
-test: $(BIN)/hlo-lint $(ORACLE)/installed $(RELEASES)/made  ## everything a change must pass: ruff, mypy --strict, pytest
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) \
-	HLO_LINT_RELEASES=$(CURDIR)/$(RELEASES) \
-		$(BIN)/python -m pytest -q
+check: $(VENV)/tools  ## the fast lane, before each commit: ruff, mypy --strict, the tests that are not slow
+	@$(MAKE) --no-print-directory -j 2 lint types unit
 
-check: test
+lint: $(VENV)/tools
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check .
 
-docs: $(BIN)/hlo-lint  ## write what is generated in docs/, run what its pages show, build the site: build/site/index.html
+types: $(VENV)/tools
+	@$(BIN)/mypy
+
+unit: $(VENV)/tools
+	@$(BIN)/python -m pytest -q -m 'not slow' -n 2
+
+test: lint types $(ORACLE)/installed $(RELEASES)/made  ## all that a change must pass: ruff, mypy --strict, every test, XLA as the judge
+	$(WITH_ORACLES) $(BIN)/python -m pytest -q -n auto
+
+test-latest:  ## the same tests with the newest release of everything; may fail where `make test` does not
+	$(PYTHON) -m venv .venv-latest
+	.venv-latest/bin/python $(PIP_INSTALL) --upgrade --editable '.[test]'
+	.venv-latest/bin/python -m pytest -q -n auto
+
+new-rule: $(BIN)/hlo-lint  ## begin a rule, with an example that is red: make new-rule NAME=my-rule FAMILY=layout
+	@$(BIN)/hlo-lint new-rule $(NAME) --own --family $(FAMILY)
+
+docs: $(VENV)/tools  ## write what is generated in docs/, run what its pages show, build the site: build/site/index.html
 	$(BIN)/python -m tests.docs
 	$(BIN)/python -m sphinx -q -W --keep-going docs build/site
 
-corpus: $(BIN)/hlo-lint $(ORACLE)/installed  ## check and convert every dump of ARCHIVES, hold them and DUMPS against XLA; change them; writes benchmarks/CORPUS.md, CONVERT.md, MUTATIONS.md, AGREEMENT.md
+corpus: $(VENV)/tools $(ORACLE)/installed  ## check and convert every dump of ARCHIVES, compare them and DUMPS with XLA; change them; writes benchmarks/*.md
 	$(BIN)/python -m benchmarks.corpus $(ARCHIVES)
-	HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) \
-		$(BIN)/python -m benchmarks.convert $(ARCHIVES)
-	HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) \
-		$(BIN)/python -m benchmarks.mutations fixtures/dumps $(ARCHIVES)
-	HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) $(BIN)/python -m benchmarks.agreement \
+	$(WITH_ORACLES) $(BIN)/python -m benchmarks.convert $(ARCHIVES)
+	$(WITH_ORACLES) $(BIN)/python -m benchmarks.mutations fixtures/dumps $(ARCHIVES)
+	$(WITH_ORACLES) $(BIN)/python -m benchmarks.agreement \
 		--state $(VENV)/agreement.jsonl --archives $(ARCHIVES) $(DUMPS)
 
 corpora: $(BIN)/hlo-lint  ## check the texts of CORPORA, which others wrote; writes benchmarks/CORPORA.md
 	$(BIN)/python -m benchmarks.corpora $(CORPORA)
 
-bench: $(BIN)/hlo-lint $(ORACLE)/installed  ## speed and memory beside XLA's parser on DUMP, and BIG; writes benchmarks/RESULTS.md
+bench: $(VENV)/tools $(ORACLE)/installed  ## speed and memory beside XLA's parser on DUMP, and BIG; writes benchmarks/RESULTS.md
 	$$(ls $(ORACLE)/bin/python $(BIN)/python 2>/dev/null | head -n 1) -m benchmarks.bench $(DUMP) $(addprefix --big=,$(BIG))
 
 clean:  ## remove the environments
-	rm -rf $(VENV) $(ORACLE) $(RELEASES)
+	rm -rf $(VENV) .venv-latest $(ORACLE) $(RELEASES)

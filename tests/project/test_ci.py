@@ -1,12 +1,14 @@
-"""The jobs of the page about CI: their files are what GitHub and GitLab read, their steps run."""
+"""The jobs of the page about CI, and our own: GitHub and GitLab can read them, their steps run."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +26,40 @@ BLOCKS = [
 SCHEMAS = ("vendor.github-workflows", "vendor.github-workflows", "vendor.gitlab-ci")
 
 
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
 @pytest.mark.parametrize(("block", "schema"), [*zip(BLOCKS, SCHEMAS, strict=True)])
-def test_a_job_is_what_its_schema_says(block: str, schema: str, tmp_path: Path) -> None:
+def test_a_job_on_the_page_conforms_to_its_schema(block: str, schema: str, tmp_path: Path) -> None:
     job = tmp_path / "job.yml"
     job.write_text(block, "utf-8")
+    check_schema(job, schema)
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+def test_our_workflows_conform_to_their_schema(workflow: Path) -> None:
+    check_schema(workflow, "vendor.github-workflows")
+
+
+def test_our_jobs_run_tasks_of_the_makefile() -> None:
+    """The names of the jobs may change, what a change must pass may not."""
+    steps = "".join(path.read_text("utf-8") for path in WORKFLOWS)
+    tasks = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.M))
+    asked = set(re.findall(r"run: make ([\w-]+)", steps))
+    assert {"check", "demo", "docs", "test", "test-latest"} == asked <= tasks
+
+
+def test_ci_tests_the_versions_that_the_package_promises() -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text("utf-8"))
+    tested = workflow["jobs"]["test"]["strategy"]["matrix"]["python"]
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
+        "classifiers"
+    ]
+    promised = [each.rpartition(" ")[2] for each in classifiers if "Python :: 3." in each]
+    assert tested == promised
+
+
+def check_schema(job: Path, schema: str) -> None:
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(job)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
