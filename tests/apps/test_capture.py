@@ -27,6 +27,8 @@ from hlo_lint.apps.jax.capture.targets import NEWER, target_config, target_names
 from hlo_lint.apps.jax.capture.winners import cublaslt_wins
 from tests.conftest import DUMPS, ROOT
 
+pytestmark = pytest.mark.slow
+
 jax = pytest.importorskip("jax")
 MATRIX = jax.ShapeDtypeStruct((16, 8), "float32")
 

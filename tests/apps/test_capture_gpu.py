@@ -37,9 +37,12 @@ PROGRAMS = ROOT / "fixtures" / "programs"
 SHAPES = ("--shape", "f16[2,1,32,4,128]", "--shape", "f16[4,2,1,128,128]")
 NEWEST = max(INTERPRETERS, key=lambda release: [*map(int, release.split("."))], default="")
 
-pytestmark = pytest.mark.skipif(
-    not INTERPRETERS, reason="no Python with jax's GPU compiler: HLO_LINT_RELEASES"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not INTERPRETERS, reason="no Python with jax's GPU compiler: HLO_LINT_RELEASES"
+    ),
+]
 
 
 def capture(

@@ -20,6 +20,8 @@ from hlo_lint.hlo.parser.module import parse_file
 from tests.conftest import CRASH, ROOT, ROUNDTRIP
 from tests.editor import Editor
 
+pytestmark = pytest.mark.slow
+
 DUMP = next(CRASH.glob("*.after_autotuner.*"))
 RESHAPE = "%reshape.15 = "
 

@@ -16,6 +16,8 @@ import pytest
 
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("jax")
 pytest_plugins = ["pytester"]
 

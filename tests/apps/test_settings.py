@@ -213,7 +213,7 @@ def test_patterns_and_the_baseline_are_relative_to_the_file_not_to_the_working_d
         ('select = ["speed"]', ["--severity", "needless-transpose=off"], {"costly-transposes"}),
         ("", ["--select", "tma-descriptor-refused,needless-transpose", "--ignore", "tma"], None),
     ],
-    ids=str,
+    ids=lambda value: str(sorted(value) if isinstance(value, set) else value),
 )
 def test_the_command_line_counts_more_than_the_file_and_a_rule_more_than_its_family(
     file: str, args: list[str], wanted: set[str] | None

@@ -15,6 +15,8 @@ from hlo_lint.kernels.custom_calls.triton import AutotunedKernelCall
 from hlo_lint.text.errors import UsageError
 from tests.conftest import FIXTURES
 
+pytestmark = pytest.mark.slow
+
 jax = pytest.importorskip("jax")
 pytest.importorskip("jax.extend.xla", reason="the hook came with jax 0.10.2")
 

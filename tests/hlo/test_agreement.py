@@ -25,6 +25,8 @@ from tests.conftest import FIXTURES, ROOT
 from tests.oracle.compare import disagreements
 from tests.oracle.xla import XlaModule, oracles
 
+pytestmark = pytest.mark.slow
+
 ARCHIVES = ROOT.parent / "shared" / "dumps"
 TEXT: Final = """\
 HloModule one, is_scheduled=true

@@ -47,6 +47,8 @@ from tests.oracle.fields import (
 )
 from tests.oracle.xla import Oracle, as_utf8, oracles
 
+pytestmark = pytest.mark.slow
+
 PRINTER = Path(__file__).parents[1] / "oracle" / "print_hlo.py"
 SHARDINGS = Path(__file__).parents[1] / "oracle" / "read_shardings.py"
 ARCHIVES = ROOT.parent / "shared" / "dumps"

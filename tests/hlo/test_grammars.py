@@ -259,6 +259,8 @@ def lines_of_scanner(text: str) -> tuple[list[str], list[Line]]:
     return [name for _, name in sorted(heads)], [line for _, line in sorted(lines)]
 
 
+@pytest.mark.slow
+@pytest.mark.slow
 def test_grammar_and_scanner_read_the_same_whole_files() -> None:
     refused = []
     small = sorted(conftest.hlo_files(DUMPS), key=lambda path: (path.stat().st_size, path.name))
@@ -281,6 +283,8 @@ def test_grammar_and_scanner_read_the_same_whole_files() -> None:
 # ---- instructions
 
 
+@pytest.mark.slow
+@pytest.mark.slow
 def test_scanner_and_grammar_read_the_same_instructions() -> None:
     lines = instruction_lines()
     assert len(lines) > 1000
@@ -450,6 +454,8 @@ def test_a_large_tuple_reads_each_spelling_once() -> None:
     assert len({id(element) for element in shape.elements}) == 7
 
 
+@pytest.mark.slow
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.text("()[]{},:<=?*#TES0129f32b token/*\ud800", max_size=20) | st.text(max_size=8))
 def test_any_text_is_a_shape_or_a_shape_error(text: str) -> None:

@@ -222,6 +222,7 @@ def test_strides_give_the_offset_of_each_element(shape: ArrayShape) -> None:
     assert at == offsets(shape)
 
 
+@pytest.mark.slow
 @settings(every_case, max_examples=800)
 @given(pairs())
 def test_a_reshape_is_a_bitcast_if_and_only_if_no_element_moves(
@@ -253,6 +254,7 @@ def test_only_dimensions_order_and_type_decide_as_in_xla(
     assert reshape_is_bitcast(c, d) == (free and c.dtype == d.dtype)
 
 
+@pytest.mark.slow
 @settings(every_case, max_examples=800)
 @given(pairs(), facts, st.none() | facts, flags)
 def test_no_bit_moves_in_a_bitcast_that_packs_alike(
@@ -306,6 +308,7 @@ def test_an_unknown_type_is_as_wide_as_itself_only() -> None:
 # Transposes
 
 
+@pytest.mark.slow
 @every_case
 @given(arrays(), facts, flags, st.data())
 def test_a_permuted_shape_holds_each_bit_where_it_was(
@@ -319,6 +322,7 @@ def test_a_permuted_shape_holds_each_bit_where_it_was(
     assert all(result.is_dynamic(i) == operand.is_dynamic(d) for i, d in enumerate(p))
 
 
+@pytest.mark.slow
 @every_case
 @given(arrays(), facts, flags)
 def test_a_normalized_array_spells_the_same_bits_in_reading_order(
@@ -342,6 +346,7 @@ def test_normalizing_keeps_the_tail_padding_and_drops_what_names_dimensions() ->
 # Alignment
 
 
+@pytest.mark.slow
 @every_case
 @given(pairs())
 def test_common_factors_cut_both_shapes_into_equal_products(
@@ -356,6 +361,7 @@ def test_common_factors_cut_both_shapes_into_equal_products(
         assert prod(a[i:i_end]) == prod(b[j:j_end])
 
 
+@pytest.mark.slow
 @every_case
 @given(pairs([2, 6, 8, 12, 24, 36]))
 def test_common_factors_cut_wherever_that_is_possible(pair: tuple[ArrayShape, ArrayShape]) -> None:
@@ -376,6 +382,7 @@ def test_aligned_sizes_one_are_the_most_major_the_first_dimension_above_all() ->
     assert str(align_layouts(parse_array("f32[2,3]{0,1}"), (1, 2, 3, 1))) == "f32[1,2,3,1]{1,2,3,0}"
 
 
+@pytest.mark.slow
 @settings(every_case, max_examples=600)
 @given(arrays([1, 2, 6, 8, 12, 24]), st.data())
 def test_a_layout_is_found_if_and_only_if_there_is_one(a: ArrayShape, data: st.DataObject) -> None:
@@ -404,6 +411,7 @@ def test_an_aligned_array_forgets_all_but_its_order(
         assert found.dynamic == (b.dynamic if 1 in a.dims + b.dims else ())
 
 
+@pytest.mark.slow
 @every_case
 @given(pairs(), facts, flags)
 def test_carried_facts_keep_each_bit_of_an_aligned_array(

@@ -23,6 +23,8 @@ from tests.oracle.compare import assert_same_graph, disagreements
 from tests.oracle.meaning import numbers
 from tests.oracle.xla import DIED, Answer, Oracle, Refusal, XlaModule, oracles
 
+pytestmark = pytest.mark.slow
+
 RELEASES = ("0.10", "0.11")
 CASES = sorted(path for path in DUMPS.glob("*/*") if hlo_files(path))
 CRASHES = [case for case in CASES if case.name.endswith("_crash")]

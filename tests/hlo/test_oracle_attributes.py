@@ -20,6 +20,8 @@ from tests.conftest import ROOT
 from tests.oracle.compare import disagreements
 from tests.oracle.xla import Answer, Oracle, Refusal, XlaModule, oracles
 
+pytestmark = pytest.mark.slow
+
 MODULE = """\
 HloModule cases{header}
 

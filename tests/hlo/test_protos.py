@@ -18,6 +18,8 @@ from hlo_lint.hlo.proto import module_bytes, read_proto, write_proto
 from hlo_lint.hlo.wire import delimited
 from hlo_lint.text.errors import DumpError, PayloadError
 
+pytestmark = pytest.mark.slow
+
 DUMPS: Final = Path(__file__).parents[2] / "fixtures" / "dumps" / "cpu-jax0.11.2"
 PROTOS: Final = sorted(DUMPS.glob("as_*proto/*.hlo.pb*"))
 SCHEDULED: Final = DUMPS / "as_proto" / "module_0000.jit_tanh_sum.cpu_after_optimizations.hlo.pb"

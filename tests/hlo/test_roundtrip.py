@@ -31,6 +31,8 @@ def test_the_bytes_of_every_dump_survive_and_nothing_in_them_is_unreadable() -> 
         assert [module.problems for module in modules] == [()], path
 
 
+@pytest.mark.slow
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_the_bytes_of_damaged_texts_survive_and_nothing_raises(seed: int) -> None:
     texts = [path.read_bytes() for path in hlo_files(FIXTURES)]
@@ -87,6 +89,8 @@ def test_strict_parsing_names_the_place() -> None:
     assert str(caught.value).endswith(" " * 23 + "^")
 
 
+@pytest.mark.slow
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [

@@ -226,6 +226,8 @@ def test_what_an_mbarrier_completes_is_named_and_not_followed() -> None:
     assert result.not_looked_at == ("k: 1 copies that mbarriers complete",)
 
 
+@pytest.mark.slow
+@pytest.mark.slow
 def test_too_many_copies_are_given_up_aloud() -> None:
     result = survey(read_ptx(program(*[COPY, COMMIT] * 3000, STORE)))
     assert result == ((), ("k: too many copies in flight over too many instructions",))
@@ -627,6 +629,8 @@ def computations(draw: st.DrawFn) -> tuple[list[str], list[int]]:
     return lines, values[-1]
 
 
+@pytest.mark.slow
+@pytest.mark.slow
 @given(computations())
 @settings(max_examples=400, deadline=None)
 def test_a_range_holds_what_every_thread_computes(computation: tuple[list[str], list[int]]) -> None:

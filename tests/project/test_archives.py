@@ -19,7 +19,10 @@ from tests.oracle.physical_memory import compare
 ARCHIVES = ROOT.parent / "shared" / "dumps"
 NEXT = "layout_normalization"
 
-pytestmark = pytest.mark.skipif(not ARCHIVES.is_dir(), reason="the archives of dumps are not here")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not ARCHIVES.is_dir(), reason="the archives of dumps are not here"),
+]
 
 CRASHES = {
     "jax0.10.0_forced_cublaslt_CRASH": "autotuner",

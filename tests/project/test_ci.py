@@ -18,6 +18,8 @@ from markdown_it import MarkdownIt
 
 from tests.conftest import CRASH, ROOT
 
+pytestmark = pytest.mark.slow
+
 BLOCKS = [
     token.content
     for token in MarkdownIt().parse((ROOT / "docs" / "ci.md").read_text("utf-8"))

@@ -27,6 +27,8 @@ from tests.docs import (
 )
 from tests.pages import replayed
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_page_of_rules_is_fresh() -> None:
     assert RULES.read_text("utf-8") == rules_page(), "run `make docs`"

@@ -14,6 +14,8 @@ from lsprotocol import types
 from tests.conftest import FIXTURES, ROOT
 from tests.editor import Editor
 
+pytestmark = pytest.mark.slow
+
 PAGE = ROOT / "docs" / "editor.md"
 SESSION = re.compile(r"(?<=^````text\n).*?(?=^````$)", re.M | re.S)
 WIDTH = 100

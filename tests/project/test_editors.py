@@ -16,6 +16,8 @@ pytest.importorskip("pygls", reason="the language server needs hlo-lint[lsp]")
 
 from tests.conftest import CRASH, ROOT
 
+pytestmark = pytest.mark.slow
+
 PAGE = (ROOT / "editors" / "README.md").read_text("utf-8")
 DUMP = next(CRASH.glob("*.after_autotuner.*"))
 LINE = next(

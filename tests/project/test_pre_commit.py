@@ -18,6 +18,8 @@ from hlo_lint import __version__
 from tests.conftest import CRASH, DUMPS, ROOT
 from tests.docs import GOLDENS
 
+pytestmark = pytest.mark.slow
+
 SHIPPED = (
     ".pre-commit-hooks.yaml",
     "LICENSE",

@@ -15,6 +15,8 @@ from hlo_lint.apps.cli.main import cli
 from hlo_lint.rules.registry import all_rules
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.slow
+
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 pytest.importorskip("furo", reason="the site needs the extra `docs`")

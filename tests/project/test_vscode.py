@@ -16,6 +16,8 @@ from hlo_lint.hlo.records import name_of, opcode_of, references_of
 from hlo_lint.text.source import decode
 from tests.conftest import CRASH, DUMPS, ROOT, ROUNDTRIP
 
+pytestmark = pytest.mark.slow
+
 EXTENSION = ROOT / "editors" / "vscode"
 GRAMMAR = EXTENSION / "syntaxes" / "hlo.tmLanguage.json"
 PACKAGE = json.loads((EXTENSION / "package.json").read_text())

@@ -15,6 +15,8 @@ from hlo_lint.rules.verifier import violations_of
 from tests.conftest import DUMPS
 from tests.hlo_mutations import KINDS, mutant
 
+pytestmark = pytest.mark.slow
+
 STAGE = Stage(layouts=True)
 TEXTS = sorted((DUMPS / "gpu-jax0.11.2" / "attention").glob("*.before_*.txt"))[::9]
 

@@ -14,6 +14,8 @@ import pytest
 
 from tests.conftest import CRASH, ROOT
 
+pytestmark = pytest.mark.slow
+
 PROJECT = """
 [build-system]
 requires = ["hatchling"]
