@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         Findings,
         Form,
         Good,
+        PassPair,
         Rule,
         Stage,
     )
@@ -121,6 +122,7 @@ _HOMES = {
         "Findings",
         "Form",
         "Good",
+        "PassPair",
         "Rule",
         "Stage",
     ),
@@ -161,6 +163,7 @@ __all__ = [
     "Instruction",
     "Module",
     "Option",
+    "PassPair",
     "Report",
     "Rewrite",
     "Rule",

@@ -39,6 +39,7 @@ from hlo_lint.rules.base import (
     DumpFolder,
     FinalModule,
     Form,
+    PassPair,
     Rule,
     UnmetPrecondition,
 )
@@ -162,6 +163,8 @@ class Checker:
                 self._check_compilation(rule, method, timeline)
             elif "BeforeAutotuner" in kinds:
                 self._check_before_autotuner(rule, method, timeline)
+            elif "PassPair" in kinds:
+                self._check_passes(rule, method, timeline)
             elif kinds & TEXTS.keys():
                 self._check_texts(rule, method, [*dumps, *kernels])
             elif rule.precondition is not None:
@@ -212,6 +215,34 @@ class Checker:
             for method in checks_of(rule):
                 for finding, _ in timeline.find_at(rule, method, position):
                     yield UnmetPrecondition(rule.name(), demand, finding, certain, reported)
+
+    def _check_passes(self, rule: Rule, method: str, timeline: Timeline) -> None:
+        """Checks each pass whose input and output are both at hand; the same is said once."""
+        names = {kind: name for name, kind in checks_of(rule)[method].items()}
+        pipeline = timeline.pipeline
+        release = pipeline.releases[0].name if len(pipeline.releases) == 1 else None
+        positions = {dump: at for at, dump in enumerate(timeline.dumps)}
+        seen: set[tuple[str, str, str]] = set()
+        for change in pipeline.transitions():
+            if change.before not in positions or change.after not in positions:
+                continue  # one of them cannot be read
+            modules = zip(change.before.file.modules, change.after.file.modules, strict=False)
+            for number, (before, after) in enumerate(modules):
+                if before.pieces is after.pieces or not rule.applies(after):
+                    continue
+                at, name = ModuleRef(positions[change.after], number), change.after.name
+                assert name is not None
+                pair = PassPair(before, after, name.after, name.pipeline, release)
+                views: dict[str, object] = {names["PassPair"]: pair}
+                if "Stage" in names:
+                    views[names["Stage"]] = timeline.stage(at)
+                for finding in run_check(rule, method, views):
+                    place = self._placed(rule, Occurrence(finding, at), timeline)
+                    key = name.after, finding.message, text_of(place)
+                    if key not in seen:  # else the same pass, run again, does the same
+                        seen.add(key)
+                        by = PassRef(name.after, name.pipeline, name.step, str(change.after.path))
+                        self._add(place, by)
 
     def _check_folders(self, folders: dict[Path, list[Pipeline]]) -> None:
         for rule in self.rules:
@@ -488,8 +519,8 @@ class Checker:
         bind = self.before is not None or timeline.pipeline.layouts_bind(dump) is True
         return LocatedFinding(rule, sighting.finding, dump, module, bind)
 
-    def _add(self, place: LocatedFinding) -> None:
-        diagnostic = diagnose(place)
+    def _add(self, place: LocatedFinding, introduced: PassRef | None = None) -> None:
+        diagnostic = diagnose(place, introduced)
         self.result.diagnostics.append(diagnostic)
         if diagnostic.fix is not None:
             self.result.fixes.append(PlannedFix(place.dump, diagnostic.fix, diagnostic))

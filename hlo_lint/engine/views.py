@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 VIEWS = {
     "Computation": "each computation of every dump, bodies of fusions left out unless asked for",
     "Module": "each module of every dump",
+    "PassPair": "the modules before and after each pass of which both are dumped",
     "HloFile": "every file as a text",
     "BeforeAutotuner": "the module that the autotuner meets, or the nearest dump before it",
     "FinalModule": "what a compiler ended with, else its last dump; artefacts may go with it",
@@ -29,8 +30,8 @@ VIEWS = {
 }
 """What there is to look at, by the name of its type: reading types would load all readers."""
 
-STAGED = frozenset({"Computation", "Module"})
-"""What a `Stage` may go with."""
+STAGED = frozenset({"Computation", "Module", "PassPair"})
+"""What a `Stage` may go with; with a `PassPair` it is that of the module after the pass."""
 
 
 def _buffers(pipeline: Pipeline) -> BufferAssignment | None:

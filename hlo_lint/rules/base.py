@@ -63,6 +63,20 @@ class BeforeAutotuner:
 
 
 @dataclass(frozen=True)
+class PassPair:
+    """The module before and after one pass that changed it; findings stand in `after`."""
+
+    before: Module
+    after: Module
+    pass_name: str
+    """`gemm-rewriter`."""
+    pipeline: str
+    """The pass pipeline it ran in: `post-layout_assignment`."""
+    release: str | None
+    """The pass list of the release, `gpu-jax0.10.0`; None if unknown."""
+
+
+@dataclass(frozen=True)
 class AutotuningRuns:
     """All logs of the autotuner that were given, in the order of their paths: at least one."""
 

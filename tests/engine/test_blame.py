@@ -19,7 +19,7 @@ from hlo_lint.engine.findings import PassRef
 from hlo_lint.engine.runner import Checker
 from hlo_lint.hlo.ir import Computation, HloFile, Module
 from hlo_lint.report.text import render_concise
-from hlo_lint.rules.base import Findings, Rule, Stage
+from hlo_lint.rules.base import Findings, PassPair, Rule, Stage
 from hlo_lint.rules.findings import Finding
 from hlo_lint.rules.registry import select_rules
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
@@ -409,3 +409,36 @@ def test_what_the_verifier_would_have_refused_is_an_error_though_it_was_cured(
 
 def test_the_verifier_is_a_promise_between_passes() -> None:
     assert {rule.between_passes for rule in select_rules(["verifier"])} == {True}
+
+
+# Rules about the modules around a pass
+
+
+class LosesNegate(Rule):
+    """A pass that drops the last negate."""
+
+    def check(self, change: PassPair, stage: Stage) -> Findings:
+        root = None if change.after.entry is None else change.after.entry.root
+        had = any(each.opcode == "negate" for each in change.before.instructions())
+        if had and root is not None and root.opcode == "exponential":
+            yield Finding(root, f"{change.pass_name} of {change.pipeline} dropped a negate")
+
+
+AROUND = ("HloModule jit_f\n\nENTRY %main (x: f32[8]) -> f32[8] {\n"
+    "  %x = f32[8]{0} parameter(0)\n  ROOT %y = f32[8]{0} OPCODE(%x)\n}\n")  # fmt: skip
+
+
+def test_a_rule_about_passes_sees_each_with_its_modules(tmp_path: Path) -> None:
+    names = {
+        "0001.simplification.after_pipeline-start.before_one": "negate",
+        "0002.simplification.after_one.before_two": "exponential",
+        "0003.simplification.after_two.before_three": "negate",
+        "0005.simplification.after_four.before_five": "exponential",  # three is not dumped
+    }
+    for name, opcode in names.items():
+        (tmp_path / f"module_0001.jit_f.{name}.txt").write_text(AROUND.replace("OPCODE", opcode))
+    (found,) = hlo_lint.lint(tmp_path, [LosesNegate]).findings
+    assert found.message == "one of simplification dropped a negate"
+    assert (found.step, found.instruction) == (2, "y")
+    assert found.introduced_by is not None
+    assert (found.introduced_by.pass_name, found.introduced_by.step) == ("one", 2)
