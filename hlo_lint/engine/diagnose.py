@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from hlo_lint.hlo.attributes import OpMetadata
 
 NOT_EDITED = (
-    "not fixed: the text does not show that layouts are assigned, and layout-assignment would "
-    "refuse the fix, a bitcast; --before says which pass comes next"
+    "no fix without --before: layout-assignment may be still to come, and it refuses the bitcast "
+    "that the fix adds"
 )
 
 
