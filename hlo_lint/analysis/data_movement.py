@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from hlo_lint.analysis.layout_mismatches import operand_array, result_array
 from hlo_lint.hlo.attributes import AttributeSyntaxError
-from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.layouts import packs_alike, reshape_is_bitcast, strides
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape
 
@@ -47,16 +47,14 @@ class Move:
         return bool(self.steps) and self.steps == back
 
 
+@cached_analysis
 def moves(module: Module) -> tuple[Move, ...]:
     """The kernels of a module that move one array and do nothing else.
 
-    Found out once for each module. What is tiled is left out, and what a bitcast cannot stand for:
-    other memory, elements of another width.
+    Tiled arrays are left out, and moves that no bitcast can replace: into another memory, or to
+    elements of another width.
     """
-    known = module.memo.get("moves")
-    if known is None:
-        known = module.memo["moves"] = tuple(_moves(module))
-    return known  # type: ignore[return-value]  # nobody else writes under this key
+    return tuple(_moves(module))
 
 
 def _moves(module: Module) -> Iterator[Move]:

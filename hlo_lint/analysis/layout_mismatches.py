@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.ir import Computation, Instruction, cached_analysis
 from hlo_lint.hlo.opcodes import KEEPS_LAYOUT
 from hlo_lint.hlo.records import name_of, opcode_of, references_of, type_of
 from hlo_lint.hlo.shape import (
@@ -114,15 +114,12 @@ def in_other_orders(computation: Computation, opcodes: Collection[str]) -> Itera
 
     They are few, so a rule about orders looks at nothing else.
     """
-    known = computation.memo.get("other orders")
-    if known is None:
-        known = computation.memo["other orders"] = _places(computation)
-    assert isinstance(known, tuple)
-    for number in known:
+    for number in _places(computation):
         if opcode_of(computation.rows[number]) in opcodes:
             yield computation.at(number)
 
 
+@cached_analysis
 def _places(computation: Computation) -> tuple[int, ...]:
     other = {each for each in types_of(computation) if not _is_plain(each)}
     if not other:
@@ -147,12 +144,10 @@ def name_in(reference: str) -> str:
     return reference.partition("#")[0]
 
 
+@cached_analysis
 def types_of(computation: Computation) -> frozenset[str]:
     """The types of its instructions as spelled, each once."""
-    known = computation.memo.get("types")
-    if known is None:
-        known = computation.memo["types"] = frozenset(map(type_of, computation.rows))
-    return known  # type: ignore[return-value]  # nobody else writes under this key
+    return frozenset(map(type_of, computation.rows))
 
 
 @lru_cache(maxsize=1 << 14)

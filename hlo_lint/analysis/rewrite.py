@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from hlo_lint.hlo.ir import Instruction, Module, Operand
+from hlo_lint.hlo.ir import Instruction, Module, Operand, cached_analysis
 from hlo_lint.hlo.parser.tokens import InstructionSpans, split_at_commas
 from hlo_lint.hlo.records import attributes_of, operands_of, references_of
 from hlo_lint.hlo.shape import ArrayShape, Shape, arrays
@@ -198,14 +198,16 @@ def _percent(text: str) -> str:
     return "%" if re.match(r"(?:ROOT\s+)?%", text) else ""
 
 
+@cached_analysis
+def _names_of(module: Module) -> frozenset[str]:
+    return frozenset(module.names())
+
+
 class _Names:
     """The names of a module, which its rewrites look up in one set, and those of one rewrite."""
 
     def __init__(self, module: Module) -> None:
-        known = module.memo.get(_Names)
-        if not isinstance(known, frozenset):
-            known = module.memo[_Names] = frozenset(module.names())
-        self._known: frozenset[str] = known
+        self._known = _names_of(module)
         self._made: set[str] = set()
 
     def fresh(self, base: str) -> str:

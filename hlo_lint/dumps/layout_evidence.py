@@ -34,7 +34,7 @@ def layouts_bind(file: HloFile) -> bool | None:
     has one outside a fusion (`layout_assignment.cc`, "Unexpected bitcast"). It never runs on a
     module that has a schedule.
     """
-    cache = file.modules[0].memo
+    cache = file.modules[0].analysis_cache
     if layouts_bind not in cache:
         answers = [_layouts_of_module(module) for module in file.modules]
         decided = True if True in answers else None if None in answers else False

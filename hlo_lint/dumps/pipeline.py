@@ -131,7 +131,7 @@ def _has_directives(file: HloFile, data: bytes) -> bool:
 
     The bytes are searched because joining the text would take longer.
     """
-    memo = file.modules[0].memo
+    memo = file.modules[0].analysis_cache
     known = memo.get(DIRECTIVE)
     if known is None:
         known = memo[DIRECTIVE] = DIRECTIVE.encode() in data

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, wraps
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 from hlo_lint.hlo.records import (
     NAME,
@@ -112,9 +112,9 @@ class Computation:
         "_text",
         "_users",
         "_views",
+        "analysis_cache",
         "inline",
         "is_entry",
-        "memo",
         "name",
         "nested",
         "parse_errors",
@@ -160,8 +160,8 @@ class Computation:
         self._by_opcode: dict[str, tuple[Instruction, ...]] = {}
         self._fusion_computations: frozenset[str] | None = None
         self._views: dict[int, Instruction] = {}
-        self.memo: dict[object, object] = {}
-        """What analyses have found out about it, each under a key of its own."""
+        self.analysis_cache: dict[object, object] = {}
+        """Results of analyses, each under a key of its own; see `cached_analysis`."""
 
     def __repr__(self) -> str:
         return f"<Computation {self.name}: {len(self.rows)} instructions>"
@@ -485,10 +485,10 @@ class Module:
     __slots__ = (
         "_nonfusion_computations",
         "_offsets",
+        "analysis_cache",
         "computations",
         "file",
         "header",
-        "memo",
         "name",
         "parse_errors",
         "pieces",
@@ -530,8 +530,8 @@ class Module:
         """Where its text begins, in characters of the file."""
         self._offsets = offsets
         self._nonfusion_computations: list[Computation] = []
-        self.memo: dict[object, object] = {}
-        """What analyses have found out about it; every file of this text has the same."""
+        self.analysis_cache: dict[object, object] = {}
+        """Results of analyses, each under a key of its own; files of equal text share it."""
 
     def share_for_file(self) -> Module:
         """The same module, for another file of the same text."""
@@ -695,6 +695,24 @@ class Module:
                         )
         graph.graph["name"] = self.name  # `update` took that of a computation
         return graph
+
+
+_NodeT = TypeVar("_NodeT", Module, Computation)
+_ResultT = TypeVar("_ResultT")
+_ABSENT: Final = object()
+
+
+def cached_analysis(analyze: Callable[[_NodeT], _ResultT]) -> Callable[[_NodeT], _ResultT]:
+    """Decorate a function of a module or computation: it runs once, however many files share it."""
+
+    @wraps(analyze)
+    def cached(node: _NodeT) -> _ResultT:
+        result = node.analysis_cache.get(analyze, _ABSENT)
+        if result is _ABSENT:
+            result = node.analysis_cache[analyze] = analyze(node)
+        return cast("_ResultT", result)
+
+    return cached
 
 
 class HloFile:

@@ -129,7 +129,7 @@ class ShapeInference:
 
     def _seen(self, computation: Computation) -> Signature | None:
         """A computation from outside; None where it has no root, or something was not read."""
-        known = computation.memo.get(Signature)
+        known = computation.analysis_cache.get(Signature)
         if isinstance(known, Signature):
             return known
         if computation.root is None or computation.parse_errors:
@@ -137,7 +137,7 @@ class ShapeInference:
         parameters = (self._type(computation, each.number) for each in computation.parameters)
         found = Signature(tuple(parameters), self._type(computation, computation.root.number))
         if all(type_of(row) for row in computation.rows):
-            computation.memo[Signature] = found  # else it follows from what it calls
+            computation.analysis_cache[Signature] = found  # else it follows from what it calls
         return found
 
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from hlo_lint.analysis.verifier.scope import device_list_error, text_of, value_or_none
 from hlo_lint.hlo.attributes import IotaReplicaGroups, MeshReplicaGroups, ReplicaGroupList
-from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import COMMUNICATES
 from hlo_lint.hlo.records import opcode_of
 
@@ -78,25 +78,19 @@ def _error(groups: tuple[tuple[int, ...], ...], ids: list[int]) -> tuple[str, st
     return None
 
 
+@cached_analysis
 def all_communicating(module: Module) -> tuple[Instruction, ...]:
     """The instructions of a module that exchange data with other devices or the host."""
-    cached = module.memo.get("communicating")
-    if cached is None:
-        cached = module.memo["communicating"] = tuple(
-            each for computation in module.computations for each in communicating(computation)
-        )
-    return cached  # type: ignore[return-value]  # nobody else writes under this key
+    return tuple(each for part in module.computations for each in communicating(part))
 
 
+@cached_analysis
 def communicating(computation: Computation) -> tuple[Instruction, ...]:
     """The instructions of a computation that do, in the text's order."""
-    cached = computation.memo.get("communicating")
-    if cached is None and COMMUNICATES.isdisjoint(computation.opcodes):
-        cached = computation.memo["communicating"] = ()
-    elif cached is None:
-        cached = computation.memo["communicating"] = tuple(
-            computation.at(number)
-            for number, row in enumerate(computation.rows)
-            if opcode_of(row) in COMMUNICATES
-        )
-    return cached  # type: ignore[return-value]  # nobody else writes under this key
+    if COMMUNICATES.isdisjoint(computation.opcodes):
+        return ()
+    return tuple(
+        computation.at(number)
+        for number, row in enumerate(computation.rows)
+        if opcode_of(row) in COMMUNICATES
+    )

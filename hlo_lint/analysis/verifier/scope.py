@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hlo_lint.analysis.layout_mismatches import name_in
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute, split_attributes
-from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.records import opcode_of, operands_of, type_of
 from hlo_lint.hlo.shape import Shape, part
 from hlo_lint.text.source import Span
@@ -195,16 +195,12 @@ def parameter(computation: Computation | None, number: int) -> Instruction | Non
     return None
 
 
+@cached_analysis
 def parameter_types(computation: Computation) -> tuple[str, ...]:
     """The types of its parameters as they are spelled, by number; "" for one that is missing."""
-    cached = computation.memo.get("parameter types")
-    if cached is None:
-        rows = computation.rows
-        types = {operands_of(row): type_of(row) for row in rows if opcode_of(row) == "parameter"}
-        cached = computation.memo["parameter types"] = tuple(
-            [types.get(str(number), "") for number in range(len(types))]
-        )
-    return cached  # type: ignore[return-value]  # nobody else writes under this key
+    rows = computation.rows
+    types = {operands_of(row): type_of(row) for row in rows if opcode_of(row) == "parameter"}
+    return tuple([types.get(str(number), "") for number in range(len(types))])
 
 
 def shape_of(instruction: Instruction | None) -> Shape | None:

@@ -90,7 +90,7 @@ class ShapeKeys:
         signatures = []
         for name in called:
             callee = scope.callees.get(name)
-            signature = None if callee is None else callee.memo.get(Signature)
+            signature = None if callee is None else callee.analysis_cache.get(Signature)
             if signature is None:
                 return None
             signatures.append(signature)

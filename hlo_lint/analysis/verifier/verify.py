@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 from weakref import WeakValueDictionary
 
 from hlo_lint.analysis.layout_mismatches import name_in
@@ -18,7 +18,7 @@ from hlo_lint.analysis.stage import Stage
 from hlo_lint.analysis.verifier.checks import Checks
 from hlo_lint.analysis.verifier.scope import Header, Scope, Violation, header_of
 from hlo_lint.analysis.verifier.shapes import ShapeKeys, shape_violations
-from hlo_lint.hlo.ir import Computation, Module
+from hlo_lint.hlo.ir import Computation, Module, cached_analysis
 from hlo_lint.hlo.opcodes import CALLERS
 from hlo_lint.hlo.records import (
     attributes_of,
@@ -65,13 +65,15 @@ def verify(module: Module, stage: Stage, checks: Checks) -> Violations:
     options = stage.options
     if options.assumed and options.layouts and not _shows_layouts(module):
         options = _without_layouts(options)
-    cached = module.memo.get(options)
+    cached = module.analysis_cache.get(options)
     if cached is None:
         found: dict[str, list[Violation]] = {}
         for violation in _verify(module, options, checks):
             found.setdefault(violation.check, []).append(violation)
-        cached = module.memo[options] = {check: tuple(each) for check, each in found.items()}
-    return cached  # type: ignore[return-value]  # nobody else writes under such a key
+        cached = module.analysis_cache[options] = {
+            check: tuple(each) for check, each in found.items()
+        }
+    return cast("Violations", cached)
 
 
 @lru_cache(maxsize=1 << 8)
@@ -113,17 +115,13 @@ def _remember(key: object) -> None:
     KNOWN_GOOD_CACHE.add(key)
 
 
+@cached_analysis
 def _face_of(entry: Computation) -> tuple[str, ...]:
     """The numbers and types of its parameters and the type of its root: all a header depends on."""
-    cached = entry.memo.get("face")
-    if cached is None:
-        rows = [row for row in entry.rows if opcode_of(row) == "parameter"]
-        if entry.root is not None:
-            rows.append(entry.root.row)
-        cached = entry.memo["face"] = tuple(
-            text for row in rows for text in (operands_of(row), type_of(row))
-        )
-    return cached  # type: ignore[return-value]  # nobody else writes under this key
+    rows = [row for row in entry.rows if opcode_of(row) == "parameter"]
+    if entry.root is not None:
+        rows.append(entry.root.row)
+    return tuple(text for row in rows for text in (operands_of(row), type_of(row)))
 
 
 class _Verifier:
@@ -152,11 +150,11 @@ class _Verifier:
         called = _called(computation)
         callees = tuple(map(self.by_name.get, called))
         key = (self.binding, callees)
-        state = computation.memo.get(key)
+        state = computation.analysis_cache.get(key)
         if not isinstance(state, _State):
-            state = computation.memo[key] = self._check(computation, called, callees)
+            state = computation.analysis_cache[key] = self._check(computation, called, callees)
             _latest[self.binding, computation.name] = computation
-            computation.memo[self.binding] = state
+            computation.analysis_cache[self.binding] = state
         if not state.of_instructions and not state.of_whole:
             return ()
         return (*(each for _, each in state.of_instructions), *state.of_whole)
@@ -169,7 +167,7 @@ class _Verifier:
     ) -> _State:
         by_name = dict(zip(called, callees, strict=True))
         before = _latest.get((self.binding, computation.name))
-        state = None if before is None else before.memo.get(self.binding)
+        state = None if before is None else before.analysis_cache.get(self.binding)
         places: Sequence[int] = range(len(computation.rows))
         if before is not None and isinstance(state, _State):
             places = _changed(computation, by_name, before, state)
@@ -264,30 +262,22 @@ def _changed(
     return places
 
 
+@cached_analysis
 def _calls(computation: Computation) -> tuple[tuple[int, tuple[str, ...]], ...]:
     """The instructions that call computations, and the names; of known opcodes alone."""
-    cached = computation.memo.get("calls")
-    if cached is None:
-        rows = computation.rows
-        callers = {
-            each for each in computation.opcodes if each in CALLERS or each.endswith("-start")
-        }
-        cached = computation.memo["calls"] = tuple(
-            [
-                (number, computation.at(number).called_computations)
-                for number, row in enumerate(rows)
-                if opcode_of(row) in callers
-            ]
-            if callers
-            else ()
-        )
-    return cached  # type: ignore[return-value]  # nobody else writes under this key
+    callers = {each for each in computation.opcodes if each in CALLERS or each.endswith("-start")}
+    if not callers:
+        return ()
+    return tuple(
+        [
+            (number, computation.at(number).called_computations)
+            for number, row in enumerate(computation.rows)
+            if opcode_of(row) in callers
+        ]
+    )
 
 
+@cached_analysis
 def _called(computation: Computation) -> tuple[str, ...]:
     """The names of the computations that it calls, each once."""
-    cached = computation.memo.get("called")
-    if cached is None:
-        names = (name for _, called in _calls(computation) for name in called)
-        cached = computation.memo["called"] = tuple(dict.fromkeys(names))
-    return cached  # type: ignore[return-value]  # nobody else writes under this key
+    return tuple(dict.fromkeys(name for _, names in _calls(computation) for name in names))

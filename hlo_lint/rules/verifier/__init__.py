@@ -72,13 +72,13 @@ def _by_opcode(tables: Iterator[Mapping[str, str]]) -> dict[str, str]:
 
 def violations_of(module: Module, stage: Stage) -> Violations:
     """The violations of a module, by the name of the check."""
-    cached = module.memo.get(VerifierRule)
+    cached = module.analysis_cache.get(VerifierRule)
     # All rules ask for the same module one after another: the last stage is enough.
     if isinstance(cached, tuple) and cached[0] is stage:
         violations: Violations = cached[1]
         return violations
     violations = verify(module, stage, _checks())
-    module.memo[VerifierRule] = stage, violations
+    module.analysis_cache[VerifierRule] = stage, violations
     return violations
 
 

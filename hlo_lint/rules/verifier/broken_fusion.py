@@ -8,7 +8,7 @@ from typing import ClassVar
 from hlo_lint.analysis.verifier.calls import parameter_layouts
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation
-from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.ir import Computation, Instruction, cached_analysis
 from hlo_lint.hlo.records import name_of, references_of
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.verifier import VerifierRule
@@ -128,16 +128,12 @@ class BrokenFusion(VerifierRule, Rule):
         yield from parameter_layouts("fusion-parameters", scope, fusion)
 
 
+@cached_analysis
 def _dead_instructions(body: Computation) -> tuple[int, ...]:
-    cached = body.memo.get("dead instructions")
-    if cached is None:
-        root = body.root
-        used = {name for row in body.rows for name in references_of(row)}
-        dead = [number for number, row in enumerate(body.rows) if name_of(row) not in used]
-        if len(dead) > 1:
-            elements = {name.partition("#")[0] for name in used}
-            dead = [number for number in dead if name_of(body.rows[number]) not in elements]
-        cached = body.memo["dead instructions"] = tuple(
-            [number for number in dead if root is not None and number != root.number]
-        )
-    return cached  # type: ignore[return-value]  # nobody else writes under this key
+    root = body.root
+    used = {name for row in body.rows for name in references_of(row)}
+    dead = [number for number, row in enumerate(body.rows) if name_of(row) not in used]
+    if len(dead) > 1:
+        elements = {name.partition("#")[0] for name in used}
+        dead = [number for number in dead if name_of(body.rows[number]) not in elements]
+    return tuple([number for number in dead if root is not None and number != root.number])
