@@ -189,7 +189,6 @@ def test_the_way_a_release_prints_is_no_difference(dialect: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 @pytest.mark.parametrize("oracle", oracles(), ids=lambda each: f"jaxlib {each.version}")
 def test_what_xla_reads_and_prints_again_is_no_difference(oracle: Oracle) -> None:
     paths = [path for path in samples() if "compact" not in path.name]
@@ -432,7 +431,6 @@ def test_circles_and_names_that_nobody_defines_are_no_trouble() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_the_cost_grows_as_the_text_does() -> None:
     """By counting: a chain that differs at its beginning is aligned in one sweep."""
     lines = [f"  %a.{n} = f32[8]{{0}} negate(%a.{n - 1})" for n in range(1, 20_000)]
@@ -552,7 +550,6 @@ def test_a_run_does_not_differ_from_itself_under_other_names(side: str, tmp_path
         assert found.ends_differ is False
 
 
-@pytest.mark.slow
 @pytest.mark.slow
 def test_bisect_prints_the_pass_and_where(tmp_path: Path) -> None:
     pair = PAIRS / "gpu_without_priority_fusion"

@@ -494,7 +494,6 @@ def test_xla_infers_the_same_of_real_instructions(oracle: Oracle) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_xla_refuses_and_infers_the_same_of_damaged_instructions(oracle: Oracle) -> None:
     chance = random.Random(0)
     opcodes = [opcode for opcode in cases() if opcode not in STRICTER]

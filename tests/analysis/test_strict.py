@@ -126,7 +126,6 @@ def test_a_person_can_act_on_what_is_said(text: str, line: int, column: int, say
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_no_dump_is_refused() -> None:
     paths = hlo_files(DUMPS)
     assert len(paths) > 300
@@ -273,7 +272,6 @@ NONSENSE = re.compile(
 """What XLA reads and strict mode refuses; see the table in `hlo_lint.analysis.strict`."""
 
 
-@pytest.mark.slow
 @pytest.mark.slow
 def test_of_two_thousand_damaged_texts_strict_mode_refuses_what_xla_refuses(xla: Oracle) -> None:
     texts = [text_of(path) for path in FILES if record()[path] == "read"]

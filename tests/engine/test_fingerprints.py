@@ -55,7 +55,6 @@ def test_some_dumps_have_findings_to_keep() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_no_two_findings_of_a_report_share_one() -> None:
     for folder in ("dumps", "payloads", "autotune"):
         found = prints(FIXTURES / folder)

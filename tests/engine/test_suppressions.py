@@ -613,7 +613,6 @@ def run(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_the_command_writes_compares_and_prunes(tmp_path: Path) -> None:
     one, two = tmp_path / "one.hlo", tmp_path / "two.hlo"
     one.write_text(module("@a"), "utf-8")

@@ -260,7 +260,6 @@ def lines_of_scanner(text: str) -> tuple[list[str], list[Line]]:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_grammar_and_scanner_read_the_same_whole_files() -> None:
     refused = []
     small = sorted(conftest.hlo_files(DUMPS), key=lambda path: (path.stat().st_size, path.name))
@@ -283,7 +282,6 @@ def test_grammar_and_scanner_read_the_same_whole_files() -> None:
 # ---- instructions
 
 
-@pytest.mark.slow
 @pytest.mark.slow
 def test_scanner_and_grammar_read_the_same_instructions() -> None:
     lines = instruction_lines()
@@ -454,7 +452,6 @@ def test_a_large_tuple_reads_each_spelling_once() -> None:
     assert len({id(element) for element in shape.elements}) == 7
 
 
-@pytest.mark.slow
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.text("()[]{},:<=?*#TES0129f32b token/*\ud800", max_size=20) | st.text(max_size=8))

@@ -32,7 +32,6 @@ def test_the_bytes_of_every_dump_survive_and_nothing_in_them_is_unreadable() -> 
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_the_bytes_of_damaged_texts_survive_and_nothing_raises(seed: int) -> None:
     texts = [path.read_bytes() for path in hlo_files(FIXTURES)]
@@ -89,7 +88,6 @@ def test_strict_parsing_names_the_place() -> None:
     assert str(caught.value).endswith(" " * 23 + "^")
 
 
-@pytest.mark.slow
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "line",

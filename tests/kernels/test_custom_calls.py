@@ -451,7 +451,6 @@ _mlir_values = st.recursive(
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 @every_case
 @given(_mlir_values)
 def test_a_value_spelled_is_read_as_the_same(value: MlirValue) -> None:

@@ -227,7 +227,6 @@ def test_what_an_mbarrier_completes_is_named_and_not_followed() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_too_many_copies_are_given_up_aloud() -> None:
     result = survey(read_ptx(program(*[COPY, COMMIT] * 3000, STORE)))
     assert result == ((), ("k: too many copies in flight over too many instructions",))
@@ -629,7 +628,6 @@ def computations(draw: st.DrawFn) -> tuple[list[str], list[int]]:
     return lines, values[-1]
 
 
-@pytest.mark.slow
 @pytest.mark.slow
 @given(computations())
 @settings(max_examples=400, deadline=None)

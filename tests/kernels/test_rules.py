@@ -47,7 +47,6 @@ def found_in(path: Path) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 @pytest.mark.parametrize(("case", "found"), FOUND.items())
 def test_each_payload_is_judged(case: str, found: list[str]) -> None:
     assert found_in(PAYLOADS / case) == sorted(found)

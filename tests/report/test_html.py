@@ -583,7 +583,6 @@ def test_edges_of_the_drawing_point_down_and_nodes_do_not_overlap() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_the_page_goes_to_standard_output_on_request_and_says_what_it_is() -> None:
     done = run("report", str(CRASH), "-o", "-")
     assert done.output.startswith(b"<!DOCTYPE html>")

@@ -577,7 +577,6 @@ def compiled(folder: Path, *flags: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 @pytest.mark.parametrize("pattern", [".*", ".+", "copy-insertion"])
 def test_a_shared_computation_kills_copy_insertion_as_said(pattern: str, tmp_path: Path) -> None:
     off = "--xla_disable_hlo_passes=flatten-call-graph,call-inliner"
