@@ -77,7 +77,7 @@ test-latest:  ## the same tests with the newest release of everything; may fail 
 	.venv-latest/bin/python -m pytest -q -n auto
 
 new-rule: $(BIN)/hlo-lint  ## begin a rule, with an example that is red: make new-rule NAME=my-rule FAMILY=layout
-	@$(BIN)/hlo-lint new-rule $(NAME) --own --family $(FAMILY)
+	@$(BIN)/hlo-lint new-rule $(NAME) --family $(FAMILY)
 
 docs: $(VENV)/tools  ## write what is generated in docs/, run what its pages show, build the site: build/site/index.html
 	$(BIN)/python -m tests.docs

@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterable, Sequence, Set
 from functools import cache
+from pathlib import Path
 
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.options import Value
@@ -28,12 +29,21 @@ def all_rules() -> tuple[Rule, ...]:
 def _own_rules() -> tuple[Rule, ...]:
     for home in _HOMES:
         package = importlib.import_module(home)  # by name: rules stand above this module
+        for folder in map(Path, package.__path__):
+            _check_families(folder)
         for found in pkgutil.walk_packages(package.__path__, f"{home}."):
             if not found.ispkg:
                 importlib.import_module(found.name)
     prefixes = tuple(f"{home}." for home in _HOMES)
     kinds = [kind for kind in Rule.__subclasses__() if kind.__module__.startswith(prefixes)]
     return _sorted((kind, "hlo_lint") for kind in kinds)
+
+
+def _check_families(home: Path) -> None:
+    """Refuses a folder that `walk_packages` would pass over without a word."""
+    for family in home.glob("*/"):
+        if not (family / "__init__.py").exists() and any(family.glob("*.py")):
+            raise RuleError(f"{family} has no __init__.py, so that its rules are not found")
 
 
 @cache

@@ -26,6 +26,7 @@ LATE = (
     "explain",
     "fix",
     "match",
+    "new-rule",
     "passes",
     "payload",
     "ranks",
