@@ -1,0 +1,273 @@
+"""Values that have to lie in one buffer, and reads of a value after another took its place.
+
+Mirrors `HloAliasAnalysis` (`xla/service/hlo_alias_analysis.cc`): a loop carries an element of its
+state in one buffer through operand, body, condition and result; calls and branches of conditionals
+lie where their caller lies; a dynamic-update-slice, and what declares `output_to_operand_aliasing`,
+writes into its operand. After copy insertion the values of one buffer are never alive at once
+(`CopyInsertion::AddCopiesToResolveInterference`). Only what must share is known here, not what
+buffer assignment chooses to share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from hlo_lint.analysis.async_ops import Calls, Position
+from hlo_lint.hlo.attributes import Alias, AttributeSyntaxError
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.shape import ArrayShape, Index, Shape, leaves, part
+
+Value: TypeAlias = Position
+"""A part of a result that an instruction itself makes, and does not only hand on."""
+
+_HANDS_ON: Final = frozenset({"add-dependency", "bitcast", "opt-barrier"})
+_FORWARDS: Final = _HANDS_ON | {"get-tuple-element", "tuple"}
+_CONTROL: Final = frozenset({"call", "conditional", "while"})
+_WRITES_NOTHING: Final = frozenset({"constant", "parameter", "after-all"})
+
+
+@dataclass(frozen=True, slots=True)
+class Overwrite:
+    """A read of a value after another value was written into its buffer."""
+
+    writer: Instruction
+    """The instruction that writes, or that runs what does."""
+    value: Value
+    """The value that is gone."""
+    reader: Instruction
+
+
+def overwrites(module: Module) -> Iterator[Overwrite]:
+    """The reads that come too late, for each writer and value the first.
+
+    In a scheduled module the order of the text counts; in another one only a reader that has to
+    wait for the writer is certain to come after it.
+    """
+    buffers = _Buffers(module)
+    for computation in module.nonfusion_computations:
+        yield from _in_computation(computation, buffers, scheduled=module.is_scheduled)
+
+
+def _in_computation(
+    computation: Computation, buffers: _Buffers, *, scheduled: bool
+) -> Iterator[Overwrite]:
+    values = _by_buffer(computation, buffers)
+    shared = {buffer for buffer, found in values.items() if len(found) > 1}
+    readers: dict[Value, list[Instruction]] = {}
+    if shared:
+        for value, reader in _reads(computation, buffers):
+            if buffers.of(value) in shared:
+                readers.setdefault(value, []).append(reader)
+    for writer in computation.instructions:
+        written = buffers.written_by(writer) & shared if shared else ()
+        if not written:
+            continue
+        later: set[str] | None = None
+        for buffer in sorted(written):
+            for value in values[buffer]:
+                if value[0] is writer or not _is_before(value[0], writer, scheduled=scheduled):
+                    continue
+                for reader in readers.get(value, ()):
+                    if reader is writer:
+                        continue
+                    if scheduled:
+                        is_late = reader.number > writer.number
+                    else:
+                        later = _reached_from(writer) if later is None else later
+                        is_late = reader.name in later
+                    if is_late:
+                        yield Overwrite(writer, value, reader)
+                        break
+
+
+def _is_before(first: Instruction, second: Instruction, *, scheduled: bool) -> bool:
+    """True if an instruction is certain to run before another."""
+    if first.opcode == "parameter" or scheduled:
+        return first.opcode == "parameter" or first.number < second.number
+    return second.name in _reached_from(first)
+
+
+def _by_buffer(computation: Computation, buffers: _Buffers) -> dict[int, list[Value]]:
+    """The values of a computation that share, by buffer."""
+    found: dict[int, list[Value]] = {}
+    for instruction in computation.instructions:
+        if instruction.opcode in _FORWARDS:
+            continue
+        for index in _arrays(instruction.shape_or_none):
+            buffer = buffers.of((instruction, index))
+            if buffer is not None:
+                found.setdefault(buffer, []).append((instruction, index))
+    return found
+
+
+def _reads(computation: Computation, buffers: _Buffers) -> Iterator[tuple[Value, Instruction]]:
+    """Each value with each instruction that reads it; the root reads what the caller gets."""
+    root = computation.root
+    for instruction in computation.instructions:
+        if instruction.opcode in _FORWARDS:
+            continue
+        for operand in instruction.operands:
+            for index in _arrays(operand.shape):
+                if operand.instruction is not None:
+                    value = buffers.value(operand.instruction, (*operand.index, *index))
+                    if value is not None:
+                        yield value, instruction
+    if root is not None and root.opcode in _FORWARDS:
+        for index in _arrays(root.shape_or_none):
+            value = buffers.value(root, index)
+            if value is not None:
+                yield value, root
+
+
+def _reached_from(instruction: Instruction) -> set[str]:
+    """Names of the instructions that have to run after one: users, and control successors."""
+    computation = instruction.computation
+    successors: dict[str, list[Instruction]] = {}
+    for each in computation.instructions:
+        if "control-predecessors=" in each.attributes_text:
+            for name in control_predecessors(each):
+                successors.setdefault(name, []).append(each)
+    reached: set[str] = set()
+    todo = [instruction]
+    while todo:
+        at = todo.pop()
+        for after in (*at.users, *successors.get(at.name, ())):
+            if after.name not in reached:
+                reached.add(after.name)
+                todo.append(after)
+    return reached
+
+
+def control_predecessors(instruction: Instruction) -> tuple[str, ...]:
+    """Names of the instructions that have to run before it besides its operands."""
+    text = instruction.attributes.get("control-predecessors", "").strip("{}")
+    names = (name.strip().removeprefix("%") for name in text.split(","))
+    return tuple(name for name in names if name)
+
+
+class _Buffers:
+    """Which values of a module have to share a buffer: sets that are joined, by number."""
+
+    def __init__(self, module: Module) -> None:
+        self._calls = Calls(module)
+        self._numbers: dict[Value, int] = {}
+        self._joined: list[int] = []
+        self._written: dict[str, frozenset[int]] = {}
+        for computation in module.nonfusion_computations:
+            for instruction in computation.instructions:
+                if instruction.opcode in _CONTROL:
+                    self._join_callees(instruction)
+                elif instruction.opcode == "dynamic-update-slice":
+                    self._join((instruction, ()), self._operand(instruction, 0, ()))
+                elif "output_to_operand_aliasing=" in instruction.attributes_text:
+                    self._join_aliases(instruction)
+
+    def of(self, value: Value) -> int | None:
+        """The buffer of a value; None where it shares with no other."""
+        number = self._numbers.get(value)
+        return None if number is None else self._find(number)
+
+    def value(self, instruction: Instruction, index: Index) -> Value | None:
+        """What a part of a result is, through what only hands it on; None where unknown."""
+        for _ in range(1 << 10):
+            opcode = instruction.opcode
+            number = 0
+            if opcode == "get-tuple-element":
+                element = instruction.attributes.get("index", "")
+                if not element.isdecimal():
+                    return None
+                index = (int(element), *index)
+            elif opcode == "tuple" and index:
+                number, index = index[0], index[1:]
+            elif opcode not in _HANDS_ON:
+                return instruction, index
+            operands = instruction.operands
+            if number >= len(operands):
+                return None
+            operand = operands[number]
+            if operand.instruction is None:
+                return None
+            instruction, index = operand.instruction, (*operand.index, *index)
+        return None
+
+    def written_by(self, instruction: Instruction) -> frozenset[int]:
+        """The shared buffers that an instruction writes, or what it runs."""
+        opcode = instruction.opcode
+        if opcode in _CONTROL:
+            callees = self._calls.callees(instruction)
+            return frozenset().union(*[self._written_in(callee) for callee in callees])
+        if opcode in _FORWARDS or opcode in _WRITES_NOTHING:
+            return frozenset()
+        found = (self.of((instruction, index)) for index in _arrays(instruction.shape_or_none))
+        return frozenset(buffer for buffer in found if buffer is not None)
+
+    def _written_in(self, computation: Computation) -> frozenset[int]:
+        known = self._written.get(computation.name)
+        if known is None:
+            self._written[computation.name] = frozenset()  # a computation that calls itself
+            known = self._written[computation.name] = frozenset().union(
+                *[self.written_by(each) for each in computation.instructions]
+            )
+        return known
+
+    def _join_callees(self, caller: Instruction) -> None:
+        callees = self._calls.callees(caller)
+        if any(len(self._calls.callers(callee)) > 1 for callee in callees):
+            return  # FlattenCallGraph will give each caller a copy of its own
+        for number in range(len(caller.operands)):
+            for parameter in self._calls.parameters(caller, number):
+                for index in _arrays(parameter.shape_or_none):
+                    self._join((parameter, index), self._operand(caller, number, index))
+        returning = callees[:1] if caller.opcode == "while" else callees
+        for index in _arrays(caller.shape_or_none):
+            if caller.opcode == "while":
+                self._join((caller, index), self._operand(caller, 0, index))
+            for callee in returning:
+                if callee.root is not None:
+                    self._join((caller, index), self.value(callee.root, index))
+
+    def _join_aliases(self, instruction: Instruction) -> None:
+        try:
+            aliases = instruction.attribute("output_to_operand_aliasing")
+        except AttributeSyntaxError:
+            return
+        for alias in aliases if isinstance(aliases, tuple) else ():
+            if isinstance(alias, Alias):
+                shape = part(instruction.shape_or_none, alias.output_index)
+                for index in _arrays(shape):
+                    output = instruction, (*alias.output_index, *index)
+                    operand = self._operand(
+                        instruction, alias.operand, (*alias.operand_index, *index)
+                    )
+                    self._join(output, operand)
+
+    def _operand(self, instruction: Instruction, number: int, index: Index) -> Value | None:
+        operands = instruction.operands
+        operand = operands[number] if number < len(operands) else None
+        if operand is None or operand.instruction is None:
+            return None
+        return self.value(operand.instruction, (*operand.index, *index))
+
+    def _join(self, one: Value, other: Value | None) -> None:
+        if other is not None:
+            ours, theirs = self._find(self._number(one)), self._find(self._number(other))
+            self._joined[max(ours, theirs)] = min(ours, theirs)
+
+    def _number(self, value: Value) -> int:
+        number = self._numbers.setdefault(value, len(self._joined))
+        if number == len(self._joined):
+            self._joined.append(number)
+        return number
+
+    def _find(self, number: int) -> int:
+        while self._joined[number] != number:
+            self._joined[number] = number = self._joined[self._joined[number]]
+        return number
+
+
+def _arrays(shape: Shape | None) -> Iterator[Index]:
+    for index, leaf in leaves(shape) if shape is not None else ():
+        if isinstance(leaf, ArrayShape):
+            yield index

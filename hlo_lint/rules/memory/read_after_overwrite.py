@@ -1,0 +1,111 @@
+"""Values that are read after another value was written into their buffer."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hlo_lint.analysis.shared_buffers import Overwrite, overwrites
+from hlo_lint.dumps.names import DumpName
+from hlo_lint.hlo.shape import spelled_index
+from hlo_lint.rules.base import Bad, Compilation, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+
+_COPIED: Final = "after_removing_unnecessary_copies"
+_PROGRAM = """
+HloModule m, is_scheduled=true
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  u = f32[4]{{0}} parameter(1)
+  i = s32[] parameter(2)
+  x = f32[8]{{0}} negate(p)
+  {first}
+  {second}
+  ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(d, y)
+}}
+"""
+_UPDATE = "d = f32[8]{0} dynamic-update-slice(x, u, i)"
+_READ = "y = f32[8]{0} sine(x)"
+_UNSCHEDULED = """
+HloModule m
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  x = f32[8]{{0}} negate(p)
+  {first}
+  d = f32[8]{{0}} custom-call(x), custom_call_target="in_place", \
+output_to_operand_aliasing={{{{}}: (0, {{}})}}{mark}
+  {second}
+  ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(d, y)
+}}
+"""
+
+
+class ReadAfterOverwrite(Rule):
+    """A value that is read after another one was written over it.
+
+    ## Why
+    Some values have to share a buffer: the state of a loop through all iterations, what calls and
+    conditionals take and give, a dynamic-update-slice and its operand, results with
+    `output_to_operand_aliasing`. Copy insertion puts copies where two of them would be alive at
+    once, then removes those that are not needed. If it removes one too many, or a later pass moves
+    an instruction over such a write, the old value is gone when it is read, and the numbers are
+    wrong. Nothing in XLA checks it again.
+
+    It is checked where the module is scheduled, and in the dumps after copy insertion. In a module
+    that is not scheduled, only a reader that depends on the writer is certain to come after it.
+
+    Reports: openxla/xla@dadbe2c566.
+    """
+
+    examples = (
+        Bad(_PROGRAM.format(first=_UPDATE + "  // error", second=_READ)),
+        Good(_PROGRAM.format(first=_READ, second=_UPDATE)),
+        Bad(
+            _UNSCHEDULED.format(first="", mark="  // error", second="y = f32[8]{0} add(x, d)"),
+            file=f"module_0001.m.0001.copy-insertion.{_COPIED}.txt",
+        ),
+        Good(
+            _UNSCHEDULED.format(first="y = f32[8]{0} sine(x)", mark="", second=""),
+            file=f"module_0001.m.0001.copy-insertion.{_COPIED}.txt",
+        ),
+    )
+
+    def check(self, final: FinalModule) -> Findings:
+        """Each such read of a scheduled module."""
+        if final.module.is_scheduled:
+            # A loose file may come from before copy insertion all the same.
+            severity = None if final.is_final else Severity.WARNING
+            for found in overwrites(final.module):
+                yield Finding(found.writer, _message(found), _notes(found), severity=severity)
+
+    def check_unscheduled(self, compilation: Compilation) -> Findings:
+        """Each such read in the last dump after copy insertion, where that is not scheduled."""
+        dumps = compilation.dumps
+        last = len(dumps) - 1
+        if any(_is_copied(dump.name) for dump in dumps) and not dumps[last].module.is_scheduled:
+            for found in overwrites(dumps[last].module):
+                yield Finding(found.writer, _message(found), _notes(found), file=last)
+
+
+def _is_copied(name: DumpName | None) -> bool:
+    """True if a dump was written when copy insertion had removed what copies it could."""
+    if name is None:
+        return False
+    return _COPIED.endswith(f"_{name.after}") or name.after == "copy-insertion"
+
+
+def _message(found: Overwrite) -> str:
+    reader = found.reader
+    is_result = reader.opcode == "tuple" and reader.is_root
+    after = "the computation gives back" if is_result else f"%{reader.name} reads after it"
+    return f"this writes over {_spelled(found)}, which {after}"
+
+
+def _spelled(found: Overwrite) -> str:
+    instruction, index = found.value
+    return f"%{instruction.name}" + (spelled_index(index) if index else "")
+
+
+def _notes(found: Overwrite) -> tuple[str, ...]:
+    return (f"the two share a buffer, and no copy keeps {_spelled(found)}",)
