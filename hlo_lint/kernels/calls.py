@@ -70,15 +70,34 @@ def tunes_early(payload: TritonCall) -> bool:
     return payload.target != LEGACY
 
 
-def is_entry_parameter(call: Instruction, number: int) -> bool:
-    """True if an operand is an entry parameter, seen through bitcasts and tuple elements."""
+def fusion_of(call: Instruction, module: Module) -> Instruction | None:
+    """The fusion that a call is in; None if XLA runs the call by itself."""
+    return next((fusion for fusion, fused in fused_calls(module) if fused is call), None)
+
+
+def operand_source(call: Instruction, number: int, module: Module) -> Instruction | None:
+    """The instruction that computes an operand; of a fused call, the array its slice is part of."""
     source = source_of(call, number)
+    fusion = None if call.computation.is_entry else fusion_of(call, module)
+    if fusion is None:
+        return source
+    while source is not None and source.opcode in ("slice", "dynamic-slice"):
+        source = source_of(source, 0)
+    if source is None or source.opcode != "parameter":
+        return source
+    outer = int(source.operands_text)
+    return source_of(fusion, outer) if outer < len(fusion.operands) else None
+
+
+def is_entry_parameter(call: Instruction, number: int, module: Module) -> bool:
+    """True if an operand is an entry parameter, seen through bitcasts and tuple elements."""
+    source = operand_source(call, number, module)
     return source is not None and source.opcode == "parameter" and source.computation.is_entry
 
 
 def is_fresh_fill(call: Instruction, number: int, module: Module) -> bool:
     """True if an operand holds only constants, put there for the kernel to overwrite."""
-    source = source_of(call, number)
+    source = operand_source(call, number, module)
     if source is None:
         return False
     if source.opcode in ("broadcast", "constant", "iota"):
@@ -97,4 +116,4 @@ def _is_constant(broadcast: Instruction) -> bool:
 
 def _only_fills(body: Computation) -> bool:
     """True if a fusion computes from constants alone."""
-    return all(each.opcode in _FILLS for each in body.instructions)
+    return all(instruction.opcode in _FILLS for instruction in body.instructions)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 import hlo_lint
+from hlo_lint.analysis.rewrite import attribute_edit
 from hlo_lint.hlo.attributes import Alias
-from hlo_lint.kernels.custom_calls import decode
+from hlo_lint.kernels.calls import triton_calls
+from hlo_lint.kernels.custom_calls import decode, encode
+from hlo_lint.kernels.custom_calls.triton import InputOutputAlias, with_aliases
 from tests.conftest import FIXTURES
 
 PAYLOADS = FIXTURES / "payloads"
@@ -84,6 +88,50 @@ def test_a_mended_payload_is_clean_and_nothing_else_changes(case: str) -> None:
     assert file.after == file.before[:start] + edit.text + file.before[end:]
     (call,) = (i for i in hlo_lint.parse(file.after).instructions() if decode(i) is not None)
     assert call.attributes["backend_config"] == edit.text
+
+
+SIZE = 4096
+"""Bytes of `y`, operand 1 of two, which the result is to lie in."""
+
+
+@pytest.mark.parametrize(
+    ("pairs", "found"),
+    [
+        ([(1, 2, SIZE)], []),
+        ([(2, 1, SIZE)], []),  # the two buffers are one when the program runs
+        ([(1, 1, SIZE)], []),
+        ([(2, 2, SIZE)], []),
+        ([(0, 1, SIZE), (1, 2, 2 * SIZE)], []),
+        ([(1, 2, SIZE - 4)], ["autotuned-aliases-differ"]),
+        ([(0, 2, SIZE)], ["autotuned-aliases-differ"]),
+        ([(1, 2, SIZE), (1, 3, SIZE)], ["autotuned-aliases-differ"]),  # there is no buffer 3
+    ],
+)
+def test_the_launcher_saves_a_pair_of_equal_addresses(
+    pairs: list[tuple[int, int, int]], found: list[str]
+) -> None:
+    (path,) = (PAYLOADS / "add_right_legacy").glob("*_gpu_after_optimizations.txt")
+    module = hlo_lint.parse(path.read_text())
+    ((call, payload),) = triton_calls(module)
+    aliases = [InputOutputAlias(*pair) for pair in pairs]
+    changed = attribute_edit(
+        call, module, "backend_config", encode(call, with_aliases(payload, aliases))
+    )
+    assert changed is not None
+    start, end = changed.span
+    assert found_in_text(module.text[:start] + changed.text + module.text[end:]) == found
+
+
+def test_a_donated_parameter_that_nothing_reads_may_be_overwritten(tmp_path: Path) -> None:
+    shutil.copytree(PAYLOADS / "donated_ffi", tmp_path / "dump")
+    (path,) = (tmp_path / "dump").glob("*_gpu_after_optimizations.txt")
+    text = path.read_text()
+    (name,) = re.findall(r"%(\S+) = f32\[\S+ parameter\(0\)", text.partition("ENTRY")[2])
+    fed = re.sub(rf"(?<=\()%{re.escape(name)}(?=[,)])", "%filled", text)
+    line = "  %zero = f32[] constant(0)\n  %filled = f32[1024]{0} broadcast(%zero), dimensions={}\n"
+    path.write_text(re.sub(r"(?m)^(?=.*custom-call)", lambda _: line, fed, count=1))
+    assert EARLY in found_in(PAYLOADS / "donated_ffi")
+    assert EARLY not in found_in(tmp_path / "dump")
 
 
 def test_a_mended_list_is_the_declared_one() -> None:

@@ -8,8 +8,10 @@ from hlo_lint.analysis.buffers import declared_aliases, results
 from hlo_lint.analysis.rewrite import attribute_edit
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape
+from hlo_lint.kernels.aliases import alias_is_lost
 from hlo_lint.kernels.calls import (
     autotuned_calls,
+    fusion_of,
     is_entry_parameter,
     is_fresh_fill,
     tunes_early,
@@ -19,6 +21,8 @@ from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.edits import Fix, Safety
 
 if TYPE_CHECKING:  # loaded where a module has such a call
+    from collections.abc import Sequence
+
     from hlo_lint.kernels.custom_calls.triton import InputOutputAlias
 
 _PROGRAM = r"""
@@ -42,8 +46,9 @@ class AutotunedAliasesDiffer(Rule):
     The first execution of an autotuned call runs every candidate kernel on the program's own
     buffers. Where a result takes the memory of an operand, each trial overwrites that operand, so
     the call carries a list of buffers to save before the trials and to restore after them. Its
-    indices count operands and results in one row. A pair that is missing, points at another
-    operand, or has another size saves nothing: the first run computes with what the trials left
+    indices count operands and results in one row. The launcher saves the first buffer of each pair
+    whose two buffers have one address. If no pair stays within the operand and its result, or its
+    size is smaller, the operand is lost: the first run computes with what the trials left
     as input, and every later run is right, which makes it hard to believe.
 
     ## Fix
@@ -61,24 +66,30 @@ class AutotunedAliasesDiffer(Rule):
         return next(autotuned_calls(module), None) is not None
 
     def check(self, final: FinalModule) -> Findings:
-        """Each autotuned call whose list is not the declared one."""
-        for call, payload, autotuned in autotuned_calls(final.module):
-            saved, declared = autotuned.input_output_aliases, _declared(call)
-            if sorted(saved) == sorted(declared):
+        """Each autotuned call that does not save an operand, or names a buffer it does not have."""
+        module = final.module
+        for call, payload, autotuned in autotuned_calls(module):
+            saved, declared = autotuned.input_output_aliases, _declared(call, module)
+            missing = [pair for pair in declared if not _is_saved(pair, saved)]
+            notes = _out_of_range(call, saved)
+            if not missing and not notes:
                 continue
-            missing = [pair for pair in declared if pair not in saved]
-            harmless = all(is_fresh_fill(call, pair.input_buffer, final.module) for pair in missing)
-            early = [
-                pair
-                for pair in missing
-                if tunes_early(payload) and not is_entry_parameter(call, pair.input_buffer)
-            ]
-            latent = bool(missing) and len(early) == len(missing) and not harmless
+            harmless = not notes and all(
+                is_fresh_fill(call, pair.input_buffer, module) for pair in missing
+            )
+            # Only a result in a donated parameter can be overwritten by trials that run so early.
+            latent = (
+                bool(missing)
+                and not harmless
+                and tunes_early(payload)
+                and "input_output_alias" not in module.header
+                and not any(is_entry_parameter(call, pair.input_buffer, module) for pair in missing)
+            )
             yield Finding(
                 call,
                 f"the trials of this call save {_shown(saved)}, and it declares {_shown(declared)}"
                 + (" (latent)" if latent else ""),
-                notes=tuple(_notes(call, saved, missing, latent=latent, harmless=harmless)),
+                notes=(*notes, *_notes(call, saved, missing, latent=latent, harmless=harmless)),
                 severity=Severity.WARNING if harmless else None,
             )
 
@@ -89,7 +100,7 @@ class AutotunedAliasesDiffer(Rule):
 
         for call, payload, _ in autotuned_calls(module):
             if call is instruction:
-                changed = with_aliases(payload, _declared(call))
+                changed = with_aliases(payload, _declared(call, module))
                 text = encode(call, changed)
                 edit = attribute_edit(call, module, "backend_config", text)
                 if edit is not None:
@@ -97,21 +108,43 @@ class AutotunedAliasesDiffer(Rule):
         return None
 
 
-def _declared(call: Instruction) -> list[InputOutputAlias]:
+def _declared(call: Instruction, module: Module) -> list[InputOutputAlias]:
     """The pairs that the declared aliases call for; buffers are counted operands first."""
     from hlo_lint.kernels.custom_calls.triton import InputOutputAlias
 
     aliases = declared_aliases(call)
+    fusion = fusion_of(call, module) if aliases else None
     pairs = []
     for result in results(call):
         number = aliases.get(result.index)
         if number is None or number >= len(call.operands):
             continue
+        if fusion is not None and alias_is_lost(fusion, call, result, number):
+            continue  # the two buffers differ, so no trial overwrites the operand
         shape = call.operands[number].shape
         size = shape.byte_size if isinstance(shape, ArrayShape) else None
         if size is not None:
             pairs.append(InputOutputAlias(number, len(call.operands) + result.number, size))
     return pairs
+
+
+def _is_saved(needed: InputOutputAlias, saved: Sequence[InputOutputAlias]) -> bool:
+    """True if the launcher saves an operand that shares its memory with a result.
+
+    It saves the first buffer of a pair whose two addresses are equal when the program runs, and
+    both buffers of the needed pair have one address (`triton_kernels.cc`, `AutotunedKernelCall`).
+    """
+    buffers = set(needed[:2])
+    return any(
+        buffers.issuperset(pair[:2]) and pair.size_bytes >= needed.size_bytes for pair in saved
+    )
+
+
+def _out_of_range(call: Instruction, saved: Sequence[InputOutputAlias]) -> list[str]:
+    buffers = range(len(call.operands) + len(results(call)))
+    if all(pair.input_buffer in buffers and pair.output_buffer in buffers for pair in saved):
+        return []
+    return [f"there are {len(buffers)} buffers: an index is out of range; jaxlib does not check"]
 
 
 def _shown(pairs: tuple[InputOutputAlias, ...] | list[InputOutputAlias]) -> str:
@@ -124,28 +157,23 @@ def _shown(pairs: tuple[InputOutputAlias, ...] | list[InputOutputAlias]) -> str:
 
 def _notes(
     call: Instruction,
-    saved: tuple[InputOutputAlias, ...],
+    saved: Sequence[InputOutputAlias],
     missing: list[InputOutputAlias],
     *,
     latent: bool,
     harmless: bool,
 ) -> list[str]:
     operands = len(call.operands)
-    buffers = operands + len(results(call))
-    notes = []
-    for pair in saved:
-        if not 0 <= pair.input_buffer < buffers or not 0 <= pair.output_buffer < buffers:
-            notes.append(
-                f"there are {buffers} buffers: an index is out of range, and jaxlib does not check"
-            )
-        elif pair.output_buffer < operands:
-            notes.append(
-                f"buffer {pair.output_buffer} is an operand: results are counted from {operands} on"
-            )
-    for pair in missing:
-        wrong_size = [s for s in saved if s[:2] == pair[:2]]
-        if wrong_size:
-            notes.append(f"operand {pair.input_buffer} has {pair.size_bytes} bytes")
+    notes = [
+        f"buffer {pair.output_buffer} is an operand: results are counted from {operands} on"
+        for pair in saved
+        if pair.output_buffer < operands and missing
+    ]
+    notes += [
+        f"operand {pair.input_buffer} has {pair.size_bytes} bytes"
+        for pair in missing
+        if any({*other[:2]} <= {*pair[:2]} for other in saved)
+    ]
     if latent:
         notes.append(
             "the call tunes before the operand is computed, so it is right by timing alone; on "

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlo_lint.analysis.buffers import declared_aliases, memory_of, operand_memory, results
+from hlo_lint.analysis.buffers import (
+    Result,
+    declared_aliases,
+    memory_of,
+    operand_memory,
+    results,
+    source_of,
+)
 from hlo_lint.analysis.rewrite import Fills, attribute_edit, with_more_operands
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.kernels.calls import autotuned_calls, is_entry_parameter, tunes_early
+from hlo_lint.kernels.aliases import fusion_index
+from hlo_lint.kernels.calls import autotuned_calls, fusion_of, is_entry_parameter, tunes_early
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Form, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.edits import Fix, Safety
 
 if TYPE_CHECKING:  # loaded where a module has such a call
     from hlo_lint.dumps.artefacts.buffer_assignment import AssignedValue, BufferAssignment
-    from hlo_lint.kernels.custom_calls.triton import AutotunedKernelCall, TritonCall
+    from hlo_lint.kernels.custom_calls.triton import InputOutputAlias, TritonCall
 
 _PROGRAM = r"""
 HloModule doubles, is_scheduled=true
@@ -53,7 +61,7 @@ class AutotuningRunsEarly(Rule):
     ## Why
     XLA initializes FFI calls with the real buffers before the first thunk of an execution runs, and
     jaxlib tunes a `triton_kernel_call_ffi` right there. A result that lies in a donated parameter
-    is then overwritten before the program has read the parameter. Operands that the program
+    that the program reads overwrites it before that. Operands that the program
     computes hold garbage at that moment; if they are indices, the kernel reads wild addresses. The
     legacy target `triton_kernel_call` tunes when its turn comes and has neither problem.
 
@@ -87,17 +95,17 @@ class AutotuningRunsEarly(Rule):
 
     def check(self, final: FinalModule, buffers: BufferAssignment) -> Findings:
         """Results in donated parameters, and operands that are not computed yet."""
-        for call, payload, autotuned in autotuned_calls(final.module):
+        module = final.module
+        for call, payload, autotuned in autotuned_calls(module):
             if not tunes_early(payload):
                 continue
-            saved = {pair.output_buffer for pair in autotuned.input_output_aliases}
-            for result in results(call):
-                given = memory_of(buffers, call, result.index)
+            memory = _Memory(call, module, buffers)
+            for result in results(call) if memory.is_of_this_call else ():
+                given = memory.of_result(result)
                 parameter = _parameter_of(buffers, given)
-                buffer = len(call.operands) + result.number
-                if parameter is None or (
-                    buffer in saved and _is_saved(call, autotuned, buffers, buffer, given)
-                ):
+                if parameter is None or not _is_read(module, parameter):
+                    continue
+                if any(memory.is_saved(pair, given) for pair in autotuned.input_output_aliases):
                     continue
                 yield Finding(
                     call,
@@ -111,7 +119,7 @@ class AutotuningRunsEarly(Rule):
             computed = [
                 number
                 for number in range(len(call.operands))
-                if not is_entry_parameter(call, number)
+                if not is_entry_parameter(call, number, module)
             ]
             if computed:
                 verb = "is" if len(computed) == 1 else "are"
@@ -126,6 +134,64 @@ class AutotuningRunsEarly(Rule):
                 )
 
 
+def _is_read(module: Module, parameter: int) -> bool:
+    """True if the program reads an entry parameter: else no trial can spoil it."""
+    entry = module.entry
+    parameters = entry.with_opcode("parameter") if entry is not None else ()
+    return any(
+        bool(each.users) or each.is_root
+        for each in parameters
+        if each.operands_text.strip() == str(parameter)
+    )
+
+
+class _Memory:
+    """The memory of one call's buffers; a fused call has that of its fusion."""
+
+    def __init__(self, call: Instruction, module: Module, buffers: BufferAssignment) -> None:
+        self._call = call
+        self._fusion = None if call.computation.is_entry else fusion_of(call, module)
+        self._buffers = buffers
+
+    @property
+    def is_of_this_call(self) -> bool:
+        """False if the assignment was made before a fix gave the call more operands."""
+        aliased = declared_aliases(self._call).values()
+        return self._fusion is not None or all(self._of_operand(number) for number in aliased)
+
+    def of_result(self, result: Result) -> tuple[AssignedValue, ...]:
+        """The memory of one result."""
+        if self._fusion is None:
+            return memory_of(self._buffers, self._call, result.index)
+        index = fusion_index(self._call, result)
+        return () if index is None else memory_of(self._buffers, self._fusion, index)
+
+    def is_saved(self, pair: InputOutputAlias, given: tuple[AssignedValue, ...]) -> bool:
+        """True if the launcher saves this memory: both buffers of the pair are in it."""
+        slices = {value.slice for value in given}
+        return all(
+            slices & {value.slice for value in self._of_buffer(buffer)} for buffer in pair[:2]
+        ) and pair.size_bytes >= max(slice.size for slice in slices)
+
+    def _of_buffer(self, number: int) -> tuple[AssignedValue, ...]:
+        operands = len(self._call.operands)
+        if number < operands:
+            return self._of_operand(number)
+        made = results(self._call)
+        place = number - operands
+        return self.of_result(made[place]) if place < len(made) else ()
+
+    def _of_operand(self, number: int) -> tuple[AssignedValue, ...]:
+        if number >= len(self._call.operands):
+            return ()
+        if self._fusion is None:
+            return operand_memory(self._buffers, self._call, number)
+        source = source_of(self._call, number)
+        if source is None or source.opcode != "parameter":
+            return ()
+        return operand_memory(self._buffers, self._fusion, int(source.operands_text))
+
+
 def _parameter_of(buffers: BufferAssignment, given: tuple[AssignedValue, ...]) -> int | None:
     """The entry parameter in whose memory a result lies."""
     for value in given:
@@ -133,23 +199,6 @@ def _parameter_of(buffers: BufferAssignment, given: tuple[AssignedValue, ...]) -
         if allocation.is_entry_computation_parameter:
             return allocation.parameter
     return None
-
-
-def _is_saved(
-    call: Instruction,
-    autotuned: AutotunedKernelCall,
-    buffers: BufferAssignment,
-    buffer: int,
-    given: tuple[AssignedValue, ...],
-) -> bool:
-    """True if the payload's list names an operand that has exactly this memory."""
-    for pair in autotuned.input_output_aliases:
-        if pair.output_buffer != buffer or pair.input_buffer >= len(call.operands):
-            continue
-        taken = operand_memory(buffers, call, pair.input_buffer)
-        if any(a.slice == b.slice for a in taken for b in given):
-            return True
-    return False
 
 
 def _preallocated(call: Instruction, payload: TritonCall, module: Module) -> Fix | None:

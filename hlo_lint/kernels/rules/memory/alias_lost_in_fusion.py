@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.buffers import Result, declared_aliases, results, source_of
+from hlo_lint.analysis.buffers import declared_aliases, results, source_of
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.shape import Index
-from hlo_lint.kernels.alias_use import need_of_alias
+from hlo_lint.kernels.aliases import alias_is_lost, fusion_index, need_of_alias
 from hlo_lint.kernels.calls import fused_calls
 from hlo_lint.rules.base import Bad, Findings, Form, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
@@ -86,7 +85,7 @@ class AliasLostInFusion(Rule):
                 number = aliases.get(result.index)
                 if number is None or number >= len(call.operands):
                     continue
-                if not _is_lost(fusion, call, result, number):
+                if not alias_is_lost(fusion, call, result, number):
                     continue
                 need = need_of_alias(call, result)
                 if need == "":
@@ -113,7 +112,7 @@ class AliasLostInFusion(Rule):
                 continue
             for result in results(call):
                 number = declared_aliases(call).get(result.index)
-                index = _fusion_index(call, result)
+                index = fusion_index(call, result)
                 if number is None or number >= len(call.operands) or index is None:
                     continue
                 source = source_of(call, number)
@@ -125,58 +124,3 @@ class AliasLostInFusion(Rule):
         at = module.span(instruction).end - len(instruction.attributes_text)
         text = f", output_to_operand_aliasing={{{', '.join(pairs)}}}"
         return Fix("declare the alias on the fusion", (Edit(Span(at, at), text),), Safety.SAFE)
-
-
-def _is_lost(fusion: Instruction, call: Instruction, result: Result, number: int) -> bool:
-    """True if the fusion is known to give the result other memory than the operand's."""
-    source = source_of(call, number)
-    if source is None:
-        return False
-    index = _fusion_index(call, result)
-    if source.opcode == "parameter":
-        declared = declared_aliases(fusion)
-        return index is not None and declared.get(index) != int(source.operands_text)
-    if source.opcode not in ("slice", "dynamic-slice"):
-        return False
-    if index is not None:
-        return True  # the result is the fusion's, and the operand a part of another buffer
-    update = _update_of(call, result)
-    return update is not None and update.operands[0].instruction is not source_of(source, 0)
-
-
-def _fusion_index(call: Instruction, result: Result) -> Index | None:
-    """The index of the fusion's result that is a result of the call; None if none is."""
-    root = call.computation.root
-    if root is None:
-        return None
-    if root is call:
-        return result.index
-    parts = enumerate(root.operands) if root.opcode == "tuple" else ()
-    for place, operand in parts:
-        if _is_result(operand.instruction, operand.index, call, result):
-            return (place,)
-    return () if _is_result(root, (), call, result) else None
-
-
-def _is_result(
-    instruction: Instruction | None, index: Index, call: Instruction, result: Result
-) -> bool:
-    """True if a value is a result of the call, seen through bitcasts and tuple elements."""
-    while instruction is not None and instruction is not call:
-        if instruction.opcode == "get-tuple-element":
-            number = instruction.attribute("index")
-            index = (*((number,) if isinstance(number, int) else ()), *index)
-        elif instruction.opcode not in ("bitcast", "reshape"):
-            return False
-        operand = instruction.operands[0]
-        instruction, index = operand.instruction, (*operand.index, *index)
-    return instruction is call and index == result.index
-
-
-def _update_of(call: Instruction, result: Result) -> Instruction | None:
-    """The dynamic-update-slice that writes a result of the call."""
-    for update in call.computation.with_opcode("dynamic-update-slice"):
-        operand = update.operands[1]
-        if _is_result(operand.instruction, operand.index, call, result):
-            return update
-    return None

@@ -1,0 +1,123 @@
+"""Results of custom calls that share the memory of an operand: in fusions, and in the kernel."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING
+
+from hlo_lint.analysis.buffers import Result, declared_aliases, source_of
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.shape import Index
+
+if TYPE_CHECKING:  # loaded where a module has such a call
+    from hlo_lint.kernels.custom_calls.triton import KernelCall
+    from hlo_lint.kernels.ptx.global_accesses import GlobalAccesses
+
+
+def need_of_alias(call: Instruction, result: Result) -> str | None:
+    """The reason why a call computes wrong numbers if a result does not hold its operand.
+
+    Empty if it overwrites the result without a look at it; None if that is unknown.
+    """
+    from hlo_lint.kernels.custom_calls import PayloadError, TritonCall, decode
+
+    try:
+        payload = decode(call)
+    except PayloadError:
+        return None
+    if not isinstance(payload, TritonCall):
+        return None
+    buffer = len(call.operands) + result.number
+    needs = [_need(kernel_call, buffer, result) for kernel_call in payload.kernel_calls]
+    return next((need for need in needs if need), None if None in needs else "")
+
+
+def _need(call: KernelCall, buffer: int, result: Result) -> str | None:
+    from hlo_lint.kernels.custom_calls.triton import Array
+
+    if buffer >= call.pointer_count:
+        return "the kernel is not handed its result: it writes through the operand"
+    number = call.pointers[buffer]
+    parameter = call.parameters[number]
+    if not isinstance(parameter, Array) or not call.kernel.ptx:
+        return None
+    if parameter.bytes_to_zero:
+        return ""  # the launcher clears it, so what it held does not matter
+    accesses = _accesses(call.kernel.ptx, call.pointers)
+    if accesses is None:
+        return None
+    if number in accesses.reads_first:
+        return f"the kernel reads result {result} before it writes it"
+    stored, size = accesses.may_store(number), result.shape.byte_size
+    if stored is None or size is None:
+        return None
+    written = stored * prod(call.grid) * (call.kernel.num_ctas or 1)
+    return f"the kernel writes at most {written} of its {size} bytes" if written < size else ""
+
+
+# The dumps of one module repeat their payloads.
+@lru_cache(maxsize=32)
+def _accesses(ptx: str, pointers: tuple[int, ...]) -> GlobalAccesses | None:
+    from hlo_lint.kernels.ptx.global_accesses import global_accesses
+    from hlo_lint.kernels.ptx.reader import read_ptx
+
+    return global_accesses(read_ptx(ptx), pointers)
+
+
+# ---- in fusions
+
+
+def alias_is_lost(fusion: Instruction, call: Instruction, result: Result, number: int) -> bool:
+    """True if the fusion is known to give the result other memory than the operand's."""
+    source = source_of(call, number)
+    if source is None:
+        return False
+    index = fusion_index(call, result)
+    if source.opcode == "parameter":
+        declared = declared_aliases(fusion)
+        return index is not None and declared.get(index) != int(source.operands_text)
+    if source.opcode not in ("slice", "dynamic-slice"):
+        return False
+    if index is not None:
+        return True  # the result is the fusion's, and the operand a part of another buffer
+    update = _update_of(call, result)
+    return update is not None and update.operands[0].instruction is not source_of(source, 0)
+
+
+def fusion_index(call: Instruction, result: Result) -> Index | None:
+    """The index of the fusion's result that is a result of the call; None if none is."""
+    root = call.computation.root
+    if root is None:
+        return None
+    if root is call:
+        return result.index
+    parts = enumerate(root.operands) if root.opcode == "tuple" else ()
+    for place, operand in parts:
+        if _is_result(operand.instruction, operand.index, call, result):
+            return (place,)
+    return () if _is_result(root, (), call, result) else None
+
+
+def _is_result(
+    instruction: Instruction | None, index: Index, call: Instruction, result: Result
+) -> bool:
+    """True if a value is a result of the call, seen through bitcasts and tuple elements."""
+    while instruction is not None and instruction is not call:
+        if instruction.opcode == "get-tuple-element":
+            number = instruction.attribute("index")
+            index = (*((number,) if isinstance(number, int) else ()), *index)
+        elif instruction.opcode not in ("bitcast", "reshape"):
+            return False
+        operand = instruction.operands[0]
+        instruction, index = operand.instruction, (*operand.index, *index)
+    return instruction is call and index == result.index
+
+
+def _update_of(call: Instruction, result: Result) -> Instruction | None:
+    """The dynamic-update-slice that writes a result of the call."""
+    for update in call.computation.with_opcode("dynamic-update-slice"):
+        operand = update.operands[1]
+        if _is_result(operand.instruction, operand.index, call, result):
+            return update
+    return None
