@@ -25,6 +25,8 @@ from tests.conftest import DUMPS, FIXTURES, ROUNDTRIP, hlo_files
 from tests.oracle.xla import DIED, Answer, Oracle, oracles
 from tests.oracle.xla import Refusal as XlaRefusal
 
+pytestmark = pytest.mark.slow
+
 UNARY = (
     "abs acos acosh asin asinh atanh cbrt ceil cosine cosh count-leading-zeros erf exponential "
     "exponential-minus-one floor imag is-finite log log-plus-one logistic negate not popcnt real "
@@ -493,7 +495,6 @@ def test_xla_infers_the_same_of_real_instructions(oracle: Oracle) -> None:
     assert not found, found[0]
 
 
-@pytest.mark.slow
 def test_xla_refuses_and_infers_the_same_of_damaged_instructions(oracle: Oracle) -> None:
     chance = random.Random(0)
     opcodes = [opcode for opcode in cases() if opcode not in STRICTER]

@@ -23,6 +23,8 @@ from hlo_lint.rules.base import Bad
 from hlo_lint.rules.registry import find_rule
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
 
+pytestmark = pytest.mark.slow
+
 LOOSE = """\
 HloModule m
 

@@ -167,51 +167,51 @@ def test_patterns_and_the_baseline_are_relative_to_the_file_not_to_the_working_d
 @pytest.mark.parametrize(
     ("file", "args", "wanted"),
     [
-        ('select = ["speed"]', [], {"costly-transposes", "needless-transpose"}),
-        ('select = ["speed"]\nignore = ["costly-transposes"]', [], {"needless-transpose"}),
-        ('ignore = ["speed"]\nselect = ["costly-transposes"]', [], {"costly-transposes"}),
-        ('select = ["speed"]\nextend-ignore = ["speed"]', [], set()),
+        ('select = ["form"]', [], {"unused-allowance", "unreadable-text"}),
+        ('select = ["form"]\nignore = ["unused-allowance"]', [], {"unreadable-text"}),
+        ('ignore = ["form"]\nselect = ["unused-allowance"]', [], {"unused-allowance"}),
+        ('select = ["form"]\nextend-ignore = ["form"]', [], set()),
         (
-            'select = ["costly-transposes"]\nextend-select = ["needless-transpose"]',
+            'select = ["unused-allowance"]\nextend-select = ["unreadable-text"]',
             [],
-            {"costly-transposes", "needless-transpose"},
+            {"unused-allowance", "unreadable-text"},
         ),
-        ('select = ["layout"]', ["--select", "needless-transpose"], {"needless-transpose"}),
-        ('ignore = ["speed"]', ["--select", "needless-transpose"], {"needless-transpose"}),
+        ('select = ["layout"]', ["--select", "unreadable-text"], {"unreadable-text"}),
+        ('ignore = ["form"]', ["--select", "unreadable-text"], {"unreadable-text"}),
         (
-            "severity = { speed = 'off' }",
-            ["--select", "needless-transpose"],
-            {"needless-transpose"},
+            "severity = { form = 'off' }",
+            ["--select", "unreadable-text"],
+            {"unreadable-text"},
         ),
-        ('select = ["speed"]', ["--ignore", "needless-transpose"], {"costly-transposes"}),
-        ('select = ["needless-transpose"]', ["--ignore", "speed"], set()),
+        ('select = ["form"]', ["--ignore", "unreadable-text"], {"unused-allowance"}),
+        ('select = ["unreadable-text"]', ["--ignore", "form"], set()),
         (
-            'select = ["costly-transposes"]',
-            ["--extend-select", "needless-transpose"],
-            {"costly-transposes", "needless-transpose"},
-        ),
-        (
-            'select = ["speed"]\nignore = ["needless-transpose"]',
-            ["--extend-select", "needless-transpose", "--ignore", "speed"],
-            {"needless-transpose"},
+            'select = ["unused-allowance"]',
+            ["--extend-select", "unreadable-text"],
+            {"unused-allowance", "unreadable-text"},
         ),
         (
-            'select = ["speed"]\nseverity = { needless-transpose = "off" }',
+            'select = ["form"]\nignore = ["unreadable-text"]',
+            ["--extend-select", "unreadable-text", "--ignore", "form"],
+            {"unreadable-text"},
+        ),
+        (
+            'select = ["form"]\nseverity = { unreadable-text = "off" }',
             [],
-            {"costly-transposes"},
+            {"unused-allowance"},
         ),
         (
-            'select = ["speed"]\nseverity = { needless-transpose = "off" }',
-            ["--extend-select", "needless-transpose"],
-            {"costly-transposes", "needless-transpose"},
+            'select = ["form"]\nseverity = { unreadable-text = "off" }',
+            ["--extend-select", "unreadable-text"],
+            {"unused-allowance", "unreadable-text"},
         ),
         (
-            'select = ["speed"]\nseverity = { speed = "off", needless-transpose = "error" }',
+            'select = ["form"]\nseverity = { form = "off", unreadable-text = "error" }',
             [],
-            {"needless-transpose"},
+            {"unreadable-text"},
         ),
-        ('select = ["speed"]', ["--severity", "needless-transpose=off"], {"costly-transposes"}),
-        ("", ["--select", "tma-descriptor-refused,needless-transpose", "--ignore", "tma"], None),
+        ('select = ["form"]', ["--severity", "unreadable-text=off"], {"unused-allowance"}),
+        ("", ["--select", "tma-descriptor-refused,unreadable-text", "--ignore", "tma"], None),
     ],
     ids=lambda value: str(sorted(value) if isinstance(value, set) else value),
 )
@@ -223,7 +223,7 @@ def test_the_command_line_counts_more_than_the_file_and_a_rule_more_than_its_fam
     for option, value in zip(args[::2], args[1::2], strict=True):
         given[option.removeprefix("--").replace("-", "_")] = (value,)
     found = names(common.settings_of((), given).chosen_rules())
-    both = {"tma-descriptor-refused", "needless-transpose"}
+    both = {"tma-descriptor-refused", "unreadable-text"}
     assert found == (both if wanted is None else wanted)
 
 
@@ -665,10 +665,10 @@ def test_the_option_takes_the_severities_that_a_file_takes() -> None:
 
 def test_what_holds_is_shown_with_where_it_comes_from() -> None:
     write("hlo_lint.toml", 'jobs = 2\n[severity]\nlayout = "off"\n')
-    out = program("config", "--ignore", "speed").output
+    out = program("config", "--ignore", "form").output
     assert "jobs = 2  # hlo_lint.toml:1\n" in out
     assert '[severity]  # hlo_lint.toml:2\nlayout = "off"\n' in out
-    assert 'ignore = ["costly-transposes", "needless-transpose"]  # command line\n' in out
+    assert 'ignore = ["unreadable-text", "unused-allowance"]  # command line\n' in out
     assert 'output-format = "text"  # default\n' in out
     assert "# file: none\n" in program("config", "--isolated").output
 
