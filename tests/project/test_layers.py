@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -14,6 +15,7 @@ import pytest
 from tests.conftest import ROOT
 
 PACKAGE = ROOT / "hlo_lint"
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
 LAYERS: list[list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
     "hlo_lint_layers"
 ]["layers"]
@@ -21,8 +23,6 @@ LEVELS = {name: level for level, names in enumerate(reversed(LAYERS)) for name i
 LEVELS[""] = -1  # the package itself: lists the public names, imports nothing before it is asked
 HEAVY = ("click", "jax", "jaxlib", "lark", "lsprotocol", "networkx", "numpy", "pygls", "rich")
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
-MOVING = Path("analysis/verifier")
-"""Its checks move into the rules that report them; until then it imports `Finding` from above."""
 
 
 def _part(module: str) -> str:
@@ -45,8 +45,6 @@ def _imports(path: Path) -> Iterator[str]:
 def test_imports_point_downwards(path: Path) -> None:
     here = _part(".".join(["hlo_lint", *path.with_suffix("").parts]).removesuffix(".__init__"))
     for module in _imports(path):
-        if path.is_relative_to(MOVING) and module == "hlo_lint.rules.findings":
-            continue
         if module.startswith("hlo_lint") and here:
             assert LEVELS[_part(module)] <= LEVELS[here], f"{path} imports {module}"
 
@@ -57,11 +55,31 @@ def test_the_house_has_few_floors_and_rooms() -> None:
     assert len(rooms) <= 12, sorted(path.name for path in rooms)
 
 
+def test_the_page_about_the_architecture_shows_the_layers_from_top_to_bottom() -> None:
+    picture = ARCHITECTURE.partition("```text")[2].partition("```")[0]
+    assert len(picture.strip().splitlines()) == len(LAYERS)
+    for row, names in zip(picture.strip().splitlines(), LAYERS, strict=True):
+        assert set(names) <= set(row.split()), row
+
+
+def test_the_page_about_the_architecture_has_a_line_for_each_folder() -> None:
+    """The folders of families stand below `rules`, which has a line."""
+    packages = {
+        str(path.parent.relative_to(ROOT))
+        for path in PACKAGE.rglob("*.*")
+        if "__pycache__" not in path.parts and path.is_file()
+    }
+    folders = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] != "."}
+    named = re.findall(r"^\| `([\w/]+)` \|", ARCHITECTURE, re.M)
+    families = {path for path in packages if path.rpartition("/")[0].endswith("/rules")}
+    assert sorted(named) == sorted(
+        (packages | folders) - families - {"hlo_lint", "build", "dist", "__pycache__"}
+    )
+
+
 def test_no_two_folders_of_one_row_import_each_other() -> None:
     seen = set()
     for path in FILES:
-        if path.is_relative_to(MOVING):
-            continue
         here = _part(".".join(["hlo_lint", *path.with_suffix("").parts]))
         seen |= {(here, _part(module)) for module in _imports(path) if "hlo_lint." in module}
     pairs = {(here, there) for here, there in seen if here != there and (there, here) in seen}
