@@ -15,7 +15,7 @@ class Stage:
     """
 
     backend: str | None = None
-    """`gpu`, `cpu`; None if unknown. Decides between `CpuGpuVerifierMetadata` and the default."""
+    """`gpu`, `cpu` (both have `CpuGpuVerifierMetadata`), `tpu` (its own); None if unknown."""
     release: str | None = None
     """The pass list of the release, `gpu-jax0.10.0`; None if unknown."""
     layouts: bool = False

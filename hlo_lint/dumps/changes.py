@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from hlo_lint.dumps.options import CHANGED_PASSES
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.records import name_of, references_of, root_mark_of
@@ -32,7 +33,7 @@ def disagreements(pipeline: Pipeline) -> Iterator[Disagreement]:
     steps = pipeline.steps
     if not pipeline.records_every_change or not pipeline.releases:
         return
-    only_changes = pipeline.options is not None and pipeline.options.pass_pattern == ".*"
+    only_changes = pipeline.options is not None and pipeline.options.pass_pattern == CHANGED_PASSES
     runs = () if only_changes else pipeline.pass_runs or ()
     reports = {name: run.changed for run in runs for name in run.dumps}
     starts = {entry for release in pipeline.releases for entry in release.passes}

@@ -1,4 +1,4 @@
-"""Where a compilation that began and never ended stopped.
+"""The passes in which a compilation that began and never ended may have stopped.
 
 A pass that fails leaves no dump, so the last dump is what it met, or what a pass before it met that
 changed nothing. XLA writes a dump where the pass that ran, or the one that is next in the list,
@@ -12,12 +12,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hlo_lint.dumps.options import DebugOptions
+from hlo_lint.dumps.options import CHANGED_PASSES, EVERY_PASS, DebugOptions
 from hlo_lint.dumps.pass_lists import Pass
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
-
-CHANGES_ONLY = ".*"
-"""The pattern with which XLA leaves out the dumps of passes that changed nothing."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,7 @@ class CrashSite:
     """Whether it is one of them for certain."""
 
 
-def locate(pipeline: Pipeline) -> CrashSite:
+def find_crash_site(pipeline: Pipeline) -> CrashSite:
     """The passes of which one ended a compilation. The pipeline has crashed."""
     dump = (pipeline.steps or pipeline.dumps)[-1]
     name = dump.name
@@ -42,11 +39,13 @@ def locate(pipeline: Pipeline) -> CrashSite:
         return CrashSite(dump, (), "no pass was dumped", False)
     options = pipeline.options
     release, passes = pipeline.upcoming(dump)
-    if release is None or options is None:
-        known = bool(name.before) and not name.before.startswith("pipeline-")
-        named = ((name.pipeline, name.before),) if known else ()
+    if release is None or options is None or not pipeline.is_of(release):
+        has_next = bool(name.before) and name.before != "pipeline-end"
+        following = ((name.pipeline, name.before),) if has_next else ()
+        if has_next and options is not None and options.pass_pattern == EVERY_PASS:
+            return CrashSite(dump, following, "each pass that ends leaves a dump", True)
         return CrashSite(
-            dump, named, "the last dump names the pass that is next in the list", False
+            dump, following, "the last dump names the pass that is next in the list", False
         )
     left = [entry for entry in passes if not options.disabled(entry[1])]
     suspects = tuple(_until_dumped(left, _leaves_dump(options)))
@@ -61,7 +60,7 @@ def _leaves_dump(options: DebugOptions) -> _Leaves:
     pattern = options.pass_pattern
     if pattern is None or "xla_dump_hlo_pipeline_re" in options.values:
         return lambda _, __: False
-    if pattern == CHANGES_ONLY:
+    if pattern == CHANGED_PASSES:
         return lambda entry, _: entry[1] == "pipeline-start"
     try:
         matches = re.compile(pattern).search

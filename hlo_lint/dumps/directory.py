@@ -11,6 +11,7 @@ from pathlib import Path
 
 from hlo_lint.dumps.file_types import EMITTER_TEXT, PROTO_TEXT, Kind, kind_of
 from hlo_lint.dumps.names import DumpName, parse_name
+from hlo_lint.dumps.pass_lists import backend_of
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.hlo.parser.module import Memo
@@ -187,6 +188,7 @@ def _add_folder(
             artefacts.setdefault(parts.key, []).append(path)
         if not name.endswith(RECORDS):
             unread.append(name)
+    _join_renumbered(texts, artefacts)
     _read_alone([*loose, *chain.from_iterable(texts.values())])
     for key, dumps in texts.items():
         # Metadata names no module, and some artefacts bear no timestamp though the texts do.
@@ -199,6 +201,38 @@ def _add_folder(
         dump.pipelines.append(Pipeline(dumps, list(others)))
     dump.pipelines += [Pipeline([found], []) for found in loose]
     return unread
+
+
+_Key = tuple[str, int, str]
+"""`DumpName.key`: timestamp, number and name of a module."""
+
+
+def _join_renumbered(texts: dict[_Key, list[PassDump]], artefacts: dict[_Key, list[Path]]) -> None:
+    """Join the modules to which XLA:TPU gives a new number during their compilation.
+
+    Its xprecision-rewriter replaces the module: `module_0000` ends within a pipeline, and
+    `module_0006` of the same name goes on in that pipeline, with steps that start from 0 again.
+    """
+    unfinished: dict[tuple[str, str], _Key] = {}
+    for key in sorted(texts):
+        names = [dump.name for dump in texts[key] if dump.name]
+        if backend_of(names) != "tpu":
+            continue
+        steps = sorted((name.step, name.pipeline) for name in names if name.step is not None)
+        first = unfinished.pop((key[0], key[2]), None)
+        begins = any(name.rest.startswith("before_optimizations") for name in names)
+        if first is not None and not begins:
+            before = [dump.name for dump in texts[first] if dump.name]
+            last = max(((n.step, n.pipeline) for n in before if n.step is not None), default=None)
+            if (last and last[1]) == (steps[0][1] if steps else None):
+                offset = last[0] + 1 if last else 0
+                for dump in texts.pop(key):
+                    dump.name = dump.name and dump.name.continued(first[1], offset)
+                    texts[first].append(dump)
+                artefacts.setdefault(first, []).extend(artefacts.get(key, ()))
+                key = first
+        if not any(dump.name and dump.name.is_final for dump in texts[key]):
+            unfinished[key[0], key[2]] = key
 
 
 def _read_alone(dumps: list[PassDump]) -> None:

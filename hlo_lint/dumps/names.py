@@ -1,20 +1,22 @@
-"""File names of a dump directory, as `dump.cc` makes them.
+"""File names of a dump directory, as XLA's `dump.cc` makes them.
 
 [timestamp.]module_0001.jit_f.0023.hlo_normalization.after_algsimp.before_cse.txt
 module_0001.jit_f.0319.copy-insertion.after_removing_unnecessary_copies.txt   (during a pass)
+module_0000.jit_f.cl_9.0052.tpu-tiling-rewriter.before_tiling_rewriter.txt    (the same, on TPU)
 module_0001.jit_f.sm_9.0a_gpu_after_optimizations.txt                         (a named dump)
 module_0001.metadata.textproto
+module_0000.jit_f.cl_933746096.0064.Main_fusion.after_pipeline-start.before_tpu_fusion.txt    (TPU)
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _name = re.compile(r"(?:(?P<timestamp>\d{6,})\.)?module_(?P<id>\d+)\.(?P<rest>.+)", re.A).fullmatch
 _step = re.compile(
     r"(?P<module>.+?)\.(?P<step>\d{4,})\.(?P<pipeline>.+?)"
-    r"\.after_(?P<after>.+?)(?:\.before_(?P<before>.+?))?(?P<rest>\.(?:txt|hlo|pb|pb\.gz|hlo\.pb"
+    r"\.(?:after_|(?=before_))(?P<after>.+?)(?:\.before_(?P<before>.+?))?(?P<rest>\.(?:txt|hlo|pb|pb\.gz|hlo\.pb"
     r"|hlo\.pb\.gz|html|dot|mlir|pbtxt|hlo\.pbtxt))",
     re.A,
 ).fullmatch
@@ -27,12 +29,14 @@ _named = re.compile(
     r"|autotune_results\.pbtxt|gpu_target_config\.pbtxt)",
     re.A,
 ).fullmatch
-_other = re.compile(r"(?P<module>[^.]+)(?:\.(?P<rest>.+))?", re.A).fullmatch
+_other = re.compile(r"(?P<module>[^.]+(?:\.cl_\d+)?)(?:\.(?P<rest>.+))?", re.A).fullmatch
+_is_tpu = re.compile(r".+\.cl_\d+", re.A).fullmatch
+_backend = re.compile(r"(?:.*_)?(gpu|cpu)_after_optimizations[-.].*").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
 class DumpName:
-    """A file name taken apart.
+    """The parts of a file name.
 
     >>> parse_name("module_0001.jit_f.0023.cse.after_dce.before_pipeline-end.txt").after
     'dce'
@@ -49,26 +53,44 @@ class DumpName:
     """The module's own count of dumps; None for named dumps and other artefacts."""
     pipeline: str
     after: str
-    """The pass that has just run, `pipeline-start` at the beginning."""
+    """The pass that has just run; `pipeline-start` at the start. Of a dump that a pass writes
+    before one of its parts, `before_` and that part."""
     before: str
-    """The next pass in the list, `pipeline-end` at the end; empty in the midst of a pass."""
+    """The next pass of the pipeline, `pipeline-end` at the end; empty if written during a pass."""
     rest: str
-    """What else stands there: a named dump, an artefact, the extension."""
+    """The remainder: a named dump, an artefact, the extension."""
 
     @property
     def key(self) -> tuple[str, int, str]:
-        """What the files of one compilation of one module have in common."""
+        """The parts that all files of one compilation of one module share."""
         return self.timestamp, self.module_id, self.module
 
     @property
+    def backend(self) -> str | None:
+        """`tpu` if the module is named like `jit_f.cl_933746096`, `gpu` or `cpu` if the named dump
+        says so; else None."""
+        if _is_tpu(self.module):
+            return "tpu"
+        named = None if self.step is not None else _backend(self.rest)
+        return named and named[1]
+
+    @property
     def is_final(self) -> bool:
-        """Whether it is what the compiler ended with: an `…after_optimizations` text."""
+        """True if it is what the compiler ended with: an `…after_optimizations` text."""
         return _final(self.rest) is not None
+
+    def continued(self, module_id: int, offset: int) -> DumpName:
+        """The name as if the module had kept its number, and its count of steps gone on."""
+        step = None if self.step is None else self.step + offset
+        return replace(self, module_id=module_id, step=step)
 
     @property
     def label(self) -> str:
-        """How a person would name it: the pass it follows, or the named dump."""
-        return f"after {self.after}" if self.step is not None else self.rest.rpartition(".")[0]
+        """The pass that it follows, or the named dump: `after dce`."""
+        if self.step is None:
+            return self.rest.rpartition(".")[0]
+        within = self.after.startswith("before_")
+        return self.after.replace("_", " ", 1) if within else f"after {self.after}"
 
 
 _final = re.compile(
@@ -77,7 +99,7 @@ _final = re.compile(
 
 
 def parse_name(name: str) -> DumpName | None:
-    """The parts of a file name (no directory), or None where no dump is named so."""
+    """The parts of a file name (no directory), or None if no dump has such a name."""
     found = _name(name)
     if found is None:
         return None

@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 RECORDS = (".debug_options", ".config.pbtxt", ".gpu_target_config.pbtxt")
 """Endings of the files that say how a module was to be compiled, and for what."""
 
+CHANGED_PASSES = ".*"
+"""Value of `xla_dump_hlo_pass_re` with which a pass leaves a dump if it changed the module."""
+
+EVERY_PASS = ".+"
+"""Value with which each pass leaves a dump, changed or not."""
+
 _OF_THE_RUN = ("xla_dump", "xla_gpu_dump", "entry_computation_layout")
 """What differs between runs of one program and does not bear on it, or is the program's own."""
 
@@ -45,7 +51,9 @@ class DebugOptions:
         return self.values.get("xla_dump_hlo_pass_re", (None,))[-1]
 
     def disabled(self, name: str) -> bool:
-        """Whether a pass was switched off by name."""
+        """True if a flag disables the pass by name."""
+        if name in ("pipeline-start", "pipeline-end"):
+            return False
         only = self.values.get("xla_enable_hlo_passes_only", ())
         return name in self.values.get("xla_disable_hlo_passes", ()) or (
             bool(only) and name not in only

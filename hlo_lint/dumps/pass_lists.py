@@ -1,8 +1,8 @@
-"""Which passes a release runs, in order, and where in that order a dump stands."""
+"""The passes that a release runs, in order, and the place of a dump in that order."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -30,7 +30,7 @@ class PassList:
 
     @property
     def backend(self) -> str:
-        """`gpu` or `cpu`"""
+        """`gpu`, `cpu` or `tpu`"""
         return self.name.partition("-")[0]
 
     @property
@@ -122,6 +122,27 @@ class PassList:
             return 1
         return 0.5 if behind and (name.pipeline, before) in self._places else 0
 
+    def misfits(self, names: Iterable[DumpName], is_disabled: Callable[[str], bool]) -> int:
+        """The number of places where a run goes from one pass to another and this list does not,
+        passes that the run disabled aside. Passes and pipelines that are not in the list do not
+        count: flags and further devices add some."""
+        wrong = set()
+        for name in names:
+            step = name.pipeline, unnumbered(name.after), unnumbered(name.before)
+            places = self._places.get(step[:2], ())
+            if places and (name.pipeline, step[2]) in self._places:
+                nexts = {self._next_enabled(place, is_disabled) for place in places}
+                if step[2] not in nexts:
+                    wrong.add(step)
+        return len(wrong)
+
+    def _next_enabled(self, place: int, is_disabled: Callable[[str], bool]) -> str:
+        pipeline = self.passes[place][0]
+        for other, name in self.passes[place + 1 :]:
+            if other == pipeline and not is_disabled(name):
+                return name
+        return ""
+
 
 def unnumbered(name: str) -> str:
     """A pass's name without the number that a run gives it.
@@ -136,10 +157,11 @@ _NUMBERED = "apply-xla-transforms"
 
 
 @cache
-def pass_lists() -> tuple[PassList, ...]:
-    """Every list there is, by name."""
+def pass_lists(backend: str | None = None) -> tuple[PassList, ...]:
+    """Every list, or those of one backend, by name."""
     folder = Path(__file__).parent / "pipelines"
-    return tuple(pass_list(path.stem) for path in sorted(folder.glob("*.txt")))
+    names = sorted(path.stem for path in folder.glob(f"{backend or '*'}-*.txt"))
+    return tuple(map(pass_list, names))
 
 
 @cache
@@ -159,20 +181,25 @@ def pass_list(name: str) -> PassList:
 
 
 def recognise(names: Sequence[DumpName]) -> tuple[PassList, ...]:
-    """The releases that may have written these dumps; several where they cannot be told apart.
+    """The known releases that are nearest to a run; several if they are equally near.
 
-    A mark that only one release has decides; else those that know most of the names. Empty where
-    no release knows any.
+    A mark that only one release has decides; else the number of names that a list knows. Empty if
+    none knows any.
     """
+    backend = backend_of(names)
     marked = _marked(names)
-    if marked is not None:
+    if marked is not None and backend in (None, marked.backend):
         return (marked,)
     steps = [name for name in names if name.step is not None]
-    known = {entry: sum(map(entry.knows, steps)) for entry in pass_lists()}
+    known = {entry: sum(map(entry.knows, steps)) for entry in pass_lists(backend)}
     most = max(known.values(), default=0)
-    if not most:
-        return ()
-    return tuple(entry for entry, count in known.items() if count == most)
+    return tuple(entry for entry, count in known.items() if most and count == most)
+
+
+def backend_of(names: Iterable[DumpName]) -> str | None:
+    """The backend that names of dumps show; None if none does, or several do."""
+    backends = {name.backend for name in names} - {None}
+    return backends.pop() if len(backends) == 1 else None
 
 
 def _marked(names: Sequence[DumpName]) -> PassList | None:

@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hlo_lint.dumps.contracts import Contract, Kind, Order, broken_orders, orders_broken_anyway
-from hlo_lint.dumps.options import read_pass_order
+from hlo_lint.dumps.options import EVERY_PASS, read_pass_order
 from hlo_lint.dumps.pass_lists import Pass
 from hlo_lint.dumps.pipeline import Pipeline
-
-EVERY_PASS = ".+"
-"""The value of `xla_dump_hlo_pass_re` with which each pass leaves a dump, changed or not."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,7 @@ def breaches(pipeline: Pipeline, died_in: Sequence[Pass] = ()) -> list[Breach]:
     Of a run that died only those that bear on the passes it may have died in.
     """
     runs, releases = passes_run(pipeline), pipeline.releases
-    if not runs or not releases or pipeline.is_helper:
+    if not runs or not pipeline.is_of_known_release or pipeline.is_helper:
         return []
     backend, options = releases[0].backend, pipeline.options
     anyway = frozenset().union(*map(orders_broken_anyway, releases))

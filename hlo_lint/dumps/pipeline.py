@@ -11,8 +11,15 @@ from pathlib import Path
 from hlo_lint.dumps.file_types import Kind, kind_of
 from hlo_lint.dumps.layout_evidence import layouts_bind
 from hlo_lint.dumps.names import DumpName
-from hlo_lint.dumps.options import DebugOptions, PassRun, read_debug_options, read_pass_runs
-from hlo_lint.dumps.pass_lists import Pass, PassList, recognise
+from hlo_lint.dumps.options import (
+    CHANGED_PASSES,
+    EVERY_PASS,
+    DebugOptions,
+    PassRun,
+    read_debug_options,
+    read_pass_runs,
+)
+from hlo_lint.dumps.pass_lists import Pass, PassList, backend_of, pass_lists, recognise
 from hlo_lint.dumps.phases import (
     AFTER_NORMALIZATION,
     AUTOTUNERS,
@@ -27,12 +34,12 @@ from hlo_lint.hlo.parser.module import Memo, parse_file
 from hlo_lint.hlo.proto import is_proto
 from hlo_lint.text.source import DIRECTIVE, decode
 
-EVERY_CHANGE = (".*", ".+")
-"""Values of `xla_dump_hlo_pass_re` with which each change of the module is on disk."""
-
-KNOWN_SHARE = 0.8
-"""How many of a run's dumps a release's pass list has to know for the run to be of that release;
+MIN_KNOWN_SHARE = 0.8
+"""Share of a run's dumps that a release's pass list has to know for the run to be of that release;
 pipelines for several devices and for flags of their own are in no list."""
+MAX_MISFITS = 2
+"""Number of places where passes of such a run may follow each other as they do not in the list:
+flags can add or drop a pass. Runs of neighbouring releases have 5 to 30."""
 
 
 @dataclass(eq=False)
@@ -253,8 +260,30 @@ class Pipeline:
 
     @cached_property
     def releases(self) -> tuple[PassList, ...]:
-        """The releases whose pass lists fit; several where nothing tells them apart."""
+        """The known releases that are nearest; several if they are equally near."""
         return recognise([dump.name for dump in self.dumps if dump.name])
+
+    @cached_property
+    def backend(self) -> str | None:
+        """`gpu`, `cpu` or `tpu`, by names and pass lists; None if unknown."""
+        backends = {release.backend for release in self.releases}
+        named = backend_of([dump.name for dump in self.dumps if dump.name])
+        return named or (backends.pop() if len(backends) == 1 else None)
+
+    def is_of(self, release: PassList) -> bool:
+        """True if this run is of a release, as far as the passes that were dumped show."""
+        names = [dump.name for dump in self.steps if dump.name]
+        known = sum(release.knows(name) > 0 for name in names)
+        options = self.options or DebugOptions({})
+        return (
+            known >= len(names) * MIN_KNOWN_SHARE
+            and release.misfits(names, options.disabled) <= MAX_MISFITS
+        )
+
+    @cached_property
+    def is_of_known_release(self) -> bool:
+        """True if a known release has the passes of this run: what is known of its passes binds."""
+        return bool(self.releases) and self.is_of(self.releases[0])
 
     @property
     def records_every_change(self) -> bool:
@@ -262,7 +291,7 @@ class Pipeline:
         options = self.options
         if options is None or "xla_dump_hlo_pipeline_re" in options.values:
             return False
-        return options.pass_pattern in EVERY_CHANGE
+        return options.pass_pattern in (CHANGED_PASSES, EVERY_PASS)
 
     def transitions(self) -> Iterator[Transition]:
         """The passes whose input and output are both on disk for certain.
@@ -346,6 +375,10 @@ class Pipeline:
             return PreconditionStatus(Outcome.NEVER, "the module was compiled to the end")
         if name is None:
             return self._meeting_of_loose(dump)
+        lists = pass_lists(self.backend)
+        if self.backend and all(each.last_place(demanded) is None for each in lists):
+            never = f"XLA:{self.backend.upper()} does not run {demanded}"
+            return PreconditionStatus(Outcome.NEVER, never)
         over = name.rest.partition(".txt")[0].endswith(AFTER_NORMALIZATION)
         if over and precondition.about_layouts:
             return PreconditionStatus(Outcome.NEVER, f"no {demanded} is left to run")
@@ -370,12 +403,10 @@ class Pipeline:
         )
 
     def likened_to(self, release: PassList) -> str:
-        """How a release is named whose pass list this run is read with."""
-        names = [dump.name for dump in self.steps if dump.name]
-        fitting = sum(release.knows(name) > 0 for name in names)
-        if fitting >= len(names) * KNOWN_SHARE:
+        """The release, or the unknown release that it is nearest to."""
+        if self.is_of(release):
             return release.title
-        return f"{release.title}, the nearest of the releases that are known"
+        return f"a release that is not known, nearest to {release.title}"
 
     def upcoming(self, dump: PassDump) -> tuple[PassList | None, list[Pass]]:
         """What runs behind the last dump of a module, and the release that says so; passes that
@@ -399,8 +430,12 @@ class Pipeline:
         match outcome:
             case Outcome.BREAKS:
                 guards = " or ".join(precondition.established_by)
+                if self.options and any(map(self.options.disabled, precondition.established_by)):
+                    return PreconditionStatus(
+                        outcome, f"{guards} is disabled, and {demanded} is still to run"
+                    )
                 return PreconditionStatus(
-                    outcome, f"{release} runs no {guards} until the next {demanded}"
+                    outcome, f"{release} does not run {guards} before the next {demanded}"
                 )
             case Outcome.REPAIRED:
                 guard = dump.name.before
@@ -412,7 +447,7 @@ class Pipeline:
                     )
                 return PreconditionStatus(outcome, f"{release} repairs it first")
             case _:
-                return PreconditionStatus(outcome, f"{release} runs no {demanded} any more")
+                return PreconditionStatus(outcome, f"{release} does not run {demanded} again")
 
     def _meeting_of_loose(self, dump: PassDump) -> PreconditionStatus:
         if _loose_name_is(dump.path.name, AFTER_NORMALIZATION):
@@ -421,6 +456,8 @@ class Pipeline:
             return PreconditionStatus(
                 Outcome.NEVER, "the module is scheduled, so layouts are settled"
             )
+        if ":T(" in dump.module.header:
+            return PreconditionStatus(Outcome.NEVER, "its layouts have tiles, so it is of XLA:TPU")
         return PreconditionStatus(Outcome.UNSURE, "nothing says which passes come next")
 
     def _first(self, passes: list[Pass], precondition: Precondition) -> Outcome:

@@ -19,9 +19,6 @@ from hlo_lint.rules.base import Stage
 FINAL = "after_optimizations"
 """How names end of what a compiler ended with."""
 
-MARKS = {"gpu": "gpu_after_optimizations", "cpu": "cpu_after_optimizations"}
-"""What the names of the last dumps hold, by backend."""
-
 
 class Stages:
     """The stages of one pipeline's dumps."""
@@ -57,41 +54,38 @@ class Stages:
         assert dump.name is not None
         layouts, final = self._has_layouts(dump), dump.name.is_final
         normalized = self._is_behind(dump, LAYOUT_NORMALIZATION)
-        host_memory = self._is_behind(dump, HOST_OFFLOADER) is not False
+        backend = self.pipeline.backend
+        is_tpu = backend == "tpu"
+        host_memory = is_tpu or self._is_behind(dump, HOST_OFFLOADER) is not False
         key = layouts, normalized, scheduled, host_memory, final
         found = self._made.get(key)
         if found is None:
             found = self._made[key] = Stage(
-                backend=self._backend,
-                release=self._candidates[0].name if len(self._candidates) == 1 else None,
+                backend=backend,
+                release=self._release,
                 layouts=layouts,
                 normalized=normalized,
                 scheduled=scheduled,
-                mixed_precision=self._backend is None,
+                mixed_precision=is_tpu or backend is None,
                 host_memory=host_memory,
-                scan=self._backend is None or not layouts,
+                scan=is_tpu or backend is None or not layouts,
                 final=final,
-                packed=self._backend is None or normalized is True or final,
-                ordered_broadcasts=self._backend == "gpu" and normalized is True,
-                unique_names=self._backend is not None,
+                packed=backend is None or normalized is True or final,
+                ordered_broadcasts=backend == "gpu" and normalized is True,
+                unique_names=backend is not None,
             )
         return found
 
     @cached_property
     def _candidates(self) -> tuple[PassList, ...]:
         """The releases that fit; of a run of named dumps alone, all of its backend."""
-        if self.pipeline.releases:
-            return self.pipeline.releases
-        rests = [dump.name.rest for dump in self.pipeline.dumps if dump.name]
-        for backend, mark in MARKS.items():
-            if any(mark in rest for rest in rests):
-                return tuple(each for each in pass_lists() if each.backend == backend)
-        return ()
+        backend = self.pipeline.backend
+        return self.pipeline.releases or (pass_lists(backend) if backend else ())
 
     @cached_property
-    def _backend(self) -> str | None:
-        backends = {release.backend for release in self._candidates}
-        return backends.pop() if len(backends) == 1 else None
+    def _release(self) -> str | None:
+        is_known = len(self._candidates) == 1 and self.pipeline.is_of_known_release
+        return self._candidates[0].name if is_known else None
 
     @cached_property
     def _is_helper(self) -> bool:

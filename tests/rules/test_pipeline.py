@@ -18,7 +18,7 @@ import hlo_lint
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.dumps.changes import adds_only_unread, disagreements
 from hlo_lint.dumps.contracts import Contract, Kind, Order, broken_orders, contracts
-from hlo_lint.dumps.crash import locate
+from hlo_lint.dumps.crash import find_crash_site
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.options import differences, read_pass_order, read_pass_runs
 from hlo_lint.dumps.pass_lists import Pass, pass_list, pass_lists
@@ -215,7 +215,7 @@ def test_a_run_cut_anywhere_has_the_pass_that_came_next_among_the_suspects(case:
     pipeline = main(case)
     judged = 0
     for number, dump in enumerate(pipeline.steps[1:]):
-        death = locate(cut(pipeline, number))
+        death = find_crash_site(cut(pipeline, number))
         after, before = dump.name, pipeline.steps[number].name
         assert after is not None
         assert before is not None
@@ -266,7 +266,7 @@ def test_a_named_dump_alone_proves_no_death(tmp_path: Path) -> None:
     assert hlo_lint.lint(tmp_path).findings == ()
 
 
-def test_a_release_of_tomorrow_is_read_with_the_nearest_and_says_so(crash: Path) -> None:
+def test_of_a_release_of_tomorrow_only_the_name_of_the_last_dump_is_believed(crash: Path) -> None:
     for path in sorted(crash.glob("*.txt")):
         parts = path.name.split(".")
         if parts[2].isdecimal() and int(parts[2]) > 12:
@@ -274,7 +274,7 @@ def test_a_release_of_tomorrow_is_read_with_the_nearest_and_says_so(crash: Path)
         elif parts[2].isdecimal() and int(parts[2]) < 10:
             path.rename(crash / f"{'.'.join(parts[:3])}.tomorrow.after_a.before_b.txt")
     (found,) = hlo_lint.lint(crash).findings
-    assert any("the nearest of the releases that are known" in note for note in found.notes)
+    assert any("the last dump names the pass that is next in the list" in n for n in found.notes)
 
 
 def test_a_death_that_no_rule_explains_is_put_down_to_a_broken_contract(tmp_path: Path) -> None:

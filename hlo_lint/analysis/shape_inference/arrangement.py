@@ -21,7 +21,7 @@ from hlo_lint.analysis.shape_inference.types import (
     same_type,
 )
 from hlo_lint.hlo.attributes import Padding, Slice
-from hlo_lint.hlo.dtypes import BITS, is_integer
+from hlo_lint.hlo.dtypes import BITS, is_float, is_integer
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
 
 
@@ -43,7 +43,8 @@ def _broadcast(operation: Operation, printed: Shape) -> None:
 
 
 def _demand_same_type(operation: Operation, operand: ArrayShape, result: ArrayShape) -> None:
-    if operand.dtype != result.dtype:
+    # ShapeVerifier::SameElementType: floats may differ where `allow_mixed_precision` lets them.
+    if operand.dtype != result.dtype and not (is_float(operand.dtype) and is_float(result.dtype)):
         raise Impossible(f"{operation.opcode} makes no {result.dtype} of a {operand.dtype}")
 
 

@@ -44,11 +44,6 @@ def _behind_token(operation: Operation, printed: Shape) -> None:
     operation.token(1)
 
 
-def _behind_tokens(operation: Operation, printed: Shape) -> None:
-    for number in range(len(operation.operands)):
-        operation.token(number)
-
-
 def _demand_arguments(operation: Operation, called: Signature, shapes: tuple[Shape, ...]) -> None:
     if len(called.parameters) != len(shapes):
         raise Impossible(
@@ -161,7 +156,7 @@ OPCODES: Table = {
     "get-tuple-element": Inference(_get_tuple_element, arity=1, attributes=True, keeps_layout=True),
     "opt-barrier": Inference(_same, arity=1, keeps_layout=True),
     "domain": Inference(_same, arity=1),
-    "after-all": Inference(_after_all, _behind_tokens),
+    "after-all": Inference(_after_all),  # of values of any type: ShapeVerifier::HandleAfterAll
     "add-dependency": Inference(_same, _behind_token, arity=2),
     "call": Inference(_call, keeps_layout=True, calls=True),
     "fusion": Inference(_fusion, keeps_layout=True, calls=True),

@@ -25,7 +25,9 @@ def _rng(operation: Operation, printed: Shape) -> None:
 
 
 def _rng_bit_generator(operation: Operation, printed: Shape) -> None:
-    if not isinstance(printed, TupleShape) or len(printed.elements) != 2:
+    if not isinstance(printed, TupleShape):
+        return  # ShapeVerifier::HandleRngBitGenerator: the bits alone, without the state
+    if len(printed.elements) != 2:
         raise Impossible(f"rng-bit-generator gives a state and bits, and not {brief(printed)}")
     state = operation.shape(0)
     if not compatible(printed.elements[0], state):

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Set
 from functools import lru_cache
 from typing import Final
 
+from hlo_lint.analysis.layout_mismatches import operand_array, result_array
 from hlo_lint.analysis.shape_inference import Refusal, ShapeInference
 from hlo_lint.analysis.shape_inference.operation import Signature
 from hlo_lint.analysis.shape_inference.shape_check import OPCODES, ShapeCheck, inference_of
 from hlo_lint.analysis.verifier.checks import Checks
 from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, parameter_types
 from hlo_lint.hlo.dtypes import BITS, SUBBYTE, is_float
-from hlo_lint.hlo.ir import Computation
+from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.opcodes import KEEPS_TYPE, MIXED_PRECISION
 from hlo_lint.hlo.records import (
     InstructionRecord,
@@ -30,6 +31,10 @@ _UNCHECKED: Final = frozenset(
     for opcode, inference in OPCODES.items()
     if inference.infer is None and inference.check is None and inference.arity is None
 )
+
+
+_SAME_TYPE: Final = frozenset(("broadcast", "reshape", "dynamic-reshape"))
+"""Opcodes whose result has the operand's type (`ShapeVerifier::SameElementType`)."""
 
 
 class ShapeKeys:
@@ -162,6 +167,8 @@ def _check_of(row: InstructionRecord, checked: ShapeCheck, checks: Checks) -> st
 def _precisions(scope: Scope, number: int) -> Iterator[Violation]:
     rows, index = scope.computation.rows, scope.computation.index
     references = references_of(rows[number])
+    if opcode_of(rows[number]) in _SAME_TYPE:
+        yield from _changed_precision(scope.computation.at(number))
     if len(references) < 2:
         return
     texts = {type_of(rows[index[name]]).partition("[")[0] for name in references if name in index}
@@ -179,6 +186,15 @@ def _precisions(scope: Scope, number: int) -> Iterator[Violation]:
     (first, _), (second, place), *_ = sorted(floats.items(), key=lambda each: each[1])
     message = f"{instruction.opcode} has operands of two floating-point types: {first} and {second}"
     yield Violation("operand-precision", instruction, message, place)
+
+
+def _changed_precision(instruction: Instruction) -> Iterator[Violation]:
+    operand, result = operand_array(instruction, 0), result_array(instruction)
+    if operand is None or result is None or operand.dtype == result.dtype:
+        return
+    if is_float(operand.dtype) and is_float(result.dtype):
+        message = f"{instruction.opcode} cannot convert {operand.dtype} to {result.dtype}"
+        yield Violation("operand-precision", instruction, message, 0)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -101,12 +101,12 @@ class HostMemoryLeak(Rule):
             return
         for opcode in _SLICES:
             for instruction in computation.with_opcode(opcode):
-                crossing = _crossing(instruction)
+                crossing = _crossing(instruction, stage.backend)
                 if crossing:
                     yield Finding(instruction, crossing, operand=0)
 
 
-def _crossing(instruction: Instruction) -> str:
+def _crossing(instruction: Instruction, backend: str) -> str:
     """How a slice leads from one memory into another that it may not; empty where it does not."""
     before, after = operand_array(instruction, 0), result_array(instruction)
     if before is None or after is None:
@@ -114,7 +114,8 @@ def _crossing(instruction: Instruction) -> str:
     was, becomes = _space(before), _space(after)
     to_host = instruction.opcode == "dynamic-slice" and was != HOST == becomes
     from_host = instruction.opcode == "dynamic-update-slice" and was == HOST != becomes
-    fast = (was == FAST) != (becomes == FAST)
+    # On TPU it is VMEM, between which and HBM memory-space assignment moves slices.
+    fast = backend != "tpu" and (was == FAST) != (becomes == FAST)
     if not (to_host or from_host or fast):
         return ""
     return f"this {instruction.opcode} leads from memory space {was} to {becomes}"

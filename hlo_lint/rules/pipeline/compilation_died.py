@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from hlo_lint.dumps.crash import CrashSite, locate
+from hlo_lint.dumps.crash import CrashSite, find_crash_site
 from hlo_lint.dumps.passes_run import breaches
 from hlo_lint.dumps.phases import PRECONDITIONS
 from hlo_lint.dumps.pipeline import PassDump
@@ -103,22 +103,22 @@ class CompilationDied(Rule):
                 certain = [broken for broken in compilation.broken if broken.certain]
                 yield from _explained(certain, None, compilation.dumps)
             return
-        death = locate(pipeline)
-        suspects = {name for _, name in death.suspects}
+        site = find_crash_site(pipeline)
+        suspects = {name for _, name in site.suspects}
         causes = [
             broken
             for broken in compilation.broken
-            if not death.is_complete or broken.demand.demanded_by in suspects
+            if not site.is_complete or broken.demand.demanded_by in suspects
         ]
         if any(cause.certain for cause in causes):
             certain = [cause for cause in causes if cause.certain]
-            yield from _explained(certain, death, compilation.dumps)
+            yield from _explained(certain, site, compilation.dumps)
         elif not any(cause.reported for cause in causes):
-            yield _unexplained(death, causes, compilation)
+            yield _unexplained(site, causes, compilation)
 
 
 def _explained(
-    causes: Sequence[UnmetPrecondition], death: CrashSite | None, dumps: Sequence[PassDump]
+    causes: Sequence[UnmetPrecondition], site: CrashSite | None, dumps: Sequence[PassDump]
 ) -> Iterator[Finding]:
     """One finding for each pass that cannot go on, unless the report says it anyway."""
     by_pass: dict[str, list[UnmetPrecondition]] = {}
@@ -129,13 +129,13 @@ def _explained(
             continue
         first = found[0]
         more = f" (one of {len(found)})" if len(found) > 1 else ""
-        verb = "dies" if death is None else "died"
+        verb = "dies" if site is None else "died"
         notes = [
             f"{name} demands that {first.demand.fact}; XLA stops with {first.demand.failure}",
             f"{first.rule}, {len(found)} in this dump",
         ]
-        if death is not None and len(death.suspects) > 1:
-            listed = ", ".join(entry[1] for entry in death.suspects[:SHOWN])
+        if site is not None and len(site.suspects) > 1:
+            listed = ", ".join(entry[1] for entry in site.suspects[:SHOWN])
             notes.append(f"the dumps alone leave open which it was of {listed}")
         yield replace(
             first.finding,
@@ -148,23 +148,23 @@ def _explained(
 
 
 def _unexplained(
-    death: CrashSite, causes: Sequence[UnmetPrecondition], compilation: Compilation
+    site: CrashSite, causes: Sequence[UnmetPrecondition], compilation: Compilation
 ) -> Finding:
     dumps = compilation.dumps
     message = "this is the last dump of a compilation that never ended: it died, or was stopped"
-    suspects = {name for _, name in death.suspects}
+    suspects = {name for _, name in site.suspects}
     lacking = {cause.demand.demanded_by for cause in causes}
     known = dict.fromkeys(demand.demanded_by for demand in PRECONDITIONS)
     held = [name for name in known if name in suspects and name not in lacking]
     broken = [
         breach
-        for breach in breaches(compilation.pipeline, death.suspects)
+        for breach in breaches(compilation.pipeline, site.suspects)
         if breach.guilty[1] not in held
     ]
     guilty = list(dict.fromkeys(breach.guilty[1] for breach in broken))
     if len(guilty) == 1:
         message += f", and {guilty[0]} ran without what it relies on"
-    notes = [_where(death)]
+    notes = [_where(site)]
     notes += [
         f"perhaps it was {cause.demand.demanded_by}: {cause.rule} says {cause.finding.message}"
         for cause in causes[:SHOWN]
@@ -179,23 +179,23 @@ def _unexplained(
         f"{breach.contract.promise}; else: {breach.contract.symptom}"
         for breach in broken
     ]
-    if len(death.suspects) != 1 or not death.is_complete:
+    if len(site.suspects) != 1 or not site.is_complete:
         notes.append("XLA_FLAGS=--xla_dump_hlo_pass_re=.+ makes the last dump name the pass")
     severity = Severity.INFO if held and not causes and not broken else Severity.WARNING
-    at = dumps.index(death.dump) if death.dump in dumps else 0
-    return Finding(first_line(death.dump), message, tuple(notes), severity=severity, file=at)
+    at = dumps.index(site.dump) if site.dump in dumps else 0
+    return Finding(first_line(site.dump), message, tuple(notes), severity=severity, file=at)
 
 
-def _where(death: CrashSite) -> str:
-    if not death.suspects:
-        return f"which pass it was cannot be told: {death.why}"
-    shown = death.suspects[:SHOWN]
+def _where(site: CrashSite) -> str:
+    if not site.suspects:
+        return f"which pass it was cannot be told: {site.why}"
+    shown = site.suspects[:SHOWN]
     pipelines = list(dict.fromkeys(pipeline for pipeline, _ in shown))
-    more = len(death.suspects) - len(shown)
+    more = len(site.suspects) - len(shown)
     listed = ", ".join(name for _, name in shown) + (f" and {more} more" if more else "")
     listed += f" of {' and '.join(pipelines)}"
-    if not death.is_complete:
-        return f"next came {listed} ({death.why}), or a pass behind it"
-    if len(death.suspects) == 1:
-        return f"it was in {listed} ({death.why})"
-    return f"it was in one of {listed}, or in one that flags add there ({death.why})"
+    if not site.is_complete:
+        return f"next came {listed} ({site.why}), or a pass behind it"
+    if len(site.suspects) == 1:
+        return f"it was in {listed} ({site.why})"
+    return f"it was in one of {listed}, or in one that flags add there ({site.why})"

@@ -1,0 +1,96 @@
+"""Dumps of XLA:TPU: their names, their numbers, and rules that are not for them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import hlo_lint
+from hlo_lint.dumps.crash import find_crash_site
+from hlo_lint.dumps.directory import open_dump
+from hlo_lint.dumps.names import parse_name
+from hlo_lint.engine.stages import Stages
+from tests.conftest import DUMPS
+
+RENUMBERED = DUMPS / "tpu-jax0.10.2" / "renumbered"
+
+
+def test_the_number_of_a_change_list_belongs_to_the_name_of_the_module() -> None:
+    for name in ("after_codegen.txt", "0001.a.after_b.before_c.txt", "tpu_comp_env.txt"):
+        parts = parse_name(f"module_0003.jit_f.cl_12.{name}")
+        assert parts is not None
+        assert (parts.module, parts.backend) == ("jit_f.cl_12", "tpu")
+
+
+def test_a_renumbered_module_is_one_pipeline_in_the_order_of_the_run() -> None:
+    (pipeline,) = open_dump(RENUMBERED).pipelines
+    assert {path.name[:11] for path in RENUMBERED.glob("*.txt")} == {"module_0000", "module_0004"}
+    assert pipeline.title.startswith("module_0000.jit_add_noise")
+    names = [dump.name for dump in pipeline.steps if dump.name]
+    assert [name.step for name in names] == list(range(len(names)))
+    (rewritten,) = [n.step for n in names if n.step and n.after == "xprecision-rewriter"]
+    assert names[rewritten - 1].pipeline == "X64_elimination"
+    assert pipeline.final is not None
+    assert not pipeline.crashed
+    assert pipeline.artefact("-buffer-assignment.txt") is not None
+
+
+def test_the_pass_list_fits_and_the_stage_is_that_of_tpu() -> None:
+    (pipeline,) = open_dump(RENUMBERED).pipelines
+    assert [release.name for release in pipeline.releases] == ["tpu-jax0.10.2"]
+    assert pipeline.is_of_known_release
+    final = pipeline.final
+    assert final is not None
+    stage = Stages(pipeline).of(final, final.module)
+    assert (stage.backend, stage.mixed_precision, stage.layouts) == ("tpu", True, True)
+
+
+def test_nothing_is_found_in_what_compiled() -> None:
+    assert hlo_lint.lint(RENUMBERED, cured=True).findings == ()
+
+
+RESHAPE = """HloModule jit_f, entry_computation_layout={(f32[8,3]{1,0:T(8,128)})->f32[24]{0:T(256)}}
+
+ENTRY %e (p: f32[8,3]) -> f32[24] {
+  %p = f32[8,3]{1,0:T(8,128)} parameter(0)
+  %t = f32[3,8]{0,1:T(8,128)} transpose(%p), dimensions={1,0}
+  ROOT %r = f32[24]{0:T(256)} reshape(%t)
+}
+"""
+
+
+def test_a_compilation_that_died_is_not_blamed_on_what_only_gpus_demand(tmp_path: Path) -> None:
+    name = "module_0000.jit_f.cl_1"
+    (tmp_path / f"{name}.before_optimizations.txt").write_text(RESHAPE)
+    last = f"{name}.0026.xla-partitioner.after_pipeline-start.before_dce.txt"
+    (tmp_path / last).write_text(RESHAPE)
+    (found,) = hlo_lint.lint(tmp_path).findings
+    assert (found.rule, found.severity.value) == ("compilation-died", "warning")
+    assert found.notes[0].startswith("next came dce of xla-partitioner")
+
+
+def test_a_loose_text_with_tiles_owes_no_gpu_pass_anything(tmp_path: Path) -> None:
+    path = tmp_path / "loose.hlo"
+    path.write_text(RESHAPE)
+    assert hlo_lint.lint(path).findings == ()
+
+
+def test_of_an_unknown_release_the_next_pass_is_the_one_that_died(tmp_path: Path) -> None:
+    copy = tmp_path / "dump"
+    shutil.copytree(DUMPS / "gpu-jax0.10.0" / "no_reshape_decomposer_crash", copy)
+    for path in copy.iterdir():
+        if ".autotuner" in path.name or path.name.endswith(".debug_options"):
+            path.unlink()
+    name = "module_0001.jit_transpose_and_flatten"
+    (copy / f"{name}.debug_options").write_text('xla_dump_hlo_pass_re: ".+"\n')
+    last = f"{name}.0999.optimization.after_rng-expander.before_splitk-rewriter.txt"
+    first, *_ = sorted(copy.glob("*.0000.*"))
+    shutil.copy(first, copy / last)
+    for number in range(3):  # passes in an order that no known release has
+        wrong = f"{name}.{900 + number}.optimization.after_dot_decomposer.before_"
+        wrong += ("rng-expander", "batchnorm_expander", "call-inliner")[number]
+        shutil.copy(first, copy / f"{wrong}.txt".replace(".90", ".090"))
+    (pipeline,) = [each for each in open_dump(copy) if not each.is_helper]
+    site = find_crash_site(pipeline)
+    assert site.suspects == (("optimization", "splitk-rewriter"),)
+    assert site.is_complete
