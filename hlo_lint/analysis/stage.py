@@ -52,6 +52,8 @@ class Stage:
     """The number of replicas, if the header is not to be believed."""
     num_partitions: int | None = None
     """The number of partitions, if the header is not to be believed."""
+    next_pass: str = ""
+    """The pass that runs next, if that is known for certain."""
     assumed: bool = False
     """True if nothing but the text of a loose file tells the stage."""
 
@@ -63,4 +65,12 @@ class Stage:
 
 @lru_cache(maxsize=1 << 8)
 def _options(stage: Stage) -> Stage:
-    return replace(stage, backend=None, release=None, normalized=None, scheduled=False, final=False)
+    return replace(
+        stage,
+        backend=None,
+        release=None,
+        normalized=None,
+        scheduled=False,
+        final=False,
+        next_pass="",
+    )

@@ -197,8 +197,8 @@ def fix(
     """The texts with every finding mended that has a safe fix and is not allowed.
 
     Takes what `lint` takes, and writes nothing. With `unsafe_fixes` what may change a value or the
-    cost is done, too. `form` says how a move of bytes is spelled: "copy" or "transpose". By default
-    it is copy where LayoutNormalization is sure to come next, else transpose.
+    cost is done, too. `form` sets the option `move-as` of reshape-moves-data: "copy" or
+    "transpose". By default it is copy if LayoutNormalization is sure to come next, else transpose.
 
     Raises:
         DumpError: for a path that is not there, and for a baseline that is none.
@@ -206,14 +206,14 @@ def fix(
     """
     told = _settings(settings, select, ignore, before, allow, baseline)
     told = told.overridden(unsafe_fixes=unsafe_fixes)
-    rules, before, form = told.chosen_rules(), known_pass(told.before), _known_form(form)
+    rules, before = _with_form(told.chosen_rules(), form), known_pass(told.before)
     known = left = _baseline(told)
     dump = _as_dump(target, told)
     texts: dict[PassDump, FixedFile] = {}
     single = len(dump.pipelines) == 1 and len(dump.pipelines[0].dumps) == 1
     result = Result()
     for pipeline in dump:
-        checker = Checker(rules, before=before, form=form)
+        checker = Checker(rules, before=before)
         checker.check_pipeline(pipeline, progress)
         for _ in range(ROUNDS):
             planned = planned_by_file(_wanted(checker, pipeline, told, left))
@@ -230,7 +230,7 @@ def fix(
                     (first.edits if first else ()) + edits,
                 )
                 file.replace_text(new)
-            checker = Checker(rules, before=before, form=form)
+            checker = Checker(rules, before=before)
             checker.check_pipeline(pipeline)
         _merge(result, checker.result)
         left = _judged(checker.result, checker, told, left).left
@@ -238,7 +238,7 @@ def fix(
             file = pipeline.dumps[0]
             texts[file] = FixedFile(file.file.path, file.file.text, file.file.text, ())
         pipeline.release_text()
-    checker = Checker(rules, before=before, form=form)
+    checker = Checker(rules, before=before)
     report = _report(result, checker, told, known)
     return FixResult(tuple(texts.values()), report, tuple(dump.skipped))
 
@@ -401,12 +401,12 @@ def known_pass(name: str | None) -> str | None:
     return name
 
 
-def _known_form(form: Form | str | None) -> Form | None:
-    try:
-        return None if form is None else Form(form)
-    except ValueError:
-        known = ", ".join(known.value for known in Form)
-        raise UsageError(f"no form is named {form}; there are {known}") from None
+def _with_form(rules: Sequence[Rule], form: Form | str | None) -> list[Rule]:
+    """The rules, with the option `move-as` set where a rule has it."""
+    if form is None:
+        return list(rules)
+    told = {"move-as": form.value if isinstance(form, Form) else form}
+    return [rule.with_options(told) if "move-as" in rule.options() else rule for rule in rules]
 
 
 def _as_dump(target: Target, settings: Settings | None = None) -> Dump:

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from hlo_lint.apps.api import fix, lint
+from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.rules.base import Bad, Good, Rule
 
 _ENDINGS = {"HloModule": "hlo", ".entry": "ptx", "instruction_profiles": "textproto"}
@@ -79,7 +80,8 @@ def check_example(rule: type[Rule], example: Bad | Good) -> None:
 
 def _check_fix(rule: type[Rule], example: Bad, path: Path, place: str) -> None:
     before = rule.precondition.demanded_by if rule.precondition else None
-    fixed = fix(path, [rule], None, before, form=example.form, unsafe_fixes=True)
+    chosen = Settings(rules={rule.name(): dict(example.options)})
+    fixed = fix(path, [rule], None, before, settings=chosen, unsafe_fixes=True)
     if fixed.text != example.fixed_source:
         from difflib import unified_diff
 

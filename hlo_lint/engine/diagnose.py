@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from hlo_lint.dumps.pipeline import PassDump
 from hlo_lint.engine.findings import Diagnostic, Origin, PassRef
 from hlo_lint.engine.fingerprints import fingerprint
+from hlo_lint.engine.views import call_fix
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.hlo.parser.tokens import InstructionSpans
-from hlo_lint.rules.base import Form, Rule
+from hlo_lint.rules.base import Rule, Stage
 from hlo_lint.rules.findings import Finding
 from hlo_lint.text.edits import Fix, Region
 from hlo_lint.text.source import Span
@@ -18,6 +19,7 @@ from hlo_lint.text.source import Span
 if TYPE_CHECKING:
     from hlo_lint.hlo.attributes import OpMetadata
 
+NOWHERE = Stage()
 NOT_EDITED = (
     "no fix without --before: layout-assignment may be still to come, and it refuses the bitcast "
     "that the fix adds"
@@ -32,6 +34,8 @@ class LocatedFinding:
     finding: Finding
     dump: PassDump
     module: Module | None
+    stage: Stage = NOWHERE
+    """What is known of the module's place in the pipeline, for its fix."""
     layouts_bind: bool = True
     """False if layout-assignment may still have to run on the module."""
 
@@ -39,7 +43,6 @@ class LocatedFinding:
 def diagnose(
     place: LocatedFinding,
     introduced: PassRef | None = None,
-    form: Form = Form.TRANSPOSE,
     *,
     cured: PassRef | None = None,
     seen_in: int | None = None,
@@ -57,7 +60,7 @@ def diagnose(
     origin = _origin(metadata, module) if metadata else None
     op_name = metadata.op_name if metadata else ""
     start, end = lines.position(caret.start), lines.position(caret.end)
-    fix, notes = fix_of(place, form), finding.notes
+    fix, notes = fix_of(place), finding.notes
     if fix is not None and not can_stand(fix, place):
         fix, notes = None, (*notes, NOT_EDITED)
     replaced = (edit.span for edit in fix.edits) if fix else ()
@@ -99,7 +102,7 @@ def can_stand(fix: Fix, place: LocatedFinding) -> bool:
     return place.layouts_bind or not fix.adds_bitcast
 
 
-def fix_of(place: LocatedFinding, form: Form) -> Fix | None:
+def fix_of(place: LocatedFinding) -> Fix | None:
     """The fix of a finding, where it has one that is sound."""
     finding = place.finding
     if finding.fix is not None:
@@ -108,7 +111,7 @@ def fix_of(place: LocatedFinding, form: Form) -> Fix | None:
         return None
     if finding.at.is_nested:
         return None  # new instructions have no line of their own to stand on
-    return place.rule.fix(finding.at, place.module, form)
+    return call_fix(place.rule, finding.at, place.module, place.stage)
 
 
 def _caret(span: Span, finding: Finding, text: str) -> Span:

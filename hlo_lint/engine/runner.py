@@ -38,7 +38,6 @@ from hlo_lint.rules.base import (
     Compilation,
     DumpFolder,
     FinalModule,
-    Form,
     PassPair,
     Rule,
     UnmetPrecondition,
@@ -86,14 +85,12 @@ class Checker:
         rules: Sequence[Rule],
         *,
         before: str | None = None,
-        form: Form | None = None,
         cured: bool = False,
         notes_files: bool = True,
     ) -> None:
         self.rules = rules
         self.before = before
         """The pass that the caller says comes next."""
-        self.form = form
         self.cured = cured
         """Whether what a later pass cured is told in any case, for information."""
         self.notes_files = notes_files
@@ -169,7 +166,7 @@ class Checker:
                 self._check_texts(rule, method, [*dumps, *kernels])
             elif rule.precondition is not None:
                 self._check_precondition(rule, method, rule.precondition, timeline)
-            elif self.cured or rule.lasting or _is_alive(rule, method, timeline):
+            elif self.cured or rule.always_reported or _is_alive(rule, method, timeline):
                 for life in lives_of(timeline.find(rule, method), timeline):
                     self._add_followed(rule, method, life, timeline)
 
@@ -228,7 +225,7 @@ class Checker:
                 continue  # one of them cannot be read
             modules = zip(change.before.file.modules, change.after.file.modules, strict=False)
             for number, (before, after) in enumerate(modules):
-                if before.pieces is after.pieces or not rule.applies(after):
+                if before.pieces is after.pieces or not rule.is_applicable(after):
                     continue
                 at, name = ModuleRef(positions[change.after], number), change.after.name
                 assert name is not None
@@ -289,7 +286,7 @@ class Checker:
             return
         at = timeline.dumps.index(last)
         for number, module in enumerate(last.file.modules):
-            if not rule.applies(module):
+            if not rule.is_applicable(module):
                 continue
             views: dict[str, object] = {}
             missing = []
@@ -335,7 +332,7 @@ class Checker:
 
         def look(module: Module) -> tuple[Finding, ...]:
             view = BeforeAutotuner(module, release, told, left)
-            return run_check(rule, method, {name: view}) if rule.applies(module) else ()
+            return run_check(rule, method, {name: view}) if rule.is_applicable(module) else ()
 
         at = timeline.dumps.index(dump)
         for number, module in enumerate(dump.file.modules):
@@ -376,8 +373,8 @@ class Checker:
             after = timeline.dumps[life.last + 1]
             label = after.name.label if after.name else after.path.name
             cured, notes = None, (f"the dump {label} still has it, where it does not bind",)
-        told = not over or timeline.pipeline.lone or rule.lasting
-        if rule.between_passes and not told:
+        told = not over or timeline.pipeline.lone or rule.always_reported
+        if rule.checked_between_passes and not told:
             told = self.cured or timeline.pipeline.crashed
         if told or self.cured:
             severity = None if told else Severity.INFO
@@ -393,16 +390,16 @@ class Checker:
         cured: PassRef | None = None,
         severity: Severity | None = None,
         notes: tuple[str, ...] = (),
-        form: Form = Form.TRANSPOSE,
+        next_pass: str = "",
     ) -> None:
         """Reports a defect where it binds first; `severity` is the finding's own by default."""
-        place = self._placed(rule, life.seen[binding], timeline)
+        place = self._placed(rule, life.seen[binding], timeline, next_pass)
         introduced = _introduction(rule, life, timeline)
         context: tuple[str, ...] = ()
         if introduced is not None and life.first and not binding:
             at, before = place.finding.at, timeline.dumps[life.first - 1]
             if isinstance(at, Instruction) and place.module is not None:
-                context = rule.context(at, before.module, place.module)
+                context = rule.introduction_notes(at, before.module, place.module)
         finding = place.finding
         finding = replace(
             finding,
@@ -411,15 +408,15 @@ class Checker:
         )
         place = replace(place, finding=finding)
         seen = len(life.everywhere)
-        diagnostic = diagnose(place, introduced, form, cured=cured, seen_in=seen)
+        diagnostic = diagnose(place, introduced, cured=cured, seen_in=seen)
         self.result.diagnostics.append(diagnostic)
         if diagnostic.severity is Severity.INFO and cured is not None:
             return  # nothing is left to mend
         if finding.fix is None and type(rule).fix is Rule.fix:
             return  # there is no fix to look for in every dump
         for sighting in (*life.seen[binding:], *life.beside):
-            again = self._placed(rule, sighting, timeline)
-            fix = fix_of(again, form)
+            again = self._placed(rule, sighting, timeline, next_pass)
+            fix = fix_of(again)
             if fix is not None and can_stand(fix, again):
                 self.result.fixes.append(PlannedFix(again.dump, fix, diagnostic))
 
@@ -494,7 +491,7 @@ class Checker:
             cured=cure(timeline, life.last),
             severity=Severity.ERROR if certain else Severity.WARNING,
             notes=tuple(_verdict(demand, meeting, introduced, timeline.pipeline, certain=certain)),
-            form=self.form or (Form.COPY if certain else Form.TRANSPOSE),
+            next_pass=demand.demanded_by if certain else "",
         )
 
     # Findings with their places
@@ -512,12 +509,15 @@ class Checker:
             span = Span(trouble.start, trouble.end)
             self._add(LocatedFinding(rule, Finding(span, trouble.message), dump, None))
 
-    def _placed(self, rule: Rule, sighting: Occurrence, timeline: Timeline) -> LocatedFinding:
+    def _placed(
+        self, rule: Rule, sighting: Occurrence, timeline: Timeline, next_pass: str = ""
+    ) -> LocatedFinding:
         dump = timeline.dumps[sighting.spot.position]
         is_text = not isinstance(sighting.finding.at, Instruction)
         module = None if is_text else timeline.module(sighting.spot)
         bind = self.before is not None or timeline.pipeline.layouts_bind(dump) is True
-        return LocatedFinding(rule, sighting.finding, dump, module, bind)
+        stage = replace(timeline.stage(sighting.spot), next_pass=next_pass)
+        return LocatedFinding(rule, sighting.finding, dump, module, stage, bind)
 
     def _add(self, place: LocatedFinding, introduced: PassRef | None = None) -> None:
         diagnostic = diagnose(place, introduced)
@@ -534,7 +534,7 @@ def _is_alive(rule: Rule, method: str, timeline: Timeline) -> bool:
     """
     if timeline.pipeline.lone or timeline.pipeline.crashed:
         return True
-    if all(rule.is_silent(module, stage) for module, stage in timeline.ends):
+    if all(rule.can_skip(module, stage) for module, stage in timeline.ends):
         return False
     return any(True for at in timeline.last for _ in timeline.find_at(rule, method, at))
 

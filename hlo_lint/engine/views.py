@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from hlo_lint.dumps.file_types import Kind
+from hlo_lint.dumps.phases import LAYOUT_NORMALIZATION
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
-from hlo_lint.rules.base import AutotuningRuns, Rule
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.rules.base import AutotuningRuns, Form, Rule, Stage
 from hlo_lint.rules.findings import Finding
+from hlo_lint.text.edits import Fix
 from hlo_lint.text.errors import RuleError
 
 if TYPE_CHECKING:
@@ -29,6 +34,9 @@ VIEWS = {
     "AutotuningRuns": "all logs of the autotuner that were given",
 }
 """What there is to look at, by the name of its type: reading types would load all readers."""
+
+ABOUT_REPORT = frozenset({"unused-allowance"})
+"""Rules without a check: suppressions/apply.py reports for them when all others have run."""
 
 STAGED = frozenset({"Computation", "Module", "PassPair"})
 """What a `Stage` may go with; with a `PassPair` it is that of the module after the pass."""
@@ -106,7 +114,7 @@ def checks_of(rule: Rule) -> Mapping[str, Mapping[str, str]]:
             known = ", ".join((*VIEWS, "Stage", *ARTEFACTS))
             raise RuleError(f"{method} of {rule.name()} has to ask for some of {known}")
         found[method] = asked
-    if not found and not rule.about_report:
+    if not found and rule.name() not in ABOUT_REPORT:
         raise RuleError(f"{rule.name()} has no check")
     return found
 
@@ -129,3 +137,23 @@ def run_check(rule: Rule, method: str, views: Mapping[str, object]) -> tuple[Fin
     except Exception as error:
         shown = ", ".join(map(repr, views.values()))
         raise RuleError(f"{rule.name()} crashed on {shown}: {error!r}") from error
+
+
+def call_fix(rule: Rule, instruction: Instruction, module: Module, stage: Stage) -> Fix | None:
+    """The fix that a rule has for one of its findings; its method may ask for the stage."""
+    extra = _fix_parameters(type(rule).fix)
+    fix: Any = rule.fix
+    if not extra:
+        return rule.fix(instruction, module)
+    if extra == ("stage",):
+        return fix(instruction, module, stage=stage)  # type: ignore[no-any-return]
+    message = f"{rule.name()}: fix takes an instruction and its module, no {extra[0]}"
+    warnings.warn(message, DeprecationWarning, stacklevel=2)
+    is_copy = stage.next_pass == LAYOUT_NORMALIZATION
+    return fix(instruction, module, Form.COPY if is_copy else Form.TRANSPOSE)  # type: ignore[no-any-return]
+
+
+@cache
+def _fix_parameters(fix: Callable[..., object]) -> tuple[str, ...]:
+    """The names of the parameters of `fix` after the instruction and the module."""
+    return tuple(signature(fix).parameters)[3:]

@@ -37,5 +37,7 @@ def render_page(rule: Rule) -> str:
             for name, text in example.beside.items()
         ]
         if isinstance(example, Bad) and example.fixed:
-            parts.append(f"Fixed, as {example.form.value}:\n\n```\n{cleandoc(example.fixed)}\n```")
+            told = [f"`{name} = {json.dumps(value)}`" for name, value in example.options.items()]
+            title = f"Fixed, with {', '.join(told)}" if told else "Fixed"
+            parts.append(f"{title}:\n\n```\n{cleandoc(example.fixed)}\n```")
     return "\n\n".join(parts) + "\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -135,12 +136,20 @@ def first_line(dump: PassDump) -> Span:
 
 
 class Form(Enum):
-    """How a fix that moves bytes spells the move."""
+    """Values of the option `move-as` of reshape-moves-data; deprecated as a parameter of `fix`."""
 
     COPY = "copy"
-    """`copy` and `bitcast`, as XLA's passes write it before LayoutNormalization."""
     TRANSPOSE = "transpose"
-    """`transpose` and `bitcast` on descending layouts, as a normalized module has it."""
+
+
+_FORMER_HOOKS = {
+    "lasting": "always_reported",
+    "between_passes": "checked_between_passes",
+    "on_request": "enabled_by_default",
+    "applies": "is_applicable",
+    "is_silent": "can_skip",
+    "context": "introduction_notes",
+}
 
 
 @dataclass(frozen=True)
@@ -150,7 +159,8 @@ class Bad:
     text: str
     fixed: str = ""
     """What the fix makes of it; empty where there is none."""
-    form: Form = Form.TRANSPOSE
+    options: Mapping[str, Value] = field(default_factory=dict)
+    """What the rule's options are set to for the fix, by their names in a configuration."""
     artefacts: Mapping[str, str] = field(default_factory=dict)
     """What lies beside the text in its dump directory, by the ending of its name."""
     file: str = ""
@@ -219,7 +229,7 @@ class Rule:
 
     The class name in kebab-case is the rule's name, the folder of its file its family (of another
     package's rule, the name of the entry point in the group `hlo_lint.rules`). Its method
-    `check` yields findings, and its signature says what it looks at (`engine/plan.py`): a
+    `check` yields findings, and its signature says what it looks at (`engine/views.py`): a
     `Computation`, a `Module`, either with the `Stage` of the run it was dumped at, an `HloFile`, …
     It is pure, so what many dumps share is checked once.
     """
@@ -227,41 +237,55 @@ class Rule:
     severity: ClassVar[Severity] = Severity.ERROR
     precondition: ClassVar[Precondition | None] = None
     """What a pass demands; the rule then binds only where that pass comes next."""
-    between_passes: ClassVar[bool] = False
-    """Whether XLA promises it between any two passes: then it is told of a run that died, though a
-    later pass cured it."""
-    lasting: ClassVar[bool] = False
-    """Whether what it breaks stays broken though a later pass takes the defect away: values that
-    were read in the wrong order, text that was not read. Then it is told of any run."""
+    checked_between_passes: ClassVar[bool] = False
+    """True if XLA promises it between any two passes: a run that died is reported even if a later
+    pass resolved it."""
+    always_reported: ClassVar[bool] = False
+    """True if the harm stays when a later pass removes the defect: values were read in the wrong
+    order, text was not read."""
     opcodes: ClassVar[frozenset[str] | None] = None
-    """Where the rule looks at these alone: a computation without any of them is not checked."""
+    """The only opcodes that the rule looks at: a computation without any of them is not checked."""
     unfused: ClassVar[bool] = True
-    """Whether bodies of fusions and computations of other threads are left out."""
-    about_report: ClassVar[bool] = False
-    """Whether it speaks of the report, when all rules have run, and has no check of its own."""
-    on_request: ClassVar[bool] = False
-    """Whether it runs only where its name or its family is asked for."""
+    """True if bodies of fusions and computations of other threads are left out."""
+    enabled_by_default: ClassVar[bool] = True
+    """False if the rule runs only where its name or its family is selected."""
     examples: ClassVar[tuple[Bad | Good, ...]] = ()
     entry_point: ClassVar[str] = ""
     """The entry point that brought it, where another package has it (`plugins.py`)."""
 
-    def applies(self, module: Module) -> bool:
-        """Whether a module holds anything for the rule to judge.
+    def __init_subclass__(cls) -> None:
+        """Take over hooks that have their former names, for one release."""
+        super().__init_subclass__()
+        for former, name in _FORMER_HOOKS.items():
+            if former in vars(cls):
+                message = f"{cls.__name__}.{former} is {name}"
+                warnings.warn(message, DeprecationWarning, stacklevel=2)
+                value = vars(cls)[former]
+                setattr(cls, name, not value if former == "on_request" else value)
 
-        Where it does, an artefact that the rule needs and that is not there is said to be missing.
+    def is_applicable(self, module: Module) -> bool:
+        """True if a module holds anything for the rule to judge.
+
+        If it does, a missing artefact that the rule needs is reported as such.
         """
         return True
 
-    def is_silent(self, module: Module, stage: Stage) -> bool:
-        """Whether the rule is known to find nothing in a module, without looking for it."""
+    def can_skip(self, module: Module, stage: Stage) -> bool:
+        """True if the rule is known to find nothing in a module, without a check."""
         return False
 
-    def context(self, instruction: Instruction, before: Module, after: Module) -> tuple[str, ...]:
-        """Notes on how a pass introduced the finding: its input and its output are at hand."""
+    def introduction_notes(
+        self, instruction: Instruction, before: Module, after: Module
+    ) -> tuple[str, ...]:
+        """Notes on how a pass introduced the finding, from its input and its output."""
         return ()
 
-    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
-        """The edits that mend the finding at an instruction; None where there is no sound way."""
+    def fix(self, instruction: Instruction, module: Module) -> Fix | None:
+        """The edits that fix the finding at an instruction; None if there is no sound way.
+
+        A parameter `stage: Stage = Stage()` besides is given what is known of the module's place in
+        the pipeline.
+        """
         return None
 
     @classmethod

@@ -20,12 +20,21 @@ class Option(Generic[T]):
     The rule reads `self.min_bytes`; a configuration says `min-bytes`. The default tells the type.
     """
 
-    def __init__(self, default: T, doc: str, *, least: float | None = None) -> None:
+    def __init__(
+        self,
+        default: T,
+        doc: str,
+        *,
+        least: float | None = None,
+        choices: tuple[T, ...] = (),
+    ) -> None:
         self.default: T = default
         self.doc = doc
         """What it means, with its unit."""
         self.least = least
         """The least that makes sense of a number."""
+        self.choices: tuple[T, ...] = choices
+        """The only values that it takes; empty if any value of its type will do."""
         self.attribute = ""
         self.name = ""
         """As a configuration spells it."""
@@ -53,6 +62,8 @@ class Option(Generic[T]):
         >>> Option(2.5, "seconds", least=0).expected
         'a number of at least 0'
         """
+        if self.choices:
+            return " or ".join(map(str, self.choices))
         title = TITLES.get(self.kind, "a text")
         return title if self.least is None else f"{title} of at least {self.least}"
 
@@ -64,6 +75,8 @@ class Option(Generic[T]):
         """
         numeric = isinstance(value, int | float) and not isinstance(value, bool)
         fits = numeric if self.kind is float else type(value) is self.kind
+        if self.choices and value not in self.choices:
+            fits = False
         if not fits or (self.least is not None and numeric and not value >= self.least):  # type: ignore[operator]
             raise UsageError(f"{self.name} takes {self.expected}, not {value!r}")
         assert isinstance(value, bool | int | float | str)

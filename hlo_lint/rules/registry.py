@@ -106,7 +106,7 @@ def select_rules(
     chosen = tuple(
         rule
         for rule in rules
-        if is_chosen(rule, wanted, unwanted, otherwise=select is None and not rule.on_request)
+        if is_chosen(rule, wanted, unwanted, otherwise=select is None and rule.enabled_by_default)
     )
     registered = {type(rule): rule for rule in rules}
     kinds = [each for each in select or () if not isinstance(each, str)]

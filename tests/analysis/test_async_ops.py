@@ -8,7 +8,7 @@ import hlo_lint
 from hlo_lint.analysis.async_ops import Accesses, AsyncOp, flights
 from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment, read_buffer_assignment
 from hlo_lint.hlo.ir import Module
-from hlo_lint.rules.base import FinalModule, Form
+from hlo_lint.rules.base import FinalModule
 from hlo_lint.rules.registry import find_rule
 
 ARRAY = "f32[8]{0}"
@@ -235,14 +235,14 @@ def test_the_done_does_not_move_above_what_it_has_to_come_after() -> None:
     ]
     module = module_of(*lines)
     assert module.entry is not None
-    fix = rule.fix(module.entry.at(2), module, Form.TRANSPOSE)
+    fix = rule.fix(module.entry.at(2), module)
     assert fix is not None
     assert fix.title == "wait at %d before %x: 2 instructions less to overlap with %s"
     lines[4] += ", control-predecessors={%x}"
     module = module_of(*lines)
     assert module.entry is not None
-    assert rule.fix(module.entry.at(2), module, Form.TRANSPOSE) is None
-    assert rule.fix(module.entry.at(3), module, Form.TRANSPOSE) is not None
+    assert rule.fix(module.entry.at(2), module) is None
+    assert rule.fix(module.entry.at(3), module) is not None
 
 
 def test_of_two_operations_in_flight_none_is_waited_for_by_guess() -> None:
@@ -257,7 +257,7 @@ def test_of_two_operations_in_flight_none_is_waited_for_by_guess() -> None:
     )
     assert module.entry is not None
     rule = find_rule("asynchronous-buffer-reused")
-    assert rule.fix(module.entry.at(3), module, Form.TRANSPOSE) is None
+    assert rule.fix(module.entry.at(3), module) is None
 
 
 def test_no_fix_is_promised_where_the_result_is_overwritten() -> None:

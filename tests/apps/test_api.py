@@ -368,7 +368,7 @@ def test_every_module_of_a_text_is_fixed() -> None:
 
 
 def test_an_unknown_form_is_refused() -> None:
-    with pytest.raises(UsageError, match="copy, transpose"):
+    with pytest.raises(UsageError, match="copy or transpose"):
         hlo_lint.fix(LOOSE, form="broadcast")
 
 

@@ -37,7 +37,7 @@ class SomeNegation(Rule):
         for found in computation.with_opcode("negate"):
             yield Finding(found, "a negation")
 
-    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
+    def fix(self, instruction: Instruction, module: Module) -> Fix | None:
         rewrite = Rewrite(instruction, module)
         rewrite.add("copy", instruction.shape)
         return rewrite.fix("copy")
@@ -45,6 +45,24 @@ class SomeNegation(Rule):
 
 def test_a_rule_that_does_what_it_says_passes() -> None:
     check_examples(SomeNegation)
+
+
+def test_a_fix_and_hooks_of_the_first_release_still_work_and_warn() -> None:
+    with pytest.warns(DeprecationWarning, match=r"FormerNegation.lasting is always_reported"):
+
+        class FormerNegation(SomeNegation):
+            __doc__ = SomeNegation.__doc__
+            lasting = True
+
+            def fix(  # type: ignore[override]
+                self, instruction: Instruction, module: Module, form: Form
+            ) -> Fix | None:
+                assert form is Form.TRANSPOSE
+                return super().fix(instruction, module)
+
+    assert FormerNegation.always_reported
+    with pytest.warns(DeprecationWarning, match="fix takes an instruction and its module"):
+        check_examples(FormerNegation)
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ class NamedOpcode(Rule):
 class PromisedOpcode(NamedOpcode):
     """The same, which XLA promises never to have between two passes."""
 
-    between_passes = True
+    checked_between_passes = True
 
 
 class BeforeLayouts(Rule):
@@ -408,7 +408,7 @@ def test_what_the_verifier_would_have_refused_is_an_error_though_it_was_cured(
 
 
 def test_the_verifier_is_a_promise_between_passes() -> None:
-    assert {rule.between_passes for rule in select_rules(["verifier"])} == {True}
+    assert {rule.checked_between_passes for rule in select_rules(["verifier"])} == {True}
 
 
 # Rules about the modules around a pass

@@ -46,7 +46,7 @@ class Run:
         }
         asked: dict[str, set[str]] = {}
         for rule in all_rules():
-            if not rule.on_request:
+            if rule.enabled_by_default:
                 asked.setdefault(rule.family(), set()).add(rule.name())
         return frozenset(ran | {family for family, names in asked.items() if names <= ran})
 

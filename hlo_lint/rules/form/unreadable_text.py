@@ -17,7 +17,7 @@ class UnreadableText(Rule):
     """
 
     severity = Severity.WARNING
-    lasting = True
+    always_reported = True
     examples = (
         Bad(
             """

@@ -23,7 +23,6 @@ class UnusedAllowance(Rule):
     """
 
     severity = Severity.WARNING
-    about_report = True
     examples = (
         Bad(
             """

@@ -23,7 +23,7 @@ class CollectiveNotOutermost(Rule):
 
     opcodes = frozenset({"all-gather", "all-gather-start", "all-to-all", "reduce-scatter"})
     unfused = False
-    lasting = True
+    always_reported = True
     examples = (
         Bad(
             """

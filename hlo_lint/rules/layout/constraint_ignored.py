@@ -10,7 +10,7 @@ from hlo_lint.analysis.rewrite import with_copied_operands
 from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Layout
-from hlo_lint.rules.base import Bad, Findings, Form, Good, Rule, Stage
+from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding
 from hlo_lint.text.edits import Fix
 
@@ -33,7 +33,7 @@ class ConstraintIgnored(Rule):
     """
 
     opcodes = frozenset({"custom-call"})
-    lasting = True
+    always_reported = True
     examples = (
         Bad(
             """
@@ -84,7 +84,7 @@ class ConstraintIgnored(Rule):
                     operand=number,
                 )
 
-    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
+    def fix(self, instruction: Instruction, module: Module) -> Fix | None:
         """A copy of each such operand."""
         shapes = {}
         for number, before, wanted in _ignored(instruction):

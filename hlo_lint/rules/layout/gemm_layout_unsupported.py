@@ -11,7 +11,7 @@ from hlo_lint.analysis.rewrite import with_copied_operands
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Layout, TupleShape
 from hlo_lint.kernels.gemm_layouts import groups_of, unsupported
-from hlo_lint.rules.base import Bad, Findings, Form, Good, Rule, Stage
+from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding
 from hlo_lint.text.edits import Fix
 
@@ -51,7 +51,7 @@ class GemmLayoutUnsupported(Rule):
     """
 
     opcodes = frozenset({"custom-call"})
-    lasting = True
+    always_reported = True
     examples = (
         Bad(
             _PROGRAM % ("0,2,1", "", _CALL % "p", "  // error"),
@@ -75,7 +75,7 @@ class GemmLayoutUnsupported(Rule):
                     fixable=side.operand is not None,
                 )
 
-    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
+    def fix(self, instruction: Instruction, module: Module) -> Fix | None:
         """Copies of the operands."""
         shapes = {}
         for side in _wrong_sides(instruction):

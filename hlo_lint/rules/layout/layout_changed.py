@@ -9,7 +9,7 @@ from hlo_lint.analysis.rewrite import with_copied_operands
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import BINARY, KEEPS_LAYOUT
 from hlo_lint.hlo.shape import Layout
-from hlo_lint.rules.base import Bad, Findings, Form, Good, Rule, Stage
+from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding
 from hlo_lint.text.edits import Fix
 
@@ -47,7 +47,7 @@ class LayoutChanged(Rule):
 
     opcodes = KEEPS_LAYOUT
     unfused = False
-    lasting = True
+    always_reported = True
     examples = (
         Bad(
             """
@@ -130,7 +130,7 @@ class LayoutChanged(Rule):
                     operand=number,
                 )
 
-    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
+    def fix(self, instruction: Instruction, module: Module) -> Fix | None:
         """A copy of each such operand, where nothing but its order differs; none in a kernel."""
         if instruction.computation.name in module.fusion_computations:
             return None

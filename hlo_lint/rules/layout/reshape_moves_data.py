@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hlo_lint.analysis.rewrite import Rewrite
-from hlo_lint.dumps.phases import RESHAPES_ARE_BITCASTS
+from hlo_lint.dumps.phases import LAYOUT_NORMALIZATION, RESHAPES_ARE_BITCASTS
 from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand
 from hlo_lint.hlo.layouts import (
     align_layouts,
@@ -17,12 +17,14 @@ from hlo_lint.hlo.layouts import (
     reshape_is_bitcast,
 )
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Layout, Shape, ShapeSyntaxError
-from hlo_lint.rules.base import Bad, Findings, Form, Good, Rule
+from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding
+from hlo_lint.rules.options import Option
 from hlo_lint.text.edits import Fix
 
 GEMM_TARGET = "__cublas$"
 TRITON_GEMM = "__triton_gemm"
+ANY_STAGE = Stage()
 
 
 class ReshapeMovesData(Rule):
@@ -44,6 +46,12 @@ class ReshapeMovesData(Rule):
     """
 
     precondition = RESHAPES_ARE_BITCASTS
+    move_as = Option(
+        "auto",
+        "How the fix spells a move: `auto` is `copy` if layout_normalization is known to come "
+        "next, else `transpose`.",
+        choices=("auto", "copy", "transpose"),
+    )
     examples = (
         Bad(
             """
@@ -64,6 +72,7 @@ class ReshapeMovesData(Rule):
               ROOT r = f32[4,2,3]{0,1,2} bitcast(r.transpose)
             }
             """,
+            options={"move-as": "transpose"},
         ),
         Bad(
             """
@@ -89,7 +98,7 @@ class ReshapeMovesData(Rule):
               ROOT %split = f32[2,8,128,32]{2,3,1,0} bitcast(%split.copy), metadata={op_name="dot"}
             }
             """,  # noqa: E501
-            form=Form.COPY,
+            options={"move-as": "copy"},
         ),
         Good(
             """
@@ -134,7 +143,9 @@ class ReshapeMovesData(Rule):
                 operand=0,
             )
 
-    def context(self, instruction: Instruction, before: Module, after: Module) -> tuple[str, ...]:
+    def introduction_notes(
+        self, instruction: Instruction, before: Module, after: Module
+    ) -> tuple[str, ...]:
         """Which Triton GEMM fusions the pass took apart to make the GEMM call that feeds it."""
         producer = _producer(instruction.operands[0])
         if producer is None or GEMM_TARGET not in producer.attributes_text:
@@ -146,19 +157,22 @@ class ReshapeMovesData(Rule):
         names = ", ".join(f"%{name}" for name in gone)
         return (f"the pass took apart {names} ({TRITON_GEMM}): another backend won (fission)",)
 
-    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
+    def fix(self, instruction: Instruction, module: Module, stage: Stage = ANY_STAGE) -> Fix | None:
         """Spells the move out as copy and bitcast, or as transpose and bitcast."""
         shapes = _shapes(instruction)
         if shapes is None or not _can_be_moved(*shapes) or "" in instruction.attributes:
             return None
+        form = self.move_as
+        if form == "auto":
+            form = "copy" if stage.next_pass == LAYOUT_NORMALIZATION else "transpose"
         steps = spell_out(*shapes)
-        if form is Form.TRANSPOSE:
+        if form == "transpose":
             steps = transposed(shapes[0], steps)
         rewrite = Rewrite(instruction, module)
         for opcode, shape, dimensions in steps:
             order = ",".join(map(str, dimensions))
             rewrite.add(opcode, shape, f", dimensions={{{order}}}" if dimensions else "")
-        return rewrite.fix(f"spell the move out as {form.value} and bitcast")
+        return rewrite.fix(f"spell the move out as {form} and bitcast")
 
 
 Step = tuple[str, ArrayShape, tuple[int, ...]]

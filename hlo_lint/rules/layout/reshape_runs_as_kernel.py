@@ -7,7 +7,7 @@ from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.layouts import packs_alike, reshape_is_bitcast
 from hlo_lint.hlo.records import attributes_of, opcode_of, references_of
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape
-from hlo_lint.rules.base import Bad, FinalModule, Findings, Form, Good, Rule
+from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
 from hlo_lint.text.edits import Fix
@@ -93,7 +93,7 @@ class ReshapeRunsAsKernel(Rule):
                     operand=0,
                 )
 
-    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
+    def fix(self, instruction: Instruction, module: Module) -> Fix | None:
         """A bitcast in place of a kernel that moves nothing."""
         for fusion, operand, result in _wrapped(module):
             if fusion is instruction and _is_free(operand, result):

@@ -13,7 +13,7 @@ from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.layouts import compose, inverse, normalize
 from hlo_lint.hlo.shape import ArrayShape
-from hlo_lint.rules.base import Bad, Findings, Form, Good, Rule, Stage
+from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding
 from hlo_lint.text.edits import Fix
 
@@ -103,7 +103,7 @@ class TransposeOffNormalForm(Rule):
                     "as in C",
                 )
 
-    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
+    def fix(self, instruction: Instruction, module: Module) -> Fix | None:
         """A transpose of what the bytes spell in reading order."""
         before, after = operand_array(instruction, 0), result_array(instruction)
         if before is None or after is None:

@@ -16,7 +16,7 @@ from hlo_lint.analysis.async_ops import (
 )
 from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.rules.base import Bad, FinalModule, Findings, Form, Good, Rule
+from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding
 from hlo_lint.text.edits import Edit, Fix, Safety
 from hlo_lint.text.source import Span
@@ -100,7 +100,7 @@ class AsynchronousBufferReused(Rule):
         ),
     )
 
-    def applies(self, module: Module) -> bool:
+    def is_applicable(self, module: Module) -> bool:
         """Whether there is an asynchronous operation in a module whose order means something."""
         return module.is_scheduled and has_flights(module) and bool(flights(module))
 
@@ -135,7 +135,7 @@ class AsynchronousBufferReused(Rule):
                     fixable=False,
                 )
 
-    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
+    def fix(self, instruction: Instruction, module: Module) -> Fix | None:
         """The done before the instruction, where it is clear which one."""
         above = [
             flight

@@ -61,7 +61,7 @@ class CustomCallOverlapsOperand(Rule):
         ),
     )
 
-    def applies(self, module: Module) -> bool:
+    def is_applicable(self, module: Module) -> bool:
         """Whether there is a custom call that the compiler hands memory to."""
         return any("custom-call" in each.opcodes for each in module.nonfusion_computations)
 

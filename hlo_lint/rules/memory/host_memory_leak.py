@@ -45,7 +45,7 @@ class HostMemoryLeak(Rule):
     """
 
     unfused = False
-    lasting = True
+    always_reported = True
     examples = (
         Bad(
             """

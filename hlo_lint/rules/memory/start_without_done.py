@@ -90,7 +90,7 @@ class StartWithoutDone(Rule):
         ),
     )
 
-    def applies(self, module: Module) -> bool:
+    def is_applicable(self, module: Module) -> bool:
         """Whether there is a start or a done."""
         return has_flights(module)
 

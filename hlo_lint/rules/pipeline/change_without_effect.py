@@ -34,7 +34,7 @@ class ChangeWithoutEffect(Rule):
     """
 
     severity = Severity.INFO
-    on_request = True
+    enabled_by_default = False
     examples = (
         Bad(
             "HloModule jit_f  // error\n"

@@ -20,6 +20,7 @@ class VerifierRule:
     for the violations of a module, which are found in one pass.
     """
 
+    checked_between_passes: ClassVar[bool] = True
     demands: ClassVar[Mapping[str, tuple[str, str]]]
     """By the name of each check: its place in `hlo_verifier.cc`, empty if XLA has no such check,
     and what it demands."""
@@ -37,7 +38,7 @@ class VerifierRule:
             for violation in violations.get(check, ()):
                 yield _finding(violation, module)
 
-    def is_silent(self, module: Module, stage: Stage) -> bool:
+    def can_skip(self, module: Module, stage: Stage) -> bool:
         """True if there are no violations."""
         violations = violations_of(module, stage)
         return not violations or violations.keys().isdisjoint(self.rows)

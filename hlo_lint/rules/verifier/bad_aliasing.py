@@ -29,7 +29,6 @@ class BadAliasing(VerifierRule, Rule):
     layout-assignment: before, its size function returns 0.
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "must-alias-shape": (
             "VerifyEntryComputationLayout",

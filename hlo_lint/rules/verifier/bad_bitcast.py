@@ -22,7 +22,6 @@ class BadBitcast(VerifierRule, Rule):
     device may not follow (`HandleBitcast` in `xla/service/hlo_verifier.cc`).
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "bitcast-size": ("ShapeVerifier::HandleBitcast", "bitcast: as many bytes"),
         "bitcast-memory-space": (

@@ -24,7 +24,6 @@ class BadBuffer(VerifierRule, Rule):
     and who pins a value frees it (`VerifyBuffers` in `xla/service/hlo_verifier.cc`).
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "buffer-custom-call": (
             "HloVerifier::RunImpl",

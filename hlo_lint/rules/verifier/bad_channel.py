@@ -21,7 +21,6 @@ class BadChannel(VerifierRule, Rule):
     `xla/service/hlo_verifier.cc`).
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "channel-mismatch": ("VerifyChannels", "a transfer and its done have one channel"),
         "host-channel": ("VerifyChannels", "transfers to the host on one channel are the same"),

@@ -22,7 +22,6 @@ class BadCollective(VerifierRule, Rule):
     is only told the number of elements.
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "all-gather-shape": (
             "ShapeVerifier::HandleAllGather",

@@ -22,7 +22,6 @@ class BadComparison(VerifierRule, Rule):
     follows from the element type (`HandleCompare` in `xla/service/hlo_verifier.cc`).
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "comparison-type": (
             "InstructionVerifier",

@@ -24,7 +24,6 @@ class BadConstant(VerifierRule, Rule):
     Values of more than 1024 elements, and values that the dump left out, are not counted.
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "constant-literal": ("ShapeVerifier::HandleConstant", "constant: a literal of its shape"),
     }

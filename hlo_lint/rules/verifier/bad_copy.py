@@ -22,7 +22,6 @@ class BadCopy(VerifierRule, Rule):
     `xla/service/hlo_verifier.cc`).
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "copy-from-host": (
             "ShapeVerifier::HandleCopy",

@@ -23,7 +23,6 @@ class BadCustomCall(VerifierRule, Rule):
     `xla/service/hlo_verifier.cc`).
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "custom-call-constraints": (
             "ShapeVerifier::HandleCustomCall",

@@ -17,7 +17,6 @@ class BadFeed(VerifierRule, Rule):
     turn (`HandleInfeed`, `HandleOutfeed` in `xla/service/hlo_verifier.cc`).
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "token-operand": (
             "CheckIsTokenOperand",

@@ -25,7 +25,6 @@ class BadOutputAliasing(VerifierRule, Rule):
     `HandleCustomCall` in `xla/service/hlo_verifier.cc`).
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "fusion-aliasing": (
             "ShapeVerifier::HandleFusion",

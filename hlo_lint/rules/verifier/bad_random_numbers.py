@@ -17,7 +17,6 @@ class BadRandomNumbers(VerifierRule, Rule):
     `xla/service/hlo_verifier.cc`).
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "rng-shape": ("ShapeVerifier::HandleRng", "rng: scalars of the type that is drawn"),
         "rng-bit-generator-shape": (

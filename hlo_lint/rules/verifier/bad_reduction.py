@@ -17,7 +17,6 @@ class BadReduction(VerifierRule, Rule):
     accumulators (`HandleReduce` in `xla/service/hlo_verifier.cc`).
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "reducer-shape": (
             "ShapeVerifier::HandleReduce",

@@ -23,7 +23,6 @@ class BadReplicaGroups(VerifierRule, Rule):
     held to the same, but for sizes and devices that take no part.
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "replica-group-empty": ("CheckReplicaGroups", "no replica group is empty"),
         "replica-id-range": ("CheckReplicaGroups", "the groups name the ids below their count"),

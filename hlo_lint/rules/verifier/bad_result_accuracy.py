@@ -21,7 +21,6 @@ class BadResultAccuracy(VerifierRule, Rule):
     in `xla/service/hlo_verifier.cc`).
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "result-accuracy": (
             "CheckUnaryOpWithResultAccuracy",

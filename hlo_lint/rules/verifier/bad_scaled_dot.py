@@ -18,7 +18,6 @@ class BadScaledDot(VerifierRule, Rule):
     a place that follows from that quotient.
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "scale-rank": (
             "ShapeVerifier::HandleScaledDot",

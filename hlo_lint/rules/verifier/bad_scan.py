@@ -21,7 +21,6 @@ class BadScan(VerifierRule, Rule):
     associative scan is left: the others have become loops.
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "scan-dimension": ("ShapeVerifier::HandleScan", "scan: one dimension"),
         "scan-associative": (

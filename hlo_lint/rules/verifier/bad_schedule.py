@@ -21,7 +21,6 @@ class BadSchedule(VerifierRule, Rule):
     parser still wants operands first (`xla/hlo/ir/hlo_schedule.cc`).
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "schedule-operand": ("HloSchedule::Verify", "operands are scheduled first"),
         "schedule-control": ("HloSchedule::Verify", "control predecessors are scheduled first"),

@@ -17,7 +17,6 @@ class BadSendRecv(VerifierRule, Rule):
     (`HandleSend`, `HandleRecv` in `xla/service/hlo_verifier.cc`).
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "send-recv-shape": (
             "ShapeVerifier::HandleSend",

@@ -31,7 +31,6 @@ class BadSharding(VerifierRule, Rule):
     array to nobody.
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "sharding": ("HloSharding::Validate", "a sharding fits its shape and the devices"),
     }

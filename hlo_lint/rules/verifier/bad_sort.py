@@ -17,7 +17,6 @@ class BadSort(VerifierRule, Rule):
     `xla/service/hlo_verifier.cc`). With another one the code generator reads what is not there.
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "sort-comparator": (
             "ShapeVerifier::HandleSort",

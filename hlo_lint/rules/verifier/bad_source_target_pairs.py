@@ -21,7 +21,6 @@ class BadSourceTargetPairs(VerifierRule, Rule):
     (`CheckSourceTargetPairs` in `xla/service/hlo_verifier.cc`).
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "source-target-range": (
             "CheckDuplicatedSourceOrTarget",

@@ -37,7 +37,6 @@ class BrokenAsync(VerifierRule, Rule):
     done is [start-without-done](#start-without-done).
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "async-thread": (
             "CheckAsyncOpComputationThreadName",

@@ -23,7 +23,6 @@ class BrokenCall(VerifierRule, Rule):
     (`HandleCall` in `xla/service/hlo_verifier.cc`). A composite call has to say what it stands for.
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "caller-opcode": (
             "ShapeVerifier::Preprocess",

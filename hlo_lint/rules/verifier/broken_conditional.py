@@ -22,7 +22,6 @@ class BrokenConditional(VerifierRule, Rule):
     `xla/service/hlo_verifier.cc`).
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "conditional-shapes": (
             "ShapeVerifier::HandleConditional",

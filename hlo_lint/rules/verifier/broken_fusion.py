@@ -23,7 +23,6 @@ class BrokenFusion(VerifierRule, Rule):
     `CheckFusionInstruction` in `xla/service/hlo_verifier.cc`).
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "fusion-computation": ("ShapeVerifier::HandleFusion", "a fusion calls one computation"),
         "fusion-shape": ("ShapeVerifier::HandleFusion", "a fusion has the shape of its root"),

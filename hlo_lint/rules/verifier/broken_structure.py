@@ -24,7 +24,6 @@ class BrokenStructure(VerifierRule, Rule):
     asked of numbered dumps only.
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "unique-name": ("InstructionVerifier::Preprocess", "names are unique"),
         "parameter-number": ("CheckFusionInstruction", "parameters are numbered from 0, each once"),

@@ -22,7 +22,6 @@ class BrokenWhile(VerifierRule, Rule):
     `xla/service/hlo_verifier.cc`), and so it does with the sharding.
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "while-parameters": ("CheckParameterCount", "condition and body have one parameter"),
         "while-shapes": (

@@ -24,7 +24,6 @@ class EntryLayoutDisagrees(VerifierRule, Rule):
     its parameters say (`VerifyEntryComputationLayout` in `xla/service/hlo_verifier.cc`).
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "entry-result": (
             "VerifyEntryComputationLayout",

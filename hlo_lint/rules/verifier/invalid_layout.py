@@ -18,7 +18,6 @@ class InvalidLayout(VerifierRule, Rule):
     (`xla/service/cpu_gpu_shape_verifier.cc`).
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "unbounded-dimension": ("ShapeVerifier::Preprocess", "no dimension is unbounded"),
         "layout-rank": ("ShapeVerifier::Preprocess", "a layout names each dimension once"),

@@ -19,7 +19,6 @@ class MixedFloatOperands(VerifierRule, Rule):
     where it is known which verifier would run.
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "operand-precision": (
             "ShapeVerifier::CheckShape",

@@ -23,7 +23,6 @@ class OriginDisagrees(VerifierRule, Rule):
     `xla/service/hlo_verifier.cc`).
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "original-value": ("VerifyOriginalValue", "the origin of a value has its tuples"),
     }

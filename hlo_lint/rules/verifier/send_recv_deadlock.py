@@ -23,7 +23,6 @@ class SendRecvDeadlock(VerifierRule, Rule):
     starts of asynchronous collectives, which are reported here as well.
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "send-recv-cycle": (
             "VerifyNoCollectiveDeadlocks",

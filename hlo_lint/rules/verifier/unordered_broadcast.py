@@ -21,7 +21,6 @@ class UnorderedBroadcast(VerifierRule, Rule):
     counts that go to one place is said nowhere.
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "broadcast-order": (
             "InstructionVerifier::HandleBroadcast",

@@ -22,7 +22,6 @@ class WrongResultShape(VerifierRule, Rule):
     only where an opcode hands on what lies in memory.
     """
 
-    between_passes = True
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "result-shape": ("ShapeVerifier::CheckShape", "the printed shape is the inferred one"),
         "operand-count": ("CheckOperandCount", "as many operands as the opcode has"),

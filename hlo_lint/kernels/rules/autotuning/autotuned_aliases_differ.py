@@ -16,7 +16,7 @@ from hlo_lint.kernels.calls import (
     is_fresh_fill,
     tunes_early,
 )
-from hlo_lint.rules.base import Bad, FinalModule, Findings, Form, Good, Rule
+from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.edits import Fix, Safety
 
@@ -61,7 +61,7 @@ class AutotunedAliasesDiffer(Rule):
         Good(_PROGRAM % (_RIGHT, "")),
     )
 
-    def applies(self, module: Module) -> bool:
+    def is_applicable(self, module: Module) -> bool:
         """True if a call autotunes."""
         return next(autotuned_calls(module), None) is not None
 
@@ -93,7 +93,7 @@ class AutotunedAliasesDiffer(Rule):
                 severity=Severity.WARNING if harmless else None,
             )
 
-    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
+    def fix(self, instruction: Instruction, module: Module) -> Fix | None:
         """Writes the declared pairs into the payload."""
         from hlo_lint.kernels.custom_calls import encode
         from hlo_lint.kernels.custom_calls.triton import with_aliases

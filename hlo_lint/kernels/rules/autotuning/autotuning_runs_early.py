@@ -16,7 +16,7 @@ from hlo_lint.analysis.rewrite import Fills, attribute_edit, with_more_operands
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.kernels.aliases import fusion_index
 from hlo_lint.kernels.calls import autotuned_calls, fusion_of, is_entry_parameter, tunes_early
-from hlo_lint.rules.base import Bad, FinalModule, Findings, Form, Good, Rule
+from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.edits import Fix, Safety
 
@@ -82,11 +82,11 @@ class AutotuningRunsEarly(Rule):
         Good(_PROGRAM.replace("<mark>", ""), artefacts={"-buffer-assignment.txt": _APART}),
     )
 
-    def applies(self, module: Module) -> bool:
+    def is_applicable(self, module: Module) -> bool:
         """True if an FFI call autotunes."""
         return any(tunes_early(payload) for _, payload, _ in autotuned_calls(module))
 
-    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
+    def fix(self, instruction: Instruction, module: Module) -> Fix | None:
         """Allocates the results beforehand and aliases them."""
         for call, payload, _ in autotuned_calls(module):
             if call is instruction:

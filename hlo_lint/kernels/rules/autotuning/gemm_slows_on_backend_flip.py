@@ -25,7 +25,7 @@ class GemmSlowsOnBackendFlip(Rule):
         Good(ONE_BATCH),
     )
 
-    def applies(self, module: Module) -> bool:
+    def is_applicable(self, module: Module) -> bool:
         """True if there is a Triton GEMM fusion."""
         return "__triton_gemm" in module.text
 

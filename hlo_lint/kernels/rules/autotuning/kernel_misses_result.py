@@ -35,7 +35,7 @@ class KernelMissesResult(Rule):
         Good(_PROGRAM % (_THREE, "")),
     )
 
-    def applies(self, module: Module) -> bool:
+    def is_applicable(self, module: Module) -> bool:
         """True if a Triton kernel is called."""
         return next(triton_calls(module), None) is not None
 

@@ -6,7 +6,7 @@ from hlo_lint.analysis.buffers import declared_aliases, results, source_of
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.kernels.aliases import alias_is_lost, fusion_index, need_of_alias
 from hlo_lint.kernels.calls import fused_calls
-from hlo_lint.rules.base import Bad, Findings, Form, Good, Rule
+from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.edits import Edit, Fix, Safety
 from hlo_lint.text.source import Span
@@ -73,7 +73,7 @@ class AliasLostInFusion(Rule):
         Bad(_SLICED),
     )
 
-    def applies(self, module: Module) -> bool:
+    def is_applicable(self, module: Module) -> bool:
         """True if a fusion holds a custom call."""
         return next(fused_calls(module), None) is not None
 
@@ -102,7 +102,7 @@ class AliasLostInFusion(Rule):
                     severity=Severity.WARNING if need is None else None,
                 )
 
-    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
+    def fix(self, instruction: Instruction, module: Module) -> Fix | None:
         """Declares aliases of whole parameters on the fusion."""
         if "output_to_operand_aliasing=" in instruction.attributes_text:
             return None

@@ -15,7 +15,7 @@ from hlo_lint.analysis.loop_values import (
 )
 from hlo_lint.analysis.rewrite import attribute_edit
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.rules.base import Bad, Findings, Form, Good, Rule
+from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding
 from hlo_lint.text.edits import Fix, Safety
 
@@ -110,7 +110,7 @@ class DynamicSliceConfigDisagrees(Rule):
                 )
                 break
 
-    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
+    def fix(self, instruction: Instruction, module: Module) -> Fix | None:
         """Writes the offset and stride that the operands have, if they are the same in all ways."""
         config = instruction.attributes.get("backend_config", "")
         first: dict[int, int] = {}

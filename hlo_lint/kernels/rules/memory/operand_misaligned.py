@@ -44,7 +44,7 @@ class OperandMisaligned(Rule):
 
     examples = (Bad(_PROGRAM % (1, 513, "  // error")), Good(_PROGRAM % (4, 516, "")))
 
-    def applies(self, module: Module) -> bool:
+    def is_applicable(self, module: Module) -> bool:
         """True if a fusion holds a custom call."""
         return next(fused_calls(module), None) is not None
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hlo_lint.analysis.rewrite import attribute_edit
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.kernels.calls import triton_calls
-from hlo_lint.rules.base import Bad, FinalModule, Findings, Form, Good, Rule
+from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.edits import Fix, Safety
 
@@ -73,7 +73,7 @@ class TmaDescriptorRefused(Rule):
         Good(_LOG % 256),
     )
 
-    def applies(self, module: Module) -> bool:
+    def is_applicable(self, module: Module) -> bool:
         """True if a kernel is handed a descriptor."""
         if any(True for _, payload in triton_calls(module) for _ in _descriptors(payload)):
             return True
@@ -126,7 +126,7 @@ class TmaDescriptorRefused(Rule):
             message = f"this tensor descriptor cannot be read: {damaged.message}"
             yield Finding(damaged.span, message, severity=Severity.WARNING)
 
-    def fix(self, instruction: Instruction, module: Module, form: Form) -> Fix | None:
+    def fix(self, instruction: Instruction, module: Module) -> Fix | None:
         """Writes legal strides for dimensions of size 1 into the payload."""
         from hlo_lint.kernels.custom_calls import encode
         from hlo_lint.kernels.custom_calls.triton import with_tensor_strides
