@@ -152,12 +152,12 @@ class Calls:
                     continue
                 wanted = 0
             for parameter in callee.with_opcode("parameter"):
-                if _parameter_number(parameter) == wanted:
+                if parameter.parameter_number == wanted:
                     yield parameter
 
     def argument(self, caller: Instruction, parameter: Instruction) -> Position | None:
         """What a caller passes for a parameter."""
-        number = _parameter_number(parameter)
+        number = parameter.parameter_number
         if caller.opcode == "conditional":
             callees = [callee.name for callee in self.callees(caller)]
             number = callees.index(parameter.computation.name) + 1
@@ -641,8 +641,3 @@ def _attribute_number(element: Instruction) -> int | None:
 
 def _target(instruction: Instruction) -> str:
     return _attribute(instruction, "custom_call_target")
-
-
-def _parameter_number(parameter: Instruction) -> int | None:
-    text = parameter.operands_text.strip()
-    return int(text) if text.isdecimal() else None

@@ -17,6 +17,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
+from hlo_lint.hlo.comments import without_comments
 from hlo_lint.hlo.records import (
     NAME,
     OPCODE,
@@ -245,8 +246,8 @@ class Computation:
     @property
     def parameters(self) -> tuple[Instruction, ...]:
         """The parameters in the order of their numbers."""
-        found = self.with_opcode("parameter")
-        return tuple(sorted(found, key=lambda parameter: parameter.row[OPERANDS].strip().zfill(9)))
+        parameters = self.with_opcode("parameter")
+        return tuple(sorted(parameters, key=lambda parameter: parameter.parameter_number or 0))
 
     def at(self, number: int) -> Instruction:
         """The instruction at a position: the same view each time."""
@@ -354,6 +355,14 @@ class Instruction:
     def operands_text(self) -> str:
         """The text between the parentheses: operands, a literal, or the number of a parameter."""
         return self.row[OPERANDS]
+
+    @property
+    def parameter_number(self) -> int | None:
+        """The number of a parameter; None if the text gives none, and for other opcodes."""
+        if self.opcode != "parameter":
+            return None
+        text = without_comments(self.row[OPERANDS]).strip()
+        return int(text) if text.isdecimal() and len(text) < 10 else None
 
     @property
     def attributes_text(self) -> str:

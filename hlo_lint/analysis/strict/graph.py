@@ -19,6 +19,7 @@ from hlo_lint.hlo.attributes import (
     read_attribute,
     split_attributes,
 )
+from hlo_lint.hlo.comments import without_comments
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.opcodes import PASSES_STATE, wrapped_opcode
 from hlo_lint.hlo.records import (
@@ -169,7 +170,7 @@ def _result(
 
 def signature_shapes(text: str) -> tuple[Shape, ...] | None:
     """The shapes of `(a: f32[8], b: s32[])`; None where they cannot be read."""
-    inside = _comment("", text).strip()
+    inside = without_comments(text).strip()
     if not (inside.startswith("(") and inside.endswith(")")):
         return None
     names, shapes = _parameter_names(inside[1:-1]), tuple_of(_remove_names("", inside[1:-1]))
@@ -178,7 +179,6 @@ def signature_shapes(text: str) -> tuple[Shape, ...] | None:
 
 _PARAMETER = re.compile(r"(?:(?<=,)|^)\s*%?[A-Za-z_][\w.\-]*(?::\s*|\s+)(?=[a-z(])", re.A)
 _parameter_names, _remove_names = _PARAMETER.findall, _PARAMETER.sub
-_comment = re.compile(r"//[^\n]*|/\*.*?\*/", re.S).sub
 
 # ---- operands
 

@@ -23,6 +23,7 @@ from hlo_lint.hlo.attributes import (
     read_attribute,
     split_attributes_strictly,
 )
+from hlo_lint.hlo.comments import COMMENT, without_comments
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES
 from hlo_lint.hlo.opcodes import OPCODES, Opcode, demands_on, wrapped_opcode
 from hlo_lint.hlo.records import (
@@ -105,7 +106,6 @@ _is_frontend = re.compile(
     rf"(?:,\s*{NAME}=\s*(?:{_STRING}|'[^'\n]*'|{_BRACES})\s*)*+)?\}}",
     re.S,
 ).fullmatch
-_comment = re.compile(r"//[^\n]*|/\*.*?\*/", re.S).sub
 
 
 class Anatomy:
@@ -247,14 +247,14 @@ def declared_shapes(anatomy: Anatomy) -> Iterator[tuple[int, int, str]]:
         elif sign in ")]}":
             depth -= 1
         elif sign == "," and not depth:
-            spelled = _comment("", text[begin : found.start()]).strip()
+            spelled = without_comments(text[begin : found.start()]).strip()
             typed = _typed_operand(spelled)
             if typed is not None:
                 yield number, anatomy.operands + begin, typed[1]
             number, begin = number + 1, found.end()
 
 
-_structure = re.compile(r"[(){}\[\],]|//[^\n]*|/\*.*?\*/", re.S).finditer
+_structure = re.compile(rf"[(){{}}\[\],]|{COMMENT}").finditer
 _typed_operand = re.compile(rf"(.*[\])}}])\s*%?{NAME}(?:#[0-9]+)*+:?", re.S).fullmatch
 
 # ---- attributes

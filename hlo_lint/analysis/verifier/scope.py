@@ -176,15 +176,9 @@ def producer(instruction: Instruction, number: int = 0) -> Instruction | None:
     return instruction.computation.instruction(name_in(references[number]))
 
 
-_comment = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
-
-
 def parameter_number(parameter: Instruction) -> int | None:
     """The number of a parameter; None if the text does not give one."""
-    text = parameter.operands_text.strip()
-    if "/" in text:
-        text = _comment.sub("", text).strip()
-    return int(text) if text.isdecimal() and len(text) < 10 else None
+    return parameter.parameter_number
 
 
 def parameter(computation: Computation | None, number: int) -> Instruction | None:

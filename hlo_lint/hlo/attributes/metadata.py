@@ -14,6 +14,7 @@ from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
 from hlo_lint.hlo.attributes.exact import Language, parse_text
 from hlo_lint.hlo.attributes.splitting import STRING, split_attributes_strictly
 from hlo_lint.hlo.attributes.strings import unescape
+from hlo_lint.hlo.comments import COMMENT
 from hlo_lint.hlo.grammar import tokens, trees
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def _blanked(found: re.Match[str]) -> str:
     return found[0] if found[0].startswith('"') else " " * len(found[0])
 
 
-_comments_or_strings = re.compile(r'"(?:[^"\\]|\\.)*+"|//[^\n]*|/\*.*?\*/', re.S).sub
+_comments_or_strings = re.compile(rf'"(?:[^"\\]|\\.)*+"|{COMMENT}', re.S).sub
 
 
 def _fields(

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Final
 
 from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
+from hlo_lint.hlo.comments import BLANK
 
 # Compiled when first needed: nested patterns take milliseconds. Three levels of braces hold nearly
 # all values; deeper JSON, meshes and comments are for the scanner below.
@@ -24,9 +25,8 @@ def _match_attribute() -> Callable[[str, int], re.Match[str] | None]:
     return re.compile(rf", ?([A-Za-z_][A-Za-z0-9_.\-]*+)=({value})(?=,|\Z)", re.S).match
 
 
-_BLANK = r"(?:\s++|/\*.*?\*/|//[^\n]*+)*+"
-_match_head = re.compile(rf"{_BLANK},{_BLANK}([A-Za-z_][A-Za-z0-9_.\-]*+)\s*+={_BLANK}", re.S).match
-_match_blank = re.compile(_BLANK, re.S).match
+_match_head = re.compile(rf"{BLANK},{BLANK}([A-Za-z_][A-Za-z0-9_.\-]*+)\s*+={BLANK}", re.S).match
+_match_blank = re.compile(BLANK, re.S).match
 _find_structure = re.compile(
     rf"{STRING}|'(?:[^'\\]++|\\.)*+'|/\*(?:.*?\*/)?|//[^\n]*+|[\"'(){{}}\[\],]", re.S
 ).finditer

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
+from hlo_lint.hlo.comments import COMMENT
 from hlo_lint.hlo.dialects.text_editor import TextEditor, head_of, statements
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Module
 
 _find_signs = re.compile(
-    r'"(?:[^"\\]|\\.)*+"|/\*.*?\*/|//[^\n]*|%(?=([A-Za-z_][\w.\-]*)(=?))', re.S
+    rf'"(?:[^"\\]|\\.)*+"|{COMMENT}|%(?=([A-Za-z_][\w.\-]*)(=?))', re.S
 ).finditer
 _find_bare_names = re.compile(r"(?<![%\w.\-])(?=[A-Za-z_])[\w.\-]+").finditer
 _name = re.compile(r"[\w.\-]+(:?)").match

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import pairwise
 
+from hlo_lint.hlo.comments import COMMENT
 from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.hlo.parser.tokens import InstructionSpans, OperandSpan, split_at_commas
 from hlo_lint.hlo.records import InstructionRecord, references_of, type_of
 from hlo_lint.text.source import Span
 
 _line_feeds = re.compile(r"\n*").match
-_BLANK = r"(?:\s|/\*.*?\*/|//[^\n]*+)"
+_BLANK = rf"(?:\s|{COMMENT})"
 _head = re.compile(rf"(?:ENTRY{_BLANK}+)?(%?)([\w.\-]+):?(?!\s*=)", re.S).match
 
 

@@ -12,6 +12,7 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from hlo_lint.hlo.comments import COMMENT
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES, PART_OF_COMPLEX
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, OpaqueShape, Shape, TextError, TupleShape
 
@@ -37,8 +38,8 @@ LiteralValue: TypeAlias = "NDArray[Any] | Elided | tuple[LiteralValue, ...] | No
 
 _INTEGER = re.compile(r"[su]([0-9]+)").fullmatch
 
-_remove_comments = re.compile(rb"/\*.*?\*/|//[^\n]*", re.S).sub
-_find_structure = re.compile(r"/\*.*?\*/|//[^\n]*|[(){},]", re.S).finditer
+_remove_comments = re.compile(COMMENT.encode()).sub
+_find_structure = re.compile(rf"{COMMENT}|[(){{}},]").finditer
 _has_long_number = re.compile(rb"[0-9]{19}").search
 _mark_payloads = re.compile(rb"nan\(0x([0-9a-fA-F]{1,16})\)").sub
 _is_nan = re.compile(rb"(-?)nan(?:#([0-9a-fA-F]++))?").fullmatch

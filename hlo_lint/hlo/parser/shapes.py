@@ -12,6 +12,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
+from hlo_lint.hlo.comments import BLANK, COMMENT
 from hlo_lint.hlo.grammar import load, offset_of, tokens, trees
 from hlo_lint.hlo.shape import (
     UNBOUNDED,
@@ -86,7 +87,7 @@ EXAMPLES = {
 """What is said about a malformed shape, by example: whatever fails in the same state says so."""
 
 _STRUCTURE = re.compile(r"/\*(?:.*?\*/)?|//[^\n]*|[(){}\[\],]", re.S)
-_BLANK = re.compile(r"(?:\s|/\*.*?\*/|//[^\n]*)*", re.S)
+_BLANK = re.compile(BLANK)
 _OPENS = {"(", "[", "{"}
 _CLOSES = {")", "]", "}"}
 
@@ -280,4 +281,4 @@ class _Values:
 
 @cache
 def _without_blanks(text: str) -> str:
-    return re.sub(r"\s+|/\*.*?\*/|//[^\n]*", "", text, flags=re.S)
+    return re.sub(rf"\s+|{COMMENT}", "", text)

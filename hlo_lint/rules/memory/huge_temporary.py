@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Final, TypeGuard
 
+from hlo_lint.analysis.layout_mismatches import types_of
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.shape import ArrayShape, Shape
+from hlo_lint.hlo.shape import ArrayShape, Shape, shape_or_none
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
@@ -66,8 +67,7 @@ class HugeTemporary(Rule):
             return
         sizes = [
             (size // shared, instruction)
-            for size, instruction in _temporaries(final.module)
-            if size // shared >= self.min_bytes
+            for size, instruction in _temporaries(final.module, self.min_bytes * shared)
         ]
         if not sizes:
             return
@@ -83,16 +83,22 @@ class HugeTemporary(Rule):
         )
 
 
-def _temporaries(module: Module) -> Iterator[tuple[int, Instruction]]:
-    """The arrays that instructions outside fusions give, with their bytes."""
+def _temporaries(module: Module, least: int) -> Iterator[tuple[int, Instruction]]:
+    """The arrays of so many bytes that instructions outside fusions give, with their bytes."""
     for computation in module.nonfusion_computations:
+        sizes = {text: _bytes_on_device(text) for text in types_of(computation)}
+        if not any(size >= least for size in sizes.values()):
+            continue
         for instruction in computation.instructions:
-            if instruction.opcode in _WITHOUT_MEMORY or instruction.is_root:
-                continue
-            shape = instruction.shape_or_none
-            size = shape.byte_size if _is_on_device(shape) else None
-            if size:
+            size = sizes[instruction.type_text]
+            is_temporary = instruction.opcode not in _WITHOUT_MEMORY and not instruction.is_root
+            if size >= max(least, 1) and is_temporary:
                 yield size, instruction
+
+
+def _bytes_on_device(text: str) -> int:
+    shape = shape_or_none(text)
+    return (shape.byte_size or 0) if _is_on_device(shape) else 0
 
 
 def _is_on_device(shape: Shape | None) -> TypeGuard[ArrayShape]:

@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation
+from hlo_lint.hlo.comments import without_comments
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape
@@ -56,7 +57,7 @@ class BadConstant(VerifierRule, Rule):
             return
         if shape.elements > _MAX_ELEMENTS or shape.dtype not in BITS:
             return
-        values = len(_find_values(_comment.sub("", text)))
+        values = len(_find_values(without_comments(text)))
         if values != shape.elements:
             message = f"a constant of {shape} has {values} values, not {shape.elements}"
             yield Violation("constant-literal", constant, message)
@@ -65,4 +66,3 @@ class BadConstant(VerifierRule, Rule):
 _MAX_ELEMENTS: Final = 1 << 10
 """Values of longer constants are not counted."""
 _find_values = re.compile(r"\([^()]*\)|[^\s{},()]+(?:\([^()]*\))?").findall
-_comment = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)

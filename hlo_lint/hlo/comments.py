@@ -1,0 +1,22 @@
+"""Comments of HLO, as XLA's lexer skips them: `/* … */` and `// …` to the end of the line."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+COMMENT: Final = r"(?s:/\*.*?\*/)|//[^\n]*+"
+"""A pattern; put it into a group of its own."""
+BLANK: Final = rf"(?:\s++|{COMMENT})*+"
+"""White space and comments, as many as there are."""
+
+_comment = re.compile(COMMENT)
+
+
+def without_comments(text: str) -> str:
+    """The text without its comments; nothing is put in their place.
+
+    >>> without_comments("/*index=5*/%p, 3 // the last")
+    '%p, 3 '
+    """
+    return _comment.sub("", text) if "/" in text else text
