@@ -1,0 +1,170 @@
+"""Orders between instructions with side effects that a pass no longer keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from hlo_lint.analysis.pass_pairs import changed_computations
+from hlo_lint.analysis.shared_buffers import control_predecessors
+from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
+from hlo_lint.rules.findings import Finding, Severity
+
+_HAS_EFFECTS: Final = frozenset(
+    "all-gather all-gather-start all-reduce all-reduce-start all-to-all async-start "
+    "collective-broadcast collective-permute collective-permute-start custom-call infeed outfeed "
+    "ragged-all-to-all recv recv-done reduce-scatter send send-done".split()
+)
+"""Opcodes whose order devices, the host or other instructions can see."""
+_PROGRAM = """
+HloModule m
+
+ENTRY e {{
+  p = s32[] parameter(0)
+  q = s32[] parameter(1)
+  a = s32[] custom-call(p), custom_call_target="first"
+  {between}
+  b = s32[] custom-call(q), custom_call_target="second"{after}
+  ROOT t = (s32[], s32[]) tuple(a, b)
+}}
+"""
+_BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_dce.txt"
+_AFTER = "module_0001.m.0002.simplification.after_dce.before_pipeline-end.txt"
+_ORDERED = _PROGRAM.format(
+    between="c = s32[] negate(p), control-predecessors={a}", after=", control-predecessors={c}"
+)
+
+
+class ControlDependencyLost(Rule):
+    """A pass after which two instructions with side effects are in no order any more.
+
+    ## Why
+    `control-predecessors` keep an order that no operand shows: between calls with side effects,
+    between sends, receives and other collectives. A pass that removes or inlines an instruction has
+    to relay its control dependencies to what stays. If it does not, the scheduler may run the two
+    in any order: side effects happen in the wrong order, and collectives deadlock where devices
+    choose differently.
+
+    An order is kept where any path of operands and control dependencies leads from one to the
+    other, or where the module is scheduled and has them in this order.
+
+    Reports: openxla/xla#21680 (call-inliner).
+    """
+
+    severity = Severity.WARNING
+    examples = (
+        Bad(
+            _PROGRAM.format(between="", after="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _ORDERED},
+        ),
+        Good(
+            _PROGRAM.format(between="", after=", control-predecessors={a}"),
+            file=_AFTER,
+            beside={_BEFORE: _ORDERED},
+        ),
+    )
+
+    def check(self, change: PassPair) -> Findings:
+        """Each such pair, at the instruction that came second."""
+        for before, after in changed_computations(change.before, change.after):
+            paths: dict[str, frozenset[str]] = {}
+            for first, second in dict.fromkeys(_orders(before, after)):
+                ancestors = paths.get(second)
+                if ancestors is None:
+                    ancestors = paths[second] = _ancestors(after, second)
+                if first in ancestors:
+                    continue
+                if change.after.is_scheduled and after.index[first] < after.index[second]:
+                    continue
+                yield Finding(
+                    after.at(after.index[second]),
+                    f"{change.pass_name} lost the order of %{first} and %{second}",
+                    notes=(
+                        f"before it, control dependencies made %{first} run before %{second}; now "
+                        "no path leads from one to the other",
+                    ),
+                )
+
+
+def _orders(before: Computation, after: Computation) -> Iterator[tuple[str, str]]:
+    """Pairs with side effects that are in both computations and were ordered by control edges."""
+    ends: dict[tuple[str, bool], tuple[str, ...]] = {}
+    for instruction in before.instructions:
+        if "control-predecessors=" not in instruction.attributes_text:
+            continue
+        kept = after.instruction(instruction.name)
+        still = () if kept is None else control_predecessors(kept)
+        for name in control_predecessors(instruction):
+            if kept is not None and name in still:
+                continue
+            earlier = before.instruction(name)
+            if earlier is None:
+                continue
+            for first in _nearest(earlier, after, ends, upwards=True):
+                for second in _nearest(instruction, after, ends, upwards=False):
+                    if first != second:
+                        yield first, second
+
+
+def _nearest(
+    instruction: Instruction,
+    after: Computation,
+    known: dict[tuple[str, bool], tuple[str, ...]],
+    *,
+    upwards: bool,
+) -> tuple[str, ...]:
+    """The nearest instructions with side effects, on the way up or down, that are still there.
+
+    Itself, if it is one; through what the pass removed, and no further.
+    """
+    key = instruction.name, upwards
+    found = known.get(key)
+    if found is not None:
+        return found
+    known[key] = ()  # against a circle
+    kept = after.instruction(instruction.name)
+    if kept is not None and kept.opcode == instruction.opcode:
+        found = (instruction.name,) if instruction.opcode in _HAS_EFFECTS else ()
+    else:
+        computation = instruction.computation
+        if upwards:
+            names = (*instruction.operand_names, *control_predecessors(instruction))
+            neighbours = [computation.instruction(name.partition("#")[0]) for name in names]
+        else:
+            neighbours = [*instruction.users, *_control_successors(instruction)]
+        ends = (
+            end
+            for each in neighbours
+            if each is not None
+            for end in _nearest(each, after, known, upwards=upwards)
+        )
+        found = tuple(dict.fromkeys(ends))
+    known[key] = found
+    return found
+
+
+def _control_successors(instruction: Instruction) -> list[Instruction]:
+    return [
+        each
+        for each in instruction.computation.instructions
+        if "control-predecessors=" in each.attributes_text
+        and instruction.name in control_predecessors(each)
+    ]
+
+
+def _ancestors(computation: Computation, name: str) -> frozenset[str]:
+    """Names of all that has to run before an instruction."""
+    found: set[str] = set()
+    todo = [name]
+    while todo:
+        at = computation.instruction(todo.pop())
+        if at is None:
+            continue
+        for above in (*at.operand_names, *control_predecessors(at)):
+            above = above.partition("#")[0]
+            if above not in found:
+                found.add(above)
+                todo.append(above)
+    return frozenset(found)

@@ -1,0 +1,89 @@
+"""Memory of parameters that a pass no longer gives to the results."""
+
+from __future__ import annotations
+
+import re
+
+from hlo_lint.analysis.verifier.scope import header_span
+from hlo_lint.hlo.attributes import Alias, AttributeSyntaxError, Donor
+from hlo_lint.hlo.ir import Module
+from hlo_lint.hlo.shape import Index, spelled_index
+from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
+from hlo_lint.rules.findings import Finding, Severity
+
+_layout = re.compile(r"\{[^}]*\}")
+_ENTRY = """
+ENTRY e {
+  p = f32[8]{0} parameter(0)
+  ROOT n = f32[8]{0} negate(p)
+}
+"""
+_DONATED = f"""
+HloModule m, input_output_alias={{ {{}}: (0, {{}}, may-alias) }}
+{_ENTRY}"""
+_BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_algsimp.txt"
+_AFTER = "module_0001.m.0002.simplification.after_algsimp.before_pipeline-end.txt"
+
+
+class DonationLost(Rule):
+    """A pass that loses `input_output_alias` or `buffer_donor` of the module's header.
+
+    ## Why
+    The header says which parameters the caller gives away, so that results take their memory. A
+    pass that makes the module anew has to carry this over; where it does not, the program needs
+    room for both, and runs out of memory, or a caller that relies on the update in place reads old
+    values. A donation that becomes an alias is kept; a pass that changes what the entry takes and
+    gives has to number the aliases anew, and is left alone.
+
+    Reports: jax-ml/jax#40280.
+    """
+
+    severity = Severity.WARNING
+    examples = (
+        Bad(f"HloModule m  // error\n{_ENTRY}", file=_AFTER, beside={_BEFORE: _DONATED}),
+        Good(_DONATED, file=_AFTER, beside={_BEFORE: _DONATED}),
+    )
+
+    def check(self, change: PassPair) -> Findings:
+        """One finding, with each donation that is lost."""
+        before, after = change.before, change.after
+        if "input_output_alias=" not in before.header and "buffer_donor=" not in before.header:
+            return
+        if _interface(before) != _interface(after):
+            return
+        kept = _donated(after)
+        lost = sorted(_donated(before) - kept)
+        if lost:
+            number, index = lost[0]
+            where = f"parameter {number}" + (f", part {spelled_index(index)}" if index else "")
+            more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+            yield Finding(
+                header_span(after),
+                f"{change.pass_name} lost the donation of {where}{more}",
+                notes=("before it, input_output_alias or buffer_donor gave their memory away",),
+            )
+
+
+def _donated(module: Module) -> set[tuple[int, Index]]:
+    """The parts of parameters whose memory is given away."""
+    donated: set[tuple[int, Index]] = set()
+    for name in ("input_output_alias", "buffer_donor"):
+        try:
+            value = module.attribute(name)
+        except AttributeSyntaxError:
+            continue
+        for each in value if isinstance(value, tuple) else ():
+            if isinstance(each, Alias):
+                donated.add((each.operand, each.operand_index))
+            elif isinstance(each, Donor):
+                donated.add((each.parameter, each.shape_index))
+    return donated
+
+
+def _interface(module: Module) -> tuple[object, ...]:
+    """What the entry takes and gives, layouts left out."""
+    entry = module.entry
+    if entry is None or entry.root is None:
+        return ()
+    types = (*entry.parameters, entry.root)
+    return tuple(_layout.sub("", each.type_text) for each in types)
