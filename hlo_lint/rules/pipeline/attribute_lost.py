@@ -78,7 +78,7 @@ class AttributeLost(Rule):
 
 def _lost(old: Instruction, new: Instruction) -> list[str]:
     ours, theirs = old.attributes, new.attributes
-    lost = [name for name in _KEPT if name in ours and name not in theirs]
+    lost: list[str] = [name for name in _KEPT if name in ours and name not in theirs]
     if "frontend_attributes" in ours:
         there = _frontend_names(new)
         lost += [f"the frontend attribute {name}" for name in sorted(_frontend_names(old) - there)]

@@ -1,0 +1,81 @@
+"""Device instructions that compute on values in host memory."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hlo_lint.analysis.layout_mismatches import types_of
+from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.shape import arrays
+from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+
+_HOST: Final = 5
+_CARRIES: Final = frozenset(
+    "add-dependency after-all async-done async-start async-update bitcast call conditional copy "
+    "copy-done copy-start custom-call domain dynamic-slice dynamic-update-slice fusion "
+    "get-tuple-element infeed opt-barrier optimization-barrier outfeed parameter recv recv-done "
+    "reshape send send-done slice transpose tuple while".split()
+)
+"""Opcodes that move values between the memories, or hand them on as they are."""
+
+
+class ComputesOnHostMemory(Rule):
+    """An instruction of the device that computes on a value in host memory.
+
+    ## Why
+    Host offloading puts values into host memory, `S(5)`, and brings them back by copies and slices
+    before the device reads them. Where a pass replaces such a copy, or what it read, the device is
+    left to compute on host memory: XLA:TPU refuses it, and on a GPU each access goes over the bus.
+    Computations that run on the host (`execution_thread="host"`,
+    `_xla_compute_type="host"`) may do so.
+
+    Reports: openxla/xla#40519.
+    """
+
+    severity = Severity.WARNING
+    unfused = False
+    examples = (
+        Bad.entry(
+            """
+            p = f32[8]{0:S(5)} parameter(0)
+            b = f32[2,4]{1,0:S(5)} bitcast(p)
+            ROOT m = f32[2,4]{1,0} multiply(b, b)  // error
+            """
+        ),
+        Good.entry(
+            """
+            p = f32[8]{0:S(5)} parameter(0)
+            c = f32[8]{0} copy(p)
+            ROOT m = f32[8]{0} multiply(c, c)
+            """
+        ),
+    )
+
+    def check(self, computation: Computation) -> Findings:
+        """Each instruction that reads host memory and is not there to move it."""
+        if not any("S(5)" in text for text in types_of(computation)):
+            return
+        if computation.thread != "main":
+            return
+        for instruction in computation.instructions:
+            if instruction.opcode in _CARRIES or _is_on_the_host(instruction):
+                continue
+            for number, operand in enumerate(instruction.operands):
+                spaces = {
+                    array.layout.memory_space
+                    for array in arrays(operand.shape)
+                    if array.layout is not None
+                }
+                if _HOST in spaces:
+                    yield Finding(
+                        instruction,
+                        f"this {instruction.opcode} computes on %{operand.name}, which is in host "
+                        "memory",
+                        operand=number,
+                    )
+                    break
+
+
+def _is_on_the_host(instruction: Instruction) -> bool:
+    return "_xla_compute_type" in instruction.attributes_text
