@@ -16,7 +16,8 @@ from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.engine.findings import Diagnostic, FixedFile
 from hlo_lint.engine.fingerprints import numbered
 from hlo_lint.engine.fixes import ROUNDS, apply
-from hlo_lint.engine.runner import Checker, PlannedFix, Result, planned_by_file
+from hlo_lint.engine.reporter import PlannedFix, Result
+from hlo_lint.engine.runner import Checker
 from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.engine.suppressions.apply import UNUSED, Judged, Run
 from hlo_lint.engine.suppressions.apply import apply as judge
@@ -216,7 +217,7 @@ def fix(
         checker = Checker(rules, before=before)
         checker.check_pipeline(pipeline, progress)
         for _ in range(ROUNDS):
-            planned = planned_by_file(_wanted(checker, pipeline, told, left))
+            planned = result.fixes_by_file(_wanted(checker, pipeline, told, left))
             if not planned:
                 break
             for file, fixes in planned.items():
@@ -232,7 +233,7 @@ def fix(
                 file.replace_text(new)
             checker = Checker(rules, before=before)
             checker.check_pipeline(pipeline)
-        _merge(result, checker.result)
+        result.add(checker.result)
         left = _judged(checker.result, checker, told, left).left
         if single and not texts:
             file = pipeline.dumps[0]
@@ -358,7 +359,7 @@ def _report(result: Result, checker: Checker, told: Settings, baseline: Baseline
 
 
 def _judged(result: Result, checker: Checker, told: Settings, baseline: Baseline | None) -> Judged:
-    run = Run(checker.rules, result.checked, result.skipped, checker.before)
+    run = Run(checker.rules, result.checked, result.skipped, checker.reporter.before)
     return judge(result.diagnostics, run, told.allow, baseline)
 
 
@@ -378,14 +379,6 @@ def _wanted(
     for each in judged.kept:
         if each.rule == UNUSED and each.fix is not None and not told.ignores(UNUSED, each.path):
             yield PlannedFix(files[each.path], each.fix, each)
-
-
-def _merge(whole: Result, part: Result) -> None:
-    whole.diagnostics += part.diagnostics
-    whole.skipped += part.skipped
-    whole.checked += part.checked
-    whole.files += part.files
-    whole.modules += part.modules
 
 
 def known_pass(name: str | None) -> str | None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.pipeline import PassDump
+from hlo_lint.engine.checks import call_fix
 from hlo_lint.engine.findings import Diagnostic, Origin, PassRef
 from hlo_lint.engine.fingerprints import fingerprint
-from hlo_lint.engine.views import call_fix
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.hlo.parser.tokens import InstructionSpans
 from hlo_lint.rules.base import Rule, Stage

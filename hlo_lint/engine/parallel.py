@@ -15,7 +15,8 @@ from pathlib import Path
 from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.jobs import size_of
-from hlo_lint.engine.runner import Checker, Progress, Result
+from hlo_lint.engine.reporter import Result
+from hlo_lint.engine.runner import Checker, Progress
 from hlo_lint.rules.base import Rule
 from hlo_lint.text.errors import DumpError
 
@@ -40,7 +41,7 @@ class _Part:
     result: Result
     logs: tuple[int, ...]
     """Which of its dumps are the autotuner's logs."""
-    told: frozenset[Path]
+    unread: frozenset[Path]
     said: Said
 
 
@@ -61,7 +62,13 @@ def check_in_parallel(
     """
     if jobs < 2 or len(dump.pipelines) < 2 or any(map(_is_read, dump)):
         return checker.check_dump(dump, progress)
-    task = _Task(dump.pipelines, checker.rules, checker.before, checker.cured, checker.notes_files)
+    task = _Task(
+        dump.pipelines,
+        checker.rules,
+        checker.reporter.before,
+        checker.reporter.cured,
+        checker.notes_files,
+    )
     helpers = [at for at, pipeline in enumerate(dump) if pipeline.is_helper]
     others = [at for at, pipeline in enumerate(dump) if not pipeline.is_helper]
     parts: dict[int, _Part] = {}
@@ -99,12 +106,17 @@ def _check(at: int, said: Said) -> _Part:
     checker = Checker(
         _task.rules, before=_task.before, cured=_task.cured, notes_files=_task.notes_files
     )
-    checker.said |= said
+    checker.reporter.of_modules |= said
     checker.check_pipeline(pipeline)
     logs = tuple(pipeline.dumps.index(log) for log in checker.logs)
     pipeline.release_text()
     checker.result.fixes.clear()  # they hold the dumps, and nobody mends here
-    return _Part(checker.result, logs, frozenset(checker.told), frozenset(checker.said - said))
+    return _Part(
+        checker.result,
+        logs,
+        frozenset(checker.reporter.unread),
+        frozenset(checker.reporter.of_modules - said),
+    )
 
 
 def _begin(task: _Task) -> None:
@@ -115,15 +127,12 @@ def _begin(task: _Task) -> None:
 
 def _add(whole: Checker, part: _Part, pipeline: Pipeline) -> None:
     """Adds what a pipeline gave, but what has been told of an artefact that two of them share."""
-    again = {str(path) for path in part.told & whole.told}
-    found = part.result
-    whole.result.diagnostics += [each for each in found.diagnostics if each.path not in again]
-    whole.result.skipped += found.skipped
-    whole.result.files += found.files
-    whole.result.modules += found.modules
-    whole.result.checked += found.checked
+    again = {str(path) for path in part.unread & whole.reporter.unread}
+    found = part.result.diagnostics
+    part.result.diagnostics = [each for each in found if each.path not in again]
+    whole.result.add(part.result)
     whole.logs += [pipeline.dumps[at] for at in part.logs]
-    whole.told |= part.told
+    whole.reporter.unread |= part.unread
 
 
 def _said_before(at: int, parts: dict[int, _Part]) -> Said:

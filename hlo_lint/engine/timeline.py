@@ -7,15 +7,15 @@ runs over what there is, each thing once, and what it finds is carried to the du
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.engine.checks import Check, WatchedStage
 from hlo_lint.engine.stages import Stages
-from hlo_lint.engine.views import checks_of, run_check
 from hlo_lint.hlo.ir import Module
-from hlo_lint.rules.base import Rule, Stage
+from hlo_lint.rules.base import Stage
 from hlo_lint.rules.findings import Finding
 
 
@@ -33,21 +33,6 @@ class Occurrence(NamedTuple):
 
     finding: Finding
     spot: ModuleRef
-
-
-class _Watched:
-    """A stage that remembers what was asked of it: what a check did not ask made no difference."""
-
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-        self.asked: dict[str, object] = {}
-
-    def __getattr__(self, name: str) -> object:
-        value = self.asked[name] = getattr(self._stage, name)
-        return value
-
-    def would_say_the_same(self, stage: Stage) -> bool:
-        return all(getattr(stage, name) == value for name, value in self.asked.items())
 
 
 class _Everything(NamedTuple):
@@ -101,22 +86,21 @@ class Timeline:
         """What binds there: the same object where nothing differs."""
         return self.stages.of(self.dumps[spot.position], self.module(spot))
 
-    def find(self, rule: Rule, method: str) -> Iterator[Occurrence]:
+    def find(self, check: Check) -> Iterator[Occurrence]:
         """What a check finds in all dumps."""
-        check = _check(rule, method)
-        everything = self._everything(check.kind)
+        rule, everything = check.rule, self._everything(check.kind)
         views: Iterable[object] = everything.unfused if rule.unfused else everything.stages
         if check.kind == "Computation" and rule.opcodes is not None:
             absent = rule.opcodes.isdisjoint
             views = [view for view in views if not absent(view.opcodes)]  # type: ignore[attr-defined]
         for view in views:
-            known: list[tuple[_Watched, tuple[Finding, ...]]] = []
-            stages = everything.stages[view] if check.stage_name is not None else (None,)
+            earlier: list[tuple[WatchedStage, tuple[Finding, ...]]] = []
+            stages = everything.stages[view] if check.takes_stage else (None,)
             for stage in stages:
                 if stage is None or len(stages) == 1:
-                    findings = check.findings_at(view, stage)
+                    findings = check.run(view, stage)
                 else:
-                    findings = check.findings(view, stage, known)
+                    findings = check.run_at_stages(view, stage, earlier)
                 if not findings:
                     continue
                 places = list(self._places(check.kind, rule.unfused, view, stage))
@@ -125,15 +109,14 @@ class Timeline:
                         yield Occurrence(finding, spot)
 
     def find_at(
-        self, rule: Rule, method: str, position: int, stage: Stage | None = None
+        self, check: Check, position: int, stage: Stage | None = None
     ) -> Iterator[Occurrence]:
         """What a check finds in one dump, at its own stage or as if another one were binding."""
-        check = _check(rule, method)
         for number, module in enumerate(self.dumps[position].file.modules):
             spot = ModuleRef(position, number)
-            there = None if check.stage_name is None else stage or self.stage(spot)
-            for view in _views(check.kind, rule.unfused, module):
-                for finding in check.findings_at(view, there):
+            there = stage or self.stage(spot) if check.takes_stage else None
+            for view in _views(check.kind, check.rule.unfused, module):
+                for finding in check.run(view, there):
                     yield Occurrence(finding, spot)
 
     def _everything(self, kind: str) -> _Everything:
@@ -198,46 +181,6 @@ def _views(kind: str, unfused: bool, module: Module) -> Sequence[object]:
             return (module,)
         case _:
             return (module.file,) if module.file.modules[0] is module else ()
-
-
-class _Check:
-    """A check of a rule, with what it asks for looked up."""
-
-    def __init__(self, rule: Rule, method: str) -> None:
-        self.rule = rule
-        self.method = method
-        self.kind = ""
-        self.view_name = ""
-        self.stage_name: str | None = None
-        for name, kind in checks_of(rule)[method].items():
-            if kind == "Stage":
-                self.stage_name = name
-            else:
-                self.view_name, self.kind = name, kind
-
-    def findings_at(self, view: object, stage: Stage | _Watched | None) -> tuple[Finding, ...]:
-        """What it finds in one thing at one stage."""
-        if self.stage_name is None:
-            return run_check(self.rule, self.method, {self.view_name: view})
-        return run_check(self.rule, self.method, {self.view_name: view, self.stage_name: stage})
-
-    def findings(
-        self,
-        view: object,
-        stage: Stage,
-        known: list[tuple[_Watched, tuple[Finding, ...]]],
-    ) -> tuple[Finding, ...]:
-        """What it finds in one thing; `known` is what it found there at other stages."""
-        for watched, findings in known:
-            if watched.would_say_the_same(stage):
-                return findings
-        watched = _Watched(stage)
-        findings = self.findings_at(view, watched)
-        known.append((watched, findings))
-        return findings
-
-
-_check = cache(_Check)
 
 
 def _text(dump: PassDump) -> tuple[int, ...]:

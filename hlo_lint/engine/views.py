@@ -1,65 +1,281 @@
-"""What a rule looks at: the types of the parameters of its methods `check` and `check_…`."""
+"""The views that rules check: what each one yields, and how its findings are traced to a pass.
+
+A rule asks for a view by the type of a parameter of `check` or `check_…`. Types are compared by
+name, so that no reader is imported for a rule that is not run.
+"""
 
 from __future__ import annotations
 
-import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
-from inspect import signature
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.file_types import Kind
-from hlo_lint.dumps.phases import LAYOUT_NORMALIZATION
+from hlo_lint.dumps.phases import AUTOTUNERS
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
-from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.rules.base import AutotuningRuns, Form, Rule, Stage
+from hlo_lint.engine.checks import STAGE, Check
+from hlo_lint.engine.diagnose import LocatedFinding, text_of
+from hlo_lint.engine.findings import PassRef
+from hlo_lint.engine.history import lives_of
+from hlo_lint.engine.preconditions import check_precondition, unmet_preconditions
+from hlo_lint.engine.reporter import Reporter
+from hlo_lint.engine.timeline import ModuleRef, Occurrence, Timeline
+from hlo_lint.hlo.ir import Module
+from hlo_lint.rules.base import (
+    AutotuningRuns,
+    BeforeAutotuner,
+    Compilation,
+    DumpFolder,
+    FinalModule,
+    PassPair,
+    Rule,
+)
 from hlo_lint.rules.findings import Finding
-from hlo_lint.text.edits import Fix
+from hlo_lint.rules.registry import all_rules
 from hlo_lint.text.errors import RuleError
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment
 
-VIEWS = {
-    "Computation": "each computation of every dump, bodies of fusions left out unless asked for",
-    "Module": "each module of every dump",
-    "PassPair": "the modules before and after each pass of which both are dumped",
-    "HloFile": "every file as a text",
-    "BeforeAutotuner": "the module that the autotuner meets, or the nearest dump before it",
-    "FinalModule": "what a compiler ended with, else its last dump; artefacts may go with it",
-    "Log": "a text that prints tensor descriptors, as CUTLASS does",
-    "Ptx": "the assembly of a kernel",
-    "Compilation": "one compilation of one module: all its dumps, its options, its passes",
-    "DumpFolder": "all compilations whose dumps lie in one folder",
-    "AutotuningRuns": "all logs of the autotuner that were given",
-}
-"""What there is to look at, by the name of its type: reading types would load all readers."""
 
-ABOUT_REPORT = frozenset({"unused-allowance"})
-"""Rules without a check: suppressions/apply.py reports for them when all others have run."""
+@dataclass
+class Run:
+    """One pipeline while it is checked."""
 
-STAGED = frozenset({"Computation", "Module", "PassPair"})
-"""What a `Stage` may go with; with a `PassPair` it is that of the module after the pass."""
+    timeline: Timeline
+    files: Sequence[PassDump]
+    """Every file that could be read, kernels included."""
+    reporter: Reporter
+    texts: dict[tuple[PassDump, str], object] = field(default_factory=dict)
+    """Files that are not HLO, as values."""
+    compilation: Compilation | None = None
 
 
-def _buffers(pipeline: Pipeline) -> BufferAssignment | None:
-    """The buffer assignment, with the positions of its values where they are in a file as well."""
-    found = pipeline.artefact_path("-buffer-assignment.txt")
-    text = pipeline.artefact("-buffer-assignment.txt")
-    if text is None:
+@dataclass(frozen=True)
+class View(ABC):
+    """A kind of thing that rules look at."""
+
+    about: str
+    """One line for people who write rules."""
+    may_go_with: frozenset[str] = frozenset()
+    """Types that a check may ask for besides: `Stage`, an artefact."""
+
+    @abstractmethod
+    def check(self, check: Check, run: Run) -> None:
+        """Run a check over what a pipeline holds of this view, and report what it finds."""
+
+
+class EachDump(View):
+    """What every dump of a pipeline holds; what dumps share is checked once."""
+
+    def check(self, check: Check, run: Run) -> None:
+        """Report a defect with its history: from the pass that introduced it to its end."""
+        rule, timeline, reporter = check.rule, run.timeline, run.reporter
+        if rule.precondition is not None:
+            check_precondition(check, rule.precondition, timeline, reporter)
+        elif reporter.cured or rule.always_reported or _is_alive(check, timeline):
+            for history in lives_of(timeline.find(check), timeline):
+                reporter.add_if_it_counts(check, history, timeline)
+
+
+class Final(View):
+    """The last module of a run, alone or with what was written beside it."""
+
+    def check(self, check: Check, run: Run) -> None:
+        """Trace a finding back through the dumps; what an artefact shows has no history."""
+        timeline, pipeline = run.timeline, run.timeline.pipeline
+        held = set(timeline.dumps)
+        last = next((dump for dump in reversed(pipeline.dumps) if dump in held), None)
+        if last is None:
+            return
+        is_final = last is pipeline.final
+        for number, module in enumerate(last.file.modules):
+            if not check.rule.is_applicable(module):
+                continue
+            artefacts = self._artefacts(check, last, run)
+            if artefacts is None:
+                continue
+            findings = check.run(FinalModule(module, is_final), artefacts=artefacts)
+            if artefacts:
+                for finding in findings:  # an artefact describes the final module only
+                    run.reporter.add(LocatedFinding(check.rule, finding, last, module))
+                continue
+
+            def look(earlier: Module) -> tuple[Finding, ...]:
+                return check.run(FinalModule(earlier, is_final))
+
+            spot = ModuleRef(timeline.dumps.index(last), number)
+            run.reporter.add_traced_back(check.rule, findings, spot, timeline, look)
+
+    def _artefacts(self, check: Check, last: PassDump, run: Run) -> Mapping[str, object] | None:
+        """The artefacts that a check asks for; None if one is missing, which is reported."""
+        pipeline, found, missing = run.timeline.pipeline, {}, []
+        for kind in check.artefacts:
+            title, read = ARTEFACTS[kind]
+            artefact = None if last.edited else read(pipeline)
+            if artefact is None:
+                missing.append(title)
+            else:
+                found[kind] = artefact
+                run.reporter.add_unread(pipeline, artefact)
+        if not missing:
+            return found
+        if last is pipeline.final:  # nothing is assigned to a module that was not compiled
+            state = "only a new compilation makes" if last.edited else "is not there"
+            reason = f"{check.rule.name()} needs the {' and '.join(missing)}, which {state}"
+            run.reporter.skip(last, reason, check.rule)
         return None
-    from hlo_lint.dumps.artefacts.buffer_assignment import read_buffer_assignment
-    from hlo_lint.dumps.artefacts.buffer_values import read_buffer_values
-
-    buffers = read_buffer_assignment(text, found)
-    values = pipeline.artefact("-buffer-assignment-values.txt")
-    return buffers if values is None else buffers.with_values(read_buffer_values(values))
 
 
-ARTEFACTS: dict[str, tuple[str, Callable[[Pipeline], object | None]]] = {
-    "BufferAssignment": ("buffer assignment", _buffers),
-}
-"""What may go with a final module: what it is called, and who reads it."""
+class AutotunerInput(View):
+    """The module before the autotuner."""
+
+    def check(self, check: Check, run: Run) -> None:
+        """Trace a finding back from that module."""
+        timeline, pipeline = run.timeline, run.timeline.pipeline
+        held = set(timeline.dumps)
+        dump, after = pipeline.before_autotuner(), pipeline.after_autotuner()
+        if dump is None or dump not in held:
+            return
+        release = pipeline.releases[0].name if len(pipeline.releases) == 1 else None
+        left = after.module if after is not None and after in held else None
+        told = run.reporter.before in AUTOTUNERS
+
+        def look(module: Module) -> tuple[Finding, ...]:
+            if not check.rule.is_applicable(module):
+                return ()
+            return check.run(BeforeAutotuner(module, release, told, left))
+
+        at = timeline.dumps.index(dump)
+        for number, module in enumerate(dump.file.modules):
+            spot = ModuleRef(at, number)
+            run.reporter.add_traced_back(check.rule, look(module), spot, timeline, look)
+
+
+class EachPass(View):
+    """The input and the output of each pass whose dumps are both there."""
+
+    def check(self, check: Check, run: Run) -> None:
+        """Report a finding once, introduced by the pass, though the pass runs again."""
+        timeline, pipeline = run.timeline, run.timeline.pipeline
+        release = pipeline.releases[0].name if len(pipeline.releases) == 1 else None
+        positions = {dump: at for at, dump in enumerate(timeline.dumps)}
+        seen: set[tuple[str, str, str]] = set()
+        for change in pipeline.transitions():
+            name = change.after.name
+            if name is None or change.before not in positions or change.after not in positions:
+                continue  # one of them cannot be read
+            introduced = PassRef(name.after, name.pipeline, name.step, str(change.after.path))
+            modules = zip(change.before.file.modules, change.after.file.modules, strict=False)
+            for number, (before, after) in enumerate(modules):
+                if before.pieces is after.pieces or not check.rule.is_applicable(after):
+                    continue
+                spot = ModuleRef(positions[change.after], number)
+                pair = PassPair(before, after, name.after, name.pipeline, release)
+                for finding in check.run(pair, timeline.stage(spot)):
+                    place = run.reporter.place(check.rule, Occurrence(finding, spot), timeline)
+                    key = name.after, finding.message, text_of(place)
+                    if key not in seen:
+                        seen.add(key)
+                        run.reporter.add(place, introduced)
+
+
+class WholeCompilation(View):
+    """All dumps of a pipeline at once."""
+
+    def check(self, check: Check, run: Run) -> None:
+        """Report a finding in the dump that it names."""
+        timeline, pipeline = run.timeline, run.timeline.pipeline
+        whole = len(timeline.dumps) == len(pipeline.dumps)
+        if not whole or any(dump.name is None or dump.edited for dump in pipeline.dumps):
+            return  # not what a compiler wrote, or not all of it
+        if run.compilation is None:
+            chosen = {rule.name() for rule in run.reporter.rules}
+            checks = [check for rule in all_rules() for check in checks_of(rule)]
+            unmet = unmet_preconditions(checks, chosen, timeline, run.reporter.before)
+            run.compilation = Compilation(pipeline, tuple(unmet))
+        for finding in check.run(run.compilation):
+            run.reporter.add_in(check.rule, finding, pipeline.dumps)
+
+
+@dataclass(frozen=True)
+class EachText(View):
+    """Files that are not HLO."""
+
+    kind: Kind = Kind.HLO
+    read: Callable[[str], object] = str
+
+    def check(self, check: Check, run: Run) -> None:
+        """Report a finding in the first file that has it."""
+        seen: dict[tuple[str, str], PassDump] = {}  # by what an earlier file has reported
+        for dump in run.files:
+            if dump.kind is not self.kind:
+                continue
+            key = dump, check.kind
+            if key not in run.texts:
+                run.texts[key] = self.read(dump.file.text)
+            for finding in check.run(run.texts[key]):
+                place = LocatedFinding(check.rule, finding, dump, None)
+                if seen.setdefault((finding.message, text_of(place)), dump) is dump:
+                    run.reporter.add(place)
+
+
+class WhenAllIsRead(View):
+    """What only all pipelines of a run together show."""
+
+    def check(self, check: Check, run: Run) -> None:
+        """Nothing: `check_all` is called when every pipeline has been checked."""
+
+    @abstractmethod
+    def check_all(
+        self,
+        check: Check,
+        folders: Mapping[Path, Sequence[Pipeline]],
+        logs: Sequence[PassDump],
+        reporter: Reporter,
+    ) -> None:
+        """Run a check over the pipelines of each folder and all logs of the autotuner."""
+
+
+class Folder(WhenAllIsRead):
+    """The pipelines of one folder."""
+
+    def check_all(
+        self,
+        check: Check,
+        folders: Mapping[Path, Sequence[Pipeline]],
+        logs: Sequence[PassDump],
+        reporter: Reporter,
+    ) -> None:
+        """Report a finding in the first dump of the pipeline that it names."""
+        for folder, pipelines in folders.items():
+            view = DumpFolder(folder, tuple(pipelines))
+            for finding in check.run(view):
+                reporter.add_in(check.rule, finding, view.dumps)
+
+
+class Autotuning(WhenAllIsRead):
+    """The logs of the autotuner."""
+
+    def check_all(
+        self,
+        check: Check,
+        folders: Mapping[Path, Sequence[Pipeline]],
+        logs: Sequence[PassDump],
+        reporter: Reporter,
+    ) -> None:
+        """Report a finding in the log that it names."""
+        if not logs:
+            return
+        from hlo_lint.dumps.artefacts.autotune import read_autotuning
+
+        values = tuple(read_autotuning(dump.file.text) for dump in logs)
+        runs = AutotuningRuns(values, tuple(dump.path.name for dump in logs))
+        for finding in check.run(runs):
+            reporter.add(LocatedFinding(check.rule, finding, logs[finding.file], None))
 
 
 def _tma_log(text: str) -> object:
@@ -76,47 +292,86 @@ def _ptx(text: str) -> object:
     return read_ptx(text)
 
 
-TEXTS: dict[str, tuple[Kind, Callable[[str], object]]] = {
-    "Log": (Kind.TMA_LOG, _tma_log),
-    "Ptx": (Kind.PTX, _ptx),
-}
-"""What is no HLO: what a file has to hold, and who reads it."""
-
-
-def autotuning_runs(dumps: Sequence[PassDump]) -> AutotuningRuns | None:
-    """The logs among the files that were read; None where none of them timed anything."""
-    if not dumps:
+def _buffers(pipeline: Pipeline) -> BufferAssignment | None:
+    """The buffer assignment, with the positions of its values if a second file has them."""
+    path = pipeline.artefact_path("-buffer-assignment.txt")
+    text = pipeline.artefact("-buffer-assignment.txt")
+    if text is None:
         return None
-    from hlo_lint.dumps.artefacts.autotune import read_autotuning
+    from hlo_lint.dumps.artefacts.buffer_assignment import read_buffer_assignment
+    from hlo_lint.dumps.artefacts.buffer_values import read_buffer_values
 
-    logs = tuple(read_autotuning(dump.file.text) for dump in dumps)
-    return AutotuningRuns(logs, tuple(dump.path.name for dump in dumps))
+    buffers = read_buffer_assignment(text, path)
+    values = pipeline.artefact("-buffer-assignment-values.txt")
+    return buffers if values is None else buffers.with_values(read_buffer_values(values))
+
+
+ARTEFACTS: dict[str, tuple[str, Callable[[Pipeline], object | None]]] = {
+    "BufferAssignment": ("buffer assignment", _buffers),
+}
+"""The name and the reader of each artefact, by its type."""
+
+VIEWS: dict[str, View] = {
+    "Computation": EachDump(
+        "each computation of every dump, bodies of fusions left out unless asked for",
+        frozenset({STAGE}),
+    ),
+    "Module": EachDump("each module of every dump", frozenset({STAGE})),
+    "HloFile": EachDump("every file as a text"),
+    "BeforeAutotuner": AutotunerInput(
+        "the module that the autotuner meets, or the nearest dump before it"
+    ),
+    "FinalModule": Final(
+        "what a compiler ended with, else its last dump; artefacts may go with it",
+        frozenset(ARTEFACTS),
+    ),
+    "PassPair": EachPass(
+        "the modules before and after each pass of which both are dumped; a `Stage` is that after",
+        frozenset({STAGE}),
+    ),
+    "Log": EachText(
+        "a text that prints tensor descriptors, as CUTLASS does",
+        kind=Kind.TMA_LOG,
+        read=_tma_log,
+    ),
+    "Ptx": EachText("the assembly of a kernel", kind=Kind.PTX, read=_ptx),
+    "Compilation": WholeCompilation(
+        "one compilation of one module: all its dumps, its options, its passes"
+    ),
+    "DumpFolder": Folder("all compilations whose dumps lie in one folder"),
+    "AutotuningRuns": Autotuning("all logs of the autotuner that were given"),
+}
+"""Each view, by the name of its type."""
+
+
+ABOUT_REPORT = frozenset({"unused-allowance"})
+"""Rules without a check: suppressions/apply.py reports for them when all others have run."""
 
 
 @cache
-def checks_of(rule: Rule) -> Mapping[str, Mapping[str, str]]:
-    """What each check of a rule asks for: names of types by parameter, by name of the method.
+def checks_of(rule: Rule) -> Sequence[Check]:
+    """The checks of a rule, in the order of their names.
 
     Raises:
-        RuleError: where it asks for nothing, or for what the engine does not have.
+        RuleError: one asks for nothing, or for what the engine does not have.
     """
-    found = {}
+    checks = []
     for method in sorted(dir(rule)):
         if method != "check" and not method.startswith("check_"):
             continue
         annotations = getattr(getattr(rule, method), "__annotations__", {})
         asked = {name: _type_name(kind) for name, kind in annotations.items() if name != "return"}
-        kinds = set(asked.values())
-        views = kinds - {"Stage"} if kinds & STAGED else kinds
-        plain = len(views) == 1 and views <= VIEWS.keys() and len(asked) == len(kinds)
-        final = "FinalModule" in kinds and kinds - {"FinalModule"} <= ARTEFACTS.keys()
-        if not plain and not final:
-            known = ", ".join((*VIEWS, "Stage", *ARTEFACTS))
+        parameters = {kind: name for name, kind in asked.items()}
+        kinds = [kind for kind in parameters if kind in VIEWS]
+        rest = parameters.keys() - set(kinds)
+        view = VIEWS[kinds[0]] if len(kinds) == 1 else None
+        if view is None or len(asked) != len(parameters) or not rest <= view.may_go_with:
+            known = ", ".join((*VIEWS, STAGE, *ARTEFACTS))
             raise RuleError(f"{method} of {rule.name()} has to ask for some of {known}")
-        found[method] = asked
-    if not found and rule.name() not in ABOUT_REPORT:
+        checks.append(Check(rule, method, kinds[0], parameters))
+    if not checks and rule.name() not in ABOUT_REPORT:
         raise RuleError(f"{rule.name()} has no check")
-    return found
+    return checks
 
 
 def _type_name(annotation: object) -> str:
@@ -125,35 +380,14 @@ def _type_name(annotation: object) -> str:
     return name.rpartition(".")[2]
 
 
-def run_check(rule: Rule, method: str, views: Mapping[str, object]) -> tuple[Finding, ...]:
-    """What a rule finds in what it looks at.
+def _is_alive(check: Check, timeline: Timeline) -> bool:
+    """True if a check may find something in what a run ended with: most find nothing, and are done.
 
-    Raises:
-        RuleError: where the rule crashes, naming both.
+    Named dumps without a step number count as the end, too. Files that were picked out by name are
+    all looked at, and so are all dumps of a run that died.
     """
-    check: Any = getattr(rule, method)
-    try:
-        return tuple(check(**views))
-    except Exception as error:
-        shown = ", ".join(map(repr, views.values()))
-        raise RuleError(f"{rule.name()} crashed on {shown}: {error!r}") from error
-
-
-def call_fix(rule: Rule, instruction: Instruction, module: Module, stage: Stage) -> Fix | None:
-    """The fix that a rule has for one of its findings; its method may ask for the stage."""
-    extra = _fix_parameters(type(rule).fix)
-    fix: Any = rule.fix
-    if not extra:
-        return rule.fix(instruction, module)
-    if extra == ("stage",):
-        return fix(instruction, module, stage=stage)  # type: ignore[no-any-return]
-    message = f"{rule.name()}: fix takes an instruction and its module, no {extra[0]}"
-    warnings.warn(message, DeprecationWarning, stacklevel=2)
-    is_copy = stage.next_pass == LAYOUT_NORMALIZATION
-    return fix(instruction, module, Form.COPY if is_copy else Form.TRANSPOSE)  # type: ignore[no-any-return]
-
-
-@cache
-def _fix_parameters(fix: Callable[..., object]) -> tuple[str, ...]:
-    """The names of the parameters of `fix` after the instruction and the module."""
-    return tuple(signature(fix).parameters)[3:]
+    if timeline.pipeline.lone or timeline.pipeline.crashed:
+        return True
+    if all(check.rule.can_skip(module, stage) for module, stage in timeline.ends):
+        return False
+    return any(True for at in timeline.last for _ in timeline.find_at(check, at))

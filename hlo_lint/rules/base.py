@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 from hlo_lint.analysis.stage import Stage as Stage
 from hlo_lint.dumps.phases import Precondition
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
-from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option, Value
 from hlo_lint.text.edits import Fix
@@ -70,11 +70,23 @@ class PassPair:
     before: Module
     after: Module
     pass_name: str
-    """`gemm-rewriter`."""
+    """`gemm-rewriter`, as the name of the dump has it."""
     pipeline: str
     """The pass pipeline it ran in: `post-layout_assignment`."""
     release: str | None
     """The pass list of the release, `gpu-jax0.10.0`; None if unknown."""
+
+    @cached_property
+    def removed(self) -> tuple[Computation, ...]:
+        """The computations of the module before that the pass changed or removed."""
+        kept = set(map(id, self.after.computations))
+        return tuple(each for each in self.before.computations if id(each) not in kept)
+
+    @cached_property
+    def added(self) -> tuple[Computation, ...]:
+        """The computations of the module after that the pass changed or added."""
+        kept = set(map(id, self.before.computations))
+        return tuple(each for each in self.after.computations if id(each) not in kept)
 
 
 @dataclass(frozen=True)

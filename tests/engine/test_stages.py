@@ -161,7 +161,8 @@ class UnscheduledModules(Rule):
 def sightings(rule: Rule) -> list[Occurrence]:
     """What a rule finds in a run of XLA:CPU."""
     pipeline = open_dump(MLP).pipelines[0]
-    return list(Timeline(pipeline, pipeline.dumps).find(rule, "check"))
+    (check,) = checks_of(rule)
+    return list(Timeline(pipeline, pipeline.dumps).find(check))
 
 
 def test_a_computation_is_checked_again_only_where_the_stage_makes_a_difference() -> None:

@@ -1,0 +1,114 @@
+"""One check of one rule: the method, the types that it asks for, and how it is called."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, cached_property
+from inspect import signature
+from typing import Any
+
+from hlo_lint.dumps.phases import LAYOUT_NORMALIZATION
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.rules.base import Form, Rule, Stage
+from hlo_lint.rules.findings import Finding
+from hlo_lint.text.edits import Fix
+from hlo_lint.text.errors import RuleError
+
+STAGE = "Stage"
+
+
+class WatchedStage:
+    """A stage that records what was read of it: a field that was not read made no difference."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self.asked: dict[str, object] = {}
+
+    def __getattr__(self, name: str) -> object:
+        value = self.asked[name] = getattr(self._stage, name)
+        return value
+
+    def is_equivalent(self, stage: Stage) -> bool:
+        """True if another stage has the same values in every field that was read."""
+        return all(getattr(stage, name) == value for name, value in self.asked.items())
+
+
+class Check:
+    """A method `check` or `check_…` of a rule."""
+
+    def __init__(self, rule: Rule, method: str, kind: str, parameters: Mapping[str, str]) -> None:
+        self.rule = rule
+        self.method = method
+        self.kind = kind
+        """The type of view that it looks at, `Module`."""
+        self.parameters = parameters
+        """The parameter of each type that it asks for."""
+        self._function: Any = getattr(rule, method)
+
+    @cached_property
+    def takes_stage(self) -> bool:
+        """True if the findings may depend on the stage of the run."""
+        return STAGE in self.parameters
+
+    @property
+    def artefacts(self) -> Iterable[str]:
+        """The types besides the view and the stage."""
+        return (kind for kind in self.parameters if kind not in (self.kind, STAGE))
+
+    def run(
+        self,
+        subject: object,
+        stage: Stage | WatchedStage | None = None,
+        artefacts: Mapping[str, object] | None = None,
+    ) -> tuple[Finding, ...]:
+        """The findings in one subject.
+
+        Raises:
+            RuleError: the rule crashed; names the rule and the subject.
+        """
+        views = {self.parameters[self.kind]: subject}
+        if self.takes_stage:
+            views[self.parameters[STAGE]] = stage
+        for kind, artefact in (artefacts or {}).items():
+            views[self.parameters[kind]] = artefact
+        try:
+            return tuple(self._function(**views))
+        except Exception as error:
+            shown = ", ".join(map(repr, views.values()))
+            raise RuleError(f"{self.rule.name()} crashed on {shown}: {error!r}") from error
+
+    def run_at_stages(
+        self,
+        subject: object,
+        stage: Stage,
+        earlier: list[tuple[WatchedStage, tuple[Finding, ...]]],
+    ) -> tuple[Finding, ...]:
+        """The findings at one stage; `earlier` holds those at other stages, and gets these."""
+        for watched, findings in earlier:
+            if watched.is_equivalent(stage):
+                return findings
+        watched = WatchedStage(stage)
+        findings = self.run(subject, watched)
+        earlier.append((watched, findings))
+        return findings
+
+
+def call_fix(rule: Rule, instruction: Instruction, module: Module, stage: Stage) -> Fix | None:
+    """The fix that a rule has for one of its findings; its method may ask for the stage."""
+    extra = _fix_parameters(type(rule).fix)
+    fix: Any = rule.fix
+    if not extra:
+        return rule.fix(instruction, module)
+    if extra == ("stage",):
+        return fix(instruction, module, stage=stage)  # type: ignore[no-any-return]
+    message = f"{rule.name()}: fix takes an instruction and its module, no {extra[0]}"
+    warnings.warn(message, DeprecationWarning, stacklevel=2)
+    is_copy = stage.next_pass == LAYOUT_NORMALIZATION
+    return fix(instruction, module, Form.COPY if is_copy else Form.TRANSPOSE)  # type: ignore[no-any-return]
+
+
+@cache
+def _fix_parameters(fix: Callable[..., object]) -> tuple[str, ...]:
+    """The names of the parameters of `fix` after the instruction and the module."""
+    return tuple(signature(fix).parameters)[3:]

@@ -1,0 +1,163 @@
+"""Rules with a precondition: they bind where a pass that demands it comes next.
+
+In a run that is only ever the last dump of a module: had the pass met the defect earlier, there
+would be no later dump. From there the defect is followed back to the first dump that has it while
+it binds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Set
+
+from hlo_lint.dumps.phases import Precondition
+from hlo_lint.dumps.pipeline import Outcome, PassDump, Pipeline, PreconditionStatus
+from hlo_lint.engine.checks import Check
+from hlo_lint.engine.findings import PassRef
+from hlo_lint.engine.history import FindingHistory, cure, lives_of
+from hlo_lint.engine.reporter import Reporter, introduced_by
+from hlo_lint.engine.timeline import Timeline
+from hlo_lint.rules.base import UnmetPrecondition
+from hlo_lint.rules.findings import Severity
+
+
+def check_precondition(
+    check: Check, demand: Precondition, timeline: Timeline, reporter: Reporter
+) -> None:
+    """Report what breaks a demand of a pass that comes next, or may come next."""
+    pipeline, dumps, before = timeline.pipeline, timeline.dumps, reporter.before
+    if before not in (None, demand.demanded_by):
+        return
+    bound = {at for at, dump in enumerate(dumps) if _is_bound(demand, pipeline, dump, before)}
+    end = max((at for at in bound if at < timeline.length), default=None)
+    if end is None:
+        _skip_unassigned(check, demand, timeline, reporter)
+        return
+    every = before is not None or reporter.cured
+    if not every and not any(timeline.find_at(check, end)):
+        return  # whatever was there before, no pass died of it
+    held = {dumps[at] for at in bound}
+    last = next(dump for dump in reversed(pipeline.dumps) if dump in held)
+    found = [each for each in timeline.find(check) if each.spot.position in bound]
+    told = PreconditionStatus(Outcome.BREAKS, f"{before} comes next, as the caller says")
+    status = told if before else pipeline.meeting(last, demand)
+    binds = _binds(demand, status)
+    for history in lives_of(found, timeline):
+        if before or (binds and history.last == end):
+            _add_binding(check, demand, status, history, timeline, reporter)
+        elif reporter.cured and (cured := cure(timeline, history.last)) is not None:
+            reporter.add_history(check.rule, history, timeline, cured=cured, severity=Severity.INFO)
+    if status.outcome is Outcome.NEVER and last.name is None and not demand.only_if_certain:
+        reporter.skip(last, f"{check.rule.name()} does not apply: {status.why}", check.rule)
+
+
+def unmet_preconditions(
+    checks: Iterable[Check], chosen: Set[str], timeline: Timeline, before: str | None
+) -> Iterator[UnmetPrecondition]:
+    """What the last dump lacks for the passes to come; `chosen` names the rules that report it."""
+    pipeline = timeline.pipeline
+    last = (pipeline.steps or pipeline.dumps)[-1]
+    position = timeline.dumps.index(last)
+    for check in checks:
+        demand = check.rule.precondition
+        if demand is None or not _is_bound(demand, pipeline, last, before):
+            continue
+        status = pipeline.meeting(last, demand)
+        if not _binds(demand, status):
+            continue
+        certain, reported = status.outcome is Outcome.BREAKS, check.rule.name() in chosen
+        for finding, _ in timeline.find_at(check, position):
+            yield UnmetPrecondition(check.rule.name(), demand, finding, certain, reported)
+
+
+def _skip_unassigned(
+    check: Check, demand: Precondition, timeline: Timeline, reporter: Reporter
+) -> None:
+    """Say what would be found in a loose file if its layouts bound."""
+    for at, dump in enumerate(timeline.dumps):
+        if dump.name is not None or dump.is_named_before_layouts:
+            continue
+        if any(timeline.find_at(check, at)):
+            reason = (
+                f"{check.rule.name()} does not apply: the layouts are those before "
+                f"layout-assignment; --before {demand.demanded_by} if that pass comes next"
+            )
+            reporter.skip(dump, reason, check.rule)
+
+
+def _is_bound(demand: Precondition, pipeline: Pipeline, dump: PassDump, before: str | None) -> bool:
+    """True if the demand means something for a dump; of a loose text the caller may say so."""
+    if not demand.about_layouts or pipeline.has_layouts(dump):
+        return True
+    stated = dump.name is None and before == demand.demanded_by
+    return stated and not dump.is_named_before_layouts
+
+
+def _add_binding(
+    check: Check,
+    demand: Precondition,
+    status: PreconditionStatus,
+    history: FindingHistory,
+    timeline: Timeline,
+    reporter: Reporter,
+) -> None:
+    """Report a defect that a pass dies of at the end of its history, or may die of."""
+    certain = status.outcome is Outcome.BREAKS
+    introduced = introduced_by(check.rule, history, timeline)
+    reporter.add_history(
+        check.rule,
+        history,
+        timeline,
+        binding=0 if reporter.before else _first_binding(demand, history, timeline),
+        cured=cure(timeline, history.last),
+        severity=Severity.ERROR if certain else Severity.WARNING,
+        notes=tuple(_verdict(demand, status, introduced, timeline.pipeline, certain=certain)),
+        next_pass=demand.demanded_by if certain else "",
+    )
+
+
+def _binds(demand: Precondition, status: PreconditionStatus) -> bool:
+    """True if a pass dies of what breaks the demand, or may."""
+    unsure = status.outcome is Outcome.UNSURE and not demand.only_if_certain
+    return unsure or status.outcome is Outcome.BREAKS
+
+
+def _first_binding(demand: Precondition, history: FindingHistory, timeline: Timeline) -> int:
+    """The number of the first dump of a history from which on no pass establishes the demand."""
+    first = len(history.seen) - 1
+    while first:
+        dump = timeline.dumps[history.seen[first - 1].spot.position]
+        status = timeline.pipeline.meeting(dump, demand)
+        if not _binds(demand, status):
+            break
+        first -= 1
+    return first
+
+
+def _verdict(
+    demand: Precondition,
+    status: PreconditionStatus,
+    introduced: PassRef | None,
+    pipeline: Pipeline,
+    *,
+    certain: bool,
+) -> Iterator[str]:
+    """Notes on what XLA does about it, and which pass is missing."""
+    guards = " or ".join(demand.established_by)
+    disabled = [
+        name
+        for name in demand.established_by
+        if pipeline.options and pipeline.options.disabled(name)
+    ]
+    if certain:
+        yield f"XLA stops at {demand.demanded_by} with {demand.failure}"
+        if disabled:
+            yield f"{', '.join(disabled)} would repair it and is disabled (xla_disable_hlo_passes)"
+        else:
+            behind = f" behind {introduced.pass_name}" if introduced else ""
+            yield f"missing: {guards}{behind}; {status.why}"
+    else:
+        yield (
+            f"fatal if {demand.demanded_by} comes before the next {guards}: XLA would stop with "
+            f"{demand.failure}"
+        )
+        yield f"{status.why}; say --before {demand.demanded_by} if that pass comes next"

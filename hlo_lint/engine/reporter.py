@@ -1,0 +1,213 @@
+"""Findings on their way into the result: the dump where each binds, its history, its fixes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from hlo_lint.dumps.directory import Skipped
+from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.engine.checks import Check
+from hlo_lint.engine.diagnose import LocatedFinding, can_stand, diagnose, fix_of
+from hlo_lint.engine.findings import Diagnostic, PassRef
+from hlo_lint.engine.history import FindingHistory, cure, followed_back, introduction, nameless
+from hlo_lint.engine.suppressions.comments import CheckedFile
+from hlo_lint.engine.timeline import ModuleRef, Occurrence, Timeline
+from hlo_lint.hlo.ir import HloFile, Instruction, Module
+from hlo_lint.rules.base import Rule
+from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.text.edits import Fix
+from hlo_lint.text.source import Span
+
+
+@dataclass(frozen=True)
+class PlannedFix:
+    """A fix for one file; a defect that several dumps repeat has one for each."""
+
+    dump: PassDump
+    fix: Fix
+    diagnostic: Diagnostic
+
+
+@dataclass
+class Result:
+    """The outcome of a run over a dump."""
+
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    files: int = 0
+    modules: int = 0
+    fixes: list[PlannedFix] = field(default_factory=list)
+    checked: list[CheckedFile] = field(default_factory=list)
+
+    def add(self, part: Result) -> None:
+        """Add the outcome of another part of the same run, without its fixes."""
+        self.diagnostics += part.diagnostics
+        self.skipped += part.skipped
+        self.files += part.files
+        self.modules += part.modules
+        self.checked += part.checked
+
+    def fixes_by_file(self, wanted: Iterable[PlannedFix]) -> dict[PassDump, list[Fix]]:
+        """The fixes of each file, in no order."""
+        by_file: dict[PassDump, list[Fix]] = {}
+        for plan in wanted:
+            by_file.setdefault(plan.dump, []).append(plan.fix)
+        return by_file
+
+
+class Reporter:
+    """Adds findings to a result."""
+
+    def __init__(self, rules: Sequence[Rule], before: str | None, *, cured: bool) -> None:
+        self.rules = rules
+        self.before = before
+        """The pass that the caller says comes next."""
+        self.cured = cured
+        """True if defects that a later pass resolved are reported, as information."""
+        self.result = Result()
+        self.unread: set[Path] = set()
+        """Artefacts whose parse errors have been reported."""
+        self.of_modules: set[tuple[str, tuple[str, str, str]]] = set()
+        """Rules with their findings in modules that the autotuner did not make."""
+
+    def add(self, place: LocatedFinding, introduced: PassRef | None = None) -> None:
+        """A finding that has no history but the pass that introduced it."""
+        diagnostic = diagnose(place, introduced)
+        self.result.diagnostics.append(diagnostic)
+        if diagnostic.fix is not None:
+            self.result.fixes.append(PlannedFix(place.dump, diagnostic.fix, diagnostic))
+
+    def add_in(self, rule: Rule, finding: Finding, dumps: Sequence[PassDump]) -> None:
+        """A finding in one of several files: that with the number `finding.file`."""
+        dump = dumps[finding.file]
+        modules = dump.file.modules
+        is_only = isinstance(finding.at, Instruction) and len(modules) == 1
+        self.add(LocatedFinding(rule, finding, dump, modules[0] if is_only else None))
+
+    def skip(self, dump: PassDump, reason: str, rule: Rule) -> None:
+        """A rule that could not be checked in a dump, and why."""
+        self.result.skipped.append(Skipped(str(dump.path), reason, rule.name()))
+
+    def add_unread(self, pipeline: Pipeline, artefact: object) -> None:
+        """The parse errors of an artefact that a rule asked for, once."""
+        path, text = getattr(artefact, "path", None), getattr(artefact, "text", "")
+        rule = next((rule for rule in self.rules if rule.name() == "unreadable-text"), None)
+        if rule is None or path is None or path in self.unread:
+            return
+        self.unread.add(path)
+        module = pipeline.dumps[0].name.module if pipeline.dumps[0].name else ""
+        dump = PassDump.of(HloFile.of_text(text, path, module), path)
+        for trouble in getattr(artefact, "troubles", ()):
+            span = Span(trouble.start, trouble.end)
+            self.add(LocatedFinding(rule, Finding(span, trouble.message), dump, None))
+
+    def add_traced_back(
+        self,
+        rule: Rule,
+        findings: Iterable[Finding],
+        spot: ModuleRef,
+        timeline: Timeline,
+        look: Callable[[Module], Iterable[Finding]],
+    ) -> None:
+        """Findings in one dump, with the pass after which each is there; `look` runs the check."""
+        for history in followed_back(findings, spot, timeline, look):
+            self.add_history(rule, history, timeline, binding=len(history.seen) - 1)
+
+    def add_if_it_counts(self, check: Check, history: FindingHistory, timeline: Timeline) -> None:
+        """A defect that is there at the end of the run, or that is reported in any case.
+
+        Modules that the autotuner took out to try backends repeat the defects of the whole module:
+        those are reported of the whole module only.
+        """
+        rule = check.rule
+        identity = rule.name(), nameless(history.seen[-1])
+        if timeline.pipeline.is_helper:
+            if identity in self.of_modules:
+                return
+        else:
+            self.of_modules.add(identity)
+        over = history.last + 1 < timeline.length
+        cured = cure(timeline, history.last)
+        notes: tuple[str, ...] = ()
+        if over and _ends_with_the_stage(check, history, timeline):
+            after = timeline.dumps[history.last + 1]
+            label = after.name.label if after.name else after.path.name
+            cured, notes = None, (f"the dump {label} still has it, where it does not bind",)
+        counts = not over or timeline.pipeline.lone or rule.always_reported
+        if rule.checked_between_passes and not counts:
+            counts = self.cured or timeline.pipeline.crashed
+        if counts or self.cured:
+            severity = None if counts else Severity.INFO
+            self.add_history(rule, history, timeline, cured=cured, severity=severity, notes=notes)
+
+    def add_history(
+        self,
+        rule: Rule,
+        history: FindingHistory,
+        timeline: Timeline,
+        *,
+        binding: int = 0,
+        cured: PassRef | None = None,
+        severity: Severity | None = None,
+        notes: tuple[str, ...] = (),
+        next_pass: str = "",
+    ) -> None:
+        """A defect, in the dump number `binding` of its history; `severity` overrides its own."""
+        place = self.place(rule, history.seen[binding], timeline, next_pass)
+        introduced = introduced_by(rule, history, timeline)
+        context: tuple[str, ...] = ()
+        if introduced is not None and history.first and not binding:
+            at, before = place.finding.at, timeline.dumps[history.first - 1]
+            if isinstance(at, Instruction) and place.module is not None:
+                context = rule.introduction_notes(at, before.module, place.module)
+        finding = place.finding
+        finding = replace(
+            finding,
+            notes=(*finding.notes, *context, *notes),
+            severity=severity or finding.severity,
+        )
+        place = replace(place, finding=finding)
+        seen = len(history.everywhere)
+        diagnostic = diagnose(place, introduced, cured=cured, seen_in=seen)
+        self.result.diagnostics.append(diagnostic)
+        if diagnostic.severity is Severity.INFO and cured is not None:
+            return  # nothing is left to fix
+        if finding.fix is None and type(rule).fix is Rule.fix:
+            return  # there is no fix to look for in every dump
+        for occurrence in (*history.seen[binding:], *history.beside):
+            again = self.place(rule, occurrence, timeline, next_pass)
+            fix = fix_of(again)
+            if fix is not None and can_stand(fix, again):
+                self.result.fixes.append(PlannedFix(again.dump, fix, diagnostic))
+
+    def place(
+        self, rule: Rule, occurrence: Occurrence, timeline: Timeline, next_pass: str = ""
+    ) -> LocatedFinding:
+        """An occurrence with its file, and the module if it stands at an instruction."""
+        dump = timeline.dumps[occurrence.spot.position]
+        is_text = not isinstance(occurrence.finding.at, Instruction)
+        module = None if is_text else timeline.module(occurrence.spot)
+        bind = self.before is not None or timeline.pipeline.layouts_bind(dump) is True
+        stage = replace(timeline.stage(occurrence.spot), next_pass=next_pass)
+        return LocatedFinding(rule, occurrence.finding, dump, module, stage, bind)
+
+
+def introduced_by(rule: Rule, history: FindingHistory, timeline: Timeline) -> PassRef | None:
+    """The pass after which a defect is there for the first time; None if that is not known."""
+    established = rule.precondition is not None
+    return introduction(timeline, history.first, unless_established=established)
+
+
+def _ends_with_the_stage(check: Check, history: FindingHistory, timeline: Timeline) -> bool:
+    """True if a defect ends only because it does not bind at the stage of the next dump."""
+    if not check.takes_stage:
+        return False
+    last = history.seen[-1]
+    stage, after = timeline.stage(last.spot), ModuleRef(last.spot.position + 1, last.spot.number)
+    modules = timeline.dumps[after.position].file.modules
+    if after.number >= len(modules) or stage == timeline.stage(after):
+        return False
+    there = timeline.find_at(check, after.position, stage)
+    return any(nameless(occurrence) == nameless(last) for occurrence in there)
