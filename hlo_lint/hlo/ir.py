@@ -1,9 +1,9 @@
-"""A module of HLO: shared immutable rows below, views on demand above.
+"""A module of HLO: shared immutable records below, views on demand above.
 
-The pass dumps of one module repeat nearly all of their lines, so what is stored is shared: a *row*
-is the text of one instruction taken apart, a `Computation` is a tuple of rows with its text, and
-both are the same object in every dump that repeats them. `Module` and `Instruction` are views.
-Nobody changes any of them: a fix is an edit of the text.
+The pass dumps of one module repeat nearly all of their lines, so what is stored is shared: a record
+(`records.py`) holds the fields of one instruction, a `Computation` is a tuple of records with its
+text, and both are the same object in every dump that repeats them. `Module` and `Instruction` are
+views. None of them changes: a fix is an edit of the text.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from hlo_lint.hlo.parser.stack_frames import StackFrames
 
 _NAME = re.compile(r"%?([\w.\-]+)").match
-"""What stands behind `calls=`, which `str.split` finds several times faster than a pattern."""
+"""The name after `calls=`, which `str.split` finds several times faster than a pattern."""
 _THREAD = re.compile(r'execution_thread="([^"]*)"')
 CALLING_ATTRIBUTES: Final = tuple(
     "calls to_apply body condition select scatter comparator called_computations "
@@ -53,18 +53,18 @@ _CALLED = re.compile(rf"\b(?:{'|'.join(CALLING_ATTRIBUTES)})=(\{{[^{{}}=]*\}}|%?
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What an instruction reads: an instruction, or one element of its tuple."""
+    """An operand: an instruction, or one element of its tuple."""
 
     name: str
     """The name without `%`."""
     index: tuple[int, ...]
-    """Which element of the tuple: `(1, 0)` for `%x#1#0`, empty for the whole value."""
+    """The element of the tuple: `(1, 0)` for `%x#1#0`, empty for the whole value."""
     instruction: Instruction | None
-    """None where the computation defines no such name."""
+    """None if the computation does not define the name."""
 
     @property
     def shape(self) -> Shape | None:
-        """The shape of what is read, or None where it cannot be known."""
+        """The shape of the operand, or None if it is unknown."""
         if self.instruction is None:
             return None
         return part(self.instruction.shape_or_none, self.index)
@@ -74,7 +74,7 @@ _numbers: list[int] = []
 
 
 def _positions(count: int) -> list[int]:
-    """At least that many numbers from 0 on: one object for each, whoever holds it."""
+    """range(count) as shared int objects, to save memory."""
     if len(_numbers) < count:
         _numbers.extend(range(len(_numbers), 2 * count))
     return _numbers
@@ -84,7 +84,7 @@ class Inline(NamedTuple):
     """A computation that is written into an attribute: `to_apply={ x = … ROOT y = … }`."""
 
     start: int
-    """Where it begins, in characters of the text of the computation around it."""
+    """Its first character, in the text of the computation around it."""
     computation: Computation
 
 
@@ -138,18 +138,18 @@ class Computation:
         inline: Mapping[int, tuple[Inline, ...]] | None = None,
         part: tuple[int, int] | None = None,
     ) -> None:
-        """`part` says where in `text` it stands, where that is the text of a whole file."""
+        """`part` is its place in `text` if that is the text of a whole file."""
         self._text = text
         self._part = part
         self.name = name
         self.is_entry = is_entry
         self.signature = signature
-        """`(a: f32[8]) -> f32[8]`, or empty where the text prints none."""
+        """`(a: f32[8]) -> f32[8]`, or empty if the text prints none."""
         self.rows = rows
         self.tail = tail
-        """What follows the closing brace: `, execution_thread="parallel"`."""
+        """The text after the closing brace: `, execution_thread="parallel"`."""
         self.parse_errors = parse_errors
-        """What could not be read, in characters of `text`."""
+        """Stretches that could not be read, in characters of `text`."""
         self.nested = nested
         """Positions of instructions that are written into the operands of another one."""
         self.inline = inline or {}
@@ -177,7 +177,7 @@ class Computation:
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """Where each instruction stands, in characters of `text`."""
+        """The place of each instruction, in characters of `text`."""
         if self._spans is None:  # the dump's shape: a head, then one instruction a line
             lines = self.text.split("\n")
             starts = accumulate((len(line) + 1 for line in lines), initial=0)
@@ -189,12 +189,12 @@ class Computation:
 
     @property
     def has_spans(self) -> bool:
-        """Whether `spans` are at hand; else each instruction has a line of its own."""
+        """True if `spans` are known; else each instruction has a line of its own."""
         return self._spans is not None
 
     @property
     def index(self) -> Mapping[str, int]:
-        """Position by name; of a doubled name the first."""
+        """Position by name; of a repeated name the first."""
         if self._index is None:
             names = list(map(name_of, self.rows))
             self._index = dict(zip(names, _positions(len(names)), strict=False))
@@ -237,7 +237,7 @@ class Computation:
 
     @property
     def root(self) -> Instruction | None:
-        """The instruction marked ROOT, else the last one; None where there is none."""
+        """The instruction marked ROOT, else the last one; None in an empty computation."""
         for number in range(len(self.rows) - 1, -1, -1):
             if self.rows[number][ROOT]:
                 return self.at(number)
@@ -257,7 +257,7 @@ class Computation:
         return view
 
     def instruction(self, name: str) -> Instruction | None:
-        """The instruction of that name, `%` or not; None where there is none."""
+        """The instruction with a name, `%` or not; None if there is none."""
         number = self.index.get(name.removeprefix("%"))
         return None if number is None else self.at(number)
 
@@ -298,7 +298,7 @@ class Computation:
         """A graph of names, an edge from each operand to its reader; `opcode` and `shape` on nodes.
 
         Raises:
-            ImportError: where networkx is not installed.
+            ImportError: networkx is not installed.
         """
         import networkx
 
@@ -314,7 +314,7 @@ class Computation:
 
 
 class Instruction:
-    """A view of one row. It equals only itself; `Computation.at` makes each one once."""
+    """A view of one record. It equals only itself; `Computation.at` makes each one once."""
 
     __slots__ = ("computation", "number")
 
@@ -328,7 +328,7 @@ class Instruction:
 
     @property
     def row(self) -> InstructionRecord:
-        """The text taken apart."""
+        """The record that it is a view of."""
         return self.computation.rows[self.number]
 
     @property
@@ -348,7 +348,7 @@ class Instruction:
 
     @property
     def type_text(self) -> str:
-        """The shape as spelled; empty where it is left out."""
+        """The shape as spelled; empty if it is left out."""
         return self.row[TYPE]
 
     @property
@@ -379,18 +379,18 @@ class Instruction:
         """The shape.
 
         Raises:
-            ShapeSyntaxError: where the text spells none.
+            ShapeSyntaxError: the text is not a shape.
         """
         return parse_shape(self.row[TYPE])
 
     @property
     def shape_or_none(self) -> Shape | None:
-        """The shape, or None where the text spells none that can be read."""
+        """The shape, or None if the text is not one."""
         return shape_or_none(self.row[TYPE])
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """What it reads, in order."""
+        """Its operands, in order."""
         return tuple(self._operand(reference) for reference in self.row[REFERENCES])
 
     def _operand(self, reference: str) -> Operand:
@@ -399,14 +399,14 @@ class Instruction:
 
     @property
     def users(self) -> tuple[Instruction, ...]:
-        """Who reads it, each once, in the order of the text."""
+        """The instructions that read it, each once, in the order of the text."""
         return tuple(
             self.computation.at(number) for number in self.computation.users.get(self.name, ())
         )
 
     @property
     def span(self) -> Span:
-        """Where it stands, in characters of the computation's text."""
+        """Its place, in characters of the computation's text."""
         return self.computation.spans[self.number]
 
     @property
@@ -417,7 +417,7 @@ class Instruction:
 
     @property
     def is_nested(self) -> bool:
-        """Whether it is written into the operands of another: `add(multiply(x, y), z)`."""
+        """True if it is written into the operands of another: `add(multiply(x, y), z)`."""
         return self.number in self.computation.nested
 
     @property
@@ -429,10 +429,10 @@ class Instruction:
         return {name: tail[start:end] for name, (start, end) in split_attributes(tail).items()}
 
     def attribute(self, name: str) -> AttributeValue | None:
-        """One attribute's value: integers, names, text …; None where it is not there.
+        """One attribute's value: integers, names, text …; None if it is absent.
 
         Raises:
-            AttributeSyntaxError: where it cannot be read.
+            AttributeSyntaxError: the value cannot be read.
         """
         from hlo_lint.hlo.attributes import read_attribute
 
@@ -441,12 +441,12 @@ class Instruction:
 
     @property
     def literal(self) -> LiteralValue:
-        """The value of a constant as numpy; None for what is no constant, and for a token.
+        """The value of a constant as numpy; None for other opcodes, and for a token.
 
         Raises:
-            LiteralError: where the text is no value of the shape.
-            ShapeSyntaxError: where the text spells no shape.
-            ImportError: where numpy, or ml_dtypes for a type that needs it, is not installed.
+            LiteralError: the text is not a value of the shape.
+            ShapeSyntaxError: the type is not a shape.
+            ImportError: numpy, or ml_dtypes for a type that needs it, is not installed.
         """
         if self.opcode != "constant":
             return None
@@ -477,7 +477,7 @@ class Instruction:
 
 @lru_cache(maxsize=1 << 13)
 def called_names(attributes: str) -> tuple[str, ...]:
-    """Names of the computations that attributes call, in order; none that stand in place.
+    """Names of the computations that attributes call, in order; inline ones are left out.
 
     >>> called_names(", condition=%c, body=%b")
     ('c', 'b')
@@ -489,7 +489,7 @@ def called_names(attributes: str) -> tuple[str, ...]:
 
 
 class Module:
-    """One HLO module as a file holds it: its text in pieces, and what the pieces say."""
+    """One HLO module of a file: its text in pieces, and the computations in them."""
 
     __slots__ = (
         "_nonfusion_computations",
@@ -519,24 +519,24 @@ class Module:
         within: Mapping[int, int] | None = None,
         offsets: tuple[int, ...] | None = None,
     ) -> None:
-        """`offsets` says where each computation begins, where that is known."""
+        """`offsets` are the first characters of the computations, if they are known."""
         self.name = name
         self.header = header
-        """`HloModule name, attribute=…` as spelled; empty where the text leaves it out."""
+        """`HloModule name, attribute=…` as spelled; empty if the text leaves it out."""
         self.tables = tables
         """The texts of FileNames, FunctionNames, FileLocations and StackFrames, where printed."""
         self.pieces = pieces
         """The whole text: joined, they give back every character."""
         self.computations = computations
         self.places = places
-        """Which piece each computation is, or stands in."""
+        """The number of the piece that holds each computation."""
         self.within = within or {}
-        """Where in its piece a computation begins that is written into an attribute."""
+        """Offsets in their piece of computations that are written into an attribute."""
         self.parse_errors = parse_errors
-        """What could not be read outside computations, in characters of this module's text."""
+        """Stretches outside computations that could not be read, in characters of the text."""
         self.file = HloFile((self,), None)
         self.start = 0
-        """Where its text begins, in characters of the file."""
+        """The first character of its text, in the file."""
         self._offsets = offsets
         self._nonfusion_computations: list[Computation] = []
         self.analysis_cache: dict[object, object] = {}
@@ -564,7 +564,7 @@ class Module:
 
     @property
     def entry(self) -> Computation | None:
-        """The computation marked ENTRY, else the last one; None where there is none."""
+        """The computation marked ENTRY, else the last one; None in an empty module."""
         for computation in self.computations:
             if computation.is_entry:
                 return computation
@@ -582,10 +582,10 @@ class Module:
         return {name: tail[start:end] for name, (start, end) in split_attributes(tail).items()}
 
     def attribute(self, name: str) -> AttributeValue | None:
-        """One of the header's attributes as a value; None where it is not there.
+        """One of the header's attributes as a value; None if it is absent.
 
         Raises:
-            AttributeSyntaxError: where it cannot be read.
+            AttributeSyntaxError: the value cannot be read.
         """
         from hlo_lint.hlo.attributes import read_attribute
 
@@ -594,19 +594,19 @@ class Module:
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether the order of the text is the order of execution."""
+        """True if the order of the text is the order of execution."""
         return "is_scheduled=true" in self.header
 
     @property
     def stack_frames(self) -> StackFrames:
-        """Where in Python instructions come from, by `stack_frame_id`."""
+        """The places in Python that instructions come from, by `stack_frame_id`."""
         from hlo_lint.hlo.parser.stack_frames import read_stack_frames
 
         return read_stack_frames(self.tables)
 
     @property
     def problems(self) -> tuple[ParseDiagnostic, ...]:
-        """What could not be read, in the order of the file."""
+        """Stretches that could not be read, in the order of the file."""
         errors = list(self.parse_errors)
         for number, computation in enumerate(self.computations):
             if computation.parse_errors:
@@ -621,7 +621,7 @@ class Module:
         return tuple(self.file.lines.diagnostic(error, self.start) for error in errors)
 
     def computation(self, name: str) -> Computation | None:
-        """The computation of that name, `%` or not; None where there is none."""
+        """The computation with a name, `%` or not; None if there is none."""
         name = name.removeprefix("%")
         for computation in self.computations:
             if computation.name == name:
@@ -629,7 +629,7 @@ class Module:
         return None
 
     def offset(self, number: int) -> int:
-        """Where the text of a computation begins, in characters of this module's text."""
+        """The first character of a computation, in this module's text."""
         if self._offsets is None:
             starts = tuple(accumulate(map(len, self.pieces), initial=0))
             self._offsets = tuple(
@@ -638,7 +638,7 @@ class Module:
         return self._offsets[number]
 
     def span(self, instruction: Instruction) -> Span:
-        """Where an instruction stands, in characters of the file."""
+        """The place of an instruction, in characters of the file."""
         begin = self.start + self.offset(self.computations.index(instruction.computation))
         start, end = instruction.span
         return Span(begin + start, begin + end)
@@ -663,7 +663,7 @@ class Module:
 
     @property
     def nonfusion_computations(self) -> Sequence[Computation]:
-        """What passes over non-fusion computations visit: no fusion's body, no other thread."""
+        """The computations outside fusions, of the main thread (`MakeNonfusionComputations`)."""
         if not self._nonfusion_computations:  # the list is that of every file of this text
             fusions = self.fusion_computations
             self._nonfusion_computations += [
@@ -682,7 +682,7 @@ class Module:
         """A graph of `computation/instruction` names: data edges, and `calls` edges to roots.
 
         Raises:
-            ImportError: where networkx is not installed.
+            ImportError: networkx is not installed.
         """
         import networkx
 
@@ -736,7 +736,7 @@ class HloFile:
 
     @classmethod
     def of_text(cls, text: str, path: Path | None, module: str = "") -> HloFile:
-        """A file that is no HLO, to report places in it: its text as one piece, nothing read."""
+        """A file that is not HLO, to report places in it: its text is one piece, unread."""
         file = cls((Module(module, "", (), (text,), (), ()),), path)
         file.modules[0].file = file
         return file
@@ -748,7 +748,7 @@ class HloFile:
 
     @property
     def lines(self) -> Lines:
-        """The whole file by its lines; kept once it was asked for."""
+        """The whole file by its lines, cached."""
         if self._lines is None:
             self._lines = Lines(self.text)
         return self._lines

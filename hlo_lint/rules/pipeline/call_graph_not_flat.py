@@ -67,9 +67,14 @@ class CallGraphNotFlat(Rule):
         """Yields each instruction but the first that runs a computation which another calls."""
         callers: dict[str, list[Instruction]] = {}
         for computation in module.computations:
-            for number, row in enumerate(computation.rows):
-                opcode = opcode_of(row)
-                if opcode in CALLERS or (opcode.endswith("-start") and opcode != "async-start"):
+            # Few opcodes, many instructions: the names are compared once for each opcode.
+            opcodes = {
+                opcode
+                for opcode in computation.opcodes
+                if opcode in CALLERS or (opcode.endswith("-start") and opcode != "async-start")
+            }
+            for number, row in enumerate(computation.rows) if opcodes else ():
+                if opcode_of(row) in opcodes:
                     instruction = computation.at(number)
                     for name in instruction.called_computations:
                         callers.setdefault(name, []).append(instruction)
