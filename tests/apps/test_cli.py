@@ -988,7 +988,7 @@ def test_what_may_change_a_value_is_mended_only_on_request_and_said_to_be_there(
     ran = run("fix", "d")
     assert (ran.status, snapshot(Path("d"))) == (1, before)
     assert "nothing to fix" in ran.errors
-    assert "1 unsafe fix is to be had: --unsafe-fixes" in ran.errors
+    assert "1 more fix available with --unsafe-fixes" in ran.errors
     assert "(unsafe; hlo-lint fix --unsafe-fixes)" in run("check", "d").out
     write("hlo_lint.toml", "unsafe-fixes = true")
     assert run("fix", "--no-unsafe-fixes", "d").status == 1

@@ -222,7 +222,7 @@ def test_the_command_line_counts_more_than_the_file_and_a_rule_more_than_its_fam
     given: dict[str, Any] = {}
     for option, value in zip(args[::2], args[1::2], strict=True):
         given[option.removeprefix("--").replace("-", "_")] = (value,)
-    found = names(common.settings_of((), given).chosen_rules())
+    found = names(common.settings_of((), common.SharedOptions(**given)).chosen_rules())
     both = {"tma-descriptor-refused", "unreadable-text"}
     assert found == (both if wanted is None else wanted)
 

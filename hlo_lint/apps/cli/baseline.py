@@ -1,10 +1,10 @@
-"""`hlo-lint baseline`: the file that lists the findings there are, so that only new ones count."""
+"""`hlo-lint baseline`: the file that lists known findings, so that only new ones are reported."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,8 +20,10 @@ DEFAULT = Path("hlo_lint_baseline.json")
 
 @click.command("baseline")
 @common.paths_argument
-@click.option("--update", is_flag=True, help="Write down all that is found; reasons are kept.")
-@click.option("--prune", is_flag=True, help="Take out what is no longer found; add nothing.")
+@click.option(
+    "--update", is_flag=True, help="Write all findings to the file; keep the reasons in it."
+)
+@click.option("--prune", is_flag=True, help="Remove entries that are no longer found; add nothing.")
 @click.option(
     "-o",
     "--output",
@@ -39,12 +41,12 @@ def command(
     update: bool,
     prune: bool,
     path: Path | None,
-    **given: Any,
+    shared: common.SharedOptions,
 ) -> None:
-    """Compare what is found in PATH with a baseline, or bring the baseline up to date.
+    """Compare the findings in PATH with a baseline, or update the baseline.
 
-    `hlo-lint check --baseline FILE` then tells only what the file does not list. Give both the same
-    paths. Exit status: 1 where a new error or warning is not written down, else 0.
+    `hlo-lint check --baseline FILE` then reports only what the file does not list. Give both the
+    same paths. Exit status: 1 for a new error or warning, else 0.
     """
     from hlo_lint.apps.api import lint
     from hlo_lint.apps.settings.toml_locations import displayed
@@ -60,11 +62,11 @@ def command(
     from hlo_lint.text.errors import UsageError
 
     if update and prune:
-        raise UsageError("--update also takes out what is gone: give it or --prune, not both")
-    settings = common.settings_of(paths, given)
+        raise UsageError("--update also removes what is gone: give it or --prune, not both")
+    settings = common.settings_of(paths, shared)
     path = displayed(path or settings.baseline or DEFAULT)
     known = Baseline(path) if update and not path.exists() else read_baseline(path)
-    dump = common.open_given(paths, settings, given)
+    dump = common.open_given(paths, settings, shared)
     jobs = settings.jobs or automatic_jobs(dump)
     with common.progress_bar(dump) as progress:
         report = lint(dump, settings=replace(settings, baseline=None, jobs=jobs), progress=progress)

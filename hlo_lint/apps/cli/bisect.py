@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 @click.command("bisect")
 @click.argument("before", metavar="A", type=click.Path(path_type=Path))
 @click.argument("after", metavar="B", type=click.Path(path_type=Path))
-@click.option("--module", metavar="NAME", help="Only this module; by default all of that name.")
+@click.option(
+    "--module", metavar="NAME", help="Compare only this module; by default all that are in both."
+)
 @click.option("--all", "everything", is_flag=True, help="Print every line of the difference.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -30,7 +32,7 @@ def command(
     everything: bool,
     as_json: bool,
 ) -> None:
-    """The first pass after which the dumps in A and in B of one program differ, and where.
+    """Find the first pass after which the dumps in A and B of one program differ, and where.
 
     Exit status: 0 they never differ, 1 they do, 2 wrong use.
     """
@@ -47,7 +49,7 @@ def command(
 
 
 def _pairs(before: Path, after: Path, module: str | None) -> list[tuple[Pipeline, Pipeline]]:
-    """Modules of the same name: of several, the first with the first."""
+    """The modules of one name; if there are several, the first of A with the first of B."""
     from hlo_lint.dumps.directory import open_dump
     from hlo_lint.dumps.selection import main_pipelines, module_named, names_of
 

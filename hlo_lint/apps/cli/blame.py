@@ -1,8 +1,6 @@
-"""`hlo-lint blame`: the life of each finding."""
+"""`hlo-lint blame`: the history of each finding."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import click
 
@@ -12,21 +10,20 @@ from hlo_lint.apps.cli import common
 @click.command("blame")
 @click.argument("path")
 @click.argument("rule", required=False)
-@common.before_option
 @common.file_options
-@click.option("--json", "as_json", is_flag=True, help="The report of `check`, as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report of `check` as JSON.")
 @click.pass_context
 def command(
-    ctx: click.Context, /, path: str, rule: str | None, as_json: bool, **given: Any
+    ctx: click.Context, /, path: str, rule: str | None, as_json: bool, shared: common.SharedOptions
 ) -> None:
-    """Say of each finding in PATH, or of RULE's, which pass it came with and which cured it.
+    """Print which pass introduced each finding in PATH, or of RULE, and which pass resolved it.
 
-    Exit status: 1 where `check` has it too, else 0.
+    Exit status: 1 if `check` reports it too, else 0.
     """
     from hlo_lint.apps.api import lint
     from hlo_lint.report.history import print_lives
 
-    settings = common.settings_of((path,), given)
+    settings = common.settings_of((path,), shared)
     dump = common.open_given((path,), settings)
     with common.progress_bar(dump) as progress:
         report = lint(

@@ -1,4 +1,4 @@
-"""`hlo-lint capture`: compile a program for a GPU that need not be there, and check it."""
+"""`hlo-lint capture`: compile a program for a GPU that need not be present, and check it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ BACKENDS = ("default", "cublaslt")
     type=click.Choice(BACKENDS),
     default=BACKENDS,
     show_default=True,
-    help="Which backend the GEMMs get that the autotuner chooses for (repeatable).",
+    help="The backend for GEMMs whose backend the autotuner chooses (repeatable).",
 )
 @click.option(
     "--option",
@@ -72,7 +72,7 @@ BACKENDS = ("default", "cublaslt")
     "--keep",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Keep the dumps here; it must be empty or not be there.",
+    help="Keep the dumps in this folder, which must be empty or not exist.",
 )
 @common.rule_options
 @click.option(
@@ -92,26 +92,26 @@ def command(
     options: tuple[str, ...],
     keep: Path | None,
     output_format: str,
-    **given: Any,
+    shared: common.SharedOptions,
 ) -> None:
-    """Compile FUNCTION, or what SCRIPT jits, with XLA:GPU for a GPU that need not be there.
+    """Compile FUNCTION, or what SCRIPT jits, with XLA:GPU for a GPU that need not be present.
 
-    What FUNCTION takes is said by --shape, by `example_args` in the script, or by what it returns
-    if it takes nothing: a function and its arguments. Without FUNCTION the script is run on the
-    CPU, with the ARGUMENTs; each function that it jits is compiled for the shapes it was called
+    The arguments of FUNCTION come from --shape, from `example_args` in the script, or, if it takes
+    none, from what it returns: a function and its arguments. Without FUNCTION the script runs on
+    the CPU, with the ARGUMENTs; each function that it jits is compiled for the shapes it was called
     with.
 
-    Nothing is timed, so the autotuner's choice is tried both ways: XLA's first choice, and
+    Nothing is timed, so both choices of the autotuner are compiled: XLA's first choice, and
     cuBLASLt.
 
-    Exit status: 0 all compile and are clean, 1 otherwise, 2 wrong use.
+    Exit status: 0 if all compile without findings, 1 otherwise, 2 wrong use.
     """
     from hlo_lint.apps.jax.capture.comparison import Question, Winner, compare
     from hlo_lint.apps.jax.capture.jit import for_one_compile
 
     job = _job(script, arguments, shapes, options)
     winners = [winner for winner in Winner if winner.value.lower() in backends]
-    settings = for_one_compile(common.settings_of([str(job.script)], given))
+    settings = for_one_compile(common.settings_of([str(job.script)], shared))
     question = Question(job, target, winners, settings)
     interpreters = _interpreters(releases, pythons)
     with _folder(keep) as folder:

@@ -1,4 +1,4 @@
-"""`hlo-lint check`: what is wrong with HLO."""
+"""`hlo-lint check`: reports what is wrong with HLO."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Options:
-    """What only this command takes."""
+    """The options that only this command takes."""
 
     output_format: str | None
     output: Path | None
     statistics: bool
     cured: bool
     jobs: int | None
-    """0 where the size of the input decides; None where the settings do."""
+    """0 if the size of the input decides; None if the settings do."""
     quiet: bool
     verbose: bool
     color: str
 
 
 def _processes(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """A number from 1; 0 for `auto`."""
+    """The number of processes; 0 for `auto`."""
     if value is None:
         return None
     if value == "auto":
@@ -51,7 +51,7 @@ def _processes(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @click.option(
     "--output-format",
     type=click.Choice(list(FORMATS)),
-    help="What the report looks like; text, where no settings say otherwise.",
+    help="The format of the report; by default the one in the settings, else text.",
     envvar="HLO_LINT_OUTPUT_FORMAT",
 )
 @click.option(
@@ -61,21 +61,25 @@ def _processes(ctx: click.Context, param: click.Parameter, value: str | None) ->
     metavar="FILE",
     help="Write the report to a file.",
 )
-@click.option("--statistics", is_flag=True, help="Count the findings of each rule instead.")
 @click.option(
-    "--cured", is_flag=True, help="Look at every step: tell what a later pass cured, too."
+    "--statistics", is_flag=True, help="Print the number of findings of each rule instead."
 )
+@click.option("--cured", is_flag=True, help="Also report findings that a later pass resolved.")
 @click.option(
     "-j",
     "--jobs",
     metavar="N|auto",
     callback=_processes,
-    help="How many processes check; auto, the default, is 1 for a small input.",
+    help="Number of worker processes; auto, the default, is 1 for a small input.",
 )
-@click.option("--exit-zero", is_flag=True, help="Exit with 0 where something is found, too.")
-@click.option("-q", "--quiet", is_flag=True, help="Print findings, and nothing else.")
-@click.option("-v", "--verbose", is_flag=True, help="Say what was looked at, and how.")
-@click.option("--show-files", is_flag=True, help="List the files that would be read.")
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 even if there are findings.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only findings.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Also print what was read, and with which settings."
+)
+@click.option(
+    "--show-files", is_flag=True, help="Print the files that would be read, and check nothing."
+)
 @click.option("--watch", is_flag=True, help="Check again whenever a file changes; Ctrl-C ends it.")
 @common.color_option
 @click.pass_context
@@ -94,36 +98,36 @@ def command(
     show_files: bool,
     watch: bool,
     color: str,
-    **given: Any,
+    shared: common.SharedOptions,
 ) -> None:
     """Check dump directories and files of HLO; `-` is standard input."""
     options = _Options(output_format, output, statistics, cured, jobs, quiet, verbose, color)
     if show_files:
-        _show_files(common.open_given(paths, common.settings_of(paths, given), given))
+        _show_files(common.open_given(paths, common.settings_of(paths, shared), shared))
         return
     if watch:
         from hlo_lint.apps.cli.watching import watch as keep_watching
 
         keep_watching(
             paths,
-            lambda: common.settings_file(paths, given),
-            lambda: _check(paths, options, given),
+            lambda: common.settings_file(paths, shared),
+            lambda: _check(paths, options, shared),
             output,
         )
         return
-    report = _check(paths, options, given)
+    report = _check(paths, options, shared)
     ctx.exit(0 if exit_zero else report.exit_status)
 
 
-def _check(paths: tuple[str, ...], options: _Options, given: dict[str, Any]) -> Report:
-    """Checks once, and says what was found."""
+def _check(paths: tuple[str, ...], options: _Options, shared: common.SharedOptions) -> Report:
+    """Check once, and print the report."""
     from hlo_lint.apps.api import lint
     from hlo_lint.engine.jobs import automatic_jobs
 
     begun = time.monotonic()
-    settings = common.settings_of(paths, given).overridden(output_format=options.output_format)
+    settings = common.settings_of(paths, shared).overridden(output_format=options.output_format)
     _refuse_statistics(settings, options)
-    dump = common.open_given(paths, settings, given)
+    dump = common.open_given(paths, settings, shared)
     jobs = (settings.jobs if options.jobs is None else options.jobs) or automatic_jobs(dump)
     with common.progress_bar(dump, wanted=not options.quiet) as progress:
         report = lint(
@@ -177,7 +181,7 @@ def _rendered(report: Report, output_format: str, options: _Options) -> str:
 
 
 def _say(settings: Settings, report: Report, jobs: int, seconds: float) -> None:
-    """How it was done, on standard error."""
+    """Print what was read, and with which settings, on standard error."""
     from hlo_lint.rules.registry import all_rules
     from hlo_lint.text.source import shown
 

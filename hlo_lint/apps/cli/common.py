@@ -1,4 +1,4 @@
-"""What several commands share: options, settings, the input, the terminal."""
+"""Parts that several commands share: options, settings, the input, the terminal."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,22 +23,45 @@ if TYPE_CHECKING:
     from hlo_lint.rules.findings import Severity
 
 PROGRESS_AFTER = 1.0
-"""Seconds of work before a terminal sees a progress bar."""
+"""Seconds of work after which a terminal shows a progress bar."""
 
 LEVELS = ("error", "warning", "info", "off")
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
+
+@dataclass(frozen=True)
+class SharedOptions:
+    """The options that several commands share, as they were given on the command line."""
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    extend_select: tuple[str, ...] = ()
+    extend_ignore: tuple[str, ...] = ()
+    severity: tuple[str, ...] = ()
+    """Each `RULE=LEVEL`."""
+    before: str | None = None
+    baseline: Path | None = None
+    exclude: tuple[str, ...] = ()
+    force_exclude: bool = False
+    stdin_filename: str | None = None
+    sniff: bool = False
+    config: str | None = None
+    isolated: bool = False
+
+
+_SHARED = tuple(field.name for field in fields(SharedOptions))
+
 paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 before_option = click.option(
     "--before",
     metavar="PASS",
-    help="The pass that comes next, where the dump does not say: layout_normalization, autotuner.",
+    help="The pass that comes next, if the dump does not say: layout_normalization, autotuner.",
 )
 
 
 def _leave_plugins_out(ctx: click.Context, _: click.Parameter, wanted: bool) -> bool:
-    """In the environment, so that processes of `--jobs` do as this one."""
+    """Set the environment variable, so that the worker processes of `--jobs` see it."""
     from hlo_lint.rules.plugins import ISOLATED, is_isolated
 
     if wanted and not is_isolated():
@@ -46,7 +71,9 @@ def _leave_plugins_out(ctx: click.Context, _: click.Parameter, wanted: bool) -> 
 
 
 _files = (
-    click.option("--config", metavar="FILE", help="The settings file, instead of looking for one."),
+    click.option(
+        "--config", metavar="FILE", help="Read this settings file instead of searching for one."
+    ),
     click.option(
         "--isolated",
         is_flag=True,
@@ -56,29 +83,41 @@ _files = (
 )
 _choice = (
     click.option(
-        "--select", multiple=True, metavar="RULE", help="Only these rules or families (repeatable)."
+        "--select",
+        multiple=True,
+        metavar="RULE",
+        help="Run only these rules or families (repeatable).",
     ),
     click.option(
-        "--ignore", multiple=True, metavar="RULE", help="Not these rules or families (repeatable)."
+        "--ignore",
+        multiple=True,
+        metavar="RULE",
+        help="Do not run these rules or families (repeatable).",
     ),
     click.option(
-        "--extend-select", multiple=True, metavar="RULE", help="These besides those selected."
+        "--extend-select",
+        multiple=True,
+        metavar="RULE",
+        help="Also run these rules or families (repeatable).",
     ),
     click.option(
-        "--extend-ignore", multiple=True, metavar="RULE", help="Not these, besides those ignored."
+        "--extend-ignore",
+        multiple=True,
+        metavar="RULE",
+        help="Also leave these rules or families out (repeatable).",
     ),
     click.option(
         "--severity",
         multiple=True,
         metavar="RULE=LEVEL",
-        help=f"How bad a finding of a rule or a family is: {', '.join(LEVELS)} (repeatable).",
+        help=f"The severity of a rule or a family: {', '.join(LEVELS)} (repeatable).",
     ),
     before_option,
     click.option(
         "--baseline",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Findings that are known and not told again.",
+        help="Do not report the findings that this file lists.",
     ),
 )
 _input = (
@@ -86,16 +125,18 @@ _input = (
         "--exclude",
         multiple=True,
         metavar="GLOB",
-        help="Files and folders to pass by (repeatable).",
+        help="Leave these files and folders out (repeatable).",
     ),
     click.option(
-        "--force-exclude", is_flag=True, help="Pass by files that are given by name, too."
+        "--force-exclude", is_flag=True, help="Apply --exclude to files given by name, too."
     ),
     click.option(
-        "--stdin-filename", metavar="NAME", help="What the text on standard input is a file of."
+        "--stdin-filename", metavar="NAME", help="The file name for the text on standard input."
     ),
     click.option(
-        "--sniff", is_flag=True, help="Skip a file that holds no HLO, whatever its name; say so."
+        "--sniff",
+        is_flag=True,
+        help="Skip files that hold no HLO, whatever their names, and say so.",
     ),
 )
 color_option = click.option(
@@ -103,33 +144,42 @@ color_option = click.option(
     type=click.Choice(["auto", "always", "never"]),
     default="auto",
     show_default=True,
-    help="Colours; auto obeys NO_COLOR, FORCE_COLOR and whether there is a terminal.",
+    help="When to use colours; auto obeys NO_COLOR, FORCE_COLOR and the terminal.",
 )
 
 
-def settings_options(command: Command) -> Command:
-    """The options that change settings, and those that say what is looked at."""
-    for option in reversed((*_choice, *_input, *_files)):
-        command = option(command)
-    return command
+def _with_options(
+    command: Command, options: Sequence[Callable[[Command], Command]]
+) -> Callable[..., object]:
+    """The command with these options; it gets them as `shared`, a `SharedOptions`."""
+
+    @wraps(command)
+    def collected(*arguments: object, **values: Any) -> object:
+        shared = {name: values.pop(name) for name in _SHARED if name in values}
+        return command(*arguments, shared=SharedOptions(**shared), **values)
+
+    for option in reversed(options):
+        collected = option(collected)
+    return collected
 
 
-def rule_options(command: Command) -> Command:
-    """The options that change settings, for what is no file of the caller's."""
-    for option in reversed((*_choice, *_files)):
-        command = option(command)
-    return command
+def settings_options(command: Command) -> Callable[..., object]:
+    """Adds the options that change settings, and those that say what is read."""
+    return _with_options(command, (*_choice, *_input, *_files))
 
 
-def file_options(command: Command) -> Command:
-    """The options that say which settings file is read."""
-    for option in reversed(_files):
-        command = option(command)
-    return command
+def rule_options(command: Command) -> Callable[..., object]:
+    """Adds the options that change settings, for a command that reads no file of the caller's."""
+    return _with_options(command, (*_choice, *_files))
 
 
-def settings_of(paths: Sequence[str], given: Mapping[str, Any]) -> Settings:
-    """The settings for paths, with what the options of `settings_options` change.
+def file_options(command: Command) -> Callable[..., object]:
+    """Adds `--before`, and the options that name the settings file."""
+    return _with_options(command, (before_option, *_files))
+
+
+def settings_of(paths: Sequence[str], shared: SharedOptions) -> Settings:
+    """The settings for paths, with what options change.
 
     Raises:
         ConfigError: for a settings file with something wrong in it.
@@ -138,50 +188,48 @@ def settings_of(paths: Sequence[str], given: Mapping[str, Any]) -> Settings:
     from hlo_lint.apps.settings.load import read
     from hlo_lint.apps.settings.settings import Settings
 
-    file = settings_file(paths, given)
+    file = settings_file(paths, shared)
     settings = Settings() if file is None else read(file)
     settings = settings.reselected(
-        names(given.get("select", ())),
-        names(given.get("ignore", ())) or (),
-        names(given.get("extend_select", ())) or (),
-        names(given.get("extend_ignore", ())) or (),
+        names(shared.select),
+        names(shared.ignore) or (),
+        names(shared.extend_select) or (),
+        names(shared.extend_ignore) or (),
     )
-    if levels := _levels(given.get("severity", ())):
+    if levels := _levels(shared.severity):
         settings = settings.overridden(severity={**settings.severity, **levels})
-    if exclude := given.get("exclude"):
-        settings = settings.overridden(exclude=(*settings.exclude, *exclude))
+    if shared.exclude:
+        settings = settings.overridden(exclude=(*settings.exclude, *shared.exclude))
     return settings.overridden(
-        before=given.get("before"),
-        baseline=given.get("baseline"),
-        force_exclude=given.get("force_exclude") or None,
+        before=shared.before,
+        baseline=shared.baseline,
+        force_exclude=shared.force_exclude or None,
     )
 
 
-def settings_file(paths: Sequence[str], given: Mapping[str, Any]) -> Path | None:
-    """The settings file that holds for paths; None where there is none, or none is wanted."""
+def settings_file(paths: Sequence[str], shared: SharedOptions) -> Path | None:
+    """The settings file for paths; None if there is none, or if none is to be read."""
     from hlo_lint.apps.settings.load import find
 
-    if given.get("isolated"):
+    if shared.isolated:
         return None
-    if given.get("config"):
-        return Path(given["config"])
-    name = given.get("stdin_filename")
-    return find([name] if name else paths)
+    if shared.config:
+        return Path(shared.config)
+    return find([shared.stdin_filename] if shared.stdin_filename else paths)
 
 
-def names(given: Iterable[str]) -> list[str] | None:
-    """Names that were given one by one or with commas between; None where none was."""
-    names = [name.strip() for entry in given for name in entry.split(",") if name.strip()]
-    return names or None
+def names(values: Iterable[str]) -> list[str] | None:
+    """The names in the values of an option, which may have commas between them; None if none."""
+    return [name.strip() for value in values for name in value.split(",") if name.strip()] or None
 
 
-def _levels(given: Iterable[str]) -> dict[str, Severity | None]:
-    """What `RULE=LEVEL` says, for each rule."""
+def _levels(values: Iterable[str]) -> dict[str, Severity | None]:
+    """The severity of each rule, from values `RULE=LEVEL`; None for `off`."""
     from hlo_lint.rules.findings import Severity
     from hlo_lint.text.errors import UsageError, nearest
 
     levels: dict[str, Severity | None] = {}
-    for entry in names(given) or ():
+    for entry in names(values) or ():
         name, equals, level = entry.partition("=")
         if not equals:
             raise UsageError(f"--severity takes RULE=LEVEL, not {entry}")
@@ -192,30 +240,29 @@ def _levels(given: Iterable[str]) -> dict[str, Severity | None]:
 
 
 def open_given(
-    paths: Sequence[str], settings: Settings | None = None, given: Mapping[str, Any] | None = None
+    paths: Sequence[str], settings: Settings, shared: SharedOptions = SharedOptions()
 ) -> Dump:
-    """What lies under paths, or came through a pipe where `-` is the path.
+    """The dump at paths, or on standard input if the path is `-`.
 
-    With `sniff` among the options files that hold something else are skipped.
+    With `--sniff`, files that hold no HLO are skipped.
 
     Raises:
-        DumpError: for a path that is not there.
-        UsageError: where `-` is one of several.
+        DumpError: for a path that does not exist.
+        UsageError: if `-` is one of several paths.
     """
     from hlo_lint.apps.api import open_paths, piped_dump
     from hlo_lint.text.errors import UsageError
 
-    said = given or {}
-    name = said.get("stdin_filename")
+    name = shared.stdin_filename
     if "-" in paths:
         if len(paths) > 1:
             raise UsageError("`-` reads standard input and goes with no other path")
         dump = piped_dump(sys.stdin.buffer.read(), name)
     elif name:
-        raise UsageError("--stdin-filename names what is read where the path is `-`")
+        raise UsageError("--stdin-filename needs the path `-`, standard input")
     else:
         dump = open_paths(paths, settings)
-    if said.get("sniff"):
+    if shared.sniff:
         from hlo_lint.dumps.sniffing import skip_others
 
         skip_others(dump)
@@ -223,7 +270,7 @@ def open_given(
 
 
 def console(*, stderr: bool = False, color: str = "auto") -> Console:
-    """Standard output or standard error, with colours where there is a terminal."""
+    """Standard output or standard error, with colours if it is a terminal."""
     from rich.console import Console
 
     match color:
@@ -243,7 +290,7 @@ def console(*, stderr: bool = False, color: str = "auto") -> Console:
 
 @contextmanager
 def progress_bar(dump: Dump, *, wanted: bool = True) -> Iterator[Any]:
-    """A function to call with numbers of files; on a terminal a bar appears when it takes long."""
+    """Yield a function to call with numbers of files; a terminal shows a bar if it takes long."""
     if not wanted or not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -272,10 +319,10 @@ def progress_bar(dump: Dump, *, wanted: bool = True) -> Iterator[Any]:
 def paired(
     sides: Sequence[Mapping[str, Sequence[Pipeline]]], paths: Sequence[object]
 ) -> list[tuple[Pipeline, Pipeline]]:
-    """The runs of two directories that are of one module, by its name.
+    """The pairs of runs of two directories that compiled a module of one name.
 
     Raises:
-        UsageError: where there are none.
+        UsageError: if there are none.
     """
     from hlo_lint.text.errors import UsageError
 

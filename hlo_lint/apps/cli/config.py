@@ -1,8 +1,6 @@
-"""`hlo-lint config`: the settings that hold, and what may be set."""
+"""`hlo-lint config`: the settings, where they come from, and the schema of the file."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import click
 
@@ -11,13 +9,17 @@ from hlo_lint.apps.cli import common
 
 @click.command("config")
 @click.argument("paths", nargs=-1, metavar="[PATH…]")
-@click.option("--show", is_flag=True, help="The settings that hold for PATH; this is the default.")
-@click.option("--schema", "as_schema", is_flag=True, help="The JSON Schema of a settings file.")
+@click.option("--show", is_flag=True, help="Print the settings for PATH; this is the default.")
+@click.option(
+    "--schema", "as_schema", is_flag=True, help="Print the JSON Schema of a settings file."
+)
 @common.settings_options
-def command(paths: tuple[str, ...], show: bool, as_schema: bool, **given: Any) -> None:
-    """Print the settings that hold for PATH, or here, and where each of them comes from.
+def command(
+    paths: tuple[str, ...], show: bool, as_schema: bool, shared: common.SharedOptions
+) -> None:
+    """Print the settings for PATH, by default the working directory, and where each comes from.
 
-    They stand in hlo_lint.toml, or in [tool.hlo_lint] of pyproject.toml.
+    Settings are in hlo_lint.toml, or in [tool.hlo_lint] of pyproject.toml.
     """
     from hlo_lint.text.errors import UsageError
 
@@ -30,6 +32,6 @@ def command(paths: tuple[str, ...], show: bool, as_schema: bool, **given: Any) -
         return
     from hlo_lint.apps.settings.show import show as shown_settings
 
-    settings = common.settings_of(paths, given)
+    settings = common.settings_of(paths, shared)
     settings.chosen_rules()
     click.echo(shown_settings(settings), nl=False)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def command(ctx: click.Context, before: Path, after: Path, as_json: bool) -> None:
-    """What the runs whose dumps are in A and in B were told differently: flags, configuration,
+    """Print the settings in which the runs with dumps in A and B differ: flags, configuration,
     target. Modules are paired by name.
 
     Exit status: 0 the same, 1 different, 2 wrong use.

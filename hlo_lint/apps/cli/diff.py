@@ -27,9 +27,11 @@ STYLES = {"-": "red", "+": "green", "~": "yellow", ">": "cyan"}
     help="A and B are dumps of this directory: a step's number, a pass (its first dump), a file.",
 )
 @click.option(
-    "--module", metavar="NAME", help="Which module of DIR; by default the one with most dumps."
+    "--module", metavar="NAME", help="The module of DIR; by default the one with the most dumps."
 )
-@click.option("--metadata", is_flag=True, help="Where instructions come from counts, too.")
+@click.option(
+    "--metadata", is_flag=True, help="Also compare metadata: where instructions come from."
+)
 @click.option("--all", "everything", is_flag=True, help="Print every line, however many.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -43,7 +45,7 @@ def command(
     everything: bool,
     as_json: bool,
 ) -> None:
-    """What differs between the HLO in A and in B: the structure, names and ids left out.
+    """Print what differs between the HLO in A and B, apart from names and ids.
 
     Exit status: 0 the same, 1 different, 2 wrong use.
     """
@@ -76,7 +78,7 @@ def command(
 
 
 def show(differences: Sequence[Difference], everything: bool) -> None:
-    """Prints differences, in colours on a terminal."""
+    """Print differences, in colours on a terminal."""
     from hlo_lint.report.diff import SHOWN, render
 
     for difference in differences:

@@ -8,7 +8,7 @@ import click
 @click.command("explain")
 @click.argument("rule")
 def command(rule: str) -> None:
-    """Say why RULE matters, with a bad and a good example."""
+    """Print why RULE matters, with a bad and a good example."""
     from hlo_lint.report.page import render_page
     from hlo_lint.rules.registry import find_rule
 

@@ -1,4 +1,4 @@
-"""`hlo-lint fix`: mends what has a fix."""
+"""`hlo-lint fix`: applies the fixes of findings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.command("fix")
 @common.paths_argument
 @common.settings_options
-@click.option("--diff", is_flag=True, help="Print what would change; write nothing.")
+@click.option("--diff", is_flag=True, help="Print what would change, and write nothing.")
 @click.option(
     "--form",
     type=click.Choice(["copy", "transpose"]),
@@ -35,18 +35,16 @@ if TYPE_CHECKING:
     "out",
     type=click.Path(path_type=Path),
     metavar="OUT",
-    help="Write here instead of in place: a file for one file, else a folder.",
+    help="Write to this file (for one file) or folder instead of in place.",
 )
 @click.option(
     "--unsafe-fixes/--no-unsafe-fixes",
     default=None,
-    help="Do what may change a value or the cost, too.",
+    help="Also apply fixes that may change a value or the cost.",
 )
-@click.option("--exit-zero", is_flag=True, help="Exit with 0 where something is left, too.")
-@click.option(
-    "--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 where something was mended, too."
-)
-@click.option("-q", "--quiet", is_flag=True, help="Print what is left, and nothing else.")
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 even if findings remain.")
+@click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if anything was fixed.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only the findings that remain.")
 @common.color_option
 @click.pass_context
 def command(
@@ -61,17 +59,17 @@ def command(
     exit_non_zero_on_fix: bool,
     quiet: bool,
     color: str,
-    **given: Any,
+    shared: common.SharedOptions,
 ) -> None:
-    """Mend what has a safe fix, in place unless told otherwise; the rest of each file stays.
+    """Apply all safe fixes, in place by default; every other byte stays as it is.
 
-    Exit status: 0 when nothing is left, 1 otherwise.
+    Exit status: 0 if no error or warning remains, 1 otherwise.
     """
     from hlo_lint.apps.api import fix as fix_all
     from hlo_lint.apps.api import write_fixed
 
-    settings = common.settings_of(paths, given).overridden(unsafe_fixes=unsafe_fixes)
-    dump = common.open_given(paths, settings, given)
+    settings = common.settings_of(paths, shared).overridden(unsafe_fixes=unsafe_fixes)
+    dump = common.open_given(paths, settings, shared)
     with common.progress_bar(dump, wanted=not quiet) as progress:
         result = fix_all(dump, settings=settings, form=form, progress=progress)
     errors = common.console(stderr=True, color=color)
@@ -105,7 +103,7 @@ def _print_remaining(result: FixResult, errors: Console, quiet: bool) -> None:
     )
     if unsafe:
         errors.print(
-            f"{unsafe} unsafe fix{' is' if unsafe == 1 else 'es are'} to be had: --unsafe-fixes",
+            f"{unsafe} more fix{'' if unsafe == 1 else 'es'} available with --unsafe-fixes",
             highlight=False,
         )
 

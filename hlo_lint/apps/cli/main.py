@@ -1,4 +1,4 @@
-"""The command line: a command is a module of `hlo_lint.apps.cli`, imported when asked for."""
+"""The command line: a command is a module of `hlo_lint.apps.cli`, imported when it is used."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LATE = (
 
 
 class _Commands(click.Group):
-    """Imports a command late; what is raised on purpose becomes one line and exit status 2."""
+    """Imports a command when it is used; an `HloLintError` becomes one line and exit status 2."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(LATE)

@@ -1,4 +1,4 @@
-"""`hlo-lint match`: where a pattern of instructions is, and where it nearly is."""
+"""`hlo-lint match`: finds a pattern of instructions, and its near misses."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from hlo_lint.hlo.ir import Computation, Instruction, Module
 
 NEAR_MISSES = 20
-"""How many near misses are shown unless all are asked for."""
+"""Maximum near misses that are printed without `--all`."""
 WIDTH = 160
 
 
 @dataclass
 class _Found:
-    """A hit or a near miss, the first dump that has it, and how many have."""
+    """A match or a near miss, the first dump that has it, and the number of dumps that do."""
 
     module: Module
     instruction: Instruction
@@ -37,7 +37,7 @@ class _Found:
 @click.argument("pattern")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 @click.option(
-    "--explain", is_flag=True, help="Near misses, too: the same opcode, and what differs."
+    "--explain", is_flag=True, help="Also print near misses: the same opcode, and what differs."
 )
 @click.option("--all", "everything", is_flag=True, help="Print every near miss, however many.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -50,14 +50,14 @@ def command(
     everything: bool,
     as_json: bool,
 ) -> None:
-    """Where PATTERN is in files of HLO and dump directories: 'reshape(custom_call())'.
+    """Find PATTERN in HLO files and dump directories: 'reshape(custom_call())'.
 
     An opcode with patterns of its operands in brackets, `any()` for any instruction, "names" to
     print what they stand for, and .named("x") .any_order() .one_user() .attr(index=0)
     .shape(array(dtype="bf16", rank=2)) .shape("f32[8]").
 
-    What many dumps of a module share is printed once. Exit status: 0 found, 1 not found, 2 wrong
-    use.
+    A match that many dumps of a module share is printed once. Exit status: 0 found, 1 not found,
+    2 wrong use.
     """
     from hlo_lint.analysis.match.reader import read_pattern
     from hlo_lint.dumps.directory import open_dump

@@ -20,11 +20,11 @@ NUMBERS = ("step", "fusions", "ms")
 
 @click.command("passes")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--module", metavar="NAME", help="Only this module; by default all.")
-@click.option("--changed", is_flag=True, help="Only the passes that changed the graph.")
+@click.option("--module", metavar="NAME", help="Print only this module; by default all.")
+@click.option("--changed", is_flag=True, help="Print only the passes that changed the graph.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(folder: Path, module: str | None, changed: bool, as_json: bool) -> None:
-    """What each pass did to the modules in DIR: instructions, bytes and fusions, and its time.
+    """Print what each pass did to the modules in DIR: instructions, bytes, fusions and time.
 
     `changed` is `names` where only names differ from the dump before. Bytes are those of arrays
     that come or go outside fusions.

@@ -11,7 +11,7 @@ import click
 @click.argument("path", type=click.Path(path_type=Path))
 @click.argument("instruction")
 def command(path: Path, instruction: str) -> None:
-    """Print what INSTRUCTION of the HLO in PATH carries: a kernel, its launch, its tuning."""
+    """Print the payload of INSTRUCTION in the HLO in PATH: a kernel, its launch, its tuning."""
     from hlo_lint.apps.api import payload_text
 
     click.echo(payload_text(path, instruction), nl=False)

@@ -1,10 +1,9 @@
-"""`hlo-lint report`: what was found, as one HTML page."""
+"""`hlo-lint report`: the findings as one HTML page."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -21,7 +20,7 @@ from hlo_lint.apps.cli import common
     default=Path("report.html"),
     show_default=True,
     metavar="FILE",
-    help="Where the page goes; `-` is standard output.",
+    help="The file to write; `-` is standard output.",
 )
 @common.settings_options
 @click.option(
@@ -30,7 +29,7 @@ from hlo_lint.apps.cli import common
     multiple=True,
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="DIR",
-    help="Show lines of the Python files below DIR that the dump names (repeatable).",
+    help="Show lines of Python files below DIR that the dump names (repeatable).",
 )
 @click.pass_context
 def command(
@@ -39,12 +38,12 @@ def command(
     paths: tuple[str, ...],
     out: Path,
     sources: tuple[Path, ...],
-    **given: Any,
+    shared: common.SharedOptions,
 ) -> None:
     """Write one HTML page about dump directories or files: it needs no network and no other file.
 
-    It shows each module's passes, the pass that each finding came with and the one that cured it,
-    HLO before and after, the instruction with its neighbours, and the fix.
+    It shows each module's passes, the pass that introduced each finding and the one that resolved
+    it, HLO before and after, the instruction with its neighbours, and the fix.
 
     Exit status: 0 clean, 1 at least one error or warning, 2 wrong use.
     """
@@ -54,8 +53,8 @@ def command(
     from hlo_lint.text.source import shown
 
     check_installed()
-    settings = common.settings_of(paths, given)
-    dump = common.open_given(paths, settings, given)
+    settings = common.settings_of(paths, shared)
+    dump = common.open_given(paths, settings, shared)
     with common.progress_bar(dump) as progress:
         report = lint(dump, settings=settings, cured=True, progress=progress)
     page = render_html(dump, report, title=_title(paths), sources=sources)

@@ -1,4 +1,4 @@
-"""`hlo-lint rules`: every rule there is."""
+"""`hlo-lint rules`: lists all rules."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import click
 
 @click.command("rules")
 def command() -> None:
-    """List every rule: family, name, what it says."""
+    """List every rule: family, name, severity, and what it reports."""
     from hlo_lint.rules.registry import all_rules
 
     rows = [("family", "rule", "severity", "fix", "finds")]

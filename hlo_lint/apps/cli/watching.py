@@ -1,4 +1,4 @@
-"""Does something again whenever one of the files it was done with changes."""
+"""Runs a check again whenever one of its files changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hlo_lint.text.errors import HloLintError, UsageError
 INTERVAL = 0.25
 """Seconds between two looks at the files."""
 SETTLED = 2
-"""Looks that have to see the same before what is there counts as written."""
+"""Number of equal looks after which a file counts as written."""
 
 State = dict[str, tuple[int, int]]
 
@@ -29,8 +29,8 @@ def watch(
 ) -> None:
     """Runs at once and after each change of a file below the paths, or of the settings file.
 
-    `output` is what a run writes itself. Errors that were raised on purpose are printed: the next
-    change may mend them. An interrupt ends it.
+    `output` is the file that a run itself writes. An `HloLintError` is printed, since the next
+    change may remove its cause. An interrupt ends the loop.
 
     Raises:
         UsageError: for standard input, which does not change.
@@ -61,7 +61,7 @@ def watch(
 
 
 def _wait(before: State, look: Callable[[], State]) -> None:
-    """Comes back when something has changed and nothing changes any more."""
+    """Return when a file has changed and nothing changes any more."""
     last, same = before, 0
     while last == before or same < SETTLED:
         time.sleep(INTERVAL)
@@ -71,7 +71,7 @@ def _wait(before: State, look: Callable[[], State]) -> None:
 
 
 def _state(paths: Sequence[str], output: str | None) -> State:
-    """When each file was changed, in nanoseconds, and its size in bytes."""
+    """The modification time of each file, in nanoseconds, and its size in bytes."""
     found: State = {}
     for path in paths:
         if os.path.isdir(path):
