@@ -80,7 +80,14 @@ def stage_of(expect: Mapping[str, Any]) -> Stage:
     options = expect.get("verifier", {})
     extra = " ".join(options.get("options", ()))
     return Stage(
-        backend="gpu" if "CpuGpuVerifierMetadata" in extra else None,
+        packed="CpuGpuVerifierMetadata" in extra,
+        ordered_broadcasts="VerifyBroadcastDimensionsOrder" in extra,
+        thread_names="VerifyCallNestedComputationThreadName" in extra,
+        names_unchanged="VerifyInstructionNameUnchanged" in extra,
+        deadlocks=options.get("verify_no_collective_deadlocks"),
+        unbounded_dynamic_opcodes=frozenset(
+            opcode for opcode in ("parameter",) if f"k{opcode.title()}" in extra
+        ),
         layouts=bool(options.get("layout_sensitive")),
         mixed_precision=bool(options.get("allow_mixed_precision", True)),
         host_memory="VerifyNoHostMemorySpace" not in extra,

@@ -46,6 +46,12 @@ class Stage:
     deadlocks: bool | None = None
     """True if transfers must not wait for each other: `verify_no_collective_deadlocks`; None if
     that holds of scheduled modules alone."""
+    thread_names: bool = False
+    """True if computations are on the threads of their callers:
+    `verify_call_nested_computation_thread_name`."""
+    names_unchanged: bool = False
+    """True if instructions keep the names that they were scheduled with:
+    `verify_instruction_name_unchanged`."""
     unbounded_dynamic_opcodes: frozenset[str] = frozenset()
     """The opcodes that may have unbounded dimensions: `supported_unbounded_dynamic_op`."""
     replica_count: int | None = None
@@ -55,7 +61,7 @@ class Stage:
     next_pass: str = ""
     """The pass that runs next, if that is known for certain."""
     assumed: bool = False
-    """True if nothing but the text of a loose file tells the stage."""
+    """True if no backend is known, so that the stage is a guess from names and text."""
 
     @property
     def options(self) -> Stage:

@@ -73,6 +73,7 @@ class Stages:
                 packed=backend is None or normalized is True or final,
                 ordered_broadcasts=backend == "gpu" and normalized is True,
                 unique_names=backend is not None,
+                assumed=backend is None,
             )
         return found
 

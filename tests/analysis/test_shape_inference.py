@@ -273,7 +273,7 @@ add                     | f32[3]; f32[]       |                        | f32[3] 
 dot                     | s8[3]; s8[3]        |                        | s4[3,3]     | the narrower s4
 copy                    | f32[3]              |                        | f32[4]      | XLA infers f32[3]
 reshape                 | f32[6]              |                        | f32[2,4]    | 6 elements cannot give 8
-reshape                 | f32[6]              |                        | s32[6]      | no s32 of a f32
+reshape                 | f32[6]              |                        | s32[6]      | of f32 cannot give s32
 broadcast               | f32[3]              | dimensions={0}         | f32[4,3]    | dimension 0 of the result
 broadcast               | f32[3]              | dimensions={2}         | f32[3,3]    | dimensions=2
 broadcast               | f32[3]              | dimensions={}          | f32[3]      | has 0 numbers
@@ -290,12 +290,12 @@ sort                    | s32[3]              | dimensions={0}, to_apply=%less |
 sort                    | f32[3]              | dimensions={1}, to_apply=%less | f32[3] | dimensions=1
 fusion                  | f32[4]              | kind=kLoop, calls=%cut | f32[4]{0}   | XLA infers f32[3]
 infeed                  | token[]             |                        | f32[3]      | data and a token
-recv                    | token[]             | channel_id=1           | f32[3]      | what recv gives
-rng                     | s32[]; s32[]        | distribution=rng_normal | s32[3]     | rng_normal draws no s32
+recv                    | token[]             | channel_id=1           | f32[3]      | the type of recv
+rng                     | s32[]; s32[]        | distribution=rng_normal | s32[3]     | rng_normal cannot give s32
 rng-bit-generator       | u64[2]              | algorithm=rng_default  | (u64[3], u32[4]) | gives u64[3]
 slice-start             | f32[9]              | slice={[0:4]}          | ((f32[9]), f32[5], s32[]) | makes f32[4]
-fusion-start            | f32[4]              | kind=kLoop, calls=%cut | ((f32[5]), f32[3], s32[]) | takes f32[4] at index {0}
-async-start             | f32[4]              | calls=%cut             | ((f32[4]), f32[4], s32[]) | what it calls gives
+fusion-start            | f32[4]              | kind=kLoop, calls=%cut | ((f32[5]), f32[3], s32[]) | f32[4] at index {0}
+async-start             | f32[4]              | calls=%cut             | ((f32[4]), f32[4], s32[]) | its computation's f32[3]
 all-gather              | f32[3]              | replica_groups={{0,1}}, dimensions={0} | f32[9] | XLA infers f32[6]
 all-gather              | f32[3]              | channel_id=1, replica_groups={{0,1}}, dimensions={0} | f32[7] | makes 7 of 3
 all-gather-start        | f32[3]              | replica_groups={{0,1}}, dimensions={0} | (f32[3], f32[9]) | makes f32[6]

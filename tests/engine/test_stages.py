@@ -99,7 +99,7 @@ def test_a_stage_never_goes_back_where_passes_do_not_undo_it() -> None:
 def test_what_the_autotuner_took_out_of_a_module_has_layouts_and_no_release() -> None:
     (helper,) = [pipeline for pipeline in open_dump(HELPERS) if pipeline.is_helper][:1]
     ((_, first), *_) = stages_of(helper)
-    assert first == Stage(layouts=True)
+    assert first == Stage(layouts=True, assumed=True)
 
 
 @pytest.mark.parametrize(

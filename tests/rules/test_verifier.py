@@ -10,13 +10,41 @@ import pytest
 
 import hlo_lint
 from hlo_lint.analysis import verifier
-from hlo_lint.rules.base import Bad, Good, Rule
+from hlo_lint.rules.base import Bad, Good, Rule, Stage
 from hlo_lint.rules.registry import all_rules
-from hlo_lint.rules.verifier import ELSEWHERE, LEFT_OUT, verifier_rules
+from hlo_lint.rules.verifier import ELSEWHERE, LEFT_OUT, verifier_rules, violations_of
 from tests.conftest import DUMPS
 from tests.oracle.xla import Refusal, oracles
 
 RULES = [rule for rule in verifier_rules() if isinstance(rule, Rule)]
+OPTIONAL = {
+    "nested-thread": (
+        Stage(thread_names=True),
+        """
+        HloModule m
+
+        f {
+          ROOT a = f32[] parameter(0)
+        }, execution_thread="other"
+
+        ENTRY e {
+          p = f32[] parameter(0)
+          ROOT r = f32[] call(p), to_apply=f
+        }
+        """,
+    ),
+    "name-unchanged": (
+        Stage(names_unchanged=True),
+        """
+        HloModule m
+
+        ENTRY e {
+          ROOT p = f32[] parameter(0), metadata={scheduling_name="q"}
+        }
+        """,
+    ),
+}
+"""The checks that only an option of the stage turns on: the stage, and a text that violates it."""
 DECLARED = [(check, rule, bad) for rule in RULES for check, bad in rule.rows.items()]
 
 
@@ -38,9 +66,17 @@ def test_only_one_rule_finds_the_example_of_a_row(
 
 def test_every_check_has_one_place_and_one_example() -> None:
     for rule in RULES:
-        assert list(rule.demands) == list(rule.rows), rule.name()
-    names = [*(check for check, _, _ in DECLARED), *ELSEWHERE, *LEFT_OUT]
+        assert [each for each in rule.demands if each not in OPTIONAL] == list(rule.rows)
+    names = [*(check for rule in RULES for check in rule.demands), *ELSEWHERE, *LEFT_OUT]
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("check", OPTIONAL)
+def test_a_check_binds_where_the_stage_has_its_option(check: str) -> None:
+    stage, text = OPTIONAL[check]
+    module = hlo_lint.parse(text)
+    assert list(violations_of(module, stage)) == [check]
+    assert violations_of(module, Stage()) == {}
 
 
 def test_checks_of_other_families_name_rules_there_are() -> None:

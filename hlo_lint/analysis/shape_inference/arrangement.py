@@ -5,6 +5,7 @@ from __future__ import annotations
 from hlo_lint.analysis.shape_inference.operation import (
     S32,
     Impossible,
+    ImpossibleMix,
     Inference,
     Operation,
     Table,
@@ -12,7 +13,6 @@ from hlo_lint.analysis.shape_inference.operation import (
 )
 from hlo_lint.analysis.shape_inference.types import (
     bare,
-    brief,
     demand_array_sizes,
     demand_known,
     flags,
@@ -21,8 +21,8 @@ from hlo_lint.analysis.shape_inference.types import (
     same_type,
 )
 from hlo_lint.hlo.attributes import Padding, Slice
-from hlo_lint.hlo.dtypes import BITS, is_float, is_integer
-from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
+from hlo_lint.hlo.dtypes import BITS, is_integer
+from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape
 
 
 def _broadcast(operation: Operation, printed: Shape) -> None:
@@ -43,9 +43,9 @@ def _broadcast(operation: Operation, printed: Shape) -> None:
 
 
 def _demand_same_type(operation: Operation, operand: ArrayShape, result: ArrayShape) -> None:
-    # ShapeVerifier::SameElementType: floats may differ where `allow_mixed_precision` lets them.
-    if operand.dtype != result.dtype and not (is_float(operand.dtype) and is_float(result.dtype)):
-        raise Impossible(f"{operation.opcode} makes no {result.dtype} of a {operand.dtype}")
+    if operand.dtype != result.dtype:
+        kind = ImpossibleMix if same_type(operand.dtype, result.dtype) else Impossible
+        raise kind(f"{operation.opcode} of {operand.dtype} cannot give {result.dtype}")
 
 
 def _reshape(operation: Operation, printed: Shape) -> None:
@@ -87,8 +87,6 @@ def _dynamic_reshape(operation: Operation, printed: Shape) -> None:
 
 def _bitcast(operation: Operation, printed: Shape) -> None:
     operand, result = operation.shape(0), printed
-    if isinstance(operand, TupleShape) != isinstance(result, TupleShape):
-        raise Impossible(f"bitcast of {brief(operand)} cannot give {brief(result)}")
     if not isinstance(operand, ArrayShape) or not isinstance(result, ArrayShape):
         return
     demand_known(operand.dtype)

@@ -47,9 +47,8 @@ def _send(operation: Operation) -> Shape:
 
 def _recv(operation: Operation, printed: Shape) -> None:
     operation.token(0)
-    elements = _elements(printed, 3, "what recv gives")
-    if len(elements) != 3 or not compatible(elements[1], U32) or elements[2] != TOKEN:
-        raise Impossible(f"recv gives data, a u32[] and a token, and not {brief(printed)}")
+    # XLA's parser takes the data from the printed type, and makes the rest itself.
+    _elements(printed, 1, "the type of recv")
 
 
 def _send_done(operation: Operation) -> Shape:
@@ -62,49 +61,79 @@ def _recv_done(operation: Operation) -> Shape:
     return TupleShape((data, TOKEN))
 
 
+def prefix_error(prefix: Shape, whole: Shape, what: str = "", of: str = "") -> str:
+    """The error of bound shapes that are not the first of all that are to be bound, or ""."""
+    if compatible(prefix, whole) or prefix == TupleShape(()):
+        return ""
+    if isinstance(prefix, TupleShape) and isinstance(whole, TupleShape):
+        elements = whole.elements[: len(prefix.elements)]
+        if len(elements) == len(prefix.elements):
+            if compatible(prefix, TupleShape(elements)):
+                return ""
+            whole = TupleShape(elements)
+    ours, theirs = apart(prefix, whole)
+    return f"{what} is {ours}, {of} {theirs}"
+
+
 def _async_start(operation: Operation, printed: Shape) -> None:
-    """`((operands…), result, contexts…)`."""
+    """`((operands…), result, contexts…)`; updates may bind operands and results later."""
     called = operation.callee()
-    taken, given = _async_parts(printed)
-    shapes = operation.shapes()
-    if len(taken) != len(shapes):
-        raise Impossible(f"async-start takes {len(shapes)} operands, and its type has {len(taken)}")
-    if len(called.parameters) != len(shapes):
-        raise Impossible(
-            f"async-start passes {len(shapes)} operands to a computation of "
-            f"{len(called.parameters)} parameters"
-        )
-    for number, shape in enumerate(shapes):
-        if not compatible(shape, taken[number]):
-            ours, theirs = apart(shape, taken[number])
-            raise Impossible(f"operand {number} of async-start is {ours}, its type has {theirs}")
-        parameter = known(called.parameters[number])
-        if not compatible(shape, parameter):
-            ours, theirs = apart(shape, parameter)
-            raise Impossible(f"async-start passes {ours}, and parameter {number} is {theirs}")
-    if not compatible(known(called.root), given):
-        ours, theirs = apart(given, known(called.root))
-        raise Impossible(f"async-start says {ours}, and what it calls gives {theirs}")
+    bound, result = _async_parts(printed)
+    operands = TupleShape(operation.shapes())
+    if not compatible(operands, TupleShape(bound)):
+        ours, theirs = apart(operands, TupleShape(bound))
+        raise Impossible(f"the operands of async-start are {ours}, in its type {theirs}")
+    parameters = TupleShape(tuple(map(known, called.parameters)))
+    if len(bound) > len(parameters.elements):
+        count = len(parameters.elements)
+        raise Impossible(f"async-start has {len(bound)} operands for {count} parameters")
+    if error := prefix_error(operands, parameters, "the operand of async-start", "its parameter"):
+        raise Impossible(error)
+    result_of = "the result in the type of async-start"
+    if error := prefix_error(result, known(called.root), result_of, "its computation's"):
+        raise Impossible(error)
 
 
 def _async_parts(shape: Shape) -> tuple[tuple[Shape, ...], Shape]:
-    taken, given, *_ = _elements(shape, 2, "the type of an async-start")
-    if not isinstance(taken, TupleShape):
-        found = brief(taken)
-        raise Impossible(f"the type of an async-start begins with its operands, and not {found}")
-    return taken.elements, given
+    bound, result, *_ = _elements(shape, 2, "the type of an async-start")
+    if not isinstance(bound, TupleShape):
+        kind = brief(bound)
+        raise Impossible(f"the type of an async-start begins with its operands, and not {kind}")
+    return bound.elements, result
 
 
 def _async_update(operation: Operation) -> Shape:
-    if len(operation.operands) != 1:
-        raise Unknowable  # operands bound later, which only newer releases have
     _async_parts(operation.shape(0))
+    if operation.is_typed:
+        raise Unknowable  # it may bind operands and results
+    if len(operation.operands) != 1:
+        raise Unknowable
     return operation.shape(0)
 
 
+def _bound_by_update(operation: Operation, printed: Shape) -> None:
+    """Demand the operands of the start and those of the update, and no less of the result."""
+    before, old_result = _async_parts(operation.shape(0))
+    after, result = _async_parts(printed)
+    operands = TupleShape((*before, *operation.shapes()[1:]))
+    if not compatible(operands, TupleShape(after)):
+        ours, theirs = apart(operands, TupleShape(after))
+        raise Impossible(f"async-update binds {ours}, and its type has {theirs}")
+    if error := prefix_error(old_result, result, "the result before", "of async-update"):
+        raise Impossible(error)
+
+
 def _async_done(operation: Operation) -> Shape:
-    _, given = _async_parts(operation.shape(0))
-    return given
+    _, result = _async_parts(operation.shape(0))
+    if operation.is_typed and isinstance(result, TupleShape):
+        raise Unknowable  # a result that is bound in part, or as one element
+    return result
+
+
+def _result_of_done(operation: Operation, printed: Shape) -> None:
+    _, result = _async_parts(operation.shape(0))
+    if error := prefix_error(result, printed, "the result of its start", "of async-done"):
+        raise Impossible(error)
 
 
 def _done_of_all_gather(operation: Operation) -> Shape:
@@ -138,30 +167,34 @@ def sugar(opcode: str, part: str, wrapped: Inference) -> Inference:
         return OPCODES[f"async-{part}"]
 
     def start(operation: Operation, printed: Shape) -> None:
-        taken, given = _async_parts(printed)
+        bound, result = _async_parts(printed)
         shapes = TupleShape(operation.shapes())
-        if not compatible(shapes, TupleShape(taken)):
-            ours, theirs = apart(shapes, TupleShape(taken))
-            raise Impossible(f"{operation.opcode} takes {ours}, and its type has {theirs}")
+        if not compatible(shapes, TupleShape(bound)):
+            ours, theirs = apart(shapes, TupleShape(bound))
+            raise Impossible(f"the operands of {operation.opcode} are {ours}, in its type {theirs}")
+        if result == TupleShape(()) or not bound:
+            return  # bound by updates
+        if operation.callees and len(operation.callee().parameters) > len(bound):
+            return
         inner = Operation(opcode, operation.operands, operation.tail, operation.callees)
         made = None if wrapped.infer is None else wrapped.infer(inner)
-        if made is not None and not compatible(made, given, any_precision=True):
-            ours, theirs = apart(made, given, any_precision=True)
+        if made is not None and not compatible(made, result, any_precision=True):
+            ours, theirs = apart(made, result, any_precision=True)
             raise Impossible(f"{operation.opcode} makes {ours}, and its type has {theirs}")
 
-    return Inference(None, start, wrapped.arity, wrapped.attributes, wrapped.calls)
+    return Inference(None, start, None, wrapped.attributes, wrapped.calls)
 
 
 OPCODES: Table = {
     "copy-start": Inference(_copy_start, arity=1),
     "copy-done": Inference(_copy_done, arity=1, keeps_layout=True),
-    "send": Inference(_send, arity=2, keeps_layout=True),
+    "send": Inference(_send, arity=2, ignores_type=True),
     "recv": Inference(None, _recv, arity=1),
-    "send-done": Inference(_send_done, arity=1),
-    "recv-done": Inference(_recv_done, arity=1, keeps_layout=True),
+    "send-done": Inference(_send_done, arity=1, ignores_type=True),
+    "recv-done": Inference(_recv_done, arity=1, ignores_type=True),
     "async-start": Inference(None, _async_start, calls=True),
-    "async-update": Inference(_async_update, keeps_layout=True),
-    "async-done": Inference(_async_done, arity=1),
+    "async-update": Inference(_async_update, _bound_by_update, keeps_layout=True),
+    "async-done": Inference(_async_done, _result_of_done, arity=1),
     "all-reduce-done": Inference(_done_of_all_reduce, arity=1),
     "all-gather-done": Inference(_done_of_all_gather, arity=1),
     "collective-permute-done": Inference(_done_of_permute, arity=1),

@@ -16,6 +16,7 @@ from hlo_lint.analysis.shape_inference.operation import (
 from hlo_lint.analysis.shape_inference.types import (
     apart,
     bare,
+    brief,
     compatible,
     same_type,
     without_layout,
@@ -130,9 +131,18 @@ def _differs_only_along(operation: Operation, printed: Shape) -> None:
 def _all_to_all(operation: Operation) -> Shape:
     arrays = operation.arrays()
     if operation.text("dimensions") is None:
+        try:
+            devices = _group_size(operation)
+        except Unknowable:
+            devices = 0
+        # HandleAllToAll: without a dimension there is one operand for each device of a group.
+        if devices and len(arrays) != devices:
+            raise Impossible(f"all-to-all has {len(arrays)} operands for groups of {devices}")
         for number, each in enumerate(arrays):
-            if not compatible(each, arrays[0]):
-                raise Impossible(f"operands 0 and {number} of all-to-all differ")
+            # InferAllToAllTupleShape compares layouts, too, at any stage.
+            same_order = each.minor_to_major == arrays[0].minor_to_major
+            if not compatible(each, arrays[0]) or not same_order:
+                raise Impossible(f"operands 0 and {number} of all-to-all have different shapes")
         return TupleShape(tuple(map(_plain, arrays)))
     if len(arrays) != 1:
         raise Impossible(f"all-to-all along a dimension takes one operand, and not {len(arrays)}")
@@ -147,9 +157,26 @@ def _all_to_all(operation: Operation) -> Shape:
     return _plain(arrays[0])
 
 
+def _demand_offsets(shapes: tuple[Shape, ...]) -> None:
+    """Demand offsets for each buffer of an in-place permute (CheckInplaceCollectivePermute)."""
+    given, taken = (shape.elements if isinstance(shape, TupleShape) else () for shape in shapes[:2])
+    if len(given) != len(taken):
+        raise Impossible(f"collective-permute of {brief(shapes[0])} into {brief(shapes[1])}")
+    for what, buffers, shape in (("input", given, shapes[2]), ("output", taken, shapes[3])):
+        if not isinstance(shape, TupleShape):
+            raise Impossible(f"the {what} offset of collective-permute is not a tuple")
+        nested = all(isinstance(each, TupleShape) for each in shape.elements)
+        if buffers and not (nested and len(shape.elements) == len(buffers)):
+            raise Impossible(
+                f"collective-permute of {len(buffers)} {what} buffers has the {what} offset "
+                f"{brief(shape)}"
+            )
+
+
 def _permuted(operation: Operation) -> Shape:
     shapes = operation.shapes()
     if len(shapes) == 4 and isinstance(shapes[2], TupleShape):
+        _demand_offsets(shapes)
         return without_layout(shapes[1])  # in place: into operand 1, at offsets
     return _same(operation)
 
@@ -206,6 +233,13 @@ def _ragged_all_to_all(operation: Operation) -> Shape:
     return _plain(arrays[1])
 
 
+def _collective_broadcast(operation: Operation) -> Shape:
+    if operation.text("has_dynamic_root") != "true":
+        return _same(operation)
+    arrays = tuple(map(_plain, operation.arrays(0, len(operation.operands) - 1)))
+    return arrays[0] if len(arrays) == 1 else TupleShape(arrays)
+
+
 def _number_of_this_device(operation: Operation) -> Shape:
     return U32
 
@@ -218,7 +252,7 @@ OPCODES: Table = {
     "reduce-scatter": Inference(_scattered, _differs_only_along, attributes=True),
     "all-to-all": Inference(_all_to_all, attributes=True),
     "ragged-all-to-all": Inference(_ragged_all_to_all, arity=6),
-    "collective-broadcast": Inference(_same),
+    "collective-broadcast": Inference(_collective_broadcast, attributes=True),
     "collective-permute": Inference(_permuted),
     "collective-permute-start": Inference(None, _start),
     "partition-id": Inference(_number_of_this_device, arity=0),

@@ -80,7 +80,7 @@ def demand_accumulator(operation: Operation, printed: Shape) -> None:
     """The printed type counts; an integer may not become narrower than what is multiplied."""
     result = operation.as_array(printed, "the result")
     left = operation.array(0)
-    right = operation.array(2 if operation.opcode == "scaled-dot" else 1)
+    right = operation.array(1)
     demand_known(result.dtype)
     dtype = higher(left.dtype, right.dtype)
     if not is_float(dtype) and BITS[result.dtype] < BITS[dtype]:
@@ -88,13 +88,15 @@ def demand_accumulator(operation: Operation, printed: Shape) -> None:
 
 
 def _scaled_dot(operation: Operation) -> Shape:
-    return _product(operation, operation.array(0), operation.array(2))
+    # The operands are lhs, rhs, lhs_scale, rhs_scale (CreateScaledDot); where the type is left
+    # out, XLA's parser takes operand 2 for the rhs.
+    return _product(operation, operation.array(0), operation.array(1 if operation.is_typed else 2))
 
 
 def _scaled(operation: Operation, printed: Shape) -> None:
     """Demands scales that repeat over their operand: each follows the operand that it scales."""
     demand_accumulator(operation, printed)
-    left, left_scale, right, right_scale = operation.arrays()
+    left, right, left_scale, right_scale = operation.arrays()
     for side, shape, scale in (("lhs", left, left_scale), ("rhs", right, right_scale)):
         if not scale.rank:
             continue

@@ -40,8 +40,9 @@ def _after_all(operation: Operation) -> Shape:
     return TOKEN
 
 
-def _behind_token(operation: Operation, printed: Shape) -> None:
+def _add_dependency(operation: Operation) -> Shape:
     operation.token(1)
+    return operation.shape(0)
 
 
 def _demand_arguments(operation: Operation, called: Signature, shapes: tuple[Shape, ...]) -> None:
@@ -156,14 +157,14 @@ OPCODES: Table = {
     "get-tuple-element": Inference(_get_tuple_element, arity=1, attributes=True, keeps_layout=True),
     "opt-barrier": Inference(_same, arity=1, keeps_layout=True),
     "domain": Inference(_same, arity=1),
-    "after-all": Inference(_after_all),  # of values of any type: ShapeVerifier::HandleAfterAll
-    "add-dependency": Inference(_same, _behind_token, arity=2),
+    "after-all": Inference(_after_all, ignores_type=True),
+    "add-dependency": Inference(_add_dependency, arity=2, ignores_type=True),
     "call": Inference(_call, keeps_layout=True, calls=True),
     "fusion": Inference(_fusion, keeps_layout=True, calls=True),
     "while": Inference(_while, arity=1, attributes=True, keeps_layout=True, calls=True),
     "conditional": Inference(_conditional, attributes=True, keeps_layout=True, calls=True),
     "infeed": Inference(None, _infeed, arity=1),
-    "outfeed": Inference(_outfeed, arity=2, attributes=True),
+    "outfeed": Inference(_outfeed, arity=2, attributes=True, ignores_type=True),
     "parameter": Inference(),
     "constant": Inference(),
     "custom-call": Inference(),

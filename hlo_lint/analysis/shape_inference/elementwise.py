@@ -265,7 +265,9 @@ def _map(operation: Operation) -> Shape:
     for number, each in enumerate(arrays):
         if each.rank and not same_dims(each, first):
             raise Impossible(f"operands 0 and {number} of map differ in their sizes")
-    if tuple(operation.integers("dimensions", ())) != tuple(range(first.rank)):
+    dims = operation.integers("dimensions", ())
+    # The verifier infers with all dimensions, whatever the attribute says (HandleMap).
+    if not operation.is_typed and dims != tuple(range(first.rank)):
         raise Impossible(f"map has to name all dimensions in their order, {first.rank} of them")
     if len(called.parameters) != len(arrays):
         raise Impossible(f"map calls a computation of {len(called.parameters)} parameters")

@@ -38,7 +38,7 @@ class ShapeInference:
 
         Layouts are given where the opcode constrains them.
         """
-        return self._check(instruction.computation, instruction.number).inferred
+        return self._check(instruction.computation, instruction.number, typed=False).inferred
 
     def check(self, instruction: Instruction, *, layouts: bool = True) -> tuple[str, ...]:
         """Why the printed shape of an instruction cannot be; empty where it can.
@@ -70,10 +70,10 @@ class ShapeInference:
                     yield computation.at(number), message
 
     def _errors(self, computation: Computation, number: int, layouts: bool) -> tuple[str, ...]:
-        _, errors, layout_error = self._check(computation, number)
+        _, errors, layout_error, _ = self._check(computation, number)
         return (*errors, layout_error) if layouts and layout_error else errors
 
-    def _check(self, computation: Computation, number: int) -> ShapeCheck:
+    def _check(self, computation: Computation, number: int, *, typed: bool = True) -> ShapeCheck:
         row = computation.rows[number]
         inference = inference_of(opcode_of(row))
         if inference is None:
@@ -90,7 +90,9 @@ class ShapeInference:
         if inference.calls:
             callees = tuple(map(self._signature, computation.at(number).called_computations))
         tail = facts(attributes_of(row)) if inference.attributes else ""
-        return check_shape(opcode_of(row), type_of(row), tuple(operands), tail, callees)
+        return check_shape(
+            opcode_of(row), type_of(row) if typed else "", tuple(operands), tail, callees
+        )
 
     def _element(self, computation: Computation, reference: str) -> str:
         """The type of an element of a tuple, read as `name#1`."""

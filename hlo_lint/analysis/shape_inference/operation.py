@@ -31,6 +31,10 @@ class Impossible(Exception):
     """XLA would infer no shape: the message says what is wrong."""
 
 
+class ImpossibleMix(Impossible):
+    """XLA would refuse the shape unless `allow_mixed_precision` is set."""
+
+
 class Unknowable(Exception):
     """The text does not say what would have to be known."""
 
@@ -58,6 +62,8 @@ class Inference(NamedTuple):
     """Whether the signatures of called computations are read."""
     keeps_layout: bool = False
     """Whether the result has to lie in memory as what it comes from."""
+    ignores_type: bool = False
+    """True if XLA's parser makes the shape from the operands, whatever type is printed."""
     free_type: bool = False
     """Whether the printed element type counts, not the inferred one; `check` may bound it."""
 
@@ -65,7 +71,7 @@ class Inference(NamedTuple):
 class Operation:
     """What one instruction reads and says. Shapes are None where they cannot be known."""
 
-    __slots__ = ("_spans", "callees", "opcode", "operands", "tail")
+    __slots__ = ("_spans", "callees", "is_typed", "opcode", "operands", "tail")
 
     def __init__(
         self,
@@ -73,6 +79,8 @@ class Operation:
         operands: tuple[Shape | None, ...],
         tail: str = "",
         callees: tuple[Signature | None, ...] = (),
+        *,
+        is_typed: bool = True,
     ) -> None:
         self.opcode = opcode
         self.operands = operands
@@ -80,6 +88,8 @@ class Operation:
         """The attributes as text."""
         self.callees = callees
         """The computations it calls, in the order of the text."""
+        self.is_typed = is_typed
+        """False if the text leaves the type out, so that XLA's parser infers it."""
         self._spans: dict[str, tuple[int, int]] | None = None
 
     # Operands

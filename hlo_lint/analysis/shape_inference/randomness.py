@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.shape_inference.operation import Impossible, Inference, Operation, Table
-from hlo_lint.analysis.shape_inference.types import apart, bare, brief, compatible, demand_known
+from hlo_lint.analysis.shape_inference.operation import (
+    Impossible,
+    ImpossibleMix,
+    Inference,
+    Operation,
+    Table,
+)
+from hlo_lint.analysis.shape_inference.types import (
+    apart,
+    bare,
+    brief,
+    compatible,
+    demand_known,
+    same_type,
+)
 from hlo_lint.hlo.dtypes import is_float, is_integer
-from hlo_lint.hlo.shape import Shape, TupleShape
+from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
 
 
 def _rng(operation: Operation, printed: Shape) -> None:
@@ -14,21 +27,25 @@ def _rng(operation: Operation, printed: Shape) -> None:
     demand_known(result.dtype)
     if first.rank or second.rank:
         raise Impossible("the operands of rng have to be scalars")
-    if not first.dtype == second.dtype == result.dtype:
-        raise Impossible(f"rng draws {result.dtype} by {first.dtype} and {second.dtype}")
+    mixed = not first.dtype == second.dtype == result.dtype
+    bounds = f"{first.dtype} and {second.dtype}"
+    if mixed and not all(same_type(each.dtype, result.dtype) for each in (first, second)):
+        raise Impossible(f"rng of {result.dtype} has operands of {bounds}")
     distribution = operation.text("distribution")
     floats = is_float(result.dtype)
     if not floats and distribution == "rng_normal":
-        raise Impossible(f"rng_normal draws no {result.dtype}")
+        raise Impossible(f"rng_normal cannot give {result.dtype}")
     if not floats and not is_integer(result.dtype) and result.dtype != "pred":
-        raise Impossible(f"rng draws no {result.dtype}")
+        raise Impossible(f"rng cannot give {result.dtype}")
+    if mixed:
+        raise ImpossibleMix(f"rng of {result.dtype} has operands of {bounds}")
 
 
 def _rng_bit_generator(operation: Operation, printed: Shape) -> None:
-    if not isinstance(printed, TupleShape):
-        return  # ShapeVerifier::HandleRngBitGenerator: the bits alone, without the state
-    if len(printed.elements) != 2:
-        raise Impossible(f"rng-bit-generator gives a state and bits, and not {brief(printed)}")
+    if isinstance(printed, ArrayShape):
+        return  # without the state, which HandleRngBitGenerator does not look for
+    if not isinstance(printed, TupleShape) or len(printed.elements) != 2:
+        raise Impossible(f"rng-bit-generator returns a state and bits, not {brief(printed)}")
     state = operation.shape(0)
     if not compatible(printed.elements[0], state):
         ours, theirs = apart(state, printed.elements[0])

@@ -24,6 +24,7 @@ from hlo_lint.analysis.shape_inference import (
 )
 from hlo_lint.analysis.shape_inference.operation import (
     Impossible,
+    ImpossibleMix,
     Inference,
     Operation,
     Signature,
@@ -73,13 +74,16 @@ Inferred = Shape | Refusal | Open
 
 
 class ShapeCheck(NamedTuple):
-    """What is known of an instruction's shape."""
+    """The inferred shape of an instruction, and the errors of the printed one."""
 
     inferred: Inferred
     errors: tuple[str, ...] = ()
-    """Why the printed shape cannot be, each a message; empty where it can."""
+    """The messages of what is wrong at any stage."""
     layout_error: str = ""
-    """Why its layout cannot be, once layouts are assigned: an opcode keeps what it hands on."""
+    """The message of what is wrong once layouts are assigned: opcodes that pass a value on keep its
+    layout."""
+    precision_error: str = ""
+    """The message of what is wrong unless floating-point types may mix."""
 
 
 @lru_cache(maxsize=1 << 10)
@@ -114,20 +118,22 @@ def check_shape(
         return ShapeCheck(Open.UNKNOWN)
     shape = shape_or_none(printed) if printed else None
     shapes = tuple(shape_or_none(text) if text else None for text in operands)
-    operation = Operation(opcode, shapes, tail, callees)
+    operation = Operation(opcode, shapes, tail, callees, is_typed=bool(printed))
     inferred = _infer(inference, operation)
     if isinstance(inferred, Refusal):
         return ShapeCheck(inferred, (inferred.message,))
+    if inference.ignores_type:
+        return ShapeCheck(inferred)
     if shape is None:
         return ShapeCheck(inferred)
     if inference.free_type and isinstance(inferred, ArrayShape) and isinstance(shape, ArrayShape):
         inferred = replace(inferred, dtype=shape.dtype)
-    errors = tuple(_errors(inference, operation, inferred, shape))
+    errors, precision_error = _errors(inference, operation, inferred, shape)
     layout_error = ""
     if inference.keeps_layout and not errors and not isinstance(inferred, Refusal | Open):
         pair = _layout_mismatch(inferred, shape)
         layout_error = f"XLA infers {pair[0]}, and not the layout of {pair[1]}" if pair else ""
-    return ShapeCheck(inferred, errors, layout_error)
+    return ShapeCheck(inferred, errors, layout_error, precision_error)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -159,21 +165,25 @@ def _infer(inference: Inference, operation: Operation) -> Inferred:
 
 def _errors(
     inference: Inference, operation: Operation, inferred: Inferred, printed: Shape
-) -> list[str]:
-    found = []
-    if not isinstance(inferred, Refusal | Open):
-        lenient = not inference.keeps_layout
-        if not compatible(inferred, printed, any_precision=lenient):
-            ours, theirs = apart(inferred, printed, any_precision=lenient)
-            found.append(f"XLA infers {ours}, and not {theirs}")
-    if inference.check is not None and not found:
+) -> tuple[tuple[str, ...], str]:
+    """The errors at any stage, and the one unless floating-point types may mix."""
+    precision_error = ""
+    if not isinstance(inferred, Refusal | Open) and not compatible(inferred, printed):
+        ours, theirs = apart(inferred, printed)
+        message = f"XLA infers {ours}, and not {theirs}"
+        if not compatible(inferred, printed, any_precision=not inference.keeps_layout):
+            return (message,), ""
+        precision_error = message
+    if inference.check is not None:
         try:
             inference.check(operation, printed)
+        except ImpossibleMix as refusal:
+            precision_error = str(refusal)
         except Impossible as refusal:
-            found.append(str(refusal))
+            return (str(refusal),), ""
         except Unknowable:
             pass
-    return found
+    return (), precision_error
 
 
 def _layout_mismatch(left: Shape, right: Shape) -> tuple[ArrayShape, ArrayShape] | None:

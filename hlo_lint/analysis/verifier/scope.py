@@ -37,6 +37,8 @@ class Violation(NamedTuple):
     operand: int | None = None
     """The operand the caret stands under; None for the whole instruction."""
     notes: tuple[str, ...] = ()
+    is_warning: bool = False
+    """True if XLA accepts it."""
 
 
 class Scope:

@@ -139,9 +139,13 @@ def shape_violations(
     if opcode in _UNCHECKED or inference_of(opcode) is None:
         return
     checked = inference().check_shape(computation, number)
+    if opcode == "bitcast" and not scope.stage.layouts:
+        return  # HandleBitcast compares sizes in layout-sensitive mode alone
     messages = [*checked.errors]
     if checked.layout_error and scope.stage.layouts:
         messages.append(checked.layout_error)
+    if checked.precision_error and not scope.stage.mixed_precision:
+        messages.append(checked.precision_error)
     for message in messages:
         yield Violation(_check_of(row, checked, checks), computation.at(number), message)
     if not scope.stage.mixed_precision and opcode not in MIXED_PRECISION:
@@ -160,7 +164,7 @@ def _check_of(row: InstructionRecord, checked: ShapeCheck, checks: Checks) -> st
         return specific
     if isinstance(checked.inferred, Refusal):
         return "operand-shapes"
-    first = (*checked.errors, checked.layout_error)[0]
+    first = (*checked.errors, checked.layout_error, checked.precision_error)[0]
     return "result-shape" if first.startswith("XLA infers") else "implicit-broadcast"
 
 

@@ -87,7 +87,8 @@ class HostMemoryLeak(Rule):
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Each result in host memory too early, and each slice that crosses the wrong way."""
-        if not stage.layouts or stage.backend is None:
+        binds_early = stage.backend is None and not stage.host_memory  # an option, not a pipeline
+        if stage.assumed or not (stage.layouts or binds_early):
             return
         if not any(map(_is_placed, types_of(computation))):
             return
@@ -106,7 +107,7 @@ class HostMemoryLeak(Rule):
                     yield Finding(instruction, crossing, operand=0)
 
 
-def _crossing(instruction: Instruction, backend: str) -> str:
+def _crossing(instruction: Instruction, backend: str | None) -> str:
     """How a slice leads from one memory into another that it may not; empty where it does not."""
     before, after = operand_array(instruction, 0), result_array(instruction)
     if before is None or after is None:

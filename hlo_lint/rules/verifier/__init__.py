@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 from hlo_lint.analysis.verifier import Checks, Violation, Violations, verify
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, Findings, Stage
-from hlo_lint.rules.findings import Finding
+from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.source import Span
 
 
@@ -25,7 +25,8 @@ class VerifierRule:
     """By the name of each check: its place in `hlo_verifier.cc`, empty if XLA has no such check,
     and what it demands."""
     rows: ClassVar[Mapping[str, Bad]]
-    """A text that violates each check, and that no other rule reports."""
+    """A text that violates each check, and that no other rule reports; none for a check that only
+    an option of the stage turns on."""
     shapes_of: ClassVar[Mapping[str, str]] = {}
     """The opcodes whose inferred shape is a check of this rule, by the name of the check."""
     counts_of: ClassVar[Mapping[str, str]] = {}
@@ -34,14 +35,14 @@ class VerifierRule:
     def check(self, module: Module, stage: Stage) -> Findings:
         """Report everything that XLA's verifier would refuse."""
         violations = violations_of(module, stage)
-        for check in self.rows:
+        for check in self.demands:
             for violation in violations.get(check, ()):
                 yield _finding(violation, module)
 
     def can_skip(self, module: Module, stage: Stage) -> bool:
         """True if there are no violations."""
         violations = violations_of(module, stage)
-        return not violations or violations.keys().isdisjoint(self.rows)
+        return not violations or violations.keys().isdisjoint(self.demands)
 
 
 def verifier_rules() -> Iterator[VerifierRule]:
@@ -88,7 +89,8 @@ def _finding(violation: Violation, module: Module) -> Finding:
     at = violation.at
     if not isinstance(at, Instruction):
         at = Span(at.start + module.start, at.end + module.start)
-    return Finding(at, violation.message, violation.notes, violation.operand)
+    severity = Severity.WARNING if violation.is_warning else None
+    return Finding(at, violation.message, violation.notes, violation.operand, severity)
 
 
 ELSEWHERE: Final[Mapping[str, tuple[str, str, str]]] = {
@@ -154,20 +156,10 @@ LEFT_OUT: Final[Mapping[str, tuple[str, str, str]]] = {
         "convolution: operands of sparsity",
         "no supported release prints a sparse convolution, so that its inference is unknown here",
     ),
-    "name-unchanged": (
-        "VerifyInstructionNameUnchanged",
-        "names do not change",
-        "no pipeline sets the option, and renaming is not a defect",
-    ),
-    "to-apply-thread": (
-        "InstructionVerifier::Preprocess",
-        "to_apply is on the thread of its caller",
-        "no pipeline sets the option",
-    ),
-    "custom-call-thread": (
-        "InstructionVerifier::HandleCustomCall",
-        "computations of a custom call are on its thread",
-        "no pipeline sets the option",
+    "async-thread": (
+        "CheckAsyncOpComputationThreadName",
+        "asynchronous operations run on the thread of their computation",
+        "XLA's parser puts the computation on the thread of its start",
     ),
     "fused-reshape": (
         "",

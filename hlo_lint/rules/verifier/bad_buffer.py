@@ -7,11 +7,19 @@ from typing import ClassVar, Final
 
 from hlo_lint.analysis.layout_mismatches import types_of
 from hlo_lint.analysis.shape_inference.types import compatible
-from hlo_lint.analysis.verifier.checks import on_computation
-from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, target_of, value_of
+from hlo_lint.analysis.verifier.checks import on, on_computation
+from hlo_lint.analysis.verifier.scope import (
+    Scope,
+    Violation,
+    integer_of,
+    operand_shape,
+    parameter,
+    target_of,
+    value_of,
+)
 from hlo_lint.hlo.attributes import Alias
-from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.shape import ArrayShape, BufferShape, Shape, leaves
+from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.shape import ArrayShape, BufferShape, Shape, leaves, part
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.verifier import VerifierRule
 
@@ -45,26 +53,33 @@ class BadBuffer(VerifierRule, Rule):
         """),
         "buffer-context": Bad.entry("""
             p = b(f32[8]{0}) parameter(0)  // error
-            ROOT r = f32[8]{0} custom-call(p), custom_call_target="Unpin"
+            ROOT r = f32[8]{0} custom-call(p), custom_call_target="Unpin",
+                output_to_operand_aliasing={{}: (0, {})}
         """),
         "buffer-alias": Bad.entry("""
             p = f32[8]{0} parameter(0)
-            b = b(f32[8]{0}) custom-call(p), custom_call_target="Pin"
+            b = b(f32[8]{0}) custom-call(p), custom_call_target="Pin",
+                output_to_operand_aliasing={{}: (0, {})}
             c = b(f32[8]{0}) custom-call(b), custom_call_target="write"  // error
-            ROOT r = f32[8]{0} custom-call(c), custom_call_target="Unpin"
+            ROOT r = f32[8]{0} custom-call(c), custom_call_target="Unpin",
+                output_to_operand_aliasing={{}: (0, {})}
         """),
         "buffer-writers": Bad.entry("""
             p = f32[8]{0} parameter(0)
-            b = b(f32[8]{0}) custom-call(p), custom_call_target="Pin"
-            r = f32[8]{0} custom-call(b), custom_call_target="Unpin"
-            s = f32[8]{0} custom-call(b), custom_call_target="Unpin"  // error
+            b = b(f32[8]{0}) custom-call(p), custom_call_target="Pin",
+                output_to_operand_aliasing={{}: (0, {})}
+            r = f32[8]{0} custom-call(b), custom_call_target="Unpin",
+                output_to_operand_aliasing={{}: (0, {})}
+            s = f32[8]{0} custom-call(b), custom_call_target="Unpin",  // error
+                output_to_operand_aliasing={{}: (0, {})}
             ROOT t = (f32[8]{0}, f32[8]{0}) tuple(r, s)
         """),
         "buffer-update": Bad.entry("""
             p = f32[8]{0} parameter(0)
             u = f32[2]{0} parameter(1)
             i = s32[] parameter(2)
-            b = b(f32[8]{0}) custom-call(p), custom_call_target="Pin"
+            b = b(f32[8]{0}) custom-call(p), custom_call_target="Pin",
+                output_to_operand_aliasing={{}: (0, {})}
             ROOT d = f32[8]{0} dynamic-update-slice(b, u, i)  // error
         """),
     }
@@ -72,12 +87,27 @@ class BadBuffer(VerifierRule, Rule):
         *rows.values(),
         Good.entry("""
             p = f32[8]{0} parameter(0)
-            b = b(f32[8]{0}) custom-call(p), custom_call_target="Pin"
+            b = b(f32[8]{0}) custom-call(p), custom_call_target="Pin",
+                output_to_operand_aliasing={{}: (0, {})}
             c = b(f32[8]{0}) custom-call(b), custom_call_target="write",
                 output_to_operand_aliasing={{}: (0, {})}
-            ROOT r = f32[8]{0} custom-call(c), custom_call_target="Unpin"
+            ROOT r = f32[8]{0} custom-call(c), custom_call_target="Unpin",
+                output_to_operand_aliasing={{}: (0, {})}
         """),
     )
+
+    @on("while")
+    def loops(self, scope: Scope, loop: Instruction) -> Iterator[Violation]:
+        """A body does not return a buffer that it has overwritten."""
+        body = scope.named(loop, "body")
+        if body is None or body.root is None or not _buffer_indices(body.root.shape_or_none):
+            return
+        writers = writers_of(scope, body)
+        for name in body.root.operand_names if body.root.opcode == "tuple" else ():
+            for value, users in writers.items():
+                if value == (name, ()) and users:
+                    message = f"the body returns %{name}, which %{users[0].name} has overwritten"
+                    yield Violation("buffer-writers", loop, message)
 
     @on_computation
     def buffers(self, scope: Scope) -> Iterable[Violation]:
@@ -102,35 +132,94 @@ def _buffer_indices(shape: Shape | None) -> set[tuple[int, ...]]:
 
 def _uses(scope: Scope) -> Iterator[Violation]:
     computation = scope.computation
-    writers: dict[str, list[Instruction]] = {}
     for number in range(len(computation.rows)):
         instruction = computation.at(number)
         opcode, result = instruction.opcode, instruction.shape_or_none
-        names = instruction.operand_names
-        shapes = [operand_shape(instruction, place) for place in range(len(names))]
+        shapes = [
+            operand_shape(instruction, place) for place in range(len(instruction.operand_names))
+        ]
         reads = [place for place, shape in enumerate(shapes) if _buffer_indices(shape)]
-        if (reads or _buffer_indices(result)) and opcode not in _CARRIES:
+        if (reads or _buffer_indices(result)) and not (
+            opcode in _CARRIES or opcode.endswith(("-start", "-update", "-done"))
+        ):
             message = f"{opcode} cannot have buffers as operands or results"
             yield Violation("buffer-context", instruction, message)
             continue
         if opcode == "parameter" and computation.is_entry and _buffer_indices(result):
             message = "a parameter of the entry cannot be a buffer"
             yield Violation("buffer-context", instruction, message)
-        if opcode == "custom-call":
-            if message := _target_error(instruction, shapes):
-                yield Violation("buffer-custom-call", instruction, message)
-            yield from _alias_counts(instruction, shapes)
+        if opcode == "custom-call" and (message := _target_error(instruction, shapes)):
+            yield Violation("buffer-custom-call", instruction, message)
+        if opcode in ("custom-call", "custom-call-start"):
+            made = part(result, (1,)) if opcode.endswith("-start") else result
+            yield from _alias_counts(instruction, shapes, made)
         if opcode == "dynamic-update-slice" and 0 in reads and not _buffer_indices(result):
             message = "dynamic-update-slice of a buffer has to return a buffer"
             yield Violation("buffer-update", instruction, message)
-        if opcode in ("custom-call", "dynamic-update-slice"):
-            for place in reads:
-                if isinstance(shapes[place], BufferShape):
-                    writers.setdefault(names[place], []).append(instruction)
-    for name, users in writers.items():
+    for (name, _), users in writers_of(scope, computation).items():
         for second in users[1:]:
             message = f"buffer %{name} has more than one writer: %{users[0].name} is the first"
             yield Violation("buffer-writers", second, message)
+
+
+_Value = tuple[str, tuple[int, ...]]
+"""A buffer: the instruction that makes it, and the index in its result."""
+
+
+def writers_of(scope: Scope, computation: Computation) -> Mapping[_Value, list[Instruction]]:
+    """The instructions that write or free each buffer of a computation.
+
+    A loop writes a buffer if its body does; what a body writes and returns all the same is read
+    again by the next iteration, so that the root counts as a writer.
+    """
+    made: dict[str, Mapping[tuple[int, ...], _Value]] = {}
+    writers: dict[_Value, list[Instruction]] = {}
+    for number in range(len(computation.rows)):
+        instruction = computation.at(number)
+        values = [_values(made, name) for name in instruction.operand_names]
+        opcode = instruction.opcode
+        if opcode == "tuple":
+            made[instruction.name] = {
+                (place, *index): value
+                for place, each in enumerate(values)
+                for index, value in each.items()
+            }
+            continue
+        if opcode == "get-tuple-element" and values:
+            place = integer_of(instruction, "index")
+            made[instruction.name] = {i[1:]: v for i, v in values[0].items() if i[:1] == (place,)}
+            continue
+        if opcode in ("bitcast", "opt-barrier") and values:
+            made[instruction.name] = values[0]
+            continue
+        result = _buffer_indices(instruction.shape_or_none)
+        made[instruction.name] = {index: (instruction.name, index) for index in result}
+        for place, each in enumerate(values):
+            for index, value in each.items():
+                if _writes(scope, instruction, place, index):
+                    writers.setdefault(value, []).append(instruction)
+    return writers
+
+
+def _values(
+    made: Mapping[str, Mapping[tuple[int, ...], _Value]], operand: str
+) -> Mapping[tuple[int, ...], _Value]:
+    name, _, index = operand.partition("#")
+    values = made.get(name, {})
+    prefix = tuple(map(int, index.split("#"))) if index else ()
+    return {i[len(prefix) :]: v for i, v in values.items() if i[: len(prefix)] == prefix}
+
+
+def _writes(scope: Scope, user: Instruction, place: int, index: tuple[int, ...]) -> bool:
+    if user.opcode in ("custom-call", "dynamic-update-slice"):
+        return not index
+    callee = scope.named(user, "body") if user.opcode == "while" else None
+    if user.opcode == "call":
+        callee = scope.callee(user)
+    argument = parameter(callee, place)
+    if callee is None or argument is None or callee is scope.computation:
+        return False
+    return (argument.name, index) in writers_of(scope, callee)
 
 
 def _target_error(call: Instruction, shapes: list[Shape | None]) -> str:
@@ -142,6 +231,10 @@ def _target_error(call: Instruction, shapes: list[Shape | None]) -> str:
             return f"CreateBuffer takes no operands, not {count}"
         if not isinstance(result, BufferShape):
             return f"CreateBuffer returns a buffer, not {result}"
+    if target in ("Pin", "Unpin"):
+        aliases = value_of(call, "output_to_operand_aliasing")
+        if not isinstance(aliases, tuple) or len(aliases) != 1:
+            return f"{target} needs one pair in output_to_operand_aliasing"
     if target == "Pin":
         if count != 1 or not isinstance(operand, ArrayShape):
             return "Pin takes one array"
@@ -155,11 +248,13 @@ def _target_error(call: Instruction, shapes: list[Shape | None]) -> str:
     return ""
 
 
-def _alias_counts(call: Instruction, shapes: list[Shape | None]) -> Iterator[Violation]:
+def _alias_counts(
+    call: Instruction, shapes: list[Shape | None], result: Shape | None
+) -> Iterator[Violation]:
     """Each buffer operand of a custom call is one of its results, and the other way round."""
     if target_of(call) in _TARGETS:
         return
-    outputs = sorted(_buffer_indices(call.shape_or_none))
+    outputs = sorted(_buffer_indices(result))
     operands = [
         (number, index)
         for number, shape in enumerate(shapes)

@@ -58,7 +58,11 @@ class BadConstant(VerifierRule, Rule):
         if shape.elements > _MAX_ELEMENTS or shape.dtype not in BITS:
             return
         values = len(_find_values(without_comments(text)))
-        if values != shape.elements:
+        if values == 1 < shape.elements and "{" not in text:
+            # XLA's parser takes a value without braces for the first element of an array.
+            message = f"a constant of {shape} has one value: all but the first element are 0"
+            yield Violation("constant-literal", constant, message, is_warning=True)
+        elif values != shape.elements:
             message = f"a constant of {shape} has {values} values, not {shape.elements}"
             yield Violation("constant-literal", constant, message)
 

@@ -78,12 +78,16 @@ class BadCopy(VerifierRule, Rule):
     def from_host(self, scope: Scope, copy: Instruction) -> Iterator[Violation]:
         """A copy out of host memory may not transpose on the way."""
         before, after = operand_shape(copy, 0), copy.shape_or_none
-        if (
+        if not (
             scope.stage.layouts
             and isinstance(before, ArrayShape)
             and isinstance(after, ArrayShape)
-            and before.memory_space == HOST_MEMORY != after.memory_space
-            and before.minor_to_major != after.minor_to_major
+            and (before.memory_space == HOST_MEMORY) != (after.memory_space == HOST_MEMORY)
         ):
+            return
+        if before.dtype != after.dtype:
+            message = f"this copy from or to host memory converts: {before} and {after}"
+            yield Violation("copy-from-host", copy, message)
+        elif before.memory_space == HOST_MEMORY and before.minor_to_major != after.minor_to_major:
             message = f"this copy out of host memory transposes: {before} and {after}"
             yield Violation("copy-from-host", copy, message)

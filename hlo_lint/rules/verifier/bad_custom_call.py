@@ -9,7 +9,7 @@ from hlo_lint.analysis.shape_inference.types import apart, compatible
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, target_of, value_of
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.shape import ArrayShape, BufferShape, OpaqueShape, TupleShape, arrays
+from hlo_lint.hlo.shape import ArrayShape, BufferShape, OpaqueShape, TupleShape
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.verifier import VerifierRule
 
@@ -26,7 +26,7 @@ class BadCustomCall(VerifierRule, Rule):
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "custom-call-constraints": (
             "ShapeVerifier::HandleCustomCall",
-            "custom-call: a constraint with a layout for each operand",
+            "custom-call: a constraint for each operand, of its shape",
         ),
         "rng-seed": ("InstructionVerifier::HandleCustomCall", "GetRngSeed: no operands, u64[] out"),
     }
@@ -53,7 +53,7 @@ class BadCustomCall(VerifierRule, Rule):
 
     @on("custom-call")
     def constraints(self, scope: Scope, call: Instruction) -> Iterator[Violation]:
-        """Each operand has the shape of its constraint, and all layouts are given."""
+        """Each operand has the shape of its constraint; a layout left out is the default one."""
         if "operand_layout_constraints=" not in call.attributes_text:
             return
         if target_of(call) in ("LayoutConstraint", "control_dep"):
@@ -76,12 +76,6 @@ class BadCustomCall(VerifierRule, Rule):
                 ours, theirs = apart(operand, shape)
                 message = f"operand {number} is {ours}, its operand_layout_constraints {theirs}"
                 yield Violation("custom-call-constraints", call, message, number)
-            elif any(array.rank and array.layout is None for array in arrays(shape)):
-                message = f"{shape} in operand_layout_constraints has no layout"
-                yield Violation("custom-call-constraints", call, message)
-        if any(array.rank and array.layout is None for array in arrays(call.shape_or_none)):
-            message = "the operands have layout constraints, but the result has no layout"
-            yield Violation("custom-call-constraints", call, message)
 
     @on("custom-call")
     def rng_seed(self, scope: Scope, call: Instruction) -> Iterator[Violation]:

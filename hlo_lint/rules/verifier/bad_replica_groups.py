@@ -39,6 +39,10 @@ class BadReplicaGroups(VerifierRule, Rule):
             "CheckReplicaGroups",
             "groups are given where they name flattened ids",
         ),
+        "device-ids-without-channel": (
+            "GetCollectiveOpGroupMode",
+            "flattened ids need a channel",
+        ),
         "collective-broadcast-groups": (
             "",
             "groups of collective-broadcast hold each id once and have one size",
@@ -117,6 +121,23 @@ class BadReplicaGroups(VerifierRule, Rule):
             }
             """
         ),
+        "device-ids-without-channel": Bad(
+            """
+            HloModule m
+
+            sum {
+              a = f32[] parameter(0)
+              b = f32[] parameter(1)
+              ROOT c = f32[] add(a, b)
+            }
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              ROOT r = f32[8] all-reduce(p), replica_groups={{0,1}},  // error
+                  use_global_device_ids=true, to_apply=sum
+            }
+            """
+        ),
         "collective-broadcast-groups": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT g = f32[8] collective-broadcast(p), replica_groups={{0,1},{1,2}}  // error
@@ -153,6 +174,10 @@ class BadReplicaGroups(VerifierRule, Rule):
     )
     def groups(self, scope: Scope, collective: Instruction) -> Iterator[Violation]:
         """The groups hold each device of the module once."""
+        has_device_ids = "use_global_device_ids=true" in collective.attributes_text
+        if has_device_ids and "channel_id=" not in collective.attributes_text:
+            message = f"{collective.opcode} has use_global_device_ids=true without a channel_id"
+            yield Violation("device-ids-without-channel", collective, message)
         text = text_of(collective, "replica_groups")
         mode = mode_of(collective)
         groups = groups_of(text) if text is not None else None

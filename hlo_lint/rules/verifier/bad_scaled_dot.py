@@ -38,25 +38,25 @@ class BadScaledDot(VerifierRule, Rule):
     rows: ClassVar[Mapping[str, Bad]] = {
         "scale-rank": Bad.entry("""
             a = f8e4m3fn[4,8] parameter(0)
-            s = f8e8m0fnu[4] parameter(1)
-            b = f8e4m3fn[8,2] parameter(2)
+            b = f8e4m3fn[8,2] parameter(1)
+            s = f8e8m0fnu[4] parameter(2)
             t = f8e8m0fnu[4,2] parameter(3)
-            ROOT d = f32[4,2] scaled-dot(a, s, b, t), lhs_contracting_dims={1},  // error
+            ROOT d = f32[4,2] scaled-dot(a, b, s, t), lhs_contracting_dims={1},  // error
                 rhs_contracting_dims={0}
         """),
         "scale-size": Bad.entry("""
             a = f8e4m3fn[4,8] parameter(0)
-            s = f8e8m0fnu[4,3] parameter(1)
-            b = f8e4m3fn[8,2] parameter(2)
+            b = f8e4m3fn[8,2] parameter(1)
+            s = f8e8m0fnu[4,3] parameter(2)
             t = f8e8m0fnu[4,2] parameter(3)
-            ROOT d = f32[4,2] scaled-dot(a, s, b, t), lhs_contracting_dims={1},  // error
+            ROOT d = f32[4,2] scaled-dot(a, b, s, t), lhs_contracting_dims={1},  // error
                 rhs_contracting_dims={0}
         """),
         "scale-missing": Bad.entry("""
             a = bf16[4,8] parameter(0)
-            s = bf16[] constant(1)
             b = bf16[8,2] parameter(1)
-            ROOT d = f32[4,2] scaled-dot(a, s, b, s), lhs_contracting_dims={1},  // error
+            s = bf16[] constant(1)
+            ROOT d = f32[4,2] scaled-dot(a, b, s, s), lhs_contracting_dims={1},  // error
                 rhs_contracting_dims={0}
         """),
     }
@@ -64,10 +64,10 @@ class BadScaledDot(VerifierRule, Rule):
         *rows.values(),
         Good.entry("""
             a = f8e4m3fn[4,8] parameter(0)
-            s = f8e8m0fnu[4,4] parameter(1)
-            b = f8e4m3fn[8,2] parameter(2)
+            b = f8e4m3fn[8,2] parameter(1)
+            s = f8e8m0fnu[4,4] parameter(2)
             t = f8e8m0fnu[2,2] parameter(3)
-            ROOT d = f32[4,2] scaled-dot(a, s, b, t), lhs_contracting_dims={1},
+            ROOT d = f32[4,2] scaled-dot(a, b, s, t), lhs_contracting_dims={1},
                 rhs_contracting_dims={0}
         """),
     )

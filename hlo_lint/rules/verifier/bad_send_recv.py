@@ -28,9 +28,9 @@ class BadSendRecv(VerifierRule, Rule):
     }
     rows: ClassVar[Mapping[str, Bad]] = {
         "send-recv-shape": Bad.entry("""
-            t = token[] after-all()
-            r = (f32[8]{0}, s32[], token[]) recv(t), channel_id=1  // error
-            ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
+            p = f32[8]{0} parameter(0)
+            s = (f32[8]{0}, u32[], token[]) send(p, p), channel_id=1  // error
+            ROOT d = token[] send-done(s), channel_id=1
         """),
     }
     examples = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from math import prod
@@ -64,14 +65,19 @@ class BadSharding(VerifierRule, Rule):
     def sharding(self, scope: Scope, instruction: Instruction) -> Iterator[Violation]:
         """A sharding fits the shape and the devices."""
         text = text_of(instruction, "sharding")
-        if text is None:
-            return
+        if text is None or instruction.opcode == "outfeed":
+            return  # an outfeed has the shardings of what it sends
         if error := _error(text, instruction.type_text, scope.header.partitions):
             yield Violation("sharding", instruction, error)
 
 
+_find_negative = re.compile(r"(?:device=|[\],])(-\d+)").search
+
+
 @lru_cache(maxsize=1 << 12)
 def _error(text: str, spelled: str, devices: int) -> str:
+    if negative := _find_negative(text):
+        return f"device {negative[1]} is negative"
     if error := device_list_error("sharding", text):
         return error
     sharding = value_or_none("sharding", text)

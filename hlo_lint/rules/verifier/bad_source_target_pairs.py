@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
@@ -71,8 +72,10 @@ class BadSourceTargetPairs(VerifierRule, Rule):
         header, of_replicas = scope.header, mode_of(permute) is Mode.REPLICAS
         limit = header.replicas if of_replicas else header.partitions
         what = "replicas" if of_replicas else "partitions"
+        slices = value_of(permute, "slice_sizes") if len(permute.operand_names) == 4 else None
+        most = len(slices) if isinstance(slices, tuple) else 1
         for place, name in enumerate(("source", "target")):
-            seen: set[int] = set()
+            seen: Counter[int] = Counter()
             for pair in pairs:
                 if (
                     not isinstance(pair, tuple)
@@ -85,8 +88,8 @@ class BadSourceTargetPairs(VerifierRule, Rule):
                     message = f"{name} {number} is out of range: there are {limit} {what}"
                     yield Violation("source-target-range", permute, message)
                     return
-                if number in seen and len(permute.operand_names) == 1:
-                    message = f"{name} {number} is in source_target_pairs twice"
+                seen[number] += 1
+                if seen[number] > most:
+                    message = f"{name} {number} is in source_target_pairs {seen[number]} times"
                     yield Violation("source-target-repeated", permute, message)
                     return
-                seen.add(number)

@@ -8,20 +8,24 @@ from itertools import chain
 from typing import ClassVar, Final
 
 from hlo_lint.analysis.layout_mismatches import name_in
+from hlo_lint.analysis.shape_inference.asynchronous import prefix_error
+from hlo_lint.analysis.shape_inference.types import brief, compatible
 from hlo_lint.analysis.verifier.calls import layout_mismatch, parameter_layouts
 from hlo_lint.analysis.verifier.checks import on, on_computation
 from hlo_lint.analysis.verifier.scope import (
     Scope,
     Violation,
     operand_shape,
+    parameter,
     producer,
+    shape_of,
     target_of,
     text_of,
 )
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.opcodes import PASSES_STATE
 from hlo_lint.hlo.records import opcode_of, references_of
-from hlo_lint.hlo.shape import part
+from hlo_lint.hlo.shape import TupleShape, part
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.verifier import VerifierRule
 
@@ -38,10 +42,6 @@ class BrokenAsync(VerifierRule, Rule):
     """
 
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "async-thread": (
-            "CheckAsyncOpComputationThreadName",
-            "asynchronous operations run on the thread of their computation",
-        ),
         "async-shape": (
             "CheckAsyncOpComputationShapes",
             "async-start, async-update: `((operands), result, …)`",
@@ -98,23 +98,6 @@ class BrokenAsync(VerifierRule, Rule):
         "async-operand-count": "async-done",
     }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "async-thread": Bad(
-            """
-            HloModule m
-
-            wrapped {
-              a = f32[8]{0} parameter(0)
-              ROOT n = f32[8]{0} negate(a)
-            }
-
-            ENTRY e {
-              p = f32[8]{0} parameter(0)
-              s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(p),  // error
-                  async_execution_thread="host", calls=wrapped
-              ROOT d = f32[8]{0} async-done(s)
-            }
-            """
-        ),
         "async-shape": Bad(
             """
             HloModule m
@@ -158,9 +141,10 @@ class BrokenAsync(VerifierRule, Rule):
 
             ENTRY e {
               p = f32[8]{0} parameter(0)
-              s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(p), calls=wrapped
-              u = ((f32[8]{0}), f32[9]{0}, u32[]) async-update(s)  // error
-              ROOT d = f32[9]{0} async-done(u)
+              q = f32[9]{0} parameter(1)
+              s = ((), f32[8]{0}, u32[]) async-start(), calls=wrapped
+              u = ((f32[9]{0}), f32[8]{0}, u32[]) async-update(s, q)  // error
+              ROOT d = f32[8]{0} async-done(u)
             }
             """
         ),
@@ -357,24 +341,14 @@ class BrokenAsync(VerifierRule, Rule):
         ),
     )
 
-    @on("async-start", "async-update", "async-done")
-    def thread(self, scope: Scope, start: Instruction) -> Iterator[Violation]:
-        """An asynchronous operation is on the thread of its computation."""
-        callee = scope.callee(start)
-        if callee is None:
-            return
-        thread = (text_of(start, "async_execution_thread") or '"main"').strip('"')
-        if thread != callee.thread:
-            message = f"{start.opcode} is on thread {thread}, %{callee.name} on {callee.thread}"
-            yield Violation("async-thread", start, message)
-
     @on("async-start")
     def computation(self, scope: Scope, start: Instruction) -> Iterator[Violation]:
         """An asynchronous computation holds nothing but its parameters and its root."""
         callee = scope.callee(start)
         if (
             callee is None
-            or callee.thread != "main"
+            # The parser puts the computation on the thread of its start.
+            or (text_of(start, "async_execution_thread") or '"main"') != '"main"'
             or "_collectives_group" in start.attributes_text
             or _is_barrier(callee)
         ):
@@ -383,7 +357,7 @@ class BrokenAsync(VerifierRule, Rule):
         others = [
             number
             for number, row in enumerate(callee.rows)
-            if opcode_of(row) != "parameter" and number != root
+            if opcode_of(row) not in ("parameter", "get-tuple-element") and number != root
         ]
         if others:
             message = f"%{callee.name} holds {len(others)} instructions beside parameters and root"
@@ -412,7 +386,7 @@ class BrokenAsync(VerifierRule, Rule):
         """From a start one chain of updates leads to a done, of one computation."""
         if not _has_pairs(scope.opcodes):
             return ()
-        return chain(_chains(scope.computation), _readers(scope.computation))
+        return chain(_chains(scope), _readers(scope.computation))
 
 
 _DONE_OF: Final = {
@@ -434,9 +408,12 @@ def _passes_on(instruction: Instruction) -> bool:
     return instruction.opcode == "custom-call" and target_of(instruction) in _SHARDING
 
 
+_SILENT: Final = frozenset("parameter tuple get-tuple-element opt-barrier bitcast".split())
+"""Opcodes that do no work."""
+
+
 def _is_barrier(computation: Computation) -> bool:
-    silent = ("parameter", "tuple", "get-tuple-element", "opt-barrier", "bitcast")
-    return all(opcode_of(row) in silent for row in computation.rows)
+    return all(opcode_of(row) in _SILENT for row in computation.rows)
 
 
 def _wrong_consumers(computation: Computation) -> Iterator[Violation]:
@@ -450,7 +427,10 @@ def _wrong_consumers(computation: Computation) -> Iterator[Violation]:
     for done, start_opcode in _START_OF.items():
         for instruction in computation.with_opcode(done):
             operand = producer(instruction)
-            if operand and operand.opcode != start_opcode and not _passes_on(operand):
+            if operand is None or operand.opcode == start_opcode:
+                continue
+            # A tuple is not taken apart for a done; what loops carry is (VerifySingleOperand).
+            if operand.opcode == "tuple" or not _passes_on(operand):
                 message = (
                     f"the operand of {done} is {start_opcode}, "
                     f"but %{operand.name} is {operand.opcode}"
@@ -468,8 +448,10 @@ def _has_pairs(opcodes: frozenset[str]) -> bool:
     return any(opcode.endswith(("-start", "-update", "-done")) for opcode in opcodes)
 
 
-def _chains(computation: Computation) -> Iterator[Violation]:
+def _chains(scope: Scope) -> Iterator[Violation]:
+    computation = scope.computation
     continued: dict[str, Instruction] = {}
+    starts: dict[str, Instruction] = {}
     for number, row in enumerate(computation.rows):
         opcode = opcode_of(row)
         if not opcode.endswith(("-update", "-done")) or opcode in _START_OF:
@@ -477,15 +459,60 @@ def _chains(computation: Computation) -> Iterator[Violation]:
         after = computation.at(number)
         if not references_of(row) and opcode.endswith("-update"):
             yield Violation("async-operand-count", after, f"{opcode} needs at least one operand")
+        if opcode.endswith("-update") and not after.users and not after.is_root:
+            message = f"%{after.name} is an orphan: no async-update or async-done continues it"
+            yield Violation("async-chain", after, message)
         before = producer(after)
         if before is None:
             continue
         if _is_async(before.opcode, "-update") or _is_async(before.opcode, "-start"):
             yield from _same_computation(after, before)
+            start = starts[after.name] = starts.get(before.name, before)
+            yield from _binding(scope, start, after)
             first = continued.setdefault(before.name, after)
             if first is not after and "-update" in (first.opcode + after.opcode):
                 message = f"%{first.name} and %{after.name} both continue %{before.name}"
                 yield Violation("async-chain", after, message, 0)
+
+
+def _binding(scope: Scope, start: Instruction, after: Instruction) -> Iterator[Violation]:
+    """Updates bind parameters in order, and all are bound where the operation is done."""
+    if start.opcode not in ("async-start", "call-start", "fusion-start"):
+        return  # what others call is not what they wrap
+    callee, before = scope.callee(start), operand_shape(after, 0)
+    is_done = after.opcode.endswith("-done")
+    state = before if is_done else after.shape_or_none
+    bound, result = part(state, (0,)), part(state, (1,))
+    if callee is None or callee.root is None or not isinstance(bound, TupleShape):
+        return
+    if not is_done and before == state:
+        return  # nothing is bound
+    shapes = [shape_of(parameter(callee, number)) for number in range(len(callee.parameters))]
+    check = "async-done-shape" if is_done else "async-update-shape"
+    count, total = len(bound.elements), len(shapes)
+    if count > total or (is_done and count < total):
+        message = f"{after.opcode} has {count} bound operands for {total} parameters"
+        yield Violation(check, after, message)
+        return
+    old = part(before, (0,))
+    first = len(old.elements) if isinstance(old, TupleShape) else 0
+    for number in range(first, count):
+        ours, theirs = bound.elements[number], shapes[number]
+        if theirs is not None and not compatible(ours, theirs):
+            message = f"operand {number} is bound as {brief(ours)}, its parameter is "
+            yield Violation(check, after, message + brief(theirs))
+            return
+    whole, given = callee.root.shape_or_none, after.shape_or_none if is_done else result
+    old_result = part(before, (1,))
+    if whole is None or given is None or old_result is None or prefix_error(old_result, given):
+        return  # the operand and the result do not fit, which their shapes show
+    if is_done and not compatible(given, whole):
+        message = f"{after.opcode} returns {brief(given)}, its computation {brief(whole)}"
+        yield Violation(check, after, message)
+    elif not is_done and (
+        error := prefix_error(given, whole, f"the result of {after.opcode}", "its computation's")
+    ):
+        yield Violation(check, after, error)
 
 
 def _same_computation(after: Instruction, before: Instruction) -> Iterator[Violation]:

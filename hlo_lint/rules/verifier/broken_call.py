@@ -36,6 +36,10 @@ class BrokenCall(VerifierRule, Rule):
             "ShapeVerifier::HandleCall",
             "a composite call has a name and, if any, a version from 0",
         ),
+        "nested-thread": (
+            "InstructionVerifier::Preprocess",
+            "with an option: computations are on the thread of their caller",
+        ),
         "call-aliasing": ("InstructionVerifier::HandleCall", "call: no output_to_operand_aliasing"),
     }
     shapes_of: ClassVar[Mapping[str, str]] = {
@@ -137,9 +141,23 @@ class BrokenCall(VerifierRule, Rule):
         attributes = value_of(call, "frontend_attributes")
         name = attributes.get("composite.name", "") if isinstance(attributes, dict) else ""
         if not isinstance(name, str) or not name.strip('"'):
-            yield Violation(
-                "composite-name", call, "a composite call needs a non-empty composite.name"
-            )
+            message = "a composite call needs a non-empty composite.name"
+            yield Violation("composite-name", call, message)
+        version = attributes.get("composite.version") if isinstance(attributes, dict) else None
+        if isinstance(version, str) and not version.strip('"').isdecimal():
+            message = f"composite.version={version} is not a non-negative integer"
+            yield Violation("composite-name", call, message)
+
+    @on_attribute("to_apply=", "calls=")
+    def nested_thread(self, scope: Scope, caller: Instruction) -> Iterator[Violation]:
+        """With the option for it, computations are on the thread of their caller."""
+        if not scope.stage.thread_names or caller.opcode.startswith("async-"):
+            return
+        ours = scope.computation.thread
+        for callee in scope.called(caller):
+            if callee is not None and callee.thread != ours:
+                message = f"%{callee.name} is on thread {callee.thread}, its caller on {ours}"
+                yield Violation("nested-thread", caller, message)
 
     @on("call")
     def aliasing(self, scope: Scope, call: Instruction) -> Iterator[Violation]:

@@ -24,7 +24,10 @@ class BrokenFusion(VerifierRule, Rule):
     """
 
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "fusion-computation": ("ShapeVerifier::HandleFusion", "a fusion calls one computation"),
+        "fusion-computation": (
+            "ShapeVerifier::HandleFusion",
+            "a fusion calls one computation, on its own thread",
+        ),
         "fusion-shape": ("ShapeVerifier::HandleFusion", "a fusion has the shape of its root"),
         "fusion-parameters": (
             "ShapeVerifier::HandleFusion",
@@ -120,6 +123,9 @@ class BrokenFusion(VerifierRule, Rule):
         (body,) = bodies
         if body is None:
             return
+        if body.thread != scope.computation.thread:
+            message = f"%{body.name} is on thread {body.thread}, not on that of its fusion"
+            yield Violation("fusion-computation", fusion, message)
         for number in _dead_instructions(body):
             name = name_of(body.rows[number])
             message = f"%{name} is dead: no instruction in fusion %{body.name} uses it"

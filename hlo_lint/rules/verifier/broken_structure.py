@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import ClassVar
 
-from hlo_lint.analysis.verifier.checks import on, on_computation, on_module
+from hlo_lint.analysis.verifier.checks import on, on_attribute, on_computation, on_module
 from hlo_lint.analysis.verifier.scope import Scope, Violation, header_span, parameter_number
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.records import name_of, opcode_of, operands_of, references_of, root_mark_of
@@ -26,6 +27,10 @@ class BrokenStructure(VerifierRule, Rule):
 
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "unique-name": ("InstructionVerifier::Preprocess", "names are unique"),
+        "name-unchanged": (
+            "VerifyInstructionNameUnchanged",
+            "with an option: instructions keep the names that they were scheduled with",
+        ),
         "parameter-number": ("CheckFusionInstruction", "parameters are numbered from 0, each once"),
         "single-root": ("VerifyHloStructure", "one root"),
         "module-entry": (
@@ -120,6 +125,17 @@ class BrokenStructure(VerifierRule, Rule):
             return ()
         return _undefined(computation)
 
+    @on_attribute("scheduling_name=")
+    def unchanged_name(self, scope: Scope, instruction: Instruction) -> Iterator[Violation]:
+        """With the option for it, a name is the one that was scheduled."""
+        scheduled = _find_scheduling_name(instruction.attributes_text)
+        if not scope.stage.names_unchanged or scheduled is None:
+            return
+        name = instruction.name
+        if scheduled[1] not in ("", name) and ".remat" not in name and ".clone" not in name:
+            message = f"%{name} was scheduled as {scheduled[1]}"
+            yield Violation("name-unchanged", instruction, message)
+
     @on("fusion")
     def entry(self, scope: Scope, fusion: Instruction) -> Iterator[Violation]:
         """The entry computation is not the body of a fusion."""
@@ -156,6 +172,9 @@ class BrokenStructure(VerifierRule, Rule):
                 if other is not computation:
                     message = f"%{name} is not unique: %{other.name} has one, too"
                     yield Violation("unique-name", computation.at(number), message)
+
+
+_find_scheduling_name = re.compile(r'scheduling_name="([^"]*)"').search
 
 
 def _doubled(computation: Computation) -> Iterator[Violation]:

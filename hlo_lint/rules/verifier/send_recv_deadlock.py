@@ -155,10 +155,14 @@ class SendRecvDeadlock(VerifierRule, Rule):
         binds = scope.stage.deadlocks
         if not (scope.header.is_scheduled if binds is None else binds):
             return ()
+        if scope.opcodes <= _GROUPED:
+            return ()  # one group of transfers, which begin together
         transfers = communicating(scope.computation)
         return _pending(transfers) if transfers else ()
 
 
+_GROUPED: Final = frozenset(("parameter", "send", "recv", "tuple"))
+"""The opcodes of the asynchronous computation of a group of transfers."""
 _PAIRS: Final = "_xla_send_recv_source_target_pairs"
 
 
@@ -192,8 +196,9 @@ def _pending(transfers: Iterable[Instruction]) -> Iterator[Violation]:
             if "is_host_transfer=true" not in each.attributes_text:
                 return  # the devices are unknown
             continue
-        if _has_cycle(pairs) or len({source for source, _ in pairs}) < len(pairs):
-            message = f"the source-target pairs of {each.opcode} have a cycle, or a source twice"
+        repeated = any(len({pair[place] for pair in pairs}) < len(pairs) for place in (0, 1))
+        if _has_cycle(pairs) or repeated:
+            message = f"the source-target pairs of {each.opcode} have a cycle, or a device twice"
             yield Violation("send-recv-cycle", each, message)
         if pending is None:
             pending = each
