@@ -193,20 +193,27 @@ __all__ = [
 ]
 
 
+_FOLDERS = frozenset(
+    ("analysis", "apps", "dumps", "engine", "hlo", "kernels", "report", "rules", "text")
+)
+
+
 class _Finder:
-    """Finds modules under their public and former names; asked for names that no file has."""
+    """Finds modules under their public and former names; no file has those."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> Any:
         """The spec of `hlo_lint.match`, or of a module that has moved; None for any other."""
-        if not name.startswith("hlo_lint.") or name == "hlo_lint.apps.moved":
+        if not name.startswith("hlo_lint.") or name.split(".")[1] in _FOLDERS:
             return None
         from hlo_lint.apps.moved import find
 
         return find(name)
 
 
-sys.meta_path.append(_Finder)
+# Before the finder of files, which would load `hlo_lint.syntax.attributes` a second time: it looks
+# in the folder of `hlo_lint.syntax`, and that is the folder of `hlo_lint.hlo`.
+sys.meta_path.insert(0, _Finder)
 
 
 def __getattr__(name: str) -> Any:
