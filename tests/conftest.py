@@ -11,6 +11,7 @@ FIXTURES = ROOT / "fixtures"
 DUMPS = FIXTURES / "dumps"
 ROUNDTRIP = FIXTURES / "roundtrip"
 BROKEN = FIXTURES / "broken"
+UNSOUND = FIXTURES / "unsound"
 CRASH = DUMPS / "gpu-jax0.10.0" / "cublaslt_fission_crash"
 
 

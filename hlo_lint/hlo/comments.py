@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-COMMENT: Final = r"(?s:/\*.*?\*/)|//[^\n]*+"
+COMMENT: Final = r"(?s:/\*.*?\*/)|//[^\n\r]*+"
 """A pattern; put it into a group of its own."""
 BLANK: Final = rf"(?:\s++|{COMMENT})*+"
 """White space and comments, as many as there are."""

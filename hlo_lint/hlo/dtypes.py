@@ -20,8 +20,9 @@ class ElementType(NamedTuple):
     """Of a real float, as `numeric_limits::max_exponent`; -1 for any other type."""
     significand_bits: int = -1
     """Of a real float, the leading one included; -1 for any other type."""
-    max_literal: float = inf
-    """A greater literal does not fit: XLA rounds to nearest first, so f16 takes 65519.99."""
+    overflow: float = inf
+    """The smallest literal that does not fit: XLA rounds to nearest first, so f16 takes 65519.99;
+    what has neither infinities nor eight bits saturates (`CheckParsedValueIsInRange`)."""
     has_infinity: bool = True
 
     @property
@@ -35,8 +36,8 @@ class ElementType(NamedTuple):
         return self.significand_bits - 1 if self.is_float and self.has_infinity else 0
 
 
-# Name, bits, name in numpy; of floats maximum exponent, bits of the significand, greatest literal,
-# and `-` where there is no infinity.
+# Name, bits, name in numpy; of floats maximum exponent, bits of the significand, smallest literal
+# that overflows, and `-` where there is no infinity.
 _TABLE = """
 pred            8 bool
 s1              1 int1
@@ -53,21 +54,21 @@ u8              8 uint8
 u16            16 uint16
 u32            32 uint32
 u64            64 uint64
-f4e2m1fn        4 float4_e2m1fn           3  2 6 -
-f6e2m3fn        6 float6_e2m3fn           3  4 7.5 -
-f6e3m2fn        6 float6_e3m2fn           5  3 28 -
-f8e3m4          8 float8_e3m4             4  5 15.5
-f8e4m3          8 float8_e4m3             8  4 240
-f8e4m3b11fnuz   8 float8_e4m3b11fnuz      5  4 30 -
-f8e4m3fn        8 float8_e4m3fn           9  4 448 -
-f8e4m3fnuz      8 float8_e4m3fnuz         8  4 240 -
-f8e5m2          8 float8_e5m2            16  3 57344
-f8e5m2fnuz      8 float8_e5m2fnuz        16  3 57344 -
-f8e8m0fnu       8 float8_e8m0fnu        128  1 1.7014118346046923e38 -
-f16            16 float16                16 11 65519.99
+f4e2m1fn        4 float4_e2m1fn           3  2 inf -
+f6e2m3fn        6 float6_e2m3fn           3  4 inf -
+f6e3m2fn        6 float6_e3m2fn           5  3 inf -
+f8e3m4          8 float8_e3m4             4  5 15.75
+f8e4m3          8 float8_e4m3             8  4 248
+f8e4m3b11fnuz   8 float8_e4m3b11fnuz      5  4 31 -
+f8e4m3fn        8 float8_e4m3fn           9  4 464.0000000000001 -
+f8e4m3fnuz      8 float8_e4m3fnuz         8  4 248 -
+f8e5m2          8 float8_e5m2            16  3 61440
+f8e5m2fnuz      8 float8_e5m2fnuz        16  3 61440 -
+f8e8m0fnu       8 float8_e8m0fnu        128  1 2.552117751907038e38 -
+f16            16 float16                16 11 65520
 bf16           16 bfloat16              128  8 3.3961775292304957e38
 f32            32 float32               128 24 3.4028235677973366e38
-f64            64 float64              1024 53 1.7976931348623157e308
+f64            64 float64              1024 53 inf
 c64            64 complex64
 c128          128 complex128
 """
@@ -79,9 +80,9 @@ def _read_table() -> dict[str, ElementType]:
         name, bits, numpy, *limits = line.split()
         types[name] = ElementType(int(bits), numpy)
         if limits:
-            exponent, significand, greatest, *no_infinity = limits
+            exponent, significand, overflow, *no_infinity = limits
             types[name] = ElementType(
-                int(bits), numpy, int(exponent), int(significand), float(greatest), not no_infinity
+                int(bits), numpy, int(exponent), int(significand), float(overflow), not no_infinity
             )
     return types
 

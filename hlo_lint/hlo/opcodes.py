@@ -56,7 +56,7 @@ and                         2   binary
 asin                        1   unary: ?result_accuracy
 asinh                       1   unary: ?result_accuracy
 async-done                  1+! mixed-precision calls: ?async_execution_thread ?calls
-async-start                 1+! mixed-precision calls: calls ?async_execution_thread \
+async-start                 0+! mixed-precision calls: calls ?async_execution_thread \
     ?output_to_operand_aliasing
 async-update                1+! mixed-precision calls: ?async_execution_thread ?calls \
     ?output_to_operand_aliasing
@@ -84,7 +84,7 @@ collective-reduce           0+!: to_apply ?channel_id ?constrain_layout ?has_dyn
     ?replica_groups ?use_global_device_ids
 compare                     2   binary changes-type: direction ?order ?type
 complex                     2   binary changes-type
-concatenate                 1+  keeps-layout: dimensions
+concatenate                 0+  keeps-layout: dimensions
 conditional                 1+  mixed-precision calls control passes-state: ?branch_computations \
     ?false_computation ?true_computation
 constant                    0+! mixed-precision no-kernel literal
@@ -147,7 +147,7 @@ ragged-dot                  3   mixed-precision: ?lhs_batch_dims ?lhs_contractin
 real                        1   unary changes-type
 recv                        1!  mixed-precision communicates: ?channel_id ?is_host_transfer
 recv-done                   1!  mixed-precision communicates: ?channel_id ?is_host_transfer
-reduce                      2+  calls: dimensions to_apply
+reduce                      0+  calls: dimensions to_apply
 reduce-precision            1!  unary changes-type mixed-precision: exponent_bits mantissa_bits
 reduce-scatter              0+! keeps-layout communicates calls: dimensions to_apply ?channel_id \
     ?constrain_layout ?mode ?replica_groups ?use_global_device_ids
@@ -165,7 +165,7 @@ rsqrt                       1   unary approximated: ?result_accuracy
 scaled-dot                  4   mixed-precision: ?algorithm ?lhs_batch_dims ?lhs_contracting_dims \
     ?operand_precision ?rhs_batch_dims ?rhs_contracting_dims
 scan                        0+  calls: dimensions to_apply num_carries ?is_associative ?is_reverse
-scatter                     3+  keeps-layout calls: update_window_dims inserted_window_dims \
+scatter                     1+  keeps-layout calls: update_window_dims inserted_window_dims \
     scatter_dims_to_operand_dims index_vector_dim to_apply ?indices_are_sorted \
     ?input_batching_dims ?scatter_indices_batching_dims ?unique_indices
 select                      3   keeps-layout
@@ -180,7 +180,7 @@ sign                        1   unary
 sine                        1   unary approximated: ?result_accuracy
 sinh                        1   unary: ?result_accuracy
 slice                       1!  keeps-layout: slice
-sort                        1+  keeps-layout mixed-precision calls: dimensions to_apply ?is_stable
+sort                        0+  keeps-layout mixed-precision calls: dimensions to_apply ?is_stable
 sqrt                        1   unary approximated: ?result_accuracy
 stochastic-convert          2!  binary changes-type
 subtract                    2   binary

@@ -1,4 +1,4 @@
-"""Strict mode refuses what XLA's parser refuses, and nonsense that it reads; never a real dump."""
+"""Strict mode refuses what XLA's parser refuses, and nothing else."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import Any
 import pytest
 
 import hlo_lint
-from hlo_lint.analysis.shape_inference import ShapeInference
 from hlo_lint.analysis.strict import strict_problems
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.hlo.opcodes import OPCODES
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.text.source import ParseDiagnostic, decode
-from tests.conftest import BROKEN, DUMPS, ROUNDTRIP, hlo_files
+from tests.conftest import BROKEN, DUMPS, ROUNDTRIP, UNSOUND, hlo_files
 from tests.mutations import mutate
 from tests.oracle.xla import Oracle, XlaModule, oracles
 from tests.token_mutations import mutate_tokens
 
 RELEASE = "jaxlib 0.11.2"
-FILES = [*sorted(ROUNDTRIP.glob("*.hlo")), *sorted(BROKEN.glob("*.hlo"))]
+FOLDERS = (ROUNDTRIP, BROKEN, UNSOUND)
+FILES = [path for folder in FOLDERS for path in sorted(folder.glob("*.hlo"))]
 
 READS_ALTHOUGH = "// Strict mode reads this, XLA's parser does not: "
 REFUSES_ALTHOUGH = "// XLA's parser reads this, strict mode does not: "
@@ -39,16 +39,16 @@ def text_of(path: Path) -> str:
 
 @cache
 def record() -> dict[Path, Any]:
-    """What jaxlib 0.11.2 said of each file."""
+    """The answer of jaxlib 0.11.2 on each file."""
     return {
         folder / name: said[RELEASE]
-        for folder in (ROUNDTRIP, BROKEN)
+        for folder in FOLDERS
         for name, said in json.loads((folder / "WHAT_XLA_READS.json").read_text()).items()
     }
 
 
 def refusal(text: str) -> hlo_lint.HloSyntaxError | None:
-    """Why strict mode refuses a text, or None."""
+    """The reason strict mode refuses a text for, or None."""
     try:
         hlo_lint.parse_all(text, strict=True)
     except hlo_lint.HloSyntaxError as error:
@@ -88,7 +88,7 @@ def test_a_refusal_says_where_and_what(path: Path) -> None:
 
 def test_problems_come_in_the_order_of_the_text() -> None:
     text = (
-        "HloModule m, replica_count=0\n\nENTRY e {\n  p = f32[2]{1} parameter(0)\n"
+        "HloModule m, replica_count=x\n\nENTRY e {\n  p = (f32[2]{1}) parameter(0)\n"
         "  q = f32[2]{0} negate(p, p), dimensions={0}\n  q = f32[2]{0} negate(z)\n}\n"
     )
     found = problems(text)
@@ -107,10 +107,10 @@ def test_the_default_keeps_everything_that_strict_mode_refuses() -> None:
     [
         ("  %n = f32[4]{0} add(%p)", 4, 18, "add takes 2 operands, not 1"),
         ("  %n = f32[4]{0} negate(%q)", 4, 25, "%q is not defined in %e"),
-        ("  %n = f32[4,4]{1,1} negate(%p)", 4, 8, "a layout names each of the dimensions"),
-        ("  %n = f32[4]{0} negate(%p), fast=1", 4, 35, "negate has no attribute fast"),
-        ("  %n = f32[4]{0} call(%p), to_apply=%f", 4, 3, "the computation %f is not there"),
-        ("  %n = f32[8]{0} negate(%p)", 4, 8, "XLA infers f32[4], and not f32[8]"),
+        ("  %n = (f32[4]{1}) tuple(%p)", 4, 8, "a layout names each of the dimensions"),
+        ("  %n = f32[4]{0} negate(%p), fast=1", 4, 35, "unexpected attribute fast: negate has"),
+        ("  %n = f32[4]{0} call(%p), to_apply=%f", 4, 3, "computation %f does not exist"),
+        ("  %n = f32[8]{0} reshape(%p)", 4, 8, "expected the same number of elements"),
         ("  %n = s8[] constant(200)", 4, 22, "200 does not fit into s8: -128 to 127"),
     ],
 )
@@ -150,7 +150,7 @@ def _steps(lines: int) -> int:
 
 
 def _calls_of(file: HloFile) -> int:
-    """How many calls strict mode takes: a count, not a time."""
+    """The number of calls that strict mode takes: a count, not a time."""
     count = 0
 
     def tracer(frame: object, event: str, argument: object) -> None:
@@ -243,37 +243,9 @@ def test_the_attributes_of_every_opcode_are_those_that_xla_lists(xla: Oracle) ->
 
 MUTATIONS = 2_000
 
-XLA_REFUSES_AND_WE_READ = re.compile(
-    "attribute .* already exists|cannot parse as an instruction name"
-)
-"""What is left of the differences: a comma or a bracket too many inside an operand's type."""
-
-NONSENSE = re.compile(
-    r"a layout names each|the sizes of a tile|no size in 64 bits|do not fit into|in parentheses"
-    r"|layout of no dimensions|can be split|one level type|indices and pointers"
-    r"|the signature (?:says|has)|the signature's parameters|entry_computation_layout"
-    r"|has two aliases"
-    r"|there is no (?:parameter|frame|operand|#|\{)|parameters, and .* operands|on the thread"
-    r"|element .* of the tuple is|element \d+ is .*, its operand|the tuple has|no tuple"
-    r"|an operand is missing|expected the name of an operand|takes (?:at least )?\d"
-    r"|starts nothing|: no (?:send|recv|copy|all|collective)|infeed reads|has the type"
-    r"|does not fit into|expected `,` or `}`|expected a (?:value|number)|expected an integer"
-    r"|has no infinity|has values in|expected true or false|elements of the tuple"
-    r"|ranges for|no range that goes up|counts from 0|expected one word for each"
-    r"|parts for|tiles along|the axis .* is there twice|a device is there twice"
-    r"|expected a number above 0|names each dimension once|has no layout"
-    r"|is no row of the table|the tables? (?:are|\w+ is missing)"
-    r"|metadata: |origin: |frontend_attributes: |backend_config: |sharding: |closes nothing"
-    r"|expected `\(` behind the opcode|a computation needs a name|expected `, name=value`"
-    r"|stands above it|expected a shape|a module needs a name|the result has no|is not defined in"
-    r"|needs a channel_id|buffer_donor: |input_output_alias: |brackets never close|is no escape"
-    r"|ROOT needs an instruction|expected a computation|needs the attribute|is never closed"
-)
-"""What XLA reads and strict mode refuses; see the table in `hlo_lint.analysis.strict`."""
-
 
 @pytest.mark.slow
-def test_of_two_thousand_damaged_texts_strict_mode_refuses_what_xla_refuses(xla: Oracle) -> None:
+def test_strict_mode_refuses_of_damaged_texts_what_xla_refuses(xla: Oracle) -> None:
     texts = [text_of(path) for path in FILES if record()[path] == "read"]
     texts = [text for text in texts if text.isascii() and refusal(text) is None]
     small = [path for path in hlo_files(DUMPS) if path.stat().st_size < 4_000]
@@ -283,35 +255,13 @@ def test_of_two_thousand_damaged_texts_strict_mode_refuses_what_xla_refuses(xla:
     while len(damaged) < MUTATIONS:
         text = chance.choice(texts)
         changed = mutate_tokens(text, chance.sample(texts, 2), chance)
-        # XLA reads memory that is not its own for an element that is not there.
-        if changed != text and not any("no element" in p.message for p in problems(changed)):
+        if changed != text:
             damaged.append(changed)
-    only_xla, both, only_we, unexplained = 0, 0, 0, []
-    for text, found in zip(damaged, xla.read(damaged), strict=True):
-        ours = problems(text)
-        if isinstance(found, XlaModule):
-            if ours:
-                only_we += 1
-                if not NONSENSE.search(ours[0].message) and not _is_of_shapes(text, ours[0]):
-                    unexplained.append((ours[0].message, text))
-        elif ours:
-            both += 1
-        else:
-            only_xla += 1
-            if not XLA_REFUSES_AND_WE_READ.search(found.message):
-                unexplained.append((found.message, text))
-    assert not unexplained
-    assert only_xla <= (both + only_xla) // 100
-    assert only_we < both
-
-
-def _is_of_shapes(text: str, problem: ParseDiagnostic) -> bool:
-    """Whether it says that a type does not follow from what is read."""
-    for module in parse_file(text).modules:
-        inference = ShapeInference(module.computations)
-        for computation in module.computations:
-            for calls in (False, True):
-                for _, said in inference.errors(computation, calls=calls):
-                    if said == problem.message:
-                        return True
-    return False
+    answers = xla.read(damaged)
+    differing = [
+        text
+        for text, answer in zip(damaged, answers, strict=True)
+        if isinstance(answer, XlaModule) is bool(problems(text))
+    ]
+    # What is left are single brackets and commas, each in another place.
+    assert len(differing) <= MUTATIONS // 100, differing

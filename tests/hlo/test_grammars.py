@@ -62,6 +62,7 @@ HAND_WRITTEN = {
     "nested_instruction_with_a_type.hlo",
     "nested_instructions_three_deep.hlo",
     "nested_parameters.hlo",
+    "operands_nested_and_named.hlo",
     "operand_that_xla_drops.hlo",
     "single_instruction.hlo",
     "single_instruction_fusion.hlo",

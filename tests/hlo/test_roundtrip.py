@@ -9,10 +9,11 @@ import pytest
 
 import hlo_lint
 from hlo_lint.text.source import decode, encode
-from tests.conftest import BROKEN, DUMPS, FIXTURES, ROUNDTRIP, hlo_files
+from tests.conftest import BROKEN, DUMPS, FIXTURES, ROUNDTRIP, UNSOUND, hlo_files
 from tests.mutations import mutate
 
-ODDITIES = [*sorted(ROUNDTRIP.glob("*.hlo")), *sorted(BROKEN.glob("*.hlo"))]
+FOLDERS = (ROUNDTRIP, BROKEN, UNSOUND)
+ODDITIES = [path for folder in FOLDERS for path in sorted(folder.glob("*.hlo"))]
 
 
 @pytest.mark.parametrize("path", ODDITIES, ids=lambda path: path.stem)

@@ -1,6 +1,8 @@
-"""One instruction by itself: its words, its type, its attributes, its literal.
+"""Errors within one instruction, as XLA's parser finds them: its words, type, attributes, literal.
 
-What stands here depends on the text of the instruction alone, so the same line is looked at once.
+They depend on the text of the instruction alone, so that the same line is checked once. Mirrors
+`ParseInstructionRhs`, `CreateInstruction` and `ParseAttributes` in
+`xla/hlo/parser/hlo_parser.cc` of jaxlib 0.11.2.
 """
 
 from __future__ import annotations
@@ -8,24 +10,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from math import prod
 from typing import Final
 
-from hlo_lint.analysis.strict.literals import literal_troubles
-from hlo_lint.analysis.strict.shapes import tuple_of, unsound
-from hlo_lint.analysis.strict.tokens import BLANK, NAME, blank_trouble, name_trouble
+from hlo_lint.analysis.strict.literals import literal_errors
+from hlo_lint.analysis.strict.shapes import shape_errors, tuple_of
+from hlo_lint.analysis.strict.tokens import BLANK, NAME, blank_errors, name_errors
 from hlo_lint.hlo.attributes import (
     AttributeSyntaxError,
+    MeshReplicaGroups,
     NamedSharding,
-    ReplicaGroupList,
     TiledSharding,
     TupleSharding,
     TypedLiteral,
     read_attribute,
     split_attributes_strictly,
 )
-from hlo_lint.hlo.comments import COMMENT, without_comments
+from hlo_lint.hlo.attributes.devices import NOT_A_PERMUTATION
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES
 from hlo_lint.hlo.opcodes import OPCODES, Opcode, demands_on, wrapped_opcode
+from hlo_lint.hlo.parser.tokens import InstructionSpans
 from hlo_lint.hlo.records import (
     InstructionRecord,
     attributes_of,
@@ -35,7 +39,6 @@ from hlo_lint.hlo.records import (
     type_of,
 )
 from hlo_lint.hlo.shape import (
-    ArrayShape,
     Shape,
     ShapeSyntaxError,
     TupleShape,
@@ -52,25 +55,25 @@ _WORDS: Final = {
     "mode": "cross_replica cross_partition cross_replica_and_partition flattened_id",
     "kind": "kLoop kInput kOutput kCustom",
     "fft_type": "FFT IFFT RFFT IRFFT",
-    "distribution": "rng_uniform rng_normal",
     "transpose_a": "NO_TRANSPOSE TRANSPOSE ADJOINT",
-    "schedule": "SCHEDULE_NONE SCHEDULE_LATEST SCHEDULE_EARLIEST",
     "padding_type": "PADDING_INVALID PADDING_VALID PADDING_SAME",
-    "api_version": "API_VERSION_ORIGINAL API_VERSION_STATUS_RETURNING "
-    "API_VERSION_STATUS_RETURNING_UNIFIED API_VERSION_TYPED_FFI",
 }
 """Words that an attribute may be: these sets are closed in XLA."""
-_CHOICES: Final = {
-    "operand_precision": ("default", "high", "highest", "packed_nibble"),
-    "result_accuracy": ("default", "highest"),
+_LOWERED_WORDS: Final = {
+    "distribution": "rng_uniform rng_normal",
+    "schedule": "schedule_none schedule_latest schedule_earliest",
+    "api_version": "api_version_original api_version_status_returning "
+    "api_version_status_returning_unified api_version_typed_ffi",
+    "operand_precision": "default high highest packed_nibble",
+    "result_accuracy": "default highest",
 }
-"""The same of attributes that hold several words, or no word alone."""
-_GENERATORS = frozenset(("rng_default", "rng_three_fry", "rng_philox"))
-_DOT_ALGORITHMS = frozenset(
+"""The same, where XLA looks words up in lower case (`StringToPrecision` and its like)."""
+_GENERATORS = "rng_default rng_three_fry rng_philox"
+_DOT_ALGORITHMS = (
     "dot_any_f8_any_f8_any dot_any_f8_any_f8_f32 dot_any_f8_any_f8_f32_fast_accum "
     "dot_any_f8_any_f8_any_fast_accum dot_f16_f16_f16 dot_f16_f16_f32 dot_bf16_bf16_bf16 "
     "dot_bf16_bf16_f32 dot_bf16_bf16_f32_x3 dot_bf16_bf16_f32_x6 dot_bf16_bf16_f32_x9 "
-    "dot_tf32_tf32_f32 dot_tf32_tf32_f32_x3 dot_f32_f32_f32 dot_f64_f64_f64 dot_unset".split()
+    "dot_tf32_tf32_f32 dot_tf32_tf32_f32_x3 dot_f32_f32_f32 dot_f64_f64_f64 dot_unset"
 )
 _METADATA = frozenset(
     "deduplicated_name metadata_payload op_name op_type profile_type scheduling_name source_column "
@@ -84,9 +87,9 @@ _ONE_DIMENSION = frozenset(
 
 _find_words = re.compile(r"\w+").findall
 _iota_without_order = re.compile(r"<=\[\d+(?:,\d+)+\](?!T)").search
+_domain_kind = re.compile(r'kind="((?:[^"\\]|\\.)*)"').search
 _root = re.compile(rf"ROOT(?![\w.\-]){BLANK}").match
 _written_name = re.compile(rf"%?{NAME}:?").match
-_is_names = re.compile(rf"(?:%{NAME}(?:#[0-9]+)*+(?:, %{NAME}(?:#[0-9]+)*+)*+)?").fullmatch
 _head = re.compile(rf"{BLANK},{BLANK}({NAME})={BLANK}").fullmatch
 _loose_head = re.compile(rf"{BLANK},{BLANK}({NAME})(\s*)=").match
 _number = re.compile(rf"{BLANK}([0-9]{{1,9}}){BLANK}").fullmatch
@@ -108,87 +111,74 @@ _is_frontend = re.compile(
 ).fullmatch
 
 
-class Anatomy:
-    """Where the parts of an instruction stand in its text."""
+class _Checked(InstructionSpans):
+    """An instruction whose attributes were read strictly."""
 
-    __slots__ = ("attributes", "close", "opcode", "operands", "row", "tail", "text", "type")
-
-    def __init__(self, text: str, row: InstructionRecord) -> None:
-        self.text = text
-        self.row = row
-        self.tail = len(text) - len(attributes_of(row))
-        """Where the attributes begin."""
-        self.close = text.rfind(")", 0, self.tail)
-        """The parenthesis behind the operands."""
-        self.operands = self.close - len(operands_of(row))
-        """Where the operands begin, behind the parenthesis."""
-        self.opcode = text.rfind(opcode_of(row), 0, self.operands)
-        self.type = text.rfind(type_of(row), 0, self.opcode) if type_of(row) else self.opcode
-        self.attributes: dict[str, tuple[int, int]] = {}
-        """Where the values of attributes stand, by name."""
-
-    def at(self, attribute: str) -> int:
-        """Where the value of an attribute stands; the opcode, where there is none."""
-        return self.attributes.get(attribute, (self.opcode, 0))[0]
+    checked: Mapping[str, tuple[int, int]]
+    """The spans of the values of attributes; empty where they cannot be told apart."""
 
     def value(self, attribute: str) -> str | None:
         """The text of an attribute; None where there is none."""
-        span = self.attributes.get(attribute)
+        span = self.checked.get(attribute)
         return None if span is None else self.text[span[0] : span[1]]
 
+    def error(self, message: str, attribute: str = "") -> ParseError:
+        """An error at an attribute; without one, or if it is absent, from the opcode on."""
+        span = self.checked.get(attribute)
+        return ParseError(message, *(span or (self.opcode.start, self.close + 1)))
 
-def instruction_troubles(
-    text: str, row: InstructionRecord, *, is_named: bool
+
+def instruction_errors(
+    text: str, record: InstructionRecord, *, is_named: bool
 ) -> Iterator[ParseError]:
-    """What is wrong with an instruction whatever stands around it, in characters of its text.
+    """What XLA's parser refuses in an instruction, in characters of its text.
 
-    `is_named` says that it begins with a name and `=`.
+    `is_named` is true if it begins with a name and `=`.
     """
-    anatomy = Anatomy(text, row)
-    yield from _head_troubles(anatomy, is_named)
-    yield from type_troubles(type_of(row), anatomy.type)
-    demands = demands_on(opcode_of(row))
+    checked = _Checked(text, record)
+    checked.checked = {}
+    yield from _head_errors(checked, is_named)
+    yield from type_errors(type_of(record), checked.shape.start)
+    opcode = opcode_of(record)
+    demands = demands_on(opcode)
     if demands is None:
-        yield ParseError(
-            f"{opcode_of(row)} is no opcode of XLA", anatomy.opcode, anatomy.operands - 1
-        )
+        yield ParseError(f"unknown opcode: {opcode}", *checked.opcode)
         return
-    if not type_of(row) and demands.has_free_type:
-        said = f"the type of {_a(opcode_of(row))} cannot be inferred: it must be printed"
-        yield ParseError(said, anatomy.opcode, anatomy.operands - 1)
-    yield from _operand_troubles(anatomy, demands)
-    yield from _attribute_troubles(anatomy, demands)
-    yield from _sharding_troubles(anatomy)
-    yield from _replication_troubles(anatomy)
-    check = _CHECKS.get(opcode_of(row))
-    if wrapped_opcode(opcode_of(row)) and not opcode_of(row).endswith("-done"):
-        check = _asynchronous
+    if not type_of(record) and demands.has_free_type:
+        yield ParseError(f"cannot infer the shape of {_a(opcode)}: print it", *checked.opcode)
+    yield from _operand_errors(checked, demands)
+    yield from _attribute_errors(checked, demands)
+    yield from _replication_errors(checked)
+    wrapped = wrapped_opcode(opcode)
+    if wrapped and not opcode.endswith("-done"):
+        yield from _asynchronous(checked)
+    # What is wrapped is made with its own operands, so its count is checked in a start as well.
+    check = _CHECKS.get(wrapped if wrapped and opcode.endswith("-start") else opcode)
     if check is not None:
-        yield from check(anatomy)
+        yield from check(checked)
 
 
 def _a(noun: str) -> str:
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
-def _head_troubles(anatomy: Anatomy, is_named: bool) -> Iterator[ParseError]:
-    text = anatomy.text
+def _head_errors(checked: _Checked, is_named: bool) -> Iterator[ParseError]:
+    text = checked.text
     if is_named:
         root = _root(text)
         at = root.end() if root else 0
-        yield from name_trouble(text, at, "an instruction")
+        yield from name_errors(text, at, "an instruction")
         name = _written_name(text, at)
         equals = text.find("=", name.end() if name else at)
         if name:
-            yield from blank_trouble(text, name.end(), equals)
-        yield from blank_trouble(text, equals + 1, anatomy.type)
-    yield from blank_trouble(text, anatomy.type + len(type_of(anatomy.row)), anatomy.opcode)
-    behind = anatomy.opcode + len(opcode_of(anatomy.row))
-    yield from blank_trouble(text, behind, anatomy.operands - 1)
+            yield from blank_errors(text, name.end(), equals)
+        yield from blank_errors(text, equals + 1, checked.shape.start)
+    yield from blank_errors(text, checked.shape.end, checked.opcode.start)
+    yield from blank_errors(text, checked.opcode.end, checked.operands.start - 1)
 
 
-def type_troubles(spelled: str, at: int) -> Iterator[ParseError]:
-    """What is wrong with a type that stands at `at`; nothing where it is left out."""
+def type_errors(spelled: str, at: int) -> Iterator[ParseError]:
+    """What XLA's parser refuses in a type that stands at `at`; nothing where it is left out."""
     if not spelled:
         return
     try:
@@ -196,200 +186,186 @@ def type_troubles(spelled: str, at: int) -> Iterator[ParseError]:
     except ShapeSyntaxError as error:
         yield ParseError(error.message, at + error.offset, at + len(spelled))
         return
-    for said in unsound(shape):
-        yield ParseError(said, at, at + len(spelled))
+    for message in shape_errors(shape):
+        yield ParseError(message, at, at + len(spelled))
 
 
 # ---- operands
 
 
-def parameter_number(row: InstructionRecord) -> int | None:
-    """The number of a parameter; None where there is none, and for other opcodes."""
-    number = _number(operands_of(row)) if opcode_of(row) == "parameter" else None
+def parameter_number(record: InstructionRecord) -> int | None:
+    """The number of a parameter; None if it has none, and for other opcodes."""
+    number = _number(operands_of(record)) if opcode_of(record) == "parameter" else None
     return int(number[1]) if number else None
 
 
-def _operand_troubles(anatomy: Anatomy, demands: Opcode) -> Iterator[ParseError]:
-    row = anatomy.row
-    if opcode_of(row) == "constant":
-        shape = shape_or_none(type_of(row))
+def _operand_errors(checked: _Checked, demands: Opcode) -> Iterator[ParseError]:
+    record, opcode = checked.record, opcode_of(checked.record)
+    if opcode == "constant":
+        shape = shape_or_none(type_of(record))
         if shape is not None:
-            yield from _moved(literal_troubles(shape, operands_of(row)), anatomy.operands)
+            yield from _moved(literal_errors(shape, operands_of(record)), checked.operands.start)
         return
-    if opcode_of(row) == "parameter":
-        if parameter_number(row) is None:
-            said = "expected the number of the parameter: they count from 0"
-            yield ParseError(said, anatomy.operands, anatomy.close)
+    if opcode == "parameter":
+        if parameter_number(record) is None:
+            yield ParseError("expected the number of the parameter, from 0", *checked.operands)
         return
-    count = len(references_of(row))
+    if wrapped_opcode(opcode) and opcode.endswith("-start"):
+        return  # operands may be bound by a later update
+    count = len(references_of(record))
     least, most = demands.operands
     if count < least or (most is not None and count > most):
         wanted = f"{least}" if most == least else f"at least {least}"
-        said = f"{opcode_of(row)} takes {wanted} operand{'s' * (least != 1)}, not {count}"
-        yield ParseError(said, anatomy.opcode, anatomy.close + 1)
+        yield checked.error(f"{opcode} takes {wanted} operand{'s' * (least != 1)}, not {count}")
 
 
-def _moved(troubles: Iterator[ParseError], by: int) -> Iterator[ParseError]:
-    for message, start, end in troubles:
+def _moved(errors: Iterator[ParseError], by: int) -> Iterator[ParseError]:
+    for message, start, end in errors:
         yield ParseError(message, start + by, end + by)
 
-
-def declared_shapes(anatomy: Anatomy) -> Iterator[tuple[int, int, str]]:
-    """Operands with a type before the name: which one, where it stands, and the type."""
-    text = operands_of(anatomy.row)
-    if _is_names(text):
-        return
-    number = begin = depth = 0
-    for found in _structure(text + ","):
-        sign = found[0]
-        if sign in "([{":
-            depth += 1
-        elif sign in ")]}":
-            depth -= 1
-        elif sign == "," and not depth:
-            spelled = without_comments(text[begin : found.start()]).strip()
-            typed = _typed_operand(spelled)
-            if typed is not None:
-                yield number, anatomy.operands + begin, typed[1]
-            number, begin = number + 1, found.end()
-
-
-_structure = re.compile(rf"[(){{}}\[\],]|{COMMENT}").finditer
-_typed_operand = re.compile(rf"(.*[\])}}])\s*%?{NAME}(?:#[0-9]+)*+:?", re.S).fullmatch
 
 # ---- attributes
 
 
-def _attribute_troubles(anatomy: Anatomy, demands: Opcode) -> Iterator[ParseError]:
-    yield from _find_attributes(anatomy)
-    opcode = opcode_of(anatomy.row)
-    for name, (start, end) in anatomy.attributes.items():
+def _attribute_errors(checked: _Checked, demands: Opcode) -> Iterator[ParseError]:
+    yield from _split_attributes(checked)
+    opcode = opcode_of(checked.record)
+    for name, (start, end) in checked.checked.items():
         if name not in demands.allowed:
-            known = ", ".join(sorted(demands.allowed))
-            yield ParseError(f"{opcode} has no attribute {name}; it has {known}", start, end)
+            allowed = ", ".join(sorted(demands.allowed))
+            yield ParseError(f"unexpected attribute {name}: {opcode} has {allowed}", start, end)
             continue
-        for message, offset in _value_troubles(opcode, name, anatomy.text[start:end]):
+        for message, offset in _value_errors(opcode, name, checked.text[start:end]):
             yield ParseError(f"{name}: {message}", start + offset, end)
-    missing = [name for name in demands.required if name not in anatomy.attributes]
+    missing = [name for name in demands.required if name not in checked.checked]
     if missing:
-        said = f"{opcode} needs the attribute {' and '.join(missing)}"
-        yield ParseError(said, anatomy.opcode, anatomy.close + 1)
+        yield checked.error(f"{opcode} needs the attribute {' and '.join(missing)}")
 
 
-def _find_attributes(anatomy: Anatomy) -> Iterator[ParseError]:
-    tail, base, text = attributes_of(anatomy.row), anatomy.tail, anatomy.text
+def _split_attributes(checked: _Checked) -> Iterator[ParseError]:
+    tail, base = attributes_of(checked.record), checked.tail
     if not tail:
         return
     try:
         spans = split_attributes_strictly(tail)
     except AttributeSyntaxError as error:
-        yield ParseError(error.message, base + error.offset, len(text))
+        yield ParseError(error.message, base + error.offset, len(checked.text))
         return
     yield from attribute_heads(tail, spans, base)
-    anatomy.attributes = {name: (base + at, base + end) for name, (at, end) in spans.items()}
+    checked.checked = {name: (base + at, base + end) for name, (at, end) in spans.items()}
 
 
 def attribute_heads(
     tail: str, spans: Mapping[str, tuple[int, int]], base: int = 0
 ) -> Iterator[ParseError]:
-    """What stands between the values of attributes: a comma, a name and `=`, and nothing else."""
-    behind = 0
+    """Errors between the values of attributes: a comma, a name and `=` stand there."""
+    last = 0
     for name, (start, end) in [*spans.items(), ("", (len(tail), len(tail)))]:
-        gap = tail[behind:start]
-        found = _head(gap)
-        if name and found is not None and found[1] == name:
-            behind = end
+        gap = tail[last:start]
+        head = _head(gap)
+        if name and head is not None and head[1] == name:
+            last = end
             continue
         loose = _loose_head(gap)
         if loose is None:
-            yield from _moved(blank_trouble(tail, behind, start), base)
-        elif loose[1] in spans and loose[1] != name:
-            yield ParseError(
-                f"the attribute {loose[1]} is there twice", base + behind, base + start
-            )
-        elif loose[2]:
-            said = f"no blank may stand between {loose[1]} and `=`"
-            yield ParseError(said, base + behind + loose.start(2), base + start)
+            yield from _moved(blank_errors(tail, last, start), base)
+        elif loose[2] and not (loose[1] in spans and loose[1] != name):
+            message = f"unexpected blank between {loose[1]} and `=`"
+            yield ParseError(message, base + last + loose.start(2), base + start)
         else:
-            said = f"the attribute {loose[1]} is there twice"
-            yield ParseError(said, base + behind, base + start)
-        behind = end
+            yield ParseError(f"attribute {loose[1]} already exists", base + last, base + start)
+        last = end
 
 
 @lru_cache(maxsize=1 << 15)
-def _value_troubles(opcode: str, name: str, text: str) -> tuple[tuple[str, int], ...]:
-    """What is wrong with a value: a message, and where in it."""
+def _value_errors(opcode: str, name: str, text: str) -> tuple[tuple[str, int], ...]:
+    """The first error in a value: a message, and the offset in it."""
     if name in CALLING_ATTRIBUTES:
         if text.startswith("{") and "=" in text:
-            return ()  # written in place: its instructions are looked at themselves
+            return ()  # written in place: its instructions are checked themselves
         if text.startswith("{") is not (name in _LISTS):
             wanted = "names in braces" if name in _LISTS else "the name of one computation"
             return ((f"expected {wanted}", 0),)
     try:
         value = read_attribute(name, text)
     except AttributeSyntaxError as error:
-        return ((error.message, error.offset),)
+        is_read = error.message == NOT_A_PERMUTATION
+        return () if is_read else ((error.message, error.offset),)
     if "\\" in text and not (name == "backend_config" and text.startswith("{")):
         for string in _find_strings(text):
             if wrong := _wrong_escape(string[0]):
-                said = f"{wrong[0]} is no escape of C"
-                return ((said, string.start() + wrong.start()),)
-    words = _words(opcode, name)
-    if words is not None and text not in words:
-        return ((f"{text} is none of {', '.join(sorted(words))}", 0),)
-    chosen = _CHOICES.get(name)
-    if chosen is not None:
-        for word in value if isinstance(value, tuple) else (value,):
-            if isinstance(word, str) and word not in chosen:
-                return ((f"{word} is none of {', '.join(chosen)}", 0),)
+                return ((f"unknown escape: {wrong[1]}", string.start() + wrong.start()),)
+    if wrong_word := _wrong_word(opcode, name, text, value):
+        return ((wrong_word, 0),)
     match name:
         case "sharding" | "replica_groups" if found := _iota_without_order(text):
             return (("expected `T(`, the order of several dimensions", found.end()),)
         case "literal" if isinstance(value, TypedLiteral):
             at = text.find(value.text)
-            troubles = literal_troubles(value.shape, value.text)
-            return tuple((said, at + start) for said, start, _ in troubles)
-        case "replica_groups" if isinstance(value, ReplicaGroupList):
-            devices = [device for group in value.groups for device in group]
-            return () if len(set(devices)) == len(devices) else (("a device is there twice", 0),)
-        case "statistics" if not text.startswith("{visualizing_index="):
-            return (("expected `visualizing_index=` first", 0),)
+            errors = literal_errors(value.shape, value.text)
+            return tuple((message, at + start) for message, start, _ in errors)
+        case "replica_groups" if isinstance(value, MeshReplicaGroups):
+            axes = [(axis.name, axis.part) for axis in value.axes]
+            return () if len(set(axes)) == len(axes) else (("an axis is there twice", 0),)
         case "window" if value and "size=" not in text:
             return (("expected `size=`, a number for each dimension", 0),)
-        case "operand_precision" if opcode == "dot" and value and len(text.split(",")) != 2:
-            return (("expected one word for each operand", 0),)
-        case "sharding" if isinstance(value, NamedSharding):
-            return tuple(_axes_troubles(value, text))
+        case "result_accuracy" if not text.startswith("{"):
+            return (("expected braces", 0),)
+        case "domain" if (kind := _domain_kind(text)) and kind[1] != "sharding":
+            return ((f"unsupported domain kind: {kind[1]}", kind.start(1)),)
+        case "sharding":
+            return tuple(_sharding_errors(value, text))
         case "backend_config" if not (text.startswith("{") or _is_string(text)):
             return (("expected a string or braces", 0),)
         case "frontend_attributes" if not _is_frontend(text):
             return (('expected `name="text"` between commas', 0),)
         case "metadata":
-            return tuple(_metadata_troubles(text))
+            return tuple(_metadata_errors(text))
         case "source_target_pairs" if isinstance(value, tuple) and any(
             not isinstance(pair, tuple) or len(pair) != 2 for pair in value
         ):
             return (("expected pairs, like {{0,1},{1,0}}", 0),)
-        case "dimensions" if opcode in _ONE_DIMENSION and value != () and isinstance(value, tuple):
-            return () if len(value) == 1 else ((f"{opcode} has one dimension", 0),)
         case "dimensions" if opcode in _ONE_DIMENSION:
-            return ((f"{opcode} has one dimension", 0),)
+            is_one = isinstance(value, tuple) and len(value) == 1
+            return () if is_one else ((f"{opcode} has one dimension", 0),)
         case "control-predecessors" if not value:
             return (("expected names of instructions", 0),)
         case _:
             return ()
 
 
-def _words(opcode: str, name: str) -> frozenset[str] | None:
-    if name == "algorithm" and opcode == "rng-bit-generator":
-        return _GENERATORS
-    if name == "algorithm" and opcode in ("dot", "scaled-dot"):
-        return _DOT_ALGORITHMS
-    spelled = _WORDS.get(name)
-    return None if spelled is None else frozenset(spelled.split())
+def _wrong_word(opcode: str, name: str, text: str, value: object) -> str:
+    """An error if a word is not in the closed set of its attribute."""
+    lowered = _LOWERED_WORDS.get(name)
+    if name == "algorithm":
+        lowered = _GENERATORS if opcode == "rng-bit-generator" else _DOT_ALGORITHMS
+    allowed = lowered or _WORDS.get(name)
+    if allowed is None or (name == "algorithm" and opcode == "convolution"):
+        return ""
+    words = value if isinstance(value, tuple) else (value if lowered else text,)
+    for word in words:
+        if isinstance(word, str) and (word.lower() if lowered else word) not in allowed.split():
+            return f"unknown {name}: {word}; XLA has {', '.join(sorted(allowed.split()))}"
+    return ""
 
 
-def _axes_troubles(sharding: NamedSharding, text: str) -> Iterator[tuple[str, int]]:
+def _sharding_errors(sharding: object, text: str) -> Iterator[tuple[str, int]]:
+    match sharding:
+        case TupleSharding(elements=elements):
+            for element in elements:
+                yield from _sharding_errors(element, text)
+        case TiledSharding(kind="tiled", tiles=tiles) if prod(tiles) == 1:
+            yield "tiles have more than one device", 0
+        case TiledSharding(kind="replicated", devices=devices) if devices != ():
+            yield "replicated has no devices", 0
+        case NamedSharding():
+            yield from _axes_errors(sharding, text)
+
+
+def _axes_errors(sharding: NamedSharding, text: str) -> Iterator[tuple[str, int]]:
+    names = [axis.name for axis in sharding.mesh.axes]
+    if len(set(names)) < len(names):
+        yield "the mesh has an axis twice", 0
     for word in ("replicated=", "unreduced=", "manual="):
         if text.count(word) > 1:
             yield f"{word} is there twice", text.rfind(word)
@@ -408,185 +384,130 @@ def _axes_troubles(sharding: NamedSharding, text: str) -> Iterator[tuple[str, in
         seen.add((axis.name, axis.part))
 
 
-def _metadata_troubles(text: str) -> Iterator[tuple[str, int]]:
+def _metadata_errors(text: str) -> Iterator[tuple[str, int]]:
     seen: set[str] = set()
     for found in _fields(text):
         field = found[1]
         if field is None:
             continue
         if field not in _METADATA:
-            yield f"there is no {field}; there is {', '.join(sorted(_METADATA))}", found.start()
+            allowed = ", ".join(sorted(_METADATA))
+            yield f"unexpected attribute {field}: metadata has {allowed}", found.start()
         elif field in seen:
-            yield f"{field} is there twice", found.start()
+            yield f"attribute {field} already exists", found.start()
         seen.add(field)
 
 
 # ---- what single opcodes demand
 
 
-def _replication_troubles(anatomy: Anatomy) -> Iterator[ParseError]:
-    """Whether `parameter_replication` has a word for each array of a parameter."""
-    text, shape = anatomy.value("parameter_replication"), shape_or_none(type_of(anatomy.row))
+def _replication_errors(checked: _Checked) -> Iterator[ParseError]:
+    """`parameter_replication` has a word for each array of a parameter."""
+    text, shape = checked.value("parameter_replication"), shape_or_none(type_of(checked.record))
     if text is None:
         return
-    at, end = anatomy.attributes["parameter_replication"]
-    if opcode_of(anatomy.row) != "parameter":
-        yield ParseError("only parameters have parameter_replication: XLA dies of others", at, end)
+    if opcode_of(checked.record) != "parameter":
+        message = "only parameters have parameter_replication: XLA's process ends"
+        yield checked.error(message, "parameter_replication")
     elif shape is not None:
         words, count = len(_find_words(text)), sum(1 for _ in leaves(shape))
         if words != count:
-            said = f"parameter_replication: {words} words for {count} arrays"
-            yield ParseError(said, at, end)
+            message = f"parameter_replication: {words} words for {count} arrays"
+            yield checked.error(message, "parameter_replication")
 
 
-def _sharding_troubles(anatomy: Anatomy) -> Iterator[ParseError]:
-    """Whether a sharding has tiles for each dimension, and parts for each part of a tuple."""
-    text, shape = anatomy.value("sharding"), shape_or_none(type_of(anatomy.row))
-    if text is None or shape is None:
+def _type(checked: _Checked) -> Shape | None:
+    return shape_or_none(type_of(checked.record))
+
+
+def _tuple(checked: _Checked) -> Iterator[ParseError]:
+    shape, count = _type(checked), len(references_of(checked.record))
+    if shape is None:
         return
-    at, end = anatomy.attributes["sharding"]
-    try:
-        value = read_attribute("sharding", text)
-    except AttributeSyntaxError:
-        return
-    is_whole = isinstance(shape, TupleShape) and opcode_of(anatomy.row) in ("parameter", "tuple")
-    if is_whole and isinstance(value, TupleSharding):
-        count = sum(1 for _ in leaves(shape))
-        if count and len(value.elements) != count:
-            said = f"sharding: {len(value.elements)} parts for {count} arrays"
-            yield ParseError(said, at, end)
-    elif isinstance(value, TiledSharding) and value.tiles and isinstance(shape, ArrayShape):
-        dimensions = len(value.tiles) - len(value.subgroups)
-        if dimensions != shape.rank:
-            yield ParseError(f"sharding: tiles along {dimensions} dimensions of {shape}", at, end)
+    if not isinstance(shape, TupleShape):
+        yield checked.error("the shape of a tuple is a tuple")
+    elif len(shape.elements) != count:
+        yield checked.error(f"a tuple of {len(shape.elements)} elements has {count} operands")
 
 
-def _is_async_tuple(shape: Shape | None) -> bool:
-    return (
+def _even(checked: _Checked) -> Iterator[ParseError]:
+    count = len(references_of(checked.record))
+    if count % 2:
+        opcode = opcode_of(checked.record)
+        yield checked.error(f"{opcode} takes an even number of operands, not {count}")
+
+
+def _odd(checked: _Checked) -> Iterator[ParseError]:
+    count = len(references_of(checked.record))
+    if not count % 2:
+        yield checked.error(f"scatter takes an odd number of operands, not {count}")
+
+
+def _asynchronous(checked: _Checked) -> Iterator[ParseError]:
+    shape = _type(checked)
+    is_async = (
         isinstance(shape, TupleShape)
         and len(shape.elements) >= 2
         and isinstance(shape.elements[0], TupleShape)
     )
+    if shape is not None and not is_async:
+        opcode = opcode_of(checked.record)
+        yield checked.error(f"the shape of {_a(opcode)} is ((operands…), result, …)")
 
 
-def _tuple(anatomy: Anatomy) -> Iterator[ParseError]:
-    shape, count = shape_or_none(type_of(anatomy.row)), len(references_of(anatomy.row))
-    if shape is None:
-        return
-    if not isinstance(shape, TupleShape):
-        yield ParseError("a tuple has the type of a tuple", anatomy.type, anatomy.opcode)
-    elif len(shape.elements) != count:
-        said = f"a tuple of {len(shape.elements)} elements has {count} operands"
-        yield ParseError(said, anatomy.operands - 1, anatomy.close + 1)
+def _filled_tuple(checked: _Checked) -> Iterator[ParseError]:
+    shape = _type(checked)
+    if shape is not None and not (isinstance(shape, TupleShape) and shape.elements):
+        yield checked.error(f"{opcode_of(checked.record)} must have a non-empty tuple shape")
 
 
-def _even(anatomy: Anatomy) -> Iterator[ParseError]:
-    count = len(references_of(anatomy.row))
-    if count % 2:
-        said = f"{opcode_of(anatomy.row)} takes as many initial values as arrays: {count} is odd"
-        yield ParseError(said, anatomy.operands - 1, anatomy.close + 1)
+def _scalar_u32(checked: _Checked) -> Iterator[ParseError]:
+    shape = _type(checked)
+    if shape is not None and str(shape).partition("{")[0] != "u32[]":
+        yield checked.error(f"the shape of {opcode_of(checked.record)} is u32[]")
 
 
-def _odd(anatomy: Anatomy) -> Iterator[ParseError]:
-    count = len(references_of(anatomy.row))
-    if not count % 2:
-        said = f"scatter takes arrays, indices and as many updates: {count} operands are even"
-        yield ParseError(said, anatomy.operands - 1, anatomy.close + 1)
+def _global_ids(checked: _Checked) -> Iterator[ParseError]:
+    is_global = checked.value("use_global_device_ids") == "true"
+    if is_global and "channel_id" not in checked.checked:
+        message = "use_global_device_ids=true needs a channel_id"
+        yield checked.error(message, "use_global_device_ids")
 
 
-def _asynchronous(anatomy: Anatomy) -> Iterator[ParseError]:
-    shape = shape_or_none(type_of(anatomy.row))
-    if shape is not None and not _is_async_tuple(shape):
-        said = f"{opcode_of(anatomy.row)} has the type ((operands), result, state)"
-        yield ParseError(said, anatomy.type, anatomy.opcode)
+def _compare(checked: _Checked) -> Iterator[ParseError]:
+    if checked.checked.keys() >= {"type", "order"}:
+        yield checked.error("compare has either type or order, not both", "order")
 
 
-def _tuple_type(least: int, said: str) -> Callable[[Anatomy], Iterator[ParseError]]:
-    def check(anatomy: Anatomy) -> Iterator[ParseError]:
-        shape = shape_or_none(type_of(anatomy.row))
-        if shape is None or (isinstance(shape, TupleShape) and len(shape.elements) >= least):
-            return
-        yield ParseError(
-            f"{opcode_of(anatomy.row)} has the type {said}", anatomy.type, anatomy.opcode
-        )
-
-    return check
-
-
-def _scalar_u32(anatomy: Anatomy) -> Iterator[ParseError]:
-    shape = shape_or_none(type_of(anatomy.row))
-    if shape is None or str(shape).partition("{")[0] == "u32[]":
-        return
-    yield ParseError(f"{opcode_of(anatomy.row)} has the type u32[]", anatomy.type, anatomy.opcode)
-
-
-def _global_ids(anatomy: Anatomy) -> Iterator[ParseError]:
-    if anatomy.value("use_global_device_ids") == "true" and "channel_id" not in anatomy.attributes:
-        at = anatomy.at("use_global_device_ids")
-        yield ParseError("use_global_device_ids needs a channel_id", at, at + len("true"))
-
-
-def _index(anatomy: Anatomy) -> Iterator[ParseError]:
-    text = anatomy.value("index")
-    if text is not None and text.startswith("-"):
-        yield ParseError("an index counts from 0", anatomy.at("index"), anatomy.at("index") + 1)
-
-
-def _custom_call(anatomy: Anatomy) -> Iterator[ParseError]:
-    constraints = anatomy.value("operand_layout_constraints")
+def _custom_call(checked: _Checked) -> Iterator[ParseError]:
+    name = "operand_layout_constraints"
+    constraints = checked.value(name)
     if constraints is None:
         return
     shapes = tuple_of(constraints.strip()[1:-1])
-    at, count = anatomy.at("operand_layout_constraints"), len(references_of(anatomy.row))
+    count = len(references_of(checked.record))
     if shapes is None:
-        yield ParseError("operand_layout_constraints: expected shapes in braces", at, at + 1)
+        yield checked.error(f"{name}: expected shapes in braces", name)
     elif len(shapes) != count:
-        said = f"operand_layout_constraints has {len(shapes)} shapes for {count} operands"
-        yield ParseError(said, at, at + 1)
-    elif any(isinstance(shape, ArrayShape) and shape.rank and not shape.layout for shape in shapes):
-        yield ParseError("operand_layout_constraints: a shape has no layout", at, at + 1)
+        yield checked.error(f"{name} has {len(shapes)} shapes for {count} operands", name)
 
 
-def _slice(anatomy: Anatomy) -> Iterator[ParseError]:
-    text = anatomy.value("slice")
-    try:
-        ranges = read_attribute("slice", text or "{}")
-    except AttributeSyntaxError:
-        return
-    shape = shape_or_none(type_of(anatomy.row))
-    at = anatomy.at("slice")
-    if not isinstance(ranges, tuple):
-        return
-    if isinstance(shape, ArrayShape) and len(shape.dims) != len(ranges):
-        yield ParseError(f"slice has {len(ranges)} ranges for {shape}", at, at + 1)
-    for start, limit, stride in ranges:  # type: ignore[misc]  # the reader of `slice` gives these
-        if not (0 <= start <= limit and stride > 0):
-            said = f"slice: [{start}:{limit}:{stride}] is no range that goes up"
-            yield ParseError(said, at, at + 1)
-
-
-_CHECKS: Final[Mapping[str, Callable[[Anatomy], Iterator[ParseError]]]] = {
+_CHECKS: Final[Mapping[str, Callable[[_Checked], Iterator[ParseError]]]] = {
     "tuple": _tuple,
     "reduce": _even,
     "reduce-window": _even,
     "scatter": _odd,
     "async-start": _asynchronous,
     "async-update": _asynchronous,
-    "infeed": _tuple_type(1, "(data, token[])"),
-    "send": _tuple_type(3, "(data, u32[], token[])"),
-    "recv": _tuple_type(3, "(data, u32[], token[])"),
-    "copy-start": _tuple_type(2, "(destination, source, u32[])"),
+    "infeed": _filled_tuple,
+    "recv": _filled_tuple,
     "replica-id": _scalar_u32,
     "partition-id": _scalar_u32,
-    "get-tuple-element": _index,
+    "compare": _compare,
     "custom-call": _custom_call,
-    "slice": _slice,
-    "all-gather": _global_ids,
-    "all-gather-start": _global_ids,
     "all-reduce": _global_ids,
     "all-reduce-start": _global_ids,
     "reduce-scatter": _global_ids,
-    "collective-reduce": _global_ids,
 }
 
 assert OPCODES.keys() >= _CHECKS.keys()

@@ -1,15 +1,18 @@
-"""Whether a literal has the shape of its constant, and values that fit into its type.
+"""Errors in the literal of a constant, as XLA's parser finds them.
 
-It reads as `ParseLiteral` in `xla/hlo/parser/hlo_parser.cc` does, in one pass over the text.
+Mirrors `ParseDenseLiteral`, `SetValueInLiteral` and `CheckParsedValueIsInRange` in
+`xla/hlo/parser/hlo_parser.cc`, in one pass over the text. XLA skips commas wherever they stand, and
+a single value may stand for an array.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from math import isinf, prod
 
-from hlo_lint.analysis.strict.tokens import BLANK
-from hlo_lint.hlo.dtypes import ELEMENT_TYPES, FLOATS, PART_OF_COMPLEX
+from hlo_lint.analysis.strict.tokens import BLANK, blank_end
+from hlo_lint.hlo.dtypes import ELEMENT_TYPES, PART_OF_COMPLEX
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, OpaqueShape, Shape, TupleShape
 from hlo_lint.text.source import ParseError
 
@@ -17,12 +20,13 @@ _token = re.compile(
     rf"{BLANK}(?P<token>\.\.\.|-?(?:inf|nan)(?:\(0x[0-9a-fA-F]+\))?(?![\w.])"
     r"|-?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?(?![\w.])|true(?!\w)|false(?!\w)|[{}(),])"
 ).match
-_is_elided = re.compile(rf"{BLANK}\.\.\.").match
 _is_integer = re.compile(r"-?[0-9]+").fullmatch
 
+_INT64, _UINT64 = 1 << 63, 1 << 64
 
-class _Wrong(Exception):
-    """Where a literal is none of its shape."""
+
+class _LiteralError(Exception):
+    """A place where a text is not a literal of its shape."""
 
     def __init__(self, message: str, at: int) -> None:
         super().__init__(message)
@@ -30,14 +34,15 @@ class _Wrong(Exception):
         self.at = at
 
 
-def literal_troubles(shape: Shape, text: str) -> Iterator[ParseError]:
-    """The first thing that is wrong with the literal `text` of a constant of that shape."""
+def literal_errors(shape: Shape, text: str) -> Iterator[ParseError]:
+    """The first error in the literal `text` of a constant of that shape."""
     try:
         reader = _Reader(text)
         reader.value(shape)
-        reader.end()
-    except _Wrong as wrong:
-        yield ParseError(wrong.message, wrong.at, len(text))
+        if reader.token:
+            raise _LiteralError("expected `)` after the literal", reader.start)
+    except _LiteralError as error:
+        yield ParseError(error.message, error.at, len(text))
 
 
 class _Reader:
@@ -47,147 +52,141 @@ class _Reader:
         self.text = text
         self.at = 0
         self.token = ""
-        self.next()
+        """The token at hand; empty after the last."""
+        self.advance()
 
-    def next(self) -> None:
-        """Go to the next token; "" behind the last."""
+    def advance(self) -> None:
+        """Go to the next token."""
         found = _token(self.text, self.at)
-        if found is None:
-            if self.text[self.at :].strip():
-                blank = re.compile(BLANK).match(self.text, self.at)
-                at = blank.end() if blank else self.at
-                if at < len(self.text):
-                    raise _Wrong("this is no value of a literal", at)
-            self.start, self.token = len(self.text), ""
+        if found is not None:
+            self.start, self.token, self.at = found.start("token"), found["token"], found.end()
             return
-        self.start, self.token, self.at = found.start("token"), found["token"], found.end()
+        blank = blank_end(self.text, self.at)
+        self.start, self.token = blank.end() if blank else self.at, ""
+        if self.start < len(self.text):
+            raise _LiteralError("unexpected token in a literal", self.start)
 
     def expect(self, sign: str, message: str) -> None:
-        """Go over `sign`."""
+        """Go past `sign`."""
         if self.token != sign:
-            raise _Wrong(message, self.start)
-        self.next()
-
-    def end(self) -> None:
-        """Nothing may follow."""
-        if self.token:
-            raise _Wrong("nothing may follow the literal", self.start)
+            raise _LiteralError(message, self.start)
+        self.advance()
 
     def value(self, shape: Shape) -> None:
         """One literal of a shape."""
         match shape:
             case TupleShape(elements=elements):
-                self.expect("(", "a tuple's literal stands in parentheses")
+                self.expect("(", "expected `(` before the elements of a tuple")
                 for number, element in enumerate(elements):
-                    if number:
-                        self.expect(",", f"expected `,` and element {number} of the tuple")
+                    if number and self.token == ",":
+                        self.advance()
                     self.value(element)
-                self.expect(")", f"expected `)` behind the {len(elements)} elements of the tuple")
+                self.expect(")", f"expected `)` after the {len(elements)} elements of the tuple")
             case ArrayShape():
                 self.array(shape)
             case OpaqueShape() | BufferShape():
-                raise _Wrong(f"there are no constants of the type {shape}", 0)
+                raise _LiteralError(f"a constant cannot have the type {shape}", 0)
 
     def array(self, shape: ArrayShape) -> None:
-        """All elements of an array, in braces as deep as it has dimensions."""
+        """The elements of an array, in braces as deep as it has dimensions."""
         if shape.dtype not in ELEMENT_TYPES:
-            raise _Wrong(f"there are no constants of the type {shape.dtype}", 0)
-        rank, dims = len(shape.dims), shape.dims
-        if rank and self.elided():
-            return
-        read = _VALUES.get(shape.dtype[:1], _Reader.real)
-        if shape.dtype == "pred":
-            read = _Reader.predicate
-        elif shape.dtype in FLOATS:
-            read = _Reader.real
-        counts: list[int] = []  # of what was read in each brace that is open
+            raise _LiteralError(f"a constant cannot have the type {shape.dtype}", 0)
+        if shape.layout is not None and not shape.has_valid_layout:
+            raise _LiteralError(f"the literal cannot be laid out as {shape.layout}", 0)
+        dims, rank = shape.dims, len(shape.dims)
+        counts = [0] * rank  # of the elements in each brace that is open
+        depth, left = 0, prod(dims)
         while True:
-            if self.token == "{":
-                if len(counts) == rank:
-                    raise _Wrong(f"{shape} has values in {rank} pairs of braces", self.start)
-                counts.append(0)
-                self.next()
-                if self.token != "}":
-                    continue
-            elif self.token == "" or len(counts) < rank:
-                raise _Wrong(f"{shape} has values in {rank} pairs of braces", self.start)
-            else:
-                if counts and counts[-1] == dims[rank - 1]:
-                    said = f"the last dimension of {shape} has {dims[rank - 1]} elements"
-                    raise _Wrong(said, self.start)
-                read(self, shape.dtype)
-                if not counts:
-                    return
-                counts[-1] += 1
-            while self.token == "}":
-                depth = len(counts)
-                if counts.pop() != dims[depth - 1]:
-                    said = f"dimension {depth - 1} of {shape} has {dims[depth - 1]} elements"
-                    raise _Wrong(said, self.start)
-                self.next()
-                if not counts:
-                    return
-                counts[-1] += 1
-            self.expect(",", "expected `,` or `}`")
-            if self.token == "}":
-                raise _Wrong("expected a value behind `,`", self.start)
+            match self.token:
+                case "{":
+                    depth += 1
+                    if depth > rank:
+                        message = f"{shape} has values in {rank} pairs of braces, not in more"
+                        raise _LiteralError(message, self.start)
+                    if depth > 1:
+                        counts[depth - 2] += 1
+                case "}":
+                    depth -= 1
+                    if depth < 0:
+                        raise _LiteralError("unexpected `}` in a literal", self.start)
+                    if counts[depth] != dims[depth]:
+                        count = f"{dims[depth]} elements, not {counts[depth]}"
+                        raise _LiteralError(f"dimension {depth} of {shape} has {count}", self.start)
+                    counts[depth] = 0
+                case "...":
+                    if depth != 1:
+                        raise _LiteralError("expected `...` in one pair of braces", self.start)
+                    counts[0] = dims[0]
+                case ",":
+                    pass
+                case _:
+                    left -= 1
+                    if left < 0:
+                        raise _LiteralError(f"{shape} has fewer values", self.start)
+                    if depth == rank and rank:
+                        counts[-1] += 1
+                    self.element(shape.dtype)
+            self.advance()
+            if not depth:
+                return
 
-    def elided(self) -> bool:
-        """Whether it is `{...}`, which is gone over."""
-        if self.token != "{" or not _is_elided(self.text, self.at):
-            return False
-        self.next()
-        self.next()
-        self.expect("}", "expected `}` behind `...`")
-        return True
-
-    def predicate(self, dtype: str) -> None:
-        """True or false, or 1 or 0."""
-        if self.token not in ("true", "false", "0", "1"):
-            raise _Wrong("expected true or false", self.start)
-        self.next()
+    def element(self, dtype: str) -> None:
+        """One value; the token at hand is its last afterwards."""
+        if self.token in ("true", "false"):
+            if dtype != "pred":
+                raise _LiteralError(f"expected a number: {dtype}", self.start)
+        elif dtype in PART_OF_COMPLEX:
+            self.complex(PART_OF_COMPLEX[dtype])
+        elif dtype == "pred" or dtype[0] in "su":
+            self.integer(dtype)
+        else:
+            self.real(dtype)
 
     def integer(self, dtype: str) -> None:
-        """An integer that fits into the type."""
+        """An integer that fits into the type; any fits into pred and u64."""
         if not _is_integer(self.token):
-            raise _Wrong(f"expected an integer: {dtype}", self.start)
+            raise _LiteralError(f"expected an integer: {dtype}", self.start)
+        number = int(self.token) if len(self.token) <= 20 else _UINT64
+        if not -_INT64 <= number < _UINT64:
+            raise _LiteralError(f"{self.token} does not fit into 64 bits", self.start)
+        if number >= _INT64:  # the lexer takes it for the signed number of the same bits
+            number -= _UINT64
+        if dtype in ("pred", "u64"):
+            return
         bits = int(dtype[1:])
         low, high = 0, (1 << bits) - 1
         if dtype[0] == "s":
             low, high = -(1 << bits - 1), (1 << bits - 1) - 1
-        if len(self.token) > 24 or not low <= int(self.token) <= high:
-            raise _Wrong(f"{self.token} does not fit into {dtype}: {low} to {high}", self.start)
-        self.next()
+        if not low <= number <= high:
+            message = f"{self.token} does not fit into {dtype}: {low} to {high}"
+            raise _LiteralError(message, self.start)
 
     def real(self, dtype: str) -> None:
         """A number, an infinity or a NaN."""
         token = self.token
-        if token[-1:] in "{}(),." and "nan(" not in token:
-            raise _Wrong(f"expected a number: {dtype}", self.start)
-        if token in ("true", "false"):
-            raise _Wrong(f"expected a number: {dtype}", self.start)
-        if "nan" in token:
+        if token in ("true", "false") or (token[-1:] in "{}()," and "nan" not in token):
+            raise _LiteralError(f"expected a number: {dtype}", self.start)
+        if "inf" in token or "nan" in token:
             payload = token.partition("(0x")[2].rstrip(")")
-            width = ELEMENT_TYPES[dtype].nan_payload_bits
-            if payload and int(payload, 16) >= 1 << width:
-                raise _Wrong(f"a NaN of {dtype} has {width} bits of payload", self.start)
-        elif "inf" in token:
-            if not ELEMENT_TYPES[dtype].has_infinity:
-                raise _Wrong(f"{dtype} has no infinity", self.start)
-        elif token.startswith("-") and dtype == "f8e8m0fnu":
-            raise _Wrong(f"{token} does not fit into {dtype}: it has no sign", self.start)
-        elif abs(float(token)) > ELEMENT_TYPES[dtype].max_literal:
-            raise _Wrong(f"{token} does not fit into {dtype}", self.start)
-        self.next()
+            bits = ELEMENT_TYPES[dtype].nan_payload_bits
+            if payload and not 0 < int(payload, 16) < 1 << bits:
+                message = f"a NaN of {dtype} has {bits or 'no'} bits of payload, not {payload}"
+                raise _LiteralError(message, self.start)
+            return
+        number = float(token)
+        is_unsigned = dtype == "f8e8m0fnu"
+        if (
+            abs(number) >= ELEMENT_TYPES[dtype].overflow
+            or isinf(number)
+            or (is_unsigned and number <= 0)
+        ):
+            raise _LiteralError(f"{token} does not fit into {dtype}", self.start)
 
-    def complex(self, dtype: str) -> None:
+    def complex(self, part: str) -> None:
         """Two parts in parentheses."""
-        part = PART_OF_COMPLEX[dtype]
-        self.expect("(", f"expected two parts in parentheses: {dtype}")
-        self.real(part)
-        self.expect(",", "expected `,` and the imaginary part")
-        self.real(part)
-        self.expect(")", "expected `)` behind the imaginary part")
-
-
-_VALUES = {"s": _Reader.integer, "u": _Reader.integer, "c": _Reader.complex}
+        for sign, message in (("(", "expected `(` and two parts"), (",", "expected `,`")):
+            self.expect(sign, f"{message} of a complex number")
+            self.real(part)
+            self.advance()
+        if self.token != ")":
+            raise _LiteralError("expected `)` after a complex number", self.start)

@@ -1,11 +1,11 @@
-"""Shapes that cannot be, although XLA's parser may let them through."""
+"""Errors in shapes that our reader of shapes reads and XLA's parser refuses."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES
+from hlo_lint.hlo.dtypes import ELEMENT_TYPES
 from hlo_lint.hlo.shape import (
     UNBOUNDED,
     ArrayShape,
@@ -17,79 +17,61 @@ from hlo_lint.hlo.shape import (
     parse_shape,
 )
 
-_LIMIT = 1 << 63
+_INT64 = 1 << 63
 
 
-def unsound(shape: Shape) -> Iterator[str]:
-    """What is wrong with a shape, in words: types nobody knows, layouts that are no order."""
+def shape_errors(shape: Shape) -> Iterator[str]:
+    """Messages on what XLA's parser refuses in a shape."""
     match shape:
         case TupleShape(elements=elements):
+            # `MakeValidatedTupleShape` validates the elements of a tuple; an array alone is not.
             for element in dict.fromkeys(elements):
-                yield from unsound(element)
+                yield from shape_errors(element)
+                if isinstance(element, ArrayShape) and element.dtype in ELEMENT_TYPES:
+                    yield from _invalid_element(element)
         case BufferShape(element=element):
-            yield from unsound(element)
-        case ArrayShape():
-            yield from _unsound_array(shape)
+            yield from shape_errors(element)
+        case ArrayShape(dtype=dtype, layout=layout):
+            if dtype not in ELEMENT_TYPES:
+                types = ", ".join(sorted(ELEMENT_TYPES))
+                yield f"unknown element type: {dtype}; XLA has {types}"
+            if layout is not None and str(layout) == "{}":
+                yield f"{shape}: a layout of no dimensions is left out"
+            if layout is not None and any(each.startswith("P(") for each in layout.rest):
+                yield f"{shape}: the layout has a physical shape, but is not for a sparse array"
         case OpaqueShape():
             pass
 
 
-def _unsound_array(shape: ArrayShape) -> Iterator[str]:
-    if shape.dtype not in ELEMENT_TYPES:
-        yield f"{shape.dtype} is no type; there are {', '.join(sorted(ELEMENT_TYPES))}"
-        return
-    if UNBOUNDED not in shape.dims and shape.elements * BITS.get(shape.dtype, 8) >= _LIMIT:
-        yield f"{shape}: so many elements have no size in 64 bits"
+def _invalid_element(shape: ArrayShape) -> Iterator[str]:
+    """Errors of an array within a tuple: `ValidateShape` and `LayoutUtil::ValidateLayout`."""
+    bits = ELEMENT_TYPES[shape.dtype].bits
+    if UNBOUNDED not in shape.dims and shape.elements * max(1, bits // 8) >= _INT64:
+        yield f"{shape}: the size in bytes overflows 64 bits"
     layout = shape.layout
     if layout is None:
         return
-    if not str(layout)[1:-1]:
-        yield f"{shape}: a layout of no dimensions is left out"
-    bits = BITS.get(shape.dtype, 0)
-    if 0 < layout.element_size_in_bits < bits and shape.dtype != "pred":
-        yield f"{shape}: elements of {bits} bits do not fit into {layout.element_size_in_bits}"
-    for part in layout.rest:
-        yield from (f"{shape}: {said}" for said in _unsound_part(part, shape.rank))
     if not shape.has_valid_layout:
         yield f"{shape}: a layout names each of the dimensions 0 to {shape.rank - 1} once"
-    for tile in layout.tiles:
-        if not tile or any(size is not None and size < 1 for size in tile):
-            yield f"{shape}: the sizes of a tile are positive"
-    if layout.memory_space < 0 or layout.element_size_in_bits < 0:
-        yield f"{shape}: memory spaces and element sizes are not negative"
+    if any(not tile or 0 in tile for tile in layout.tiles):
+        yield f"{shape}: the sizes of a tile are positive"
+    if layout.element_size_in_bits < 0:
+        yield f"{shape}: the element size is negative"
+    for each in layout.rest:
+        kind, _, inside = each.partition("(")
+        if kind in ("#", "*") and not inside.startswith("u"):
+            yield f"{shape}: indices and pointers are unsigned"
+        elif kind == "#" and inside != "u32)":
+            yield f"{shape}: only sparse arrays have an index type"
+        elif kind == "SC" and any(int(number) >= shape.rank for number in _splits(each)):
+            yield f"{shape}: a split is along a dimension that is not there"
 
 
-def _unsound_part(part: str, rank: int) -> Iterator[str]:
-    """What is wrong with a rarer part of the layout of an array with `rank` dimensions."""
-    kind, _, inside = part.partition("(")
-    if kind == "P":
-        yield "only sparse arrays have a physical shape"
-    elif kind == "D" and inside.count(",") != rank - 1:
-        yield "each dimension has one level type"
-    elif kind in ("#", "*") and not inside.startswith("u"):
-        yield "indices and pointers are unsigned"
-    elif kind == "SC" and any(int(number) >= rank for number in _split_dimensions(part)):
-        yield "no dimension that is not there can be split"
-
-
-_split_dimensions = re.compile(r"\(([0-9]{1,9}):").findall
-
-
-def compatible(one: Shape, other: Shape) -> bool:
-    """Whether both have the same types, sizes and structure: layouts and bounds do not count."""
-    match one, other:
-        case TupleShape(elements=ours), TupleShape(elements=theirs):
-            return len(ours) == len(theirs) and all(map(compatible, ours, theirs))
-        case BufferShape(element=mine), BufferShape(element=its):
-            return compatible(mine, its)
-        case ArrayShape(), ArrayShape():
-            return one.dtype == other.dtype and one.dims == other.dims
-        case _:
-            return one == other
+_splits = re.compile(r"\(([0-9]{1,9}):").findall
 
 
 def has_element(shape: Shape | None, index: tuple[int, ...]) -> bool:
-    """Whether a shape has the element; true where the shape is not known."""
+    """True if a shape has the element, or is not known."""
     for element in index:
         if shape is None:
             return True

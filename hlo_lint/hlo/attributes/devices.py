@@ -296,6 +296,10 @@ def _checked_groups(groups: ReplicaGroups, text: str) -> ReplicaGroups:
     return groups
 
 
+NOT_A_PERMUTATION: Final = "a transposition names each dimension once"
+"""The error of an order that XLA's parser reads, although no device has a place in it."""
+
+
 def check_iota(order: Iota, count: int, text: str) -> None:
     """Whether an array of devices can be one of `count` devices.
 
@@ -306,8 +310,7 @@ def check_iota(order: Iota, count: int, text: str) -> None:
         message = f"{prod(order.dims)} devices for {count} places"
         raise AttributeSyntaxError(message, text, text.find("<=") + 2)
     if sorted(order.permutation) != list(range(len(order.dims))):
-        message = "a transposition names each dimension once"
-        raise AttributeSyntaxError(message, text, text.find("T("))
+        raise AttributeSyntaxError(NOT_A_PERMUTATION, text, text.find("T("))
 
 
 def check_axes(mesh: Mesh, axes: Sequence[AxisRef], text: str) -> None:

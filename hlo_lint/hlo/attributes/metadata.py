@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 _is_integer = re.compile(r"-?[0-9]{1,18}").fullmatch
 _is_integers = re.compile(r"\{(?:\s*+-?[0-9]{1,18}\s*+(?:,(?!\s*\})|(?=\})))*+\s*+\}").fullmatch
+_INT32 = 1 << 31
 _find_integers = re.compile(r"-?[0-9]+").findall
 _match_field = re.compile(
-    rf"\s*([A-Za-z_][A-Za-z0-9_]*)=\s*({STRING}|[^\s{{}}\",]+|\{{(?:[^{{}}\"]++|{STRING})*+\}})\s*",
+    rf"\s*(?:,\s*)?([A-Za-z_][A-Za-z0-9_]*)=\s*({STRING}|[^\s{{}}\",]+|\{{(?:[^{{}}\"]++|{STRING})*+\}})\s*",
     re.S,
 ).match
 _match_pair = re.compile(
@@ -77,9 +78,9 @@ def read_metadata(text: str) -> OpMetadata:
     values: dict[str, str | int | bool | tuple[int, ...]] = {}
     for name, value in fields.items():
         kind = _METADATA_FIELDS[name]
-        if kind is str and value.startswith('"'):
+        if kind is str and value[0] in "\"'":
             values[name] = unescape(value[1:-1])
-        elif kind is int and _is_integer(value):
+        elif kind is int and _is_integer(value) and -_INT32 <= int(value) < _INT32:
             values[name] = int(value)
         elif kind is bool and value in ("true", "false"):
             values[name] = value == "true"

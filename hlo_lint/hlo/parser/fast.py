@@ -19,11 +19,12 @@ from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
 from hlo_lint.hlo.records import InstructionRecord
 
 # Groups: root, name, type, opcode, operands, tail. A tuple type ends at the first `)` before a
-# space; operands may hold one level of parentheses (typed operands, complex literals). Classes that
-# shut out a single character are the fastest there are. They let a match run on into the next line:
-# then there are fewer matches than lines, and the text is not taken.
+# space, and only a buffer's has a parenthesis before a bracket: `add(f32[2] …` begins with an
+# opcode. Operands may hold one level of parentheses (typed operands, complex literals). Classes
+# that shut out a single character are the fastest there are. They let a match run on into the next
+# line: then there are fewer matches than lines, and the text is not taken.
 _find_instructions = re.compile(
-    r"\n  (ROOT )?%?([^ ]++) = ([^ (][^ ]*+|\((?:[^)]*\))+?(?= )) ([^(]++)"
+    r"\n  (ROOT )?%?([^ ]++) = ([^ (\[]++(?:\[[^ ]*+)?|b\([^ ]*+|\((?:[^)]*\))+?(?= )) ([^(]++)"
     r"\(([^()\n]*+(?:\([^()\n]*\)[^()\n]*+)*+)\)(|, [^\n]*+)(?=\n)"
 ).findall
 _is_opcode = re.compile(r"[a-z][a-z\d\-]*").fullmatch

@@ -18,7 +18,7 @@ from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
 from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of
 from hlo_lint.text.source import ParseError, Span
 
-_white = re.compile(r"(?:[ \t\r\n\f\v\ufeff]+|//[^\n]*|^#(?![(\d])[^\n]*)*", re.M).match
+_white = re.compile(r"(?:[ \t\r\n\f\v\ufeff]+|//[^\n\r]*|^#(?![(\d])[^\n]*)*", re.M).match
 _blank = re.compile(r"(?:[ \t\f\v]+|/\*[^\n*]*\*/)*").match
 _name = re.compile(r"%?([A-Za-z_][\w.\-]*)", re.A).match
 _word = re.compile(r"[A-Za-z_][\w\-]*", re.A).match
@@ -31,7 +31,7 @@ _ARRAY = r"[a-z][a-z0-9]*[ \t]*\[(?:[^\[\]=]|<=)*\]"
 _array = re.compile(_ARRAY).match
 _layout_start = re.compile(r"\{\s*(?:[-\d:?]|\})").match
 _operand = re.compile(r"%?([A-Za-z_][\w.\-]*)((?:#\d+)*):?", re.A).match
-_another_statement = re.compile(r"ROOT\b|%?[A-Za-z_][\w.\-]*\s*=(?!=)", re.A).match
+_another_statement = re.compile(r"(?:ROOT|ENTRY)\b|%?[A-Za-z_][\w.\-]*\s*=(?!=)", re.A).match
 _computation_line = re.compile(
     r"(?!HloModule\b)(?:ENTRY[ \t]+)?%?[A-Za-z_][\w.\-]*:?[ \t]*(?:\([^\n]*)?\{[ \t]*\r?$",
     re.M | re.A,
@@ -337,13 +337,15 @@ class Scanner:
         for begin, stop in self._parts(at, end):
             begin = self.skip(begin)
             if begin >= stop:
-                raise Unreadable("an operand is missing", begin)
+                continue  # XLA's parser drops what has no name, and goes on at the comma
             shape_end = self._shape_end(begin)
             named_at = self.skip(shape_end)
             found = _operand(text, named_at, stop)
             if found is None:
                 if self.is_bare and shape_end > begin and named_at >= stop:
                     names.append(self._parameter("", begin, shape_end, body))
+                    continue
+                if shape_end > begin and named_at >= stop:
                     continue
                 raise Unreadable("expected the name of an operand", named_at)
             after = self.skip(found.end())

@@ -10,12 +10,11 @@ from hlo_lint.hlo.ir import Computation, HloFile, Module
 from hlo_lint.hlo.parser.fast import LineMemo, known_blocks, read_again, read_alone
 from hlo_lint.text.source import ParseError, decode
 
-_module_start = re.compile(r"^(?:// -----|[ \t]*HloModule\b)", re.M)
-_separator = re.compile(r"^// -----", re.M)
+_module_start = re.compile(r"^(?:// -----[ \t]*\r?$|[ \t]*HloModule\b)", re.M)
 _begins_module = re.compile(r"HloModule(?![\w.\-])", re.A).match
 _module_name = re.compile(r"HloModule %?([A-Za-z_][\w.\-]*)(?=[,:]|\Z)", re.A).match
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
-_table = re.compile(rf"(?:{'|'.join(_TABLES)})[ \t]*\r?\n(?:\d+ [^\n]*(?:\n|$))*")
+_table = re.compile(rf"(?:{'|'.join(_TABLES)})[ \t]*\r?\n(?:[ \t]*\d+ [^\n]*(?:\n|$))*")
 
 
 class Memo(LineMemo):
@@ -126,8 +125,11 @@ def _module(text: str, memo: Memo | None) -> _Builder:
         end = len(text) if end < 0 else end
         builder.table(text[at + 2 : end])
         at = end
+    if text.startswith((" ", "\t"), at + 2):
+        return _rough_module(text)  # a table that is indented
     if at == len(text):
-        return builder
+        # A line that holds a whole module is not a header alone.
+        return _rough_module(text) if " ENTRY " in header else builder
     if memo is None:
         alone = read_alone(text, at + 2)
         if alone is not None:
