@@ -1,0 +1,49 @@
+"""Computations that nothing calls."""
+
+from __future__ import annotations
+
+from hlo_lint.analysis.verifier.scope import header_span
+from hlo_lint.hlo.ir import called_names
+from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+
+_PROGRAM = """
+HloModule m
+
+double {{
+  a = f32[8] parameter(0)
+  ROOT s = f32[8] add(a, a){mark}
+}}
+
+ENTRY e {{
+  p = f32[8] parameter(0)
+  ROOT r = f32[8] {root}
+}}
+"""
+
+
+class UncalledComputation(Rule):
+    """A computation that neither the entry nor anything it calls runs.
+
+    ## Why
+    XLA keeps computations that nothing calls until the next HloDCE, and drops them then. A text
+    that still has one was written by hand, or by a pass that inlined or replaced the caller. It
+    does nothing; a name that is one letter off a call's may be the reason.
+    """
+
+    severity = Severity.INFO
+    examples = (
+        Bad(_PROGRAM.format(mark="  // error", root="negate(p)")),
+        Good(_PROGRAM.format(mark="", root="call(p), to_apply=double")),
+    )
+
+    def check(self, final: FinalModule) -> Findings:
+        """One finding for each, at its root; what only such a computation calls is left out."""
+        module = final.module
+        if module.entry is None or len(module.computations) == 1:
+            return
+        called = {name for each in module.computations for name in called_names(each.text)}
+        for computation in module.computations:
+            if computation is not module.entry and computation.name not in called:
+                at = computation.root or header_span(module)
+                yield Finding(at, f"nothing calls %{computation.name}")

@@ -1,0 +1,118 @@
+"""Collectives whose result is read in part only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from hlo_lint.analysis.layout_mismatches import result_array
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.options import Option
+
+_COLLECTIVES: Final = {
+    "all-gather": "a collective-permute, or the operand itself, would give these",
+    "all-reduce": "a reduce-scatter would give these",
+    "all-to-all": "fewer devices would have to send",
+    "collective-permute": "a permute of the slice would give these",
+}
+_DONES: Final = {f"{opcode}-done": opcode for opcode in _COLLECTIVES}
+_HANDS_ON: Final = frozenset({"bitcast", "copy", "get-tuple-element", "reshape"})
+_SLICES: Final = frozenset({"dynamic-slice", "slice"})
+_PROGRAM = """
+HloModule m, is_scheduled=true
+
+ENTRY e {{
+  p = f32[4096,1024]{{1,0}} parameter(0)
+  i = s32[] parameter(1)
+  z = s32[] constant(0)
+  g = f32[32768,1024]{{1,0}} all-gather(p), dimensions={{0}}, \
+replica_groups={{{{0,1,2,3,4,5,6,7}}}}{first}
+  ROOT d = {second}
+}}
+"""
+
+
+class CollectiveMovesUnread(Rule):
+    """A collective that moves far more than is read of its result.
+
+    ## Why
+    Where all that reads an all-gather or an all-reduce are slices, each device receives data that
+    it throws away: bytes on the wire, and memory for the whole result. XLA turns an all-reduce and
+    a slice by the device's number into a reduce-scatter, and drops an all-gather whose slice is the
+    operand, if offsets and groups match what it looks for.
+    """
+
+    severity = Severity.WARNING
+    min_bytes = Option(1 << 24, "Bytes of the result that nothing reads.", least=0)
+    least_share = Option(0.5, "The part of the result that nothing reads.", least=0)
+    examples = (
+        Bad(
+            _PROGRAM.format(
+                first="  // error",
+                second="f32[4096,1024]{1,0} dynamic-slice(g, i, z), "
+                "dynamic_slice_sizes={4096,1024}",
+            )
+        ),
+        Good(_PROGRAM.format(first="", second="f32[32768,1024]{1,0} negate(g)")),
+    )
+
+    def check(self, final: FinalModule) -> Findings:
+        """Each such collective of a scheduled module."""
+        module = final.module
+        if not final.is_final and not module.is_scheduled:
+            return  # passes to come may mend it
+        bodies = {each.name: each for each in module.computations}
+        for computation in module.nonfusion_computations:
+            for opcode in (*_COLLECTIVES, *_DONES):
+                for collective in computation.with_opcode(opcode):
+                    yield from self._judge(collective, module, bodies)
+
+    def _judge(
+        self, collective: Instruction, module: Module, bodies: Mapping[str, Computation]
+    ) -> Findings:
+        shape = result_array(collective)
+        size = None if shape is None else shape.byte_size
+        if size is None or size < self.min_bytes or collective.is_root:
+            return
+        read = _bytes_read(collective, bodies)
+        unread = None if read is None else size - read
+        if unread is not None and unread >= max(self.min_bytes, self.least_share * size):
+            opcode = _DONES.get(collective.opcode, collective.opcode)
+            yield Finding(
+                collective,
+                f"this {opcode} gives {size} bytes, and {read} of them are read",
+                notes=(_COLLECTIVES[opcode],),
+            )
+
+
+def _bytes_read(value: Instruction, bodies: Mapping[str, Computation]) -> int | None:
+    """How many bytes slices read of a value; None if something reads all of it."""
+    total = 0
+    for user in value.users:
+        if user.opcode in _SLICES:
+            part = result_array(user)
+            if part is None or part.byte_size is None:
+                return None
+            total += part.byte_size
+        elif user.opcode == "fusion" and user.called_computations:
+            body = bodies.get(user.called_computations[0])
+            parameters = () if body is None else body.parameters
+            for number, name in enumerate(user.operand_names):
+                if name == value.name:
+                    inside = parameters[number] if number < len(parameters) else None
+                    read = None if inside is None else _bytes_read(inside, bodies)
+                    if read is None:
+                        return None
+                    total += read
+        elif user.opcode in _HANDS_ON and not user.is_root:
+            read = _bytes_read(user, bodies)
+            if read is None:
+                return None
+            total += read
+        else:
+            return None
+    if value.is_root or not value.users:
+        return None
+    return total

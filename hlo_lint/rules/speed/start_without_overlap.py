@@ -1,0 +1,82 @@
+"""Asynchronous operations that nothing runs beside."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hlo_lint.analysis.async_ops import has_flights, is_done, is_start
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.shape import arrays
+from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.options import Option
+
+_TAKES_NO_TIME: Final = frozenset(
+    "add-dependency after-all bitcast constant get-tuple-element opt-barrier parameter "
+    "tuple".split()
+)
+_PROGRAM = """
+HloModule m, is_scheduled=true
+
+ENTRY e {{
+  p = f32[1048576]{{0}} parameter(0)
+  s = (f32[1048576]{{0}}, f32[2097152]{{0}}) all-gather-start(p), dimensions={{0}}, \
+replica_groups={{{{0,1}}}}{first}
+  d = f32[2097152]{{0}} all-gather-done(s)
+  y = f32[1048576]{{0}} sine(p){second}
+  ROOT t = (f32[2097152]{{0}}, f32[1048576]{{0}}) tuple(d, y)
+}}
+"""
+
+
+class StartWithoutOverlap(Rule):
+    """An asynchronous operation whose done comes right after its start.
+
+    ## Why
+    A copy or a collective is split into a start and a done so that other work hides it. Where
+    nothing runs between the two, the program waits for all of it, and pays for the second stream
+    besides. The latency-hiding scheduler leaves it so where nothing is independent, where memory
+    is short, or where the cost is estimated wrongly.
+    """
+
+    severity = Severity.INFO
+    min_bytes = Option(1 << 20, "Bytes that the operation reads.", least=0)
+    examples = (
+        Bad(_PROGRAM.format(first="  // error", second="")),
+        Good(
+            _PROGRAM.format(first="", second="").replace(
+                "  d = f32[2097152]{0} all-gather-done(s)\n  y = f32[1048576]{0} sine(p)\n",
+                "  y = f32[1048576]{0} sine(p)\n  d = f32[2097152]{0} all-gather-done(s)\n",
+            )
+        ),
+    )
+
+    def check(self, final: FinalModule) -> Findings:
+        """Each such operation of a scheduled module."""
+        module = final.module
+        if not module.is_scheduled or not has_flights(module):
+            return
+        for computation in module.nonfusion_computations:
+            instructions = computation.instructions
+            for start in instructions:
+                if is_start(start) and _is_awaited_at_once(start, instructions):
+                    size = _byte_count(start)
+                    if size >= self.min_bytes:
+                        yield Finding(
+                            start,
+                            f"nothing runs beside this {start.opcode}, which reads {size} bytes",
+                        )
+
+
+def _is_awaited_at_once(start: Instruction, instructions: tuple[Instruction, ...]) -> bool:
+    for instruction in instructions[start.number + 1 :]:
+        if is_done(instruction):
+            return start.name in instruction.operand_names
+        if instruction.opcode not in _TAKES_NO_TIME:
+            return False
+    return False
+
+
+def _byte_count(start: Instruction) -> int:
+    shapes = (operand.shape for operand in start.operands)
+    return sum(array.byte_size or 0 for shape in shapes for array in arrays(shape))
