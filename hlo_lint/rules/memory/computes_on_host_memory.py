@@ -6,7 +6,7 @@ from typing import Final
 
 from hlo_lint.analysis.layout_mismatches import types_of
 from hlo_lint.hlo.ir import Computation, Instruction
-from hlo_lint.hlo.shape import arrays
+from hlo_lint.hlo.shape import Shape, arrays
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -27,8 +27,8 @@ class ComputesOnHostMemory(Rule):
     Host offloading puts values into host memory, `S(5)`, and brings them back by copies and slices
     before the device reads them. Where a pass replaces such a copy, or what it read, the device is
     left to compute on host memory: XLA:TPU refuses it, and on a GPU each access goes over the bus.
-    Computations that run on the host (`execution_thread="host"`,
-    `_xla_compute_type="host"`) may do so.
+    Computations that run on the host (`execution_thread="host"`, `_xla_compute_type="host"`) may
+    do so, and so may what gives its result to host memory.
 
     Reports: openxla/xla#40519.
     """
@@ -62,12 +62,7 @@ class ComputesOnHostMemory(Rule):
             if instruction.opcode in _CARRIES or _is_on_the_host(instruction):
                 continue
             for number, operand in enumerate(instruction.operands):
-                spaces = {
-                    array.layout.memory_space
-                    for array in arrays(operand.shape)
-                    if array.layout is not None
-                }
-                if _HOST in spaces:
+                if _HOST in _memories(operand.shape):
                     yield Finding(
                         instruction,
                         f"this {instruction.opcode} computes on %{operand.name}, which is in host "
@@ -77,5 +72,12 @@ class ComputesOnHostMemory(Rule):
                     break
 
 
+def _memories(shape: Shape | None) -> set[int]:
+    """The memories of the arrays of a shape; 0, the device's, where no layout is printed."""
+    return {0 if array.layout is None else array.layout.memory_space for array in arrays(shape)}
+
+
 def _is_on_the_host(instruction: Instruction) -> bool:
-    return "_xla_compute_type" in instruction.attributes_text
+    """True if an annotation says so, or if the result stays in host memory."""
+    stays = _memories(instruction.shape_or_none) == {_HOST}
+    return stays or "_xla_compute_type" in instruction.attributes_text
