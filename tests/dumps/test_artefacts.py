@@ -373,6 +373,17 @@ BY_GRAMMAR: dict[str, tuple[str, Callable[[Tree[Token]], list[Plain]]]] = {
     ".thunk_sequence_after_thunk_passes.txt": ("thunk_sequence", thunks_by_grammar),
 }
 SPECIFIED = [(path, end) for end in BY_GRAMMAR for path in FILES if path.name.endswith(end)]
+SPECIFIED = [each for each in SPECIFIED if "cpu-jax0.4.20" not in each[0].parts]
+"""That release has the live ranges in the file of the assignment, which is another grammar's."""
+
+
+def test_a_release_without_a_blank_before_the_instruction_is_read() -> None:
+    (path,) = (DUMPS / "cpu-jax0.4.20").rglob("*-buffer-assignment.txt")
+    assignment = read_buffer_assignment(decode(path.read_bytes()))
+    assert assignment.troubles == ()
+    assert assignment.buffer_values is not None
+    (first, *_) = assignment.buffer_values.values
+    assert first.instruction_text.startswith("%Arg_0.1 = s8[6,10]{1,0} parameter(0)")
 
 
 def by_grammar(ending: str, text: str) -> list[Plain]:
@@ -520,6 +531,8 @@ def test_values_and_assignment_are_of_the_same_values() -> None:
     for path in files("-buffer-assignment.txt"):
         assignment = read_buffer_assignment(decode(path.read_bytes()))
         beside = path.with_name(path.name.replace("assignment.txt", "assignment-values.txt"))
+        if not beside.exists():
+            continue  # old releases have the values in the same file
         values = read_buffer_values(decode(beside.read_bytes()))
         joined = assignment.with_values(values)
         assert set(assignment.values) == set(values.by_id)

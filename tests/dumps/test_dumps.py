@@ -277,8 +277,8 @@ def test_metadata_that_was_cut_lists_nothing(text: str) -> None:
         ("gpu-jax0.11.2/cublaslt_fission", ["gpu-jax0.11.2"]),
         ("gpu-jax0.11.2/no_reshape_decomposer_crash", ["gpu-jax0.11.2"]),
         ("cpu-jax0.10.2/mlp_train", ["cpu-jax0.10.2"]),
-        ("cpu-jax0.11.2/mlp_train", ["cpu-jax0.11.2"]),
-        ("cpu-jax0.11.2/with_timestamp", ["cpu-jax0.11.2"]),
+        ("cpu-jax0.11.2/mlp_train", ["cpu-jax0.11.2", "cpu-jax0.12.0"]),
+        ("cpu-jax0.11.2/with_timestamp", ["cpu-jax0.11.2", "cpu-jax0.12.0"]),
         ("cpu-jax0.11.2/as_proto", []),
     ],
 )

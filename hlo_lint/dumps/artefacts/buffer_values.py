@@ -39,7 +39,8 @@ _head = re.compile(SHORT).fullmatch
 _total = re.compile(rf"Total bytes used: {COUNT} \(([^()]*)\)").fullmatch
 _position = re.compile(rf"  {NAME}(?: {INDEX})?").fullmatch
 _use = re.compile(rf"  {NAME}, operand {COUNT}(?: {INDEX})?").fullmatch
-_FROM = " from instruction: "
+_FROM = " from instruction:"
+"""A blank follows; jax 0.4.20 and before print none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,7 @@ def read_values_from(text: str, start: int, end: int | None, path: Path | None) 
             value.end = at + len(line)
             head = _glued_head(line)
             cut = len(line) if head is None else len(line) - len(head[0])
-            value.instruction_text = line[len(_FROM) : cut]
+            value.instruction_text = line[len(_FROM) : cut].removeprefix(" ")
             value.end = at + cut
             values.append(value.closed())
             value = None if head is None else _Open(head, at + cut)

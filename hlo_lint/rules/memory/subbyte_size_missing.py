@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from hlo_lint.analysis.layout_mismatches import types_of
 from hlo_lint.hlo.dtypes import SUBBYTE
-from hlo_lint.hlo.ir import Computation
+from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.hlo.records import type_of
 from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
@@ -26,7 +26,6 @@ class SubbyteSizeMissing(Rule):
     `E` where none belongs and says nothing where one is missing.
     """
 
-    unfused = False
     examples = (
         Bad(
             """
@@ -52,11 +51,23 @@ class SubbyteSizeMissing(Rule):
         ),
     )
 
-    def check(self, computation: Computation, stage: Stage) -> Findings:
+    def check(self, module: Module, stage: Stage) -> Findings:
         """Each instruction with such an array in its type, in what a compiler ended with."""
-        wrong = {each for each in types_of(computation) if _unpacked(each) is not None}
-        if not wrong or not stage.final or stage.backend is None:
+        if not stage.final or stage.backend is None:
             return
+        for computation in module.computations:
+            # Releases before sub-byte-size-setter print no E anywhere, and pack nothing.
+            if stage.release is not None or _packs(module):
+                yield from _unpacked_arrays(computation)
+
+
+def _packs(module: Module) -> bool:
+    return any("E(" in each for part in module.computations for each in types_of(part))
+
+
+def _unpacked_arrays(computation: Computation) -> Findings:
+    wrong = {each for each in types_of(computation) if _unpacked(each) is not None}
+    if wrong:
         for number, row in enumerate(computation.rows):
             array = _unpacked(type_of(row)) if type_of(row) in wrong else None
             if array is not None:

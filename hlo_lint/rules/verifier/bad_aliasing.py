@@ -74,8 +74,8 @@ class BadAliasing(VerifierRule, Rule):
             HloModule m, is_scheduled=true, input_output_alias={ {}: (0, {}, may-alias) }  // error
 
             ENTRY e {
-              p = f32[8] parameter(0)
-              ROOT r = f32[4] slice(p), slice={[0:4]}
+              p = f32[4] parameter(0)
+              ROOT r = f32[8] concatenate(p, p), dimensions={0}
             }
             """
         ),
@@ -101,6 +101,16 @@ class BadAliasing(VerifierRule, Rule):
             ENTRY e {
               p = f32[8,3]{1,0} parameter(0)
               ROOT n = f32[8,3]{1,0} negate(p)
+            }
+            """
+        ),
+        Good(
+            """
+            HloModule m, input_output_alias={ {}: (0, {}, may-alias) }
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              ROOT r = f32[4] slice(p), slice={[0:4]}
             }
             """
         ),
@@ -150,6 +160,8 @@ class BadAliasing(VerifierRule, Rule):
             elif place in aliased or output in outputs:
                 message = f"{where} or its output is aliased twice"
                 yield Violation("input-output-alias", at, message)
+            elif alias.kind == "may-alias" and (theirs.byte_size or 0) > (ours.byte_size or 0):
+                pass  # releases up to jax 0.4 make such modules, and run them
             elif ours.byte_size != theirs.byte_size:
                 message = (
                     f"{where} has {theirs.byte_size} bytes, the output that aliases it "
