@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache, lru_cache
+from typing import Any
+
+from hlo_lint.text.errors import UsageError, nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,14 @@ class Stage:
     assumed: bool = False
     """True if no backend is known, so that the stage is a guess from names and text."""
 
+    def __str__(self) -> str:
+        """The fields that differ from the most permissive stage, as `parse_stage` reads them."""
+        return " ".join(
+            f"{name}={_spelled(value)}"
+            for name in _fields()
+            if (value := getattr(self, name)) != getattr(ANY_STAGE, name)
+        )
+
     @property
     def options(self) -> Stage:
         """The stage without the fields that XLA's verifier does not have."""
@@ -80,3 +92,110 @@ def _options(stage: Stage) -> Stage:
         final=False,
         next_pass="",
     )
+
+
+def _spelled(value: object) -> str:
+    if isinstance(value, frozenset):
+        return "+".join(sorted(value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+ANY_STAGE = Stage()
+"""The most permissive stage: nothing is known."""
+
+BACKENDS = ("gpu", "cpu", "tpu")
+
+_WORDS: Mapping[str, Mapping[str, Any]] = {
+    "pre-layout": {"layouts": False},
+    "post-layout": {"layouts": True},
+    "normalized": {"layouts": True, "normalized": True},
+    "scheduled": {"layouts": True, "scheduled": True},
+    "final": {"layouts": True, "final": True},
+}
+
+_VERIFIER_OPTIONS = {
+    "layout_sensitive": "layouts",
+    "allow_mixed_precision": "mixed_precision",
+    "verify_broadcast_dimensions_order": "ordered_broadcasts",
+    "verify_no_collective_deadlocks": "deadlocks",
+    "supported_unbounded_dynamic_op": "unbounded_dynamic_opcodes",
+    "before": "next_pass",
+}
+"""Fields by their names in `HloVerifierOpts`, where these differ, and by that of `--before`."""
+
+_NEGATED_OPTIONS = {"verify_no_host_memory_space": "host_memory"}
+"""Options of `HloVerifierOpts` that are true where the field is false."""
+
+
+def stage_at(backend: str | None, **known: Any) -> Stage:
+    """The stage of a pipeline of XLA, as far as some fields of it are known.
+
+    XLA:GPU and XLA:CPU verify with `allow_mixed_precision` off, XLA:TPU allows it between passes.
+    """
+    stage = Stage(backend=backend, **known)
+    is_strict = backend not in (None, "tpu")
+    return replace(
+        stage,
+        mixed_precision=not is_strict,
+        scan=not (is_strict and stage.layouts),
+        packed=backend is None or stage.normalized is True or stage.final,
+        ordered_broadcasts=backend == "gpu" and stage.normalized is True,
+    )
+
+
+@lru_cache(maxsize=1 << 8)
+def parse_stage(text: str) -> Stage:
+    """The stage that words describe: a backend, places in the pipeline, fields with their values.
+
+    >>> stage = parse_stage("gpu post-layout allow_mixed_precision=true replica_count=4")
+    >>> stage.backend, stage.layouts, stage.mixed_precision, stage.replica_count
+    ('gpu', True, True, 4)
+
+    Raises:
+        UsageError: for a word that is not one of these, or a value that does not fit.
+    """
+    backend: str | None = None
+    known: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    for word in text.replace(",", " ").split():
+        name, has_value, value = word.partition("=")
+        if has_value:
+            field, is_negated = _field_of(name)
+            given = _value_of(name, field, value)
+            options[field] = not given if is_negated else given
+        elif word in BACKENDS:
+            backend = word
+        elif word in _WORDS:
+            known.update(_WORDS[word])
+        else:
+            near = nearest(word, (*BACKENDS, *_WORDS))
+            raise UsageError(f"unknown stage {word!r}: {near}; or FIELD=VALUE")
+    return replace(stage_at(backend, **known), **options)
+
+
+@cache
+def _fields() -> Mapping[str, str]:
+    return {field.name: str(field.type) for field in fields(Stage) if field.name != "assumed"}
+
+
+def _field_of(name: str) -> tuple[str, bool]:
+    if name in _NEGATED_OPTIONS:
+        return _NEGATED_OPTIONS[name], True
+    field = _VERIFIER_OPTIONS.get(name, name)
+    if field not in _fields():
+        known = (*_fields(), *_VERIFIER_OPTIONS, *_NEGATED_OPTIONS)
+        raise UsageError(f"unknown field of a stage: {name}: {nearest(name, known)}")
+    return field, False
+
+
+def _value_of(name: str, field: str, text: str) -> Any:
+    kind = _fields()[field]
+    if "bool" in kind:
+        if text not in ("true", "false"):
+            raise UsageError(f"{name} takes true or false, not {text!r}")
+        return text == "true"
+    if "int" in kind:
+        if not text.isascii() or not text.isdigit():
+            raise UsageError(f"{name} takes a whole number, not {text!r}")
+        return int(text)
+    return frozenset(text.split("+")) if "frozenset" in kind else text

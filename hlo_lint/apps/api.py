@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hlo_lint.analysis.stage import parse_stage
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.dumps.directory import Dump, Skipped, open_dump
 from hlo_lint.dumps.file_types import Kind, kind_of
@@ -26,7 +27,7 @@ from hlo_lint.hlo.ir import HloFile, Module
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.proto import is_proto
 from hlo_lint.report.report import Report
-from hlo_lint.rules.base import Form, Rule
+from hlo_lint.rules.base import Form, Rule, Stage
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.edits import Edit, Safety
 from hlo_lint.text.errors import DumpError, UsageError
@@ -139,6 +140,7 @@ def lint(
     ignore: Sequence[str] | None = None,
     before: str | None = None,
     *,
+    stage: Stage | str | None = None,
     settings: Settings | None = None,
     cured: bool = False,
     allow: Sequence[Allowance] = (),
@@ -149,9 +151,10 @@ def lint(
 
     A str is a text if it holds a newline or starts with `HloModule`, else a path. `select` and
     `ignore` name rules or families; a rule of one's own is selected by its class. `before` says
-    which pass comes next, where nothing in the dump does. What a later pass of the run cured is
-    told only of a run that died, where XLA promises that it is never there; with `cured` it is told
-    of any run, and what XLA promises nowhere is told as information.
+    which pass comes next, where nothing in the dump does. `stage` says where in the pipeline each
+    text is, "gpu post-layout"; a comment in the text counts more. What a later pass of the run
+    cured is told only of a run that died, where XLA promises that it is never there; with `cured`
+    it is told of any run, and what XLA promises nowhere is told as information.
 
     What a comment in the text allows, one of `allow` or the file `baseline` is found and counts for
     nothing: it is in `Report.allowed`.
@@ -164,12 +167,13 @@ def lint(
         DumpError: for a path that is not there, and for a baseline that is none.
         UsageError: for a rule or a pass that nothing knows.
     """
-    told = _settings(settings, select, ignore, before, allow, baseline)
+    told = _settings(settings, select, ignore, before, stage, allow, baseline)
     known = _baseline(told)
     dump = _as_dump(target, told)
     checker = Checker(
         told.chosen_rules(),
         before=known_pass(told.before),
+        stage_of=told.stage_of if told.has_stages else None,
         cured=cured,
         notes_files=bool(told.allow or known),
     )
@@ -188,6 +192,7 @@ def fix(
     ignore: Sequence[str] | None = None,
     before: str | None = None,
     *,
+    stage: Stage | str | None = None,
     settings: Settings | None = None,
     unsafe_fixes: bool | None = None,
     form: Form | str | None = None,
@@ -205,16 +210,17 @@ def fix(
         DumpError: for a path that is not there, and for a baseline that is none.
         UsageError: for a rule, a pass or a form that nothing knows.
     """
-    told = _settings(settings, select, ignore, before, allow, baseline)
+    told = _settings(settings, select, ignore, before, stage, allow, baseline)
     told = told.overridden(unsafe_fixes=unsafe_fixes)
     rules, before = _with_form(told.chosen_rules(), form), known_pass(told.before)
+    stage_of = told.stage_of if told.has_stages else None
     known = left = _baseline(told)
     dump = _as_dump(target, told)
     texts: dict[PassDump, FixedFile] = {}
     single = len(dump.pipelines) == 1 and len(dump.pipelines[0].dumps) == 1
     result = Result()
     for pipeline in dump:
-        checker = Checker(rules, before=before)
+        checker = Checker(rules, before=before, stage_of=stage_of)
         checker.check_pipeline(pipeline, progress)
         for _ in range(ROUNDS):
             planned = result.fixes_by_file(_wanted(checker, pipeline, told, left))
@@ -231,7 +237,7 @@ def fix(
                     (first.edits if first else ()) + edits,
                 )
                 file.replace_text(new)
-            checker = Checker(rules, before=before)
+            checker = Checker(rules, before=before, stage_of=stage_of)
             checker.check_pipeline(pipeline)
         result.add(checker.result)
         left = _judged(checker.result, checker, told, left).left
@@ -239,7 +245,7 @@ def fix(
             file = pipeline.dumps[0]
             texts[file] = FixedFile(file.file.path, file.file.text, file.file.text, ())
         pipeline.release_text()
-    checker = Checker(rules, before=before)
+    checker = Checker(rules, before=before, stage_of=stage_of)
     report = _report(result, checker, told, known)
     return FixResult(tuple(texts.values()), report, tuple(dump.skipped))
 
@@ -319,6 +325,7 @@ def _settings(
     select: Sequence[str | type[Rule]] | None,
     ignore: Sequence[str] | None,
     before: str | None,
+    stage: Stage | str | None,
     allow: Sequence[Allowance],
     baseline: str | Path | None,
 ) -> Settings:
@@ -326,6 +333,7 @@ def _settings(
     told = settings or Settings()
     return told.reselected(select, ignore or ()).overridden(
         before=before,
+        stage=parse_stage(stage) if isinstance(stage, str) else stage,
         allow=(*told.allow, *allow) or None,
         baseline=None if baseline is None else Path(baseline),
     )

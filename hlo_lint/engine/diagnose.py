@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hlo_lint.analysis.stage import ANY_STAGE
 from hlo_lint.dumps.pipeline import PassDump
 from hlo_lint.engine.checks import call_fix
 from hlo_lint.engine.findings import Diagnostic, Origin, PassRef
@@ -19,7 +20,6 @@ from hlo_lint.text.source import Span
 if TYPE_CHECKING:
     from hlo_lint.hlo.attributes import OpMetadata
 
-NOWHERE = Stage()
 NOT_EDITED = (
     "no fix without --before: layout-assignment may be still to come, and it refuses the bitcast "
     "that the fix adds"
@@ -34,7 +34,7 @@ class LocatedFinding:
     finding: Finding
     dump: PassDump
     module: Module | None
-    stage: Stage = NOWHERE
+    stage: Stage = ANY_STAGE
     """What is known of the module's place in the pipeline, for its fix."""
     layouts_bind: bool = True
     """False if layout-assignment may still have to run on the module."""

@@ -17,6 +17,7 @@ from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.jobs import size_of
 from hlo_lint.engine.reporter import Result
 from hlo_lint.engine.runner import Checker, Progress
+from hlo_lint.engine.stages import StageOf
 from hlo_lint.rules.base import Rule
 from hlo_lint.text.errors import DumpError
 
@@ -30,6 +31,7 @@ class _Task:
     pipelines: Sequence[Pipeline]
     rules: Sequence[Rule]
     before: str | None
+    stage_of: StageOf | None
     cured: bool
     notes_files: bool
 
@@ -66,6 +68,7 @@ def check_in_parallel(
         dump.pipelines,
         checker.rules,
         checker.reporter.before,
+        checker.stage_of,
         checker.reporter.cured,
         checker.notes_files,
     )
@@ -104,7 +107,11 @@ def _check(at: int, said: Said) -> _Part:
     assert _task is not None
     pipeline = _task.pipelines[at]
     checker = Checker(
-        _task.rules, before=_task.before, cured=_task.cured, notes_files=_task.notes_files
+        _task.rules,
+        before=_task.before,
+        stage_of=_task.stage_of,
+        cured=_task.cured,
+        notes_files=_task.notes_files,
     )
     checker.reporter.of_modules |= said
     checker.check_pipeline(pipeline)

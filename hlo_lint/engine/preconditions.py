@@ -24,10 +24,11 @@ def check_precondition(
     check: Check, demand: Precondition, timeline: Timeline, reporter: Reporter
 ) -> None:
     """Report what breaks a demand of a pass that comes next, or may come next."""
-    pipeline, dumps, before = timeline.pipeline, timeline.dumps, reporter.before
+    pipeline, dumps = timeline.pipeline, timeline.dumps
+    before = reporter.before or timeline.next_pass
     if before not in (None, demand.demanded_by):
         return
-    bound = {at for at, dump in enumerate(dumps) if _is_bound(demand, pipeline, dump, before)}
+    bound = {at for at, dump in enumerate(dumps) if _is_bound(demand, timeline, dump, before)}
     end = max((at for at in bound if at < timeline.length), default=None)
     if end is None:
         _skip_unassigned(check, demand, timeline, reporter)
@@ -59,7 +60,7 @@ def unmet_preconditions(
     position = timeline.dumps.index(last)
     for check in checks:
         demand = check.rule.precondition
-        if demand is None or not _is_bound(demand, pipeline, last, before):
+        if demand is None or not _is_bound(demand, timeline, last, before):
             continue
         status = pipeline.meeting(last, demand)
         if not _binds(demand, status):
@@ -84,9 +85,9 @@ def _skip_unassigned(
             reporter.skip(dump, reason, check.rule)
 
 
-def _is_bound(demand: Precondition, pipeline: Pipeline, dump: PassDump, before: str | None) -> bool:
+def _is_bound(demand: Precondition, timeline: Timeline, dump: PassDump, before: str | None) -> bool:
     """True if the demand means something for a dump; of a loose text the caller may say so."""
-    if not demand.about_layouts or pipeline.has_layouts(dump):
+    if not demand.about_layouts or timeline.stages.layouts_bind(dump) is not False:
         return True
     stated = dump.name is None and before == demand.demanded_by
     return stated and not dump.is_named_before_layouts
@@ -103,11 +104,12 @@ def _add_binding(
     """Report a defect that a pass dies of at the end of its history, or may die of."""
     certain = status.outcome is Outcome.BREAKS
     introduced = introduced_by(check.rule, history, timeline)
+    is_stated = bool(reporter.before or timeline.next_pass)
     reporter.add_history(
         check.rule,
         history,
         timeline,
-        binding=0 if reporter.before else _first_binding(demand, history, timeline),
+        binding=0 if is_stated else _first_binding(demand, history, timeline),
         cured=cure(timeline, history.last),
         severity=Severity.ERROR if certain else Severity.WARNING,
         notes=tuple(_verdict(demand, status, introduced, timeline.pipeline, certain=certain)),

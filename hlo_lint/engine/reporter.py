@@ -189,7 +189,7 @@ class Reporter:
         dump = timeline.dumps[occurrence.spot.position]
         is_text = not isinstance(occurrence.finding.at, Instruction)
         module = None if is_text else timeline.module(occurrence.spot)
-        bind = self.before is not None or timeline.pipeline.layouts_bind(dump) is True
+        bind = self.before is not None or timeline.stages.layouts_bind(dump) is True
         stage = replace(timeline.stage(occurrence.spot), next_pass=next_pass)
         return LocatedFinding(rule, occurrence.finding, dump, module, stage, bind)
 

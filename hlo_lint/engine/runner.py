@@ -14,6 +14,7 @@ from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.file_types import Kind
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.engine.reporter import Reporter, Result
+from hlo_lint.engine.stages import StageOf
 from hlo_lint.engine.suppressions.comments import checked_file
 from hlo_lint.engine.timeline import Timeline
 from hlo_lint.engine.views import VIEWS, Run, WhenAllIsRead, checks_of
@@ -33,11 +34,13 @@ class Checker:
         rules: Sequence[Rule],
         *,
         before: str | None = None,
+        stage_of: StageOf | None = None,
         cured: bool = False,
         notes_files: bool = True,
     ) -> None:
         self.rules = rules
         self.reporter = Reporter(rules, before, cured=cured)
+        self.stage_of = stage_of
         self.notes_files = notes_files
         """True if `Result.checked` has files without comments, too: allowances are compared with
         them."""
@@ -78,7 +81,8 @@ class Checker:
             for file in files
             if self.notes_files or file.may_have_directives
         ]
-        timeline = Timeline(pipeline, [dump for dump in dumps if dump.kind is Kind.HLO])
+        texts = [dump for dump in dumps if dump.kind is Kind.HLO]
+        timeline = Timeline(pipeline, texts, self.stage_of)
         run = Run(timeline, files, self.reporter)
         for check in self._checks:
             progress(0)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property, lru_cache
+from pathlib import Path
 
+from hlo_lint.analysis.stage import stage_at
 from hlo_lint.dumps.pass_lists import PassList, pass_lists
 from hlo_lint.dumps.phases import (
     BEFORE_LAYOUTS,
@@ -13,8 +16,12 @@ from hlo_lint.dumps.phases import (
     LAYOUT_NORMALIZATION,
 )
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.engine.suppressions.comments import stage_in
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Stage
+
+StageOf = Callable[[Path], Stage | None]
+"""The stage that a caller states for the file of a path; None if it states none."""
 
 FINAL = "after_optimizations"
 """How names end of what a compiler ended with."""
@@ -23,8 +30,11 @@ FINAL = "after_optimizations"
 class Stages:
     """The stages of one pipeline's dumps."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, stage_of: StageOf | None = None) -> None:
         self.pipeline = pipeline
+        self._stage_of = stage_of
+        self._stated: dict[PassDump, Stage | None] = {}
+        self._stated_stages: dict[Stage, Stage] = {}
         self._known: dict[tuple[PassDump, bool], Stage] = {}
         self._made: dict[tuple[bool | None, ...], Stage] = {}
         self._last_places: dict[str, tuple[int, ...]] = {}
@@ -34,9 +44,26 @@ class Stages:
         key = dump, module.is_scheduled
         found = self._known.get(key)
         if found is None:
+            stated = self.stated(dump)
+            if stated is not None:
+                made = replace(stated, scheduled=stated.scheduled or module.is_scheduled)
+                found = self._known[key] = self._stated_stages.setdefault(made, made)
+                return found
             of_kind = self._of_file if dump.name is None else self._of_step
             found = self._known[key] = of_kind(dump, scheduled=module.is_scheduled)
         return found
+
+    def stated(self, dump: PassDump) -> Stage | None:
+        """The stage that a comment in the text states, else a caller; None if nobody does."""
+        if dump not in self._stated:
+            in_text = stage_in(dump.file) if dump.may_have_directives else None
+            self._stated[dump] = in_text or (self._stage_of(dump.path) if self._stage_of else None)
+        return self._stated[dump]
+
+    def layouts_bind(self, dump: PassDump) -> bool | None:
+        """True if layout-assignment has run, False if not; None if a loose file allows both."""
+        stated = self.stated(dump)
+        return self.pipeline.layouts_bind(dump) if stated is None else stated.layouts
 
     def _of_file(self, dump: PassDump, *, scheduled: bool) -> Stage:
         """Of a file that no compiler named."""
@@ -60,18 +87,14 @@ class Stages:
         key = layouts, normalized, scheduled, host_memory, final
         found = self._made.get(key)
         if found is None:
-            found = self._made[key] = Stage(
-                backend=backend,
+            found = self._made[key] = stage_at(
+                backend,
                 release=self._release,
                 layouts=layouts,
                 normalized=normalized,
                 scheduled=scheduled,
-                mixed_precision=is_tpu or backend is None,
                 host_memory=host_memory,
-                scan=is_tpu or backend is None or not layouts,
                 final=final,
-                packed=backend is None or normalized is True or final,
-                ordered_broadcasts=backend == "gpu" and normalized is True,
                 unique_names=backend is not None,
                 assumed=backend is None,
             )

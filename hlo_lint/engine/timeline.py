@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.engine.checks import Check, WatchedStage
-from hlo_lint.engine.stages import Stages
+from hlo_lint.engine.stages import StageOf, Stages
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Stage
 from hlo_lint.rules.findings import Finding
@@ -47,14 +47,16 @@ class _Everything(NamedTuple):
 class Timeline:
     """The HLO dumps of one pipeline that could be read."""
 
-    def __init__(self, pipeline: Pipeline, dumps: Iterable[PassDump]) -> None:
+    def __init__(
+        self, pipeline: Pipeline, dumps: Iterable[PassDump], stage_of: StageOf | None = None
+    ) -> None:
         self.pipeline = pipeline
         ordered, beside = _in_order(pipeline, list(dumps))
         self.dumps = ordered + beside
         self.length = len(ordered)
         """How many dumps stand in the order of the run. Those behind them are named ones, of which
         nothing tells which step they were written at."""
-        self.stages = Stages(pipeline)
+        self.stages = Stages(pipeline, stage_of)
         self._modules = [
             ([ModuleRef(position, number) for position in positions], module)
             for positions in _distinct(self.dumps)
@@ -85,6 +87,12 @@ class Timeline:
     def stage(self, spot: ModuleRef) -> Stage:
         """What binds there: the same object where nothing differs."""
         return self.stages.of(self.dumps[spot.position], self.module(spot))
+
+    @cached_property
+    def next_pass(self) -> str | None:
+        """The pass that comes next, if a stage that somebody stated says so."""
+        stated = self.stages.stated(self.dumps[-1]) if self.dumps else None
+        return (stated.next_pass or None) if stated is not None else None
 
     def find(self, check: Check) -> Iterator[Occurrence]:
         """What a check finds in all dumps."""

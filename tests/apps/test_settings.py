@@ -509,6 +509,7 @@ select = ["layout", "needless-transpose"]
 ignore = ["reshape-moves-data"]
 extend-select = ["tma"]
 extend-ignore = []
+stage = "gpu post-layout"
 before = "layout_normalization"
 exclude = ["old/**", "*.bak"]
 force-exclude = true
@@ -521,6 +522,8 @@ unsafe-fixes = true
 layout = "warning"
 needless-transpose = "off"
 
+[per-path-stages]
+"fixtures/*" = "tpu final allow_mixed_precision=false"
 [per-path-ignores]
 "fixtures/*" = ["layout"]
 

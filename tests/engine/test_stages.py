@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import hlo_lint
+from hlo_lint.analysis.stage import parse_stage
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.runner import Checker
@@ -18,8 +20,8 @@ from hlo_lint.engine.timeline import Occurrence, Timeline
 from hlo_lint.engine.views import checks_of
 from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.rules.base import Findings, Rule, Stage
-from hlo_lint.rules.findings import Finding
-from hlo_lint.text.errors import RuleError
+from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.text.errors import RuleError, UsageError
 from tests.conftest import DUMPS
 
 ATTENTION = DUMPS / "gpu-jax0.11.2" / "attention"
@@ -215,3 +217,85 @@ def test_a_text_is_checked_as_a_file_of_no_run() -> None:
     dump = hlo_lint.apps.api._as_dump(TEXT)
     (found,) = Checker([rule]).check_dump(dump).diagnostics
     assert (found.message, found.line) == ("in m", 4)
+
+
+# Stages that somebody states
+
+MIXED = """\
+HloModule m
+
+ENTRY e {
+  p = f32[8,3]{1,0} parameter(0)
+  q = bf16[8,3]{1,0} parameter(1)
+  a = f32[8,3]{1,0} add(p, q)
+  ROOT r = f32[4,2,3]{0,1,2} reshape(a)
+}
+"""
+MIXED_RULE = "mixed-float-operands"
+MOVES_RULE = "reshape-moves-data"
+
+
+def rules_found(text: str, **given: Any) -> list[str]:
+    return [found.rule for found in hlo_lint.lint(text, [MIXED_RULE, MOVES_RULE], **given).findings]
+
+
+@pytest.mark.parametrize(
+    ("stage", "rules"),
+    [
+        ("", [MOVES_RULE]),
+        ("pre-layout", []),
+        ("gpu pre-layout", [MIXED_RULE]),
+        ("tpu post-layout", [MOVES_RULE]),
+        ("gpu post-layout allow_mixed_precision=true", [MOVES_RULE]),
+    ],
+)
+def test_a_stage_is_stated_by_the_caller_or_in_the_text(stage: str, rules: list[str]) -> None:
+    if stage:
+        assert rules_found(MIXED, stage=stage) == rules
+        assert rules_found(MIXED, stage=parse_stage(stage)) == rules
+    text = MIXED.replace("ENTRY", f"// hlo-lint: stage {stage}\nENTRY") if stage else MIXED
+    assert rules_found(text, stage="final" if stage else None) == rules
+
+
+def test_a_stage_that_names_the_next_pass_makes_its_demands_errors() -> None:
+    stage = "gpu post-layout before=layout_normalization"
+    (found,) = hlo_lint.lint(MIXED, [MOVES_RULE], stage=stage).findings
+    assert found.severity is Severity.ERROR
+    assert found.fix is not None
+    assert "copy" in found.fix.title
+
+
+def test_a_stage_is_spelled_as_it_is_read() -> None:
+    text = "gpu normalized scheduled replica_count=4 supported_unbounded_dynamic_op=add+dot"
+    assert parse_stage(str(parse_stage(text))) == parse_stage(text)
+    assert str(Stage()) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gpu post-layuot", "post-layout"),
+        ("replica_count=many", "replica_count takes a whole number, not 'many'"),
+        ("final=yes", "final takes true or false"),
+        ("mixed_precison=true", "mixed_precision"),
+    ],
+)
+def test_a_stage_that_cannot_be_read_is_refused(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        hlo_lint.lint(MIXED, stage=text)
+    (found,) = hlo_lint.lint(f"// hlo-lint: stage {text}\n{MIXED}", ["unused-allowance"]).findings
+    assert message in found.message
+
+
+def test_settings_state_the_stages_of_paths(tmp_path: Path) -> None:
+    (tmp_path / "hlo_lint.toml").write_text(
+        'select = ["mixed-float-operands"]\nstage = "tpu"\n'
+        '[per-path-stages]\n"strict/*" = "gpu post-layout"\n'
+    )
+    for folder in ("strict", "lenient"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "m.hlo").write_text(MIXED)
+    settings = hlo_lint.load_settings([tmp_path])
+    for jobs in (1, 2):
+        report = hlo_lint.lint(tmp_path, settings=settings.overridden(jobs=jobs))
+        assert [Path(found.path).parent.name for found in report.findings] == ["strict"]

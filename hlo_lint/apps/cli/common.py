@@ -41,6 +41,7 @@ class SharedOptions:
     severity: tuple[str, ...] = ()
     """Each `RULE=LEVEL`."""
     before: str | None = None
+    stage: str | None = None
     baseline: Path | None = None
     exclude: tuple[str, ...] = ()
     force_exclude: bool = False
@@ -114,6 +115,12 @@ _choice = (
     ),
     before_option,
     click.option(
+        "--stage",
+        metavar="STAGE",
+        help="The place in the pipeline of texts that do not state theirs, 'gpu post-layout': gpu, "
+        "cpu, tpu, pre-layout, post-layout, normalized, scheduled, final, FIELD=VALUE.",
+    ),
+    click.option(
         "--baseline",
         type=click.Path(path_type=Path),
         metavar="FILE",
@@ -185,6 +192,7 @@ def settings_of(paths: Sequence[str], shared: SharedOptions) -> Settings:
         ConfigError: for a settings file with something wrong in it.
         UsageError: for a name that neither a rule nor a family has.
     """
+    from hlo_lint.analysis.stage import parse_stage
     from hlo_lint.apps.settings.load import read
     from hlo_lint.apps.settings.settings import Settings
 
@@ -202,6 +210,7 @@ def settings_of(paths: Sequence[str], shared: SharedOptions) -> Settings:
         settings = settings.overridden(exclude=(*settings.exclude, *shared.exclude))
     return settings.overridden(
         before=shared.before,
+        stage=parse_stage(shared.stage) if shared.stage else None,
         baseline=shared.baseline,
         force_exclude=shared.force_exclude or None,
     )

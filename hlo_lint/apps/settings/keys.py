@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from hlo_lint.analysis.stage import Stage, parse_stage
 from hlo_lint.apps.settings.toml_locations import Place, displayed
 from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.rules.findings import Severity
@@ -49,6 +50,24 @@ class _Text:
         if not isinstance(value, str) or not value:
             raise place.error(f"takes {self.title}, not {_spelled(value)}")
         return value
+
+    def schema(self) -> Schema:
+        return {"type": "string", "minLength": 1}
+
+
+@dataclass(frozen=True)
+class _StageWords:
+    """Words that describe a stage."""
+
+    title: str = 'a stage such as "gpu post-layout"'
+
+    def read(self, value: object, place: Place) -> Stage:
+        if not isinstance(value, str):
+            raise place.error(f"takes {self.title}, not {_spelled(value)}")
+        try:
+            return parse_stage(value)
+        except UsageError as error:
+            raise place.error(str(error)) from error
 
     def schema(self) -> Schema:
         return {"type": "string", "minLength": 1}
@@ -357,6 +376,16 @@ KEYS: Final = (
         "before",
         _Choice(_passes),
         "The pass that comes next, where nothing in a dump says so.",
+    ),
+    Key(
+        "stage",
+        _StageWords(),
+        'Where in the pipeline texts are that do not say so: "gpu post-layout".',
+    ),
+    Key(
+        "per-path-stages",
+        _Table(_Text("a pattern"), _StageWords(), "a table of patterns with a stage each"),
+        "The stage of the files that a pattern means.",
     ),
     Key("exclude", _globs, "Files and folders that are not looked at."),
     Key(

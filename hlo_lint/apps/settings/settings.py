@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hlo_lint.analysis.stage import Stage
 from hlo_lint.apps.settings.globs import Globs
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.suppressions.allowances import Allowance
@@ -42,6 +43,10 @@ class Settings:
     """Options by rule."""
     before: str | None = None
     """The pass that comes next, where nothing in a dump says so."""
+    stage: Stage | None = None
+    """The place in the pipeline of every text that does not state its own."""
+    per_path_stages: Mapping[str, Stage] = field(default_factory=dict)
+    """Stages by pattern of paths; the last pattern that fits counts."""
     exclude: tuple[str, ...] = ()
     """Patterns of paths that are not looked at."""
     force_exclude: bool = False
@@ -162,6 +167,22 @@ class Settings:
     @cached_property
     def _families(self) -> Mapping[str, str]:
         return {rule.name(): rule.family() for rule in all_rules()}
+
+    @property
+    def has_stages(self) -> bool:
+        """True if the stage of any file is stated."""
+        return self.stage is not None or bool(self.per_path_stages)
+
+    def stage_of(self, path: Path) -> Stage | None:
+        """The stage that is stated for a file."""
+        fitting = [stage for globs, stage in self._staged if globs.match(path)]
+        return fitting[-1] if fitting else self.stage
+
+    @cached_property
+    def _staged(self) -> tuple[tuple[Globs, Stage], ...]:
+        return tuple(
+            (Globs((pattern,), self.root), stage) for pattern, stage in self.per_path_stages.items()
+        )
 
     def excludes(self, path: Path) -> bool:
         """Whether a file or a folder is not to be looked at."""

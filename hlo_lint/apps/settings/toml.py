@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 
+from hlo_lint.analysis.stage import Stage
+
 _bare = re.compile(r"[A-Za-z0-9_-]+").fullmatch
 
 
@@ -24,7 +26,7 @@ def spelled(value: object) -> str:
             return f"[{', '.join(map(spelled, value))}]"
         case Enum():
             return spelled(value.value)
-        case str() | Path():
+        case str() | Path() | Stage():
             return f'"{"".join(map(_character, str(value)))}"'
         case bool():
             return str(value).lower()

@@ -14,7 +14,14 @@ from hlo_lint.engine.findings import Diagnostic, SuppressedBy, SuppressedFinding
 from hlo_lint.engine.fingerprints import KIND, base_name, fingerprint
 from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.engine.suppressions.baseline import Baseline, Entry
-from hlo_lint.engine.suppressions.comments import EVERYWHERE, CheckedFile, Comment, Lines, without
+from hlo_lint.engine.suppressions.comments import (
+    EVERYWHERE,
+    STAGE,
+    CheckedFile,
+    Comment,
+    Lines,
+    without,
+)
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import all_rules, check_names
@@ -169,6 +176,8 @@ class _Judge:
                     yield found
 
     def _about_comment(self, comment: Comment) -> Diagnostic | None:
+        if comment.verb == STAGE:
+            return _diagnostic(comment, comment.trouble) if comment.trouble else None
         message = comment.trouble or next(filter(None, map(self._unknown, comment.names)), "")
         if message or comment.verb == "allow-end":
             return _diagnostic(comment, message) if message else None

@@ -1,10 +1,11 @@
-"""Comments that allow a finding, where somebody keeps the text: in fixtures and tests.
+"""Comments that allow a finding, or state the stage of a text: in fixtures and tests.
 
     %r = f32[4,2]{0,1} reshape(%p)  // hlo-lint: allow reshape-moves-data -- a test of the fix
     // hlo-lint: allow needless-transpose, layout -- on a line of its own: for what comes next
     // hlo-lint: allow-begin speed -- between here and there
     // hlo-lint: allow-end speed
     // hlo-lint: allow-file bad-sharding -- everywhere in this file
+    // hlo-lint: stage gpu post-layout
 
 `/* … */` does as well. What stands in a string is no comment, whatever a program calls its
 operations.
@@ -18,13 +19,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from hlo_lint.analysis.stage import Stage, parse_stage
 from hlo_lint.dumps.pipeline import PassDump
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.text.edits import Region
+from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import DIRECTIVE, Span
 
 USAGE = "`hlo-lint: allow RULE -- REASON`"
-VERBS = ("allow", "allow-begin", "allow-end", "allow-file")
+STAGE = "stage"
+VERBS = ("allow", "allow-begin", "allow-end", "allow-file", STAGE)
 
 _tokens = re.compile(  # what never closes goes on to the end: to look for it again takes too long
     r"\"(?:[^\"\\]|\\.)*+(?:\"|\Z)|'(?:[^'\\\n]|\\.)*+(?:'|$)|//[^\r\n]*+|/\*.*?(?:\*/|\Z)"
@@ -126,6 +130,21 @@ def read_comments(file: HloFile, path: str) -> tuple[Comment, ...]:
     return tuple(_with_regions(comments))
 
 
+def stage_in(file: HloFile) -> Stage | None:
+    """The stage that a comment of a file states; the first that can be read counts."""
+    text = file.text
+    if f"{DIRECTIVE} {STAGE}" not in text:
+        return None
+    for token in _tokens(text):
+        said = _read(token[0]) if DIRECTIVE in token[0] else None
+        if said is not None and said.verb == STAGE:
+            try:
+                return parse_stage(token[0][slice(*said.names)])
+            except UsageError:
+                continue  # unused-allowance reports it
+    return None
+
+
 def lost_comments(old: str, new: str) -> list[str]:
     """The comments with the mark in an old stretch of text that a new one in its place lacks.
 
@@ -172,7 +191,8 @@ def _comment(
     removal = (begin, stop) if alone else (begin + len(before.rstrip()), span.end)
     verb, reason = said.verb, said.reason
     named = span.start + said.names.start, span.start + said.names.end
-    names = tuple(dict.fromkeys(name.strip() for name in text[slice(*named)].split(",")))
+    words = [text[slice(*named)]] if verb == STAGE else text[slice(*named)].split(",")
+    names = tuple(dict.fromkeys(name.strip() for name in words))
     aim: Lines | None = None
     if verb == "allow":
         own = lines.are_bare(begin, stop)
@@ -226,6 +246,12 @@ def _trouble(verb: str, names: Sequence[str], reason: str) -> str:
             f"`{verb}` is nothing that a comment can say" if verb else "this comment says nothing"
         )
         return f"{said}: {f'did you mean {near[0]}?' if near else f'write {USAGE}'}"
+    if verb == STAGE:
+        try:
+            parse_stage(names[0])
+        except UsageError as error:
+            return str(error)
+        return ""
     if not any(names):
         return f"this comment names no rule: write {USAGE}"
     for name in names:

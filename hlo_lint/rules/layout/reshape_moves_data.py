@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hlo_lint.analysis.rewrite import Rewrite
+from hlo_lint.analysis.stage import ANY_STAGE
 from hlo_lint.dumps.phases import LAYOUT_NORMALIZATION, RESHAPES_ARE_BITCASTS
 from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand
 from hlo_lint.hlo.layouts import (
@@ -24,7 +25,6 @@ from hlo_lint.text.edits import Fix
 
 GEMM_TARGET = "__cublas$"
 TRITON_GEMM = "__triton_gemm"
-ANY_STAGE = Stage()
 
 
 class ReshapeMovesData(Rule):
