@@ -1,0 +1,1 @@
+"""Passes that change what a kernel computes."""

@@ -1,0 +1,281 @@
+"""GEMM calls whose factors or bias are not those of the instructions they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import isclose
+from typing import TYPE_CHECKING
+
+from hlo_lint.hlo.ir import Computation, Instruction, Operand
+from hlo_lint.hlo.shape import ArrayShape, arrays
+from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
+from hlo_lint.rules.findings import Finding
+
+if TYPE_CHECKING:  # loaded where a module has such a call
+    from hlo_lint.kernels.custom_calls.gemm import GemmConfig
+
+_TOLERANCE = 0.01
+"""Constants of bf16 are printed rounded; a factor so close to another is not told from it."""
+
+_RENAMES = frozenset({"bitcast", "convert", "copy", "reshape"})
+
+_AFTER = "module_0001.m.0002.simplification.after_cublas-gemm-rewriter.before_algsimp.txt"
+_BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_cublas-gemm-rewriter.txt"
+_DOT = """HloModule m
+
+ENTRY %e (x: f32[8,8], y: f32[8,8], z: f32[8]) -> f32[8,8] {
+  %x = f32[8,8]{1,0} parameter(0)
+  %y = f32[8,8]{1,0} parameter(1)
+  %z = f32[8]{0} parameter(2)
+  %dot = f32[8,8]{1,0} dot(%x, %y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %bias = f32[8,8]{1,0} broadcast(%z), dimensions={1}
+  %sum = f32[8,8]{1,0} add(%dot, %bias)
+  %half = f32[] constant(0.5)
+  %factor = f32[8,8]{1,0} broadcast(%half), dimensions={}
+  ROOT %product = f32[8,8]{1,0} multiply(%sum, %factor)
+}
+"""
+_CALL = """
+HloModule m
+
+ENTRY %%e (x: f32[8,8], y: f32[8,8], z: f32[8]) -> f32[8,8] {
+  %%x = f32[8,8]{1,0} parameter(0)
+  %%y = f32[8,8]{1,0} parameter(1)
+  %%z = f32[8]{0} parameter(2)
+  %%call = (f32[8,8]{1,0}, s8[4096]{0}) custom-call(%%x, %%y, %%z), custom_call_target="__cublas$lt$matmul", backend_config={"gemm_backend_config":{"alpha_real":%s,"alpha_imag":0,"beta":0,"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"]},"epilogue":"BIAS"}}%s
+  %%sum = f32[8,8]{1,0} get-tuple-element(%%call), index=0
+  %%half = f32[] constant(0.5)
+  %%factor = f32[8,8]{1,0} broadcast(%%half), dimensions={}
+  ROOT %%product = f32[8,8]{1,0} multiply(%%sum, %%factor)
+}
+"""  # noqa: E501
+
+
+class GemmEpilogueChanged(Rule):
+    """A GEMM call that scales or adds its bias in another way than the instructions before it.
+
+    ## Why
+    cuBLASLt computes `alpha * A * B + beta * C` and adds the bias to that, along the most minor
+    dimension of the output. A factor over a sum with the bias is a factor over both, so it may not
+    become alpha alone. In openxla/xla#46110 (jax 0.10.0 to 0.10.2) GemmRewriter does that:
+    `alpha * (A @ B + b)` compiles to `alpha * A @ B + b`, and nothing reports it.
+
+    The ratio of the factors of product and addends is compared around each pass that makes a call
+    or changes its configuration. `--xla_disable_hlo_passes=cublas-gemm-rewriter` keeps the dot.
+    """
+
+    examples = (
+        Bad(_CALL % (0.5, "  // error"), file=_AFTER, beside={_BEFORE: _DOT}),
+        Good(_CALL % (1, ""), file=_AFTER, beside={_BEFORE: _DOT}),
+    )
+
+    def check(self, change: PassPair) -> Findings:
+        """Each call whose factors or bias disagree with the module before."""
+        for call, config, before in _changed_calls(change):
+            sums = list(_sums(before, call))
+            addends = list(_addends(call, config))
+            for addend, factor, is_bias in addends:
+                terms = [(each, term) for each in sums for term in each.terms if term.is_of(addend)]
+                if not terms:
+                    continue
+                if not any(_agree(config, factor, each, term) for each, term in terms):
+                    total, term = terms[0]
+                    yield Finding(
+                        call,
+                        f"%{addend.name} is added with the factor {factor:g} to a product with the "
+                        f"factor {config.alpha.real:g}: before {change.pass_name} the factors were "
+                        f"{term.factor:g} and {total.factor:g}",
+                        notes=("alpha scales A * B alone; beta * C and the bias are added to it",),
+                    )
+                elif is_bias and all(_runs_elsewhere(call, each, term) for each, term in terms):
+                    _, term = terms[0]
+                    yield Finding(
+                        call,
+                        f"the bias %{addend.name} ran along dimension {term.dimension} before "
+                        f"{change.pass_name}: cuBLASLt adds it along the most minor one",
+                    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """An addend: an instruction, its factor, and the dimension along which a vector runs."""
+
+    instruction: Instruction
+    factor: float
+    dimension: int | None = None
+
+    def is_of(self, other: Instruction) -> bool:
+        return self.instruction.name == other.name
+
+    def scaled(self, factor: float) -> _Term:
+        return _Term(self.instruction, self.factor * factor, self.dimension)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """`factor * product + terms`."""
+
+    shape: ArrayShape | None
+    """The product's; None if it was moved on the way."""
+    factor: float
+    terms: tuple[_Term, ...]
+
+    def scaled(self, factor: float) -> _Sum:
+        terms = tuple(term.scaled(factor) for term in self.terms)
+        return _Sum(self.shape, self.factor * factor, terms)
+
+
+def _changed_calls(change: PassPair) -> Iterator[tuple[Instruction, GemmConfig, Computation]]:
+    """The GEMM calls that the pass made or configured anew, with their computation before."""
+    for computation in change.after.computations:
+        for call in computation.with_opcode("custom-call"):
+            if '"__cublas$' not in call.attributes_text:
+                continue
+            before = change.before.computation(computation.name)
+            old = None if before is None else before.instruction(call.name)
+            if before is None or (old is not None and old.attributes_text == call.attributes_text):
+                continue
+            config = _config(call)
+            if config is not None:
+                yield call, config, before
+
+
+def _config(call: Instruction) -> GemmConfig | None:
+    """The configuration of a call with one factor for its product; an f8 one has several."""
+    from hlo_lint.kernels.custom_calls import GemmConfig, PayloadError, decode
+
+    try:
+        config = decode(call)
+    except PayloadError:
+        return None
+    if not isinstance(config, GemmConfig) or config.target.endswith("$f8"):
+        return None
+    return None if config.alpha.imag else config
+
+
+def _addends(call: Instruction, config: GemmConfig) -> Iterator[tuple[Instruction, float, bool]]:
+    """What a call adds to its product: the instruction, its factor, and True for the bias."""
+    added = [(config.beta, False)] if config.beta else []
+    added += [(1.0, True)] if "BIAS" in config.epilogue else []
+    for operand, (factor, is_bias) in zip(call.operands[2:], added, strict=False):
+        term = _term(operand)
+        if term is not None:
+            yield term.instruction, factor * term.factor, is_bias
+
+
+def _sums(computation: Computation, call: Instruction) -> Iterator[_Sum]:
+    """The sums that a call may stand for: of dots of its operands, or of its former self."""
+    old = computation.instruction(call.name)
+    if old is not None and old.opcode == "custom-call":
+        config = _config(old)
+        if config is not None:
+            terms = [_Term(addend, factor) for addend, factor, _ in _addends(old, config)]
+            yield _followed(old, _Sum(None, config.alpha.real, tuple(terms)))
+        return
+    factors = _sources(call)
+    for dot in computation.with_opcode("dot"):
+        if _sources(dot) == factors:
+            shape = dot.shape_or_none
+            yield _followed(dot, _Sum(shape if isinstance(shape, ArrayShape) else None, 1.0, ()))
+
+
+def _sources(instruction: Instruction) -> list[str] | None:
+    """The names of the two arrays that are multiplied, moves left out."""
+    names = []
+    for operand in instruction.operands[:2]:
+        source = operand.instruction
+        while source is not None and source.opcode in _RENAMES | {"transpose"}:
+            source = source.operands[0].instruction
+        names.append(operand.name if source is None else source.name)
+    return sorted(names)
+
+
+def _followed(product: Instruction, total: _Sum) -> _Sum:
+    """The sum that a product goes into, as far as it is the only reader of each step."""
+    at = product
+    while len(at.users) == 1:
+        (user,) = at.users
+        places = [place for place, each in enumerate(user.operands) if each.instruction is at]
+        if len(places) != 1:
+            break
+        other = user.operands[1 - places[0]] if len(user.operands) == 2 else None
+        match user.opcode:
+            case "get-tuple-element" | "convert":
+                pass
+            case "bitcast" | "copy" | "reshape" | "transpose":
+                total = _Sum(None, total.factor, total.terms)
+            case "negate":
+                total = total.scaled(-1)
+            case "multiply" | "divide" if other is not None:
+                constant = _constant(other)
+                if not constant or (user.opcode == "divide" and places[0]):
+                    break
+                total = total.scaled(constant if user.opcode == "multiply" else 1 / constant)
+            case "add" | "subtract" if other is not None:
+                term = _term(other)
+                if user.opcode == "subtract" and places[0]:
+                    total = total.scaled(-1)
+                elif user.opcode == "subtract" and term is not None:
+                    term = term.scaled(-1)
+                if term is not None:
+                    total = _Sum(total.shape, total.factor, (*total.terms, term))
+            case _:
+                break
+        at = user
+    return total
+
+
+def _term(operand: Operand) -> _Term | None:
+    """An addend without its constant factors and moves."""
+    at, factor = operand.instruction, 1.0
+    dimension: int | None = None
+    while at is not None:
+        operands = at.operands
+        if at.opcode == "multiply" and len(operands) == 2:
+            constants = [_constant(each) for each in operands]
+            place = next((n for n, value in enumerate(constants) if value is not None), None)
+            if place is None:
+                break
+            factor *= constants[place] or 0.0
+            at = operands[1 - place].instruction
+            continue
+        if at.opcode == "negate":
+            factor = -factor
+        elif at.opcode == "broadcast":
+            dimensions = at.attribute("dimensions")
+            if isinstance(dimensions, tuple) and len(dimensions) == 1:
+                dimension = dimensions[0] if isinstance(dimensions[0], int) else None
+        elif at.opcode not in _RENAMES:
+            break
+        at = operands[0].instruction if operands else None
+    return None if at is None else _Term(at, factor, dimension)
+
+
+def _constant(operand: Operand) -> float | None:
+    """The number that every element of an operand is."""
+    at = operand.instruction
+    while at is not None and at.opcode in _RENAMES | {"broadcast"} and at.operands:
+        at = at.operands[0].instruction
+    if at is None or at.opcode != "constant":
+        return None
+    try:
+        return float(at.operands_text.strip())
+    except ValueError:
+        return None
+
+
+def _agree(config: GemmConfig, factor: float, total: _Sum, term: _Term) -> bool:
+    """True if product and addend have the same ratio as before: a common factor may remain."""
+    return isclose(
+        config.alpha.real * term.factor, factor * total.factor, rel_tol=_TOLERANCE, abs_tol=1e-30
+    )
+
+
+def _runs_elsewhere(call: Instruction, total: _Sum, term: _Term) -> bool:
+    """True if a bias ran along another dimension than the call's most minor one."""
+    shape = call.shape_or_none
+    output = next(arrays(shape), None)
+    if output is None or output != total.shape or term.dimension is None or not output.rank:
+        return False
+    return term.dimension != output.minor_to_major[0]
