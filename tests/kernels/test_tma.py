@@ -78,7 +78,7 @@ MAX_SIZE = replace(
     rank=5,
     global_dims=(1 << 32, 1, 1, 1, 1),
     global_strides=((1 << 40) - 16,) * 4,
-    box_dims=(64, 256, 256, 256, 256),
+    box_dims=(64, 256, 256, 8, 8),
     element_strides=(1, 8, 8, 8, 8),
 )
 
@@ -87,6 +87,12 @@ ALONE: dict[str, list[tuple[Consumer, Descriptor, str, Descriptor]]] = {
         (Consumer.CUDA, replace(HEALTHY, element=UNKNOWN), "data_type", HEALTHY),
         (
             *(Consumer.JAXLIB, replace(HEALTHY, element=element_type(-1)), "data_type"),
+            replace(HEALTHY, element=element_type(0), box_dims=(128, 128, 1)),
+        ),
+    ],
+    "jaxlib-data-type": [
+        (
+            *(Consumer.JAXLIB, replace(HEALTHY, element=element_type(13)), "data_type"),
             replace(HEALTHY, element=element_type(0), box_dims=(128, 128, 1)),
         ),
     ],
@@ -190,6 +196,12 @@ ALONE: dict[str, list[tuple[Consumer, Descriptor, str, Descriptor]]] = {
         (
             *(Consumer.MOSAIC, replace(HEALTHY, box_dims=(64, 128, 0)), "box_dims[2]"),
             HEALTHY,
+        ),
+    ],
+    "box-size": [
+        (
+            *(Consumer.CUDA, replace(HEALTHY, box_dims=(64, 229, 8)), "prod(box_dims)"),
+            replace(HEALTHY, box_dims=(64, 228, 8)),
         ),
     ],
     "box-bytes": [

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 
 from hlo_lint.kernels.tma.descriptor import (
     ELEMENT_TYPES,
@@ -29,8 +30,11 @@ STRIDE_LIMIT = 1 << 40
 MAX_BOX = 256
 MAX_ELEMENT_STRIDE = 8
 PACKED_BOX = 128
+MAX_BOX_BYTES = 228 << 10
+"""The manual gives no limit; the shared memory of one SM of an H100 or H200 holds no larger box."""
 
 _MANUAL = "cuTensorMapEncodeTiled, CUDA driver API manual"
+_DRIVER = "cuTensorMapEncodeTiled, as driver 580.159 answers: CUDA_ERROR_INVALID_VALUE"
 _XLA = "xla/stream_executor/gpu/tma_metadata.cc"
 _JAXLIB = "jaxlib/gpu/triton_kernels.cc"
 _MOSAIC = "jaxlib/mosaic/gpu/runtime.cc"
@@ -206,6 +210,18 @@ def _box(descriptor: Descriptor) -> _Breaches:
             yield _Breach(f"box_dims[{dimension}]", size, f"1 to {MAX_BOX}")
 
 
+def _box_size(descriptor: Descriptor) -> _Breaches:
+    # An element stride thins the box out; dimension 0 has none unless the layout is interleaved.
+    strides = [1, *descriptor.element_strides[1:]]
+    taken = [
+        -(-size // max(stride, 1))
+        for size, stride in zip(descriptor.box_dims, strides, strict=False)
+    ]
+    size = prod(taken) * descriptor.element.bits // 8
+    if descriptor.rank <= MAX_RANK and size > MAX_BOX_BYTES:
+        yield _Breach("prod(box_dims)", size, f"at most {MAX_BOX_BYTES} bytes (228 KiB)")
+
+
 def _box_bytes(descriptor: Descriptor) -> _Breaches:
     bits = _inner_box_bits(descriptor)
     if descriptor.interleave == 0 and bits % 128:
@@ -300,6 +316,11 @@ def _nan_fill(descriptor: Descriptor) -> _Breaches:
 # ---- of others, before the driver is asked
 
 
+def _jaxlib_data_type(descriptor: Descriptor) -> _Breaches:
+    if descriptor.element.number == 13:
+        yield _Breach("data_type", 13, "another: jaxlib has no 16U4_ALIGN8B")
+
+
 def _innermost_stride(descriptor: Descriptor) -> _Breaches:
     if descriptor.innermost_stride != 1:
         yield _Breach("global_strides[0]", descriptor.innermost_stride, "1 element")
@@ -381,6 +402,11 @@ def _sources(
 CONDITIONS = (
     Condition("data-type", _data_type, _sources(jaxlib="Unsupported TMA data type: %d.")),
     Condition(
+        "jaxlib-data-type",
+        _jaxlib_data_type,
+        _sources(cuda=False, jaxlib="Unsupported TMA data type: %d."),
+    ),
+    Condition(
         "rank",
         _rank,
         _sources(
@@ -457,6 +483,7 @@ CONDITIONS = (
             mosaic="Window shape must be in [0, 256], but got %d at index %ld",
         ),
     ),
+    Condition("box-size", _box_size, {Consumer.CUDA: _DRIVER}),
     Condition(
         "box-bytes",
         _box_bytes,
