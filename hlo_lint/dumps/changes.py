@@ -87,3 +87,30 @@ def adds_only_unread(before: Module, after: Module) -> bool:
             return False
         found = found or bool(new)
     return found
+
+
+def resizes_only_workspaces(before: Module, after: Module) -> bool:
+    """True if two modules differ in nothing but result shapes of cuDNN calls.
+
+    GpuCompiler::RunCudnnCompilerPasses runs CuDnnCustomCallCompiler outside any pipeline that is
+    dumped: it learns the size of the workspace from cuDNN and reports the change.
+    """
+    ours, theirs = before.computations, after.computations
+    if before.header != after.header or [c.name for c in ours] != [c.name for c in theirs]:
+        return False
+    changed = False
+    for old, new in zip(ours, theirs, strict=True):
+        if old is new:
+            continue
+        if len(old.rows) != len(new.rows):
+            return False
+        for was, call in zip(old.instructions, new.instructions, strict=True):
+            if was.row == call.row:
+                continue
+            same = was.name == call.name and was.operand_names == call.operand_names
+            if not same or was.attributes_text != call.attributes_text:
+                return False
+            if '"__cudnn$' not in call.attributes_text:
+                return False
+            changed = True
+    return changed

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 import hlo_lint
 from hlo_lint.apps.cli.main import cli
-from hlo_lint.dumps.changes import adds_only_unread, disagreements
+from hlo_lint.dumps.changes import adds_only_unread, disagreements, resizes_only_workspaces
 from hlo_lint.dumps.contracts import Contract, Kind, Order, broken_orders, contracts
 from hlo_lint.dumps.crash import find_crash_site
 from hlo_lint.dumps.directory import open_dump
@@ -338,6 +338,33 @@ def test_what_nobody_reads_is_a_harmless_change(line: str, harmless: bool) -> No
     after = BEFORE.replace("  ROOT n", line)
     assert adds_only_unread(hlo_lint.parse(BEFORE), hlo_lint.parse(after)) is harmless
     assert not adds_only_unread(hlo_lint.parse(after), hlo_lint.parse(BEFORE))
+
+
+ATTENTION = """HloModule m
+
+ENTRY e {
+  q = bf16[4,64]{1,0} parameter(0)
+  a = (bf16[4,64]{1,0}, u8[0]{0}) custom-call(q, q, q), custom_call_target="__cudnn$fmhaSoftmax"
+  ROOT o = bf16[4,64]{1,0} get-tuple-element(a), index=0
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "resized"),
+    [
+        ("u8[0]", "u8[16384]", True),
+        ("(q, q, q)", "(q, q)", False),
+        ("fmhaSoftmax", "fmhaScaleBiasSoftmax", False),
+        ("index=0", "index=1", False),
+        ("e {", "e {", False),
+    ],
+)
+def test_the_workspace_of_a_cudnn_call_is_no_silent_change(
+    old: str, new: str, resized: bool
+) -> None:
+    after = hlo_lint.parse(ATTENTION.replace(old, new))
+    assert resizes_only_workspaces(hlo_lint.parse(ATTENTION), after) is resized
 
 
 def test_what_a_pass_left_unread_in_silence_is_told_for_information(tmp_path: Path) -> None:

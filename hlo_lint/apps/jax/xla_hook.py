@@ -5,10 +5,12 @@
     with live.install("fix"):
         jax.jit(f)(x)
 
-XLA hands every module over before its scheduler runs: all passes that rewrite are done, buffers are
-not assigned yet. Rules that need a schedule, a buffer assignment or the pass pipeline have nothing
-to say there; lint a dump for those. Needs jax 0.10.2 or later (0.11 for compiling ahead of time);
-only modules that are compiled are seen, so not what a compilation cache answers.
+XLA hands every module over at its stage PRE_SCHEDULER. XLA:CPU does so after fusion, right before
+scheduling. XLA:GPU of jax 0.11.2 does so before layout assignment, GEMM rewriting and fusion: a fix
+acts before those passes, and nothing that they make is seen. Rules that need layouts, fusions, a
+schedule, a buffer assignment or the pass pipeline have nothing to say there, so no finding is no
+proof; lint a dump for those. Needs jax 0.10.2 or later (0.11 for compiling ahead of time); only
+modules that are compiled are seen, so not what a compilation cache answers.
 """
 
 from __future__ import annotations
@@ -78,8 +80,12 @@ class Live:
         text = long_text(xla, proto)
         file = parse_file(text)
         name = file.modules[0].name
-        # Every pass that rewrites is done; the name says so, as XLA's own names do.
-        file.path = Path(f"<{name}>.after_optimizations.txt")
+        # A module with fusions is XLA:CPU's, which no pass rewrites any more. Of another the text
+        # itself has to tell: XLA:GPU hands it over before layouts are assigned.
+        fused = any(
+            computation.with_opcode("fusion") for computation in file.modules[0].computations
+        )
+        file.path = Path(f"<{name}>{'.after_optimizations' if fused else ''}.txt")
         report = lint(file, self.select, self.ignore)
         self.reports.append((name, report))
         if self.action is Action.RAISE and any(

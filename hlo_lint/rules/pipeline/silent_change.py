@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from hlo_lint.dumps.changes import adds_only_unread, disagreements
+from hlo_lint.dumps.changes import (
+    adds_only_unread,
+    disagreements,
+    resizes_only_workspaces,
+)
 from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule, first_line
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -29,7 +33,8 @@ class SilentChange(Rule):
     does. A pass that changes the module and denies it escapes both, and the next pass is blamed
     for what it did. It shows where the text at the start of a pipeline is not that of the dump
     before it, and, with the module's metadata, where the text changed behind a pass that denied
-    it. Scheduling, which is no pass, and pipelines that run within a pass are left out. Where all
+    it. Scheduling, which is no pass, pipelines that run within a pass, and the workspaces that
+    cuDNN asks for outside any pipeline are left out. Where all
     that is new are instructions that nobody reads, as layout_normalization of jax 0.11.2 leaves
     them, it is told for information.
     `--xla_unsupported_crash_on_hlo_pass_silent_hlo_change` makes XLA itself look.
@@ -54,7 +59,9 @@ class SilentChange(Rule):
         """Yields one finding for each such dump."""
         dumps = compilation.dumps
         for found in disagreements(compilation.pipeline):
-            if not found.reported:
+            if not found.reported and not resizes_only_workspaces(
+                found.before.module, found.after.module
+            ):
                 assert found.before.name is not None
                 notes = [
                     f"the dump before it: {found.before.path.name}",

@@ -41,7 +41,7 @@ class DeviceDescriptorMisaligned(Rule):
         Good(_PROGRAM % (96, 96, _GOOD, "")),
     )
 
-    def applies(self, module: Module) -> bool:
+    def is_applicable(self, module: Module) -> bool:
         """True if a Triton kernel is called."""
         return next(triton_calls(module), None) is not None
 
