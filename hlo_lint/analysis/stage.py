@@ -76,6 +76,11 @@ class Stage:
         )
 
     @property
+    def exact_layouts(self) -> bool:
+        """True if `ShapesSame` compares tiles, element sizes, memory spaces and dynamic flags."""
+        return self.layouts and not self.assumed
+
+    @property
     def options(self) -> Stage:
         """The stage without the fields that XLA's verifier does not have."""
         return _options(self)

@@ -284,7 +284,7 @@ convert                 | c64[3]              |                        | f32[3] 
 bitcast-convert         | f32[3]              |                        | u8[3]       | cannot give u8[3]
 stochastic-convert      | f32[3]; u16[3]      |                        | bf16[3]     | rounds f32 by u16
 get-tuple-element       | (f32[3]{0}, s32[])  | index=1                | f32[]       | XLA infers s32[]
-get-tuple-element       | (f32[3,4]{1,0})     | index=0                | f32[3,4]{0,1} | not the layout
+get-tuple-element       | (f32[3,4]{1,0})     | index=0                | f32[3,4]{0,1} | different layouts
 tuple                   | f32[3]; s32[]       |                        | (s32[], f32[3]) | XLA infers f32[3] at index {0}
 sort                    | s32[3]              | dimensions={0}, to_apply=%less | s32[3] | compares s32[]
 sort                    | f32[3]              | dimensions={1}, to_apply=%less | f32[3] | dimensions=1

@@ -70,8 +70,10 @@ class ShapeInference:
                     yield computation.at(number), message
 
     def _errors(self, computation: Computation, number: int, layouts: bool) -> tuple[str, ...]:
-        _, errors, layout_error, _ = self._check(computation, number)
-        return (*errors, layout_error) if layouts and layout_error else errors
+        checked = self._check(computation, number)
+        if layouts and checked.layout_error:
+            return (*checked.errors, f"different layouts: {checked.layout_error}")
+        return checked.errors
 
     def _check(self, computation: Computation, number: int, *, typed: bool = True) -> ShapeCheck:
         row = computation.rows[number]

@@ -31,8 +31,8 @@ from hlo_lint.analysis.shape_inference.operation import (
     Table,
     Unknowable,
 )
-from hlo_lint.analysis.shape_inference.types import apart, compatible
-from hlo_lint.hlo.shape import ArrayShape, BufferShape, Shape, TupleShape, shape_or_none
+from hlo_lint.analysis.shape_inference.types import apart, compatible, layout_mismatch
+from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, shape_or_none
 
 OPCODES: Final[Table] = {
     opcode: inference
@@ -80,10 +80,13 @@ class ShapeCheck(NamedTuple):
     errors: tuple[str, ...] = ()
     """The messages of what is wrong at any stage."""
     layout_error: str = ""
-    """The message of what is wrong once layouts are assigned: opcodes that pass a value on keep its
-    layout."""
+    """The inferred and the printed array, if their layouts differ: once layouts are assigned,
+    opcodes that pass a value on keep its layout."""
     precision_error: str = ""
     """The message of what is wrong unless floating-point types may mix."""
+    exact_error: str = ""
+    """The inferred and the printed array, if only tiles, element sizes, memory spaces or dynamic
+    dimensions differ: where layouts are known to be assigned, `ShapesSame` compares these, too."""
 
 
 @lru_cache(maxsize=1 << 10)
@@ -99,6 +102,12 @@ def inference_of(opcode: str) -> Inference | None:
         if wrapped in OPCODES and part in asynchronous.SUGAR:
             return asynchronous.sugar(wrapped, part, OPCODES[wrapped])
     return found
+
+
+_EXACT: Final = frozenset(
+    "call conditional copy-done fusion get-tuple-element opt-barrier tuple while".split()
+)
+"""Opcodes whose shape `ShapeVerifier` compares in full in layout-sensitive mode."""
 
 
 @lru_cache(maxsize=1 << 15)
@@ -129,11 +138,12 @@ def check_shape(
     if inference.free_type and isinstance(inferred, ArrayShape) and isinstance(shape, ArrayShape):
         inferred = replace(inferred, dtype=shape.dtype)
     errors, precision_error = _errors(inference, operation, inferred, shape)
-    layout_error = ""
+    layout_error = exact_error = ""
     if inference.keeps_layout and not errors and not isinstance(inferred, Refusal | Open):
-        pair = _layout_mismatch(inferred, shape)
-        layout_error = f"XLA infers {pair[0]}, and not the layout of {pair[1]}" if pair else ""
-    return ShapeCheck(inferred, errors, layout_error, precision_error)
+        layout_error = layout_mismatch(inferred, shape)
+        if opcode in _EXACT and not layout_error:
+            exact_error = layout_mismatch(inferred, shape, exact=True)
+    return ShapeCheck(inferred, errors, layout_error, precision_error, exact_error)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -184,20 +194,6 @@ def _errors(
         except Unknowable:
             pass
     return (), precision_error
-
-
-def _layout_mismatch(left: Shape, right: Shape) -> tuple[ArrayShape, ArrayShape] | None:
-    """The first arrays that lie in memory in different orders; None where a layout is left out."""
-    match left, right:
-        case ArrayShape(), ArrayShape() if left.layout is not None and right.layout is not None:
-            return None if left.minor_to_major == right.minor_to_major else (left, right)
-        case TupleShape(), TupleShape():
-            found = map(_layout_mismatch, left.elements, right.elements)
-            return next((each for each in found if each is not None), None)
-        case BufferShape(), BufferShape():
-            return _layout_mismatch(left.element, right.element)
-        case _:
-            return None
 
 
 @cache

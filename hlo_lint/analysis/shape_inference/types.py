@@ -14,7 +14,16 @@ from hlo_lint.hlo.dtypes import (
     PART_OF_COMPLEX,
     is_signed,
 )
-from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, BufferShape, OpaqueShape, Shape, TupleShape
+from hlo_lint.hlo.shape import (
+    UNBOUNDED,
+    ArrayShape,
+    BufferShape,
+    OpaqueShape,
+    Shape,
+    TupleShape,
+    leaves,
+    spelled_index,
+)
 
 
 def demand_known(dtype: str) -> None:
@@ -132,6 +141,36 @@ def apart(left: Shape, right: Shape, *, any_precision: bool = False) -> tuple[st
     found = difference(left, right, any_precision=any_precision) or Difference((), left, right)
     place = f" at index {{{','.join(map(str, found.at))}}}" if found.at else ""
     return brief(found.left) + place, brief(found.right) + place
+
+
+def layout_mismatch(left: Shape | None, right: Shape | None, *, exact: bool = False) -> str:
+    """The first arrays of two compatible shapes that have different layouts, or "".
+
+    Layouts are compared by the order of dimensions; with `exact` also by tiles, element size,
+    memory space and dynamic dimensions, as `Shape::Equal` does.
+    """
+    if left is None or right is None or left == right:
+        return ""
+    theirs = dict(leaves(right))
+    for index, ours in leaves(left):
+        other = theirs.get(index)
+        if isinstance(ours, BufferShape) and isinstance(other, BufferShape):
+            ours, other = ours.element, other.element
+        if not isinstance(ours, ArrayShape) or not isinstance(other, ArrayShape):
+            continue
+        if not _same_layout(ours, other, exact=exact):
+            place = f" at index {spelled_index(index)}" if index else ""
+            return f"{ours}{place} and {other}"
+    return ""
+
+
+def _same_layout(left: ArrayShape, right: ArrayShape, *, exact: bool) -> bool:
+    if exact and flags(left) != flags(right):
+        return False
+    if left.layout is None or right.layout is None or left.rank != right.rank:
+        return True
+    same_order = left.layout.minor_to_major == right.layout.minor_to_major
+    return left.layout == right.layout if exact else same_order
 
 
 def brief(shape: Shape) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hlo_lint.analysis.shape_inference.types import layout_mismatch
 from hlo_lint.analysis.verifier.scope import (
     Scope,
     Violation,
@@ -15,27 +16,14 @@ from hlo_lint.analysis.verifier.scope import (
 )
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.records import type_of
-from hlo_lint.hlo.shape import ArrayShape, Shape, leaves, spelled_index
+from hlo_lint.hlo.shape import Shape
 
 
-def layout_mismatch(left: Shape | None, right: Shape | None) -> str:
-    """The first arrays of two equal shapes that have different layouts, or ""."""
-    if left is None or right is None:
+def shapes_differ(scope: Scope, left: Shape | None, right: Shape | None) -> str:
+    """The first arrays of two compatible shapes that are not the same at the stage, or ""."""
+    if not scope.stage.layouts:
         return ""
-    theirs = dict(leaves(right))
-    for index, ours in leaves(left):
-        other = theirs.get(index)
-        if (
-            isinstance(ours, ArrayShape)
-            and isinstance(other, ArrayShape)
-            and ours.layout is not None
-            and other.layout is not None
-            and ours.rank == other.rank
-            and ours.minor_to_major != other.minor_to_major
-        ):
-            place = f" at index {spelled_index(index)}" if index else ""
-            return f"{ours}{place} and {other}"
-    return ""
+    return layout_mismatch(left, right, exact=scope.stage.exact_layouts)
 
 
 def _operand_types(caller: Instruction) -> tuple[str, ...]:
@@ -57,7 +45,7 @@ def parameter_layouts(check: str, scope: Scope, caller: Instruction) -> Iterator
         number = parameter_number(each)
         if number is None or (number < len(types) and types[number] == each.type_text):
             continue
-        mismatch = layout_mismatch(operand_shape(caller, number), shape_of(each))
+        mismatch = shapes_differ(scope, operand_shape(caller, number), shape_of(each))
         if mismatch:
             message = (
                 f"operand {number} and parameter {number} of %{callee.name} have different "

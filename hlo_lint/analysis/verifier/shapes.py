@@ -142,8 +142,10 @@ def shape_violations(
     if opcode == "bitcast" and not scope.stage.layouts:
         return  # HandleBitcast compares sizes in layout-sensitive mode alone
     messages = [*checked.errors]
-    if checked.layout_error and scope.stage.layouts:
-        messages.append(checked.layout_error)
+    if scope.stage.layouts and checked.layout_error:
+        messages.append(f"XLA infers another layout: {checked.layout_error}")
+    elif scope.stage.exact_layouts and checked.exact_error:
+        messages.append(f"XLA infers another layout: {checked.exact_error}")
     if checked.precision_error and not scope.stage.mixed_precision:
         messages.append(checked.precision_error)
     for message in messages:
@@ -164,8 +166,8 @@ def _check_of(row: InstructionRecord, checked: ShapeCheck, checks: Checks) -> st
         return specific
     if isinstance(checked.inferred, Refusal):
         return "operand-shapes"
-    first = (*checked.errors, checked.layout_error, checked.precision_error)[0]
-    return "result-shape" if first.startswith("XLA infers") else "implicit-broadcast"
+    is_error = checked.errors and not checked.errors[0].startswith("XLA infers")
+    return "implicit-broadcast" if is_error else "result-shape"
 
 
 def _precisions(scope: Scope, number: int) -> Iterator[Violation]:

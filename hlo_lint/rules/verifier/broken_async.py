@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 from hlo_lint.analysis.layout_mismatches import name_in
 from hlo_lint.analysis.shape_inference.asynchronous import prefix_error
 from hlo_lint.analysis.shape_inference.types import brief, compatible
-from hlo_lint.analysis.verifier.calls import layout_mismatch, parameter_layouts
+from hlo_lint.analysis.verifier.calls import parameter_layouts, shapes_differ
 from hlo_lint.analysis.verifier.checks import on, on_computation
 from hlo_lint.analysis.verifier.scope import (
     Scope,
@@ -372,7 +372,7 @@ class BrokenAsync(VerifierRule, Rule):
     def result_layout(self, scope: Scope, done: Instruction) -> Iterator[Violation]:
         """The result has the layout that the start gives it."""
         started, result = operand_shape(done, 0), done.shape_or_none
-        if scope.stage.layouts and (mismatch := layout_mismatch(result, part(started, (1,)))):
+        if mismatch := shapes_differ(scope, result, part(started, (1,))):
             message = f"the result and that of the start have different layouts: {mismatch}"
             yield Violation("async-done-shape", done, message)
 

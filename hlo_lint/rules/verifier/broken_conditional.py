@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from hlo_lint.analysis.verifier.calls import branches, different_shardings, layout_mismatch
+from hlo_lint.analysis.verifier.calls import branches, different_shardings, shapes_differ
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, parameter, shape_of
 from hlo_lint.hlo.ir import Instruction
@@ -115,12 +115,12 @@ class BrokenConditional(VerifierRule, Rule):
             if branch is None:
                 continue
             given = operand_shape(conditional, number)
-            if mismatch := layout_mismatch(given, shape_of(parameter(branch, 0))):
+            if mismatch := shapes_differ(scope, given, shape_of(parameter(branch, 0))):
                 message = (
                     f"operand {number} and the parameter of %{branch.name} have different layouts: "
                 )
                 yield Violation("conditional-shapes", conditional, message + mismatch, number)
-            if mismatch := layout_mismatch(conditional.shape_or_none, shape_of(branch.root)):
+            if mismatch := shapes_differ(scope, conditional.shape_or_none, shape_of(branch.root)):
                 message = f"the result and that of %{branch.name} have different layouts: "
                 yield Violation("conditional-shapes", conditional, message + mismatch)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from hlo_lint.analysis.verifier.calls import different_shardings, layout_mismatch
+from hlo_lint.analysis.verifier.calls import different_shardings, shapes_differ
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, parameter, shape_of
 from hlo_lint.hlo.ir import Instruction
@@ -138,7 +138,7 @@ class BrokenWhile(VerifierRule, Rule):
             parts = [("parameter", parameter(callee, 0))]
             parts += [("result", callee.root)] if name == "body" else []
             for what, part in parts:
-                if mismatch := layout_mismatch(carried, shape_of(part)):
+                if mismatch := shapes_differ(scope, carried, shape_of(part)):
                     message = (
                         f"the operand and the {what} of %{callee.name} have different layouts: "
                     )

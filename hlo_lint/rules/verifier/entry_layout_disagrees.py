@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from hlo_lint.analysis.shape_inference.types import apart, compatible
-from hlo_lint.analysis.verifier.calls import layout_mismatch
+from hlo_lint.analysis.shape_inference.types import apart, compatible, layout_mismatch
 from hlo_lint.analysis.verifier.checks import on_entry
 from hlo_lint.analysis.verifier.scope import Violation, header_span, parameter_number, value_or_none
 from hlo_lint.hlo.attributes import ProgramShape
