@@ -44,7 +44,7 @@ def parse(text: str | bytes, path: str | Path | None = None, *, strict: bool = F
     """The module that a text spells; of several, the first.
 
     Bad HLO is no reason to raise: what could not be read is in `module.problems`. With `strict` it
-    is, and so is whatever XLA's parser refuses, and nonsense that it reads.
+    is, and so is whatever XLA's parser refuses.
 
     >>> module = parse("HloModule m\\n\\nENTRY e {\\n  ROOT p = f32[8]{0} parameter(0)\\n}\\n")
     >>> module.entry.root.shape.dims

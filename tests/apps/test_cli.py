@@ -232,6 +232,19 @@ def test_a_name_longer_than_the_system_allows_is_a_missing_path() -> None:
     assert ran.status == 2
 
 
+def test_strict_reports_what_xla_refuses_as_errors() -> None:
+    text = (
+        "HloModule m\n\nENTRY e {\n  p = f32[4]{0} parameter(0)\n"
+        "  n = f32[4]{0} negate(p\n  ROOT t = f32[4]{0} transpose(p)\n}\n"
+    )
+    write("refused.hlo", text.encode())
+    assert "error" not in run("check", "refused.hlo").out
+    ran = run("check", "--strict", "refused.hlo")
+    assert ran.status == 1
+    assert "error[unreadable-text]" in ran.out
+    assert "error[parser-refuses]: transpose needs the attribute dimensions" in ran.out
+
+
 def test_bytes_of_no_meaning_are_a_warning() -> None:
     write("noise.txt", bytes(range(256)) * 20)
     ran = run("check", "noise.txt")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,6 +64,7 @@ def _processes(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @click.option(
     "--statistics", is_flag=True, help="Print the number of findings of each rule instead."
 )
+@click.option("--strict", is_flag=True, help="Report what XLA's parser refuses, as errors.")
 @click.option("--cured", is_flag=True, help="Also report findings that a later pass resolved.")
 @click.option(
     "-j",
@@ -90,6 +91,7 @@ def command(
     output_format: str | None,
     output: Path | None,
     statistics: bool,
+    strict: bool,
     cured: bool,
     jobs: int | None,
     exit_zero: bool,
@@ -102,6 +104,12 @@ def command(
 ) -> None:
     """Check dump directories and files of HLO; `-` is standard input."""
     options = _Options(output_format, output, statistics, cured, jobs, quiet, verbose, color)
+    if strict:
+        shared = replace(
+            shared,
+            extend_select=(*shared.extend_select, "parser-refuses"),
+            severity=("unreadable-text=error", *shared.severity),
+        )
     if show_files:
         _show_files(common.open_given(paths, common.settings_of(paths, shared), shared))
         return

@@ -94,6 +94,9 @@ _READERS: dict[str, Callable[[str], AttributeValue]] = {
 KEPT_AS_TEXT = frozenset({"sparsity"})
 """Known attributes whose value stays as it is spelled: releases had it for a few months."""
 
+ATTRIBUTE_NAMES = frozenset(_READERS) | KEPT_AS_TEXT | frozenset(plain.READERS)
+"""The names that some release of XLA prints or reads."""
+
 _BY_GRAMMAR: dict[str, Callable[[str], AttributeValue]] = {
     **_READERS,
     "dim_labels": dim_labels_by_grammar,

@@ -1,0 +1,45 @@
+"""Text that XLA's parser refuses, as strict mode finds it."""
+
+from __future__ import annotations
+
+from hlo_lint.analysis.strict import strict_problems
+from hlo_lint.hlo.ir import HloFile
+from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding
+
+
+class ParserRefuses(Rule):
+    """A text that XLA's parser refuses.
+
+    ## Why
+    Tools of XLA, tests and `jax.export` begin with the parser: a module that it refuses cannot be
+    compiled, run or converted there. The measure is the parser of jaxlib 0.11.2, which refuses the
+    printed text of some other releases; so the rule runs only if it is selected, by its name or by
+    `hlo-lint check --strict`.
+
+    Text that cannot be read at all is reported by unreadable-text.
+    """
+
+    always_reported = True
+    enabled_by_default = False
+    examples = (
+        Bad.entry("""
+            p = f32[8,3]{1,0} parameter(0)
+            ROOT t = f32[3,8]{1,0} transpose(p)  // error
+        """),
+        Bad.entry("""
+            p = f32[8]{0} parameter(0)
+            ROOT n = f32[8]{0} negate(p), dimensions={0}  // error
+        """),
+        Good.entry("""
+            p = f32[8,3]{1,0} parameter(0)
+            ROOT t = f32[3,8]{1,0} transpose(p), dimensions={1,0}
+        """),
+    )
+
+    def check(self, file: HloFile) -> Findings:
+        """One finding for each error of strict mode."""
+        unread = {(each.message, each.span) for module in file.modules for each in module.problems}
+        for problem in strict_problems(file):
+            if (problem.message, problem.span) not in unread:
+                yield Finding(problem.span, problem.message)

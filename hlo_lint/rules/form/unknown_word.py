@@ -1,0 +1,111 @@
+"""Opcodes, element types and names of attributes that no release of XLA knows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+from hlo_lint.hlo.attributes import split_attributes
+from hlo_lint.hlo.attributes.reading import ATTRIBUTE_NAMES
+from hlo_lint.hlo.dtypes import ELEMENT_TYPES
+from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.opcodes import OPCODES, wrapped_opcode
+from hlo_lint.hlo.records import type_of
+from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.text.errors import nearest
+
+_FORMER_OPCODES: Final = frozenset(
+    "cross-replica-sum generate-token host-compute trace all-reduce-scatter".split()
+)
+"""Opcodes that XLA no longer has (`hlo_opcode.h`)."""
+_ATTRIBUTES: Final = ATTRIBUTE_NAMES.union(*(opcode.allowed for opcode in OPCODES.values()))
+_TYPES: Final = frozenset(ELEMENT_TYPES) | {"token", "opaque"}
+
+_find_types = re.compile(r"([A-Za-z]\w*)\[").findall
+_find_names = re.compile(r", ?([A-Za-z_][\w.\-]*)=").findall
+
+
+class UnknownWord(Rule):
+    """An opcode, an element type or an attribute that no release of XLA has.
+
+    ## Why
+    XLA's parser refuses the text for a misspelt word: `Unknown opcode: rehsape`. Other rules pass
+    over it: they do not know what such an instruction does, and see no call in `to_aply=%sum`.
+
+    ## Where
+    Known words are those of jaxlib 0.11.2 and those that only older or newer releases print. Each
+    unknown word is reported once for each computation. `hlo-lint check --strict` reports every word
+    that jaxlib 0.11.2 refuses where it stands.
+    """
+
+    severity = Severity.WARNING
+    always_reported = True
+    unfused = False
+    examples = (
+        Bad.entry("""
+            p = f32[8,3]{1,0} parameter(0)
+            ROOT r = f32[24]{0} rehsape(p)  // error
+        """),
+        Bad.entry("""
+            p = f23[8]{0} parameter(0)  // error
+            ROOT n = f32[8]{0} negate(p)
+        """),
+        Bad(
+            """
+            HloModule m
+
+            sum {
+              a = f32[] parameter(0)
+              b = f32[] parameter(1)
+              ROOT c = f32[] add(a, b)
+            }
+
+            ENTRY e {
+              p = f32[8]{0} parameter(0)
+              z = f32[] constant(0)
+              ROOT r = f32[] reduce(p, z), dimensions={0}, to_aply=sum  // error
+            }
+            """
+        ),
+        Good.entry("""
+            p = f32[8,3]{1,0} parameter(0)
+            s = ((f32[8,3]{1,0}), f32[24]{0}, s32[]) reshape-start(p)
+            ROOT d = f32[24]{0} reshape-done(s)
+        """),
+    )
+
+    def check(self, computation: Computation) -> Findings:
+        """One finding for each word of a computation, at the first instruction that has it."""
+        for opcode in sorted(computation.opcodes - OPCODES.keys() - _FORMER_OPCODES):
+            if wrapped_opcode(opcode) is None:
+                yield _finding(computation.with_opcode(opcode)[0], "opcode", opcode, OPCODES)
+        yield from _types(computation)
+        # Strings hold such words, too: only where one is left each instruction is looked at.
+        words = set(_find_names(computation.text)) - _ATTRIBUTES
+        for instruction in computation.instructions if words else ():
+            attributes = instruction.attributes_text
+            for word in sorted(words):
+                if f"{word}=" in attributes and word in split_attributes(attributes):
+                    yield _finding(instruction, "attribute", word, _ATTRIBUTES)
+                    words.discard(word)
+
+
+def _types(computation: Computation) -> Findings:
+    texts = dict.fromkeys(map(type_of, computation.rows))
+    words = {word: text for text in reversed(texts) for word in _unknown_types(text)}
+    for word, text in words.items():
+        number = next(at for at, row in enumerate(computation.rows) if type_of(row) == text)
+        yield _finding(computation.at(number), "element type", word, ELEMENT_TYPES)
+
+
+@lru_cache(maxsize=1 << 12)
+def _unknown_types(text: str) -> tuple[str, ...]:
+    return tuple(word for word in _find_types(text) if word not in _TYPES)
+
+
+def _finding(at: Instruction, kind: str, word: str, known: Iterable[str]) -> Finding:
+    near = nearest(word, known, "no release of XLA has it")
+    return Finding(at, f"unknown {kind}: {word}", notes=(near,))
