@@ -322,7 +322,7 @@ class Clobber:
     """Who does, in the schedule."""
 
 
-class _Life(NamedTuple):
+class Life(NamedTuple):
     """A value from the first instruction that has it to the last that reads it."""
 
     first: int
@@ -341,7 +341,7 @@ class Accesses:
         self._module = module
         self._touches: dict[Instruction, tuple[MemoryAccess, ...]] = {}
         self._inside: dict[str, tuple[MemoryAccess, ...]] = {}
-        self._spans: dict[Computation, dict[int, list[_Life]]] = {}
+        self._spans: dict[Computation, dict[int, list[Life]]] = {}
 
     @cached_property
     def _calls(self) -> Calls:
@@ -386,7 +386,7 @@ class Accesses:
         start, done = flight.start, flight.dones[0]
         own = [touch for touch in self.touches(start) if touch.writes]
         results = {touch.value.id for touch in own}
-        lives = self._lives(start.computation)
+        lives = self.lives(start.computation)
         for ours in own:
             begin, end = ours.value.offset, ours.value.slice.end
             for life in lives.get(ours.value.slice.allocation, ()):
@@ -413,7 +413,7 @@ class Accesses:
                 if a.overlaps(b) and a != b:
                     yield read, written
 
-    def _lives(self, computation: Computation) -> dict[int, list[_Life]]:
+    def lives(self, computation: Computation) -> dict[int, list[Life]]:
         """By allocation: from where to where each value of a computation is there and read."""
         known = self._spans.get(computation)
         if known is not None:
@@ -432,13 +432,13 @@ class Accesses:
             for index in _arrays(root.shape_or_none):
                 for value in self.values(root, index):
                     last[value.id] = (root, MemoryAccess(root, value, writes=False))
-        lives: dict[int, list[_Life]] = {}
+        lives: dict[int, list[Life]] = {}
         for number, (reader, read) in last.items():
             place = read.value.slice
             if number in first and place.size:
                 # What the computation gives back is needed after its last instruction.
                 end = len(computation.rows) if reader is root else reader.number
-                life = _Life(first[number], end, place.offset, place.end, read, reader)
+                life = Life(first[number], end, place.offset, place.end, read, reader)
                 lives.setdefault(place.allocation, []).append(life)
         self._spans[computation] = lives
         return lives

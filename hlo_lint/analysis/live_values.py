@@ -1,0 +1,62 @@
+"""Writes into memory whose value is still to be read, by the buffer assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from hlo_lint.analysis.async_ops import Accesses, Calls, Life, MemoryAccess
+from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+
+_ON_PURPOSE: Final = ("xla_disjoint_read_write_regions", '"ConcatBitcast"')
+"""In the text of instructions that use parts of what they share, and say so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """A write into the memory of a value that is read afterwards."""
+
+    writer: Instruction
+    """The instruction in the schedule: the loop, not what is in its body."""
+    written: MemoryAccess
+    lost: Life
+
+
+def clashes(module: Module, buffers: BufferAssignment) -> Iterator[Clash]:
+    """The first such write into each value, computation by computation."""
+    accesses = Accesses(module, buffers)
+    for computation in Calls(module).computations:
+        yield from _in_computation(computation, accesses)
+
+
+def _in_computation(computation: Computation, accesses: Accesses) -> Iterator[Clash]:
+    waiting = [life for lives in accesses.lives(computation).values() for life in lives]
+    waiting.sort(key=lambda life: -life.first)
+    alive: dict[int, list[Life]] = {}
+    lost: set[int] = set()
+    for instruction in computation.instructions:
+        number = instruction.number
+        while waiting and waiting[-1].first < number:
+            life = waiting.pop()
+            alive.setdefault(life.read.value.slice.allocation, []).append(life)
+        for written in accesses.touches(instruction):
+            allocation = written.value.slice.allocation
+            if not written.writes or allocation not in alive:
+                continue
+            alive[allocation] = [life for life in alive[allocation] if life.last > number]
+            for life in alive[allocation]:
+                value = life.read.value
+                if (
+                    life.reader is not instruction
+                    and value.id not in (written.value.id, *lost)
+                    and value.slice.overlaps(written.value.slice)
+                    and not _on_purpose(instruction)
+                ):
+                    lost.add(value.id)
+                    yield Clash(instruction, written, life)
+
+
+def _on_purpose(instruction: Instruction) -> bool:
+    return any(mark in instruction.attributes_text for mark in _ON_PURPOSE)
