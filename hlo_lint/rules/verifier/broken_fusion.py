@@ -130,6 +130,11 @@ class BrokenFusion(VerifierRule, Rule):
             name = name_of(body.rows[number])
             message = f"%{name} is dead: no instruction in fusion %{body.name} uses it"
             yield Violation("fusion-dead-instruction", body.at(number), message)
+        # `CheckFusionInstruction` dies of it: CHECK_EQ of operands and fused parameters.
+        taken, given = len(body.with_opcode("parameter")), len(fusion.operand_names)
+        if taken < given:
+            message = f"the fusion has {given} operands, and %{body.name} {taken} parameters"
+            yield Violation("fusion-parameters", fusion, message)
         yield from parameter_layouts("fusion-parameters", scope, fusion)
 
 
