@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,6 +52,25 @@ class Run:
     texts: dict[tuple[PassDump, str], object] = field(default_factory=dict)
     """Files that are not HLO, as values."""
     compilation: Compilation | None = None
+
+    @cached_property
+    def pass_pairs(self) -> Sequence[tuple[PassPair, PassRef, ModuleRef]]:
+        """Each pass that changed a module, with its place: all rules share what a pair computes."""
+        timeline, pipeline = self.timeline, self.timeline.pipeline
+        release = pipeline.releases[0].name if len(pipeline.releases) == 1 else None
+        positions = {dump: at for at, dump in enumerate(timeline.dumps)}
+        pairs = []
+        for change in pipeline.transitions():
+            name = change.after.name
+            if name is None or change.before not in positions or change.after not in positions:
+                continue  # one of them cannot be read
+            introduced = PassRef(name.after, name.pipeline, name.step, str(change.after.path))
+            modules = zip(change.before.file.modules, change.after.file.modules, strict=False)
+            for number, (before, after) in enumerate(modules):
+                if before.pieces is not after.pieces:
+                    pair = PassPair(before, after, name.after, name.pipeline, release)
+                    pairs.append((pair, introduced, ModuleRef(positions[change.after], number)))
+        return pairs
 
 
 @dataclass(frozen=True)
@@ -160,27 +179,18 @@ class EachPass(View):
 
     def check(self, check: Check, run: Run) -> None:
         """Report a finding once, introduced by the pass, though the pass runs again."""
-        timeline, pipeline = run.timeline, run.timeline.pipeline
-        release = pipeline.releases[0].name if len(pipeline.releases) == 1 else None
-        positions = {dump: at for at, dump in enumerate(timeline.dumps)}
+        timeline = run.timeline
         seen: set[tuple[str, str, str]] = set()
-        for change in pipeline.transitions():
-            name = change.after.name
-            if name is None or change.before not in positions or change.after not in positions:
-                continue  # one of them cannot be read
-            introduced = PassRef(name.after, name.pipeline, name.step, str(change.after.path))
-            modules = zip(change.before.file.modules, change.after.file.modules, strict=False)
-            for number, (before, after) in enumerate(modules):
-                if before.pieces is after.pieces or not check.rule.is_applicable(after):
-                    continue
-                spot = ModuleRef(positions[change.after], number)
-                pair = PassPair(before, after, name.after, name.pipeline, release)
-                for finding in check.run(pair, timeline.stage(spot)):
-                    place = run.reporter.place(check.rule, Occurrence(finding, spot), timeline)
-                    key = name.after, finding.message, text_of(place)
-                    if key not in seen:
-                        seen.add(key)
-                        run.reporter.add(place, introduced)
+        for pair, introduced, spot in run.pass_pairs:
+            if not check.rule.is_applicable(pair.after):
+                continue
+            stage = timeline.stage(spot) if check.takes_stage else None
+            for finding in check.run(pair, stage):
+                place = run.reporter.place(check.rule, Occurrence(finding, spot), timeline)
+                key = pair.pass_name, finding.message, text_of(place)
+                if key not in seen:
+                    seen.add(key)
+                    run.reporter.add(place, introduced)
 
 
 class WholeCompilation(View):

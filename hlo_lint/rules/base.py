@@ -13,6 +13,7 @@ from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING, ClassVar
 
+from hlo_lint.analysis.pass_pairs import ChangedComputation, changed_computations
 from hlo_lint.analysis.stage import Stage as Stage
 from hlo_lint.dumps.phases import Precondition
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
@@ -87,6 +88,11 @@ class PassPair:
         """The computations of the module after that the pass changed or added."""
         kept = set(map(id, self.before.computations))
         return tuple(each for each in self.after.computations if id(each) not in kept)
+
+    @cached_property
+    def changed(self) -> tuple[ChangedComputation, ...]:
+        """The computations that the pass changed and that kept their names."""
+        return tuple(changed_computations(self.before, self.after))
 
 
 @dataclass(frozen=True)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
-from hlo_lint.analysis.pass_pairs import changed_computations, same_instructions
 from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.records import InstructionRecord, attributes_of, opcode_of
 from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
 _KEPT: Final = ("backend_config", "custom_call_has_side_effect", "sharding")
 _EFFECTS: Final = frozenset({"custom-call", "infeed", "outfeed", "recv", "send"})
 """Opcodes whose metadata is the only trace of the program line that has the side effect."""
+_has_attribute = re.compile("(?:backend_config|side_effect|sharding|frontend_attributes)=").search
+"""Cheap, and true of every instruction that has one of the attributes."""
 _LICENSED: Final = ("annotat", "partition", "sdy", "shard", "spmd")
 """Parts of the names of passes that turn shardings and annotations into something else."""
 _PROGRAM = """
@@ -64,8 +67,8 @@ class AttributeLost(Rule):
         """Each instruction that lost something."""
         if any(part in change.pass_name for part in _LICENSED):
             return
-        for before, after in changed_computations(change.before, change.after):
-            for old, new in same_instructions(before, after):
+        for computation in change.changed:
+            for old, new in computation.kept_instructions(_may_lose):
                 if old.attributes_text == new.attributes_text:
                     continue
                 lost = _lost(old, new)
@@ -74,6 +77,10 @@ class AttributeLost(Rule):
                 elif _loses_metadata(old, new):
                     message = f"{change.pass_name} lost the metadata"
                     yield Finding(new, message, severity=Severity.INFO)
+
+
+def _may_lose(record: InstructionRecord) -> bool:
+    return _has_attribute(attributes_of(record)) is not None or opcode_of(record) in _EFFECTS
 
 
 def _lost(old: Instruction, new: Instruction) -> list[str]:

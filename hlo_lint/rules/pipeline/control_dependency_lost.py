@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from hlo_lint.analysis.pass_pairs import changed_computations
+from hlo_lint.analysis.pass_pairs import ChangedComputation
 from hlo_lint.analysis.shared_buffers import control_predecessors
 from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.records import attributes_of
 from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -68,9 +69,10 @@ class ControlDependencyLost(Rule):
 
     def check(self, change: PassPair) -> Findings:
         """Each such pair, at the instruction that came second."""
-        for before, after in changed_computations(change.before, change.after):
+        for computation in change.changed:
+            after = computation.after
             paths: dict[str, frozenset[str]] = {}
-            for first, second in dict.fromkeys(_orders(before, after)):
+            for first, second in dict.fromkeys(_orders(computation)):
                 ancestors = paths.get(second)
                 if ancestors is None:
                     ancestors = paths[second] = _ancestors(after, second)
@@ -88,12 +90,14 @@ class ControlDependencyLost(Rule):
                 )
 
 
-def _orders(before: Computation, after: Computation) -> Iterator[tuple[str, str]]:
+def _orders(computation: ChangedComputation) -> Iterator[tuple[str, str]]:
     """Pairs with side effects that are in both computations and were ordered by control edges."""
+    before, after = computation.before, computation.after
     ends: dict[tuple[str, bool], tuple[str, ...]] = {}
-    for instruction in before.instructions:
-        if "control-predecessors=" not in instruction.attributes_text:
+    for number in computation.removed:
+        if "control-predecessors=" not in attributes_of(before.rows[number]):
             continue
+        instruction = before.at(number)
         kept = after.instruction(instruction.name)
         still = () if kept is None else control_predecessors(kept)
         for name in control_predecessors(instruction):

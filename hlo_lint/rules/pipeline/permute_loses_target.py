@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from hlo_lint.analysis.pass_pairs import changed_computations
+from hlo_lint.analysis.pass_pairs import ChangedComputation
 from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.records import name_of, opcode_of
 from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
 from hlo_lint.rules.findings import Finding
 
@@ -64,12 +65,16 @@ class PermuteLosesTarget(Rule):
 
     def check(self, change: PassPair) -> Findings:
         """One finding for each computation, at its first permute that is new."""
-        for before, after in changed_computations(change.before, change.after):
+        for computation in change.changed:
+            before, after = computation.before, computation.after
             if _PERMUTES.isdisjoint(after.opcodes):
                 continue
-            gone, new = _collectives_only_in(before, after), _collectives_only_in(after, before)
+            removed = _collectives(before, computation.removed)
+            added = _collectives(after, computation.added)
+            gone = [removed[key] for key in removed if key not in added]
+            new = [added[key] for key in added if key not in removed]
             permutes = [each for each in new if each.opcode in _PERMUTES]
-            if not gone or len(permutes) < len(new) or not permutes or _chooses(before, after):
+            if not gone or len(permutes) < len(new) or not permutes or _chooses(computation):
                 continue
             lost = sorted(_reached(gone, change.before) - _reached(permutes, change.after))
             if lost:
@@ -83,26 +88,25 @@ class PermuteLosesTarget(Rule):
                 )
 
 
-def _collectives_only_in(one: Computation, other: Computation) -> list[Instruction]:
-    """The collectives of one computation that the other does not have as they are."""
-    there = {_identity(each) for each in other.instructions if _is_collective(each)}
-    return [
-        each for each in one.instructions if _is_collective(each) and _identity(each) not in there
-    ]
+def _collectives(
+    computation: Computation, numbers: Iterable[int]
+) -> dict[tuple[str, str, str], Instruction]:
+    """The collectives at these positions, by name, opcode and pairs."""
+    collectives = {}
+    for number in numbers:
+        opcode = opcode_of(computation.rows[number])
+        if opcode in _PERMUTES or opcode in _FOR_ALL:
+            instruction = computation.at(number)
+            pairs = instruction.attributes.get("source_target_pairs", "")
+            key = instruction.name, opcode.removesuffix("-start"), pairs
+            collectives[key] = instruction
+    return collectives
 
 
-def _is_collective(instruction: Instruction) -> bool:
-    return instruction.opcode in _PERMUTES or instruction.opcode in _FOR_ALL
-
-
-def _identity(instruction: Instruction) -> tuple[str, str, str]:
-    pairs = instruction.attributes.get("source_target_pairs", "")
-    return instruction.name, instruction.opcode.removesuffix("-start"), pairs
-
-
-def _chooses(before: Computation, after: Computation) -> bool:
+def _chooses(computation: ChangedComputation) -> bool:
+    added = (computation.after.rows[number] for number in computation.added)
     return any(
-        each.opcode in _CHOOSES and each.name not in before.index for each in after.instructions
+        opcode_of(row) in _CHOOSES and name_of(row) not in computation.before.index for row in added
     )
 
 
