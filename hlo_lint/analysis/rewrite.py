@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
+from itertools import zip_longest
 
 from hlo_lint.hlo.ir import Instruction, Module, Operand, cached_analysis
 from hlo_lint.hlo.parser.tokens import InstructionSpans, split_at_commas
@@ -17,10 +19,12 @@ _op_name = re.compile(r'op_name="[^"]')
 
 
 class Rewrite:
-    """Collects the instructions that take the place of one.
+    """Puts other instructions, or one that is there already, in the place of an instruction.
 
-    They go where it stood, so a schedule stays one. The last takes its name and what stands around
-    it, so nobody who reads it needs an edit; the names of the others are fresh in the module.
+    New ones go where it stood, so a schedule stays one. The last takes its name and what stands
+    around it, so its users need no edit; the names of the others are fresh in the module. Operands
+    that are dead afterwards are deleted, as are computations that nothing calls any more: XLA's
+    verifier refuses a dead instruction in a fusion.
 
     What XLA carries, they carry (`hlo_instruction.cc:288-303`, `hlo_computation.cc:1768-1864`):
     each gets the metadata of the value it starts from; the last keeps the old instruction's other
@@ -48,6 +52,8 @@ class Rewrite:
         self._names = _Names(module)
         self._lines: list[tuple[str, Shape, str, str, str]] = []
         reader = reading or replaced
+        self._reader = reader
+        self._replacing: list[Edit] | None = None
         self._value = _line_comment.sub("", reader.operands_text).strip()
         self._metadata = _metadata(reader.operands[0])
 
@@ -58,8 +64,46 @@ class Rewrite:
         typed = f"{shape} " if self._is_typed() else ""
         self._value = f"{typed}{self._percent}{name}"
 
+    def replace_with(self, value: Instruction) -> bool:
+        """Have every user read a value that is there already; the old instruction is deleted.
+
+        False if the text of a user does not show which operand is which; then nothing is done.
+        """
+        edits, old = [], self._old
+        if old.is_nested or value.computation is not old.computation:
+            return False
+        for user in old.users:
+            spans = InstructionSpans(user.text, user.row).operand_spans
+            begin = self._module.span(user).start
+            for operand, span in zip_longest(user.operands, spans):
+                if operand is None or operand.instruction is not old:
+                    continue
+                if span is None:
+                    return False
+                index = "".join(f"#{number}" for number in operand.index)
+                name = f"{self._percent}{value.name}{index}"
+                edits.append(Edit(Span(begin + span.start, begin + span.end), name))
+        if old.is_root:
+            begin = self._module.span(value).start
+            edits.append(Edit(Span(begin, begin), "ROOT "))
+        kept = {value}
+        dead = [old, *_dead_without(old, kept)]
+        self._replacing = edits + [_removal(each, self._module) for each in dead]
+        return True
+
+    @staticmethod
+    def join(title: str, fixes: Sequence[Fix]) -> Fix:
+        """One fix of the edits of several: of instructions that are only right together."""
+        edits = dict.fromkeys(edit for fix in fixes for edit in fix.edits)
+        unsafe = any(fix.safety is Safety.UNSAFE for fix in fixes)
+        adds_bitcast = any(fix.adds_bitcast for fix in fixes)
+        safety = Safety.UNSAFE if unsafe else Safety.SAFE
+        return Fix(title, tuple(sorted(edits)), safety, adds_bitcast)
+
     def fix(self, title: str, safety: Safety = Safety.SAFE) -> Fix:
-        """The edit that puts the new instructions in the old one's place."""
+        """The edits that put the new instructions in the old one's place."""
+        if self._replacing is not None:
+            return Fix(title, tuple(sorted(self._replacing)), safety)
         place = self._module.span(self._old)
         text = self._module.file.text
         indent = indent_before(text, place.start)
@@ -74,7 +118,25 @@ class Rewrite:
             lines.append(f"{root}{self._percent}{name} = {shape} {opcode}({value}){tail}")
         edit = Edit(Span(*place), (newline + indent).join(lines))
         adds_bitcast = any(opcode == "bitcast" for _, _, opcode, _, _ in self._lines)
-        return Fix(title, (edit,), safety, adds_bitcast)
+        return Fix(title, tuple(sorted([edit, *self._removals()])), safety, adds_bitcast)
+
+    def _removals(self) -> Iterator[Edit]:
+        """Delete the operands that are dead now, and computations that nothing calls any more."""
+        read = {operand.instruction for operand in self._reader.operands}
+        for dead in _dead_without(self._old, read):
+            yield _removal(dead, self._module)
+        if "calls" not in self._dropped:
+            return
+        counts = _call_counts(self._module)
+        for number, computation in enumerate(self._module.computations):
+            called = self._old.called_computations.count(computation.name)
+            if called and counts[computation.name] == called:
+                begin = self._module.start + self._module.offset(number)
+                end = begin + len(computation.text)
+                text = self._module.file.text
+                while text[end : end + 1] in ("\r", "\n") and end < len(text):
+                    end += 1
+                yield Edit(Span(begin, end), "")
 
     def _is_typed(self) -> bool:
         """Whether the text prints the shapes of operands."""
@@ -91,11 +153,58 @@ class Rewrite:
         return attributes + others + metadata
 
 
+_KEPT = frozenset(
+    {"parameter", "custom-call", "infeed", "outfeed", "rng", "rng-get-and-update-state", "domain"}
+)
+"""Opcodes that stay without users: interfaces, and what has a side effect."""
+
+
+def _dead_without(old: Instruction, read: Container[Instruction | None]) -> list[Instruction]:
+    """What only an instruction kept alive, directly or not; `read` has other users from now on."""
+    if "control-predecessors=" in old.computation.text:
+        return []  # what others wait for has to stay
+    gone, queue = {old}, [old]
+    for at in queue:
+        for operand in at.operands:
+            source = operand.instruction
+            if source is None or source in gone or source in read or not _is_removable(source):
+                continue
+            if gone.issuperset(source.users):
+                gone.add(source)
+                queue.append(source)
+    return queue[1:]
+
+
+def _is_removable(instruction: Instruction) -> bool:
+    """True if XLA removes the instruction when it is dead (`HloInstruction::HasSideEffect`)."""
+    if instruction.is_root or instruction.is_nested or instruction.called_computations:
+        return False
+    is_async = instruction.opcode.endswith(("-start", "-update", "-done"))
+    has_channel = "channel_id=" in instruction.attributes_text
+    return not (is_async or has_channel or instruction.opcode in _KEPT)
+
+
+def _removal(instruction: Instruction, module: Module) -> Edit:
+    """The edit that deletes an instruction, with its lines if nothing else stands on them."""
+    text, (start, end) = module.file.text, module.span(instruction)
+    begin, stop = text.rfind("\n", 0, start) + 1, text.find("\n", end) + 1
+    is_alone = stop > 0 and not (text[begin:start] + text[end:stop]).strip()
+    return Edit(Span(begin, stop) if is_alone else Span(start, end), "")
+
+
+@cached_analysis
+def _call_counts(module: Module) -> Counter[str]:
+    """How many times each computation is called."""
+    return Counter(
+        name for instruction in module.instructions() for name in instruction.called_computations
+    )
+
+
 class Fills:
     """Arrays of zeros that are made right before an instruction.
 
-    In a module that has fusions each is a fusion of its own, because behind FusionWrapper a plain
-    broadcast has no kernel; else it is a broadcast.
+    In a module that has fusions, or a schedule, each is a fusion of its own, because after
+    FusionWrapper a plain broadcast has no kernel; else it is a broadcast.
     """
 
     def __init__(self, reader: Instruction, module: Module) -> None:
@@ -103,7 +212,8 @@ class Fills:
         self._module = module
         self._percent = _percent(reader.text)
         self._names = _Names(module)
-        self._fused = any(each.with_opcode("fusion") for each in module.computations)
+        has_fusions = any(each.with_opcode("fusion") for each in module.computations)
+        self._fused = module.is_scheduled or has_fusions
         self._lines: list[str] = []
         self._computations: list[str] = []
 

@@ -8,6 +8,7 @@ What fails is an `AssertionError` that says which example it was and what was fo
 
 from __future__ import annotations
 
+from collections import Counter
 from inspect import cleandoc
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -81,6 +82,7 @@ def check_example(rule: type[Rule], example: Bad | Good) -> None:
 def _check_fix(rule: type[Rule], example: Bad, path: Path, place: str) -> None:
     before = rule.precondition.demanded_by if rule.precondition else None
     chosen = Settings(rules={rule.name(): dict(example.options)})
+    old = lint(path, None, None, before).findings
     fixed = fix(path, [rule], None, before, settings=chosen, unsafe_fixes=True)
     if fixed.text != example.fixed_source:
         from difflib import unified_diff
@@ -90,6 +92,14 @@ def _check_fix(rule: type[Rule], example: Bad, path: Path, place: str) -> None:
         raise AssertionError(f"{place}: the fix gives another text\n{differs}")
     left = "".join(f"\n  {each.line}: {each.message}" for each in fixed.findings)
     _expect(fixed.remaining.clean, f"{place}: the fix leaves{left}")
+    for file in fixed.files:
+        if file.path is not None:
+            file.path.write_text(file.after, "utf-8")
+    known = Counter(each.rule for each in old)
+    new = lint(path, None, None, before).findings
+    added = Counter(each.rule for each in new if each.rule != rule.name()) - known
+    said = "".join(f"\n  {each.line}: {each.message}" for each in new if each.rule in added)
+    _expect(not added, f"{place}: the fix introduces {', '.join(added)}{said}")
 
 
 def write_example(example: Bad | Good, folder: Path) -> Path:

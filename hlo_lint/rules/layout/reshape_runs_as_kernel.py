@@ -28,11 +28,6 @@ ENTRY e {
 _FIXED = """
 HloModule left_behind, is_scheduled=true
 
-wrapped {
-  q = f16[2,8,64]{2,1,0} parameter(0)
-  ROOT s = f16[16,64]{1,0} reshape(q)
-}
-
 ENTRY e {
   p = f16[2,8,64]{2,1,0} parameter(0)
   ROOT r = f16[16,64]{1,0} bitcast(p)

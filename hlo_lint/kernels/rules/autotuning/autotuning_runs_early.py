@@ -46,10 +46,14 @@ _APART = _ASSIGNMENT + _RESULT
 _FIXED = r"""
 HloModule doubles, is_scheduled=true
 
+c.filled {
+  c.zero = f32[] constant(0)
+  ROOT c.zeros = f32[512]{0} broadcast(c.zero), dimensions={}
+}
+
 ENTRY e {
   x = f32[512]{0} parameter(0)
-  c.zero = f32[] constant(0)
-  c.fill = f32[512]{0} broadcast(c.zero), dimensions={}
+  c.fill = f32[512]{0} fusion(), kind=kLoop, calls=c.filled
   ROOT c = f32[512]{0} custom-call(x, c.fill), output_to_operand_aliasing={{}: (1, {})}, custom_call_target="triton_kernel_call_ffi", api_version=API_VERSION_TYPED_FFI, backend_config={opaque = "x\9C\13R\E5b\CC\16\12\E7\12\E6b\062\04\18%\18\15\18\B5\98\B8\18@X\88A\8A\9D\83Q\80I\A2A\00\00@\86\03$"}
 }
 """  # noqa: E501
