@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from hlo_lint.analysis import match as m
 from hlo_lint.analysis.rewrite import Rewrite
-from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.layouts import packs_alike, reshape_is_bitcast
-from hlo_lint.hlo.records import attributes_of, opcode_of, references_of
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
 from hlo_lint.text.edits import Fix
+
+LOOP_FUSION = m.fusion(m.any()).attr(kind="kLoop")
+ONE_RESHAPE = m.reshape(m.parameter())
 
 _PROGRAM = """
 HloModule left_behind, is_scheduled=true
@@ -102,26 +105,16 @@ def _wrapped(module: Module) -> list[tuple[Instruction, ArrayShape, ArrayShape]]
     """Loop fusions of one reshape, with the shapes it is between."""
     found = []
     for computation in module.nonfusion_computations:
-        for fusion in computation.with_opcode("fusion"):
-            row = fusion.row
-            if "kind=kLoop" not in attributes_of(row) or len(references_of(row)) != 1:
-                continue
-            called = fusion.called_computations
+        for hit in m.find(LOOP_FUSION, computation):
+            called = hit.instruction.called_computations
             body = module.computation(called[0]) if called else None
-            if body is None or not _is_one_reshape(body):
+            if body is None or len(body.rows) != 2 or next(m.find(ONE_RESHAPE, body), None) is None:
                 continue
-            if fusion.attributes.get("kind") != "kLoop":
-                continue
-            shapes = fusion.operands[0].shape, fusion.shape_or_none
-            match shapes:
+            match hit.instruction.operands[0].shape, hit.instruction.shape_or_none:
                 case ArrayShape() as operand, ArrayShape() as result:
                     if _can_be_judged(operand) and _can_be_judged(result):
-                        found.append((fusion, operand, result))
+                        found.append((hit.instruction, operand, result))
     return found
-
-
-def _is_one_reshape(body: Computation) -> bool:
-    return [opcode_of(row) for row in body.rows] == ["parameter", "reshape"]
 
 
 def _can_be_judged(shape: ArrayShape) -> bool:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from itertools import chain
-
+from hlo_lint.analysis import match as m
 from hlo_lint.dumps.phases import BEFORE_LAYOUTS, LAYOUT_ASSIGNMENT
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
-_EARLY = ("bitcast", "custom-call")
 
-CUBLASLT = "__cublas$lt"
-"""How targets of cuBLASLt calls begin."""
+def _calls_cublaslt(call: Instruction) -> bool:
+    target = call.attributes.get("custom_call_target", "")
+    return target.strip('"').startswith("__cublas$lt")
+
+
+PREMATURE = {
+    "a bitcast": m.bitcast(),
+    "a cuBLASLt call": m.custom_call().where("a call of cuBLASLt", _calls_cublaslt),
+}
 
 _BEFORE = (
     "module_0001.jit_f.0013.layout_assignment.after_flatten-call-graph.before_layout-assignment"
@@ -64,12 +69,12 @@ class PrematureOperation(Rule):
         last = before[-1]
         for module in last.file.modules:
             for computation in module.nonfusion_computations:
-                for instruction in chain.from_iterable(map(computation.with_opcode, _EARLY)):
-                    if _is_premature(instruction):
+                for title, pattern in PREMATURE.items():
+                    for hit in m.find(pattern, computation):
                         yield Finding(
-                            instruction,
-                            f"{_title(instruction)} before {LAYOUT_ASSIGNMENT}, which stops at it",
-                            (_since(before, instruction),),
+                            hit.instruction,
+                            f"{title} before {LAYOUT_ASSIGNMENT}, which stops at it",
+                            (_since(before, hit.instruction),),
                             file=compilation.dumps.index(last),
                         )
 
@@ -94,17 +99,6 @@ def _early(pipeline: Pipeline) -> list[PassDump]:
             if named or (name.step is not None and name.step < end):
                 found.append(dump)
     return found
-
-
-def _is_premature(instruction: Instruction) -> bool:
-    if instruction.opcode == "custom-call":
-        target = instruction.attributes.get("custom_call_target", "")
-        return target.strip('"').startswith(CUBLASLT)
-    return instruction.opcode == "bitcast"
-
-
-def _title(instruction: Instruction) -> str:
-    return "a bitcast" if instruction.opcode == "bitcast" else "a cuBLASLt call"
 
 
 def _since(dumps: list[PassDump], instruction: Instruction) -> str:

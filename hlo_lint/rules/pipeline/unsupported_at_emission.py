@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hlo_lint.analysis import match as m
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import CONTROL_FLOW
 from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule
@@ -23,7 +24,24 @@ NO_THUNK = frozenset(
 
 TRITON_GEMM = "__triton_gemm"
 
-_SUSPECT = NO_THUNK | {"fusion", "sort"}
+
+def _is_triton_gemm(fusion: Instruction) -> bool:
+    if TRITON_GEMM not in fusion.attributes_text:
+        return False  # most fusions: their attributes need not be split
+    config = fusion.attributes.get("backend_config", "").replace(" ", "")
+    return f'"kind":"{TRITON_GEMM}"' in config
+
+
+TRITON_FUSION = m.fusion().where(f"of kind {TRITON_GEMM}", _is_triton_gemm)
+STABLE_SORT = m.sort().attr(is_stable=True)
+NOT_EMITTED = {
+    m.op(*sorted(NO_THUNK)): "{} stands outside a fusion, and XLA:GPU has no thunk for it",
+    TRITON_FUSION: f"this {{}} is still of kind {TRITON_GEMM}, which nothing emits",
+    STABLE_SORT: "this {} has to be stable, and XLA:GPU emits only sorts that are not",
+}
+"""The message for each pattern; the opcode goes in."""
+BEFORE_JAX_0_9 = (TRITON_FUSION, STABLE_SORT)
+"""The patterns that releases before jax 0.9 emitted."""
 
 _FINAL = "module_0001.jit_f.sm_9.0_gpu_after_optimizations.txt"
 _STEP = "module_0001.jit_f.0300.fusion-dispatch-pipeline.after_pipeline-start.before_dce.txt"
@@ -118,11 +136,12 @@ class UnsupportedAtEmission(Rule):
         file = compilation.dumps.index(final)
         for module in final.file.modules:
             for computation in _running(module):
-                for opcode in sorted(computation.opcodes & _SUSPECT):
-                    for instruction in computation.with_opcode(opcode):
-                        reason = _reason(instruction, pipeline.is_of_known_release)
-                        if reason:
-                            yield Finding(instruction, reason, file=file)
+                for pattern, message in NOT_EMITTED.items():
+                    if pattern in BEFORE_JAX_0_9 and not pipeline.is_of_known_release:
+                        continue
+                    for hit in m.find(pattern, computation):
+                        reason = message.format(hit.instruction.opcode)
+                        yield Finding(hit.instruction, reason, file=file)
 
 
 def _running(module: Module) -> Iterator[Computation]:
@@ -139,18 +158,3 @@ def _running(module: Module) -> Iterator[Computation]:
         for opcode in known[name].opcodes & CONTROL_FLOW:
             for instruction in known[name].with_opcode(opcode):
                 waiting += instruction.called_computations
-
-
-def _reason(instruction: Instruction, is_known_release: bool) -> str:
-    opcode = instruction.opcode
-    if opcode in NO_THUNK:
-        return f"{opcode} stands outside a fusion, and XLA:GPU has no thunk for it"
-    if not is_known_release:
-        return ""  # before jax 0.9 both were emitted
-    if opcode == "fusion" and TRITON_GEMM in instruction.attributes_text:
-        config = instruction.attributes.get("backend_config", "").replace(" ", "")
-        if f'"kind":"{TRITON_GEMM}"' in config:
-            return "this fusion is still of kind __triton_gemm, which nothing emits"
-    if opcode == "sort" and instruction.attributes.get("is_stable") == "true":
-        return "this sort has to be stable, and XLA:GPU emits only sorts that are not"
-    return ""
