@@ -21,9 +21,12 @@ def fused_calls(module: Module) -> Iterator[tuple[Instruction, Instruction]]:
     bodies = {
         computation.name: computation
         for computation in module.computations
-        if "custom-call" in computation.opcodes
+        if not computation.is_entry and "custom-call" in computation.opcodes
     }
-    for computation in module.computations if bodies else ():
+    # Bodies of loops have custom calls as well: only for bodies of fusions is it worth the walk.
+    if not bodies or bodies.keys().isdisjoint(module.fusion_computations):
+        return
+    for computation in module.computations:
         for fusion in computation.with_opcode("fusion"):
             for name in fusion.called_computations:
                 if name in bodies:

@@ -6,7 +6,7 @@ from hlo_lint.analysis.buffers import declared_aliases, results, source_of
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.kernels.aliases import alias_is_lost, fusion_index, need_of_alias
 from hlo_lint.kernels.calls import fused_calls
-from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.edits import Edit, Fix, Safety
 from hlo_lint.text.source import Span
@@ -44,6 +44,17 @@ ENTRY e {
 }
 """  # noqa: E501
 
+_CLONED = """
+HloModule adds_in_place
+
+ENTRY e {
+  x = f32[64]{0} parameter(0)
+  ROOT c = f32[64]{0} custom-call(x), custom_call_target="adds_in_place"%s%s
+}
+"""
+_AFTER = "module_0001.adds_in_place.0002.fusion.after_call-cloner.before_dce.txt"
+_BEFORE = "module_0001.adds_in_place.0001.fusion.after_pipeline-start.before_call-cloner.txt"
+
 
 class AliasLostInFusion(Rule):
     """A fusion around a custom call that drops the alias of the call's result.
@@ -71,11 +82,12 @@ class AliasLostInFusion(Rule):
         ),
         Good(_PROGRAM % (", output_to_operand_aliasing={{}: (0, {})}", "")),
         Bad(_SLICED),
+        Bad(
+            _CLONED % ("", "  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _CLONED % (", output_to_operand_aliasing={{}: (0, {})}", "")},
+        ),
     )
-
-    def is_applicable(self, module: Module) -> bool:
-        """True if a fusion holds a custom call."""
-        return next(fused_calls(module), None) is not None
 
     def check(self, module: Module) -> Findings:
         """Each alias of a fused call that its fusion does not have."""
@@ -102,6 +114,33 @@ class AliasLostInFusion(Rule):
                     severity=Severity.WARNING if need is None else None,
                 )
 
+    def check_clones(self, change: PassPair) -> Findings:
+        """Each call that a pass left with the same payload and operands, without an alias."""
+        for computation in change.after.computations:
+            for call in computation.with_opcode("custom-call"):
+                before = change.before.computation(computation.name)
+                old = None if before is None else before.instruction(call.name)
+                if old is None or old.attributes_text == call.attributes_text:
+                    continue
+                if not _is_clone(old, call):
+                    continue
+                kept, had = declared_aliases(call), declared_aliases(old)
+                for result in results(call):
+                    if result.index not in had or result.index in kept:
+                        continue
+                    need = need_of_alias(call, result)
+                    if need != "":
+                        yield Finding(
+                            call,
+                            f"{change.pass_name} dropped an alias of this call: its result "
+                            f"{result} should be the memory of operand {had[result.index]}",
+                            notes=(
+                                need or "the kernel may rely on what the operand holds",
+                                f"--xla_disable_hlo_passes={change.pass_name} leaves it as it is",
+                            ),
+                            severity=Severity.WARNING if need is None else None,
+                        )
+
     def fix(self, instruction: Instruction, module: Module) -> Fix | None:
         """Declares aliases of whole parameters on the fusion."""
         if "output_to_operand_aliasing=" in instruction.attributes_text:
@@ -124,3 +163,12 @@ class AliasLostInFusion(Rule):
         at = module.span(instruction).end - len(instruction.attributes_text)
         text = f", output_to_operand_aliasing={{{', '.join(pairs)}}}"
         return Fix("declare the alias on the fusion", (Edit(Span(at, at), text),), Safety.SAFE)
+
+
+def _is_clone(old: Instruction, call: Instruction) -> bool:
+    """True if two calls run one kernel on as many operands: else the alias may be gone rightly."""
+    if old.opcode != "custom-call" or len(old.operands) != len(call.operands):
+        return False
+    names = "custom_call_target", "backend_config"
+    ours, theirs = old.attributes, call.attributes
+    return old.shape == call.shape and all(ours.get(name) == theirs.get(name) for name in names)
