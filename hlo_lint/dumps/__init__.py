@@ -1,1 +1,1 @@
-"""What `XLA_FLAGS=--xla_dump_to=DIR` leaves: file names, pipelines, what ran and what will run."""
+"""Dump directories of `XLA_FLAGS=--xla_dump_to=DIR`: names, pipelines, passes run and to run."""

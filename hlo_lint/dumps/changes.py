@@ -1,4 +1,4 @@
-"""Where the text of a module and what its passes report do not agree."""
+"""Disagreements between the texts of a module and the changes that its passes report."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hlo_lint.hlo.records import name_of, references_of, root_mark_of
 
 @dataclass(frozen=True)
 class Disagreement:
-    """Two dumps that follow each other, and differ or do not against what was reported."""
+    """Two consecutive dumps that differ, or are equal, against what was reported."""
 
     before: PassDump
     after: PassDump
     reported: bool
-    """Whether the pass in between reported a change: if so, there is none."""
+    """True if the pass in between reported a change, and there is none."""
 
 
 def disagreements(pipeline: Pipeline) -> Iterator[Disagreement]:
@@ -51,8 +51,8 @@ def disagreements(pipeline: Pipeline) -> Iterator[Disagreement]:
 
 
 def _are_neighbours(before: PassDump, after: PassDump) -> bool:
-    """Whether one dump follows the other, and one pass stands between: neither was written in the
-    midst of a pass, nor is the second the record of a pipeline that has just ended."""
+    """True if one pass is between two dumps: neither was written during a pass, nor is the second
+    the record of a pipeline that has just ended."""
     ours, theirs = before.name, after.name
     assert ours is not None
     assert theirs is not None
@@ -62,7 +62,7 @@ def _are_neighbours(before: PassDump, after: PassDump) -> bool:
 
 
 def _same(before: PassDump, after: PassDump) -> bool:
-    """Whether two dumps are of one text. Of a text that is repeated the pieces are shared."""
+    """True if two dumps have one text. Equal texts share their pieces."""
     if before.memo is None or before.memo is not after.memo:
         return before.file.text == after.file.text
     ours, theirs = before.file.modules, after.file.modules
@@ -70,7 +70,7 @@ def _same(before: PassDump, after: PassDump) -> bool:
 
 
 def adds_only_unread(before: Module, after: Module) -> bool:
-    """Whether a module has all that it had, and besides only what nobody reads."""
+    """True if a module has all that it had before, and otherwise only what no instruction uses."""
     earlier = {computation.name: frozenset(computation.rows) for computation in before.computations}
     same_names = earlier.keys() == {computation.name for computation in after.computations}
     if not same_names or before.header != after.header:

@@ -1,4 +1,4 @@
-"""What the passes of a pipeline promise each other. Facts; `docs/contracts.md` is made of them.
+"""Contracts between the passes of a pipeline, as data; `docs/contracts.md` is generated from them.
 
 A contract that is about the order of passes has it as data, in `orders`: those are held against the
 pass lists of the releases, and against the passes that a run is known to have run.
@@ -17,18 +17,18 @@ from hlo_lint.dumps.pass_lists import Pass, PassList
 
 
 class Kind(Enum):
-    """What an order says of two passes, `first` and `then`."""
+    """The kinds of order of two passes, `first` and `then`."""
 
     BEFORE = "before"
-    """Where both run, the last `first` lies before the first `then`."""
+    """If both run, the last `first` is before the first `then`."""
     NEEDS = "needs"
     """Each run of `then` has a run of `first` before it."""
     RENEWS = "renews"
     """Each run of `then` has a run of `first` before it, and no `breaker` in between."""
     FOLLOWS = "follows"
-    """Each run of `first` has a run of `then` behind it."""
+    """Each run of `first` has a run of `then` after it."""
     NOT_BETWEEN = "not between"
-    """No `breaker` runs between a `first` and the `then` behind it in the same pipeline."""
+    """No `breaker` runs between a `first` and the next `then` of the same pipeline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Order:
     """Any of these."""
     breakers: tuple[str, ...] = ()
     pipelines: tuple[str, ...] = ()
-    """Where it holds; everywhere if empty."""
+    """The pipelines that it is about; all if empty."""
 
     @property
     def _words(self) -> tuple[str, ...]:
@@ -61,12 +61,12 @@ class Order:
             case Kind.RENEWS:
                 return f"{first} before every {then}, again after {breakers}{where}"
             case Kind.FOLLOWS:
-                return f"{then} somewhere behind every {first}{where}"
+                return f"{then} somewhere after every {first}{where}"
             case Kind.NOT_BETWEEN:
                 return f"no {breakers} between {first} and {then}{where}"
 
     def breach(self, guilty: str) -> str:
-        """What is wrong where a pass breaks it, in words."""
+        """A sentence that says which pass breaks the order, and how."""
         first, then, breakers = self._words
         match self.kind:
             case Kind.BEFORE:
@@ -74,14 +74,14 @@ class Order:
             case Kind.NEEDS:
                 return f"{guilty} runs without {first} before it"
             case Kind.RENEWS:
-                return f"{guilty} runs without {first} behind the last {breakers}"
+                return f"{guilty} runs without {first} after the last {breakers}"
             case Kind.FOLLOWS:
-                return f"no {then} runs behind {guilty}"
+                return f"no {then} runs after {guilty}"
             case Kind.NOT_BETWEEN:
                 return f"{guilty} runs between {first} and {then}"
 
     def among(self, places: Mapping[str, Sequence[int]]) -> list[int]:
-        """Where in a run the passes stand that it is about, in the order of the run."""
+        """Positions in a run of the passes that it is about, ascending."""
         names = {*self.first, *self.then, *self.breakers}
         return sorted(place for name in names for place in places.get(name, ()))
 
@@ -152,26 +152,26 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """One promise: which pass relies on it, who keeps it, who breaks it, and what one sees then."""
+    """One promise: the pass that relies on it, those that keep and break it, and the symptom."""
 
     number: int
     relies: str
     """The pass, or the stage, that relies on it."""
     promise: str
-    """What holds for the module it meets."""
+    """The property of its input."""
     kept_by: str
     broken_by: str
     source: str
     """The file of XLA where it is to be read."""
     symptom: str
     unchecked: bool
-    """Whether a release build of XLA looks at it nowhere."""
+    """True if no release build of XLA checks it."""
     backends: tuple[str, ...]
     """`gpu`, `cpu`"""
     rules: tuple[str, ...]
     """The rules that look at what it says of a module."""
     orders: tuple[Order, ...]
-    """What it says about the order of passes."""
+    """The orders of passes that it demands."""
 
 
 @cache

@@ -26,9 +26,9 @@ class CrashSite:
     suspects: tuple[Pass, ...]
     """The passes of which one failed, in the order of the run; empty where none is known."""
     why: str
-    """How they are known."""
+    """The evidence for them."""
     is_complete: bool
-    """Whether it is one of them for certain."""
+    """True if it is certainly one of them."""
 
 
 def find_crash_site(pipeline: Pipeline) -> CrashSite:
@@ -53,7 +53,7 @@ def find_crash_site(pipeline: Pipeline) -> CrashSite:
 
 
 _Leaves = Callable[[Pass, Pass | None], bool]
-"""Whether a pass leaves a dump for certain, given the one that follows."""
+"""True if a pass certainly leaves a dump, given the pass that follows it."""
 
 
 def _leaves_dump(options: DebugOptions) -> _Leaves:

@@ -1,4 +1,4 @@
-"""A dump directory: its files by module, and what none of them is."""
+"""A dump directory: its files by module, loose files, and files that are not read."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ _SETTINGS = ("compile_options.textproto", "topology.textproto")
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Something that was not looked at, and why."""
+    """A file or rule that was skipped, and the reason."""
 
     path: str
     reason: str
     rule: str = ""
-    """The rule that could say nothing of it; empty where no rule could."""
+    """The rule that does not apply to it; empty if no rule does."""
 
 
 @dataclass
 class Dump:
-    """What lies under one or several paths: modules with their pipelines, and loose files."""
+    """The files of one or several paths: modules with their pipelines, and loose files."""
 
     pipelines: list[Pipeline] = field(default_factory=list)
     """One for each compilation of a module; a file that no compiler named is one of its own."""
     skipped: list[Skipped] = field(default_factory=list)
-    """What is there and was not read, folder by folder."""
+    """Files that were not read, folder by folder."""
 
     def __getitem__(self, module: str) -> Pipeline:
         """The first pipeline of a module, by its name: `jit_step`.
@@ -71,10 +71,36 @@ class Dump:
     def __iter__(self) -> Iterator[Pipeline]:
         return iter(self.pipelines)
 
+    def skip_other_files(self) -> None:
+        """Move files that hold nothing a rule could read to `skipped`; `.hlo` is an ending of other
+        files, too.
+
+        Text that is HLO in part stays: rules report the rest of it.
+        """
+        kept = []
+        for pipeline in self.pipelines:
+            others = [dump for dump in pipeline.dumps if not _holds_hlo(dump)]
+            self.skipped += [Skipped(str(dump.path), "it holds no HLO") for dump in others]
+            left = [dump for dump in pipeline.dumps if dump not in others]
+            if left:
+                kept.append(Pipeline(left, pipeline.artefacts, lone=pipeline.lone))
+        self.pipelines = kept
+
     @property
     def modules(self) -> tuple[str, ...]:
         """Titles of the modules, in order: `module_0001.jit_step`."""
         return tuple(pipeline.title for pipeline in self.pipelines)
+
+
+def _holds_hlo(dump: PassDump) -> bool:
+    try:
+        modules = dump.file.modules
+    except (OSError, DumpError):
+        return True  # the check reports that it cannot be read
+    return dump.kind is not Kind.HLO or any(
+        module.header or any(computation.instructions for computation in module.computations)
+        for module in modules
+    )
 
 
 def open_dump(
@@ -113,7 +139,7 @@ def open_dump(
 
 
 def held_dump(file: HloFile, path: Path) -> Dump:
-    """A file picked out by name whose text is at hand, as an editor holds it: saved or not.
+    """A file given by name whose text is in memory, as in an editor: saved or not.
 
     What lies beside it is read as for a file given by name, where the path is one of a disk.
     """
@@ -138,7 +164,7 @@ def _existing(given: str | Path) -> Path:
 
 
 def _is_new(path: Path, seen: set[tuple[int, int]]) -> bool:
-    """Whether a file is met for the first time, by whatever name."""
+    """True if a file was not seen before, under any name."""
     found = path.stat()
     identity = found.st_dev, found.st_ino
     new = identity not in seen
@@ -165,7 +191,7 @@ def _add_directory(
 def _add_folder(
     dump: Dump, folder: Path, names: list[str], seen: set[tuple[int, int]]
 ) -> list[str]:
-    """Adds what a folder holds itself; gives the names of the files that are no HLO."""
+    """Add the files of a folder itself; return the names of those that are not HLO."""
     memo = Memo()
     texts: dict[tuple[str, int, str], list[PassDump]] = {}
     artefacts: dict[tuple[str, int, str], list[Path]] = {}
@@ -236,7 +262,7 @@ def _join_renumbered(texts: dict[_Key, list[PassDump]], artefacts: dict[_Key, li
 
 
 def _read_alone(dumps: list[PassDump]) -> None:
-    """Of a file with no other beside it nothing need be remembered."""
+    """Drop the cache of a file that has no other beside it."""
     if len(dumps) == 1:
         dumps[0].memo = None
 
@@ -285,17 +311,17 @@ def _is_text(path: Path) -> bool:
 
 
 def _is_read(path: Path, parts: DumpName | None, beside: frozenset[str]) -> bool:
-    """Whether a file of a directory is to be read, as HLO or as a log: by its first words.
+    """True if a file of a directory is to be read, as HLO or as a log: by its first words.
 
     What XLA writes after a pass is HLO by its name.
 
     Raises:
-        OSError: where it cannot be read, or is no file at all.
+        OSError: it cannot be read, or is not a regular file.
     """
     name = path.name
     if name.endswith(TEXT_ENDINGS) and _is_text(path):
         if not stat.S_ISREG(path.stat().st_mode):
-            raise OSError("it is no regular file")
+            raise OSError("it is not a regular file")
         if name.endswith(".hlo") or (parts is not None and parts.step is not None):
             return True
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""What a text is that is no HLO: PTX, a log of tensor descriptors, a log of the autotuner."""
+"""The kinds of files that rules read: HLO, PTX, logs of tensor descriptors and of the autotuner."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """What a file holds."""
+    """The content of a file."""
 
     HLO = "HLO"
     PTX = "PTX"
@@ -27,21 +27,21 @@ _begins_as_autotuning = re.compile(
 ).match
 
 EMITTER_TEXT = ".triton-to-llvm.txt"
-"""What XLA's Triton emitter did, pass by pass: it prints tensor descriptors."""
+"""The log of XLA's Triton emitter, pass by pass: it prints tensor descriptors."""
 
 CUTLASS_START = "TMA Desc Addr:"
 FMHA_START = "tmaFormat:"
 ATTRIBUTE_START = "#triton_xla.tma_descriptor<"
 MESSAGE_START = "TmaDescriptor{"
 DESCRIPTOR_STARTS = (CUTLASS_START, FMHA_START, ATTRIBUTE_START, MESSAGE_START)
-"""Each way to print a tensor descriptor begins with one of these: CUTLASS, FMHA, XLA's two."""
+"""The starts of a printed tensor descriptor: CUTLASS, FMHA, XLA's two."""
 
 _DESCRIPTORS = ("TMA", "tma", "TmaDescriptor")
-"""One of these stands in whatever prints a tensor descriptor."""
+"""Each text that prints a tensor descriptor has one of these."""
 
 
 def kind_of(name: str, text: str) -> Kind:
-    """What a file of that name and text holds; HLO where nothing says otherwise.
+    """The kind of a file by its name and text; HLO unless something else shows.
 
     >>> kind_of("module_0001.jit_f.ptx", ".version 8.7")
     <Kind.PTX: 'PTX'>

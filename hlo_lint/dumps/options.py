@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -22,14 +22,8 @@ EVERY_PASS = ".+"
 """Value with which each pass leaves a dump, changed or not."""
 
 _OF_THE_RUN = ("xla_dump", "xla_gpu_dump", "entry_computation_layout")
-"""What differs between runs of one program and does not bear on it, or is the program's own."""
+"""Settings that differ between runs without effect on the program, or are the program's own."""
 
-_option = re.compile(r'^[ \t]*([a-z]\w*):[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s"]+))', re.M)
-_begins_pass = re.compile(r"^pass_metadata \{$", re.M)
-_pass_field = re.compile(
-    r"\n[ \t]+(pass_name|pipeline_name|module_changed|dump_filenames|start_timestamp_usec"
-    r'|end_timestamp_usec):[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s"]+))'
-)
 _unsafe = re.compile(r"[/\\\[\] ]")
 
 
@@ -61,11 +55,19 @@ class DebugOptions:
 
 
 def read_debug_options(text: str) -> DebugOptions:
-    """Reads a text proto of DebugOptions, one flag a line; lines it does not know are left out."""
+    """Read the text proto of DebugOptions; what cannot be read is left out."""
+    return DebugOptions(_values(text))
+
+
+def _values(text: str) -> dict[str, tuple[str, ...]]:
+    """The values of each scalar of a text proto, by the names on the way to it."""
+    from hlo_lint.dumps.artefacts.text_proto import read_text_proto
+
+    message, _ = read_text_proto(text)
     values: dict[str, tuple[str, ...]] = {}
-    for name, string, plain in _option.findall(text):
-        values[name] = (*values.get(name, ()), string or plain)
-    return DebugOptions(values)
+    for name, value in _flat(message, ""):
+        values[name] = (*values.get(name, ()), value)
+    return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,32 +78,28 @@ class PassRun:
     """As dump file names spell it."""
     name: str
     changed: bool
-    """Whether it reported a change."""
+    """True if it reported a change."""
     dumps: tuple[str, ...]
     """Names of the files written after it, without their folder."""
     microseconds: int | None = None
-    """How long it ran, where that is recorded."""
+    """Its duration, if that is recorded."""
 
 
 def read_pass_runs(text: str) -> tuple[PassRun, ...]:
     """The passes of `HloModuleMetadataProto` text, in the order of the run."""
+    from hlo_lint.dumps.artefacts.text_proto import read_text_proto
+
     runs = []
-    for begun in _begins_pass.split(text)[1:]:
-        dumps: list[str] = []
-        fields: dict[str, str] = {}
-        for name, string, plain in _pass_field.findall(begun.partition("\n}")[0]):
-            if name == "dump_filenames":
-                dumps.append(string.rpartition("/")[2])
-            else:
-                fields[name] = string or plain
-        if "pass_name" in fields:
+    for ran in read_text_proto(text)[0].messages("pass_metadata"):
+        if name := ran.text("pass_name"):
+            begin, end = (ran.number(f"{side}_timestamp_usec") for side in ("start", "end"))
             runs.append(
                 PassRun(
-                    _spelled(fields.get("pipeline_name", "")),
-                    _spelled(fields["pass_name"]),
-                    fields.get("module_changed") == "true",
-                    tuple(dumps),
-                    _microseconds(fields),
+                    _spelled(ran.text("pipeline_name")),
+                    _spelled(name),
+                    ran.flag("module_changed"),
+                    tuple(path.rpartition("/")[2] for path in ran.texts("dump_filenames")),
+                    end - begin if begin and end else None,
                 )
             )
     return tuple(runs)
@@ -135,17 +133,12 @@ def _spelled(name: str) -> str:
     return _unsafe.sub("_", name)
 
 
-def _microseconds(fields: Mapping[str, str]) -> int | None:
-    begin, end = (fields.get(f"{side}_timestamp_usec", "") for side in ("start", "end"))
-    return int(end) - int(begin) if begin.isdecimal() and end.isdecimal() else None
-
-
 @dataclass(frozen=True, slots=True)
 class Difference:
     """A setting that two runs do not share."""
 
     record: str
-    """What says so: `debug_options`, `config.pbtxt`, `gpu_target_config.pbtxt`."""
+    """The record: `debug_options`, `config.pbtxt`, `gpu_target_config.pbtxt`."""
     name: str
     """The setting; a field of a message stands behind a dot."""
     before: tuple[str, ...]
@@ -155,10 +148,10 @@ class Difference:
 
 
 def differences(before: Pipeline, after: Pipeline) -> tuple[Difference, ...]:
-    """What two compilations were told differently, by the records that both of them have.
+    """The settings that differ between two compilations, by the records that both of them have.
 
-    Flags about dumps are left out, and so are the shapes of the entry computation. A flag that the
-    debug options tell is not told again by the configuration, which repeats them all.
+    Flags about dumps are left out, and so are the shapes of the entry computation. The
+    configuration repeats all debug options: a flag is reported once.
     """
     found: dict[tuple[str, str], Difference] = {}
     told: set[str] = set()
@@ -166,7 +159,7 @@ def differences(before: Pipeline, after: Pipeline) -> tuple[Difference, ...]:
         texts = before.artefact(ending), after.artefact(ending)
         if texts[0] is None or texts[1] is None:
             continue
-        ours, theirs = (dict(_settings(ending, text)) for text in texts if text is not None)
+        ours, theirs = (_values(text) for text in texts if text is not None)
         record = ending.removeprefix(".")
         for name in dict.fromkeys([*ours, *theirs]):
             bare = name.removeprefix("debug_options.")
@@ -175,18 +168,6 @@ def differences(before: Pipeline, after: Pipeline) -> tuple[Difference, ...]:
                 found[record, bare] = Difference(record, bare, *values)
                 told.add(bare)
     return tuple(found.values())
-
-
-def _settings(ending: str, text: str) -> Mapping[str, tuple[str, ...]]:
-    if ending == ".debug_options":
-        return read_debug_options(text).values
-    from hlo_lint.dumps.artefacts.text_proto import read_text_proto
-
-    message, _ = read_text_proto(text)
-    values: dict[str, tuple[str, ...]] = {}
-    for name, value in _flat(message, ""):
-        values[name] = (*values.get(name, ()), value)
-    return values
 
 
 def _flat(message: Message, prefix: str) -> Iterator[tuple[str, str]]:

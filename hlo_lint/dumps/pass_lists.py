@@ -54,7 +54,7 @@ class PassList:
         return places
 
     def places(self, pipeline: str, after: str, before: str) -> list[int]:
-        """Where a dump with these parts of a name may stand: behind which passes.
+        """Places of a dump with these parts of a name: the passes after which it may be.
 
         Names repeat, so there may be several; what is next in the list tells them apart as far as
         it can. Empty where the release has no such pass.
@@ -86,14 +86,14 @@ class PassList:
         return {name: place for place, (_, name) in enumerate(self.passes)}
 
     def _next(self, place: int, pipeline: str) -> str:
-        """The pass of the same pipeline that follows a place."""
+        """The next pass of the same pipeline after a place."""
         if self.passes[place][0] == pipeline:
             return self._following[place]
         return next((name for other, name in self.passes[place + 1 :] if other == pipeline), "")
 
     @cached_property
     def _following(self) -> list[str]:
-        """For each place the pass of its pipeline that follows; empty behind the last."""
+        """For each place the pass of its pipeline that follows; empty after the last."""
         following: list[str] = []
         ahead: dict[str, str] = {}
         for pipeline, name in reversed(self.passes):
@@ -103,7 +103,7 @@ class PassList:
         return following
 
     def remaining(self, place: int, pipeline: str, before: str) -> list[Pass]:
-        """What runs behind a place. Passes that `before` shows to be left out are left out."""
+        """The passes after a place, without those that `before` shows to be left out."""
         rest = self.passes[place + 1 :]
         try:
             stop = rest.index((pipeline, unnumbered(before)))
@@ -114,8 +114,8 @@ class PassList:
         ]
 
     def knows(self, name: DumpName) -> float:
-        """How well a dump's name fits: 1 where the passes follow each other, less where one has
-        been left out between them, 0 where the release has none of them."""
+        """The fit of a dump's name: 1 if the passes follow each other, less if one has
+        been left out between them, 0 if the release has none of them."""
         behind = self._places.get((name.pipeline, unnumbered(name.after)), [])
         before = unnumbered(name.before)
         if any(self._next(place, name.pipeline) == before for place in behind):

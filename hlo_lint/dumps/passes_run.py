@@ -17,9 +17,9 @@ class PassesRun:
 
     passes: tuple[Pass, ...]
     how: str
-    """How they are known."""
+    """The evidence for them."""
     left_dumps: bool = False
-    """Whether they are those that left a dump, so that one that failed is not among them."""
+    """True if they are those that left a dump: one that failed is not among them."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Breach:
     contract: Contract
     order: Order
     guilty: Pass
-    """The pass that runs where it must not."""
+    """The pass that runs in the wrong place."""
     how: str
-    """How it is known that it does."""
+    """The evidence for it."""
     disabled: tuple[str, ...]
     """Those of the order's passes that were switched off."""
 
@@ -40,7 +40,7 @@ def passes_run(pipeline: Pipeline) -> tuple[PassesRun, ...]:
     """The passes that ran, by the module's metadata, by the dumps where every pass left one, or by
     the release's list and the passes that were switched off.
 
-    Several where several releases fit, which must not be of two backends; none where nothing tells.
+    Several if several releases of one backend fit; none if nothing shows them.
     """
     metadata = pipeline.artefact(".metadata.textproto")
     if metadata is not None and (listed := read_pass_order(metadata)):

@@ -1,7 +1,7 @@
-"""What passes demand of the module they meet, and which passes see to it. Facts, no code.
+"""Preconditions of passes, and the passes that establish them: data, no code.
 
-A rule names a `Precondition`; where in a run it binds follows from the pass lists of the releases
-(`pipelines/*.txt`), never from a rule.
+A rule names a `Precondition`; the pass lists of the releases (`pipelines/*.txt`), never the rule,
+say where in a run it binds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HOST_OFFLOADER = "host-offloader"
 
 @dataclass(frozen=True, slots=True)
 class Precondition:
-    """What one pass demands of the module it meets."""
+    """A precondition of one pass."""
 
     demanded_by: str
     """The pass that dies, or goes wrong, where the fact does not hold."""
@@ -28,11 +28,11 @@ class Precondition:
     established_by: tuple[str, ...]
     """Passes after which the fact holds, whatever came before."""
     failure: str
-    """What XLA says when the fact does not hold."""
+    """XLA's error message if the fact does not hold."""
     about_layouts: bool = True
-    """Whether it means something only where layouts bind, behind layout-assignment."""
+    """True if it holds only where layouts bind, after layout-assignment."""
     only_if_certain: bool = False
-    """Whether nothing is to be said where it is not known which passes come next: programs that a
+    """True if nothing is reported unless the next passes are known: programs that a
     compiler has not seen yet break it, and may."""
 
 
@@ -95,7 +95,7 @@ BEFORE_LAYOUTS = ("before_optimizations", "after_spmd_partitioner")
 """Named dumps that are written before layout-assignment."""
 
 LOOSE_BEFORE_LAYOUTS = (*BEFORE_LAYOUTS, "before_optimization")
-"""How the names of such files end where people chose them."""
+"""Endings of such files' names that people chose."""
 
 AFTER_NORMALIZATION = ("before_config_assignment", "after_optimizations")
 """Named dumps that are written when no layout_normalization is left to run, by their endings."""
@@ -109,4 +109,4 @@ RELEASE_MARKS = (
     ("gpu-jax0.10.2", "autotuner", "autotuner"),
     ("gpu-jax0.10.0", "post-layout_assignment", "autotuner"),
 )
-"""What tells releases apart for sure: pass list, pipeline, a pass that runs or is next in it."""
+"""Marks of one release alone: pass list, pipeline, a pass that runs or is next in it."""

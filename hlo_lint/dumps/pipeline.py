@@ -50,20 +50,20 @@ class PassDump:
     name: DumpName | None
     """The parts of its name, or None for a file that no compiler named."""
     memo: Memo | None = field(default=None, repr=False)
-    """What was read of the files beside it."""
+    """The cache that files of one folder share."""
     _file: HloFile | None = field(default=None, repr=False)
     kind: Kind = Kind.HLO
-    """What it holds; of a file that no compiler named it is known when it has been read."""
+    """Its kind; of a file that no compiler named it is known once it is read."""
     edited: bool = False
-    """Whether a fix has changed the text, so that artefacts beside it are no longer its own."""
+    """True if a fix has changed the text: artefacts beside it then no longer fit."""
     _can_be_read_again: bool = False
-    """Whether it was read from its path, and not handed over."""
+    """True if it was read from its path, not handed over."""
     _has_directives: bool | None = field(default=None, repr=False)
-    """Whether the bytes hold `DIRECTIVE`; None before they are read."""
+    """True if the bytes hold `DIRECTIVE`; None before they are read."""
 
     @property
     def file(self) -> HloFile:
-        """What it holds, read once.
+        """Its content, read once.
 
         Raises:
             OSError: where the file cannot be read.
@@ -86,11 +86,11 @@ class PassDump:
 
     @property
     def is_read(self) -> bool:
-        """Whether it holds its text already."""
+        """True if its text is in memory."""
         return self._file is not None
 
     def _other_text(self) -> str | None:
-        """The text, where it is no HLO but something else that rules look at."""
+        """The text, if it is not HLO but something else that rules read."""
         if self.path.name.endswith((".gz", ".pb", ".hlo", ".hlo.pbtxt")):
             return None
         text = decode(self.path.read_bytes())
@@ -154,7 +154,7 @@ class Transition:
 
 
 class Outcome(Enum):
-    """What becomes of a module that breaks a precondition."""
+    """The fate of a module that breaks a precondition."""
 
     BREAKS = "the pass that demands it comes next"
     REPAIRED = "a pass that establishes it comes first"
@@ -179,7 +179,7 @@ class Pipeline:
         self.artefacts = sorted(artefacts)
         """Every other file of this module."""
         self.lone = lone
-        """Whether files were picked out by name: what is absent then proves nothing."""
+        """True if files were given by name: what is absent then proves nothing."""
 
     def __repr__(self) -> str:
         return f"<Pipeline {self.title}: {len(self.dumps)} dumps>"
@@ -199,17 +199,17 @@ class Pipeline:
 
     @cached_property
     def final(self) -> PassDump | None:
-        """What the compiler ended with, if it did."""
+        """The final dump, if the compilation ended."""
         return next((dump for dump in self.dumps if dump.name and dump.name.is_final), None)
 
     @cached_property
     def is_helper(self) -> bool:
-        """Whether the autotuner made this module to try a backend."""
+        """True if the autotuner made this module to try a backend."""
         return any(dump.name and dump.name.pipeline in HELPER_PIPELINES for dump in self.steps)
 
     @property
     def crashed(self) -> bool:
-        """Whether compilation began and never ended.
+        """True if compilation began and never ended.
 
         A named dump with nothing beside it was put there by somebody: it proves nothing.
         """
@@ -287,7 +287,7 @@ class Pipeline:
 
     @property
     def records_every_change(self) -> bool:
-        """Whether each change of the module left a dump."""
+        """True if each change of the module left a dump."""
         options = self.options
         if options is None or "xla_dump_hlo_pipeline_re" in options.values:
             return False
@@ -313,7 +313,7 @@ class Pipeline:
             last[name.pipeline] = dump
 
     def before_autotuner(self) -> PassDump | None:
-        """What the autotuner met: the dump that names it as next, else the nearest one before it.
+        """The autotuner's input: the dump that names it as next, else the nearest one before it.
 
         A file that no compiler named stands for itself. None where the autotuner has been there, or
         is not known to be near.
@@ -332,7 +332,7 @@ class Pipeline:
         return nearest if self.final is None else None
 
     def after_autotuner(self) -> PassDump | None:
-        """What the autotuner left: the first dump behind it, else the final one."""
+        """The autotuner's output: the first dump after it, else the final one."""
         for dump in self.steps:
             if dump.name and dump.name.after in AUTOTUNERS:
                 return dump
@@ -368,7 +368,7 @@ class Pipeline:
         return all(places)
 
     def meeting(self, dump: PassDump, precondition: Precondition) -> PreconditionStatus:
-        """What becomes of the module in a dump if it breaks a precondition."""
+        """The fate of the module in a dump if it breaks a precondition."""
         demanded = precondition.demanded_by
         name = dump.name
         if self.final is not None:
@@ -409,8 +409,8 @@ class Pipeline:
         return f"a release that is not known, nearest to {release.title}"
 
     def upcoming(self, dump: PassDump) -> tuple[PassList | None, list[Pass]]:
-        """What runs behind the last dump of a module, and the release that says so; passes that
-        were switched off included. None where that is not known."""
+        """The passes to run after the last dump of a module, disabled ones included, and the
+        release that has them; None if unknown."""
         runs = self.pass_runs
         for release in self.releases[:1]:
             places = self._places(release, dump)
@@ -461,7 +461,7 @@ class Pipeline:
         return PreconditionStatus(Outcome.UNSURE, "nothing says which passes come next")
 
     def _first(self, passes: list[Pass], precondition: Precondition) -> Outcome:
-        """Which comes first: the pass that demands, or one that establishes."""
+        """The first to come: the pass that demands, or one that establishes."""
         for _, name in passes:
             if self.options is not None and self.options.disabled(name):
                 continue
@@ -472,7 +472,7 @@ class Pipeline:
         return Outcome.NEVER
 
     def _futures(self, dump: PassDump) -> Iterator[tuple[str, list[Pass]]]:
-        """What may run after a dump: for each release that fits, and each place it may have."""
+        """The passes that may run after a dump: for each near release and each possible place."""
         name = dump.name
         assert name is not None
         if self.pass_runs:
@@ -491,7 +491,7 @@ class Pipeline:
                 yield release.title, release.remaining(place, name.pipeline, name.before)
 
     def _places(self, release: PassList, dump: PassDump) -> list[int]:
-        """Where a dump may stand in a release's list, its predecessors considered."""
+        """Places of a dump in a release's list, its predecessors considered."""
         lowest = -1
         for step in self.steps:
             assert step.name is not None

@@ -12,7 +12,7 @@ from hlo_lint.hlo.ir import Module
 from hlo_lint.text.errors import DumpError, UsageError
 
 FIRST = "before_optimizations"
-"""The dump of what the compiler was given."""
+"""The dump of the compiler's input."""
 
 
 def one_file(path: Path) -> PassDump:
@@ -88,16 +88,16 @@ def _is_in_order(name: DumpName) -> bool:
 
 
 def names_of(pipeline: Pipeline) -> tuple[str, ...]:
-    """What a module may be called: `module_0001.jit_f`, `jit_f`."""
+    """The names of a module: `module_0001.jit_f`, `jit_f`."""
     name = pipeline.dumps[0].name
     return (pipeline.title,) if name is None else (pipeline.title, name.module)
 
 
 def dump_at(pipeline: Pipeline, which: str) -> PassDump:
-    """The dump of a step's number, behind a pass (the first of them), or of a file's name.
+    """The dump with a step's number, after a pass (the first of them), or with a file's name.
 
     Raises:
-        UsageError: where there is none; says what there is.
+        UsageError: there is none; lists those that there are.
     """
     for dump in pipeline.dumps:
         name = dump.name

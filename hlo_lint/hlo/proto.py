@@ -30,7 +30,7 @@ from hlo_lint.text.source import decode, encode, shown
 MAX_BYTES: Final = 1 << 31
 """Protobuf itself reads no message of 2 GiB or more."""
 MAX_EXPANSION: Final = 200
-"""How many times its own size a compressed file may expand to, beyond `ANY_EXPANSION` bytes."""
+"""Largest factor by which a compressed file may expand, beyond `ANY_EXPANSION` bytes."""
 ANY_EXPANSION: Final = 64 << 20
 
 INSTALL: Final = "pip install 'hlo-lint[xla]' to {} protocol buffers"

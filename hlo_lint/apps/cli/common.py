@@ -272,9 +272,7 @@ def open_given(
     else:
         dump = open_paths(paths, settings)
     if shared.sniff:
-        from hlo_lint.dumps.sniffing import skip_others
-
-        skip_others(dump)
+        dump.skip_other_files()
     return dump
 
 

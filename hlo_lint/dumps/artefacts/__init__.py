@@ -1,6 +1,6 @@
 """The files that stand beside the HLO of a dump, read: memory, schedule, timings, configuration.
 
-Nothing here fails on a file: what cannot be read is in the `troubles` of what was.
+No reader raises on a file's contents: what cannot be read is in the `troubles` of the artefact.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ ARTEFACTS: Final[dict[str, Reader]] = {
     ".autotune_results.pbtxt": read_autotuning,
     ".config.pbtxt": read_config,
 }
-"""What the end of a file's name says about its contents."""
+"""Readers by the ending of the file's name."""
 
 _OWN_NAMES: Final = (".textproto", ".pbtxt", ".txtpb", ".prototxt")
-"""Endings that users give to the autotuner's logs: such a file is judged by how it begins."""
+"""Endings that users give to the autotuner's logs: the start of such a file shows what it is."""
 
 _BEGINNING: Final = 1 << 14
 
 
 def reader_for(name: str) -> Reader | None:
-    """Who reads a file of that name, or None where the name does not tell."""
+    """The reader for a file of that name, or None if the name does not show its kind."""
     return next((reader for ending, reader in ARTEFACTS.items() if name.endswith(ending)), None)
 
 
 def read_artefact(path: Path) -> Artefact | None:
-    """What a file holds, or None where it is none of these.
+    """Read an artefact of a dump directory; None if the file is of another kind.
 
     Raises:
-        OSError: where the file cannot be opened.
+        OSError: the file cannot be opened.
     """
     reader = reader_for(path.name)
     if reader is not None:

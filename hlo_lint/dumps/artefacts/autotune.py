@@ -1,4 +1,4 @@
-"""What the autotuner measured and what it chose: logs and results, of new releases and old.
+"""Measurements and choices of the autotuner: logs and results, of new releases and old.
 
     new log      AllRawConfigProfiles   instruction_profiles { hlo_fingerprint config_profiles {…} }
     old log      AutotuningLogs         logs { instr {…} results { run_time {…} triton {…} } }
@@ -34,7 +34,7 @@ class Candidate:
     backend: str
     """`TRITON`, `CUBLASLT_FISSION`, `NATIVE_EMITTER`: as new releases name it."""
     config: str
-    """What was tried, on one line: `triton { block_m: 64 block_n: 32 … }`."""
+    """The configuration, on one line: `triton { block_m: 64 block_n: 32 … }`."""
     nanoseconds: int | None
     """The one run that was timed; None where there was none."""
     scratch_bytes: int
@@ -45,7 +45,7 @@ class Candidate:
 
     @property
     def failed(self) -> bool:
-        """Whether it is out of the race."""
+        """True if it has no valid run."""
         return bool(self.failure_kind or self.failure) or self.nanoseconds is None
 
 
@@ -60,7 +60,7 @@ class TunedInstruction:
     hlo: str
     """The instruction as text; empty in old logs."""
     module: int
-    """Which of the modules in the log it belongs to, from 1; 0 in old logs, which do not say."""
+    """Number of its module in the log, from 1; 0 in old logs, which do not have it."""
     device: str
     candidates: tuple[Candidate, ...]
     """In the order in which they were tried, those that failed to compile last."""
@@ -107,12 +107,12 @@ class ChosenConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Autotuning(Artefact):
-    """A log, or results, or what somebody joined of both."""
+    """A log, or results, or both in one file."""
 
     instructions: tuple[TunedInstruction, ...]
-    """What a log holds."""
+    """The entries of a log."""
     results: tuple[ChosenConfig, ...]
-    """What a results file holds."""
+    """The entries of a results file."""
 
     @cached_property
     def by_fingerprint(self) -> dict[str, TunedInstruction]:
@@ -120,7 +120,7 @@ class Autotuning(Artefact):
         return {each.fingerprint: each for each in self.instructions if each.fingerprint}
 
     def chosen(self, fingerprint: str) -> ChosenConfig | None:
-        """What a results file says about an instruction."""
+        """The choice for an instruction, from a results file."""
         return next((each for each in self.results if each.fingerprint == fingerprint), None)
 
 
@@ -246,7 +246,7 @@ def _result(entry: Message, span: Span) -> ChosenConfig:
 
 
 def _of_any_type(message: Message) -> Message:
-    """What a `google.protobuf.Any` holds, where it is spelled out."""
+    """The content of a `google.protobuf.Any`, if it is expanded."""
     for field in message.fields:
         if field.name.startswith(_ANY) and isinstance(field.value, Message):
             return field.value

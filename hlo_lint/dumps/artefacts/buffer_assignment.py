@@ -1,4 +1,4 @@
-"""Which memory each value lies in: `*-buffer-assignment.txt`.
+"""The memory of each value: `*-buffer-assignment.txt`.
 
     BufferAssignment:
     allocation 6: size 589840, page 0, preallocated-temp:
@@ -61,11 +61,11 @@ class Slice:
 
     @property
     def end(self) -> int:
-        """The first byte behind it."""
+        """The first byte after it."""
         return self.offset + self.size
 
     def overlaps(self, other: Slice) -> bool:
-        """Whether a byte lies in both."""
+        """True if a byte is in both."""
         return (
             self.allocation == other.allocation
             and self.offset < other.end
@@ -85,7 +85,7 @@ class AssignedValue:
     instruction: str
     """The instruction that defines it."""
     index: Index
-    """Which part of that instruction's result."""
+    """Part of that instruction's result."""
     is_phi: bool
     color: int
     """The memory space, as a number: 0 is the device's own memory."""
@@ -101,13 +101,13 @@ class AssignedValue:
 
     @property
     def offset(self) -> int:
-        """Where in the allocation it begins."""
+        """Its first byte in the allocation."""
         return self.slice.offset
 
 
 @dataclass(frozen=True, slots=True)
 class ReusingValue:
-    """A value of another memory space that lies in the same allocation."""
+    """A value of another memory space in the same allocation."""
 
     id: int
     instruction: str
@@ -129,7 +129,7 @@ class Allocation:
     parameter: int | None
     """The parameter of the entry computation that it holds, if it holds one."""
     parameter_index: Index
-    """Which part of that parameter."""
+    """Part of that parameter."""
     parameter_shape: str
     """Without a layout, as it is printed."""
     output_shape: str
@@ -144,27 +144,27 @@ class Allocation:
 
     @property
     def is_entry_computation_parameter(self) -> bool:
-        """Whether the caller passes it in."""
+        """True if the caller passes it in."""
         return self.parameter is not None
 
     @property
     def is_constant(self) -> bool:
-        """Whether it holds a literal."""
+        """True if it holds a literal."""
         return "constant" in self.flags
 
     @property
     def is_thread_local(self) -> bool:
-        """Whether it belongs to a computation that kernels apply element by element."""
+        """True if it belongs to a computation that kernels apply element by element."""
         return "thread-local" in self.flags
 
     @property
     def maybe_live_out(self) -> bool:
-        """Whether the caller may read it when the program is done."""
+        """True if the caller may read it when the program is done."""
         return "maybe-live-out" in self.flags
 
     @property
     def is_preallocated_temp(self) -> bool:
-        """Whether it is scratch memory of the whole program."""
+        """True if it is scratch memory of the whole program."""
         return "preallocated-temp" in self.flags
 
 
@@ -176,7 +176,7 @@ class BufferAssignment(Artefact):
     buffer_values: BufferValues | None
     """Positions and uses: in the same file in old releases, else after `with_values`."""
     live_range: LiveRange | None
-    """Where the same file holds it: in old releases."""
+    """From the same file, in old releases; else None."""
 
     def with_values(self, values: BufferValues) -> BufferAssignment:
         """The same memory, and where else its values stand: what `slices_of` also answers from."""
@@ -247,7 +247,7 @@ class _Open:
 
 
 def read_buffer_assignment(text: str, path: Path | None = None) -> BufferAssignment:
-    """Reads the file, of new releases and of old ones; a line that is none of it is a trouble."""
+    """Reads the file, of new releases and of old ones; a line of another form is a trouble."""
     end = len(text)
     live_range, values = None, None
     if (found := _live_ranges_begin(text)) is not None:

@@ -1,4 +1,4 @@
-"""Where each value of a module stands and who reads it: `*-buffer-assignment-values.txt`.
+"""Positions and uses of each value of a module: `*-buffer-assignment-values.txt`.
 
     <1 fusion.2{0} (phi) @0>
      positions:
@@ -53,26 +53,26 @@ class HloPosition:
 
 @dataclass(frozen=True, slots=True)
 class HloUse:
-    """An operand through which a value is read."""
+    """An operand that reads a value."""
 
     instruction: str
     operand: int
     index: Index
-    """Which part of the operand."""
+    """Part of the operand."""
     span: Span
 
 
 @dataclass(frozen=True, slots=True)
 class HloValue:
-    """One value: where it comes from, where else it stands, who reads it."""
+    """One value: its definition, its other positions, its uses."""
 
     id: int
     defined_at: HloPosition
     is_phi: bool
-    """Whether it merges values: what a loop carries, what a conditional yields."""
+    """True if it merges values: one that a loop carries, or a conditional returns."""
     color: int
     positions: tuple[HloPosition, ...]
-    """Everywhere it stands, the place where it is defined included."""
+    """Everywhere it is, the position that defines it included."""
     uses: tuple[HloUse, ...]
     instruction_text: str
     """The defining instruction as HLO, with every shape and name."""
@@ -107,7 +107,7 @@ class BufferValues(Artefact):
 
 
 def read_buffer_values(text: str, path: Path | None = None) -> BufferValues:
-    """Reads the file; a line that is none of it is a trouble."""
+    """Reads the file; a line of another form is a trouble."""
     return read_values_from(text, 0, None, path)
 
 
@@ -137,7 +137,7 @@ class _Open:
 
 
 def read_values_from(text: str, start: int, end: int | None, path: Path | None) -> BufferValues:
-    """Reads a part of a text: old releases have other things before and behind."""
+    """Reads a part of a text: old releases have other things before and after it."""
     values: list[HloValue] = []
     troubles: list[Trouble] = []
     total: int | None = None
@@ -184,7 +184,7 @@ def read_values_from(text: str, start: int, end: int | None, path: Path | None) 
 
 
 def _take_place(value: _Open | None, section: str, line: str, at: int) -> str:
-    """Reads a position or a use into its value; says what was expected where it is none."""
+    """Read a position or a use into its value; return what was expected if it is neither."""
     if value is None or not section:
         return "a value, its positions or its uses"
     if section == " positions:":

@@ -1,4 +1,4 @@
-"""How a module was to be compiled: `*.config.pbtxt`, the text of `HloModuleConfigProto`."""
+"""The configuration of a compilation: `*.config.pbtxt`, the text of `HloModuleConfigProto`."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ class ModuleConfig(Artefact):
 
     @property
     def replica_count(self) -> int:
-        """How many times the program runs, each on data of its own."""
+        """Number of replicas: runs of the program, each on data of its own."""
         return self.message.number("replica_count", 1)
 
     @property
     def num_partitions(self) -> int:
-        """Over how many devices one run is spread."""
+        """Number of devices over which one run is partitioned."""
         return self.message.number("num_partitions", 1)
 
     @property
     def use_spmd_partitioning(self) -> bool:
-        """Whether XLA spreads the program itself."""
+        """True if XLA partitions the program itself."""
         return self.message.flag("use_spmd_partitioning")
 
     @property
     def device_memory_size(self) -> int | None:
-        """Bytes that the program may use; None where it is not said."""
+        """Bytes that the program may use; None if not given."""
         return self.message.number("device_memory_size") or None
 
     @cached_property

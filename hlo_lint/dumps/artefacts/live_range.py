@@ -1,4 +1,4 @@
-"""When each value is alive: `*-live-range.txt`.
+"""The live range of each value: `*-live-range.txt`.
 
     HloLiveRange (max 3):
       InstructionSequence:
@@ -55,7 +55,7 @@ _NOT_AVAILABLE = "HloLiveRange not available (finalized or constructed from prot
 
 @dataclass(frozen=True, slots=True)
 class ScheduledInstruction:
-    """An instruction and its turn."""
+    """An instruction and its place in the schedule."""
 
     time: int
     name: str
@@ -64,7 +64,7 @@ class ScheduledInstruction:
 
 @dataclass(frozen=True, slots=True)
 class ValueRange:
-    """From the turn in which a value is defined to the last in which it is needed, inclusive."""
+    """From the time at which a value is defined to the last at which it is needed, inclusive."""
 
     instruction: str
     index: Index
@@ -73,7 +73,7 @@ class ValueRange:
     span: Span
 
     def overlaps(self, other: ValueRange) -> bool:
-        """Whether both are alive in some turn."""
+        """True if both are alive at some time."""
         return self.start <= other.end and other.start <= self.end
 
 
@@ -111,12 +111,12 @@ class LiveRange(Artefact):
     is_available: bool
     """False where XLA says that it has none: the assignment came out of a cache."""
     length: int | None
-    """The turn after the last instruction."""
+    """The time after the last instruction."""
     sequence: tuple[ScheduledInstruction, ...]
     ranges: tuple[ValueRange, ...]
     peak_time: int | None
     peak: tuple[AliveAtPeak, ...]
-    """What is alive then, the largest first."""
+    """The values that are alive then, the largest first."""
     peak_bytes: int | None
     """None in old releases."""
     peak_frames: tuple[PeakFrame, ...]
@@ -124,7 +124,7 @@ class LiveRange(Artefact):
 
     @cached_property
     def times(self) -> dict[str, int]:
-        """The turn of each instruction."""
+        """The time of each instruction."""
         return {instruction.name: instruction.time for instruction in self.sequence}
 
     @cached_property
@@ -132,12 +132,12 @@ class LiveRange(Artefact):
         return {(each.instruction, each.index): each for each in self.ranges}
 
     def range_of(self, instruction: str, index: Index = ()) -> ValueRange | None:
-        """The life of the value that an instruction defines, or None where it defines none."""
+        """The live range of the value that an instruction defines; None if it defines none."""
         return self._by_position.get((instruction, index))
 
 
 def read_live_range(text: str, path: Path | None = None) -> LiveRange:
-    """Reads the file; a line that is none of it is a trouble."""
+    """Reads the file; a line of another form is a trouble."""
     return read_live_range_from(text, 0, None, path)
 
 
@@ -154,7 +154,7 @@ class _Reader:
         self.frames: list[PeakFrame] = []
 
     def heading(self, line: str) -> bool:
-        """Whether the line opens a section, which is then entered."""
+        """Enter the section that a line opens; False if it opens none."""
         if line == "  InstructionSequence:":
             self.section = self.sequence_line
         elif line == "  BufferLiveRange:":

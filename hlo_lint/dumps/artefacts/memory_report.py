@@ -55,7 +55,7 @@ class ReportedSlice:
     """Rounded, as it is printed; `approximate_bytes` reads it."""
     offset: int
     used_by: int
-    """How many values lie there, one after the other."""
+    """Number of values there, one after the other."""
     shapes: str
     """Their shapes without layouts, with a count where several are alike: `5×bf16[6,1024,512]`."""
     span: Span
@@ -67,7 +67,7 @@ class ReportedAllocation:
 
     slices: tuple[ReportedSlice, ...]
     not_shown: int
-    """How many values are too small to be listed."""
+    """Number of values that are too small to be listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class MemorySpace:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryReport(Artefact):
-    """What the largest values are."""
+    """The largest values of each memory space."""
 
     spaces: tuple[MemorySpace, ...]
 
@@ -116,7 +116,7 @@ class _Open:
 
 
 def read_memory_report(text: str, path: Path | None = None) -> MemoryReport:
-    """Reads the file; a line that is none of it is a trouble."""
+    """Reads the file; a line of another form is a trouble."""
     spaces: list[MemorySpace] = []
     troubles: list[Trouble] = []
     current: _Open | None = None
@@ -136,7 +136,7 @@ def read_memory_report(text: str, path: Path | None = None) -> MemoryReport:
 
 
 def _take(space: _Open, line: str, start: int) -> bool:
-    """Whether the line belongs to a memory space, into which it is read."""
+    """Read a line into a memory space; False if it belongs to none."""
     if not line or _rule(line):
         return True
     if line == _COLUMNS:

@@ -1,4 +1,4 @@
-"""What all artefacts have in common: the text they came from, and the lines that made no sense."""
+"""The parts that all artefacts share: their text, and the lines that could not be read."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Artefact:
     """A file that stands beside the HLO, read as far as it can be."""
 
     path: Path | None
-    """Where it lay; None for a text that came from no file."""
+    """Its path; None for a text that does not come from a file."""
     text: str = field(repr=False)
     troubles: tuple[Trouble, ...]
-    """What was left out, in the order of the text."""
+    """The parts that could not be read, in the order of the text."""
 
     @cached_property
     def lines(self) -> Lines:

@@ -3,7 +3,7 @@ r"""Protobuf's text format as a tree with places, without knowing what the names
     config_profiles { config { backend: TRITON } run_time { nanos: 3648 } }
 
 A log of the autotuner is appended to by many processes and cut off by the death of any of them:
-what cannot be read is left out and told, and the rest is read. `hlo_lint.hlo.text_proto` is the
+what cannot be read is reported, and the rest is read. `hlo_lint.hlo.text_proto` is the
 strict reader, for texts that are to become bytes.
 """
 
@@ -92,7 +92,7 @@ class Message:
         return (self.numbers(name) or (default,))[-1]
 
     def flag(self, name: str) -> bool:
-        """Whether a bool of that name is set."""
+        """True if a bool of that name is set."""
         return self.text(name) in ("true", "t", "1")
 
     def __str__(self) -> str:
@@ -196,7 +196,7 @@ class _Reader:
             self.take_unnamed(kind, token)
 
     def take_unnamed(self, kind: str, token: re.Match[str]) -> None:
-        """What has no name before it: an item of a list, or the rest of a string."""
+        """Take a token without a name: an item of a list, or the rest of a string."""
         top = self.stack[-1]
         start, end = token.span(kind)
         last = top.fields[-1] if top.fields else None
@@ -248,7 +248,7 @@ class _Reader:
             self.stack[-1].fields.append(Field(frame.name, value, False, frame.start, end))
 
     def left_out(self, start: int, end: int) -> None:
-        """Tells of text that is no field; neighbours on one line are told of together."""
+        """Report text that is not a field; neighbours on one line are reported together."""
         last = self.troubles[-1] if self.troubles else None
         if last is not None and last.message.startswith("expected a field"):
             between = self.text[last.end : start] if start - last.end < 200 else "\n"
@@ -259,7 +259,7 @@ class _Reader:
         self.troubles.append(Trouble(f"expected a field, found `{stands}`", start, end))
 
     def finish(self) -> None:
-        """Ends what the text did not end."""
+        """Close what the text left open."""
         while len(self.stack) > 1:
             frame = self.stack.pop()
             end = frame.start + max(len(frame.name), 1)

@@ -1,5 +1,5 @@
-"""What the runtime will do, in order: `*.thunk_sequence.txt`, and which instruction each step is
-for: `*.thunk_metadata.txt`.
+"""The steps of the runtime in order, `*.thunk_sequence.txt`, and the instruction of each step,
+`*.thunk_metadata.txt`.
 
     002: kAsyncStart   [prev=001 (1)  | next=020 (14)] stream=computation_stream[0], async_id=2
         004: kDynamicSliceFusion [source | sink] params=1, results=1
@@ -56,7 +56,7 @@ class Neighbour:
 
     id: int
     distance: int
-    """How many thunks of the same sequence lie between, and one."""
+    """Number of thunks of the same sequence from one to the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +85,19 @@ class Thunk:
     parent: int | None
     """The place in `ThunkSequence.thunks` of the thunk that it is a part of."""
     region: str
-    """Which part of its parent: `condition`, `body`, `branch_0`, `true_branch`; else empty."""
+    """The part of its parent: `condition`, `body`, `branch_0`, `true_branch`; else empty."""
     depth: int
     span: Span
 
     @property
     def stream(self) -> str:
-        """Where an asynchronous operation runs: `communication_stream[0]`; else empty."""
+        """The stream of an asynchronous operation: `communication_stream[0]`; else empty."""
         found = _stream(self.description)
         return found[1] if found else ""
 
     @property
     def async_id(self) -> int | None:
-        """What a start and its done have in common."""
+        """The number that a start and its done share."""
         found = _async_id(self.description)
         return int(found[1]) if found else None
 
@@ -148,7 +148,7 @@ class _Open:
 
 
 def read_thunk_sequence(text: str, path: Path | None = None) -> ThunkSequence:
-    """Reads the file; a line that is none of it is a trouble."""
+    """Reads the file; a line of another form is a trouble."""
     thunks: list[Thunk] = []
     troubles: list[Trouble] = []
     stack: list[_Open] = []
@@ -192,7 +192,7 @@ def read_thunk_sequence(text: str, path: Path | None = None) -> ThunkSequence:
 
 
 def _enter(stack: list[_Open], region: str, indent: int) -> bool:
-    """Whether a thunk is open that has such a region, which then begins.
+    """Enter a region of the nearest open thunk that has such a region; True if there is one.
 
     `condition:` stands at the left edge however deep its loop is; the others stand two columns
     right of their thunk.
@@ -209,7 +209,7 @@ def _enter(stack: list[_Open], region: str, indent: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ThunkInfo:
-    """Which instruction a thunk is for."""
+    """The instruction of a thunk."""
 
     id: int
     kind: str
