@@ -1,4 +1,4 @@
-"""Where the grammars lie, and one parser for each, made when first asked for.
+"""The grammars of the package, and one parser for each, made when first asked for.
 
 The grammars specify the syntax; the readers beside this module are the fast way to the same values,
 and `tests/hlo/test_grammars.py` holds the two together. This module imports lark late: most runs
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 PLACES = (_PACKAGE / "grammars", _PACKAGE.parent / "grammars")
-"""Where the grammars may lie: inside the package in a wheel, beside it in a checkout."""
+"""Folders of the grammars: inside the package in a wheel, beside it in a checkout."""
 
 
 def find(name: str) -> Path:
@@ -66,7 +66,7 @@ def tokens(tree: Tree[Token]) -> list[Token]:
 
 
 def offset_of(error: UnexpectedInput, text: str) -> int:
-    """Where in `text` the parser gave up: its length where it wanted more."""
+    """The offset in `text` at which the parser gave up: its length if more was expected."""
     token: Token | None = getattr(error, "token", None)
     offset: int | None = getattr(error, "pos_in_stream", None)
     ended = token is not None and token.type == "$END"

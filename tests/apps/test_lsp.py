@@ -43,7 +43,7 @@ HloModule m
 
 %condition (q: (s32[], f32[8])) -> pred[] {
   %q = (s32[], f32[8]{0}) parameter(0)
-  ROOT %always = pred[] constant(true)
+  ROOT %always = pred[] constant(false)
 }
 
 ENTRY %main (a: f32[4,8]) -> (s32[], f32[8]) {
@@ -230,7 +230,7 @@ def test_hover_tells_of_an_instruction(editor: Editor) -> None:
         ("%body (p", 2, ["of `m`: 2 instructions", "called by 1: `%loop` (while)"]),
         ("to_apply=%add", 11, ["%add (x: f32[], y: f32[]) -> f32[]", "(reduce)"]),
         ("ENTRY %main", 8, ["ENTRY %main", "root `%loop ="]),
-        ("reduce(", 1, ["2 operands or more", "must have `dimensions`, `to_apply`"]),
+        ("reduce(", 1, ["any number of operands", "must have `dimensions`, `to_apply`"]),
         ("f32[4,8]{1,0} parameter", 1, ["32 elements, 128 bytes"]),
         ("x: f32[]", 0, ["%x = f32[] parameter(0)"]),
     ],
@@ -263,7 +263,8 @@ def test_hover_tells_what_a_rule_says_where_a_comment_names_it(editor: Editor) -
     uri = editor.open(text, "/nowhere/allow.hlo")
     shown = editor.hover(uri, editor.at(uri, "speed", 5))
     assert shown is not None
-    assert shown.startswith("**speed**, a family of rules\n\n- costly-transposes: ")
+    assert shown.startswith("**speed**, a family of rules\n\n- ")
+    assert "- costly-transposes: " in shown
     assert editor.hover(uri, editor.at(uri, "nothing", 1)) is None
 
 
@@ -327,7 +328,7 @@ def test_a_name_leads_to_where_it_is_given(
 
 def test_what_is_no_name_leads_nowhere(editor: Editor) -> None:
     uri = editor.open(SMALL, "/nowhere/names.hlo")
-    for needle in ("dimensions={0}", "a comment", "HloModule m", "constant(true)"):
+    for needle in ("dimensions={0}", "a comment", "HloModule m", "constant(false)"):
         assert editor.definition(uri, editor.at(uri, needle, 2)) is None
 
 
@@ -393,7 +394,7 @@ def test_a_name_that_cannot_be_given_is_refused(editor: Editor) -> None:
     x = editor.at(uri, "%x = ", 1)
     for name, why in (
         ("y", "%y is in %add already"),
-        ("a b", "'a b' is no name: letters, digits, `_`, `.`, `-`"),
+        ("a b", "'a b' is not a name: letters, digits, `_`, `.`, `-`"),
     ):
         with pytest.raises(JsonRpcException, match=why):
             rename(editor, uri, x, name)

@@ -628,7 +628,7 @@ def test_each_of_thousands_of_starts_gets_a_name_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["README.md"], "README.md: this is no HLO, so nothing can be converted"),
+        (["README.md"], "README.md: not HLO: there is nothing to convert"),
         (["nowhere.hlo"], "nowhere.hlo: cannot be read: No such file or directory"),
         (["fixtures/dumps"], "several files need a folder to go to: -o OUT"),
         (["-", "README.md"], "`-` reads standard input and goes with no other path"),

@@ -44,7 +44,7 @@ from hlo_lint.hlo.shape import (
 from hlo_lint.text.source import ParseError
 
 _ELIDED: Final = "get-tuple-element"
-"""What the printer leaves out, and may still name in `control-predecessors`."""
+"""An opcode that the printer leaves out, and may still name in `control-predecessors`."""
 
 
 class Scope:

@@ -131,7 +131,7 @@ class _Checked(InstructionSpans):
 def instruction_errors(
     text: str, record: InstructionRecord, *, is_named: bool
 ) -> Iterator[ParseError]:
-    """What XLA's parser refuses in an instruction, in characters of its text.
+    """Errors of XLA's parser in an instruction, in characters of its text.
 
     `is_named` is true if it begins with a name and `=`.
     """
@@ -178,7 +178,7 @@ def _head_errors(checked: _Checked, is_named: bool) -> Iterator[ParseError]:
 
 
 def type_errors(spelled: str, at: int) -> Iterator[ParseError]:
-    """What XLA's parser refuses in a type that stands at `at`; nothing where it is left out."""
+    """Errors of XLA's parser in a type that stands at `at`; none if it is left out."""
     if not spelled:
         return
     try:

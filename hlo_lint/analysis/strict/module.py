@@ -78,7 +78,7 @@ class CheckedTexts:
 
 
 def module_errors(module: Module, checked: CheckedTexts) -> Iterator[ParseError]:
-    """What XLA's parser refuses in a module, in characters of its text, in no order."""
+    """Errors of XLA's parser in a module, in characters of its text, in no order."""
     yield from module.parse_errors
     is_single = not module.header and any(
         each.name == SINGLE and not each.text.startswith("{") for each in module.computations
@@ -204,13 +204,13 @@ def _around(module: Module) -> Iterator[ParseError]:
 
 
 def _header_start(module: Module) -> int:
-    """Where the header begins: a comment before it may hold the same words."""
+    """The start of the header: a comment before it may hold the same words."""
     blank = blank_end(module.text, 0)
     return module.text.find(module.header, blank.end() if blank else 0)
 
 
 def _tables(text: str, at: int) -> tuple[int, str]:
-    """Where the tables end, or where an error in them stands, and the error."""
+    """The end of the tables, or the place of an error in them, and the error."""
     for title, fields in _FIELDS.items():
         blank = blank_end(text, at)
         at = blank.end() if blank else at

@@ -220,6 +220,8 @@ def _of_type(text: str) -> tuple[tuple[str, str], ...]:
             )
         if array.layout is not None and not array.has_valid_layout:
             found["layout-rank"] = f"the layout of {array} does not name each dimension once"
+        elif array.layout is not None and any(not t or 0 in t for t in array.layout.tiles):
+            found["layout-rank"] = f"the layout of {array} has a tile without a size"
         if message := _element_size_error(array):
             found["element-size"] = message
     return tuple(found.items())

@@ -62,7 +62,7 @@ class _Open:
     reading: tuple[int, asyncio.Future[Document]] | None = None
     checking: tuple[int, asyncio.Task[Checked | None]] | None = None
     troubles: set[str] = field(default_factory=set)
-    """Why it could not be checked, as told already."""
+    """The reason that it could not be checked, as logged already."""
     replaced: int = 0
     """Characters of the versions since memory was looked through."""
     took: float = 0.0
@@ -158,7 +158,7 @@ class HloServer(LanguageServer):
         opened.checking = opened.serial, task
 
     async def checked(self, uri: str) -> Checked | None:
-        """What the rules say of the text of now."""
+        """The findings in the current text."""
         opened = self.opened.get(uri)
         if opened is None:
             return None
@@ -224,14 +224,14 @@ class HloServer(LanguageServer):
 
     @property
     def versioned(self) -> bool:
-        """Whether edits may say which version of a text they are for."""
+        """True if edits may name the version of a text."""
         workspace = self.client_capabilities.workspace
         edit = workspace.workspace_edit if workspace else None
         return bool(edit and edit.document_changes)
 
     @property
     def resolves_edits(self) -> bool:
-        """Whether the edit of an action may be left out until it is chosen."""
+        """True if the edit of an action may be left out until it is chosen."""
         capabilities = self.client_capabilities.text_document
         action = capabilities.code_action if capabilities else None
         resolve = action.resolve_support if action else None
@@ -239,7 +239,7 @@ class HloServer(LanguageServer):
 
     @property
     def reads_markdown(self) -> bool:
-        """Whether what is shown under the mouse may be Markdown."""
+        """True if a hover may be Markdown."""
         capabilities = self.client_capabilities.text_document
         shown = capabilities.hover if capabilities else None
         formats = shown.content_format if shown else None
@@ -247,7 +247,7 @@ class HloServer(LanguageServer):
 
     @property
     def knows_trees(self) -> bool:
-        """Whether an outline may be a tree."""
+        """True if an outline may be a tree."""
         capabilities = self.client_capabilities.text_document
         outline = capabilities.document_symbol if capabilities else None
         return bool(outline and outline.hierarchical_document_symbol_support)
@@ -281,7 +281,7 @@ def _answers(
 
 
 def _is_defect(record: logging.LogRecord) -> bool:
-    """Whether a line of the log is more than an answer that a request cannot be met."""
+    """True if a line of the log is more than the refusal of a request."""
     return record.exc_info is None or not isinstance(record.exc_info[1], JsonRpcException)
 
 
@@ -498,7 +498,7 @@ def _offer_fixes(server: HloServer) -> None:
 
 
 def _asks_for(context: types.CodeActionContext, kind: str) -> bool:
-    """Whether the client wants actions of a kind; one that is named stands for those below it."""
+    """True if the client wants actions of a kind; a kind includes those below it."""
     if context.only is None:
         return True
     wanted = [str(getattr(each, "value", each)) for each in context.only]

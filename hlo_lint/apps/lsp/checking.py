@@ -39,20 +39,20 @@ class Told:
 
     @property
     def is_fixable(self) -> bool:
-        """Whether it has a fix that changes neither a value nor the cost."""
+        """True if it has a fix that changes neither a value nor the cost."""
         return self.finding.fix is not None and self.finding.fix.safety is Safety.SAFE
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What the rules say of one version of a text."""
+    """The findings in one version of a text."""
 
     document: Document
     told: tuple[Told, ...]
 
 
 def check(document: Document, options: Options, is_outdated: Callable[[], bool]) -> Checked:
-    """What the rules say.
+    """The findings of the rules.
 
     Raises:
         OutdatedError: as soon as `is_outdated` says so.

@@ -36,11 +36,11 @@ class Place(NamedTuple):
     module: Module
     computation: Computation
     begin: int
-    """Where its text begins, in characters of the file."""
+    """The start of its text, in characters of the file."""
 
     @property
     def end(self) -> int:
-        """Where its text ends, in characters of the file."""
+        """The end of its text, in characters of the file."""
         return self.begin + len(self.computation.text)
 
     def instruction(self, number: int) -> Instruction:
@@ -53,13 +53,13 @@ class Symbol(NamedTuple):
 
     place: Place
     number: int | None
-    """Which instruction of the place it is; None for the computation itself."""
+    """The position of the instruction in the place; None for the computation itself."""
     element: tuple[int, ...]
     """The element of a tuple, where the text reads one: `(1,)` for `%t#1`."""
     span: Span
     """The name as it stands there, `%` and `#1` left out, in characters of the file."""
     defines: bool
-    """Whether it is this place that gives the name."""
+    """True if this is the definition."""
 
     @property
     def name(self) -> str:
@@ -74,9 +74,9 @@ class Statement(NamedTuple):
 
     place: Place
     number: int | None
-    """Which instruction it is; None for what is none."""
+    """The position of the instruction; None for a head or an unread line."""
     begin: int
-    """Where it begins, in characters of the file."""
+    """Its start, in characters of the file."""
     tokens: tuple[Token, ...]
 
     def token_at(self, offset: int) -> Token | None:
@@ -93,14 +93,14 @@ class Document:
         """Reads the text; `memo` knows the version before, whose lines are not read again."""
         self.text = text
         self.file_path = Path(text.path) if text.uri.startswith("file:") else None
-        """Where it is saved, or is going to be; None for a text that has no file."""
+        """The file that it is saved to; None for a text without a file."""
         self.path = self.file_path or Path(text.uri)
         self.file: HloFile = parse_file(text.source, self.path, memo)
         _forget_older(memo, self.file)
 
     @cached_property
     def places(self) -> Sequence[Place]:
-        """Every computation, in the order of the text; behind it what is written into it."""
+        """Every computation, in the order of the text, followed by those written into it."""
         found = [
             Place(module, computation, module.start + module.offset(number))
             for module in self.file.modules
@@ -131,7 +131,7 @@ class Document:
     def place_at(self, offset: int) -> Place | None:
         """The innermost computation that holds a character of the file."""
         at = bisect_right(self.places, offset, key=lambda place: place.begin)
-        while at:  # those behind it that end before the offset are written into another one
+        while at:  # those after it that end before the offset are written into another one
             at -= 1
             place = self.places[at]
             if offset <= place.end:
@@ -141,7 +141,7 @@ class Document:
         return None
 
     def statement_at(self, offset: int) -> Statement | None:
-        """What stands at a character of the file, as its tokens."""
+        """The statement at a character of the file, as its tokens."""
         place = self.place_at(offset)
         if place is None:
             return None
@@ -168,7 +168,7 @@ class Document:
         return Statement(place, number, start, tuple(tokens))
 
     def span(self, place: Place, number: int) -> Span:
-        """Where an instruction stands, in characters of the file."""
+        """The span of an instruction, in characters of the file."""
         if self._is_by_lines(place):
             line = self.text.line_of(place.begin) + 1 + number
             return Span(self.text.starts[line] + 2, self.text.starts[line + 1] - 1)
@@ -190,13 +190,12 @@ class Document:
         return found if found >= 0 and at <= spans[found].end else None
 
     def _is_by_lines(self, place: Place) -> bool:
-        """Whether the lines of the text say where instructions stand: that of one is had at once,
-        where spans are worked out for all."""
+        """True if instructions are lines, so that the span of one is found without those of all."""
         return not (place.computation.has_spans or self._has_returns)
 
     @cached_property
     def _has_returns(self) -> bool:
-        """Whether lines end elsewhere, too, than where HLO's do."""
+        """True if lines end at carriage returns, too."""
         return "\r" in self.text.source
 
     def readers(self, place: Place, name: str) -> Sequence[int]:
@@ -228,7 +227,7 @@ class Document:
         return Statement(place, None, place.begin, tokens)
 
     def symbol_at(self, offset: int) -> Symbol | None:
-        """What the name at a character of the file stands for."""
+        """The symbol at a character of the file."""
         statement = self.statement_at(offset)
         token = statement.token_at(offset) if statement else None
         if statement is None or token is None:
@@ -375,7 +374,7 @@ class Document:
                 yield statement._replace(tokens=tuple(tokens))
 
     def _first(self, place: Place, offset: int) -> int:
-        """The first instruction of a computation that ends behind a character of the file."""
+        """The first instruction of a computation that ends after a character of the file."""
         if place.computation.nested or offset <= place.begin:
             return 0
         number = self.number_at(place, offset)

@@ -73,7 +73,7 @@ def _touching(checked: Checked, wanted: types.Range) -> Iterator[Told]:
 
 
 def fix_all(document: Document, options: Options, *, versioned: bool) -> types.WorkspaceEdit:
-    """What `hlo-lint fix` would do to the text.
+    """The edits that `hlo-lint fix` would make.
 
     Raises:
         HloLintError: for settings that cannot be.

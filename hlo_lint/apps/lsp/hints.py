@@ -13,7 +13,7 @@ from hlo_lint.hlo.shape import part, shape_or_none
 from hlo_lint.text.source import Span, shown
 
 WIDTH = 40
-"""How much of a shape is shown, in characters."""
+"""Maximum characters of a shape that are shown."""
 _TYPED = ("] ", "} ", ") ")
 """With one of these a shape ends that the text has itself."""
 

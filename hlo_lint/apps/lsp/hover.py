@@ -1,4 +1,4 @@
-"""What an editor shows of the name under the mouse, as Markdown or as plain text."""
+"""Hovers: the description of the name under the mouse, as Markdown or plain text."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from hlo_lint.rules.registry import all_rules
 from hlo_lint.text.source import Span, shown
 
 WIDTH = 200
-"""How much is shown of an instruction or of a name from the dump, in characters."""
+"""Maximum characters of an instruction or a name from the dump."""
 NAMES = 8
-"""How many operands, users or elements are listed."""
+"""Maximum operands, users or elements in a list."""
 
 _backticks = re.compile("`+")
 
 
 class Hover(NamedTuple):
-    """What to show, and what it is about."""
+    """A text to show, and the span that it describes."""
 
     text: str
     span: Span
@@ -51,7 +51,7 @@ class Hover(NamedTuple):
 
 
 class _Style(NamedTuple):
-    """How text of a dump is set, so that nothing in it is taken for mark-up."""
+    """Quote text of a dump, so that nothing in it is taken for mark-up."""
 
     markdown: bool
 
@@ -74,7 +74,7 @@ class _Style(NamedTuple):
 
 
 def hover(document: Document, offset: int, *, markdown: bool = True) -> Hover | None:
-    """What there is to say about a character of the file; None where nothing is."""
+    """The hover at a character of the file; None if there is none."""
     style = _Style(markdown)
     named = document.rule_at(offset)
     if named is not None:
@@ -287,10 +287,10 @@ def _bytes(size: int) -> str:
 
 
 def _opcode(opcode: str, style: _Style) -> Iterator[str]:
-    """What XLA's parser demands of an opcode."""
+    """The operands and attributes that XLA's parser demands of an opcode."""
     demands = demands_on(opcode)
     if demands is None:
-        yield f"{style.code(opcode)} is no opcode that is known here"
+        yield f"{style.code(opcode)} is an unknown opcode"
         return
     wrapped = wrapped_opcode(opcode)
     form = f", the asynchronous form of {style.code(wrapped)}" if wrapped else ""

@@ -17,7 +17,7 @@ INSTRUCTIONS = 20_000
 """Up to how many instructions a file's outline lists them; an outline of more is of no use, and
 takes editors long to show."""
 DETAIL = 120
-"""How much of a shape is shown, in characters."""
+"""Maximum characters of a shape that are shown."""
 
 _table = re.compile(
     r"^(?:FileNames|FunctionNames|FileLocations|StackFrames)[ \t]*\r?\n(?:\d+ [^\n]*(?:\n|$))*",
@@ -110,7 +110,7 @@ def flat(
 
 
 def folds(document: Document) -> list[types.FoldingRange]:
-    """Computations, tables behind the header, modules of several, runs of comments, and regions
+    """Computations, tables after the header, modules of several, runs of comments, and regions
     in which a comment allows findings.
     """
     found = [_fold(document, Span(place.begin, place.end)) for place in document.places]

@@ -18,11 +18,11 @@ def new_name(document: Document, symbol: Symbol, wanted: str) -> str:
     """The name to write in every place, without `%`.
 
     Raises:
-        RenameError: where it is no name, another one has it, or nothing gives the old one.
+        RenameError: if it is not a name, is taken, or renames what has no definition.
     """
     name = wanted.strip().removeprefix("%")
     if _is_name(name) is None:
-        raise RenameError(f"{shown(wanted)!r} is no name: letters, digits, `_`, `.`, `-`")
+        raise RenameError(f"{shown(wanted)!r} is not a name: letters, digits, `_`, `.`, `-`")
     if document.definition(symbol) is None:
         raise RenameError(f"{symbol.name} is not in the text: XLA names it so")
     place = symbol.place

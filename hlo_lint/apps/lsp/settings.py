@@ -1,4 +1,4 @@
-"""What holds for a text: the settings file above it, and what the client says besides."""
+"""Settings of a text: those of the settings file above it, and those of the client."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SECTION = "hlo-lint"
 
 @dataclass(frozen=True)
 class Options:
-    """What a client says; it counts more than a settings file, as options of `check` do."""
+    """Settings of a client; they override a settings file, as options of `check` do."""
 
     select: tuple[str, ...] | None = None
     ignore: tuple[str, ...] = ()
     before: str | None = None
 
     def settings(self, path: Path | None) -> Settings:
-        """What holds for a file; for a text that has none, what holds in the working directory.
+        """The settings of a file; of a text without one, those of the working directory.
 
         Raises:
             ConfigError: for a settings file that is wrong.
@@ -57,7 +57,7 @@ def read_options(given: object) -> Options:
     if not isinstance(before, str | None):
         raise UsageError(f"before is the name of a pass, not {before!r}")
     options = Options(_names(given, "select") or None, _names(given, "ignore"), known_pass(before))
-    Settings().reselected(options.select, options.ignore)  # says which of them is no rule
+    Settings().reselected(options.select, options.ignore)  # raises for a name that is not a rule
     return options
 
 

@@ -16,7 +16,7 @@ _line_end = re.compile(r"\r\n?|\n")
 
 
 def line_starts(text: str) -> list[int]:
-    r"""Where each line begins; the protocol ends a line at `\n`, `\r\n` and `\r` alone.
+    r"""The start of each line; the protocol ends a line at `\n`, `\r\n` and `\r` alone.
 
     >>> line_starts("a\r\nb\rc\n\x0bd")
     [0, 3, 5, 7]
@@ -32,7 +32,7 @@ def line_starts(text: str) -> list[int]:
 
 
 def width(text: str, encoding: Encoding) -> int:
-    """How many code units a text takes.
+    """The number of code units of a text.
 
     >>> width("𝔘x", "utf-16"), width("𝔘x", "utf-8"), width("𝔘x", "utf-32")
     (3, 5, 2)
@@ -45,7 +45,7 @@ def width(text: str, encoding: Encoding) -> int:
 
 
 def characters(text: str, units: int, encoding: Encoding) -> int:
-    """How many characters so many code units are; what is cut through counts whole.
+    """The number of characters in so many code units; one that is cut counts whole.
 
     >>> characters("𝔘x", 2, "utf-16")
     1
@@ -75,7 +75,7 @@ class Text(TextDocument):
 
     @property
     def starts(self) -> list[int]:
-        """Where each line begins, in characters."""
+        """The start of each line, in characters."""
         if self._starts is None:
             self._starts = line_starts(self.source)
         return self._starts
@@ -94,10 +94,10 @@ class Text(TextDocument):
         if starts is None or "\r" in text or "\r" in source:
             self._starts = None
             return
-        first, behind = bisect_right(starts, start), bisect_right(starts, end)
+        first, after = bisect_right(starts, start), bisect_right(starts, end)
         moved = len(text) - (end - start)
         inner = [start + at for at in line_starts(text)[1:]]
-        self._starts = [*starts[:first], *inner, *(at + moved for at in starts[behind:])]
+        self._starts = [*starts[:first], *inner, *(at + moved for at in starts[after:])]
 
     def frozen(self) -> Text:
         """The text of this version, which later edits leave as it is."""
@@ -106,7 +106,7 @@ class Text(TextDocument):
         return copy
 
     def offset(self, position: types.Position) -> int:
-        """How many characters stand before a position; behind the end of a line is its end."""
+        """The offset of a position; one after the end of its line is that end."""
         if position.line >= len(self.starts):
             return len(self.source)
         start = self.starts[position.line]

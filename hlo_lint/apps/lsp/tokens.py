@@ -47,12 +47,12 @@ def tokens(document: Document, span: Span | None = None) -> types.SemanticTokens
         for token in statement.tokens
         if token.role in _KINDS and "\n" not in token.text
     ]
-    found.sort(key=itemgetter(0))  # what is written into an instruction comes behind all of it
+    found.sort(key=itemgetter(0))  # what is written into an instruction comes after all of it
     return types.SemanticTokens(data=list(_encoded(document, found)))
 
 
 def _kind(statement: Statement, token: Token) -> tuple[types.SemanticTokenTypes, bool]:
-    """What a word is, and whether it gives the name."""
+    """The type of a token, and True if it is a definition."""
     if token.role is Role.NAME and statement.number is None:
         return _KINDS[Role.CALLED], True
     return _KINDS[token.role], token.role is Role.NAME

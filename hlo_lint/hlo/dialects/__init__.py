@@ -44,7 +44,7 @@ DIALECTS: Final[dict[str, tuple[str, tuple[Conversion, ...]]]] = {
     "async-generic": ("async-start and the computation that it runs", (generic,)),
     "async-sugar": ("fusion-start and the like for async-start", (sugar,)),
 }
-"""What each is, and the conversions it takes, one after the other."""
+"""Each dialect with its description and its conversions, one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Converted:
 
     text: str
     notes: Mapping[str, int]
-    """What the text does not say any more, or what stays as it is, each with how often."""
+    """Messages on what the text lost or what stays as it is, each with its count."""
 
 
 def convert(file: HloFile, dialects: Iterable[str]) -> Converted:

@@ -33,7 +33,7 @@ from hlo_lint.hlo.records import (
 OPCODES_OF_THEIR_OWN: Final = frozenset(
     "all-gather all-reduce collective-permute copy send recv async".split()
 )
-"""X for which `X-start` or `X-done` is no sugar."""
+"""X for which `X-start` or `X-done` is not sugar."""
 _OF_THE_START: Final = frozenset(
     "async_execution_thread sharding control-predecessors statistics origin metadata".split()
 )
@@ -194,7 +194,7 @@ def _unwrap(statement: Statement, wrapped: Computation, editor: TextEditor) -> s
 
 
 def _only_instruction(computation: Computation) -> Instruction | None:
-    """The one that reads all parameters in their order, where there is no other."""
+    """The one that reads all parameters in their order, if there is no other."""
     parameters = [each.name for each in computation.parameters]
     others = [each for each in computation.instructions if each.opcode != "parameter"]
     if len(others) != 1 or list(others[0].operand_names) != parameters:

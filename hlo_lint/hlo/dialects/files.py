@@ -25,14 +25,14 @@ class Written:
     source: Path
     target: Path
     notes: Mapping[str, int] | None
-    """What its new text does not say any more; None where it holds no HLO text and was copied."""
+    """Messages on what its new text lost; None if it is not HLO text and was copied."""
 
 
 def convert_text(data: bytes, dialects: Sequence[str], path: Path | None = None) -> Converted:
     """A text in one dialect after the other.
 
     Raises:
-        DumpError: it is no HLO.
+        DumpError: if it is not HLO.
         UsageError: for a dialect that nothing knows.
     """
     conversions(dialects)
@@ -40,10 +40,10 @@ def convert_text(data: bytes, dialects: Sequence[str], path: Path | None = None)
 
 
 def convert_file(path: Path, dialects: Sequence[str]) -> Converted:
-    """What a file holds, text or protocol buffer, in one dialect after the other.
+    """Convert a file, text or protocol buffer, to one dialect after the other.
 
     Raises:
-        DumpError: it cannot be read, or is no HLO.
+        DumpError: if it cannot be read, or is not HLO.
         UsageError: for a dialect that nothing knows.
     """
     conversions(dialects)
@@ -92,7 +92,7 @@ def convert_tree(inputs: Sequence[Path], out: Path, dialects: Sequence[str]) -> 
 
 
 def holds_hlo_text(path: Path) -> bool:
-    """Whether a file of a directory is HLO text, by its name or its first word.
+    """True if a file of a directory is HLO text, by its name or its first word.
 
     Raises:
         DumpError: where it cannot be read.
@@ -120,7 +120,7 @@ def _is_proto(path: Path) -> bool:
 
 def _converted(file: HloFile, dialects: Sequence[str]) -> Converted:
     if not any(module.header or module.computations for module in file.modules):
-        raise DumpError(f"{file.path or '<stdin>'}: this is no HLO, so nothing can be converted")
+        raise DumpError(f"{file.path or '<stdin>'}: not HLO: there is nothing to convert")
     return convert(file, dialects)
 
 

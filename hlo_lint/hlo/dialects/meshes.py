@@ -157,7 +157,7 @@ class _Factors:
         return numbers
 
     def size(self, numbers: Sequence[int]) -> int:
-        """How many devices lie along these factors."""
+        """The number of devices along these factors."""
         return prod(self.sizes[number] for number in numbers)
 
     def order(self, numbers: Sequence[int]) -> str:

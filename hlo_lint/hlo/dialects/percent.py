@@ -18,7 +18,7 @@ KEYWORDS = frozenset(
     " last_tile_dim_replicate shard_as shard_like"
     " FileNames FunctionNames FileLocations StackFrames".split()
 )
-"""What XLA's lexer takes for something else than a name."""
+"""Words that XLA's lexer does not take for names."""
 HOLDS_NAMES = {*CALLING_ATTRIBUTES, "control-predecessors"}
 """Attributes whose values are names of computations or instructions."""
 

@@ -92,7 +92,7 @@ def readable_by_0_10_2(module: Module, editor: TextEditor) -> None:
 
 
 def _may_say_more(row: InstructionRecord) -> bool:
-    """Whether something that looks like an attribute is new."""
+    """True if something that looks like an attribute is new."""
     return opcode_of(row) in NEW_IN_0_11 or not ATTRIBUTES_OF_0_10.issuperset(
         _names_in(attributes_of(row))
     )
@@ -116,7 +116,7 @@ def _waits(row: InstructionRecord) -> bool:
 
 
 def readable_by_0_10_0(module: Module, editor: TextEditor) -> None:
-    """What jaxlib 0.10.0 refuses beyond that."""
+    """Leave out or note what jaxlib 0.10.0 refuses beyond that."""
     for computation, instructions in statements(module):
         for row in computation.rows:
             _note_unknown(row, editor, OPCODES_NEW_IN_0_10_2, "0.10.0")

@@ -70,7 +70,7 @@ def _drop_metadata_of_sharding(editor: TextEditor, statement: Statement) -> None
 
 
 def _index_comments(statement: Statement, text: str) -> Iterator[tuple[int, int]]:
-    """Where `/*index=5*/` stands before operands."""
+    """The spans of `/*index=5*/` before operands."""
     if "/*index=" not in operands_of(statement.record):
         return
     before = statement.operands_start

@@ -28,11 +28,11 @@ class TextEditor:
         """As it was."""
         self.newline = "\r\n" if "\r\n" in self.text else "\n"
         self.notes: Counter[str] = Counter()
-        """What the new text does not say any more, each with how often."""
+        """Messages on what the new text lost, each with its count."""
         self._edits: list[tuple[int, int, str]] = []
         self._taken: set[str] | None = None
         self._numbers: Counter[str] = Counter()
-        """How often a name was taken already."""
+        """The last number that was appended to a name."""
 
     def replace(self, start: int, end: int, text: str) -> None:
         """Put `text` in place of a stretch, in characters of the module's text."""
@@ -83,19 +83,19 @@ class Statement(InstructionSpans):
     def __init__(self, record: InstructionRecord, start: int, text: str, anchor: int) -> None:
         super().__init__(text, record)
         self.start = start
-        """Where its text begins, in characters of the module's text."""
+        """The start of its text, in characters of the module's text."""
         self.anchor = anchor
-        """Where the statement around it begins, if it is written into the operands of another."""
+        """The start of the statement around it, if it is written into the operands of another."""
         self.end = start + len(text)
 
     @property
     def operands_start(self) -> int:
-        """Where its operands begin, in characters of the module's text."""
+        """The start of its operands, in characters of the module's text."""
         return self.start + self.operands.start
 
     @property
     def tail_start(self) -> int:
-        """Where its attributes begin: after the parenthesis that closes the operands."""
+        """The start of its attributes: after the parenthesis that closes the operands."""
         return self.start + self.close + 1
 
     def moved(self, span: Span) -> Span:
@@ -167,7 +167,7 @@ def statements(module: Module) -> Iterator[tuple[Computation, Statements]]:
 
 @lru_cache(4096)
 def tuple_elements(type_text: str) -> tuple[str, ...] | None:
-    """The shapes of a tuple's elements as spelled; None where it is no tuple.
+    """The shapes of a tuple's elements as spelled; None if it is not a tuple.
 
     >>> tuple_elements("(f32[2]{0}, /*index=1*/(s32[], pred[]))")
     ('f32[2]{0}', '(s32[], pred[])')

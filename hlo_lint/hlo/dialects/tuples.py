@@ -69,7 +69,7 @@ class _Elements:
         self._made: dict[str, str | None] = {}
 
     def name(self, reference: str) -> str | None:
-        """The name of the instruction that takes this element; None where there is no such."""
+        """The name of the instruction that takes this element; None if there is none."""
         if "#" not in reference:
             return reference
         if reference not in self._made:

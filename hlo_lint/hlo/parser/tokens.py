@@ -49,9 +49,9 @@ class OperandSpan(NamedTuple):
     """The span of an operand that is written as a name, in characters of the text around it."""
 
     shape_start: int
-    """Where its shape begins; `start` if none is printed."""
+    """The start of its shape; `start` if none is printed."""
     start: int
-    """Where its name begins, `%` included."""
+    """The start of its name, `%` included."""
     end: int
 
 
@@ -62,7 +62,7 @@ class InstructionSpans:
         self.text = text
         self.record = record
         self.tail = len(text) - len(attributes_of(record))
-        """Where the attributes begin."""
+        """The start of the attributes."""
         self.close = text.rfind(")", 0, self.tail)
         """The parenthesis after the operands."""
         operands = operands_of(record)
@@ -198,12 +198,12 @@ class Token(NamedTuple):
 
     @property
     def name_start(self) -> int:
-        """Where the name begins, after `%`."""
+        """The start of the name, after `%`."""
         return self.start + self.text.startswith("%")
 
     @property
     def name_end(self) -> int:
-        """Where the name ends, before `#`."""
+        """The end of the name, before `#`."""
         return self.name_start + len(self.name)
 
 

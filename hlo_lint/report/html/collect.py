@@ -78,7 +78,7 @@ class Compiled(TypedDict):
 
 
 class Index(TypedDict):
-    """What the page needs to be drawn first."""
+    """The data that the page needs first."""
 
     findings: list[Found]
     modules: list[Compiled]
@@ -98,7 +98,7 @@ class Collected(TypedDict):
 
 
 def collect(dump: Dump, report: Report, sources: Sequence[Path] = ()) -> Collected:
-    """What a page is to show of a dump and what `lint(dump, cured=True)` says of it.
+    """Collect the data of a page from a dump and the report of `lint(dump, cured=True)`.
 
     Lines of Python are shown of files below `sources` only: a dump may name any file.
     """
@@ -199,8 +199,8 @@ def _found(found: Diagnostic, module: int | None, detail: int | None) -> Found:
         file=Path(found.path).name,
         line=found.line,
         column=found.column,
-        born=_behind(found.introduced_by),
-        cured=_behind(found.cured_by),
+        born=_after(found.introduced_by),
+        cured=_after(found.cured_by),
         seen_in=found.seen_in,
         origin=None if found.origin is None else _place(found.origin),
         op_name=found.op_name,
@@ -216,10 +216,10 @@ def _spared(each: SuppressedFinding) -> str:
     return f"{found.rule} at {place}, by {each.by.value}{why}"
 
 
-def _behind(behind: PassRef | None) -> Behind | None:
-    if behind is None:
+def _after(ref: PassRef | None) -> Behind | None:
+    if ref is None:
         return None
-    return Behind(name=behind.pass_name, pipeline=behind.pipeline, step=behind.step)
+    return Behind(name=ref.pass_name, pipeline=ref.pipeline, step=ref.step)
 
 
 def _place(origin: Origin) -> str:

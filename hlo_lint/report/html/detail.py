@@ -1,4 +1,4 @@
-"""What opening a finding shows: HLO before and after, drawings, the fix, the lines of Python."""
+"""The details of a finding: HLO before and after, drawings, the fix, the lines of Python."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ SOURCE_LINES = 3
 
 
 class Detail(TypedDict):
-    """What opening a finding shows besides."""
+    """The details of a finding."""
 
     before: str | None
     """The dump before the pass, by its file's name."""
     after: str
     rows: list[Row]
     remark: str
-    """Why there is no side before, or why it is no pass's input."""
+    """The reason that there is no side before, or that it is not a pass's input."""
     graph: Graph | None
     move: Move | None
     fix: Preview | None
@@ -67,7 +67,7 @@ def _birth(found: Diagnostic) -> str:
 
 
 def _text(path: Path) -> PassDump:
-    """A file that is no HLO: a kernel, a record of the run."""
+    """A file that is not HLO: a kernel, a record of the run."""
     return PassDump.of(HloFile.of_text(decode(path.read_bytes()), path), path)
 
 
@@ -79,7 +79,7 @@ class _LastPair:
         self._partners: Partners | None = None
 
     def of(self, before: PassDump, after: PassDump) -> Partners:
-        """Which instruction is which in two dumps."""
+        """The pairs of instructions in two dumps."""
         if self._partners is None or self._dumps != (before, after):
             self._partners = None
             self._dumps = before, after

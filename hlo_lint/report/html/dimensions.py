@@ -1,5 +1,5 @@
-"""Which dimensions an operation moves in memory, and which lie out of order: two arrays beside each
-other, each as it lies."""
+"""The dimensions that an operation moves in memory, and those out of order: two arrays side by
+side, each in its physical order."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Move(TypedDict):
 
 
 def move(instruction: Instruction, module: Module) -> Move | None:
-    """What an instruction that only arranges elements does with them; None for any other.
+    """The rearrangement of an instruction that only arranges elements; None for any other.
 
     A fusion that holds nothing else is one, too.
     """
@@ -72,7 +72,7 @@ def move(instruction: Instruction, module: Module) -> Move | None:
 
 
 def order(instruction: Instruction) -> Move | None:
-    """How the first array that does not lie as in C would lie there; None where all do."""
+    """The first array without the default layout, and that layout; None if all have it."""
     read = [(f"%{operand.name}", operand.shape) for operand in instruction.operands]
     for name, shape in (*read, (f"%{instruction.name}", instruction.shape_or_none)):
         if isinstance(shape, ArrayShape) and _is_plain(shape) and shape.layout is not None:
@@ -184,7 +184,7 @@ def _cut(dims: Sequence[int], others: Sequence[int]) -> _Pieces | None:
 
 
 def _ends(sizes: Sequence[int]) -> list[int]:
-    """How many elements a step of the dimension outside each one makes: `(2, 8)` gives 16, 8."""
+    """The elements in a step of the dimension outside each one: `(2, 8)` gives 16, 8."""
     return list(accumulate(reversed(sizes), mul))[::-1]
 
 
@@ -197,7 +197,7 @@ def _side(name: str, shape: ArrayShape, pieces: list[list[int]]) -> Side:
 
 
 def _moved(lies: list[int], lands: list[int], sizes: list[int]) -> list[int]:
-    """What does not keep its order: all but the heaviest of the sequences that do.
+    """The members out of order: all but the heaviest sequence in order.
 
     >>> _moved([0, 1, 2], [0, 2, 1], [16, 128, 32])
     [2]

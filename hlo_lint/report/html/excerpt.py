@@ -18,12 +18,12 @@ from hlo_lint.text.source import Lines
 MAX_LINE_LENGTH = 320
 """Characters of a line that are shown; what follows is counted."""
 NEAR = 60
-"""Where two lines begin to differ only behind that, how many are shown of their beginning, and how
-many before the difference."""
+"""Characters that are shown of the beginning, and before the difference, of two lines that begin to
+differ late."""
 MAX_REMOVED = 12
-"""How many instructions that the pass took away are shown."""
+"""Maximum removed instructions that are shown."""
 AROUND = 3
-"""Lines before and after a place in a text, where it is no instruction's."""
+"""Lines before and after a place in a text, where it is not an instruction's."""
 
 _ELEMENT: Final = "get-tuple-element"
 _words = re.compile(r"[\w.\-]+|\s+|.", re.S)
@@ -46,13 +46,13 @@ class Row(TypedDict):
     kind: str
     """`same`, `changed`, `added`, `removed`; `gap` where lines in between are left out."""
     at: bool
-    """Whether it is the line that the finding is about."""
+    """True for the line of the finding."""
     before: Line | None
     after: Line | None
 
 
 class Partners:
-    """Which instruction of one module is which of another, asked computation by computation."""
+    """The pairs of instructions in two modules, computation by computation."""
 
     def __init__(self, before: Module, after: Module) -> None:
         structures = Structures()
@@ -116,7 +116,7 @@ def side_by_side(
 
 
 def _removed(known: Iterable[Instruction], survivors: set[Instruction]) -> list[Instruction]:
-    """What stood beside these instructions and is gone; nearest first, then in order."""
+    """Removed neighbours of these instructions; nearest first, then in order."""
     found: dict[Instruction, None] = {}
     ring = list(known)
     while ring and len(found) < MAX_REMOVED:
@@ -142,7 +142,7 @@ def one_sided(around: Neighbourhood, module: Module) -> list[Row]:
 
 
 def lines_around(lines: Lines, first: int, last: int) -> list[Row]:
-    """The lines of a text from `AROUND` before the first to `AROUND` behind the last."""
+    """The lines of a text from `AROUND` before the first to `AROUND` after the last."""
     count = lines.text.count("\n") + (not lines.text.endswith("\n"))
     rows = []
     for number in range(max(1, first - AROUND), min(count, last + AROUND, first + 20) + 1):

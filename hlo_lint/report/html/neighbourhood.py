@@ -14,9 +14,9 @@ from typing import TypedDict
 from hlo_lint.hlo.ir import Instruction
 
 NEAR = 5
-"""How many operands, or users, of one instruction are drawn."""
+"""Maximum operands, or users, of one instruction that are drawn."""
 ACROSS = 6
-"""How many instructions two steps away are drawn, on each side."""
+"""Maximum instructions two steps away that are drawn, on each side."""
 WIDTH, HEIGHT = 196, 58
 """Of a node, in pixels."""
 GAP, RISE = 18, 46
@@ -39,7 +39,7 @@ class Node(TypedDict):
     kind: str
     """`at` for the instruction itself, `new` for what the pass added, else empty."""
     more: str
-    """What is there besides and is not drawn: `3 more operands`."""
+    """A note on what is not drawn: `3 more operands`."""
 
 
 class Graph(TypedDict):
@@ -60,11 +60,11 @@ class Neighbourhood:
 
     at: Instruction
     above: tuple[Instruction, ...]
-    """What it reads, and what these read; nearest first."""
+    """Its operands, and theirs; nearest first."""
     below: tuple[Instruction, ...]
-    """Who reads it, and who reads these."""
+    """Its users, and theirs."""
     hidden: dict[Instruction, str]
-    """What is left out at an instruction: `3 more operands`."""
+    """Notes on what is left out at an instruction: `3 more operands`."""
 
     @property
     def all(self) -> tuple[Instruction, ...]:
@@ -109,7 +109,7 @@ def _near(at: Instruction, up: bool) -> Iterable[Instruction]:
 
 
 def draw(around: Neighbourhood, added: frozenset[Instruction] = frozenset()) -> Graph:
-    """Where each instruction and each edge is drawn; `added` are marked as new."""
+    """The places of instructions and edges in the drawing; `added` are marked as new."""
     drawn = set(around.all)
     edges = [(other, each) for each in around.all for other in _near(each, True) if other in drawn]
     layers = _layers(around, edges)

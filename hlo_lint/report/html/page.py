@@ -91,7 +91,7 @@ def _rules(names: Iterable[str]) -> list[Rule]:
 
 
 def _html(rule: Rule, markdown: MarkdownIt) -> str:
-    """Why a rule matters; its examples are in the docs."""
+    """The reason for a rule; its examples are in the docs."""
     tokens = markdown.parse(rule.page())
     for token in tokens:
         if token.type.startswith("heading"):

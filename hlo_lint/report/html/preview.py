@@ -1,4 +1,4 @@
-"""What a fix would change: the lines around its edits, as a difference."""
+"""The preview of a fix: the lines around its edits, as a difference."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hlo_lint.text.source import Lines
 MAX_LINE_LENGTH = 800
 """Characters of a line that are shown."""
 MAX_LINES = 60
-"""How many lines are shown; of the rest it is said how many there are."""
+"""Maximum lines that are shown; the rest is counted."""
 AROUND = 2
 """Lines of context."""
 
@@ -23,7 +23,7 @@ class Preview(TypedDict):
 
     title: str
     command: str
-    """What does it: `hlo-lint fix`."""
+    """The command that applies it: `hlo-lint fix`."""
     safety: str
     lines: list[tuple[str, str]]
     """A sign, `-`, `+` or a blank, or `@` before what is left out; and the line."""

@@ -13,8 +13,7 @@ from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.text.errors import DumpError
 
 MAX_OPCODES = 8
-"""How many opcodes of a pass are named: first those there are more of, then those there are less
-of."""
+"""Maximum opcodes of a pass that are named: first those that it added, then those it removed."""
 
 
 class Pass(TypedDict):
@@ -31,22 +30,22 @@ class Pass(TypedDict):
     bytes: int
     microseconds: int | None
     left_out: int
-    """How many dumps before it changed nothing, and are not in the timeline."""
+    """The number of unchanged dumps before it, which are not in the timeline."""
 
 
 class Life(TypedDict):
-    """Where a finding is there, by numbers of passes in the timeline."""
+    """The stretch of a finding, by numbers of passes in the timeline."""
 
     finding: int
     """Its number on the page."""
     first: int | None
     """The first that has it; None where that is not known."""
     born: bool
-    """Whether the first one's pass brought it; else it may be older."""
+    """True if the first one's pass introduced it; else it may be older."""
     last: int | None
     """The first that has it no more; None where it stays to the end."""
     point: bool
-    """Whether only one dump was looked at, so that nothing is known of the others."""
+    """True if only one dump was read, so that nothing is known of the others."""
 
 
 class Timeline(TypedDict):
@@ -55,11 +54,11 @@ class Timeline(TypedDict):
     passes: list[Pass]
     lives: list[Life]
     trouble: str
-    """Why there are no passes, where there are none."""
+    """The reason that there are no passes; empty if there are some."""
 
 
 def timeline(pipeline: Pipeline, findings: Mapping[int, Diagnostic]) -> Timeline:
-    """What each pass did, with the lives of the module's findings by their numbers on the page.
+    """The changes of each pass, with the histories of findings by their numbers on the page.
 
     Dumps that repeat the one before are left out where no finding came or went with them.
     """
