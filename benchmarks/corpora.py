@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import hlo_lint
 from hlo_lint import Diagnostic, Severity, Stage
+from hlo_lint.analysis.ranks import compare_ranks, rank_folders
 
 RESULTS = Path(__file__).parent / "CORPORA.md"
 
@@ -110,21 +111,6 @@ def configured(text: str, config: Mapping[str, Any]) -> str:
     return text[:at] + missing + text[at:]
 
 
-def at_stage(text: str, stage: Stage) -> list[Diagnostic]:
-    """What is found in a text that binds as the stage says."""
-    from hlo_lint.apps.api import _text_dump
-    from hlo_lint.engine import stages
-    from hlo_lint.hlo.parser.module import parse_file
-
-    own = stages.Stages._of_file
-    module = parse_file(text)
-    try:
-        stages.Stages._of_file = lambda *_, **__: stage  # type: ignore[method-assign]
-        return list(hlo_lint.lint(_text_dump(module)).findings)
-    finally:
-        stages.Stages._of_file = own  # type: ignore[method-assign]
-
-
 def share(part: int, whole: int) -> str:
     """A count, with its part of all."""
     return f"{part} of {whole}" + (f" ({100 * part / whole:.1f} %)" if whole else "")
@@ -154,7 +140,7 @@ def measure_verifier(texts: list[Text], measured: Measured) -> None:
     counts: Counter[tuple[bool, bool]] = Counter()
     for each in texts:
         text = configured(each.text, each.expect.get("config", {}))
-        errors = _errors(at_stage(text, stage_of(each.expect)))
+        errors = _errors(hlo_lint.lint(text, stage=stage_of(each.expect)).findings)
         counts[each.is_refused, bool(errors)] += 1
         if each.is_refused and not errors:
             measured.disagree("the verifier refuses, nothing is found", each.id, "")
@@ -198,13 +184,14 @@ def measure_reports(folder: Path, measured: Measured) -> None:
                 silent += 1
             continue
         defects += 1
-        at = [each for each in findings if _is_at(each, expected["at"])]
-        if at:
+        at = [each for each in findings if _is_expected(each, expected)]
+        ranks = not at and _differs_between_ranks(folder, case)
+        if at or ranks:
             found += 1
         measured.disagree(
             "reported defects: rules at the place of the defect",
             f"{case['id']} ({expected['kind']})",
-            _shown(at) or "not found" + (f"; elsewhere: {_shown(findings)}" if findings else ""),
+            "the command `ranks`" if ranks else _shown(at) or "not found",
         )
     measured.rows += [
         ("reported defects that are found", share(found, defects)),
@@ -235,14 +222,25 @@ def _of_report(folder: Path, case: Mapping[str, Any]) -> list[Diagnostic]:
     return findings
 
 
-def _is_at(finding: Diagnostic, place: str) -> bool:
-    """True if a finding stands at a named place, or speaks of it."""
+def _is_expected(finding: Diagnostic, expected: Mapping[str, str]) -> bool:
+    """True if a finding is of the expected rule, stands at the expected place, or names it."""
     if finding.severity is Severity.INFO:
         return False
-    names = (finding.instruction, finding.computation, finding.module)
+    if finding.rule in expected["kind"].split("|"):
+        return True
+    place = expected["at"]
     spoken = (finding.message, finding.excerpt, *finding.notes)
     word = re.compile(rf"(?<![\w.\-]){re.escape(place)}(?![\w\-])")
+    names = (finding.instruction, finding.computation, finding.module)
     return place in names or any(word.search(text) for text in spoken)
+
+
+def _differs_between_ranks(folder: Path, case: Mapping[str, Any]) -> bool:
+    """True if a case has one module on two ranks, and their collectives differ."""
+    paths = [folder / f"{case['id']}{ending}" for ending in (".before.hlo", ".hlo")]
+    if not all(path.exists() for path in paths) or "ranks" not in case["expected"]["kind"]:
+        return False
+    return any(module.divergences for module in compare_ranks(rank_folders(paths)))
 
 
 def _errors(findings: Iterable[Diagnostic]) -> list[Diagnostic]:

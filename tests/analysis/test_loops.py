@@ -1,0 +1,94 @@
+"""Counters of while loops: how often the body runs, and where it never stops."""
+
+from __future__ import annotations
+
+import operator
+
+import pytest
+
+import hlo_lint
+from hlo_lint.analysis.loops import loops
+
+COMPARISONS = {
+    "LT": operator.lt,
+    "LE": operator.le,
+    "GT": operator.gt,
+    "GE": operator.ge,
+    "NE": operator.ne,
+}
+TEXT = """
+HloModule m
+
+body {{
+  b = (s32[], f32[8]) parameter(0)
+  i = s32[] get-tuple-element(b), index=0
+  x = f32[8] get-tuple-element(b), index=1
+  step = s32[] constant({step})
+  next = s32[] {change}(i, step)
+  ROOT t = (s32[], f32[8]) tuple(next, x)
+}}
+
+condition {{
+  c = (s32[], f32[8]) parameter(0)
+  j = s32[] get-tuple-element(c), index=0
+  limit = s32[] constant({limit})
+  ROOT r = pred[] compare(j, limit), direction={direction}
+}}
+
+ENTRY e {{
+  first = s32[] constant({first})
+  p = f32[8] parameter(0)
+  state = (s32[], f32[8]) tuple(first, p)
+  ROOT w = (s32[], f32[8]) while(state), condition=condition, body=body
+}}
+"""
+
+
+def runs(first: int, change: str, step: int, direction: str, limit: int) -> int:
+    """How often the body runs, by running it."""
+    count = 0
+    while COMPARISONS[direction](first, limit):
+        first += step if change == "add" else -step
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        (0, "add", 1, "LT", 10),
+        (0, "add", 3, "LT", 10),
+        (2, "add", 4, "LE", 10),
+        (10, "subtract", 1, "GT", 0),
+        (10, "subtract", 3, "GE", 1),
+        (10, "add", -3, "GT", -2),
+        (0, "add", 5, "NE", 20),
+        (7, "add", 1, "LT", 7),
+    ],
+)
+def test_the_trip_count_is_that_of_running_the_loop(loop: tuple[int, str, int, str, int]) -> None:
+    names = ("first", "change", "step", "direction", "limit")
+    text = TEXT.format(**dict(zip(names, loop, strict=True)))
+    (found,) = loops(hlo_lint.parse(text))
+    assert found.trip_count == runs(*loop)
+    assert found.counter is not None
+    assert not found.counter.never_ends
+    assert [found.is_invariant(index) for index in (0, 1)] == [False, True]
+
+
+def test_the_declared_trip_count_counts_more() -> None:
+    text = TEXT.format(first=0, change="add", step=1, direction="LT", limit=10)
+    config = ', body=body, backend_config={"known_trip_count":{"n":"5"}}'
+    (found,) = loops(hlo_lint.parse(text.replace(", body=body", config)))
+    assert found.trip_count == 5
+
+
+@pytest.mark.parametrize(
+    ("step", "direction", "limit"), [(0, "LT", 10), (2, "NE", 7), (0, "NE", 3)]
+)
+def test_a_counter_that_misses_its_limit_never_ends(step: int, direction: str, limit: int) -> None:
+    text = TEXT.format(first=0, change="add", step=step, direction=direction, limit=limit)
+    (found,) = loops(hlo_lint.parse(text))
+    assert found.counter is not None
+    assert found.counter.never_ends
+    assert found.trip_count is None
