@@ -74,6 +74,14 @@ def test_a_result_in_a_donated_parameter_gets_memory_of_its_own() -> None:
     assert any("only a new compilation makes" in entry.reason for entry in fixed.remaining.skipped)
 
 
+def test_an_assignment_from_before_a_fix_repeats_no_error(tmp_path: Path) -> None:
+    shutil.copytree(PAYLOADS / "donated_ffi", tmp_path / "dump")
+    (file,) = (f for f in hlo_lint.fix(tmp_path, unsafe_fixes=True).files if f.edits)
+    (path,) = (tmp_path / "dump").glob("*_gpu_after_optimizations.txt")
+    path.write_text(file.after)
+    assert found_in(tmp_path) == [COMPUTED]
+
+
 def found_in_text(text: str) -> list[str]:
     return [f.rule for f in hlo_lint.lint(text).findings]
 
