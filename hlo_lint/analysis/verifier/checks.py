@@ -30,6 +30,7 @@ class _Mark(NamedTuple):
     subject: str
     words: tuple[str, ...] = ()
     other_than: frozenset[str] = frozenset()
+    option: str = ""
 
 
 def _marked(mark: _Mark) -> Callable[[Marked], Marked]:
@@ -50,10 +51,13 @@ def on(*opcodes: str, local: bool = False) -> Callable[[Marked], Marked]:
 
 
 def on_attribute(
-    *words: str, other_than: frozenset[str] = frozenset()
+    *words: str, other_than: frozenset[str] = frozenset(), option: str = ""
 ) -> Callable[[Marked], Marked]:
-    """Mark a check of each instruction whose attributes hold one of some words."""
-    return _marked(_Mark("attribute", words, other_than))
+    """Mark a check of each instruction whose attributes hold one of some words.
+
+    With an `option` it binds only where the stage has that set.
+    """
+    return _marked(_Mark("attribute", words, other_than, option))
 
 
 on_computation = _marked(_Mark("computation"))
@@ -70,6 +74,7 @@ class AttributeCheck(NamedTuple):
     check: InstructionCheck
     words: tuple[str, ...]
     other_than: frozenset[str]
+    option: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +117,7 @@ class Checks:
             return table
 
         attributes = tuple(
-            AttributeCheck(check, mark.words, mark.other_than)  # type: ignore[arg-type]
+            AttributeCheck(check, mark.words, mark.other_than, mark.option)  # type: ignore[arg-type]
             for check, mark in held.get("attribute", ())
         )
         return cls(

@@ -37,69 +37,62 @@ _SAME_TYPE: Final = frozenset(("broadcast", "reshape", "dynamic-reshape"))
 """Opcodes whose result has the operand's type (`ShapeVerifier::SameElementType`)."""
 
 
-class ShapeKeys:
-    """Keys of the instructions of one computation: equal keys have equal shape violations.
+def keys(scope: Scope, stage: int, local: Set[str], good: Set[object]) -> Callable[[int], object]:
+    """Make keys of the instructions of one computation: equal keys have equal shape violations.
 
     Most lines of a dump are like many others, so that the key of one that passed answers for the
-    next before anything is read.
+    next before anything is read. A key holds all that the shape depends on; it is None if that is
+    more than a few texts. A closure, because it runs for every instruction of every dump.
     """
+    rows, index = scope.computation.rows, scope.computation.index
+    types = list(map(type_of, rows))
 
-    __slots__ = ("_good", "_index", "_local", "_rows", "_scope", "_stage")
-
-    def __init__(self, scope: Scope, stage: int, local: Set[str], good: Set[object]) -> None:
-        self._scope = scope
-        self._rows = scope.computation.rows
-        self._index = scope.computation.index
-        self._stage = stage
-        self._local = local
-        self._good = good
-
-    def of(self, number: int) -> object:
-        """All that the shape depends on; None if that is more than a few texts."""
-        row, rows, index = self._rows[number], self._rows, self._index
-        opcode, printed = opcode_of(row), type_of(row)
-        if opcode in _UNCHECKED:
-            return self._stage, printed
-        reads = _READS.get(opcode)
-        if reads is None or not printed:
+    def key(number: int) -> object:
+        row, printed = rows[number], types[number]
+        opcode = opcode_of(row)
+        attributes, calls = _READS.get(opcode, _UNKNOWN)
+        if attributes is None:
+            return (stage, printed) if opcode in _UNCHECKED else None
+        if not printed:
             return None
         try:
-            types = [type_of(rows[index[name]]) for name in references_of(row)]
+            operands = [types[index[name]] for name in references_of(row)]
         except KeyError:
             return None
-        if "" in types:
+        if "" in operands:
             return None  # inferred from further operands
         if (
             opcode in KEEPS_TYPE
-            and types.count(printed) == len(types)
-            and (self._stage, printed) in self._good
+            and operands.count(printed) == len(operands)
+            and (stage, printed) in good
         ):
             # Of shapes that are the same only the element type counts.
-            return self._stage, opcode, len(types), printed[: printed.find("[")]
-        attributes, calls = reads
-        text = _facts(attributes_of(row)) if attributes or opcode in self._local else ""
+            return stage, opcode, len(operands), printed[: printed.find("[")]
+        text = _facts(attributes_of(row)) if attributes or opcode in local else ""
         if not calls:
-            return (self._stage, opcode, printed, text, *types)
-        return self._of_caller(number, printed, text, types)
+            return (stage, opcode, printed, text, *operands)
+        return _key_of_caller(scope, number, (stage, opcode, printed, text, *operands), operands)
 
-    def _of_caller(self, number: int, printed: str, text: str, types: list[str]) -> object:
-        scope = self._scope
-        opcode, called = (
-            opcode_of(self._rows[number]),
-            scope.computation.at(number).called_computations,
-        )
-        if opcode in ("call", "fusion") and len(called) == 1:
-            body = scope.callees.get(called[0])
-            if body is not None and _passes_on(body, types, printed):
-                return self._stage, printed
-        signatures = []
-        for name in called:
-            callee = scope.callees.get(name)
-            signature = None if callee is None else callee.analysis_cache.get(Signature)
-            if signature is None:
-                return None
-            signatures.append(signature)
-        return (self._stage, opcode, printed, text, *types, *signatures)
+    return key
+
+
+def _key_of_caller(
+    scope: Scope, number: int, key: tuple[object, ...], operands: list[str]
+) -> object:
+    instruction = scope.computation.at(number)
+    opcode, called = instruction.opcode, instruction.called_computations
+    if opcode in ("call", "fusion") and len(called) == 1:
+        body = scope.callees.get(called[0])
+        if body is not None and _passes_on(body, operands, instruction.type_text):
+            return key[0], instruction.type_text
+    signatures = []
+    for name in called:
+        callee = scope.callees.get(name)
+        signature = None if callee is None else callee.analysis_cache.get(Signature)
+        if signature is None:
+            return None
+        signatures.append(signature)
+    return (*key, *signatures)
 
 
 def _passes_on(body: Computation, operands: list[str], result: str) -> bool:
@@ -119,7 +112,11 @@ def _facts(attributes: str) -> str:
     return head if end < 0 or rest.startswith("backend_config=", end + 3) else attributes
 
 
-_READS: Final = {opcode: (each.attributes, each.calls) for opcode, each in OPCODES.items()}
+_UNKNOWN: Final = (None, False)
+_READS: Final[dict[str, tuple[bool | None, bool]]] = {
+    opcode: _UNKNOWN if opcode in _UNCHECKED else (each.attributes, each.calls)
+    for opcode, each in OPCODES.items()
+}
 """True if inference reads attributes, and if it reads the signatures of callees, by opcode."""
 
 

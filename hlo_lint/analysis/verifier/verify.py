@@ -17,7 +17,7 @@ from hlo_lint.analysis.shape_inference import ShapeInference
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.analysis.verifier.checks import Checks
 from hlo_lint.analysis.verifier.scope import Header, Scope, Violation, header_of
-from hlo_lint.analysis.verifier.shapes import ShapeKeys, shape_violations
+from hlo_lint.analysis.verifier.shapes import keys, shape_violations
 from hlo_lint.hlo.ir import Computation, Module, cached_analysis
 from hlo_lint.hlo.opcodes import CALLERS
 from hlo_lint.hlo.records import (
@@ -185,12 +185,12 @@ class _Verifier:
         self, scope: Scope, places: Iterable[int]
     ) -> Iterator[tuple[int, Violation]]:
         computation, rows = scope.computation, scope.computation.rows
-        opcodes, local = self.checks.opcodes, self.checks.local
-        keys = ShapeKeys(scope, self.stage_number, local.keys(), KNOWN_GOOD_CACHE)
+        opcodes, local, good = self.checks.opcodes, self.checks.local, KNOWN_GOOD_CACHE
+        key_of = keys(scope, self.stage_number, local.keys(), good)
         checked = opcodes.keys() & scope.opcodes
         for number in places:
-            key = keys.of(number)
-            if key not in KNOWN_GOOD_CACHE:
+            key = key_of(number)
+            if key not in good:
                 found = list(shape_violations(scope, self.inference, number, self.checks))
                 for check in local.get(opcode_of(rows[number]), ()):
                     found += check(scope, computation.at(number))
@@ -210,18 +210,20 @@ class _Verifier:
     ) -> Iterator[tuple[int, Violation]]:
         """The checks of every opcode, where the text has an attribute of theirs: few texts have."""
         computation, rows = scope.computation, scope.computation.rows
-        texts = {number: attributes_of(rows[number]) for number in places}
-        joined = "".join(texts.values())
-        for check, words, other_than in self.checks.attributes:
-            present = [word for word in words if word in joined]
-            if not present:
+        texts: dict[frozenset[str], tuple[Sequence[int], str]] = {}
+        for check, words, other_than, option in self.checks.attributes:
+            if option and not getattr(scope.stage, option):
                 continue
-            for number, text in texts.items():
-                if opcode_of(rows[number]) not in other_than and any(
-                    word in text for word in present
-                ):
-                    for each in check(scope, computation.at(number)):
-                        yield number, each
+            excluded = other_than & scope.opcodes
+            if excluded not in texts:
+                among = [n for n in places if opcode_of(rows[n]) not in excluded]
+                texts[excluded] = among, "".join([attributes_of(rows[n]) for n in among])
+            numbers, joined = texts[excluded]
+            for word in words:
+                if word in joined:
+                    for number in [n for n in numbers if word in attributes_of(rows[n])]:
+                        for each in check(scope, computation.at(number)):
+                            yield number, each
 
 
 def _changed(

@@ -148,10 +148,10 @@ class BrokenCall(VerifierRule, Rule):
             message = f"composite.version={version} is not a non-negative integer"
             yield Violation("composite-name", call, message)
 
-    @on_attribute("to_apply=", "calls=")
+    @on_attribute("to_apply=", "calls=", option="thread_names")
     def nested_thread(self, scope: Scope, caller: Instruction) -> Iterator[Violation]:
         """With the option for it, computations are on the thread of their caller."""
-        if not scope.stage.thread_names or caller.opcode.startswith("async-"):
+        if caller.opcode.startswith("async-"):
             return
         ours = scope.computation.thread
         for callee in scope.called(caller):

@@ -125,11 +125,11 @@ class BrokenStructure(VerifierRule, Rule):
             return ()
         return _undefined(computation)
 
-    @on_attribute("scheduling_name=")
+    @on_attribute("scheduling_name=", option="names_unchanged")
     def unchanged_name(self, scope: Scope, instruction: Instruction) -> Iterator[Violation]:
         """With the option for it, a name is the one that was scheduled."""
         scheduled = _find_scheduling_name(instruction.attributes_text)
-        if not scope.stage.names_unchanged or scheduled is None:
+        if scheduled is None:
             return
         name = instruction.name
         if scheduled[1] not in ("", name) and ".remat" not in name and ".clone" not in name:
