@@ -251,7 +251,7 @@ triangular-solve        | f32[3,3]; f32[4,5]              | left_side=true, lowe
 transpose_a=NO_TRANSPOSE | 3 unknowns with 4
 batch-norm-training     | f32[2,3]; f32[4]; f32[3]        | epsilon=0.1, feature_index=1 | 3 features
 get-tuple-element       | (f32[3], s32[])                 | index=2              | a tuple of 2
-get-tuple-element       | f32[3]                          | index=0              | no tuple
+get-tuple-element       | f32[3]                          | index=0              | not a tuple
 call                    | f32[4]                          | to_apply=%double     | the parameter is f32[3]
 while                   | f32[4]                          | condition=%always, body=%double | takes f32[3]
 while                   | f32[3]                          | condition=%double, body=%double | no pred[]

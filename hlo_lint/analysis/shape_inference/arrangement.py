@@ -12,11 +12,11 @@ from hlo_lint.analysis.shape_inference.operation import (
     Unknowable,
 )
 from hlo_lint.analysis.shape_inference.types import (
-    bare,
+    array_without_layout,
     demand_array_sizes,
     demand_known,
     flags,
-    higher,
+    promote_types,
     same_size,
     same_type,
 )
@@ -34,7 +34,7 @@ def _broadcast(operation: Operation, printed: Shape) -> None:
         raise Impossible(f"dimensions of broadcast has {len(dims)} numbers for {operand}")
     for number, (dim, size) in enumerate(zip(dims, operand.dims, strict=True)):
         if not 0 <= dim < result.rank:
-            raise Impossible(f"dimensions={dim} is no dimension of the result {result}")
+            raise Impossible(f"dimensions={dim} is not a dimension of the result {result}")
         if not same_size(result.dims[dim], size):
             raise Impossible(
                 f"dimension {number} of the operand has {size} elements, and dimension {dim} of "
@@ -62,7 +62,7 @@ def _demand_same_count(operation: Operation, operand: ArrayShape, result: ArrayS
 
 
 def _count(shape: ArrayShape) -> int:
-    """How many elements there are."""
+    """The number of elements."""
     if UNBOUNDED in shape.dims:
         raise Unknowable
     if 0 in shape.dims:
@@ -79,7 +79,7 @@ def _dynamic_reshape(operation: Operation, printed: Shape) -> None:
     _reshape(operation, printed)
     result = operation.as_array(printed, "the result")
     if len(operation.operands) != result.rank + 1:
-        raise Impossible(f"dynamic-reshape needs {result.rank} sizes behind what it reshapes")
+        raise Impossible(f"dynamic-reshape needs {result.rank} sizes after its operand")
     for number in range(1, len(operation.operands)):
         if operation.array(number).with_layout(None) != S32:
             raise Impossible(f"operand {number} of dynamic-reshape has to be an s32[]")
@@ -119,7 +119,9 @@ def _transpose(operation: Operation) -> Shape:
         numbers = ",".join(map(str, dims))
         raise Impossible(f"dimensions={{{numbers}}} does not permute those of {operand}")
     dynamic = flags(operand)
-    return bare(operand.dtype, [operand.dims[n] for n in dims], [dynamic[n] for n in dims])
+    return array_without_layout(
+        operand.dtype, [operand.dims[n] for n in dims], [dynamic[n] for n in dims]
+    )
 
 
 def _reverse(operation: Operation) -> Shape:
@@ -129,8 +131,8 @@ def _reverse(operation: Operation) -> Shape:
         raise Impossible("dimensions of reverse names one twice")
     for dim in dims:
         if not 0 <= dim < operand.rank:
-            raise Impossible(f"dimensions={dim} of reverse is no dimension of {operand}")
-    return bare(operand.dtype, operand.dims, operand.dynamic)
+            raise Impossible(f"dimensions={dim} of reverse is not a dimension of {operand}")
+    return array_without_layout(operand.dtype, operand.dims, operand.dynamic)
 
 
 def _slice(operation: Operation) -> Shape:
@@ -150,7 +152,7 @@ def _slice(operation: Operation) -> Shape:
         if stride <= 0:
             raise Impossible(f"slice with a stride of {stride} in dimension {dim}")
         sizes.append(-(-(limit - start) // stride))
-    return bare(operand.dtype, sizes, operand.dynamic)
+    return array_without_layout(operand.dtype, sizes, operand.dynamic)
 
 
 def _pad(operation: Operation) -> Shape:
@@ -175,7 +177,7 @@ def _pad(operation: Operation) -> Shape:
         sizes.append(UNBOUNDED if size == UNBOUNDED else padded)
         if size != UNBOUNDED:
             demand_array_sizes([padded], "the result of pad")
-    return bare(higher(operand.dtype, value.dtype), sizes, operand.dynamic)
+    return array_without_layout(promote_types(operand.dtype, value.dtype), sizes, operand.dynamic)
 
 
 def _concatenate(operation: Operation) -> Shape:
@@ -200,8 +202,8 @@ def _concatenate(operation: Operation) -> Shape:
                     f"{sizes[dim]} and {size}"
                 )
             dynamic[dim] |= each.is_dynamic(dim)
-        dtype = higher(first.dtype, each.dtype)  # XLA, too, forgets those in between
-    return bare(dtype, sizes, dynamic)
+        dtype = promote_types(first.dtype, each.dtype)  # XLA, too, forgets those in between
+    return array_without_layout(dtype, sizes, dynamic)
 
 
 def _demand_starts(operation: Operation, first: int, rank: int) -> None:
@@ -235,7 +237,7 @@ def _dynamic_slice(operation: Operation) -> Shape:
         flag and size == whole
         for flag, size, whole in zip(flags(operand), sizes, operand.dims, strict=True)
     ]
-    return bare(operand.dtype, sizes, dynamic)
+    return array_without_layout(operand.dtype, sizes, dynamic)
 
 
 def _dynamic_update_slice(operation: Operation) -> Shape:
@@ -252,7 +254,7 @@ def _dynamic_update_slice(operation: Operation) -> Shape:
         flag or (update.is_dynamic(dim) and update.dims[dim] == operand.dims[dim])
         for dim, flag in enumerate(flags(operand))
     ]
-    return bare(operand.dtype, operand.dims, dynamic).with_layout(operand.layout)
+    return array_without_layout(operand.dtype, operand.dims, dynamic).with_layout(operand.layout)
 
 
 def _get_dimension_size(operation: Operation) -> Shape:
@@ -266,7 +268,7 @@ def _set_dimension_size(operation: Operation) -> Shape:
     if size.with_layout(None) != S32:
         raise Impossible(f"operand 1 of set-dimension-size has to be an s32[], and is {size}")
     dynamic = [flag or dim == dimension for dim, flag in enumerate(flags(operand))]
-    return bare(operand.dtype, operand.dims, dynamic)
+    return array_without_layout(operand.dtype, operand.dims, dynamic)
 
 
 OPCODES: Table = {

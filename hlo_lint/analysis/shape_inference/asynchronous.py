@@ -13,9 +13,9 @@ from hlo_lint.analysis.shape_inference.operation import (
     known,
 )
 from hlo_lint.analysis.shape_inference.types import (
-    apart,
     brief,
     compatible,
+    describe_mismatch,
     without_layout,
 )
 from hlo_lint.hlo.shape import Shape, TupleShape
@@ -36,7 +36,7 @@ def _copy_done(operation: Operation) -> Shape:
     taken = operation.shape(0)
     destination, source, *_ = _elements(taken, 2, "what copy-done takes")
     if not compatible(destination, source):
-        raise Impossible("copy-done of {} into {}".format(*apart(source, destination)))
+        raise Impossible("copy-done of {} into {}".format(*describe_mismatch(source, destination)))
     return destination
 
 
@@ -71,7 +71,7 @@ def prefix_error(prefix: Shape, whole: Shape, what: str = "", of: str = "") -> s
             if compatible(prefix, TupleShape(elements)):
                 return ""
             whole = TupleShape(elements)
-    ours, theirs = apart(prefix, whole)
+    ours, theirs = describe_mismatch(prefix, whole)
     return f"{what} is {ours}, {of} {theirs}"
 
 
@@ -81,7 +81,7 @@ def _async_start(operation: Operation, printed: Shape) -> None:
     bound, result = _async_parts(printed)
     operands = TupleShape(operation.shapes())
     if not compatible(operands, TupleShape(bound)):
-        ours, theirs = apart(operands, TupleShape(bound))
+        ours, theirs = describe_mismatch(operands, TupleShape(bound))
         raise Impossible(f"the operands of async-start are {ours}, in its type {theirs}")
     parameters = TupleShape(tuple(map(known, called.parameters)))
     if len(bound) > len(parameters.elements):
@@ -117,7 +117,7 @@ def _bound_by_update(operation: Operation, printed: Shape) -> None:
     after, result = _async_parts(printed)
     operands = TupleShape((*before, *operation.shapes()[1:]))
     if not compatible(operands, TupleShape(after)):
-        ours, theirs = apart(operands, TupleShape(after))
+        ours, theirs = describe_mismatch(operands, TupleShape(after))
         raise Impossible(f"async-update binds {ours}, and its type has {theirs}")
     if error := prefix_error(old_result, result, "the result before", "of async-update"):
         raise Impossible(error)
@@ -158,11 +158,11 @@ def _done_of_all_reduce(operation: Operation) -> Shape:
 
 
 SUGAR = frozenset(("start", "update", "done"))
-"""What may stand behind an opcode that is printed in place of the computation around it."""
+"""The suffixes of an opcode that is printed in place of the computation around it."""
 
 
 def sugar(opcode: str, part: str, wrapped: Inference) -> Inference:
-    """How the shape of one part of an asynchronous instruction follows from what it wraps."""
+    """The inference of one part of an asynchronous instruction, from the wrapped opcode."""
     if part != "start":
         return OPCODES[f"async-{part}"]
 
@@ -170,7 +170,7 @@ def sugar(opcode: str, part: str, wrapped: Inference) -> Inference:
         bound, result = _async_parts(printed)
         shapes = TupleShape(operation.shapes())
         if not compatible(shapes, TupleShape(bound)):
-            ours, theirs = apart(shapes, TupleShape(bound))
+            ours, theirs = describe_mismatch(shapes, TupleShape(bound))
             raise Impossible(f"the operands of {operation.opcode} are {ours}, in its type {theirs}")
         if result == TupleShape(()) or not bound:
             return  # bound by updates
@@ -179,7 +179,7 @@ def sugar(opcode: str, part: str, wrapped: Inference) -> Inference:
         inner = Operation(opcode, operation.operands, operation.tail, operation.callees)
         made = None if wrapped.infer is None else wrapped.infer(inner)
         if made is not None and not compatible(made, result, any_precision=True):
-            ours, theirs = apart(made, result, any_precision=True)
+            ours, theirs = describe_mismatch(made, result, any_precision=True)
             raise Impossible(f"{operation.opcode} makes {ours}, and its type has {theirs}")
 
     return Inference(None, start, None, wrapped.attributes, wrapped.calls)

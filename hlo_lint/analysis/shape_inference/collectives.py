@@ -14,10 +14,10 @@ from hlo_lint.analysis.shape_inference.operation import (
     Unknowable,
 )
 from hlo_lint.analysis.shape_inference.types import (
-    apart,
-    bare,
+    array_without_layout,
     brief,
     compatible,
+    describe_mismatch,
     same_type,
     without_layout,
 )
@@ -26,7 +26,7 @@ from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
 
 
 def _group_size(operation: Operation) -> int:
-    """How many devices exchange data with each other, where the instruction alone says it."""
+    """The number of devices in a group, if the instruction alone tells it."""
     across = operation.text("channel_id") is not None and operation.opcode != "all-to-all"
     if across and operation.text("use_global_device_ids") != "true":
         raise Unknowable  # a group of replicas, and the module says how many partitions
@@ -56,7 +56,7 @@ def _each(operation: Operation, one: Callable[[ArrayShape], ArrayShape]) -> Shap
 
 
 def _plain(shape: ArrayShape) -> ArrayShape:
-    return bare(shape.dtype, shape.dims, shape.dynamic)
+    return array_without_layout(shape.dtype, shape.dims, shape.dynamic)
 
 
 def _same(operation: Operation) -> Shape:
@@ -79,7 +79,9 @@ def _gathered(operation: Operation) -> Shape:
 def _resized(shape: ArrayShape, along: int, size: int) -> ArrayShape:
     if UNBOUNDED in shape.dims:
         raise Unknowable
-    return bare(shape.dtype, (*shape.dims[:along], size, *shape.dims[along + 1 :]), shape.dynamic)
+    return array_without_layout(
+        shape.dtype, (*shape.dims[:along], size, *shape.dims[along + 1 :]), shape.dynamic
+    )
 
 
 def _scattered(operation: Operation) -> Shape:
@@ -193,7 +195,7 @@ def _start(operation: Operation, printed: Shape) -> None:
     if isinstance(printed.elements[0], TupleShape):
         taken = TupleShape(shapes)  # an async-start that is printed by what it wraps
     if not compatible(printed.elements[0], taken):
-        ours, theirs = apart(taken, printed.elements[0])
+        ours, theirs = describe_mismatch(taken, printed.elements[0])
         raise Impossible(f"{operation.opcode} takes {ours}, and its type begins with {theirs}")
     if operation.opcode == "all-gather-start":
         _differs_only_along(operation, printed.elements[1])
@@ -204,7 +206,7 @@ def _start(operation: Operation, printed: Shape) -> None:
     else:
         made = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
     if not compatible(printed.elements[1], made):
-        ours, theirs = apart(made, printed.elements[1])
+        ours, theirs = describe_mismatch(made, printed.elements[1])
         raise Impossible(f"{operation.opcode} makes {ours}, and its type has {theirs}")
 
 
@@ -219,7 +221,7 @@ def _all_reduce_start(operation: Operation, printed: Shape) -> None:
     ):
         printed, made = TupleShape(printed.elements[:2]), wrapped
     if not compatible(printed, made, any_precision=True):
-        ours, theirs = apart(made, printed, any_precision=True)
+        ours, theirs = describe_mismatch(made, printed, any_precision=True)
         raise Impossible(f"XLA infers {ours}, and not {theirs}")
 
 

@@ -11,7 +11,12 @@ from hlo_lint.analysis.shape_inference.operation import (
     Table,
     Unknowable,
 )
-from hlo_lint.analysis.shape_inference.types import bare, demand_known, higher, same_size
+from hlo_lint.analysis.shape_inference.types import (
+    array_without_layout,
+    demand_known,
+    promote_types,
+    same_size,
+)
 from hlo_lint.hlo.dtypes import BITS, is_float
 from hlo_lint.hlo.shape import ArrayShape, Shape
 
@@ -69,8 +74,8 @@ def _product(operation: Operation, left: ArrayShape, right: ArrayShape) -> Array
     places += [(left, dim) for dim in range(left.rank) if dim not in gone]
     gone = {*right_batch, *right_contracting}
     places += [(right, dim) for dim in range(right.rank) if dim not in gone]
-    return bare(
-        higher(left.dtype, right.dtype),
+    return array_without_layout(
+        promote_types(left.dtype, right.dtype),
         [shape.dims[dim] for shape, dim in places],
         [shape.is_dynamic(dim) for shape, dim in places],
     )
@@ -82,7 +87,7 @@ def demand_accumulator(operation: Operation, printed: Shape) -> None:
     left = operation.array(0)
     right = operation.array(1)
     demand_known(result.dtype)
-    dtype = higher(left.dtype, right.dtype)
+    dtype = promote_types(left.dtype, right.dtype)
     if not is_float(dtype) and BITS[result.dtype] < BITS[dtype]:
         raise Impossible(f"{operation.opcode} of {dtype} cannot give the narrower {result.dtype}")
 
@@ -152,8 +157,8 @@ def _ragged_dot(operation: Operation) -> Shape:
     places += [(right, dim) for dim in range(right.rank) if dim not in gone]
     if ragged[0] in left_contracting:
         places.insert(0, (groups, groups.rank - 1))
-    return bare(
-        higher(left.dtype, right.dtype),
+    return array_without_layout(
+        promote_types(left.dtype, right.dtype),
         [shape.dims[dim] for shape, dim in places],
         [shape.is_dynamic(dim) for shape, dim in places],
     )

@@ -14,7 +14,7 @@ from hlo_lint.analysis.shape_inference.operation import (
     Unknowable,
     known,
 )
-from hlo_lint.analysis.shape_inference.types import apart, brief, compatible
+from hlo_lint.analysis.shape_inference.types import brief, compatible, describe_mismatch
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
 
 
@@ -26,7 +26,7 @@ def _get_tuple_element(operation: Operation) -> Shape:
     operand = operation.shape(0)
     index = operation.integer("index")
     if not isinstance(operand, TupleShape):
-        raise Impossible(f"get-tuple-element of {brief(operand)}, which is no tuple")
+        raise Impossible(f"get-tuple-element of {brief(operand)}, which is not a tuple")
     if not 0 <= index < len(operand.elements):
         raise Impossible(f"get-tuple-element {index} of a tuple of {len(operand.elements)}")
     return operand.elements[index]
@@ -54,7 +54,7 @@ def _demand_arguments(operation: Operation, called: Signature, shapes: tuple[Sha
     for number, (text, shape) in enumerate(zip(called.parameters, shapes, strict=True)):
         parameter = known(text)
         if not compatible(parameter, shape):
-            ours, theirs = apart(shape, parameter)
+            ours, theirs = describe_mismatch(shape, parameter)
             raise Impossible(
                 f"{operation.opcode} passes {ours} as operand {number}, and the parameter is "
                 f"{theirs}"
@@ -84,13 +84,13 @@ def _while(operation: Operation) -> Shape:
             raise Impossible(f"the {name} of while has {len(called.parameters)} parameters")
         parameter = known(called.parameters[0])
         if not compatible(parameter, carried):
-            ours, theirs = apart(carried, parameter)
+            ours, theirs = describe_mismatch(carried, parameter)
             raise Impossible(f"while carries {ours}, and its {name} takes {theirs}")
     if not compatible(known(condition.root), PRED):
         given = brief(known(condition.root))
         raise Impossible(f"the condition of while gives {given}, and no pred[]")
     if not compatible(known(body.root), carried):
-        ours, theirs = apart(carried, known(body.root))
+        ours, theirs = describe_mismatch(carried, known(body.root))
         raise Impossible(f"while carries {ours}, and its body gives {theirs}")
     return carried
 
@@ -125,10 +125,10 @@ def _conditional(operation: Operation) -> Shape:
         if len(branch.parameters) != 1:
             raise Impossible(f"branch {number} has {len(branch.parameters)} parameters")
         if not compatible(known(branch.parameters[0]), shape):
-            theirs, ours = apart(known(branch.parameters[0]), shape)
+            theirs, ours = describe_mismatch(known(branch.parameters[0]), shape)
             raise Impossible(f"branch {number} takes {theirs}, and gets {ours}")
         if not compatible(known(branch.root), result):
-            ours, theirs = apart(known(branch.root), result)
+            ours, theirs = describe_mismatch(known(branch.root), result)
             raise Impossible(f"branch {number} gives {ours}, and branch 0 {theirs}")
     return result
 
@@ -147,7 +147,7 @@ def _outfeed(operation: Operation) -> Shape:
     operation.token(1)
     text = operation.text("outfeed_shape")
     if text is not None and not compatible(known(text), operation.shape(0)):
-        ours, theirs = apart(known(text), operation.shape(0))
+        ours, theirs = describe_mismatch(known(text), operation.shape(0))
         raise Impossible(f"outfeed_shape is {ours}, and what is fed {theirs}")
     return TOKEN
 

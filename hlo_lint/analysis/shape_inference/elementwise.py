@@ -13,12 +13,12 @@ from hlo_lint.analysis.shape_inference.operation import (
     known,
 )
 from hlo_lint.analysis.shape_inference.types import (
-    bare,
+    array_without_layout,
     compatible,
     demand_known,
     flags,
-    higher,
     part_of,
+    promote_types,
     same_dims,
     same_size,
     same_type,
@@ -54,7 +54,7 @@ _UNARY: Final[dict[Kind, str]] = {
     _signed: "abs sign",
     _bits: "not",
 }
-"""Which element types an opcode takes."""
+"""The element types that an opcode takes."""
 
 _BINARY: Final[dict[Kind, str]] = {
     lambda _: True: "add maximum minimum mulhi multiply",
@@ -63,7 +63,7 @@ _BINARY: Final[dict[Kind, str]] = {
     _number: "divide power remainder shift-left shift-right-arithmetic shift-right-logical "
     "subtract",
 }
-"""Which element types an opcode takes, once both have been found to agree."""
+"""The element types that an opcode takes, once both operands agree."""
 
 _KIND: Final = {
     opcode: kind
@@ -83,17 +83,19 @@ def _unary(operation: Operation) -> Shape:
     operand = operation.array(0)
     _demand_type(operation, operand.dtype)
     if operation.opcode in ("abs", "real", "imag"):
-        return bare(part_of(operand.dtype), operand.dims, operand.dynamic)
+        return array_without_layout(part_of(operand.dtype), operand.dims, operand.dynamic)
     if operation.opcode == "is-finite":
-        return bare("pred", operand.dims, operand.dynamic)
-    return bare(operand.dtype, operand.dims, operand.dynamic)
+        return array_without_layout("pred", operand.dims, operand.dynamic)
+    return array_without_layout(operand.dtype, operand.dims, operand.dynamic)
 
 
 def _binary(operation: Operation) -> Shape:
     left, right = operation.array(0), operation.array(1)
     together = _together(operation, left, right)
     _demand_type(operation, left.dtype)
-    return bare(higher(left.dtype, right.dtype), together.dims, together.dynamic)
+    return array_without_layout(
+        promote_types(left.dtype, right.dtype), together.dims, together.dynamic
+    )
 
 
 def _together(operation: Operation, left: ArrayShape, right: ArrayShape) -> ArrayShape:
@@ -110,7 +112,9 @@ def _together(operation: Operation, left: ArrayShape, right: ArrayShape) -> Arra
         raise Impossible(f"{operation.opcode} of arrays of {left.rank} and {right.rank} dimensions")
     pairs = zip(left.dims, flags(left), right.dims, flags(right), strict=True)
     sizes = [_stretched(operation, *pair) for pair in pairs]
-    return bare(left.dtype, [size for size, _ in sizes], [dynamic for _, dynamic in sizes])
+    return array_without_layout(
+        left.dtype, [size for size, _ in sizes], [dynamic for _, dynamic in sizes]
+    )
 
 
 def _stretched(
@@ -143,7 +147,7 @@ def _plain(shape: ArrayShape) -> ArrayShape:
 
 def _compare(operation: Operation) -> Shape:
     together = _together(operation, operation.array(0), operation.array(1))
-    return bare("pred", together.dims, together.dynamic)
+    return array_without_layout("pred", together.dims, together.dynamic)
 
 
 def _complex(operation: Operation) -> Shape:
@@ -153,7 +157,7 @@ def _complex(operation: Operation) -> Shape:
     demand_known(right.dtype)
     if left.dtype != right.dtype or left.dtype not in COMPLEX_OF_PART:
         raise Impossible(f"there is no complex type of {left.dtype} and {right.dtype}")
-    return bare(COMPLEX_OF_PART[left.dtype], together.dims, together.dynamic)
+    return array_without_layout(COMPLEX_OF_PART[left.dtype], together.dims, together.dynamic)
 
 
 def _clamp(operation: Operation) -> Shape:
@@ -168,7 +172,7 @@ def _clamp(operation: Operation) -> Shape:
             raise Impossible(
                 f"operand {number} of clamp is {_plain(bound)}, what it bounds is {_plain(operand)}"
             )
-    return bare(operand.dtype, operand.dims, operand.dynamic)
+    return array_without_layout(operand.dtype, operand.dims, operand.dynamic)
 
 
 def _select(operation: Operation) -> Shape:
@@ -189,7 +193,7 @@ def _select(operation: Operation) -> Shape:
         )
     ]
     dims = [b if a == UNBOUNDED else a for a, b in zip(true.dims, false.dims, strict=True)]
-    return bare(higher(true.dtype, false.dtype), dims, dynamic)
+    return array_without_layout(promote_types(true.dtype, false.dtype), dims, dynamic)
 
 
 def _reduce_precision(operation: Operation) -> Shape:
@@ -200,7 +204,7 @@ def _reduce_precision(operation: Operation) -> Shape:
     for name, least in (("exponent_bits", 1), ("mantissa_bits", 0)):
         if operation.integer(name) < least:
             raise Impossible(f"{name} of reduce-precision has to be at least {least}")
-    return bare(operand.dtype, operand.dims, operand.dynamic)
+    return array_without_layout(operand.dtype, operand.dims, operand.dynamic)
 
 
 def _converted(operation: Operation, printed: Shape) -> None:
@@ -223,7 +227,7 @@ def _reinterpreted(operation: Operation, printed: Shape) -> None:
     for before in _widths(operand.dtype):
         for after in _widths(result.dtype):
             dims = _reinterpreted_dims(operand.dims, before, after)
-            if dims is not None and same_dims(bare(result.dtype, dims), result):
+            if dims is not None and same_dims(array_without_layout(result.dtype, dims), result):
                 return
     raise Impossible(f"bitcast-convert of {_plain(operand)} cannot give {_plain(result)}")
 
@@ -275,10 +279,10 @@ def _map(operation: Operation) -> Shape:
     if result.rank:
         raise Impossible(f"what map calls has to give a scalar, and gives {_plain(result)}")
     for number, (text, each) in enumerate(zip(called.parameters, arrays, strict=True)):
-        wanted = bare(each.dtype, ())
+        wanted = array_without_layout(each.dtype, ())
         if not compatible(known(text), wanted, any_precision=True):
-            raise Impossible(f"map calls a computation whose parameter {number} is no {wanted}")
-    return bare(result.dtype, first.dims, first.dynamic)
+            raise Impossible(f"map calls a computation whose parameter {number} is not {wanted}")
+    return array_without_layout(result.dtype, first.dims, first.dynamic)
 
 
 OPCODES: Table = {

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hlo_lint.analysis.shape_inference.operation import Impossible, Inference, Operation, Table
 from hlo_lint.analysis.shape_inference.reduction import demand_reducer
 from hlo_lint.analysis.shape_inference.types import (
-    bare,
+    array_without_layout,
     demand_known,
     same_dims,
     same_size,
@@ -121,7 +121,7 @@ def _assembled(
             dim = next(from_indices)
             dims.append(indices.dims[dim])
             dynamic.append(indices.is_dynamic(dim))
-    return bare(operand.dtype, dims, dynamic)
+    return array_without_layout(operand.dtype, dims, dynamic)
 
 
 def _scatter(operation: Operation) -> Shape:
@@ -138,9 +138,9 @@ def _scatter(operation: Operation) -> Shape:
             raise Impossible(
                 f"scatter writes {updates[number].dtype} into operand {number}, {operand.dtype}"
             )
-    demand_reducer(operation, [bare(each.dtype, ()) for each in operands], updates)
+    demand_reducer(operation, [array_without_layout(each.dtype, ()) for each in operands], updates)
     _demand_scatter_dims(operation, operands[0], indices, updates[0], vector)
-    results = [bare(each.dtype, each.dims, each.dynamic) for each in operands]
+    results = [array_without_layout(each.dtype, each.dims, each.dynamic) for each in operands]
     return results[0] if count == 1 else TupleShape(tuple(results))
 
 

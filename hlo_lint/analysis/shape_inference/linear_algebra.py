@@ -10,7 +10,7 @@ from hlo_lint.analysis.shape_inference.operation import (
     Unknowable,
 )
 from hlo_lint.analysis.shape_inference.types import (
-    bare,
+    array_without_layout,
     demand_known,
     part_of,
     same_dims,
@@ -36,13 +36,15 @@ def _fft(operation: Operation) -> Shape:
     if kind in ("FFT", "IFFT"):
         if not is_complex(operand.dtype):
             raise Impossible(f"{kind} takes complex numbers, and not {operand.dtype}")
-        return bare(operand.dtype, operand.dims, operand.dynamic)
+        return array_without_layout(operand.dtype, operand.dims, operand.dynamic)
     if kind == "RFFT":
         if operand.dtype not in COMPLEX_OF_PART:
             raise Impossible(f"RFFT takes f32 or f64, and not {operand.dtype}")
         _demand_lengths(kind, operand, lengths)
         halved = last // 2 + 1 if last > 0 else last
-        return bare(COMPLEX_OF_PART[operand.dtype], (*operand.dims[:-1], halved), operand.dynamic)
+        return array_without_layout(
+            COMPLEX_OF_PART[operand.dtype], (*operand.dims[:-1], halved), operand.dynamic
+        )
     if kind != "IRFFT":
         raise Unknowable
     if not is_complex(operand.dtype):
@@ -51,7 +53,9 @@ def _fft(operation: Operation) -> Shape:
     half = lengths[-1] // 2 + 1 if lengths[-1] else 0
     if not same_size(last, half):
         raise Impossible(f"IRFFT of {last} elements, and fft_length wants {half}")
-    return bare(part_of(operand.dtype), (*operand.dims[:-1], lengths[-1]), operand.dynamic)
+    return array_without_layout(
+        part_of(operand.dtype), (*operand.dims[:-1], lengths[-1]), operand.dynamic
+    )
 
 
 def _demand_lengths(
@@ -84,7 +88,7 @@ def _cholesky(operation: Operation) -> Shape:
     operand = operation.array(0)
     _demand_field(operation, operand.dtype)
     _demand_square(operation, operand)
-    return bare(operand.dtype, operand.dims, operand.dynamic)
+    return array_without_layout(operand.dtype, operand.dims, operand.dynamic)
 
 
 def _triangular_solve(operation: Operation) -> Shape:
@@ -99,20 +103,20 @@ def _triangular_solve(operation: Operation) -> Shape:
     shared = right.dims[-2 if left else -1]
     if not same_size(matrix.dims[-1], shared):
         raise Impossible(f"triangular-solve of {matrix.dims[-1]} unknowns with {shared} values")
-    batches = [bare(each.dtype, each.dims[:-2]) for each in (matrix, right)]
+    batches = [array_without_layout(each.dtype, each.dims[:-2]) for each in (matrix, right)]
     if not same_dims(*batches):
         raise Impossible("the batch dimensions of triangular-solve differ")
     if operation.text("transpose_a") not in ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"):
         raise Impossible("triangular-solve has to say transpose_a")
-    return bare(right.dtype, right.dims, right.dynamic)
+    return array_without_layout(right.dtype, right.dims, right.dynamic)
 
 
 def _batch_norm(operation: Operation) -> Shape:
-    """What is normalized, and arrays of one number a feature: all of them floats."""
+    """The normalized operand, and arrays of one number a feature: all of them floats."""
     operand = operation.array(0)
     feature = operation.integer("feature_index")
     if not 0 <= feature < operand.rank:
-        raise Impossible(f"feature_index={feature} is no dimension of {operand}")
+        raise Impossible(f"feature_index={feature} is not a dimension of {operand}")
     grad = operation.opcode == "batch-norm-grad"
     per_feature = operation.arrays(1, len(operation.operands) - grad)
     for number, each in enumerate((operand, *per_feature)):
@@ -132,10 +136,10 @@ def _batch_norm(operation: Operation) -> Shape:
             )
     if grad:
         _demand_gradient(operation, operand)
-    whole = bare(operand.dtype, operand.dims, operand.dynamic)
+    whole = array_without_layout(operand.dtype, operand.dims, operand.dynamic)
     if operation.opcode == "batch-norm-inference":
         return whole
-    vector = bare(operand.dtype, (features,), (operand.is_dynamic(feature),))
+    vector = array_without_layout(operand.dtype, (features,), (operand.is_dynamic(feature),))
     return TupleShape((whole, vector, vector))
 
 

@@ -41,9 +41,9 @@ class ShapeInference:
         return self._check(instruction.computation, instruction.number, typed=False).inferred
 
     def check(self, instruction: Instruction, *, layouts: bool = True) -> tuple[str, ...]:
-        """Why the printed shape of an instruction cannot be; empty where it can.
+        """The errors of an instruction's printed shape.
 
-        `layouts` says whether layouts are assigned: before, the printed ones bind nobody.
+        `layouts` is True if layouts are assigned: before, the printed ones do not bind.
         """
         return self._errors(instruction.computation, instruction.number, layouts)
 
@@ -161,7 +161,7 @@ def infer(instruction: Instruction, module: Module | None = None) -> Inferred:
 
 
 def check(instruction: Instruction, module: Module | None = None) -> tuple[str, ...]:
-    """Why the printed shape of an instruction cannot be; empty where it can."""
+    """The errors of an instruction's printed shape."""
     return _inference(instruction, module).check(instruction)
 
 

@@ -48,28 +48,28 @@ class Signature(NamedTuple):
 
 
 class Inference(NamedTuple):
-    """How the shape of one opcode follows from what it reads."""
+    """The shape of one opcode as a function of its operands and attributes."""
 
     infer: Callable[[Operation], Shape] | None = None
     """None where the printed type says what the opcode makes."""
     check: Callable[[Operation, Shape], None] | None = None
-    """What XLA demands of the printed shape beyond being the inferred one: may raise."""
+    """XLA's demands on the printed shape beyond being the inferred one: may raise."""
     arity: int | None = None
     """The number of operands; None where it may vary."""
     attributes: bool = False
-    """Whether attributes are read: where not, they are no part of what is remembered."""
+    """True if attributes are read; else they are not part of the cache's key."""
     calls: bool = False
-    """Whether the signatures of called computations are read."""
+    """True if the signatures of called computations are read."""
     keeps_layout: bool = False
-    """Whether the result has to lie in memory as what it comes from."""
+    """True if the result has the layout of the value that it passes on."""
     ignores_type: bool = False
     """True if XLA's parser makes the shape from the operands, whatever type is printed."""
     free_type: bool = False
-    """Whether the printed element type counts, not the inferred one; `check` may bound it."""
+    """True if the printed element type counts, not the inferred one; `check` may bound it."""
 
 
 class Operation:
-    """What one instruction reads and says. Shapes are None where they cannot be known."""
+    """Operands, attributes and callees of one instruction. Unknown shapes are None."""
 
     __slots__ = ("_spans", "callees", "is_typed", "opcode", "operands", "tail")
 
@@ -140,7 +140,7 @@ class Operation:
         span = self._spans.get(name)
         if span is None:
             if "" in self._spans:
-                raise Unknowable  # it may stand in what cannot be told apart
+                raise Unknowable  # it may be in text that cannot be split
             return None
         return self.tail[span[0] : span[1]]
 
@@ -185,7 +185,7 @@ class Operation:
         if not isinstance(value, int):
             raise Unknowable
         if not 0 <= value < rank:
-            raise Impossible(f"{name}={value} is no dimension of an array of {rank}")
+            raise Impossible(f"{name}={value} is not a dimension of an array of rank {rank}")
         return value
 
     # Called computations

@@ -10,11 +10,11 @@ from hlo_lint.analysis.shape_inference.operation import (
     Table,
 )
 from hlo_lint.analysis.shape_inference.types import (
-    apart,
-    bare,
+    array_without_layout,
     brief,
     compatible,
     demand_known,
+    describe_mismatch,
     same_type,
 )
 from hlo_lint.hlo.dtypes import is_float, is_integer
@@ -48,12 +48,12 @@ def _rng_bit_generator(operation: Operation, printed: Shape) -> None:
         raise Impossible(f"rng-bit-generator returns a state and bits, not {brief(printed)}")
     state = operation.shape(0)
     if not compatible(printed.elements[0], state):
-        ours, theirs = apart(state, printed.elements[0])
+        ours, theirs = describe_mismatch(state, printed.elements[0])
         raise Impossible(f"rng-bit-generator takes {ours} as its state, and gives {theirs}")
 
 
 def _rng_get_and_update_state(operation: Operation) -> Shape:
-    return bare("u64", (2,))
+    return array_without_layout("u64", (2,))
 
 
 OPCODES: Table = {

@@ -14,7 +14,7 @@ from hlo_lint.analysis.shape_inference.operation import (
     known,
 )
 from hlo_lint.analysis.shape_inference.types import (
-    bare,
+    array_without_layout,
     brief,
     compatible,
     flags,
@@ -50,7 +50,10 @@ def demand_reducer(
             raise Impossible(f"{what} gives {scalar.with_layout(None)}, and no scalar")
         if not compatible(accumulated, scalar):
             raise Impossible(f"{what} gives {scalar} and takes {accumulated} as parameter {at}")
-        for shape, of in ((initial[at], "starts with"), (bare(inputs[at].dtype, ()), "folds")):
+        for shape, of in (
+            (initial[at], "starts with"),
+            (array_without_layout(inputs[at].dtype, ()), "folds"),
+        ):
             against = scalar if of == "starts with" else taken
             if not compatible(against, shape.with_layout(None), any_precision=True):
                 raise Impossible(
@@ -74,13 +77,13 @@ def _reduce(operation: Operation) -> Shape:
     dims = operation.integers("dimensions")
     for dim in dims:
         if not 0 <= dim < first.rank:
-            raise Impossible(f"dimensions={dim} of reduce is no dimension of {first}")
+            raise Impossible(f"dimensions={dim} of reduce is not a dimension of {first}")
     gone = set(dims)
     if len(gone) != len(dims):
         raise Impossible("dimensions of reduce names one twice")
     kept = [dim for dim in range(first.rank) if dim not in gone]
     sizes, dynamic = [first.dims[dim] for dim in kept], [first.is_dynamic(dim) for dim in kept]
-    results = tuple(bare(each.dtype, sizes, dynamic) for each in folded)
+    results = tuple(array_without_layout(each.dtype, sizes, dynamic) for each in folded)
     return results[0] if count == 1 else TupleShape(results)
 
 
@@ -93,7 +96,7 @@ def _sort(operation: Operation) -> Shape:
             raise Impossible(f"operands 0 and {number} of sort differ in their sizes")
     if len(operation.integers("dimensions")) != 1:
         raise Impossible("sort goes along one dimension")
-    results = tuple(bare(each.dtype, each.dims, each.dynamic) for each in arrays)
+    results = tuple(array_without_layout(each.dtype, each.dims, each.dynamic) for each in arrays)
     return results[0] if len(results) == 1 else TupleShape(results)
 
 
@@ -111,7 +114,7 @@ def _compared(operation: Operation, printed: Shape) -> None:
         given = brief(known(called.root))
         raise Impossible(f"sort calls a computation that gives {given}, and no pred[]")
     for number, text in enumerate(called.parameters):
-        wanted = bare(arrays[number // 2].dtype, ())
+        wanted = array_without_layout(arrays[number // 2].dtype, ())
         if not compatible(known(text), wanted, any_precision=True):
             taken = brief(known(text))
             raise Impossible(f"sort compares {wanted} by a parameter {number} of {taken}")
@@ -125,7 +128,12 @@ def _topk(operation: Operation) -> Shape:
         raise Impossible(f"topk of {count} out of {last}")
     dims = (*operand.dims[:-1], count)
     dynamic = (*flags(operand)[:-1], False)
-    return TupleShape((bare(operand.dtype, dims, dynamic), bare("s32", dims, dynamic)))
+    return TupleShape(
+        (
+            array_without_layout(operand.dtype, dims, dynamic),
+            array_without_layout("s32", dims, dynamic),
+        )
+    )
 
 
 def _scan(operation: Operation) -> Shape:
@@ -156,7 +164,7 @@ def _scan(operation: Operation) -> Shape:
 
 
 def _scan_results(operation: Operation) -> tuple[int, tuple[Shape, ...]]:
-    """How many of the last operands are carried, and what one step gives."""
+    """The number of carried operands, which are the last, and the results of one step."""
     called, carried = operation.callee(), operation.integer("num_carries")
     root = known(called.root)
     results = root.elements if isinstance(root, TupleShape) else (root,)
@@ -172,7 +180,9 @@ def _scan_results(operation: Operation) -> tuple[int, tuple[Shape, ...]]:
 def _stacked(shape: ArrayShape, dimension: int, length: int) -> ArrayShape:
     if dimension > shape.rank:
         raise Impossible(f"scan cannot stack {shape} along dimension {dimension}")
-    return bare(shape.dtype, (*shape.dims[:dimension], length, *shape.dims[dimension:]))
+    return array_without_layout(
+        shape.dtype, (*shape.dims[:dimension], length, *shape.dims[dimension:])
+    )
 
 
 def _scan_step(operation: Operation, printed: Shape) -> None:
@@ -182,7 +192,9 @@ def _scan_step(operation: Operation, printed: Shape) -> None:
     taken = tuple(map(known, operation.callee().parameters))
     first = len(operation.operands) - carried
     for number, each in enumerate(operation.arrays(0, first)):
-        sliced = bare(each.dtype, each.dims[:dimension] + each.dims[dimension + 1 :])
+        sliced = array_without_layout(
+            each.dtype, each.dims[:dimension] + each.dims[dimension + 1 :]
+        )
         if not compatible(taken[number], sliced):
             raise Impossible(f"scan takes slices of operand {number}, {each}, as {taken[number]}")
     for number in range(first, len(operation.operands)):

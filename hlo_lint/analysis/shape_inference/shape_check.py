@@ -1,4 +1,4 @@
-"""What can be said of one instruction from its text alone: a pure function, remembered by text."""
+"""The shape check of one instruction from its text alone: a pure function, cached by text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from hlo_lint.analysis.shape_inference.operation import (
     Table,
     Unknowable,
 )
-from hlo_lint.analysis.shape_inference.types import apart, compatible, layout_mismatch
+from hlo_lint.analysis.shape_inference.types import compatible, describe_mismatch, layout_mismatch
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, shape_or_none
 
 OPCODES: Final[Table] = {
@@ -51,18 +51,18 @@ OPCODES: Final[Table] = {
     )
     for opcode, inference in family.OPCODES.items()
 }
-"""How the shape of each opcode follows; what is not here is not known."""
+"""The inference of each opcode; one that is not here is unknown."""
 
 
 class Refusal(NamedTuple):
     """XLA would infer no shape."""
 
     message: str
-    """What is wrong, by operand or attribute."""
+    """The error, with its operand or attribute."""
 
 
 class Open(Enum):
-    """Why no shape follows, although nothing is wrong."""
+    """The reason why no shape follows, although nothing is wrong."""
 
     FREE = "free"
     """The opcode leaves its shape to the printed type."""
@@ -91,7 +91,7 @@ class ShapeCheck(NamedTuple):
 
 @lru_cache(maxsize=1 << 10)
 def inference_of(opcode: str) -> Inference | None:
-    """How the shape of an opcode follows; None where it is not known.
+    """The inference of an opcode; None if unknown.
 
     `all-gather-start` is an opcode of its own; `fusion-start` is how an async-start is printed that
     calls a computation of one fusion.
@@ -118,7 +118,7 @@ def check_shape(
     tail: str,
     callees: tuple[Signature | None, ...],
 ) -> ShapeCheck:
-    """What follows from the types as text: the printed one, and those of the operands.
+    """The shape check from the types as text: the printed one, and those of the operands.
 
     Empty texts stand for types that are left out or cannot be known.
     """
@@ -179,7 +179,7 @@ def _errors(
     """The errors at any stage, and the one unless floating-point types may mix."""
     precision_error = ""
     if not isinstance(inferred, Refusal | Open) and not compatible(inferred, printed):
-        ours, theirs = apart(inferred, printed)
+        ours, theirs = describe_mismatch(inferred, printed)
         message = f"XLA infers {ours}, and not {theirs}"
         if not compatible(inferred, printed, any_precision=not inference.keeps_layout):
             return (message,), ""

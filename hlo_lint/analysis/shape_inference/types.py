@@ -38,7 +38,7 @@ def part_of(dtype: str) -> str:
 
 
 def same_type(left: str, right: str) -> bool:
-    """Whether types are the same but for the precision of real floats, or may be: new ones."""
+    """True if types are the same but for the precision of real floats, or may be: new ones."""
     return (
         left == right
         or (left in FLOATS and right in FLOATS)
@@ -47,14 +47,14 @@ def same_type(left: str, right: str) -> bool:
     )
 
 
-def higher(left: str, right: str) -> str:
+def promote_types(left: str, right: str) -> str:
     """The type of more range, then of more precision, then of more bits, then the signed one."""
     if left == right:
         return left
     demand_known(left)
     demand_known(right)
     if left in PART_OF_COMPLEX or right in PART_OF_COMPLEX:
-        part = higher(part_of(left), part_of(right))
+        part = promote_types(part_of(left), part_of(right))
         return COMPLEX_OF_PART.get(part, part)
     return max(left, right, key=_rank)
 
@@ -65,24 +65,26 @@ def _rank(dtype: str) -> tuple[int, int, int, bool]:
 
 
 def same_dims(left: ArrayShape, right: ArrayShape) -> bool:
-    """Whether all sizes agree; one that is unbounded agrees with any."""
+    """True if all sizes agree; one that is unbounded agrees with any."""
     return left.dims == right.dims or (
         len(left.dims) == len(right.dims) and all(map(same_size, left.dims, right.dims))
     )
 
 
 def same_size(left: int, right: int) -> bool:
-    """Whether two sizes may be the same."""
+    """True if two sizes may be the same."""
     return left == right or UNBOUNDED in (left, right)
 
 
-def bare(dtype: str, dims: Sequence[int], dynamic: Sequence[bool] = ()) -> ArrayShape:
+def array_without_layout(
+    dtype: str, dims: Sequence[int], dynamic: Sequence[bool] = ()
+) -> ArrayShape:
     """An array without a layout."""
     return ArrayShape(dtype, tuple(dims), None, tuple(dynamic) if any(dynamic) else ())
 
 
 def flags(shape: ArrayShape) -> tuple[bool, ...]:
-    """Which dimensions are dynamic, one flag for each."""
+    """A flag for each dimension: True if it is dynamic."""
     return shape.dynamic or (False,) * shape.rank
 
 
@@ -100,10 +102,10 @@ def without_layout(shape: Shape) -> Shape:
 
 
 class Difference(NamedTuple):
-    """Where two shapes differ first."""
+    """The first place where two shapes differ."""
 
     at: tuple[int, ...]
-    """Which element of the tuples: `(1, 0)`; empty where the shapes themselves differ."""
+    """The index into the tuples: `(1, 0)`; empty if the shapes themselves differ."""
     left: Shape
     right: Shape
 
@@ -132,11 +134,11 @@ def difference(
 
 
 def compatible(left: Shape, right: Shape, *, any_precision: bool = False) -> bool:
-    """Whether types, sizes and structure agree; layouts and dynamic flags do not matter."""
+    """True if types, sizes and structure agree; layouts and dynamic flags do not matter."""
     return left == right or difference(left, right, any_precision=any_precision) is None
 
 
-def apart(left: Shape, right: Shape, *, any_precision: bool = False) -> tuple[str, str]:
+def describe_mismatch(left: Shape, right: Shape, *, any_precision: bool = False) -> tuple[str, str]:
     """Two shapes that are not compatible, as text: of tuples the first elements that differ."""
     found = difference(left, right, any_precision=any_precision) or Difference((), left, right)
     place = f" at index {{{','.join(map(str, found.at))}}}" if found.at else ""

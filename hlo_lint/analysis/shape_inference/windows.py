@@ -16,11 +16,11 @@ from hlo_lint.analysis.shape_inference.operation import (
 )
 from hlo_lint.analysis.shape_inference.reduction import demand_reducer
 from hlo_lint.analysis.shape_inference.types import (
-    bare,
+    array_without_layout,
     compatible,
     demand_known,
     flags,
-    higher,
+    promote_types,
     same_dims,
     same_size,
 )
@@ -45,12 +45,12 @@ def _window(operation: Operation, rank: int) -> tuple[WindowDimension, ...]:
 
 
 def _spread(size: int, distance: int) -> int:
-    """How long so many elements are when they lie so far apart."""
+    """The extent of so many elements with gaps between them."""
     return (size - 1) * distance + 1 if size else 0
 
 
 def _places(size: int, window: WindowDimension) -> int:
-    """How many places the window takes along a dimension."""
+    """The number of places the window takes along a dimension."""
     if size == UNBOUNDED:
         return UNBOUNDED
     if window.size <= 0 or window.stride <= 0:
@@ -76,7 +76,7 @@ def _reduce_window(operation: Operation) -> Shape:
             raise Impossible(f"operands 0 and {number} of reduce-window differ in their sizes")
     demand_reducer(operation, initial, arrays)
     dims = _moved_over(arrays[0], _window(operation, arrays[0].rank))
-    results = tuple(bare(each.dtype, dims, flags(arrays[0])) for each in initial)
+    results = tuple(array_without_layout(each.dtype, dims, flags(arrays[0])) for each in initial)
     return results[0] if count == 1 else TupleShape(results)
 
 
@@ -88,17 +88,19 @@ def _select_and_scatter(operation: Operation) -> Shape:
         raise Impossible(f"select has {len(select.parameters)} parameters, and not 2")
     if not compatible(known(select.root), PRED):
         raise Impossible(f"select gives {select.root}, and no pred[]")
-    wanted = bare(operand.dtype, ())
+    wanted = array_without_layout(operand.dtype, ())
     for number, text in enumerate(select.parameters):
         if not compatible(known(text), wanted, any_precision=True):
             raise Impossible(f"select takes {text} as parameter {number}, and not {wanted}")
     demand_reducer(operation, [initial], [source], 1 - select_last)
-    places = bare(operand.dtype, _moved_over(operand, _window(operation, operand.rank)))
+    places = array_without_layout(
+        operand.dtype, _moved_over(operand, _window(operation, operand.rank))
+    )
     if not compatible(source, places, any_precision=True):
         raise Impossible(
             f"the window of select-and-scatter takes {places}, and operand 1 is {source}"
         )
-    return bare(operand.dtype, operand.dims, operand.dynamic)
+    return array_without_layout(operand.dtype, operand.dims, operand.dynamic)
 
 
 def _convolution(operation: Operation) -> Shape:
@@ -131,7 +133,7 @@ def _convolution(operation: Operation) -> Shape:
         dims[numbers.output_spatial[at]] = _places(left.dims[dim], along)
         spread = left.is_dynamic(dim) or right.is_dynamic(numbers.kernel_spatial[at])
         dynamic[numbers.output_spatial[at]] = spread
-    return bare(higher(left.dtype, right.dtype), dims, dynamic)
+    return array_without_layout(promote_types(left.dtype, right.dtype), dims, dynamic)
 
 
 def _grouped(

@@ -25,7 +25,7 @@ Marked = TypeVar("Marked", bound=Callable[..., Iterable[Violation]])
 
 
 class _Mark(NamedTuple):
-    """What a check looks at."""
+    """The subject of a check."""
 
     subject: str
     words: tuple[str, ...] = ()

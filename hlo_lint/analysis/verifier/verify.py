@@ -30,7 +30,7 @@ from hlo_lint.hlo.records import (
 )
 
 Violations = Mapping[str, tuple[Violation, ...]]
-"""What was found, by name of the check."""
+"""The violations, by name of the check."""
 
 KNOWN_GOOD_CACHE: Final[set[object]] = set()
 """Keys of instructions and of headers that passed: most lines of a dump are like many others."""

@@ -25,7 +25,7 @@ class BadAliasing(VerifierRule, Rule):
 
     ## Why
     `input_output_alias` and `buffer_donor` in the header hand memory of parameters to results
-    (`xla/hlo/ir/hlo_input_output_alias_config.cc`). XLA compares their sizes only behind
+    (`xla/hlo/ir/hlo_input_output_alias_config.cc`). XLA compares their sizes only after
     layout-assignment: before, its size function returns 0.
     """
 

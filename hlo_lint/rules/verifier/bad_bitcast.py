@@ -1,4 +1,4 @@
-"""What a bitcast may not do."""
+"""Bitcasts that change the size or the memory of a value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What collectives take and give."""
+"""Operands and results of collectives."""
 
 from __future__ import annotations
 

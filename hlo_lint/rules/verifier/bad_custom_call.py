@@ -1,11 +1,11 @@
-"""What XLA knows of a custom call."""
+"""Custom calls against their layout constraints."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from hlo_lint.analysis.shape_inference.types import apart, compatible
+from hlo_lint.analysis.shape_inference.types import compatible, describe_mismatch
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, target_of, value_of
 from hlo_lint.hlo.ir import Instruction
@@ -73,7 +73,7 @@ class BadCustomCall(VerifierRule, Rule):
             if not isinstance(shape, ArrayShape | TupleShape | BufferShape | OpaqueShape):
                 return
             if operand is not None and not compatible(operand, shape):
-                ours, theirs = apart(operand, shape)
+                ours, theirs = describe_mismatch(operand, shape)
                 message = f"operand {number} is {ours}, its operand_layout_constraints {theirs}"
                 yield Violation("custom-call-constraints", call, message, number)
 

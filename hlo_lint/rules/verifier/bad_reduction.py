@@ -1,4 +1,4 @@
-"""What a reduction folds with."""
+"""The computation of a reduction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which devices a collective joins."""
+"""The groups of devices of a collective."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An accuracy that nobody can give."""
+"""Accuracies of opcodes that are not approximated."""
 
 from __future__ import annotations
 

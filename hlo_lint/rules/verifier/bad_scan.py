@@ -1,4 +1,4 @@
-"""What a scan carries and stacks."""
+"""Carries, inputs and outputs of a scan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has to run first."""
+"""Instructions before their operands and control predecessors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How values are spread over devices."""
+"""Shardings of values over devices."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BadSharding(VerifierRule, Rule):
     ## Why
     Tiles cut each dimension of the array, and devices are named once each, from those that there
     are (`xla/hlo/ir/hlo_sharding.cc`). The partitioner dies on another, or leaves parts of the
-    array to nobody.
+    array to no device.
     """
 
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {

@@ -1,4 +1,4 @@
-"""What a sort compares by."""
+"""The comparator of a sort."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who sends to whom."""
+"""Sources and targets of a collective permute."""
 
 from __future__ import annotations
 

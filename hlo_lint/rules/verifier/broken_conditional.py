@@ -1,4 +1,4 @@
-"""What branches take and give."""
+"""Operands and results of branches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class BrokenConditional(VerifierRule, Rule):
     """A conditional whose branches do not take what is passed, or give different things.
 
     ## Why
-    Each branch has one parameter, which is the operand behind the selector, and all give the same
+    Each branch has one parameter, which is the operand after the selector, and all give the same
     type and layout: their results share one buffer (`HandleConditional` in
     `xla/service/hlo_verifier.cc`).
     """

@@ -1,4 +1,4 @@
-"""What a loop carries."""
+"""The value that a loop carries."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from hlo_lint.analysis.shape_inference.types import apart, compatible, layout_mismatch
+from hlo_lint.analysis.shape_inference.types import compatible, describe_mismatch, layout_mismatch
 from hlo_lint.analysis.verifier.checks import on_entry
 from hlo_lint.analysis.verifier.scope import Violation, header_span, parameter_number, value_or_none
 from hlo_lint.hlo.attributes import ProgramShape
@@ -140,7 +140,7 @@ def _error(at: Instruction, what: str, wanted: Shape, stage: Stage) -> str:
     if shape is None or shape == wanted:
         return ""
     if not compatible(shape, wanted):
-        ours, theirs = apart(shape, wanted)
+        ours, theirs = describe_mismatch(shape, wanted)
         return f"{what} is {ours}, but {theirs} in entry_computation_layout"
     if stage.layouts and (mismatch := layout_mismatch(shape, wanted)):
         return f"{what} has a different layout in entry_computation_layout: {mismatch}"

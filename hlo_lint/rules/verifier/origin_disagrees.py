@@ -1,4 +1,4 @@
-"""Where values come from."""
+"""Origins of values."""
 
 from __future__ import annotations
 
