@@ -83,6 +83,7 @@ def stage_of(expect: Mapping[str, Any]) -> Stage:
     return Stage(
         packed="CpuGpuVerifierMetadata" in extra,
         ordered_broadcasts="VerifyBroadcastDimensionsOrder" in extra,
+        reshape_is_bitcast="VerifyReshapeIsBitcast" in extra,
         thread_names="VerifyCallNestedComputationThreadName" in extra,
         names_unchanged="VerifyInstructionNameUnchanged" in extra,
         deadlocks=options.get("verify_no_collective_deadlocks"),

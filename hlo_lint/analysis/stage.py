@@ -56,6 +56,9 @@ class Stage:
     names_unchanged: bool = False
     """True if instructions keep the names that they were scheduled with:
     `verify_instruction_name_unchanged`."""
+    reshape_is_bitcast: bool = False
+    """True if no reshape outside of fusions may move bytes, whatever pass comes next:
+    `verify_reshape_is_bitcast`."""
     unbounded_dynamic_opcodes: frozenset[str] = frozenset()
     """The opcodes that may have unbounded dimensions: `supported_unbounded_dynamic_op`."""
     replica_count: int | None = None
@@ -123,6 +126,9 @@ _VERIFIER_OPTIONS = {
     "allow_mixed_precision": "mixed_precision",
     "verify_broadcast_dimensions_order": "ordered_broadcasts",
     "verify_no_collective_deadlocks": "deadlocks",
+    "verify_reshape_is_bitcast": "reshape_is_bitcast",
+    "verify_call_nested_computation_thread_name": "thread_names",
+    "verify_instruction_name_unchanged": "names_unchanged",
     "supported_unbounded_dynamic_op": "unbounded_dynamic_opcodes",
     "before": "next_pass",
 }

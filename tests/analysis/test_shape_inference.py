@@ -317,7 +317,6 @@ get-tuple-element       | (f32[3,4]{1,0:S(5)}) | index=0               | f32[3,4
 copy                    | f32[3,4]{1,0}       |                        | f32[3,4]{0,1}
 infeed                  | token[]             |                        | ((f32[3], s32[]), token[])
 custom-call             | f32[3]              | custom_call_target="x" | (s32[7], token[])
-fusion                  | f32[4]; s32[]       | kind=kLoop, calls=%cut | f32[3]{0}
 slice-start             | f32[9]              | slice={[0:4]}          | ((f32[9]), f32[4], s32[])
 custom-call-start       | f32[4]              | custom_call_target="x" | ((f32[4]), f32[3], s32[])
 async-start             | f32[4]              | calls=%cut             | ((f32[4]), f32[3], s32[])

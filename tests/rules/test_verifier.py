@@ -33,6 +33,17 @@ OPTIONAL = {
         }
         """,
     ),
+    "reshape-option": (
+        Stage(layouts=True, reshape_is_bitcast=True),
+        """
+        HloModule m
+
+        ENTRY e {
+          p = f32[3,4]{0,1} parameter(0)
+          ROOT r = f32[4,3]{1,0} reshape(p)
+        }
+        """,
+    ),
     "name-unchanged": (
         Stage(names_unchanged=True),
         """

@@ -67,15 +67,6 @@ def _call(operation: Operation) -> Shape:
     return known(called.root)
 
 
-def _fusion(operation: Operation) -> Shape:
-    called = operation.callee()
-    shapes = operation.shapes()
-    if len(called.parameters) < len(shapes):
-        shapes = shapes[: len(called.parameters)]  # XLA lets a fusion leave operands unused
-    _demand_arguments(operation, called, shapes)
-    return known(called.root)
-
-
 def _while(operation: Operation) -> Shape:
     carried = operation.shape(0)
     condition, body = _while_parts(operation)
@@ -160,7 +151,7 @@ OPCODES: Table = {
     "after-all": Inference(_after_all, ignores_type=True),
     "add-dependency": Inference(_add_dependency, arity=2, ignores_type=True),
     "call": Inference(_call, keeps_layout=True, calls=True),
-    "fusion": Inference(_fusion, keeps_layout=True, calls=True),
+    "fusion": Inference(_call, keeps_layout=True, calls=True),
     "while": Inference(_while, arity=1, attributes=True, keeps_layout=True, calls=True),
     "conditional": Inference(_conditional, attributes=True, keeps_layout=True, calls=True),
     "infeed": Inference(None, _infeed, arity=1),

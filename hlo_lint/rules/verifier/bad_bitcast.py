@@ -8,6 +8,7 @@ from typing import ClassVar
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, producer
 from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.layouts import reshape_is_bitcast
 from hlo_lint.hlo.shape import HOST_MEMORY, ArrayShape
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.verifier import VerifierRule
@@ -24,6 +25,10 @@ class BadBitcast(VerifierRule, Rule):
 
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "bitcast-size": ("ShapeVerifier::HandleBitcast", "bitcast: as many bytes"),
+        "reshape-option": (
+            "InstructionVerifier::HandleReshape",
+            "with an option: a reshape outside of fusions is a bitcast at any stage",
+        ),
         "bitcast-memory-space": (
             "ShapeVerifier::HandleBitcast",
             "bitcast: host memory stays host memory",
@@ -50,6 +55,22 @@ class BadBitcast(VerifierRule, Rule):
             ROOT c = f32[2,4]{1,0} copy(b)
         """),
     )
+
+    @on("reshape")
+    def reshape(self, scope: Scope, reshape: Instruction) -> Iterator[Violation]:
+        """With the option for it, a reshape outside of fusions is a bitcast."""
+        if not scope.stage.reshape_is_bitcast or not scope.stage.layouts:
+            return
+        before, after = operand_shape(reshape, 0), reshape.shape_or_none
+        if not isinstance(before, ArrayShape) or not isinstance(after, ArrayShape):
+            return
+        name = scope.computation.name
+        if reshape_is_bitcast(before, after) or any(
+            name in each.fusion_computations for each in scope.callees.values()
+        ):
+            return
+        message = f"this reshape is not a physical bitcast: {before} and {after}"
+        yield Violation("reshape-option", reshape, message)
 
     @on("bitcast")
     def memory_space(self, scope: Scope, bitcast: Instruction) -> Iterator[Violation]:
