@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from hlo_lint.dumps.artefacts.records import Trouble
-from hlo_lint.text.source import Span, decode, encode, shown
+from hlo_lint.hlo.attributes.strings import unescape
+from hlo_lint.text.source import Span, shown
 
 MAX_DEPTH: Final = 100
 """Protobuf's own limit for messages in messages; what lies deeper is left out."""
@@ -37,11 +38,6 @@ _token = re.compile(
   )""",
     re.X | re.A,
 )
-_escape = re.compile(
-    rb"\\(?:([0-7]{1,3})|[xX]([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.S
-)
-_SIMPLE: Final = dict(zip(b"abfnrtv", b"\a\b\f\n\r\t\v", strict=True))
-_MAX_SIZE: Final = 0x10FFFF
 _whole = re.compile(r"-?[0-9]{1,19}", re.A).fullmatch
 
 
@@ -186,7 +182,7 @@ class _Reader:
         elif kind == "close":
             self.close(token["close"], token.start("close"))
         elif kind == "string":
-            value = _unescaped(token["string"][1:-1])
+            value = unescape(token["string"][1:-1])
             start, end = token.start("name"), token.end()
             top.fields.append(Field(self.name(token), value, True, start, end))
         elif kind == "list":
@@ -207,12 +203,12 @@ class _Reader:
             and isinstance(last.value, str)
             and not self.text[last.end : start].strip()
         ):
-            value = last.value + _unescaped(token[kind][1:-1])
+            value = last.value + unescape(token[kind][1:-1])
             top.fields[-1] = Field(last.name, value, True, last.start, end)
         elif top.closing == "]" and kind == "element":
             self.open(top.name, start, token[kind])
         elif top.closing == "]" and kind == "item_string":
-            top.fields.append(Field(top.name, _unescaped(token[kind][1:-1]), True, start, end))
+            top.fields.append(Field(top.name, unescape(token[kind][1:-1]), True, start, end))
         elif top.closing == "]" and kind == "item":
             top.fields.append(Field(top.name, token[kind], False, start, end))
         else:
@@ -266,21 +262,3 @@ class _Reader:
             self.troubles.append(Trouble(f"{frame.name} is never closed", frame.start, end))
             if frame.closing != "]":
                 self.add(frame, len(self.text))
-
-
-def _unescaped(spelled: str) -> str:
-    if "\\" not in spelled:
-        return spelled
-    return decode(_escape.sub(_unescape, encode(spelled)))
-
-
-def _unescape(found: re.Match[bytes]) -> bytes:
-    octal, hexadecimal, short, long, simple = found.groups()
-    if octal:
-        return bytes([int(octal, 8) & 0xFF])
-    if hexadecimal:
-        return bytes([int(hexadecimal, 16)])
-    if short or long:
-        number = int(short or long, 16)
-        return chr(number).encode("utf-8", "surrogatepass") if number <= _MAX_SIZE else found[0]
-    return bytes([_SIMPLE.get(simple[0], simple[0])])
