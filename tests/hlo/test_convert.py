@@ -679,7 +679,7 @@ def op_names(text: str) -> list[str]:
 def test_what_xla_does_not_read_is_no_protocol_buffer(tmp_path: Path) -> None:
     oracle("0.1")
     undefined = "HloModule m\n\nENTRY %e {\n  ROOT %a = f32[] negate(%b)\n}\n"
-    with pytest.raises(DumpError, match=r"x\.hlo\.pb: no HLO module: jaxlib .*: 4:26: "):
+    with pytest.raises(DumpError, match=r"x\.hlo\.pb: not an HLO module: jaxlib .*: 4:26: "):
         in_format(undefined, tmp_path / "x.hlo.pb")
     deadly = "HloModule m\n\nENTRY %e {\n  ROOT %a = " + "(" * 300_000
     with pytest.raises(DumpError, match="XLA's code was ended by SIG"):

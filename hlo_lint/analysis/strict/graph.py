@@ -207,7 +207,10 @@ def _written_operands(spans: InstructionSpans, scope: Scope) -> Iterator[_Error]
         declared, shape = tuple_of(spelled), scope.shape(reference)
         if not declared or len(declared) != 1:
             yield f"{spelled.strip()} is not a shape", operand.shape_start
-        elif shape is not None and not compatible(declared[0], shape):
+            continue
+        for message in shape_errors(declared[0]):
+            yield message, operand.shape_start
+        if shape is not None and not compatible(declared[0], shape):
             message = f"the declared shape {declared[0]} of an operand is not compatible with"
             yield f"{message} {shape} of %{reference}", operand.shape_start
 

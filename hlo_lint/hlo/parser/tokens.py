@@ -129,6 +129,15 @@ def split_at_commas(text: str) -> list[Span]:
     return [Span(part[0][0], part[-1][1]) for part in _parts(text) if part]
 
 
+def top_level_commas(text: str) -> int:
+    """The number of commas outside of brackets.
+
+    >>> top_level_commas("%a, f32[2,3]{1,0} %b,")
+    2
+    """
+    return max(0, len(_parts(text)) - 1)
+
+
 def _parts(text: str) -> list[list[tuple[int, int]]]:
     """The tokens between top-level commas, without comments; brackets with contents are one."""
     parts: list[list[tuple[int, int]]] = [[]]
