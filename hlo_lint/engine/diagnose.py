@@ -9,7 +9,7 @@ from hlo_lint.analysis.stage import ANY_STAGE
 from hlo_lint.dumps.pipeline import PassDump
 from hlo_lint.engine.checks import call_fix
 from hlo_lint.engine.findings import Diagnostic, Origin, PassRef
-from hlo_lint.engine.fingerprints import fingerprint
+from hlo_lint.engine.fingerprints import fingerprint, identity_of, nameless
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.hlo.parser.tokens import InstructionSpans
 from hlo_lint.rules.base import Rule, Stage
@@ -64,6 +64,12 @@ def diagnose(
     if fix is not None and not can_stand(fix, place):
         fix, notes = None, (*notes, NOT_EDITED)
     replaced = (edit.span for edit in fix.edits) if fix else ()
+    stands_at = instruction, lines.text[span.start : span.end], op_name
+    function = origin.function if origin else ""
+
+    def identified(identity: str) -> str:
+        return fingerprint(place.rule.name(), identity, module.name, *stands_at, function)
+
     return Diagnostic(
         rule=place.rule.name(),
         severity=finding.severity or place.rule.severity,
@@ -85,15 +91,8 @@ def diagnose(
         excerpt=lines.line(start.line),
         regions=tuple(Region.of(stretch, lines) for stretch in (caret, *replaced)),
         op_name=op_name or None,
-        fingerprint=fingerprint(
-            place.rule.name(),
-            finding.message,
-            module.name,
-            instruction,
-            lines.text[span.start : span.end],
-            op_name,
-            origin.function if origin else "",
-        ),
+        fingerprint=identified(identity_of(finding)),
+        former_fingerprint=identified(nameless(finding.message)),
     )
 
 

@@ -65,6 +65,8 @@ class Diagnostic:
     """What the instruction's metadata names: `jit(step)/jvp(Model)/add`."""
     fingerprint: str = ""
     """Hexadecimal; equal for the same finding in another dump of the same program."""
+    former_fingerprint: str = field(default="", compare=False)
+    """By which baselines of version 1 list it; read for one release."""
 
     @property
     def line(self) -> int:

@@ -1,8 +1,9 @@
 """A finding's fingerprint: equal for the same finding in another dump of the same program.
 
-It is made of what is said and of what kind of thing. Names count without their numbers, for passes
-and releases number anew; paths, steps and lines of Python do not count, for they change with the
-weather. Of several findings that are equal in all this the first has number 0, the next number 1.
+It is made of the rule, of the key of the finding, and of the thing it stands at: a message may be
+reworded. Names count without their numbers, for passes and releases number anew; paths, steps and
+lines of Python do not count, for they change from one run to the next. Of several findings that are
+equal in all this the first has number 0, the next number 1.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import replace
 
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.hlo.ir import Instruction
+from hlo_lint.rules.findings import Finding
 from hlo_lint.text.source import encode
 
 KIND = 16
@@ -30,14 +32,14 @@ _number_backwards = re.compile(r"(?:\d++[._])*+", re.A).match
 
 def fingerprint(
     rule: str,
-    message: str,
+    identity: str,
     module: str,
     at: Instruction | None,
     text: str,
     op_name: str = "",
     function: str = "",
 ) -> str:
-    """The first `KIND` digits; `text` is what it stands at, where that is no instruction."""
+    """The first `KIND` digits; `text` is what it stands at, where that is not an instruction."""
     from hashlib import sha256  # where nothing is found, OpenSSL need not be loaded
 
     what = ("", "", _digits("", text))
@@ -45,8 +47,16 @@ def fingerprint(
         computation = at.computation
         role = "ENTRY" if computation.is_entry else _stem(computation.name)
         what = (role, at.opcode, at.type_text)
-    parts = (rule, nameless(message), base_name(module), *what, op_name, function)
+    parts = (rule, identity, base_name(module), *what, op_name, function)
     return sha256(encode("\0".join(parts))).hexdigest()[:KIND]
+
+
+def identity_of(finding: Finding) -> str:
+    """The part of a fingerprint that tells the findings of a rule at one place apart."""
+    if not finding.key and not isinstance(finding.at, Instruction):
+        return nameless(finding.message)
+    operand = "" if finding.operand is None else f"operand {finding.operand}"
+    return f"{finding.key}\0{operand}"
 
 
 def nameless(text: str) -> str:

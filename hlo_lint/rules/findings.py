@@ -38,5 +38,9 @@ class Finding:
     """Whether the rule's fix mends this; a rule may find two things at one instruction."""
     file: int = 0
     """Which file `at` is in, where the rule looks at several."""
+    key: str = ""
+    """The kind of defect, where a rule finds several at one instruction: part of the identity in
+    baselines, which the words of the message are not. At a stretch of text the default is the
+    message without names and numbers."""
     fix: Fix | None = None
     """The fix, where the finding is in a text that is no HLO; else the rule's method makes it."""

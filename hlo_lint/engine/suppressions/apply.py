@@ -11,7 +11,7 @@ from itertools import accumulate
 
 from hlo_lint.dumps.directory import Skipped
 from hlo_lint.engine.findings import Diagnostic, SuppressedBy, SuppressedFinding
-from hlo_lint.engine.fingerprints import KIND, base_name, fingerprint
+from hlo_lint.engine.fingerprints import base_name, fingerprint, nameless
 from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.engine.suppressions.baseline import Baseline, Entry
 from hlo_lint.engine.suppressions.comments import (
@@ -154,7 +154,7 @@ class _Judge:
                 found.append(
                     SuppressedFinding(finding, allowance.reason, SuppressedBy.CONFIGURATION)
                 )
-        kind = finding.fingerprint[:KIND]
+        kind = self._baseline.kind_of(finding) if self._baseline else ""
         if self._counts[kind] > 0:
             self._counts[kind] -= 1
             found.append(SuppressedFinding(finding, self._reasons[kind], SuppressedBy.BASELINE))
@@ -359,5 +359,6 @@ def _told(
         fix=None,
         regions=(at,),
         excerpt=excerpt,
-        fingerprint=fingerprint(UNUSED, message, module, None, excerpt),
+        fingerprint=fingerprint(UNUSED, nameless(message), module, None, excerpt),
+        former_fingerprint=fingerprint(UNUSED, nameless(message), module, None, excerpt),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,10 @@ from hlo_lint.text.errors import DumpError
 from hlo_lint.text.files import write_atomically
 from hlo_lint.text.source import Lines, shown
 
-VERSION = 1
+VERSION = 2
+FORMER_VERSION = 1
+"""Read for one release: its fingerprints contain the words of messages."""
+
 _FIELDS: Mapping[str, type] = {
     "fingerprint": str,
     "rule": str,
@@ -45,6 +49,13 @@ class Baseline:
 
     path: Path
     entries: tuple[Entry, ...] = ()
+    version: int = VERSION
+
+    def kind_of(self, finding: Diagnostic) -> str:
+        """The fingerprint by which a file of this version lists a finding."""
+        if self.version == FORMER_VERSION:
+            return finding.former_fingerprint[:KIND]
+        return finding.fingerprint[:KIND]
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -73,10 +84,11 @@ def read_baseline(path: Path) -> Baseline:
         raise DumpError(f"{path}:1:1: this is no baseline: it goes too deep") from error
     if not isinstance(read, dict) or not isinstance(read.get("findings"), list):
         raise DumpError(f'{path}:1:1: a baseline is an object with "version" and "findings"')
-    if read.get("version") != VERSION:
+    version = read.get("version")
+    if version not in (FORMER_VERSION, VERSION) or isinstance(version, bool):
         said = f"this baseline has version {read.get('version')!r}, and {VERSION} is read"
         raise DumpError(f"{path}:1:1: {said}")
-    return Baseline(path, tuple(_entries(path, text, read["findings"])))
+    return Baseline(path, tuple(_entries(path, text, read["findings"])), version)
 
 
 def write_baseline(baseline: Baseline) -> None:
@@ -88,7 +100,7 @@ def write_baseline(baseline: Baseline) -> None:
     import json
 
     ordered = sorted(baseline.entries, key=lambda e: (e.rule, e.module, e.message, e.fingerprint))
-    whole = {"version": VERSION, "findings": [_as_dict(entry) for entry in ordered]}
+    whole = {"version": baseline.version, "findings": [_as_dict(entry) for entry in ordered]}
     write_atomically(baseline.path, json.dumps(whole, indent=2) + "\n")
 
 
@@ -117,12 +129,15 @@ def compare(
         listed[entry.fingerprint] = replace(same or entry, count=count)
     found: dict[str, list[Diagnostic]] = {}
     for each in findings:
-        found.setdefault(each.fingerprint[:KIND], []).append(each)
+        found.setdefault(baseline.kind_of(each), []).append(each)
+    kept = [entry for entry in listed.values() if entry.rule in not_run]
+    upgrade = not kept  # what was not found anew has no other fingerprint than its old one
     new: list[Diagnostic] = []
     updated: list[Entry] = []
     for kind, alike in found.items():
-        entry = listed.get(kind) or _entry(alike[0])
-        updated.append(replace(entry, count=len(alike)))
+        entry = listed.get(kind) or _entry(alike[0], kind)
+        kinds = Counter(each.fingerprint[:KIND] if upgrade else kind for each in alike)
+        updated += [replace(entry, fingerprint=at, count=count) for at, count in kinds.items()]
         new += alike[entry.count if kind in listed else 0 :]
     gone: list[Entry] = []
     pruned: list[Entry] = []
@@ -132,17 +147,20 @@ def compare(
             pruned.append(replace(entry, count=min(there, entry.count)))
         if there < entry.count:
             gone.append(replace(entry, count=entry.count - there))
-    updated += [entry for kind, entry in listed.items() if entry.rule in not_run]
+    updated += kept
     return Comparison(
         tuple(new),
         tuple(gone),
-        replace(baseline, entries=tuple(updated)),
+        replace(
+            baseline,
+            entries=tuple(updated),
+            version=VERSION if upgrade else baseline.version,
+        ),
         replace(baseline, entries=tuple(pruned)),
     )
 
 
-def _entry(finding: Diagnostic) -> Entry:
-    kind = finding.fingerprint[:KIND]
+def _entry(finding: Diagnostic, kind: str) -> Entry:
     return Entry(kind, finding.rule, base_name(finding.module), finding.message)
 
 

@@ -141,6 +141,7 @@ class ReshapeMovesData(Rule):
                 f"this reshape moves bytes: {operand} and {result} read memory in different orders",
                 notes=_feeder(reshape.operands[0]),
                 operand=0,
+                key=f"{operand} to {result}",
             )
 
     def introduction_notes(

@@ -90,7 +90,9 @@ def _finding(violation: Violation, module: Module) -> Finding:
     if not isinstance(at, Instruction):
         at = Span(at.start + module.start, at.end + module.start)
     severity = Severity.WARNING if violation.is_warning else None
-    return Finding(at, violation.message, violation.notes, violation.operand, severity)
+    return Finding(
+        at, violation.message, violation.notes, violation.operand, severity, key=violation.check
+    )
 
 
 ELSEWHERE: Final[Mapping[str, tuple[str, str, str]]] = {
