@@ -21,11 +21,13 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from hlo_lint.hlo.wire import DELIMITED, Field, Reader, text_of
 from hlo_lint.text.errors import DumpError, PayloadError
 from hlo_lint.text.source import decode, encode, shown
+
+if TYPE_CHECKING:  # loaded with the first protocol buffer
+    from hlo_lint.hlo.wire import Field, Reader
 
 MAX_BYTES: Final = 1 << 31
 """Protobuf itself reads no message of 2 GiB or more."""
@@ -126,6 +128,8 @@ def module_bytes(data: bytes) -> bytes:
     Raises:
         PayloadError: it holds no module.
     """
+    from hlo_lint.hlo.wire import DELIMITED, Reader
+
     reader, module = Reader(data, MAX_BYTES), None
     for _ in range(3):  # a snapshot wraps it twice
         if _is_module(reader, module):
@@ -148,6 +152,8 @@ def _is_module(reader: Reader, message: Field | None) -> bool:
     An HloProto may look like that; but its field 1 is a message, which begins with the key of the
     module's name: a line feed, which is not printable.
     """
+    from hlo_lint.hlo.wire import text_of
+
     try:
         fields = reader.fields(message)
         return any(
