@@ -23,6 +23,8 @@ from hlo_lint.hlo.records import attributes_of, name_of, opcode_of, references_o
 from hlo_lint.text.source import Span, decode
 from tests.conftest import BROKEN, DUMPS, FIXTURES, ROUNDTRIP, hlo_files
 
+pytestmark = pytest.mark.slow
+
 FILES = [*hlo_files(DUMPS)[::8], *hlo_files(ROUNDTRIP), *hlo_files(FIXTURES / "flips")]
 ENCODINGS = ["utf-8", "utf-16", "utf-32"]
 

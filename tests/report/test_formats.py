@@ -32,6 +32,8 @@ from hlo_lint.text.source import decode
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
 from tests.docs import crash_as, golden
 
+pytestmark = pytest.mark.slow
+
 SCHEMAS = FIXTURES / "schemas"
 MOVES = """\
 HloModule m
