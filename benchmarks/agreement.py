@@ -1,4 +1,4 @@
-"""Whether every HLO text at hand comes back byte for byte and spells XLA's graph: `AGREEMENT.md`.
+"""Every HLO text at hand comes back byte for byte and spells XLA's graph: `AGREEMENT.md`.
 
     python -m benchmarks.agreement [--state FILE] [--minutes N] [--sample N] [--archives FOLDER]
                                    [FOLDER...]
@@ -167,7 +167,7 @@ def complaint(read: Callable[..., object], *given: object) -> str:
 
 
 def same(alone: Module, shared: Module) -> bool:
-    """Whether a file reads the same by itself and among the files of its folder."""
+    """True if a file reads the same by itself and among the files of its folder."""
     return list(map(contents, alone.file.modules)) == list(map(contents, shared.file.modules))
 
 

@@ -1,7 +1,7 @@
 """Speed and memory beside XLA's own parser, on the same files: `make bench DUMP=… BIG=…`.
 
 DUMP are folders of dumps, BIG is one that `benchmarks.big_dump` made. The goals are measured in one
-process (`goals.py`). In the tables behind them every figure is the median of rounds in which all
+process (`goals.py`). In the tables after them every figure is the median of rounds in which all
 kinds take turns, each in a process of its own, so that neither drift of the machine nor memory of
 the other is in it.
 """

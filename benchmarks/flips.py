@@ -47,7 +47,7 @@ class Run:
     is_suspect: bool
     """What the rule of thumb says: two batch dimensions and a layout that is not descending."""
     left: tuple[str, ...] | None
-    """The reshapes outside fusions behind the autotuner; None where it refused."""
+    """The reshapes outside fusions after the autotuner; None where it refused."""
 
     @property
     def died(self) -> bool:
@@ -55,7 +55,7 @@ class Run:
 
     @property
     def refused(self) -> bool:
-        """Whether no backend took one of the GEMMs, so that nothing could flip."""
+        """True if no backend took one of the GEMMs, so that nothing could flip."""
         return self.left is None
 
     @property
@@ -237,7 +237,7 @@ def what_is_left(release: str, seed: int, runs: list[Run]) -> list[str]:
         f"## What is left: jax {release}, {len(runs)} programs of seed {seed}",
         "",
         f"{len(runs) - len(taken)} were refused. {len(slow)} of the other {len(taken)} keep "
-        f"reshapes outside fusions behind the autotuner, {found.total()} in all; "
+        f"reshapes outside fusions after the autotuner, {found.total()} in all; "
         f"`predict` foretells {expected.total()}, {(found & expected).total()} of them rightly to "
         f"the last digit of both shapes. In {_share(len(exact), len(taken))} programs the lists "
         "are equal.",

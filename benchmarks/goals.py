@@ -3,7 +3,7 @@
     python -m benchmarks.goals [DUMP…]     prints a table; `make bench` puts it into RESULTS.md
 
 Every ratio is XLA's CPU time over ours for the same bytes, taken in turns; a figure is the median
-of rounds, with the least and the greatest round behind it. XLA's side is `hlo_module_from_text`
+of rounds, with the least and the greatest round after it. XLA's side is `hlo_module_from_text`
 alone, each module freed before the next; ours holds every module. A graph is rows, the index of
 names and operands; “with users” adds who reads each value. Neither collector runs.
 """
@@ -67,7 +67,7 @@ def seconds(work: Callable[..., object], *given: object) -> float:
 
 
 def by_xla(data: bytes) -> bool:
-    """Whether XLA reads a text; the module is freed."""
+    """True if XLA reads a text; the module is freed."""
     from jaxlib import _hlo  # type: ignore[attr-defined]  # private, and without stubs
 
     try:

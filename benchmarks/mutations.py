@@ -134,7 +134,7 @@ REASONS: tuple[tuple[str, str, str], ...] = (
 
 
 def _read_by_xla(found: Sequence[Judged]) -> list[bool]:
-    """Whether XLA takes a mutant: what it refuses, it took before the change."""
+    """True if XLA takes a mutant: what it refuses, it took before the change."""
     mutants = _refused([each.mutant.text for each in found])
     dumps = _refused([each.path.read_text("utf-8", "surrogateescape") for each in found])
     return [not refused or was for refused, was in zip(mutants, dumps, strict=True)]

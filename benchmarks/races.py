@@ -48,7 +48,7 @@ class Mutant:
         shift = self.offset - onto.offset
         return (
             f"<{moved.id} {moved.instruction}{moved.index}> onto "
-            f"<{onto.id} {onto.instruction}{onto.index}>, {shift} bytes behind its begin"
+            f"<{onto.id} {onto.instruction}{onto.index}>, {shift} bytes after its begin"
         )
 
     def text(self, original: str) -> str:

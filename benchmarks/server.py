@@ -62,7 +62,7 @@ def measure(path: Path) -> Iterator[tuple[str, float]]:
         editor.change(uri, types.TextDocumentContentChangePartial(here, "x"))
         editor.hover(uri, place)
 
-    yield "a keystroke, until the hover behind it", _longest(type_and_ask)
+    yield "a keystroke, until the hover after it", _longest(type_and_ask)
     yield "the last keystroke, until the findings", _seconds(lambda: editor.findings(uri))
     editor.close()
 

@@ -68,7 +68,7 @@ def _layout(text: str, module: Module, chance: random.Random) -> str | None:
 
 
 def _in(pattern: str, change: Callable[[str], str]) -> Mutation:
-    """Changes one number behind a pattern that ends where an attribute begins."""
+    """Changes one number after a pattern that ends where an attribute begins."""
     find = re.compile(pattern).finditer
 
     def mutation(text: str, module: Module, chance: random.Random) -> str | None:

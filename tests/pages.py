@@ -1,6 +1,6 @@
 """Pages that are run: their files are written, their commands done, their output is what came.
 
-A block behind a line that ends with a name in backquotes and a colon is that file. In a `console`
+A block after a line that ends with a name in backquotes and a colon is that file. In a `console`
 block each line that begins with `$ ` is a command of the shell; what follows is what it printed.
 All of a page happens in one folder, which has `fixtures` in it.
 """

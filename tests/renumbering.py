@@ -17,7 +17,7 @@ _step = re.compile(r"(?<=\.)\d{4}(?=\.)")
 
 
 def renumbered(text: str, number: Callable[[int], int]) -> str:
-    """The text with another number behind each name that has one; `number` is injective."""
+    """The text with another number after each name that has one; `number` is injective."""
     return _name.sub(lambda found: f"%{found[1]}.{number(int(found[2]))}", text)
 
 

@@ -31,7 +31,7 @@ _ALLOCATES = frozenset({"AllocateBuffer", "CreateBuffer", "PinnedHostAllocateBuf
 
 
 def is_start(instruction: Instruction) -> bool:
-    """Whether it begins an asynchronous operation."""
+    """True if it begins an asynchronous operation."""
     return _begins(instruction.opcode)
 
 
@@ -40,18 +40,18 @@ def _begins(opcode: str) -> bool:
 
 
 def has_flights(module: Module) -> bool:
-    """Whether anything in a module begins an asynchronous operation, or waits for one."""
+    """True if anything in a module begins an asynchronous operation, or waits for one."""
     opcodes = frozenset().union(*[computation.opcodes for computation in module.computations])
     return any(_begins(opcode) or opcode.endswith("-done") for opcode in opcodes)
 
 
 def is_update(instruction: Instruction) -> bool:
-    """Whether it hands a running operation on."""
+    """True if it hands a running operation on."""
     return instruction.opcode.endswith("-update")
 
 
 def is_done(instruction: Instruction) -> bool:
-    """Whether it waits for an asynchronous operation."""
+    """True if it waits for an asynchronous operation."""
     return instruction.opcode.endswith("-done")
 
 
@@ -86,13 +86,13 @@ class AsyncOp:
     start: Instruction
     updates: tuple[Instruction, ...]
     dones: tuple[Instruction, ...]
-    """Who waits for it. Several where loops carry it: one in the body, one behind the loop."""
+    """Who waits for it. Several where loops carry it: one in the body, one after the loop."""
     stretches: tuple[Stretch, ...]
     """Where it is in flight, if the order of the text is the schedule."""
     escapes: bool
-    """Whether its value goes where it cannot be followed."""
+    """True if its value goes where it cannot be followed."""
     is_carried: bool
-    """Whether a loop, a call or a conditional takes its value along."""
+    """True if a loop, a call or a conditional takes its value along."""
 
     @property
     def until(self) -> str:
@@ -100,7 +100,7 @@ class AsyncOp:
         return f"%{self.dones[0].name}" if self.dones else "the end"
 
     def is_simple(self) -> bool:
-        """Whether one done behind the start, in the same computation, is all there is."""
+        """True if one done after the start, in the same computation, is all there is."""
         return (
             not self.is_carried
             and not self.escapes
@@ -402,7 +402,7 @@ class Accesses:
     def folds(self, flight: AsyncOp) -> Iterator[tuple[MemoryAccess, MemoryAccess]]:
         """What a copy reads that lies, shifted, in what it writes: neither order of bytes is right.
 
-        The very same memory is no fold: there the copy changes nothing.
+        The very same memory is not a fold: there the copy changes nothing.
         """
         if flight.start.opcode != "copy-start":
             return
@@ -593,7 +593,7 @@ def _result_index(start: Instruction) -> Index | None:
 
 
 def _holds_operands(shape: Shape | None) -> bool:
-    """Whether a shape is `((operands…), result, …)`; an old variadic all-reduce is flat."""
+    """True if a shape is `((operands…), result, …)`; an old variadic all-reduce is flat."""
     return isinstance(shape, TupleShape) and isinstance(shape.elements[0], TupleShape)
 
 
@@ -613,7 +613,7 @@ def _operand(instruction: Instruction, number: int, index: Index) -> Position | 
 
 
 def _share_on_purpose(start: Instruction, other: Instruction) -> bool:
-    """Whether both say that they use different regions of what they share.
+    """True if both say that they use different regions of what they share.
 
     Copy insertion then leaves them on one buffer (`xla_disjoint_read_write_regions`,
     `xla/frontend_attributes.h`).

@@ -33,7 +33,7 @@ class Move:
 
     @property
     def is_duplicate(self) -> bool:
-        """Whether it is a copy for a second buffer of the same array, not for another order."""
+        """True if it is a copy for a second buffer of the same array, not for another order."""
         return self.before == self.after
 
     @property
@@ -42,7 +42,7 @@ class Move:
         return 2 * (self.before.byte_size or 0)
 
     def undoes(self, other: Move) -> bool:
-        """Whether it puts every element back to where it was before another move."""
+        """True if it puts every element back to where it was before another move."""
         back = tuple(sorted(((n, w, r) for n, r, w in other.steps), key=lambda each: -each[1]))
         return bool(self.steps) and self.steps == back
 

@@ -36,7 +36,7 @@ class LayoutMismatch(NamedTuple):
 
 
 def is_descending(shape: ArrayShape) -> bool:
-    """Whether an array lies as in C, dimensions of size 1 aside: where they stand moves no byte.
+    """True if an array lies as in C, dimensions of size 1 aside: where they stand moves no byte.
 
     >>> from hlo_lint.hlo.shape import parse_array
     >>> is_descending(parse_array("f32[4,1,6]{2,0,1}"))
@@ -49,7 +49,7 @@ def is_descending(shape: ArrayShape) -> bool:
 
 
 def lie_alike(a: ArrayShape, b: ArrayShape) -> bool:
-    """Whether two arrays of equal dimensions lie in one order, dimensions of size 1 aside."""
+    """True if two arrays of equal dimensions lie in one order, dimensions of size 1 aside."""
     return _long(a) == _long(b)
 
 
@@ -62,7 +62,7 @@ def turned(instruction: Instruction) -> tuple[LayoutMismatch, ...]:
 
     Compared are the order and the packing of arrays of one rank, as the verifier does
     (`hlo_verifier.cc:4533-4571`), dimensions of size 1 included: passes compare these too. Tiles
-    and memory spaces are other things. Indices of a scatter are no part of its result.
+    and memory spaces are other things. Indices of a scatter are not part of its result.
     """
     if instruction.opcode not in KEEPS_LAYOUT:
         return ()

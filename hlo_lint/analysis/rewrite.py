@@ -107,7 +107,7 @@ class Rewrite:
         place = self._module.span(self._old)
         text = self._module.file.text
         indent = indent_before(text, place.start)
-        line_end = text.find("\n", place.end)  # behind a comment, perhaps
+        line_end = text.find("\n", place.end)  # after a comment, perhaps
         newline = "\r\n" if line_end > 0 and text[line_end - 1] == "\r" else "\n"
         lines = []
         for number, (name, shape, opcode, value, attributes) in enumerate(self._lines, 1):
@@ -139,7 +139,7 @@ class Rewrite:
                 yield Edit(Span(begin, end), "")
 
     def _is_typed(self) -> bool:
-        """Whether the text prints the shapes of operands."""
+        """True if the text prints the shapes of operands."""
         return bool(re.search(r"[\])}]\s+%?[\w.\-]+(?:#\d+)*\s*$", self._old.operands_text))
 
     def _last_tail(self, attributes: str) -> str:
@@ -255,13 +255,13 @@ _ZERO = {"pred": "false", "c64": "(0, 0)", "c128": "(0, 0)"}
 def with_more_operands(
     call: Instruction, module: Module, names: Sequence[str], attribute: str
 ) -> list[Edit]:
-    """The edits that append operands to a custom call, and put an attribute right behind them.
+    """The edits that append operands to a custom call, and put an attribute right after them.
 
     Layout constraints, where the call has them, are those of the results: what is appended is
     meant to share their memory.
     """
     row, text, begin = call.row, call.text, module.span(call).start
-    close = text.rindex(")", 0, len(text) - len(attributes_of(row)))  # the tail begins behind it
+    close = text.rindex(")", 0, len(text) - len(attributes_of(row)))  # the tail begins after it
     comma = ", " if operands_of(row).strip() else ""
     place = Span(begin + close, begin + close + 1)
     edits = [Edit(place, f"{comma}{', '.join(names)}), {attribute}")]

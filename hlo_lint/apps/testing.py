@@ -42,7 +42,7 @@ def check_page(rule: type[Rule]) -> None:
     """
     name = rule.name()
     _expect(rule.summary().endswith("."), f"{name}: the docstring's first line ends with no stop")
-    _expect(". " not in rule.summary(), f"{name}: the docstring's first line is no one sentence")
+    _expect(". " not in rule.summary(), f"{name}: the docstring's first line is not one sentence")
     _expect("## Why" in rule.page(), f"{name}: the docstring has no `## Why`")
     for kind in (Bad, Good):
         shown = any(isinstance(example, kind) for example in rule.examples)

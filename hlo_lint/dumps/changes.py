@@ -27,8 +27,8 @@ def disagreements(pipeline: Pipeline) -> Iterator[Disagreement]:
 
     What a pass reported is in the module's metadata; with `xla_dump_hlo_pass_re=.*` a pass that
     reported none leaves no dump. No pass stands at the start of a pipeline: what has changed there
-    changed on the way. Left out is what is no pass's: scheduling, and pipelines that run within a
-    pass.
+    changed on the way. Scheduling, and pipelines that run within a pass,
+    are left out.
     """
     steps = pipeline.steps
     if not pipeline.records_every_change or not pipeline.releases:

@@ -140,7 +140,7 @@ class Difference:
     record: str
     """The record: `debug_options`, `config.pbtxt`, `gpu_target_config.pbtxt`."""
     name: str
-    """The setting; a field of a message stands behind a dot."""
+    """The setting; a field of a message stands after a dot."""
     before: tuple[str, ...]
     """Its values in the first run; none where the record does not name it, as for a default."""
     after: tuple[str, ...]

@@ -33,7 +33,7 @@ def modules_of(dump: PassDump) -> tuple[Module, ...]:
     """The modules of a dump.
 
     Raises:
-        DumpError: where it cannot be read, or is no HLO.
+        DumpError: where it cannot be read, or is not HLO.
     """
     try:
         modules = dump.file.modules
@@ -57,7 +57,7 @@ def module_named(folder: Path, name: str | None) -> Pipeline:
     """The dumps of one module of a directory; of the one with most dumps where no name is given.
 
     Raises:
-        DumpError: for a path that is no directory of dumps.
+        DumpError: for a path that is not a directory of dumps.
         UsageError: for a module that is not there; says which are.
     """
     pipelines = main_pipelines(open_dump(folder))

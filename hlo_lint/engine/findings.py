@@ -28,7 +28,7 @@ class PassRef:
     """Empty where the pass that cured it left no dump of its own."""
     pipeline: str
     step: int | None
-    """The number of the dump behind it; None for the last dump of a run."""
+    """The number of the dump after it; None for the last dump of a run."""
     path: str
 
 
@@ -58,7 +58,7 @@ class Diagnostic:
     seen_in: int | None = None
     """How many dumps of its module have it; None where the rule looks at one of them only."""
     regions: tuple[Region, ...] = field(default=(), compare=False)
-    """Where it stands, and behind that each edit of its fix, in their order."""
+    """Where it stands, and after that each edit of its fix, in their order."""
     excerpt: str = field(default="", compare=False)
     """The line it stands on."""
     op_name: str | None = None

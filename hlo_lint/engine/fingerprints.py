@@ -18,7 +18,7 @@ from hlo_lint.rules.findings import Finding
 from hlo_lint.text.source import encode
 
 KIND = 16
-"""How many hexadecimal digits say which finding it is; those behind them number equal ones."""
+"""How many hexadecimal digits say which finding it is; those after them number equal ones."""
 
 _measured = re.compile(
     r"(?<![\d.])\d++(?:\.\d++)?(?: (?:[nuµm]?s|samples?|runs?)\b|%)|\bin \d++(?=,|$)"

@@ -137,7 +137,7 @@ def _still_there(
 def introduction(
     timeline: Timeline, position: int, *, unless_established: bool = False
 ) -> PassRef | None:
-    """The pass behind which a defect is there for the first time; None where that is not known.
+    """The pass after which a defect is there for the first time; None where that is not known.
 
     What the first dump has may be older, unless other passes see to it that it is not there
     (`unless_established`); what a pipeline begins with came from outside the dumps at hand.
@@ -152,7 +152,7 @@ def introduction(
 
 
 def cure(timeline: Timeline, position: int) -> PassRef | None:
-    """The pass behind which a defect is gone that a dump still has; None at the end of the run.
+    """The pass after which a defect is gone that a dump still has; None at the end of the run.
 
     The name of the pass is empty where it left no dump of its own.
     """

@@ -154,5 +154,5 @@ def _start_method() -> str:
 
 
 def _is_read(pipeline: Pipeline) -> bool:
-    """Whether it holds texts that came from elsewhere, or were changed: those stay here."""
+    """True if it holds texts that came from elsewhere, or were changed: those stay here."""
     return any(dump.is_read for dump in pipeline.dumps)

@@ -155,7 +155,7 @@ def _verdict(
         if disabled:
             yield f"{', '.join(disabled)} would repair it and is disabled (xla_disable_hlo_passes)"
         else:
-            behind = f" behind {introduced.pass_name}" if introduced else ""
+            behind = f" after {introduced.pass_name}" if introduced else ""
             yield f"missing: {guards}{behind}; {status.why}"
     else:
         yield (

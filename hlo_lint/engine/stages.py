@@ -135,7 +135,7 @@ class Stages:
         return None
 
     def _is_behind(self, dump: PassDump, wanted: str) -> bool | None:
-        """Whether the last run of a pass lies behind a dump; None where the releases do not say."""
+        """True if the last run of a pass lies after a dump; None where the releases do not say."""
         name = dump.name
         assert name is not None
         lasts = self._lasts(wanted)
@@ -166,7 +166,7 @@ class Stages:
         return dict(zip(self.pipeline.steps, zip(*columns, strict=True), strict=True))
 
     def _walk(self, release: PassList) -> Iterator[tuple[int, int]]:
-        """Where each dump stands: the first place it may have behind the dump before it.
+        """Where each dump stands: the first place it may have after the dump before it.
 
         A pass the release does not know stands where the one before it stood, at first anywhere.
         """
@@ -186,7 +186,7 @@ class Stages:
 
 @lru_cache(maxsize=1 << 12)
 def _are_behind(places: tuple[tuple[int, int], ...], lasts: tuple[int, ...]) -> bool | None:
-    """Whether places lie behind others; None where some do, or where it cannot be said."""
+    """True if places lie after others; None where some do, or where it cannot be said."""
     answers = {
         True if first >= last else False if end < last else None
         for (first, end), last in zip(places, lasts, strict=True)

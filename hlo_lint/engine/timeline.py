@@ -54,7 +54,7 @@ class Timeline:
         ordered, beside = _in_order(pipeline, list(dumps))
         self.dumps = ordered + beside
         self.length = len(ordered)
-        """How many dumps stand in the order of the run. Those behind them are named ones, of which
+        """How many dumps stand in the order of the run. Those after them are named ones, of which
         nothing tells which step they were written at."""
         self.stages = Stages(pipeline, stage_of)
         self._modules = [
@@ -207,7 +207,7 @@ def _distinct(dumps: Sequence[PassDump]) -> list[list[int]]:
 def _in_order(pipeline: Pipeline, dumps: list[PassDump]) -> tuple[list[PassDump], list[PassDump]]:
     """The dumps in the order of the run, and those whose place in it nothing tells.
 
-    A named dump from the midst of a run stands behind a numbered one of the same text: before
+    A named dump from the midst of a run stands after a numbered one of the same text: before
     layouts bind the first of these, else the last.
     """
     steps = [dump for dump in dumps if dump.name and dump.name.step is not None]

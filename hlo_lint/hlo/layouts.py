@@ -80,7 +80,7 @@ def strides(shape: ArrayShape) -> tuple[int, ...]:
 
 
 def reshape_is_bitcast(a: ArrayShape, b: ArrayShape, *, ignore_element_type: bool = False) -> bool:
-    """Whether the elements, counted in row-major order, lie at the same offsets in both arrays.
+    """True if the elements, counted in row-major order, lie at the same offsets in both arrays.
 
     Symmetric and exact for what it looks at: type, dimensions (dynamic ones at their bound) and
     order. Tiles, element size, memory space and dynamic flags do not matter here, as in XLA's
@@ -120,7 +120,7 @@ def reshape_is_bitcast(a: ArrayShape, b: ArrayShape, *, ignore_element_type: boo
 
 
 def packs_alike(a: ArrayShape, b: ArrayShape) -> bool:
-    """Whether equal offsets mean equal bytes: what `reshape_is_bitcast` leaves out agrees.
+    """True if equal offsets mean equal bytes: what `reshape_is_bitcast` leaves out agrees.
 
     Element width, memory space, tail padding and tiles; XLA compares byte size and host memory, and
     only for `bitcast` (`hlo_verifier.cc:1482-1537`). Tiles also have to cut the same sizes, because
@@ -355,7 +355,7 @@ def _strides(dims: Sequence[int], minor_to_major: Sequence[int]) -> tuple[int, .
 
 
 def _unit_steps_agree(a: ArrayShape, b: ArrayShape) -> bool:
-    """Whether the first step along each dimension of `a` leads to the same offset in `b`.
+    """True if the first step along each dimension of `a` leads to the same offset in `b`.
 
     Both ways round this decides for all elements (the comment in `shape_util.cc:1569-1731` proves
     it), so that nobody has to walk them.

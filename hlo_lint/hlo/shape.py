@@ -23,11 +23,11 @@ Tile = tuple[int | None, ...]
 """One tile, major to minor, in elements; None stands for `*`: combine with the next dimension."""
 
 _PRINT_ORDER = ("D", "T", "L", "#", "*", "E", "S", "SC", "P", "M")
-"""The order in which `Layout::ToString` (`layout.cc`) prints the parts behind the colon."""
+"""The order in which `Layout::ToString` (`layout.cc`) prints the parts after the colon."""
 
 
 class TextError(ValueError):
-    """A text that is no value of its kind; `offset` is where, in characters from its start."""
+    """A text that is not a value of its kind; `offset` is where, in characters from its start."""
 
     def __init__(self, message: str, text: str, offset: int) -> None:
         super().__init__(message)
@@ -37,7 +37,7 @@ class TextError(ValueError):
 
 
 class ShapeSyntaxError(TextError):
-    """A text that is no shape."""
+    """A text that is not a shape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Layout:
 
     @property
     def is_descending(self) -> bool:
-        """Whether the last dimension varies fastest, as in C: XLA's default order."""
+        """True if the last dimension varies fastest, as in C: XLA's default order."""
         return self.minor_to_major == tuple(range(len(self.minor_to_major) - 1, -1, -1))
 
     def __str__(self) -> str:
@@ -124,7 +124,7 @@ class ArrayShape:
 
     @property
     def has_valid_layout(self) -> bool:
-        """Whether the order names each dimension once: XLA's parser lets other orders through."""
+        """True if the order names each dimension once: XLA's parser lets other orders through."""
         return sorted(self.minor_to_major) == list(range(len(self.dims)))
 
     @property
@@ -144,7 +144,7 @@ class ArrayShape:
         return (self.elements * bits + 7) // 8
 
     def is_dynamic(self, dimension: int) -> bool:
-        """Whether the size of that dimension is known only at run time."""
+        """True if the size of that dimension is known only at run time."""
         return bool(self.dynamic) and self.dynamic[dimension]
 
     def with_layout(self, layout: Layout | None) -> ArrayShape:
@@ -205,7 +205,7 @@ def parse_shape(text: str) -> Shape:
 OpaqueShape(kind='token')))
 
     Raises:
-        ShapeSyntaxError: where it is no shape.
+        ShapeSyntaxError: where it is not a shape.
     """
     plain = _match_plain(text)
     if plain is not None:
@@ -229,7 +229,7 @@ def _plain_array(dtype: str, dims: str, order: str | None) -> ArrayShape:
 
 
 def _is_sound(shape: ArrayShape) -> bool:
-    """Whether the grammar would have no word to say: ranks agree, sizes fit into 64 bits."""
+    """True if the grammar would have no word to say: ranks agree, sizes fit into 64 bits."""
     fits = all(size < 1 << 63 for size in shape.dims)
     return fits and (shape.layout is None or len(shape.layout.minor_to_major) == shape.rank)
 
@@ -243,7 +243,7 @@ def parse_array(text: str) -> ArrayShape:
     """The array that `text` spells.
 
     Raises:
-        ShapeSyntaxError: where it is no shape, or a shape that is no array.
+        ShapeSyntaxError: where it is not a shape, or a shape that is not an array.
     """
     shape = parse_shape(text)
     if not isinstance(shape, ArrayShape):
@@ -265,7 +265,7 @@ Index = tuple[int, ...]
 
 
 def leaves(shape: Shape, at: Index = ()) -> Iterator[tuple[Index, Shape]]:
-    """What is no tuple in a shape, and where.
+    """What is not a tuple in a shape, and where.
 
     >>> [index for index, _ in leaves(parse_shape("(s32[], (f32[8], token[]))"))]
     [(0,), (1, 0), (1, 1)]

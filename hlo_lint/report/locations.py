@@ -42,5 +42,5 @@ def _below(path: str) -> str | None:
 
 
 def has_lines(path: str) -> bool:
-    """Whether lines and columns of a finding are those of its file: a protocol buffer has none."""
+    """True if lines and columns of a finding are those of its file: a protocol buffer has none."""
     return not is_proto(path)

@@ -51,7 +51,7 @@ def _diagnostic(finding: Diagnostic) -> dict[str, Any]:
 
 
 def _is_suggestion(finding: Diagnostic) -> bool:
-    """Whether its fix can be one: each suggestion is taken or left on its own, at a click."""
+    """True if its fix can be one: each suggestion is taken or left on its own, at a click."""
     fix = finding.fix
     if fix is None or fix.safety is not Safety.SAFE or len(fix.edits) != 1:
         return False

@@ -27,7 +27,7 @@ class Report:
 
     @property
     def clean(self) -> bool:
-        """Whether there is neither an error nor a warning."""
+        """True if there is neither an error nor a warning."""
         return not any(f.severity is not Severity.INFO for f in self.findings)
 
     @property

@@ -66,7 +66,7 @@ def print_report(console: Console, report: Report) -> None:
 
 
 def print_text(console: Console, findings: Sequence[Diagnostic]) -> None:
-    """Prints each finding with its excerpt, an empty line behind each."""
+    """Prints each finding with its excerpt, an empty line after each."""
     for finding in findings:
         for line in _lines(finding):
             console.print(line, soft_wrap=True)
@@ -79,7 +79,7 @@ def as_text(finding: Diagnostic) -> str:
 
 
 def summary(report: Report) -> str:
-    """`1 error, 2 warnings in 31 files`, or `no findings in 31 files`; `, 3 allowed` behind it."""
+    """`1 error, 2 warnings in 31 files`, or `no findings in 31 files`; `, 3 allowed` after it."""
     counts = [
         _some(sum(finding.severity is severity for finding in report.findings), name)
         for severity, name in (
@@ -142,7 +142,7 @@ def _excerpt(finding: Diagnostic, style: str) -> Iterator[Text]:
 
 
 def message_lines(finding: Diagnostic) -> list[str]:
-    """The message, and behind it what `notes_of` says, for what shows a finding in one field."""
+    """The message, and after it what `notes_of` says, for what shows a finding in one field."""
     notes = (f"{label}: {note}" for label, note in notes_of(finding))
     return [shown(line) for line in (finding.message, *notes)]
 

@@ -41,7 +41,7 @@ class FinalModule:
 
     module: Module
     is_final: bool
-    """Whether compilation came to its end."""
+    """True if compilation came to its end."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ class BeforeAutotuner:
     release: str | None
     """The pass list of the release, `gpu-jax0.10.0`; None where it is not known."""
     told: bool
-    """Whether the caller says that the autotuner comes next."""
+    """True if the caller says that the autotuner comes next."""
     after: Module | None = None
     """What the autotuner left, where that was dumped."""
 
     def was_taken_apart(self, fusion: Instruction) -> bool:
-        """Whether the autotuner has put something else in a fusion's place already."""
+        """True if the autotuner has put something else in a fusion's place already."""
         if self.after is None:
             return False
         left = (computation.instruction(fusion.name) for computation in self.after.computations)
@@ -112,9 +112,9 @@ class UnmetPrecondition:
     demand: Precondition
     finding: Finding
     certain: bool
-    """Whether the pass is known to come before any that would mend it."""
+    """True if the pass is known to come before any that would mend it."""
     reported: bool
-    """Whether the report has the finding itself."""
+    """True if the report has the finding itself."""
 
 
 @dataclass(frozen=True)
@@ -354,7 +354,7 @@ class Rule:
 
     @classmethod
     def fixable(cls) -> bool:
-        """Whether an example shows a fix."""
+        """True if an example shows a fix."""
         return any(isinstance(example, Bad) and example.fixed for example in cls.examples)
 
 

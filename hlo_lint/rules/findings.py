@@ -35,7 +35,7 @@ class Finding:
     severity: Severity | None = None
     """Where it differs from the rule's own."""
     fixable: bool = True
-    """Whether the rule's fix mends this; a rule may find two things at one instruction."""
+    """True if the rule's fix mends this; a rule may find two things at one instruction."""
     file: int = 0
     """Which file `at` is in, where the rule looks at several."""
     key: str = ""
@@ -43,4 +43,4 @@ class Finding:
     baselines, which the words of the message are not. At a stretch of text the default is the
     message without names and numbers."""
     fix: Fix | None = None
-    """The fix, where the finding is in a text that is no HLO; else the rule's method makes it."""
+    """The fix, where the finding is in a text that is not HLO; else the rule's method makes it."""

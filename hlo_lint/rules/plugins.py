@@ -30,7 +30,7 @@ ISOLATED = "HLO_LINT_ISOLATED"
 
 
 def is_isolated() -> bool:
-    """Whether other packages' rules are left out."""
+    """True if other packages' rules are left out."""
     return os.environ.get(ISOLATED, "") not in ("", "0")
 
 
@@ -49,7 +49,7 @@ def plugin_rules() -> Iterator[tuple[type[Rule], str]]:
 
 
 def _may_have_plugins() -> bool:
-    """Whether any package on `sys.path` speaks of the group.
+    """True if any package on `sys.path` speaks of the group.
 
     `importlib.metadata` takes some 20 ms to import and reads every package there is; where nobody
     has a plugin this takes less than one.

@@ -114,7 +114,7 @@ def select_rules(
 
 
 def is_chosen(rule: Rule, wanted: Set[str], unwanted: Set[str], *, otherwise: bool) -> bool:
-    """Whether a rule runs: its own name decides, else its family's, else what is so otherwise."""
+    """True if a rule runs: its own name decides, else its family's, else what is so otherwise."""
     for name in (rule.name(), rule.family()):
         if name in unwanted:
             return False
@@ -129,7 +129,7 @@ def known_names() -> frozenset[str]:
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Refuses what is no name.
+    """Refuses what is not a name.
 
     Raises:
         UsageError: for the first that neither a rule nor a family has.

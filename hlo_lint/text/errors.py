@@ -1,7 +1,7 @@
 """What this package raises on purpose.
 
 HloLintError
-├── HloSyntaxError   text that is no HLO, where the caller asked to be told (`strict=True`)
+├── HloSyntaxError   text that is not HLO, where the caller asked to be told (`strict=True`)
 ├── DumpError        a path that cannot be read, or not as what it should be
 ├── PayloadError     what a custom call carries is not what it promises
 ├── CaptureError     a program that could not even be handed to the compiler
@@ -24,7 +24,7 @@ class HloLintError(Exception):
 
 
 class HloSyntaxError(HloLintError):
-    """Text that is no HLO: where, and what was expected."""
+    """Text that is not HLO: where, and what was expected."""
 
     def __init__(self, message: str, at: Position, *, text: str, path: Path | None = None) -> None:
         self.message = message

@@ -44,7 +44,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def mirrored(inputs: Sequence[Path], out: Path) -> dict[Path, Path]:
-    """Where each file of the inputs goes in `out`; what lies in `out` already is no input.
+    """Where each file of the inputs goes in `out`; what lies in `out` already is not an input.
 
     Raises:
         DumpError: for an input that is not there.

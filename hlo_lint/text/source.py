@@ -60,7 +60,7 @@ def encode(text: str) -> bytes:
 
 
 def is_utf8(text: str) -> bool:
-    """Whether a text is what UTF-8 can spell: no byte in it came as a surrogate escape.
+    """True if a text is what UTF-8 can spell: no byte in it came as a surrogate escape.
 
     >>> is_utf8("café"), is_utf8(decode(b"caf\\xe9"))
     (True, False)

@@ -280,10 +280,10 @@ def test_no_fix_is_promised_where_the_result_is_overwritten() -> None:
 @pytest.mark.parametrize(
     ("lines", "says"),
     [
-        ([f"ROOT d = {ARRAY} copy-done(p)"], "waits for %p, which is no start but parameter"),
+        ([f"ROOT d = {ARRAY} copy-done(p)"], "waits for %p, which is not a start but parameter"),
         (
             [f"x = {ARRAY} negate(p)", f"ROOT d = {ARRAY} copy-done(x)"],
-            "waits for %x, which is no start but negate",
+            "waits for %x, which is not a start but negate",
         ),
         ([f"ROOT d = {ARRAY} copy-done(gone)"], "waits for %gone, which is not there"),
         (

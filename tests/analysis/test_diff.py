@@ -105,7 +105,7 @@ def said(found: Difference) -> list[str]:
     return lines
 
 
-# ---- what is no difference
+# ---- what is not a difference
 
 
 def renamed(text: str) -> str:
@@ -566,7 +566,7 @@ def test_bisect_prints_the_pass_and_where(tmp_path: Path) -> None:
 
 
 def test_bisect_says_where_a_pass_had_come_to_when_it_left_its_dump(tmp_path: Path) -> None:
-    """The first dump behind the difference may be from the midst of copy-insertion."""
+    """The first dump after the difference may be from the midst of copy-insertion."""
     whole = PAIRS / "cpu_without_cse" / "all"
     copy = Path(shutil.copytree(whole, tmp_path / "copy"))
     for path in copy.glob("*.copy-insertion.*"):

@@ -304,7 +304,7 @@ def test_the_shell_has_other_spellings(text: str, same: m.Pattern) -> None:
         ("copy().nmed('x')", "no modifier is named nmed; there are named"),
         ("copy().__class__()", "no modifier is named __class__"),
         ("copy().shape('f32[')", "character 7: no shape"),
-        ("copy(x)", 'expected ( behind x, or "x" in quotes'),
+        ("copy(x)", 'expected ( after x, or "x" in quotes'),
         ("copy(3)", "operands are patterns"),
         ("copy(a=3)", "copy(…) takes no a="),
         ("array(rank=2)", "a pattern begins with an opcode"),

@@ -180,7 +180,7 @@ def test_places_are_counted_as_the_client_counts(
     offset = data.draw(st.integers(0, len(source)))
     before = _lines(source[:offset])
     if source[offset - 1 : offset + 1] == "\r\n":
-        return  # within the end of a line is no place
+        return  # within the end of a line is not a place
     expected = types.Position(len(before) - 1, _units(before[-1], encoding))
     assert text.position(offset) == expected
     assert text.offset(expected) == offset

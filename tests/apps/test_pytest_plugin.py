@@ -173,7 +173,7 @@ def test_the_settings_of_the_project_hold(runs: pytest.Pytester) -> None:
         ignore = ["needless-transpose"]
         [[tool.hlo_lint.allow]]
         rule = "unreadable-text"
-        reason = "that it matches nothing in one program of many is no finding"
+        reason = "that it matches nothing in one program of many is not a finding"
         """
     )
     runs.makepyfile(

@@ -316,7 +316,7 @@ class LongComputation(Rule):
     """A computation of more than so many instructions."""
 
     most = Option(2, "Instructions.", least=0)
-    strict = Option(True, "Whether it is told at all.")
+    strict = Option(True, "True if it is told at all.")
     word = Option("long", "What it is called.")
 
     def check(self, computation: Computation) -> Findings:

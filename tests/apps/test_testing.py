@@ -87,7 +87,7 @@ def test_an_example_that_is_not_so_is_named(example: Bad | Good, said: str) -> N
     ("old", "new", "said"),
     [
         ("A negation.", "A negation", "ends with no stop"),
-        ("A negation.", "A negation. Of a number.", "is no one sentence"),
+        ("A negation.", "A negation. Of a number.", "is not one sentence"),
         ("## Why", "", "has no `## Why`"),
         ("## Fix", "", "has no `## Fix`"),
     ],

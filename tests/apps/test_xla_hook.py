@@ -54,7 +54,7 @@ def compile_on_cpu(function: Callable[..., Any]) -> None:
 
 
 def compile_until_xla_misses_the_kernel(case: str) -> None:
-    """The CPU has no such kernel, which XLA says behind the hook."""
+    """The CPU has no such kernel, which XLA says after the hook."""
     with pytest.raises(Exception, match="No registered implementation"):
         compile_on_cpu(program(case))
 
@@ -96,13 +96,13 @@ def test_xla_goes_on_with_the_mended_module() -> None:
     with live.install("fix", platforms=["cpu"]) as checks:
         register_hlo_module_transformation(
             lambda proto: texts.append(long_text(xla_bindings(), proto)),
-            name="behind",
+            name="after",
             platforms=["cpu"],
         )
         try:
             compile_until_xla_misses_the_kernel("add_wrong_legacy")
         finally:
-            clear_hlo_module_transformation("behind", platforms=["cpu"])
+            clear_hlo_module_transformation("after", platforms=["cpu"])
     assert found(checks.reports) == BROKEN
     assert aliases(checks.mended[0].files[0].before) == [(1, 0, 4096)]
     assert aliases(texts[-1]) == [(1, 2, 4096)]

@@ -260,7 +260,7 @@ def test_a_fix_mends_every_dump_of_a_life_at_once(crash: Path) -> None:
 
 
 def test_a_reshape_that_a_later_pass_cured_is_told_with_that_pass() -> None:
-    """Fission leaves it behind when no layout_normalization is left to die of it."""
+    """Fission leaves it after when no layout_normalization is left to die of it."""
     report = hlo_lint.lint(FISSION, ["reshape-moves-data"], cured=True)
     (found,) = report.findings
     assert passes(found) == ("autotuner 48", "fusion-wrapper 57")

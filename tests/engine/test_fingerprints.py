@@ -1,4 +1,4 @@
-"""A finding is known again in another run's dump of the same program, and is no other's double."""
+"""A finding is known again in another dump of the same program, and differs from all others."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def stages_of(pipeline: Pipeline) -> Iterator[tuple[str, Stage]]:
         (ATTENTION, "layouts", True, "after layout-assignment"),
         (ATTENTION, "scan", False, "after layout-assignment"),
         (ATTENTION, "normalized", False, "before_optimizations"),
-        # the dumps behind layout_normalization and host-offloader themselves: neither found work
+        # the dumps after layout_normalization and host-offloader themselves: neither found work
         (ATTENTION, "normalized", True, "after pipeline-start"),
         (ATTENTION, "host_memory", True, "after pipeline-start"),
         (ATTENTION, "scheduled", True, "after pipeline-start"),

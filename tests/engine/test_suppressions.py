@@ -106,14 +106,14 @@ def test_a_region_ends_where_it_says() -> None:
     assert (told(report), spared(report)) == (["a", "c"], [("b", "outer", "comment")])
 
 
-@pytest.mark.parametrize("place", ["behind it", "before it"])
+@pytest.mark.parametrize("place", ["after it", "before it"])
 def test_a_comment_speaks_of_a_header(place: str, tmp_path: Path) -> None:
     dump = Path(shutil.copytree(DUMPS / "gpu-jax0.11.2/short_text", tmp_path / "dump"))
     rules = ["incomplete-dump", UNUSED]
     (found,) = hlo_lint.lint(dump, rules).findings
     path, comment = Path(found.path), "// hlo-lint: allow incomplete-dump -- it is short"
     header, _, rest = path.read_text("utf-8").partition("\n")
-    lines = [f"{header}  {comment}"] if place == "behind it" else [comment, header]
+    lines = [f"{header}  {comment}"] if place == "after it" else [comment, header]
     path.with_suffix(".hlo").write_text("\n".join([*lines, rest]), "utf-8")
     path.unlink()
     report = hlo_lint.lint(dump, rules)
@@ -157,9 +157,9 @@ def test_what_is_no_comment_of_ours_allows_nothing(line: str) -> None:
     [
         ("allow reshape-moves-data", "gives no reason"),
         ("allow reshape-moves-data --", "gives no reason"),
-        ("allow reshape-moves-data - why", "is no name of a rule"),
+        ("allow reshape-moves-data - why", "is not a name of a rule"),
         ("allow reshape-moves-data needless-transpose -- why", "commas"),
-        ("allow reshape-moves-data, -- why", "is no name of a rule"),
+        ("allow reshape-moves-data, -- why", "is not a name of a rule"),
         ("allow -- why", "names no rule"),
         ("allow reshape-move-data -- why", "did you mean reshape-moves-data?"),
         ("alow reshape-moves-data -- why", "did you mean allow?"),
@@ -561,10 +561,13 @@ def test_a_baseline_reads_well_in_a_diff(tmp_path: Path) -> None:
         ('{"version": 3, "findings": []}', "this baseline has version 3, and 2 is read"),
         ('{"version": 1, "findings": [1]}', 'finding 1 of the baseline has no "fingerprint"'),
         ('{"version": 1, "findings": [\n{"fingerprint": "ab"}]}', ":2:1: this finding of the"),
-        ('{"version": 1, "findings": [\n{"fingerprint": "ab", "x": 1}]}', ":2:1: x is no field"),
-        ('{"version": 1, "findings": [\n{"fingerprint": "", "count": ""}]}', "count is no number"),
-        ("[" * 100_000, ":1:1: this is no baseline: it goes too deep"),
-        ('{"version": ' + "1" * 5000 + "}", ":1:1: this is no baseline: it goes too deep"),
+        ('{"version": 1, "findings": [\n{"fingerprint": "ab", "x": 1}]}', ":2:1: x is not a field"),
+        (
+            '{"version": 1, "findings": [\n{"fingerprint": "", "count": ""}]}',
+            "count is not a number",
+        ),
+        ("[" * 100_000, ":1:1: this is not a baseline: it goes too deep"),
+        ('{"version": ' + "1" * 5000 + "}", ":1:1: this is not a baseline: it goes too deep"),
     ],
 )  # fmt: skip
 def test_what_is_no_baseline_is_refused_with_its_place(

@@ -390,7 +390,7 @@ def test_a_malformed_value_says_what_its_example_says(name: str, message: str, t
         ),
         ("sharding", "{mesh['x'=2], [{'y'}]}", "the mesh has no axis y", 17),
         ("sharding", "{mesh['x'=4], [{'x':(1)3}]}", "axis x has no such part", 19),
-        ("sharding", "{mesh['x'=2], [{?, 'x'}]}", "`?` stands once, behind the axes", 15),
+        ("sharding", "{mesh['x'=2], [{?, 'x'}]}", "`?` stands once, after the axes", 15),
         ("sharding", "{manual", "a bracket never closes", 7),
         ("sharding", "{mesh['x'=2], device_ids=(0), [{}]}", "1 devices for 2 places", 14),
         ("replica_groups", "[2]<=[2]", "expected how many groups, and how large: [2,4]", 0),
@@ -416,8 +416,8 @@ def test_a_malformed_value_says_what_its_example_says(name: str, message: str, t
         ("direction", "{LT}", "expected a word", 0),
         ("buffer_donor", "{ 0 }", "expected parts of parameters, like { (0, {}), (1, {2}) }", 2),
         ("literal", "4", "expected a shape and a value, like s32[2]{0} {1, 2}", 0),
-        ("debug_attributes", '{{"x"} : {"y"}}', "expected records behind `:`", 1),
-        ("origin_recovery_table", '{{"x"} : ()}', "expected an array behind `:`", 1),
+        ("debug_attributes", '{{"x"} : {"y"}}', "expected records after `:`", 1),
+        ("origin_recovery_table", '{{"x"} : ()}', "expected an array after `:`", 1),
         ("domain", "{replicated}", 'expected kind="sharding", entry={…}, exit={…}', 1),
     ],
 )
@@ -434,7 +434,7 @@ KNOWN = sorted(
 
 
 def offset_of_error(name: str, text: str) -> int:
-    """Where the text is no value; 0 where it is one."""
+    """Where the text is not a value; 0 where it is one."""
     try:
         read_attribute(name, text)
     except AttributeSyntaxError as error:

@@ -134,7 +134,7 @@ def read_instruction(text: str) -> InstructionRecord:
 
 
 def read_dump_name(name: str) -> DumpName | None:
-    """A file's name as `dump_name.lark` reads it; None for what is no dump."""
+    """A file's name as `dump_name.lark` reads it; None for what is not a dump."""
     leaves = load("dump_name").parse(name).scan_values(lambda leaf: isinstance(leaf, Token))
     parts = {leaf.type: str(leaf) for leaf in leaves}
     if "OTHER" in parts:

@@ -33,7 +33,7 @@ FORMS = ("copy", "transpose")
 
 XLA_REFUSES_AND_WE_READ = {
     "attribute_of_a_newer_xla.hlo": "attributes are read when somebody asks, known or not",
-    "byte_order_mark.hlo": "an editor's mark is no part of the program",
+    "byte_order_mark.hlo": "an editor's mark is not part of the program",
     "collective_reduce_of_a_newer_release.hlo": "an opcode that is new in jax 0.11",
     "compact_get_tuple_element.hlo": "`%p#1` is new in jax 0.11",
     "compact_get_tuple_element_as_control_predecessor.hlo": "the same",
@@ -156,7 +156,7 @@ def fixed(case: Path, form: str) -> dict[str, str]:
 
 
 def reads_dumps_of(release: str, case: Path) -> bool:
-    """Whether the release is not older than the one that wrote the dump."""
+    """True if the release is not older than the one that wrote the dump."""
     wrote = case.parent.name.partition("-jax")[2]
     return [int(part) for part in release.split(".")] >= [int(n) for n in wrote.split(".")[:2]]
 

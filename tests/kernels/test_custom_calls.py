@@ -362,7 +362,7 @@ def test_any_bytes_survive_either_escape(data: bytes) -> None:
 def test_a_backslash_must_begin_an_escape(
     unescape: Callable[[str], bytes], text: str, at: int
 ) -> None:
-    with pytest.raises(PayloadError, match="is no escape") as caught:
+    with pytest.raises(PayloadError, match="is not an escape") as caught:
         unescape(text)
     assert (caught.value.offset, caught.value.unit) == (at, "character")
 
@@ -545,7 +545,10 @@ def test_a_broken_legacy_payload_says_what_is_wrong(content: bytes, says: str) -
         ('"triton_kernel_call_ffi"', "without a backend_config"),
         ('"triton_kernel_call_ffi", backend_config={other = "x"}', "expected the string `opaque`"),
         ('"triton_kernel_call_ffi", backend_config={opaque = 1 : i32}', "expected the string"),
-        (r'"triton_kernel_call_ffi", backend_config={opaque = "\zz"}', r"11: \\\\zz is no escape"),
+        (
+            r'"triton_kernel_call_ffi", backend_config={opaque = "\zz"}',
+            r"11: \\\\zz is not an escape",
+        ),
         ('"__gpu$xla.gpu.triton", backend_config={name = 1 : i32}', "`name` is not a string"),
         ('"__gpu$xla.gpu.triton", backend_config={name = "k"}', "expected `grid_x`"),
         ('"mosaic_gpu_v2", backend_config={kernel_hash = "k"}', "expected `module`"),

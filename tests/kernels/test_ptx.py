@@ -485,7 +485,7 @@ def test_deep_braces_are_read() -> None:
 
 
 def whole(ptx: Ptx) -> bool:
-    """Whether everything that is pointed at lies in the text."""
+    """True if everything that is pointed at lies in the text."""
     spans = [diagnostic.span for diagnostic in ptx.diagnostics]
     spans += [one.span for function in ptx.functions for one in function.instructions()]
     for hazard in hazards(ptx):

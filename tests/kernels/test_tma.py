@@ -555,7 +555,7 @@ def test_the_healthy_twin_of_the_report_breaks_nothing() -> None:
 
 def test_a_padded_row_cannot_be_repaired_by_its_stride() -> None:
     (located,) = log("fmha_padded_row.txt").descriptors
-    assert located.descriptor.global_dims == (100, 57, 8, 3)  # the fifth number is no dimension
+    assert located.descriptor.global_dims == (100, 57, 8, 3)  # the fifth number is not a dimension
     assert said(located.descriptor) == [
         "global_strides[1] is 200, must be a multiple of 16",
         "global_strides[2] is 11400, must be a multiple of 16",

@@ -317,7 +317,7 @@ def _of_attributes(module: Module, xla: XlaModule, settled: Settled) -> Iterator
 
     @cache
     def frames(our_id: int, their_id: int) -> bool:
-        """Whether two ids stand for the same stack: XLA numbers the frames anew."""
+        """True if two ids stand for the same stack: XLA numbers the frames anew."""
         stack = module.stack_frames.stack(our_id)
         found = [[each.file, each.line, each.function] for each in stack]
         return found == xla.stacks.get(str(their_id), [])
@@ -353,7 +353,7 @@ def _of_attributes(module: Module, xla: XlaModule, settled: Settled) -> Iterator
 
 
 def _is_plain(theirs: XlaComputation, names: Mapping[str, str]) -> bool:
-    """Whether nothing of the comparison depends on other computations."""
+    """True if nothing of the comparison depends on other computations."""
     is_asynchronous = any(each.opcode.startswith("async-") for each in theirs.instructions)
     return not is_asynchronous and all(name == other for name, other in names.items())
 
@@ -442,7 +442,7 @@ def _of_fields(instruction: Instruction, xla: XlaInstruction, wrapped: str) -> I
 
 
 def _is_spread(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
-    """Whether XLA wrote down one sharding for each array of a tuple, where the text has one."""
+    """True if XLA wrote down one sharding for each array of a tuple, where the text has one."""
     parts = theirs.get("tuple_shardings", ())
     return bool(parts) and all(part == ours for part in parts)
 

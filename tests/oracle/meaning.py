@@ -583,7 +583,7 @@ def without_defaults(found: Fields) -> Fields:
 
 
 def alike(ours: Fields, theirs: Fields) -> bool:
-    """Whether two literals are the same, or differ only in what XLA's parser loses.
+    """True if two literals are the same, or differ only in what XLA's parser loses.
 
     It reads `-0` as a whole number, which has no sign, and adds up the parts of complex numbers,
     of which one NaN makes two. What was left out of the text XLA makes up.

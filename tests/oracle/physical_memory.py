@@ -179,7 +179,7 @@ def _unpack(data: Bytes, bits: int, count: int) -> Words:
 
 
 def _pack(values: Words, bits: int, data: Bytes) -> Bytes:
-    """The bytes whose first slots are `values`; bits behind them stay as they are in `data`."""
+    """The bytes whose first slots are `values`; bits after them stay as they are in `data`."""
     if bits >= 8:
         return np.ascontiguousarray(values).view(np.uint8).reshape(-1)
     every = _unpack(data, bits, len(data) * (8 // bits)).copy()
@@ -325,7 +325,7 @@ def _array(read: Instruction | Operand) -> ArrayShape:
     try:
         shape = read.shape
         if not isinstance(shape, ArrayShape):
-            raise NotCovered(f"{shape or 'what is read'} is no array", read.name)
+            raise NotCovered(f"{shape or 'what is read'} is not an array", read.name)
         _size(shape)
     except ShapeSyntaxError as error:
         raise NotCovered(f"its shape cannot be read: {error}", read.name) from None
@@ -341,11 +341,11 @@ Reference = tuple[str, tuple[int, ...]]
 
 
 def compare(before: Module, after: Module, *, seed: int = 0) -> tuple[Comparison, ...]:
-    """Whether what the fix touched holds the same values; empty if no instruction differs.
+    """True if what the fix touched holds the same values; empty if no instruction differs.
 
     Header and tables are not looked at, nor are attributes that bear on no value: metadata,
     sharding. Both sides run on the same bytes. What an instruction leaves unwritten is zeros on
-    one side and ones on the other, so a value that takes in padding is no equal one.
+    one side and ones on the other, so a value that takes in padding is not an equal one.
 
     Raises:
         NotCovered: with the first touched instruction that cannot be executed.
@@ -545,7 +545,7 @@ def _read(
     if operand.name not in side:
         return inputs[operand.name, operand.index]
     if operand.index:
-        raise ValueChanged(f"reads an element of %{operand.name}, which is no tuple")
+        raise ValueChanged(f"reads an element of %{operand.name}, which is not a tuple")
     value = values[operand.name]
     if isinstance(value, ValueChanged):
         raise ValueChanged(f"reads %{operand.name}, which is wrong")
@@ -563,7 +563,7 @@ def _filled(
     A unit is as wide as the narrowest element that occurs, so a bitcast to a narrower type still
     reads whole tags. Where it is too narrow to tell all units apart at once, each fill holds
     the next bits of the tags. Only data moves, so what is the same under all fills is the same
-    for all values: this is no sample.
+    for all values: this is not a sample.
     """
     unit = min((_value_bits(shape) for shape in (*inputs.values(), *results)), default=8)
     unit = min(unit, 64)

@@ -495,7 +495,7 @@ LITERAL_BYTES = frozenset(
 
 
 def literal_bytes(data: bytes) -> bytes:
-    """The bytes of all elements of a `LiteralProto` that is no tuple."""
+    """The bytes of all elements of a `LiteralProto` that is not a tuple."""
     for number, values in read(data).items():
         if number in LITERAL_BYTES:
             return b"".join(values)

@@ -44,7 +44,7 @@ def compared(before: str, after: str, seed: int = 0) -> tuple[Comparison, ...]:
 
 
 def equal(before: str, after: str) -> bool:
-    """Whether something was compared and all of it is equal."""
+    """True if something was compared and all of it is equal."""
     comparisons = compared(before, after)
     assert comparisons
     return all(comparison.equal for comparison in comparisons)
@@ -188,7 +188,7 @@ PACKED = (
         "the bitcast's layout": ("{1,0:E(4)} bitcast", "{0,1:E(4)} bitcast"),
     },
 )
-UNPACKED_THEN_PACKED = (  # the bits beside an s4 in its byte are no part of its value
+UNPACKED_THEN_PACKED = (  # the bits beside an s4 in its byte are not part of its value
     """
     p = s4[6,3]{1,0} parameter(0)
     ROOT r = s4[3,6]{0,1} reshape(p)
@@ -782,7 +782,7 @@ def test_a_fix_that_is_wrong_already_before_is_refused() -> None:
             "p = f32[8]{0} parameter(0)\nROOT r = f32[2,4]{1,0} reshape(p)",
             "p = f32[8]{0} parameter(0)\nb = f32[8]{0} copy(p)\n"
             "ROOT r = f32[2,4]{1,0} reshape(b#0)",
-            "an element of %b, which is no tuple",
+            "an element of %b, which is not a tuple",
         ),
     ],
 )

@@ -199,7 +199,7 @@ def test_a_run_that_ended_has_not_died(case: Path) -> None:
 
 
 def cut(pipeline: Pipeline, number: int) -> Pipeline:
-    """A run as it would have been left had it died behind a numbered dump."""
+    """A run as it would have been left had it died after a numbered dump."""
     named = [
         dump for dump in pipeline.dumps if dump.name and dump.name.rest.startswith("before_opt")
     ]

@@ -49,13 +49,13 @@ class Bisection:
     compared: tuple[PassDump, PassDump] | None
     """Those dumps."""
     ends_differ: bool | None
-    """Whether the final modules differ; None where one of the runs has none."""
+    """True if the final modules differ; None where one of the runs has none."""
     notes: tuple[str, ...]
     """How sure it is, and what is known of why."""
 
     @property
     def same(self) -> bool:
-        """Whether the modules were the same all along."""
+        """True if the modules were the same all along."""
         return self.first is None
 
 
@@ -174,7 +174,7 @@ def _key(dump: PassDump) -> tuple[str, str]:
 
 
 def _disables(run: Pipeline, name: str) -> bool:
-    """Whether a run was told to leave out a pass, or a pipeline."""
+    """True if a run was told to leave out a pass, or a pipeline."""
     return run.options is not None and bool(name) and run.options.disabled(name)
 
 

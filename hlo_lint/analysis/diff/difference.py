@@ -74,7 +74,7 @@ class ComputationDifference:
 
     @property
     def same(self) -> bool:
-        """Whether nothing differs: a computation that only one module has is a difference."""
+        """True if nothing differs: a computation that only one module has is a difference."""
         alone = self.before is None or self.after is None
         return not (alone or self.instructions or self.itself)
 
@@ -91,7 +91,7 @@ class Difference:
 
     @property
     def same(self) -> bool:
-        """Whether they differ in names at most."""
+        """True if they differ in names at most."""
         return not self.header and not self.computations
 
     @property

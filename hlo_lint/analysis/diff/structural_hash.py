@@ -4,7 +4,7 @@ An instruction's number follows from its opcode, its shape, its attributes by me
 of its operands, and those of the computations it calls; a computation's from those of all its
 instructions. Numbers are given out by one `Structures`, and mean nothing to another.
 
-A get-tuple-element is no instruction here but a way to read one: whether a release prints it
+A get-tuple-element is not an instruction here but a way to read one: whether a release prints it
 (`%get-tuple-element.3`) or not (`%call#1`) makes no difference.
 """
 

@@ -76,7 +76,7 @@ def array(
     m.array(dtype="bf16", rank=2)
 
     Raises:
-        TypeError: for what is no name of a type, no number, no list of numbers.
+        TypeError: for what is not a name of a type, no number, no list of numbers.
     """
     if not isinstance(dtype, str | None):
         raise TypeError('dtype wants a type, like "bf16"')
@@ -185,7 +185,7 @@ class Pattern:
         `window="{size=2x2}"`, `replica_groups="[1,2]<=[2]"`.
 
         Raises:
-            TypeError: for what is no such value.
+            TypeError: for what is not such a value.
         """
         for name, value in asked.items():
             if not _is_attribute(value):
@@ -258,7 +258,7 @@ def opcode(function: str) -> Callable[..., Pattern]:
 
 
 def is_function(function: str) -> bool:
-    """Whether an opcode of jaxlib 0.11.2, or its asynchronous sugar, has this function."""
+    """True if an opcode of jaxlib 0.11.2, or its asynchronous sugar, has this function."""
     name = function.removesuffix("_").replace("_", "-")
     return function_of(name) == function and demands_on(name) is not None
 

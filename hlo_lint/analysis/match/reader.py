@@ -42,7 +42,7 @@ def read_pattern(text: str) -> Pattern:
     m.add(m.multiply("product"), m.any("bias")).any_order()
 
     Raises:
-        UsageError: for a text that is no pattern; says what was expected, and where.
+        UsageError: for a text that is not a pattern; says what was expected, and where.
     """
     from lark import UnexpectedInput
 
@@ -159,7 +159,7 @@ def _value(tree: Tree[Token], text: str) -> _Value:
         case "word" if token in _WORDS:
             return _WORDS[str(token)]
         case "word":
-            _refuse(f'expected ( behind {token}, or "{token}" in quotes', text, _start(tree))
+            _refuse(f'expected ( after {token}, or "{token}" in quotes', text, _start(tree))
         case _:
             _refuse("this number is too big", text, _start(tree))
 

@@ -61,7 +61,7 @@ def _fft(operation: Operation) -> Shape:
 def _demand_lengths(
     kind: str, operand: ArrayShape, lengths: tuple[int, ...], behind: int = 0
 ) -> None:
-    """Demands that the last sizes, but for those `behind`, be the lengths."""
+    """Demands that the last sizes, but for those `after`, be the lengths."""
     start = operand.rank - behind - len(lengths)
     for dim, length in enumerate(lengths, start):
         if operand.dims[dim] not in (length, UNBOUNDED):

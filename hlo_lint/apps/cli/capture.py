@@ -173,7 +173,7 @@ def _shape(text: str) -> Any:
             case ArrayShape() if numpy_name(shape.dtype) and not any(shape.dynamic):
                 return [numpy_name(shape.dtype), list(shape.dims)]
             case _:
-                raise UsageError(f"--shape {text}: {shape} is no argument of a jax function")
+                raise UsageError(f"--shape {text}: {shape} is not an argument of a jax function")
 
     try:
         return spelled(parse_shape(text))

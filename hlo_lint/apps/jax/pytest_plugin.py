@@ -271,5 +271,5 @@ def _write(path: Path, said: Mapping[str, Any]) -> None:
 
 
 def _is_worker(config: pytest.Config) -> bool:
-    """Whether this is one of the processes that pytest-xdist starts."""
+    """True if this is one of the processes that pytest-xdist starts."""
     return hasattr(config, "workerinput")

@@ -29,7 +29,7 @@ class Globs:
         return GitIgnoreSpec.from_lines(self.patterns)
 
     def match(self, path: Path) -> bool:
-        """Whether a file or a folder is meant."""
+        """True if a file or a folder is meant."""
         absolute = os.path.abspath(path)
         inside = os.path.relpath(absolute, self._root)
         outside = inside == os.pardir or inside.startswith(os.pardir + os.sep)

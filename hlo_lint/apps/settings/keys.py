@@ -391,7 +391,7 @@ KEYS: Final = (
     Key(
         "force-exclude",
         _Truth(),
-        "Whether `exclude` holds for files that are given by name, too.",
+        "True if `exclude` holds for files that are given by name, too.",
     ),
     Key(
         "baseline",
@@ -406,7 +406,7 @@ KEYS: Final = (
     ),
     Key("jobs", _Processes(), 'How many processes check; "auto" is 1 for a small input.'),
     Key("output-format", _Choice(_formats), "What a report looks like."),
-    Key("unsafe-fixes", _Truth(), "Whether `fix` does what may change a value or the cost."),
+    Key("unsafe-fixes", _Truth(), "True if `fix` does what may change a value or the cost."),
 )
 """In the order of the docs."""
 

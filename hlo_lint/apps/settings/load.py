@@ -96,7 +96,7 @@ def _folders(paths: Sequence[str | Path]) -> Iterator[Path]:
             common = Path(os.path.commonpath(absolute))
         except ValueError:  # on different drives, or with a NUL character
             common = Path()
-        inside = os.path.isdir(common)  # a name that is too long is no folder either
+        inside = os.path.isdir(common)  # a name that is too long is not a folder either
         starts.append([common, *common.parents] if inside else common.parents)
     here = Path.cwd()
     starts.append([here, *here.parents])
@@ -109,7 +109,7 @@ def _folders(paths: Sequence[str | Path]) -> Iterator[Path]:
 
 
 def _has_section(path: Path) -> bool:
-    """Whether a pyproject.toml speaks of this tool."""
+    """True if a pyproject.toml speaks of this tool."""
     import tomllib
 
     try:

@@ -50,9 +50,9 @@ class Settings:
     exclude: tuple[str, ...] = ()
     """Patterns of paths that are not looked at."""
     force_exclude: bool = False
-    """Whether `exclude` holds for files that are given by name, too."""
+    """True if `exclude` holds for files that are given by name, too."""
     unsafe_fixes: bool = False
-    """Whether `fix` does what may change a value or the cost."""
+    """True if `fix` does what may change a value or the cost."""
     jobs: int | None = None
     """How many processes check. None: `hlo-lint check` goes by the size of the input, and from
     Python it is one."""
@@ -185,11 +185,11 @@ class Settings:
         )
 
     def excludes(self, path: Path) -> bool:
-        """Whether a file or a folder is not to be looked at."""
+        """True if a file or a folder is not to be looked at."""
         return bool(self.exclude) and self._excluded.match(path)
 
     def ignores(self, rule: str, path: str | Path) -> bool:
-        """Whether findings of a rule in a file are not to be told."""
+        """True if findings of a rule in a file are not to be told."""
         if not self.per_path_ignores:
             return False
         names = {rule, self._families.get(rule, "")}

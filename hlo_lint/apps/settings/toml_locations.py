@@ -70,7 +70,7 @@ def displayed(path: Path) -> Path:
 def locate(text: str, keys: Sequence[Key], value: str = "") -> Position:
     """The line and the column of a key, or of the nearest table around it.
 
-    Behind a key that is the number in an array stands the text `value`.
+    After a key that is the number in an array stands the text `value`.
 
     >>> locate('[tool.x]\\na = 1\\nb = { c = 2 }\\n', ("tool", "x", "b", "c"))
     Position(line=3, column=7)

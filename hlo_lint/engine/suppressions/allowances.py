@@ -26,7 +26,7 @@ class Allowance:
     """A rule or a family."""
     reason: str
     module: str | None = None
-    """`jit_train*`; the number behind a name need not be there: `jit_f` is `jit_f.12` as well."""
+    """`jit_train*`; the number after a name need not be there: `jit_f` is `jit_f.12` as well."""
     computation: str | None = None
     op_name: str | None = None
     """Of the instruction's metadata: `jit(step)/*/dot_general`."""
@@ -46,7 +46,7 @@ class Allowance:
             )
 
     def covers(self, finding: Diagnostic) -> bool:
-        """Whether a finding is where it says; the rule is not looked at."""
+        """True if a finding is where it says; the rule is not looked at."""
         return (
             self.is_about(finding.path, (finding.module,))
             and _fits(finding.computation, self.computation)
@@ -54,7 +54,7 @@ class Allowance:
         )
 
     def is_about(self, path: str, modules: tuple[str, ...]) -> bool:
-        """Whether a file with these modules may hold what it is about."""
+        """True if a file with these modules may hold what it is about."""
         if self.path is not None and not _path_matches(path, self.path):
             return False
         return any(_fits(module, self.module) for module in modules)

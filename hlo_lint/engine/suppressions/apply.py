@@ -207,7 +207,7 @@ class _Judge:
         return "" if known else _refusal(name)
 
     def _could(self, comment: Comment, name: str) -> bool:
-        """Whether a comment could have met a finding; one that speaks of nothing never could."""
+        """True if a comment could have met a finding; one that speaks of nothing never could."""
         if comment.lines_of(name) is None:
             return True
         return name in self._run.names and not self._is_silent(name, comment.path)
@@ -234,7 +234,7 @@ class _Judge:
                 yield _told(str(self._baseline.path), entry.line, excerpt, message, notes)
 
     def _was_due(self, allowance: Allowance) -> bool:
-        """Whether what it speaks of was looked at: files that were picked out prove nothing."""
+        """True if what it speaks of was looked at: files that were picked out prove nothing."""
         if allowance.rule == UNUSED or allowance.rule not in self._run.names:
             return False
         return any(
@@ -317,7 +317,7 @@ def _refusal(name: str) -> str:
 
 def _where(lines: Lines | None) -> str:
     if lines is None:
-        return "behind this comment"
+        return "after this comment"
     if lines == EVERYWHERE:
         return "in this file"
     if lines.first == lines.last:

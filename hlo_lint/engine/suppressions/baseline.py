@@ -62,7 +62,7 @@ def read_baseline(path: Path) -> Baseline:
     """The baseline in a file.
 
     Raises:
-        DumpError: where it cannot be read, with line and column where it is no baseline.
+        DumpError: where it cannot be read, with line and column where it is not a baseline.
     """
     import json
 
@@ -81,7 +81,7 @@ def read_baseline(path: Path) -> Baseline:
         said = f"{path}:{error.lineno}:{error.colno}: a baseline is JSON: {error.msg}"
         raise DumpError(said) from error
     except (RecursionError, ValueError) as error:  # brackets or digits without end
-        raise DumpError(f"{path}:1:1: this is no baseline: it goes too deep") from error
+        raise DumpError(f"{path}:1:1: this is not a baseline: it goes too deep") from error
     if not isinstance(read, dict) or not isinstance(read.get("findings"), list):
         raise DumpError(f'{path}:1:1: a baseline is an object with "version" and "findings"')
     version = read.get("version")
@@ -189,7 +189,9 @@ def _entries(path: Path, text: str, listed: list[Any]) -> Iterable[Entry]:
             if kind is None or not isinstance(value, kind) or isinstance(value, bool):
                 fields = ", ".join(_FIELDS)
                 said = (
-                    f"{shown(name)} is no field" if kind is None else f"{name} is no {_SAID[kind]}"
+                    f"{shown(name)} is not a field"
+                    if kind is None
+                    else f"{name} is not a {_SAID[kind]}"
                 )
                 raise DumpError(f"{path}:{line}:1: {said} of a baseline's finding; it has {fields}")
         missing = [name for name in ("rule", "module", "message") if name not in each]

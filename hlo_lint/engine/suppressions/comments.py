@@ -7,7 +7,7 @@
     // hlo-lint: allow-file bad-sharding -- everywhere in this file
     // hlo-lint: stage gpu post-layout
 
-`/* … */` does as well. What stands in a string is no comment, whatever a program calls its
+`/* … */` does as well. What stands in a string is not a comment, whatever a program calls its
 operations.
 """
 
@@ -100,9 +100,9 @@ class CheckedFile:
 
     path: str
     modules: tuple[str, ...]
-    """The names of its modules; empty names for what is no HLO."""
+    """The names of its modules; empty names for what is not HLO."""
     lone: bool
-    """Whether it was picked out by name, so that others may be missing."""
+    """True if it was picked out by name, so that others may be missing."""
     comments: tuple[Comment, ...] = ()
 
 
@@ -256,7 +256,7 @@ def _trouble(verb: str, names: Sequence[str], reason: str) -> str:
         return f"this comment names no rule: write {USAGE}"
     for name in names:
         if not _is_name(name):
-            return f"`{name}` is no name of a rule: names go with commas between, then -- REASON"
+            return f"`{name}` is not a name of a rule: names go with commas between, then -- REASON"
     if verb != "allow-end" and not reason:
         return f"this comment gives no reason, so it allows nothing: write {USAGE}"
     return ""
@@ -309,7 +309,7 @@ def _bare(text: str) -> str:
 class _TextLines:
     """The lines of each statement: header, head of a computation, instruction, what is unreadable.
 
-    In a text that is no HLO each line that holds anything is one.
+    In a text that is not HLO each line that holds anything is one.
     """
 
     def __init__(self, file: HloFile) -> None:
@@ -331,7 +331,7 @@ class _TextLines:
             self._smallest.update(dict.fromkeys(range(each.first, each.last + 1), each))
 
     def are_bare(self, begin: int, end: int) -> bool:
-        """Whether lines hold nothing but comments; they may be long, and hold thousands."""
+        """True if lines hold nothing but comments; they may be long, and hold thousands."""
         if (begin, end) not in self._bare:
             self._bare[begin, end] = not _bare(self.text[begin:end]).strip()
         return self._bare[begin, end]
@@ -346,7 +346,7 @@ class _TextLines:
         return Lines(min(first, at.first), max(last, at.last))
 
     def behind(self, line: int) -> Lines | None:
-        """What begins behind a line; what goes on there, where nothing begins within it."""
+        """What begins after a line; what goes on there, where nothing begins within it."""
         here = self._smallest.get(line)
         at = bisect_left(self._sorted, Lines(line + 1, 0))
         first = self._sorted[at].first if at < len(self._sorted) else 0

@@ -237,7 +237,7 @@ def read_replica_groups(text: str) -> ReplicaGroups:
     ((0, 1, 2, 3), (4, 5, 6, 7))
 
     Raises:
-        AttributeSyntaxError: where it is no list of groups.
+        AttributeSyntaxError: where it is not a list of groups.
     """
     if _is_lists(text):
         return ReplicaGroupList(tuple(map(counts, _find_lists(text[1:-1]))))
@@ -255,7 +255,7 @@ def replica_groups_by_grammar(text: str) -> ReplicaGroups:
     """The same value, read by `replica_groups.lark`.
 
     Raises:
-        AttributeSyntaxError: where it is no list of groups.
+        AttributeSyntaxError: where it is not a list of groups.
     """
     (tree,) = trees(parse_text(_GROUPS, text))
     match str(tree.data):
@@ -301,7 +301,7 @@ NOT_A_PERMUTATION: Final = "a transposition names each dimension once"
 
 
 def check_iota(order: Iota, count: int, text: str) -> None:
-    """Whether an array of devices can be one of `count` devices.
+    """True if an array of devices can be one of `count` devices.
 
     Raises:
         AttributeSyntaxError: where it cannot.
@@ -314,7 +314,7 @@ def check_iota(order: Iota, count: int, text: str) -> None:
 
 
 def check_axes(mesh: Mesh, axes: Sequence[AxisRef], text: str) -> None:
-    """Whether the mesh has these axes, and the parts that are meant.
+    """True if the mesh has these axes, and the parts that are meant.
 
     Raises:
         AttributeSyntaxError: where it has not.
@@ -357,7 +357,7 @@ def numbers(tree: Tree[Token], text: str) -> tuple[int, ...]:
 
 
 def order_of(tree: Tree[Token], text: str) -> DeviceOrder:
-    """The order in `device_ids=…` or behind the sizes of `devices=…`."""
+    """The order in `device_ids=…` or after the sizes of `devices=…`."""
     first, *rest = trees(tree)
     if str(first.data) == "ids":
         return numbers(first, text)

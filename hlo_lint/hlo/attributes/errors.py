@@ -1,4 +1,4 @@
-"""What is said of a text that is no value of its attribute."""
+"""What is said of a text that is not a value of its attribute."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from hlo_lint.hlo.shape import TextError
 
 
 class AttributeSyntaxError(TextError):
-    """A text that is no value of its attribute."""
+    """A text that is not a value of its attribute."""

@@ -68,7 +68,7 @@ def read_metadata(text: str) -> OpMetadata:
     """What `metadata={…}` says; fields of later releases are passed over.
 
     Raises:
-        AttributeSyntaxError: where it is no list of fields in braces.
+        AttributeSyntaxError: where it is not a list of fields in braces.
     """
     fields = {
         name: value
@@ -107,7 +107,7 @@ def read_frontend_attributes(text: str) -> Mapping[str, str]:
     """What `frontend_attributes={name="text",…}` says; a value in braces stays as it is.
 
     Raises:
-        AttributeSyntaxError: where it is no list of pairs in braces.
+        AttributeSyntaxError: where it is not a list of pairs in braces.
     """
     try:
         pairs = _fields(text, _match_pair, 'expected `name="text"`')
@@ -132,7 +132,7 @@ def _nested_pairs(text: str, error: AttributeSyntaxError) -> list[tuple[str, str
 
 
 def _blanked(found: re.Match[str]) -> str:
-    """A string as it is, a comment as blanks: what stands behind stays where it is."""
+    """A string as it is, a comment as blanks: what stands after stays where it is."""
     return found[0] if found[0].startswith('"') else " " * len(found[0])
 
 
@@ -167,7 +167,7 @@ def metadata_by_grammar(text: str) -> OpMetadata:
     """What `read_metadata` reads, by `attribute.lark`.
 
     Raises:
-        AttributeSyntaxError: where it is no list of fields in braces.
+        AttributeSyntaxError: where it is not a list of fields in braces.
     """
     known = {name: _field(name, value) for name, value in _by_grammar("metadata", text)}
     return OpMetadata(**{k: v for k, v in known.items() if k in _METADATA_FIELDS})  # type: ignore[arg-type]
@@ -177,7 +177,7 @@ def frontend_attributes_by_grammar(text: str) -> Mapping[str, str]:
     """What `read_frontend_attributes` reads, by `attribute.lark`.
 
     Raises:
-        AttributeSyntaxError: where it is no list of pairs in braces.
+        AttributeSyntaxError: where it is not a list of pairs in braces.
     """
     return {name: str(_scalar(value)) for name, value in _by_grammar("frontend_attributes", text)}
 

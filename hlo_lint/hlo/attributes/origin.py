@@ -18,7 +18,7 @@ class OriginalArray(NamedTuple):
     """An array of the program before optimization: `{"call/x" {1}}`."""
 
     name: str
-    """The instruction, behind the calls that lead to it."""
+    """The instruction, after the calls that lead to it."""
     shape_index: tuple[int, ...] = ()
     """Which element of its tuple."""
 
@@ -115,12 +115,12 @@ def read_recovery_table(text: str) -> tuple[Recovery, ...]:
     OriginalArray(name='new', shape_index=())
 
     Raises:
-        AttributeSyntaxError: where it is no such table.
+        AttributeSyntaxError: where it is not such a table.
     """
     found = []
     for row in trees(parse_text(_TABLES, text)):
         if str(row.data) != "recovery":
-            refuse("expected an array behind `:`", text, row)
+            refuse("expected an array after `:`", text, row)
         old, new = (_array(each, text) for each in trees(row))
         module = unescape(tokens(row)[0][1:-1]) if tokens(row) else ""
         found.append(Recovery(old, new, module))
@@ -131,12 +131,12 @@ def read_debug_attributes(text: str) -> tuple[DebugEntry, ...]:
     """What `debug_attributes={…}` says.
 
     Raises:
-        AttributeSyntaxError: where it is no such table.
+        AttributeSyntaxError: where it is not such a table.
     """
     found = []
     for row in trees(parse_text(_TABLES, text)):
         if str(row.data) != "debug_entry":
-            refuse("expected records behind `:`", text, row)
+            refuse("expected records after `:`", text, row)
         array, *records = trees(row)
         found.append(DebugEntry(_array(array, text), tuple(map(_record, records))))
     return tuple(found)

@@ -33,7 +33,7 @@ class TypedLiteral(NamedTuple):
         """The value as numpy.
 
         Raises:
-            LiteralError: where the text is no value of the shape.
+            LiteralError: where the text is not a value of the shape.
             ImportError: where numpy, or ml_dtypes for a type that needs it, is not installed.
         """
         from hlo_lint.hlo.parser.literals import read_literal
@@ -56,7 +56,7 @@ def read_program_shape(text: str) -> ProgramShape:
     's32[]'
 
     Raises:
-        AttributeSyntaxError: where it is no program's shape.
+        AttributeSyntaxError: where it is not a program's shape.
     """
     if text.startswith("{(") and text.endswith("}"):
         parameters, arrow, result = text[1:-1].partition("->")
@@ -71,7 +71,7 @@ def program_shape_by_grammar(text: str) -> ProgramShape:
     """The same value, read by `program_shape.lark`.
 
     Raises:
-        AttributeSyntaxError: where it is no program's shape.
+        AttributeSyntaxError: where it is not a program's shape.
     """
     (tree,) = trees(parse_text(_LANGUAGE, text))
     if str(tree.data) != "program_shape":
@@ -84,7 +84,7 @@ def read_shape_list(text: str) -> tuple[Shape, ...]:
     """What `operand_layout_constraints={…}` says.
 
     Raises:
-        AttributeSyntaxError: where it is no list of shapes.
+        AttributeSyntaxError: where it is not a list of shapes.
     """
     if text.startswith("{") and text.endswith("}"):
         shape = _shape(f"({text[1:-1]})", text, 0)
@@ -97,7 +97,7 @@ def shape_list_by_grammar(text: str) -> tuple[Shape, ...]:
     """The same value, read by `program_shape.lark`.
 
     Raises:
-        AttributeSyntaxError: where it is no list of shapes.
+        AttributeSyntaxError: where it is not a list of shapes.
     """
     (tree,) = trees(parse_text(_LANGUAGE, text))
     if str(tree.data) != "shape_list":
@@ -109,7 +109,7 @@ def read_one_shape(text: str) -> Shape:
     """What `outfeed_shape=…` says.
 
     Raises:
-        AttributeSyntaxError: where it is no shape.
+        AttributeSyntaxError: where it is not a shape.
     """
     return _shape(text, text, 0)
 

@@ -70,7 +70,7 @@ class DimensionSharding(NamedTuple):
 
     axes: tuple[AxisRef, ...]
     is_closed: bool = True
-    """Whether the propagation of shardings may add no axis: there is no `?`."""
+    """True if the propagation of shardings may add no axis: there is no `?`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def read_sharding(text: str) -> Sharding:
     """What `sharding={…}` says.
 
     Raises:
-        AttributeSyntaxError: where it is no sharding.
+        AttributeSyntaxError: where it is not a sharding.
     """
     whole = _WHOLE.get(text)
     if whole is not None:
@@ -208,7 +208,7 @@ def read_domain(text: str) -> Domain:
     """What `domain={…}` says.
 
     Raises:
-        AttributeSyntaxError: where it is no border between shardings.
+        AttributeSyntaxError: where it is not a border between shardings.
     """
     (tree,) = trees(parse_text(_SHARDING, text))
     if str(tree.data) != "domain":
@@ -221,7 +221,7 @@ def sharding_by_grammar(text: str) -> Sharding:
     """The same value, read by `sharding.lark`.
 
     Raises:
-        AttributeSyntaxError: where it is no sharding.
+        AttributeSyntaxError: where it is not a sharding.
     """
     (tree,) = trees(parse_text(_SHARDING, text))
     if str(tree.data) == "domain":
@@ -280,7 +280,7 @@ def _built_named(tree: Tree[Token], text: str) -> NamedSharding:
 def _dimension(tree: Tree[Token], text: str) -> DimensionSharding:
     is_closed = not tokens(tree)
     if not is_closed and (len(tokens(tree)) > 1 or tree.children[-1] is not tokens(tree)[0]):
-        refuse("`?` stands once, behind the axes", text, tree)
+        refuse("`?` stands once, after the axes", text, tree)
     return DimensionSharding(axes_of(tree, text), is_closed)
 
 

@@ -126,7 +126,7 @@ def _scan_attribute(tail: str, at: int, spans: dict[str, tuple[int, int]]) -> in
 
 
 def _value_end(tail: str, start: int) -> int:
-    """The end of the value that begins at `start`, blanks and comments behind it left out."""
+    """The end of the value that begins at `start`, blanks and comments after it left out."""
     closing: list[str] = []
     comments: list[tuple[int, int]] = []  # outside of all brackets
     end = len(tail)

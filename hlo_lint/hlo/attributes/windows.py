@@ -57,7 +57,7 @@ def read_window(text: str) -> Window:
     2
 
     Raises:
-        AttributeSyntaxError: where it is no window, or its parts differ in length.
+        AttributeSyntaxError: where it is not a window, or its parts differ in length.
     """
     found = _is_window(text)
     if found is None:
@@ -70,7 +70,7 @@ def window_by_grammar(text: str) -> Window:
     """The same value, read by `window.lark`.
 
     Raises:
-        AttributeSyntaxError: where it is no window, or its parts differ in length.
+        AttributeSyntaxError: where it is not a window, or its parts differ in length.
     """
     parts: dict[str, str] = {}
     for part in trees(parse_text(_WINDOW, text)):
@@ -237,7 +237,7 @@ def read_sparsity_config(text: str) -> SparsityConfig:
     """What `sparsity_config={…}` says.
 
     Raises:
-        AttributeSyntaxError: where it is no such configuration.
+        AttributeSyntaxError: where it is not such a configuration.
     """
     sides: dict[str, OperandSparsity] = {}
     for side, fields, tree in _sides(text):
@@ -254,7 +254,7 @@ def read_block_scaling_config(text: str) -> BlockScalingConfig:
     """What `block_scaling_config={…}` says.
 
     Raises:
-        AttributeSyntaxError: where it is no such configuration.
+        AttributeSyntaxError: where it is not such a configuration.
     """
     sides: dict[str, OperandScaling] = {}
     for side, fields, tree in _sides(text):

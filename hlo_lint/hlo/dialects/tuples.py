@@ -120,7 +120,7 @@ def predecessors(row: InstructionRecord) -> list[str]:
 
 
 def elided_predecessors(computation: Computation) -> dict[str, str]:
-    """The elements of tuples behind control predecessors that are nowhere defined.
+    """The elements of tuples after control predecessors that are nowhere defined.
 
     jax 0.11's printer leaves out a get-tuple-element but not its name in
     `control-predecessors`. Such a list is what LoopDoubleBufferTransformer writes: each

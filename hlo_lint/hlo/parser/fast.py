@@ -301,7 +301,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _is_one_tail(tail: str) -> bool:
-    """Whether it is nothing but attributes, and no instruction stands in it or behind it."""
+    """True if it is nothing but attributes, and no instruction stands in it or after it."""
     from hlo_lint.hlo.parser.general import Scanner, Unreadable
 
     if " = " not in tail:
@@ -352,7 +352,7 @@ def _typed_references(joined: str) -> list[tuple[str, ...]] | None:
 
 
 def _has_a_gap(joined: str) -> bool:
-    """Whether an operand is missing between two others, or before or behind one."""
+    """True if an operand is missing between two others, or before or after one."""
     if joined[:1] == " " or joined[-1:] == " ":
         return True
     return "  " in joined or "\n " in joined or " \n" in joined

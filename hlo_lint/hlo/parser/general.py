@@ -54,14 +54,14 @@ and what people write stays below five."""
 
 
 class Unreadable(Exception):
-    """A place where the text is no HLO; the statement around it stays text."""
+    """A place where the text is not HLO; the statement around it stays text."""
 
     def __init__(self, message: str, at: int, *, ran_out: bool = False) -> None:
         super().__init__(message)
         self.message = message
         self.at = at
         self.ran_out = ran_out
-        """Whether the text ended before a bracket, string or comment did."""
+        """True if the text ended before a bracket, string or comment did."""
 
 
 class _Body:
@@ -160,11 +160,11 @@ class Scanner:
         self.end = len(text)
         """How far the statement at hand may look."""
         self.may_look_on = True
-        """Whether a statement may look beyond the next line that begins one."""
+        """True if a statement may look beyond the next line that begins one."""
         self.next_statement = -1
         self.last_comment_end = text.rfind("*/")
         self.is_bare = False
-        """Whether statements are read that no computation is around."""
+        """True if statements are read that no computation is around."""
         self.parse_errors: list[ParseError] = []
 
     # Statements
@@ -306,7 +306,7 @@ class Scanner:
             at = named.end()
         at = self.skip(at + text.startswith(":", at))
         if not text.startswith("=", at):
-            raise Unreadable("expected `=` behind the name of an instruction", at)
+            raise Unreadable("expected `=` after the name of an instruction", at)
         return self._right_side(self.skip(at + 1), named[1], root, start, body, depth)
 
     def _right_side(
@@ -319,7 +319,7 @@ class Scanner:
         opcode = self._expect(_word, at, "expected an opcode")
         at = self.skip(opcode.end())
         if not text.startswith("(", at):
-            raise Unreadable("expected `(` behind the opcode", at)
+            raise Unreadable("expected `(` after the opcode", at)
         close = self._balanced(at)
         operands = text[at + 1 : close - 1]
         references: tuple[str, ...] = ()
@@ -356,7 +356,7 @@ class Scanner:
             elif text.startswith("(", after):
                 names.append(self._nested(begin, shape_end, stop, body, depth + 1))
             else:
-                raise Unreadable("expected `,` or `)` behind an operand", after)
+                raise Unreadable("expected `,` or `)` after an operand", after)
         return tuple(names)
 
     def _parameter(self, name: str, begin: int, end: int, body: _Body) -> str:
@@ -377,10 +377,10 @@ class Scanner:
         opcode = self._expect(_word, self.skip(shape_end), "expected an opcode")
         at = self.skip(opcode.end())
         if not text.startswith("(", at):
-            raise Unreadable("expected `(` behind the opcode", at)
+            raise Unreadable("expected `(` after the opcode", at)
         close = self._balanced(at)
         if self.skip(close) < stop:
-            raise Unreadable("expected `,` or `)` behind an operand", close)
+            raise Unreadable("expected `,` or `)` after an operand", close)
         references: tuple[str, ...] = ()
         if opcode[0] not in LITERAL_OPERANDS:
             references = self._references(at + 1, close - 1, body, depth)
@@ -561,7 +561,7 @@ class Scanner:
     # Going on after what could not be read
 
     def _begins_computation(self, at: int) -> bool:
-        """Whether a computation begins here, at the first column, although one is open."""
+        """True if a computation begins here, at the first column, although one is open."""
         first_column = at == 0 or self.text[at - 1] == "\n"
         return first_column and _computation_line(self.text, at) is not None
 
@@ -583,7 +583,7 @@ class Scanner:
                 self.next_statement = len(self.text)
                 break
             self.next_statement = following.start()
-            # `metadata={…}` on a line of its own, behind a comma, is no statement.
+            # `metadata={…}` on a line of its own, after a comma, is not a statement.
             if self.text[self._back(following.start()) - 1] == ",":
                 line_end = following.end()
         self.end = self.next_statement

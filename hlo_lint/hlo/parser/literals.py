@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class LiteralError(TextError):
-    """A text that is no value of its shape."""
+    """A text that is not a value of its shape."""
 
 
 class Elided(Enum):
@@ -92,7 +92,7 @@ def read_literal(shape: Shape, text: str) -> LiteralValue:
            [3, 4]], dtype=int32)
 
     Raises:
-        LiteralError: where the text is no value of the shape.
+        LiteralError: where the text is not a value of the shape.
         ImportError: where numpy, or ml_dtypes for a type that needs it, is not installed.
     """
     if _is_elided(text):
@@ -152,7 +152,7 @@ def _array(shape: ArrayShape, text: str) -> NDArray[Any]:
     if b"/" in data:
         data = _remove_comments(b"", data)
     if b"nan(" in data:
-        data = _mark_payloads(rb"nan#\1", data)  # these brackets are no part of the structure
+        data = _mark_payloads(rb"nan#\1", data)  # these brackets are not part of the structure
     is_complex = kind.kind == "c"
     _check_structure(shape, data, is_complex, text)
     if not shape.elements:
@@ -174,7 +174,7 @@ def _array(shape: ArrayShape, text: str) -> NDArray[Any]:
 
 
 def _check_structure(shape: ArrayShape, data: bytes, is_complex: bool, text: str) -> None:
-    """Whether braces and commas stand as the shape asks for."""
+    """True if braces and commas stand as the shape asks for."""
     found = data.translate(None, _NOT_STRUCTURE)
     expected = b"(,)" if is_complex else b""
     for size in reversed(shape.dims):

@@ -32,7 +32,7 @@ class Entry:
 
     value: MlirValue
     type: str
-    """What stands behind the colon: `i32`; empty where nothing does."""
+    """What stands after the colon: `i32`; empty where nothing does."""
     start: int
     """Where the value stands, its type left out, in characters of the dictionary's text."""
     end: int
@@ -80,7 +80,7 @@ def read_dictionary(text: str) -> Dictionary:
     {'on': True, 'n': 3}
 
     Raises:
-        PayloadError: it is no dictionary of attributes; says at which character.
+        PayloadError: it is not a dictionary of attributes; says at which character.
     """
     from lark import UnexpectedInput
 

@@ -77,7 +77,7 @@ def _split(text: str) -> list[str]:
             seen_module = True
     bounds = [0, *(cut for cut in cuts if cut), len(text)]
     parts = [text[begin:end] for begin, end in pairwise(bounds)]
-    # A part of nothing but comments and white space is no module: it goes with the one before.
+    # A part of nothing but comments and white space is not a module: it goes with the one before.
     merged: list[list[str]] = []
     is_void = False
     for part in parts:
@@ -205,7 +205,7 @@ class _Builder:
         self.header = header
         self.tables: list[str] = []
         self.is_rough = False
-        """Whether something of it has another shape than a dump's."""
+        """True if something of it has another shape than a dump's."""
         self.pieces: list[str] = []
         self.computations: list[Computation] = []
         self.places: list[int] = []

@@ -97,7 +97,7 @@ def read_shape(text: str) -> Shape:
     '(f32[2]{0:T(8,128)}, (), token[])'
 
     Raises:
-        ShapeSyntaxError: where it is no shape.
+        ShapeSyntaxError: where it is not a shape.
     """
     start = _blank_end(text, 0)
     return _read_tuple(text, start) if text.startswith("(", start) else _read_single(text)

@@ -106,7 +106,7 @@ def _unescaped(text: str, match: _Match, byte_of: Callable[[re.Match[str]], int]
         found = match(text, escape)
         if found is None:
             shown = ascii(text[escape : escape + 3])[1:-1]
-            raise PayloadError(f"{shown} is no escape", escape, "character")
+            raise PayloadError(f"{shown} is not an escape", escape, "character")
         out.append(byte_of(found))
         at = found.end()
     out += encode(text[at:])

@@ -4,8 +4,8 @@ XLA runs every candidate once to warm it up and times ONE more run
 (`xla/backends/gpu/autotuner/gpu_profiler.cc:308-338`). It does not simply take the shortest time:
 of the candidates within SCRATCH_WINDOW of that it takes the one with the least scratch memory, and
 among those alike the fastest (`xla/backends/autotuner/config_selector.cc:43`). cuBLASLt asks for
-32 MiB and Triton for none, so between the two a change of the shortest time is no change of choice
-until cuBLASLt is a whole window ahead.
+32 MiB and Triton for none, so between the two a change of the shortest time does not change the
+choice until cuBLASLt is a whole window ahead.
 
 A winner is fragile whose lead, reckoned so, is too small a part of its time. How many candidates
 each side had tells no more, once scratch is minded: `benchmarks/FRAGILE.md` says how that was

@@ -1,4 +1,4 @@
-"""Text between and inside computations that is no HLO."""
+"""Text between and inside computations that is not HLO."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hlo_lint.rules.findings import Finding, Severity
 
 
 class UnreadableText(Rule):
-    """A stretch of text that is no HLO.
+    """A stretch of text that is not HLO.
 
     ## Why
     A line that was cut, merged or mistyped hides an instruction from every other rule, and XLA's

@@ -11,7 +11,7 @@ class UnusedAllowance(Rule):
 
     ## Why
     An allowance outlives its finding: the defect is cured, the instruction is gone, the name was
-    mistyped. What stays behind hides the next finding at that place, and nobody decided that. So a
+    mistyped. What stays after hides the next finding at that place, and nobody decided that. So a
     comment, a configured allowance and an entry of a baseline have to meet a finding, and a comment
     has to name rules that there are and give a reason.
 

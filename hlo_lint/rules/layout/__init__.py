@@ -1,1 +1,1 @@
-"""Where bytes lie: promises that layouts make to the passes behind layout assignment."""
+"""Where bytes lie: promises that layouts make to the passes after layout assignment."""

@@ -18,7 +18,7 @@ class CollectiveNotOutermost(Rule):
     NCCL joins and cuts blocks of bytes: what all-gather, reduce-scatter and all-to-all join or cut
     has to be the outermost dimension in memory. Layout assignment of XLA:GPU sees to that
     (`backends/gpu/transforms/layout_assignment.cc:657-686`) and nobody looks again: a pass that
-    changes the layout or the dimension behind it interleaves what the devices send.
+    changes the layout or the dimension after it interleaves what the devices send.
     """
 
     opcodes = frozenset({"all-gather", "all-gather-start", "all-to-all", "reduce-scatter"})

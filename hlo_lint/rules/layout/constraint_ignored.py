@@ -22,7 +22,7 @@ class ConstraintIgnored(Rule):
     """A custom call that is handed an operand in another order than it asks for.
 
     ## Why
-    `operand_layout_constraints` says how the kernel behind a custom call reads its operands. Layout
+    `operand_layout_constraints` says how the kernel after a custom call reads its operands. Layout
     assignment obeys, and is the last to look: afterwards XLA's verifier compares the constraints
     with the operands and leaves layouts out (`hlo_verifier.cc:1715-1732`), and a pass that clones
     the call with another operand keeps the old constraints. The kernel then reads a transposed

@@ -62,7 +62,7 @@ class GemmLayoutUnsupported(Rule):
     )
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
-        """Each operand or result that is no batch of matrices."""
+        """Each operand or result that is not a batch of matrices."""
         for call in in_other_orders(computation, self.opcodes):
             if stage.backend != "gpu":
                 return

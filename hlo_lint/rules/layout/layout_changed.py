@@ -33,7 +33,7 @@ class LayoutChanged(Rule):
 
     ## Why
     Elementwise operations, slices, pads, concatenations and the like read their operands in the
-    order in which they write. Layout assignment sees to that; a pass behind it that puts another
+    order in which they write. Layout assignment sees to that; a pass after it that puts another
     value in an operand's place may break it. XLA looks in debug builds only (`Instruction
     shouldn't change layouts`, `hlo_verifier.cc:4533-4571`). LayoutNormalization compares the first
     operand of an addition and dies there, `RET_CHECK … layout`; it does not compare the second, nor
@@ -117,7 +117,7 @@ class LayoutChanged(Rule):
             for number, before, after in turned(instruction):
                 same_order = before.minor_to_major == after.minor_to_major
                 if same_order and not (stage.normalized or stage.final):
-                    continue  # sub-byte-size-setter, which packs both, comes behind the layouts
+                    continue  # sub-byte-size-setter, which packs both, comes after the layouts
                 hidden = stage.normalized is False and _is_hidden(opcode, number)
                 note = (
                     "layout_normalization does not compare the two: it transposes the operand "
@@ -147,7 +147,7 @@ class LayoutChanged(Rule):
 
 
 def _is_hidden(opcode: str, number: int) -> bool:
-    """Whether LayoutNormalization takes the operand's order for granted."""
+    """True if LayoutNormalization takes the operand's order for granted."""
     match opcode:
         case "concatenate" | "pad" | "reverse":
             return True

@@ -25,14 +25,14 @@ _NORMALIZED = (
 
 
 class NormalFormLost(Rule):
-    """An operation on arrays that do not lie as in C, behind layout normalization.
+    """An operation on arrays that do not lie as in C, after layout normalization.
 
     ## Why
     LayoutNormalization of XLA:GPU leaves each slice, pad, broadcast, elementwise operation and the
     like on descending layouts, with bitcasts around it (`layout_normalization.cc:79-910`). Passes
-    and emitters behind it are written for that form: they look at logical dimensions, and choose
+    and emitters after it are written for that form: they look at logical dimensions, and choose
     worse kernels or none for another order. XLA checks the form nowhere. What a pass puts back in
-    another order behind the last layout_normalization stays so.
+    another order after the last layout_normalization stays so.
     """
 
     severity = Severity.WARNING

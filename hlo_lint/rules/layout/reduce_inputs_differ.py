@@ -40,7 +40,7 @@ class ReduceInputsDiffer(Rule):
 
     ## Why
     A reduction of several arrays walks them together. Layout assignment gives them one layout;
-    where a pass behind it turned one of them, ReductionLayoutNormalizer of XLA:GPU stops
+    where a pass after it turned one of them, ReductionLayoutNormalizer of XLA:GPU stops
     (`reduction_layout_normalizer.cc:65`). XLA's verifier does not look at results that are tuples.
     """
 

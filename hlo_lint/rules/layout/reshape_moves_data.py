@@ -33,7 +33,7 @@ class ReshapeMovesData(Rule):
     ## Why
     LayoutNormalization rewrites a `reshape` outside a fusion on the promise that no byte moves:
     that its operand and its result, counted in row-major order, visit memory in the same order.
-    ReshapeDecomposer sees to that, but a pass that pins a layout behind it (a GEMM rewritten into
+    ReshapeDecomposer sees to that, but a pass that pins a layout after it (a GEMM rewritten into
     a cuBLASLt call, a fusion taken apart because the autotuner chose another backend) breaks it
     again. XLA then stops with `RET_CHECK … ShapeUtil::ReshapeIsBitcast(s, operand->shape())`, which
     names neither the instruction nor the pass; it does so on the runs in which that backend won.
@@ -270,7 +270,7 @@ def _is_tiled(shape: ArrayShape) -> bool:
 
 
 def _can_be_moved(operand: ArrayShape, result: ArrayShape) -> bool:
-    """Whether the two hold the same kind of element in the same memory."""
+    """True if the two hold the same kind of element in the same memory."""
     if operand.dtype != result.dtype or operand.elements != result.elements:
         return False
     return packs_alike(_flat(operand), _flat(result))

@@ -1,4 +1,4 @@
-"""Reshapes that were left behind when fusion was over, and were wrapped into kernels."""
+"""Reshapes that were left after when fusion was over, and were wrapped into kernels."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ReshapeRunsAsKernel(Rule):
     """A reshape that runs as a kernel of its own.
 
     ## Why
-    From jax 0.10.2 on the autotuner runs behind fusion. Where it takes a Triton GEMM apart because
+    From jax 0.10.2 on the autotuner runs after fusion. Where it takes a Triton GEMM apart because
     cuBLASLt was faster, the reshapes that the rewrite puts around the call stay at top level, and
     no later pass removes them: each is wrapped into a kernel that reads and writes the whole array.
     Some of these move nothing at all. No pass of XLA says so, and the autotuner did not count them.

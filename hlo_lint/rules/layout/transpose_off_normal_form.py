@@ -21,12 +21,12 @@ _FINAL = {".ir-no-opt.ll": ""}
 
 
 class TransposeOffNormalForm(Rule):
-    """A transpose between arrays that do not lie as in C, behind layout normalization.
+    """A transpose between arrays that do not lie as in C, after layout normalization.
 
     ## Why
     Once layouts are normalized, XLA:GPU's emitters and heuristics read a transpose by its logical
     dimensions alone (`ir_emission_utils.cc:266-330`). `MakeTransposeHlo` gives its result the
-    layout in which nothing moves; a pass that uses it behind the last layout_normalization makes a
+    layout in which nothing moves; a pass that uses it after the last layout_normalization makes a
     transpose that is emitted as another one: wrong numbers (openxla/xla#17276). XLA has no check.
 
     ## Fix
@@ -139,5 +139,5 @@ def _dimensions(
 
 
 def _is_special(shape: ArrayShape) -> bool:
-    """Whether a layout says more than an order and a width."""
+    """True if a layout says more than an order and a width."""
     return shape.layout is not None and bool(shape.layout.tiles or shape.layout.rest)

@@ -101,7 +101,7 @@ class AsynchronousBufferReused(Rule):
     )
 
     def is_applicable(self, module: Module) -> bool:
-        """Whether there is an asynchronous operation in a module whose order means something."""
+        """True if there is an asynchronous operation in a module whose order means something."""
         return module.is_scheduled and has_flights(module) and bool(flights(module))
 
     def check(self, final: FinalModule, buffers: BufferAssignment) -> Findings:

@@ -39,7 +39,7 @@ class CustomCallOverlapsOperand(Rule):
     """A custom call whose result shares memory with an operand, undeclared.
 
     ## Why
-    Whoever wrote the kernel behind a custom call may read an operand after the first result is
+    Whoever wrote the kernel after a custom call may read an operand after the first result is
     written, unless `output_to_operand_aliasing` says that the two are one buffer. Buffer assignment
     keeps everything else apart; where it did not, the kernel reads what it has just overwritten,
     and the numbers are wrong in a way that depends on timing.
@@ -62,7 +62,7 @@ class CustomCallOverlapsOperand(Rule):
     )
 
     def is_applicable(self, module: Module) -> bool:
-        """Whether there is a custom call that the compiler hands memory to."""
+        """True if there is a custom call that the compiler hands memory to."""
         return any("custom-call" in each.opcodes for each in module.nonfusion_computations)
 
     def check(self, final: FinalModule, buffers: BufferAssignment) -> Findings:

@@ -92,7 +92,7 @@ class StartWithoutDone(Rule):
     )
 
     def is_applicable(self, module: Module) -> bool:
-        """Whether there is a start or a done."""
+        """True if there is a start or a done."""
         return has_flights(module)
 
     def check(self, final: FinalModule) -> Findings:
@@ -189,6 +189,6 @@ def _lone(done: Instruction) -> Findings:
     elif at.opcode not in _UNKNOWN or (at.opcode == "parameter" and at.computation.is_entry):
         yield Finding(
             done,
-            f"this {done.opcode} waits for %{at.name}, which is no start but {at.opcode}",
+            f"this {done.opcode} waits for %{at.name}, which is not a start but {at.opcode}",
             operand=0,
         )

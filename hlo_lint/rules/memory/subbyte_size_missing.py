@@ -19,8 +19,8 @@ class SubbyteSizeMissing(Rule):
     """An array of elements narrower than a byte, without the size that packs them.
 
     ## Why
-    SubByteSizeSetter gives every array of s4, u4, s2 … its `E(4)` or `E(2)` behind layout
-    assignment, and XLA:GPU runs it once more behind normalization, because layouts that passes make
+    SubByteSizeSetter gives every array of s4, u4, s2 … its `E(4)` or `E(2)` after layout
+    assignment, and XLA:GPU runs it once more after normalization, because layouts that passes make
     of an order alone have none. An array left without one takes a byte for each element. What reads
     it reads packed elements: half of the data is wrong, or a bitcast has two sizes. XLA refuses an
     `E` where none belongs and says nothing where one is missing.

@@ -18,7 +18,7 @@ class CallGraphNotFlat(Rule):
 
     ## Why
     copy-insertion gives a computation one set of buffers, as if it ran in one place.
-    flatten-call-graph gives each caller its own copy; where it was switched off, or a pass behind
+    flatten-call-graph gives each caller its own copy; where it was switched off, or a pass after
     it shares computations again, compilation ends with `Call graph must be flattened before copy
     insertion`, which names none of them. Computations that are applied to elements (by a reduce, a
     map, a sort) may be shared, and so may those of asynchronous starts. Where it is not known that

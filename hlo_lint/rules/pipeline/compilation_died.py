@@ -195,7 +195,7 @@ def _where(site: CrashSite) -> str:
     listed = ", ".join(name for _, name in shown) + (f" and {more} more" if more else "")
     listed += f" of {' and '.join(pipelines)}"
     if not site.is_complete:
-        return f"next came {listed} ({site.why}), or a pass behind it"
+        return f"next came {listed} ({site.why}), or a pass after it"
     if len(site.suspects) == 1:
         return f"it was in {listed} ({site.why})"
     return f"it was in one of {listed}, or in one that flags add there ({site.why})"

@@ -29,11 +29,11 @@ class SilentChange(Rule):
     """A module that changed between two dumps though no pass reported a change.
 
     ## Why
-    XLA's verifier runs only behind passes that report a change, and loops of passes stop when none
+    XLA's verifier runs only after passes that report a change, and loops of passes stop when none
     does. A pass that changes the module and denies it escapes both, and the next pass is blamed
     for what it did. It shows where the text at the start of a pipeline is not that of the dump
-    before it, and, with the module's metadata, where the text changed behind a pass that denied
-    it. Scheduling, which is no pass, pipelines that run within a pass, and the workspaces that
+    before it, and, with the module's metadata, where the text changed after a pass that denied
+    it. Scheduling, which is not a pass, pipelines that run within a pass, and the workspaces that
     cuDNN asks for outside any pipeline are left out. Where all
     that is new are instructions that nobody reads, as layout_normalization of jax 0.11.2 leaves
     them, it is told for information.
@@ -65,7 +65,7 @@ class SilentChange(Rule):
                 assert found.before.name is not None
                 notes = [
                     f"the dump before it: {found.before.path.name}",
-                    "a pass behind that dump changed the module, and reported that it had not",
+                    "a pass after that dump changed the module, and reported that it had not",
                 ]
                 harmless = adds_only_unread(found.before.module, found.after.module)
                 if harmless:

@@ -54,8 +54,8 @@ class UnsupportedAtEmission(Rule):
     """An instruction that XLA:GPU cannot emit, in what its passes ended with.
 
     ## Why
-    Behind the last pass every instruction outside fusions needs a thunk, and most opcodes have
-    none: fusion-wrapper puts them into fusions of their own. What a pass makes behind its last run
+    After the last pass every instruction outside fusions needs a thunk, and most opcodes have
+    none: fusion-wrapper puts them into fusions of their own. What a pass makes after its last run
     stops the emitter with `Unsupported instruction opcode`; a fusion of kind `__triton_gemm` that
     convert_triton_gemm_config left stops it, too, and so does a sort that has to be stable: of
     known releases, since XLA:GPU of jax 0.8 and before emits both. The text is written before the

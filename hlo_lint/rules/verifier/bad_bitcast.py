@@ -19,7 +19,7 @@ class BadBitcast(VerifierRule, Rule):
 
     ## Why
     A bitcast is another name for the same bytes: no kernel runs for it. With more bytes than its
-    operand it reads what is behind it, and from host memory to a device's it is a pointer that the
+    operand it reads what is after it, and from host memory to a device's it is a pointer that the
     device may not follow (`HandleBitcast` in `xla/service/hlo_verifier.cc`).
     """
 

@@ -17,7 +17,7 @@ class BadScan(VerifierRule, Rule):
 
     ## Why
     A step takes a slice of each input and the carries, and gives a slice of each output and the
-    carries (`HandleScan` in `xla/service/hlo_verifier.cc`). Behind layout-assignment only an
+    carries (`HandleScan` in `xla/service/hlo_verifier.cc`). After layout-assignment only an
     associative scan is left: the others have become loops.
     """
 

@@ -13,7 +13,7 @@ class MixedFloatOperands(VerifierRule, Rule):
     """An instruction that reads floats of different precision where XLA does not let it.
 
     ## Why
-    Behind the passes that settle precision each elementwise instruction reads floats of one type; a
+    After the passes that settle precision each elementwise instruction reads floats of one type; a
     code generator takes the type of the first for all (`CheckShape` in
     `xla/service/hlo_verifier.cc`, unless `allow_mixed_precision`). Reported in numbered dumps,
     where it is known which verifier would run.

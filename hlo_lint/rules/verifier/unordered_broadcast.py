@@ -16,7 +16,7 @@ class UnorderedBroadcast(VerifierRule, Rule):
     """A broadcast that transposes on its way, or maps two dimensions to one.
 
     ## Why
-    Behind layout normalization XLA:GPU reads a broadcast as one that keeps the order of dimensions
+    After layout normalization XLA:GPU reads a broadcast as one that keeps the order of dimensions
     (`verify_broadcast_dimensions_order` in `xla/service/hlo_verifier.h`); which of two dimensions
     counts that go to one place is said nowhere.
     """

@@ -14,7 +14,7 @@ class WrongResultShape(VerifierRule, Rule):
 
     ## Why
     XLA infers the shape of every instruction and compares it with the one it carries
-    (`ShapeVerifier` in `xla/service/hlo_verifier.cc`). Behind the text a wrong shape means a kernel
+    (`ShapeVerifier` in `xla/service/hlo_verifier.cc`). After the text a wrong shape means a kernel
     that writes beyond its result, or leaves a part of it unwritten. XLA's own parser takes most of
     these texts, and release builds ask no verifier between passes.
 

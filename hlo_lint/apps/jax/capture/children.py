@@ -60,7 +60,7 @@ def interpreter_at(path: str | Path) -> Interpreter:
     try:
         said = json.loads(done.stdout)
     except ValueError:
-        raise UsageError(f"{path} is no Python in which jax is installed") from None
+        raise UsageError(f"{path} is not a Python in which jax is installed") from None
     return Interpreter(Path(path), said["jax"], said["gpu"])
 
 

@@ -110,7 +110,7 @@ class Comparison:
 
     @property
     def clean(self) -> bool:
-        """Whether all that can be compiled was, and there is neither an error nor a warning."""
+        """True if all that can be compiled was, and there is neither an error nor a warning."""
         return all(
             trial.report.clean and trial.state is State.COMPILES
             if trial.report is not None

@@ -31,11 +31,11 @@ def environment_of(release: str, announce: Callable[[], None] = lambda: None) ->
     """The Python of an environment with that jax; announced and made where it is not there yet.
 
     Raises:
-        UsageError: for what is no release, or one that is too old.
+        UsageError: for what is not a release, or one that is too old.
         CaptureError: where it cannot be made.
     """
     if not re.fullmatch(r"\d+\.\d+\.\d+(\.\w+)*", release):
-        raise UsageError(f"{release} is no release of jax; give one as in 0.11.2")
+        raise UsageError(f"{release} is not a release of jax; give one as in 0.11.2")
     if version_of(release) < OLDEST:
         raise UsageError(f"jax {release} is too old to compile for a GPU that is not there")
     folder = cache_folder() / f"jax-{release}"

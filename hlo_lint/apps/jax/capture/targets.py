@@ -26,7 +26,7 @@ def target_names() -> tuple[str, ...]:
 
 
 def is_path(target: str) -> bool:
-    """Whether a target is a file, such as a dump's `gpu_target_config.pbtxt`, and no name."""
+    """True if a target is a file, such as a dump's `gpu_target_config.pbtxt`, and no name."""
     return "/" in target or "." in target
 
 

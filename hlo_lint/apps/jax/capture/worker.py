@@ -227,7 +227,7 @@ def programs_of(script: Path, arguments: Sequence[str]) -> list[Program]:
 
 
 def _recording(real: Any, recorded: dict[Any, Program]) -> Any:
-    """`jax.jit`, which keeps the shapes of each call that is no part of another's tracing."""
+    """`jax.jit`, which keeps the shapes of each call that is not part of another's tracing."""
     jax = _jax()
 
     def described(leaf: Any) -> Any:
@@ -272,7 +272,7 @@ def _recording(real: Any, recorded: dict[Any, Program]) -> Any:
 def _imported(script: Path) -> Any:
     spec = importlib.util.spec_from_file_location(script.stem, script)
     if spec is None or spec.loader is None:
-        raise ScriptFailed(f"{script} is no Python file")
+        raise ScriptFailed(f"{script} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[script.stem] = module
     loader = spec.loader

@@ -33,7 +33,7 @@ class OperandMisaligned(Rule):
 
     ## Why
     Triton compiles a kernel for the divisibility of its pointers, 16 as a rule, and Mosaic GPU for
-    256 bytes. XLA aligns buffers, but a slice that is fused with the call is no buffer: its
+    256 bytes. XLA aligns buffers, but a slice that is fused with the call is not a buffer: its
     address is the array's plus an offset. The launcher looks at the address when the program runs
     and refuses it: `Parameter 1 is not divisible by 16`. An offset is known if it is constant, or
     from the trip count and the step of the loop.
