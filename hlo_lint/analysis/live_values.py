@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hlo_lint.analysis.async_ops import Accesses, Calls, Life, MemoryAccess
-from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment
 from hlo_lint.hlo.ir import Computation, Instruction, Module
+
+if TYPE_CHECKING:
+    from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment
 
 _ON_PURPOSE: Final = ("xla_disjoint_read_write_regions", '"ConcatBitcast"')
 """In the text of instructions that use parts of what they share, and say so."""

@@ -27,8 +27,8 @@ from hlo_lint.dumps.names import DumpName, parse_name
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import one_file
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.hlo.proto import is_proto
 from hlo_lint.text.errors import DumpError
+from hlo_lint.text.files import is_proto
 
 _COLLECTIVES: Final = frozenset(
     "all-gather all-reduce all-to-all collective-broadcast collective-permute collective-reduce "

@@ -25,13 +25,12 @@ from hlo_lint.engine.suppressions.apply import apply as judge
 from hlo_lint.engine.suppressions.baseline import Baseline, read_baseline
 from hlo_lint.hlo.ir import HloFile, Module
 from hlo_lint.hlo.parser.module import parse_file
-from hlo_lint.hlo.proto import is_proto
 from hlo_lint.report.report import Report
 from hlo_lint.rules.base import Form, Rule, Stage
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.edits import Edit, Safety
 from hlo_lint.text.errors import DumpError, UsageError
-from hlo_lint.text.files import copy_file, mirrored, write_atomically
+from hlo_lint.text.files import copy_file, is_proto, mirrored, write_atomically
 from hlo_lint.text.source import decode
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from hlo_lint.dumps.pass_lists import backend_of
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.hlo.parser.module import Memo
-from hlo_lint.hlo.proto import is_proto
 from hlo_lint.text.errors import DumpError
+from hlo_lint.text.files import is_proto
 from hlo_lint.text.source import decode
 
 TEXT_ENDINGS = (".txt", ".hlo")

@@ -31,7 +31,7 @@ from hlo_lint.dumps.phases import (
 )
 from hlo_lint.hlo.ir import HloFile, Module
 from hlo_lint.hlo.parser.module import Memo, parse_file
-from hlo_lint.hlo.proto import is_proto
+from hlo_lint.text.files import is_proto
 from hlo_lint.text.source import DIRECTIVE, decode
 
 MIN_KNOWN_SHARE = 0.8

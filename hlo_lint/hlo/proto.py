@@ -40,11 +40,6 @@ SNAPSHOT: Final = "hlo_snapshot.pb"
 TEXT_SUFFIXES: Final = (".pbtxt", ".textproto", ".txtpb")
 
 
-def is_proto(name: str) -> bool:
-    """True if a file of that name holds HLO as a protocol buffer."""
-    return name.removesuffix(".gz").endswith((".pb", ".pbtxt"))
-
-
 NO_JAXLIB: Final = 3
 """Exit status of `xla_child` if a package cannot be imported; standard output says which."""
 REFUSED: Final = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from urllib.parse import quote
 
-from hlo_lint.hlo.proto import is_proto
+from hlo_lint.text.files import is_proto
 from hlo_lint.text.source import encode
 
 

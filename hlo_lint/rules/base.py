@@ -10,7 +10,6 @@ from enum import Enum
 from functools import cache, cached_property
 from inspect import cleandoc
 from pathlib import Path
-from textwrap import indent
 from typing import TYPE_CHECKING, ClassVar
 
 from hlo_lint.analysis.pass_pairs import ChangedComputation, changed_computations
@@ -238,8 +237,8 @@ class Good:
 
 
 def _module_of(instructions: str) -> str:
-    body = indent(cleandoc(instructions), "  ")
-    return f"HloModule m\n\nENTRY e {{\n{body}\n}}"
+    body = cleandoc(instructions).replace("\n", "\n  ")
+    return f"HloModule m\n\nENTRY e {{\n  {body}\n}}"
 
 
 class Rule:

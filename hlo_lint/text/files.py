@@ -75,3 +75,8 @@ def copy_file(path: Path, target: Path) -> None:
         shutil.copy(path, target, follow_symlinks=False)
     except (OSError, shutil.Error) as error:
         raise DumpError(f"{target}: cannot be written: {error}") from error
+
+
+def is_proto(name: str) -> bool:
+    """True if a file of that name holds HLO as a protocol buffer."""
+    return name.removesuffix(".gz").endswith((".pb", ".pbtxt"))

@@ -6,17 +6,11 @@ No reader raises on a file's contents: what cannot be read is in the `troubles` 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
-from hlo_lint.dumps.artefacts.autotune import read_autotuning
-from hlo_lint.dumps.artefacts.buffer_assignment import read_buffer_assignment
-from hlo_lint.dumps.artefacts.buffer_values import read_buffer_values
-from hlo_lint.dumps.artefacts.config import read_config
-from hlo_lint.dumps.artefacts.live_range import read_live_range
-from hlo_lint.dumps.artefacts.memory_report import read_memory_report
 from hlo_lint.dumps.artefacts.records import Artefact, Trouble
-from hlo_lint.dumps.artefacts.thunks import read_thunk_metadata, read_thunk_sequence
 from hlo_lint.dumps.file_types import looks_like_autotuning
 from hlo_lint.text.source import decode
 
@@ -24,18 +18,21 @@ __all__ = ["ARTEFACTS", "Artefact", "Trouble", "read_artefact", "reader_for"]
 
 Reader = Callable[[str, Path | None], Artefact]
 
-ARTEFACTS: Final[dict[str, Reader]] = {
-    "-buffer-assignment-values.txt": read_buffer_values,
-    "-buffer-assignment.txt": read_buffer_assignment,
-    "-live-range.txt": read_live_range,
-    "-memory-usage-report.txt": read_memory_report,
-    ".thunk_sequence.txt": read_thunk_sequence,
-    ".thunk_sequence_after_thunk_passes.txt": read_thunk_sequence,
-    ".thunk_metadata.txt": read_thunk_metadata,
-    ".autotune_results.pbtxt": read_autotuning,
-    ".config.pbtxt": read_config,
+ARTEFACTS: Final = {
+    "-buffer-assignment-values.txt": "buffer_values.read_buffer_values",
+    "-buffer-assignment.txt": "buffer_assignment.read_buffer_assignment",
+    "-live-range.txt": "live_range.read_live_range",
+    "-memory-usage-report.txt": "memory_report.read_memory_report",
+    ".thunk_sequence.txt": "thunks.read_thunk_sequence",
+    ".thunk_sequence_after_thunk_passes.txt": "thunks.read_thunk_sequence",
+    ".thunk_metadata.txt": "thunks.read_thunk_metadata",
+    ".autotune_results.pbtxt": "autotune.read_autotuning",
+    ".config.pbtxt": "config.read_config",
 }
-"""Readers by the ending of the file's name."""
+"""The reader of each artefact, by the end of its file's name: a module here, and its function.
+
+Readers are imported when first needed: lint of one small file waits for none.
+"""
 
 _OWN_NAMES: Final = (".textproto", ".pbtxt", ".txtpb", ".prototxt")
 """Endings that users give to the autotuner's logs: the start of such a file shows what it is."""
@@ -45,7 +42,12 @@ _BEGINNING: Final = 1 << 14
 
 def reader_for(name: str) -> Reader | None:
     """The reader for a file of that name, or None if the name does not show its kind."""
-    return next((reader for ending, reader in ARTEFACTS.items() if name.endswith(ending)), None)
+    return next((_reader(ARTEFACTS[end]) for end in ARTEFACTS if name.endswith(end)), None)
+
+
+def _reader(function: str) -> Reader:
+    module, _, name = function.partition(".")
+    return cast("Reader", getattr(import_module(f"{__name__}.{module}"), name))
 
 
 def read_artefact(path: Path) -> Artefact | None:
@@ -61,5 +63,5 @@ def read_artefact(path: Path) -> Artefact | None:
         with path.open("rb") as file:
             beginning = decode(file.read(_BEGINNING))
         if looks_like_autotuning(beginning):
-            return read_autotuning(decode(path.read_bytes()), path)
+            return _reader(ARTEFACTS[".autotune_results.pbtxt"])(decode(path.read_bytes()), path)
     return None

@@ -10,9 +10,8 @@ from pathlib import Path
 from hlo_lint.hlo.dialects import Converted, conversions, convert
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.hlo.parser.module import Memo, parse_file
-from hlo_lint.hlo.proto import is_proto
 from hlo_lint.text.errors import DumpError
-from hlo_lint.text.files import copy_file, mirrored, write_atomically
+from hlo_lint.text.files import copy_file, is_proto, mirrored, write_atomically
 from hlo_lint.text.source import encode
 
 _PROTOS = (".pb", ".pbtxt", ".textproto", ".txtpb")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.strict import strict_problems
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding
@@ -39,6 +38,10 @@ class ParserRefuses(Rule):
 
     def check(self, file: HloFile) -> Findings:
         """One finding for each error of strict mode."""
+        from hlo_lint.analysis.strict import (
+            strict_problems,  # runs on request: costs others nothing
+        )
+
         unread = {(each.message, each.span) for module in file.modules for each in module.problems}
         for problem in strict_problems(file):
             if (problem.message, problem.span) not in unread:
