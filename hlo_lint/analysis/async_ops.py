@@ -63,8 +63,7 @@ def operation(instruction: Instruction) -> str:
     return opcode
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(NamedTuple):
     """Instructions of one computation that run while an operation is in flight."""
 
     computation: Computation
@@ -279,8 +278,7 @@ class _Follower:
                 yield Stretch(computation, begin, end)
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryAccess:
+class MemoryAccess(NamedTuple):
     """An instruction that reads or writes a value's memory."""
 
     instruction: Instruction
@@ -297,8 +295,7 @@ class MemoryAccess:
         return f"%{self.instruction.name} {verb} {name}: {self.value.slice}"
 
 
-@dataclass(frozen=True, slots=True)
-class Race:
+class Race(NamedTuple):
     """An instruction that is in the way of an operation in flight."""
 
     flight: AsyncOp
@@ -310,8 +307,7 @@ class Race:
     """What the operation does to it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Clobber:
+class Clobber(NamedTuple):
     """A value that an operation writes over, and that is read when it is done."""
 
     flight: AsyncOp

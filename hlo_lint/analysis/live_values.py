@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hlo_lint.analysis.async_ops import Accesses, Calls, Life, MemoryAccess
 from hlo_lint.hlo.ir import Computation, Instruction, Module
@@ -16,8 +15,7 @@ _ON_PURPOSE: Final = ("xla_disjoint_read_write_regions", '"ConcatBitcast"')
 """In the text of instructions that use parts of what they share, and say so."""
 
 
-@dataclass(frozen=True, slots=True)
-class Clash:
+class Clash(NamedTuple):
     """A write into the memory of a value that is read afterwards."""
 
     writer: Instruction

@@ -7,11 +7,10 @@ pass lists of the releases, and against the passes that a run is known to have r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hlo_lint.dumps.pass_lists import Pass, PassList
 
@@ -31,8 +30,7 @@ class Kind(Enum):
     """No `breaker` runs between a `first` and the next `then` of the same pipeline."""
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(NamedTuple):
     """An order of passes that a contract demands, by the names that dump files spell."""
 
     kind: Kind
@@ -150,8 +148,7 @@ class Order:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Contract:
+class Contract(NamedTuple):
     """One promise: the pass that relies on it, those that keep and break it, and the symptom."""
 
     number: int

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.text_proto import Message
@@ -70,8 +70,7 @@ def _values(text: str) -> dict[str, tuple[str, ...]]:
     return values
 
 
-@dataclass(frozen=True, slots=True)
-class PassRun:
+class PassRun(NamedTuple):
     """One pass that ran, as `*.metadata.textproto` records it."""
 
     pipeline: str
@@ -133,8 +132,7 @@ def _spelled(name: str) -> str:
     return _unsafe.sub("_", name)
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(NamedTuple):
     """A setting that two runs do not share."""
 
     record: str

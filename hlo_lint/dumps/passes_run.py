@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from hlo_lint.dumps.contracts import Contract, Kind, Order, broken_orders, orders_broken_anyway
 from hlo_lint.dumps.options import EVERY_PASS, read_pass_order
@@ -11,8 +11,7 @@ from hlo_lint.dumps.pass_lists import Pass
 from hlo_lint.dumps.pipeline import Pipeline
 
 
-@dataclass(frozen=True)
-class PassesRun:
+class PassesRun(NamedTuple):
     """The passes of a run, in order."""
 
     passes: tuple[Pass, ...]
@@ -22,8 +21,7 @@ class PassesRun:
     """True if they are those that left a dump: one that failed is not among them."""
 
 
-@dataclass(frozen=True)
-class Breach:
+class Breach(NamedTuple):
     """An order of passes that a run does not keep, though its release does."""
 
     contract: Contract

@@ -10,7 +10,7 @@ from enum import Enum
 from functools import cache, cached_property
 from inspect import cleandoc
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from hlo_lint.analysis.pass_pairs import ChangedComputation, changed_computations
 from hlo_lint.analysis.stage import Stage as Stage
@@ -34,8 +34,7 @@ MARK = "// error"
 """At the end of a line of an example: here, and nowhere else."""
 
 
-@dataclass(frozen=True)
-class FinalModule:
+class FinalModule(NamedTuple):
     """The module that a compiler ended with, else the last dump of it: what was going to run."""
 
     module: Module
@@ -43,8 +42,7 @@ class FinalModule:
     """True if compilation came to its end."""
 
 
-@dataclass(frozen=True)
-class BeforeAutotuner:
+class BeforeAutotuner(NamedTuple):
     """The module that the autotuner meets, or the nearest dump before it."""
 
     module: Module
@@ -94,8 +92,7 @@ class PassPair:
         return tuple(changed_computations(self.before, self.after))
 
 
-@dataclass(frozen=True)
-class AutotuningRuns:
+class AutotuningRuns(NamedTuple):
     """All logs of the autotuner that were given, in the order of their paths: at least one."""
 
     logs: tuple[Autotuning, ...]
@@ -103,8 +100,7 @@ class AutotuningRuns:
     """The name of each log's file."""
 
 
-@dataclass(frozen=True)
-class UnmetPrecondition:
+class UnmetPrecondition(NamedTuple):
     """What a pass that comes next demands and the last dump does not hold, as a rule says it."""
 
     rule: str

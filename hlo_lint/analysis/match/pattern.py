@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import demands_on
@@ -101,28 +101,24 @@ def _numbers(given: object, message: str) -> tuple[int | None, ...]:
 # ---- modifiers, in the order in which they were written
 
 
-@dataclass(frozen=True, slots=True)
-class _Named:
+class _Named(NamedTuple):
     name: str
 
     def __repr__(self) -> str:
         return f".named({_spelled(self.name)})"
 
 
-@dataclass(frozen=True, slots=True)
-class _AnyOrder:
+class _AnyOrder(NamedTuple):
     def __repr__(self) -> str:
         return ".any_order()"
 
 
-@dataclass(frozen=True, slots=True)
-class _OneUser:
+class _OneUser(NamedTuple):
     def __repr__(self) -> str:
         return ".one_user()"
 
 
-@dataclass(frozen=True, slots=True)
-class _HasAttributes:
+class _HasAttributes(NamedTuple):
     asked: tuple[tuple[str, Attribute], ...]
 
     def __repr__(self) -> str:
@@ -130,8 +126,7 @@ class _HasAttributes:
         return f".attr({said})"
 
 
-@dataclass(frozen=True, slots=True)
-class _HasShape:
+class _HasShape(NamedTuple):
     asked: ArrayPattern | str
 
     def __repr__(self) -> str:
@@ -139,8 +134,7 @@ class _HasShape:
         return f".shape({_spelled(asked)})"
 
 
-@dataclass(frozen=True, slots=True)
-class _Where:
+class _Where(NamedTuple):
     description: str
     holds: Callable[[Instruction], bool]
 
@@ -306,8 +300,7 @@ def _spelled(value: object) -> str:
 # ---- matching
 
 
-@dataclass(frozen=True, slots=True)
-class _Node:
+class _Node(NamedTuple):
     """What is matched: an instruction, or an element of its tuple that no line spells."""
 
     instruction: Instruction

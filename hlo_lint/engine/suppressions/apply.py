@@ -263,7 +263,7 @@ class _Judge:
         if self._baseline is None:
             return None
         left = tuple(replace(entry, count=count) for entry, count in self._remaining())
-        return replace(self._baseline, entries=left)
+        return self._baseline._replace(entries=left)
 
     def _remaining(self) -> Iterator[tuple[Entry, int]]:
         """The entries that have not met all they list, and how many each has not met."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.fingerprints import KIND, base_name
@@ -43,8 +43,7 @@ class Entry:
     """Where the file has it, counted from 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class Baseline:
+class Baseline(NamedTuple):
     """What a file lists."""
 
     path: Path
@@ -104,8 +103,7 @@ def write_baseline(baseline: Baseline) -> None:
     write_atomically(baseline.path, json.dumps(whole, indent=2) + "\n")
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(NamedTuple):
     """What a baseline lists beside what there is."""
 
     new: tuple[Diagnostic, ...]
@@ -151,12 +149,8 @@ def compare(
     return Comparison(
         tuple(new),
         tuple(gone),
-        replace(
-            baseline,
-            entries=tuple(updated),
-            version=VERSION if upgrade else baseline.version,
-        ),
-        replace(baseline, entries=tuple(pruned)),
+        baseline._replace(entries=tuple(updated), version=VERSION if upgrade else baseline.version),
+        baseline._replace(entries=tuple(pruned)),
     )
 
 
