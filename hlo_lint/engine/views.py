@@ -51,6 +51,8 @@ class Run:
     reporter: Reporter
     texts: dict[tuple[PassDump, str], object] = field(default_factory=dict)
     """Files that are not HLO, as values."""
+    artefacts: dict[str, object | None] = field(default_factory=dict)
+    """Each artefact that a check has asked for, by its type; None if it is missing."""
     compilation: Compilation | None = None
 
     @cached_property
@@ -134,7 +136,9 @@ class Final(View):
         pipeline, found, missing = run.timeline.pipeline, {}, []
         for kind in check.artefacts:
             title, read = ARTEFACTS[kind]
-            artefact = None if last.edited else read(pipeline)
+            if kind not in run.artefacts:
+                run.artefacts[kind] = None if last.edited else read(pipeline)
+            artefact = run.artefacts[kind]
             if artefact is None:
                 missing.append(title)
             else:

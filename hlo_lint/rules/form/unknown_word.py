@@ -12,7 +12,7 @@ from hlo_lint.hlo.attributes.reading import ATTRIBUTE_NAMES
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.opcodes import OPCODES, wrapped_opcode
-from hlo_lint.hlo.records import type_of
+from hlo_lint.hlo.records import attributes_of, type_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.errors import nearest
@@ -84,7 +84,7 @@ class UnknownWord(Rule):
                 yield _finding(computation.with_opcode(opcode)[0], "opcode", opcode, OPCODES)
         yield from _types(computation)
         # Strings hold such words, too: only where one is left each instruction is looked at.
-        words = set(_find_names(computation.text)) - _ATTRIBUTES
+        words = set[str]().union(*map(_unknown_attributes, map(attributes_of, computation.rows)))
         for instruction in computation.instructions if words else ():
             attributes = instruction.attributes_text
             for word in sorted(words):
@@ -99,6 +99,11 @@ def _types(computation: Computation) -> Findings:
     for word, text in words.items():
         number = next(at for at, row in enumerate(computation.rows) if type_of(row) == text)
         yield _finding(computation.at(number), "element type", word, ELEMENT_TYPES)
+
+
+@lru_cache(maxsize=1 << 15)  # most lines of a dump stand in the dump before
+def _unknown_attributes(attributes: str) -> frozenset[str]:
+    return frozenset(_find_names(attributes)) - _ATTRIBUTES
 
 
 @lru_cache(maxsize=1 << 12)
