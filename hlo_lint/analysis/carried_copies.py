@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from hlo_lint.analysis.async_ops import Calls, Position
 from hlo_lint.analysis.data_movement import moves
@@ -16,8 +16,7 @@ _MAX_STEPS = 256
 _HANDS_ON = FORWARDS | {"copy-done", "reshape"}
 
 
-@dataclass(frozen=True, slots=True)
-class CarriedCopy:
+class CarriedCopy(NamedTuple):
     """A copy, in the body of a loop or in what it calls, of an element of the loop's state."""
 
     copy: Instruction

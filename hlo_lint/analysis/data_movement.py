@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from hlo_lint.analysis.layout_mismatches import operand_array, result_array
 from hlo_lint.hlo.attributes import AttributeSyntaxError
@@ -20,8 +19,7 @@ _MAY_STAND_BESIDE: Final = frozenset({*_MOVERS, "parameter", "bitcast", "reshape
 _MAX_ROWS: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(NamedTuple):
     """One kernel that moves an array."""
 
     kernel: Instruction

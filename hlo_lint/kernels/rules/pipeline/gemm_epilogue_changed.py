@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isclose
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.hlo.ir import Computation, Instruction, Operand
 from hlo_lint.hlo.shape import ArrayShape, arrays
@@ -112,8 +112,7 @@ class _Term:
         return _Term(self.instruction, self.factor * factor, self.dimension)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sum:
+class _Sum(NamedTuple):
     """`factor * product + terms`."""
 
     shape: ArrayShape | None
