@@ -1,1 +1,1 @@
-"""What was found, for people and for programs."""
+"""Reports of findings, for people and for programs."""

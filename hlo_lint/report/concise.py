@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hlo_lint.report.formats import Report, Warn
+from hlo_lint.report.formats import Warn
+from hlo_lint.report.report import Report
 from hlo_lint.report.text import render_concise
 
 

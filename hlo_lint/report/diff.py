@@ -19,9 +19,9 @@ from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.text.source import shown
 
 WIDTH: Final = 140
-"""How much of an instruction or a value is shown, in characters."""
+"""Maximum number of characters shown of an instruction or a value."""
 SHOWN: Final = 20
-"""How many lines of each computation are shown unless all are asked for."""
+"""Maximum number of lines shown of each computation, without `--all`."""
 
 Line = tuple[str, str]
 """A line with its mark: `-`, `+`, `~`, `>`, or nothing."""
@@ -54,7 +54,7 @@ def summary(difference: Difference) -> str:
 
 
 def heading(each: ComputationDifference) -> str:
-    """Which computation it is, and whether both modules have it."""
+    """A line with the name of the computation, and the side if only one module has it."""
     if each.before is None or each.after is None:
         side = "added" if each.before is None else "removed"
         number = each.instructions

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hlo_lint.engine.findings import Diagnostic
-from hlo_lint.report.formats import Report, Warn
+from hlo_lint.report.formats import Warn
 from hlo_lint.report.locations import has_lines, relative_path
+from hlo_lint.report.report import Report
 from hlo_lint.report.text import message_lines
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.source import shown

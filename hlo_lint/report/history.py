@@ -1,4 +1,4 @@
-"""The lives of findings as people read them: the pass each came with, and the one that cured it."""
+"""The history of each finding: the pass that introduced it and the pass that resolved it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def print_lives(console: Console, findings: Sequence[Diagnostic]) -> None:
-    """Prints the life of each finding, and one line that counts."""
+    """Print the history of each finding, and one line that counts."""
     from rich.text import Text
 
     for finding in findings:
@@ -25,8 +25,8 @@ def print_lives(console: Console, findings: Sequence[Diagnostic]) -> None:
             (f": {shown(finding.message)}", "bold"),
         )
         console.print(title, soft_wrap=True)
-        for label, said in _life(finding):
-            line = Text.assemble((f"{label:>8}: ", "bold"), shown(said))
+        for label, text in _life(finding):
+            line = Text.assemble((f"{label:>11}: ", "bold"), shown(text))
             console.print(line, soft_wrap=True)
         console.print()
     console.print(_summary(findings), highlight=False, markup=False, soft_wrap=True)
@@ -38,14 +38,14 @@ def _life(finding: Diagnostic) -> Iterator[tuple[str, str]]:
         yield "in", f"%{finding.instruction} of %{finding.computation} of {finding.module}"
     yield "first at", where
     if finding.seen_in is None:
-        yield "life", "not known: the rule does not look at each dump"
+        yield "history", "unknown: the rule does not look at each dump"
         return
     yield "since", _birth(finding)
     yield "seen in", f"{finding.seen_in} dump{'' if finding.seen_in == 1 else 's'}"
     if finding.cured_by is None:
-        yield "cured by", "none"
+        yield "resolved by", "none"
     else:
-        yield "cured by", describe(finding.cured_by)
+        yield "resolved by", describe(finding.cured_by)
     for note in finding.notes:
         yield "note", note
 
@@ -55,21 +55,21 @@ def _birth(finding: Diagnostic) -> str:
         return describe(finding.introduced_by)
     name = parse_name(Path(finding.path).name)
     if name is None:
-        return "not known: the file is on its own"
+        return "unknown: the file is on its own"
     if name.rest.startswith("before_optimizations"):
         return "the program as XLA was given it"
-    return f"not known: the dump {name.label} is the first to have it"
+    return f"unknown: the dump {name.label} is the first to have it"
 
 
 def _summary(findings: Sequence[Diagnostic]) -> str:
     if not findings:
         return "no findings"
     followed = [finding for finding in findings if finding.seen_in is not None]
-    cured = sum(finding.cured_by is not None for finding in followed)
+    resolved = sum(finding.cured_by is not None for finding in followed)
     counts = [
-        (len(followed) - cured, "not cured"),
-        (cured, "cured by a later pass"),
+        (len(followed) - resolved, "not resolved"),
+        (resolved, "resolved by a later pass"),
         (len(findings) - len(followed), "not followed"),
     ]
-    said = ", ".join(f"{count} {what}" for count, what in counts if count)
-    return f"{len(findings)} finding{'' if len(findings) == 1 else 's'}: {said}"
+    numbers = ", ".join(f"{count} {what}" for count, what in counts if count)
+    return f"{len(findings)} finding{'' if len(findings) == 1 else 's'}: {numbers}"

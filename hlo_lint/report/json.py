@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from hlo_lint.engine.findings import Diagnostic, PassRef, SuppressedFinding
-from hlo_lint.report.formats import Report, Warn
+from hlo_lint.report.formats import Warn
+from hlo_lint.report.report import Report
 
 VERSION = 3
 
@@ -24,7 +25,7 @@ def render(report: Report, _: Warn) -> str:
 
 
 def allowed_as_dict(allowed: SuppressedFinding) -> dict[str, Any]:
-    """The finding, and who allows it and why."""
+    """The finding, the source of its allowance, and the reason."""
     by, reason = allowed.by.value, allowed.reason
     return {**as_dict(allowed.finding), "allowed_by": by, "reason": reason}
 
@@ -65,13 +66,13 @@ def as_dict(finding: Diagnostic) -> dict[str, Any]:
     }
 
 
-def _pass(behind: PassRef | None) -> dict[str, Any] | None:
+def _pass(ref: PassRef | None) -> dict[str, Any] | None:
     """A pass; its name is null where it left no dump of its own."""
-    if behind is None:
+    if ref is None:
         return None
     return {
-        "pass": behind.pass_name or None,
-        "pipeline": behind.pipeline or None,
-        "step": behind.step,
-        "path": behind.path,
+        "pass": ref.pass_name or None,
+        "pipeline": ref.pipeline or None,
+        "step": ref.step,
+        "path": ref.path,
     }

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hlo_lint.report.formats import Report, Warn
+from hlo_lint.report.formats import Warn
 from hlo_lint.report.json import VERSION, allowed_as_dict, as_dict
+from hlo_lint.report.report import Report
 
 
 def render(report: Report, _: Warn) -> str:

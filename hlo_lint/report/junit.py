@@ -6,8 +6,9 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from hlo_lint.engine.findings import Diagnostic
-from hlo_lint.report.formats import Report, Warn
+from hlo_lint.report.formats import Warn
 from hlo_lint.report.locations import relative_path
+from hlo_lint.report.report import Report
 from hlo_lint.report.text import as_text, summary
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.source import shown
@@ -29,8 +30,8 @@ def render(report: Report, _: Warn) -> str:
     if report.skipped or not report.findings:
         suite = SubElement(root, "testsuite", name="hlo-lint")
         if not report.findings:
-            said = summary(report)
-            SubElement(suite, "testcase", name=said, classname="hlo-lint")
+            title = summary(report)
+            SubElement(suite, "testcase", name=title, classname="hlo-lint")
         for entry in report.skipped:
             case = SubElement(suite, "testcase", name=shown(entry.path), classname="hlo-lint")
             SubElement(case, "skipped", message=shown(entry.reason))

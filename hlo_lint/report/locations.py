@@ -1,4 +1,4 @@
-"""Where something is, as other programs write it down: by path or URI."""
+"""Paths and URIs of findings, as other programs spell them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def relative_path(path: str) -> str:
 def uri_of(path: str) -> tuple[str, bool]:
     """The URI of a path, and whether it is relative to the working directory.
 
-    Bytes of the path that are no UTF-8 are in it, percent-encoded.
+    Bytes of the path that are not UTF-8 are in it, percent-encoded.
 
     >>> uri_of("a file.txt"), uri_of("/elsewhere/100%.txt")
     (('a%20file.txt', True), ('file:///elsewhere/100%25.txt', False))

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from hlo_lint.dumps.directory import Skipped
 from hlo_lint.engine.findings import Diagnostic
-from hlo_lint.report.formats import Report, Warn
+from hlo_lint.report.formats import Warn
+from hlo_lint.report.report import Report
 from hlo_lint.report.statistics import RuleCount, counts
 from hlo_lint.report.text import as_text, summary
 from hlo_lint.text.source import shown
@@ -15,7 +16,7 @@ from hlo_lint.text.source import shown
 MAX_BYTES = 900_000
 """GitHub shows no summary of more than 1 MiB."""
 MAX_SKIPPED = 100
-"""How many of the things that were not looked at are named."""
+"""Maximum number of skipped inputs that are listed."""
 
 
 def render(report: Report, warn: Warn) -> str:

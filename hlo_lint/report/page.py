@@ -14,7 +14,7 @@ def render_page(rule: Rule) -> str:
     if rule.precondition is not None:
         demand = rule.precondition
         guards = ", ".join(f"`{name}`" for name in demand.established_by)
-        unsure = "nothing is said" if demand.only_if_certain else "it is a warning"
+        unsure = "nothing is reported" if demand.only_if_certain else "it is a warning"
         parts.append(
             f"## Where it binds\n\nWhere `{demand.demanded_by}` comes next and none of {guards} "
             "before it: there it is an error. Where the dump does not say what comes next "
@@ -37,7 +37,7 @@ def render_page(rule: Rule) -> str:
             for name, text in example.beside.items()
         ]
         if isinstance(example, Bad) and example.fixed:
-            told = [f"`{name} = {json.dumps(value)}`" for name, value in example.options.items()]
-            title = f"Fixed, with {', '.join(told)}" if told else "Fixed"
+            given = [f"`{name} = {json.dumps(value)}`" for name, value in example.options.items()]
+            title = f"Fixed, with {', '.join(given)}" if given else "Fixed"
             parts.append(f"{title}:\n\n```\n{cleandoc(example.fixed)}\n```")
     return "\n\n".join(parts) + "\n"

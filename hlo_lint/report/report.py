@@ -1,4 +1,4 @@
-"""The report of a run: what was found, what may stay, what was not looked at."""
+"""The report of a run: findings, allowed findings, skipped inputs."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 @dataclass
 class Report:
-    """What `lint` found. It prints as the command line prints."""
+    """The result of `lint`. It prints as the command line prints."""
 
     findings: tuple[Diagnostic, ...]
     skipped: tuple[Skipped, ...]
-    """What was not looked at, and why."""
+    """Inputs that were not checked, with the reason."""
     stats: dict[str, int]
     """`files` and `modules` that were read, `errors`, `warnings`, `infos`."""
     allowed: tuple[SuppressedFinding, ...] = ()
-    """What was found and may stay, with the reason; it counts for nothing."""
+    """Findings that are allowed, with the reason; they do not count."""
 
     @property
     def clean(self) -> bool:
@@ -32,7 +32,7 @@ class Report:
 
     @property
     def exit_status(self) -> int:
-        """0 where it is clean, else 1."""
+        """0 if it is clean, else 1."""
         return 0 if self.clean else 1
 
     def to_json(self) -> str:
@@ -42,7 +42,7 @@ class Report:
         return render(self, "json")
 
     def print(self, console: Console) -> None:
-        """Prints it for people."""
+        """Print it for people."""
         from hlo_lint.report.text import print_report
 
         print_report(console, self)

@@ -10,9 +10,10 @@ from typing import Any
 from hlo_lint import __version__
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.fingerprints import KIND
-from hlo_lint.report.formats import Report, Warn
+from hlo_lint.report.formats import Warn
 from hlo_lint.report.locations import has_lines, uri_of
 from hlo_lint.report.page import render_page
+from hlo_lint.report.report import Report
 from hlo_lint.report.text import describe, message_lines
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import find_rule
@@ -29,16 +30,16 @@ MAX_BYTES = 10_000_000
 MAX_LINE_LENGTH = 1_000
 """Of a line that is shown where the file is not there, in characters; some run to 100 kB."""
 MAX_SKIPPED = 1_000
-"""How many of the things that were not looked at are named."""
+"""Maximum number of skipped inputs that are listed."""
 ROOT = "SRCROOT"
-"""What relative URIs are relative to: the working directory, which GitHub takes for that of the
+"""The base of relative URIs: the working directory, which GitHub takes for that of the
 repository."""
 
 Json = dict[str, Any]
 
 
 def render(report: Report, warn: Warn) -> str:
-    """One run; what it has no room for is said in it and to `warn`.
+    """One run; data that SARIF cannot represent is reported in it and to `warn`.
 
     What is allowed is left out: GitHub shows suppressed results as it shows others.
     """
@@ -85,13 +86,13 @@ def _compressed(text: str) -> int:
 
 def _log(report: Report, findings: Sequence[Diagnostic], lost: Sequence[str]) -> Json:
     rules = list(dict.fromkeys(finding.rule for finding in findings))
-    told = [_notification(line, level="warning") for line in lost]
-    told += [
-        _notification(f"not looked at: {entry.reason}", entry.path)
+    notifications = [_notification(line, level="warning") for line in lost]
+    notifications += [
+        _notification(f"skipped: {entry.reason}", entry.path)
         for entry in report.skipped[:MAX_SKIPPED]
     ]
     if len(report.skipped) > MAX_SKIPPED:
-        told.append(_notification(f"not looked at: {len(report.skipped) - MAX_SKIPPED} more"))
+        notifications.append(_notification(f"skipped: {len(report.skipped) - MAX_SKIPPED} more"))
     run = {
         "tool": {
             "driver": {
@@ -100,7 +101,7 @@ def _log(report: Report, findings: Sequence[Diagnostic], lost: Sequence[str]) ->
                 "rules": [_descriptor(rule) for rule in rules],
             }
         },
-        "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": told}],
+        "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": notifications}],
         "originalUriBaseIds": {ROOT: {"description": {"text": "the working directory"}}},
         "columnKind": "unicodeCodePoints",
         "results": [_result(finding, rules.index(finding.rule)) for finding in findings],
@@ -209,7 +210,7 @@ def _location(path: str, region: Json | None = None) -> Json:
 
 
 def _related(finding: Diagnostic) -> Iterator[Json]:
-    for label, dump in (("since", finding.introduced_by), ("cured by", finding.cured_by)):
+    for label, dump in (("since", finding.introduced_by), ("resolved by", finding.cured_by)):
         if dump is not None and dump.path:
             yield {**_location(dump.path), "message": _message(shown(f"{label} {describe(dump)}"))}
     if finding.origin is not None and finding.origin.file:

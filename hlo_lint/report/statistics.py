@@ -1,4 +1,4 @@
-"""How often each rule found something."""
+"""Number of findings of each rule."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from hlo_lint.engine.findings import Diagnostic
-from hlo_lint.report.formats import Report
+from hlo_lint.report.report import Report
 from hlo_lint.report.text import summary
 from hlo_lint.rules.findings import Severity
 
 
 @dataclass(frozen=True, slots=True)
 class RuleCount:
-    """What one rule found."""
+    """The findings of one rule."""
 
     rule: str
     count: int
@@ -23,7 +23,7 @@ class RuleCount:
     warnings: int
     infos: int
     fixable: int
-    """How many of them have a fix."""
+    """Number of findings with a fix."""
 
 
 def counts(findings: Iterable[Diagnostic]) -> list[RuleCount]:
@@ -46,8 +46,8 @@ def render_statistics(report: Report, output_format: Literal["text", "json"] = "
     ]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [
-        f"{number.rjust(widths[0])}  {rule.ljust(widths[1])}  {said.ljust(widths[2])}  {fixable}"
-        for number, rule, said, fixable in cells
+        f"{number.rjust(widths[0])}  {rule.ljust(widths[1])}  {message.ljust(widths[2])}  {fixable}"
+        for number, rule, message, fixable in cells
     ]
     return "\n".join([*lines, summary(report)]) + "\n"
 

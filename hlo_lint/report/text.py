@@ -1,4 +1,4 @@
-"""The report as people read it: the line, a caret, the Python line, the pass at fault."""
+"""The report as people read it: the line, a caret, the Python line, the pass that introduced it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 from hlo_lint.engine.findings import Diagnostic, PassRef
-from hlo_lint.report.formats import Report, Warn
+from hlo_lint.report.formats import Warn
+from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.edits import Safety
 from hlo_lint.text.source import shown
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
 WIDTH = 160
-"""How much of a line of HLO is shown, in characters; lines of dumps run to 100 kB."""
+"""Maximum number of characters shown of a line of HLO; lines of dumps run to 100 kB."""
 COMMANDS = {Safety.SAFE: "hlo-lint fix", Safety.UNSAFE: "hlo-lint fix --unsafe-fixes"}
 UNKNOWN = "a pass that left no dump"
 
@@ -38,21 +39,21 @@ def render_concise(finding: Diagnostic) -> str:
     place = f"{finding.path}:{finding.line}:{finding.column}"
     message = f"{finding.severity.value}[{finding.rule}]: {finding.message}"
     since = f"since {finding.introduced_by.pass_name}" if finding.introduced_by else ""
-    cured = f"cured by {finding.cured_by.pass_name or UNKNOWN}" if finding.cured_by else ""
-    blame = ", ".join(part for part in (since, cured) if part)
+    resolved = f"resolved by {finding.cured_by.pass_name or UNKNOWN}" if finding.cured_by else ""
+    blame = ", ".join(part for part in (since, resolved) if part)
     return shown(f"{place}: {message}" + (f" ({blame})" if blame else ""))
 
 
-def describe(behind: PassRef) -> str:
+def describe(ref: PassRef) -> str:
     """`pass autotuner of post-layout_assignment, step 0030`"""
-    step = "the last dump" if behind.step is None else f"step {behind.step:04d}"
-    if not behind.pass_name:
+    step = "the last dump" if ref.step is None else f"step {ref.step:04d}"
+    if not ref.pass_name:
         return f"{UNKNOWN}, before {step}"
-    return f"pass {behind.pass_name} of {behind.pipeline}, {step}"
+    return f"pass {ref.pass_name} of {ref.pipeline}, {step}"
 
 
 def print_report(console: Console, report: Report) -> None:
-    """Prints each finding, what was not looked at, and one line that counts."""
+    """Print each finding, the skipped inputs, and one line that counts."""
     print_text(console, report.findings)
     for entry in report.skipped:
         console.print(
@@ -66,7 +67,7 @@ def print_report(console: Console, report: Report) -> None:
 
 
 def print_text(console: Console, findings: Sequence[Diagnostic]) -> None:
-    """Prints each finding with its excerpt, an empty line after each."""
+    """Print each finding with its excerpt, an empty line after each."""
     for finding in findings:
         for line in _lines(finding):
             console.print(line, soft_wrap=True)
@@ -88,9 +89,9 @@ def summary(report: Report) -> str:
             (Severity.INFO, "note"),
         )
     ]
-    said = ", ".join(count for count in counts if count) or "no findings"
+    found = ", ".join(count for count in counts if count) or "no findings"
     allowed = f", {len(report.allowed)} allowed" if report.allowed else ""
-    return f"{said} in {_some(report.stats['files'], 'file') or 'no files'} of HLO{allowed}"
+    return f"{found} in {_some(report.stats['files'], 'file') or 'no files'} of HLO{allowed}"
 
 
 def counted(number: int, name: str) -> str:
@@ -142,13 +143,13 @@ def _excerpt(finding: Diagnostic, style: str) -> Iterator[Text]:
 
 
 def message_lines(finding: Diagnostic) -> list[str]:
-    """The message, and after it what `notes_of` says, for what shows a finding in one field."""
+    """The message and the notes of `notes_of`, for formats with one field for a finding."""
     notes = (f"{label}: {note}" for label, note in notes_of(finding))
     return [shown(line) for line in (finding.message, *notes)]
 
 
 def notes_of(finding: Diagnostic) -> Iterator[tuple[str, str]]:
-    """What is known of a finding besides its place, each with its label: `("since", "pass …")`."""
+    """The facts on a finding besides its place, each with its label: `("since", "pass …")`."""
     if finding.origin is not None:
         origin = finding.origin
         where = f" in {origin.function}" if origin.function else ""
@@ -156,7 +157,7 @@ def notes_of(finding: Diagnostic) -> Iterator[tuple[str, str]]:
     if finding.introduced_by is not None:
         yield "since", describe(finding.introduced_by)
     if finding.cured_by is not None:
-        yield "cured by", describe(finding.cured_by)
+        yield "resolved by", describe(finding.cured_by)
     if finding.instruction is not None:
         yield "in", f"%{finding.computation} of {finding.module}"
     for note in finding.notes:

@@ -175,7 +175,7 @@ def test_a_cure_that_left_no_dump_has_no_name(attention: Path) -> None:
     dots = [each for each in lives(NamedOpcode("dot"), attention) if each.step == 29]
     last = str(next(attention.glob("*_after_optimizations.txt")))
     assert {each.cured_by for each in dots} == {PassRef("", "", None, last)}
-    assert "cured by a pass that left no dump" in render_concise(dots[0])
+    assert "resolved by a pass that left no dump" in render_concise(dots[0])
 
 
 def test_a_dump_whose_place_nobody_knows_breaks_no_life(attention: Path) -> None:
@@ -283,8 +283,8 @@ def test_the_headline_crash_is_the_autotuners() -> None:
     assert "in: %reshape.15 of %main.1 of jit_batched_dot" in lines
     assert "since: pass autotuner of post-layout_assignment, step 0030" in lines
     assert "seen in: 1 dump" in lines
-    assert "cured by: none" in lines
-    assert lines[-1] == "1 finding: 1 not cured"
+    assert "resolved by: none" in lines
+    assert lines[-1] == "1 finding: 1 not resolved"
 
 
 @pytest.mark.parametrize("case", NO_DECOMPOSER, ids=lambda case: case.parts[-2])
@@ -292,15 +292,15 @@ def test_without_the_decomposer_the_crash_is_that_of_layout_assignment(case: Pat
     done = blame(case, "reshape-moves-data")
     assert "since: pass layout-assignment of layout_assignment, step 0012" in done.output
     assert "seen in: 2 dumps" in done.output
-    assert "cured by: none" in done.output
+    assert "resolved by: none" in done.output
 
 
 def test_blame_names_the_pass_that_cured() -> None:
     done = blame(FISSION, "reshape-moves-data")
     assert done.exit_code == 0
     assert "since: pass autotuner of autotuner, step 0048" in done.output
-    assert "cured by: pass fusion-wrapper of pre-scheduling-passes, step 0057" in done.output
-    assert done.output.endswith("1 finding: 1 cured by a later pass\n")
+    assert "resolved by: pass fusion-wrapper of pre-scheduling-passes, step 0057" in done.output
+    assert done.output.endswith("1 finding: 1 resolved by a later pass\n")
 
 
 def test_what_is_found_in_the_last_module_is_followed_back_from_there() -> None:
@@ -310,7 +310,7 @@ def test_what_is_found_in_the_last_module_is_followed_back_from_there() -> None:
     assert lines.count("since: pass fusion-wrapper of pre-scheduling-passes, step 0057") == 2
     (last,) = FISSION.glob("*0001*gpu_after_optimizations.txt")
     assert sum(line.startswith(f"first at: {last}") for line in lines) == 2
-    assert lines[-1] == "2 findings: 2 not cured"
+    assert lines[-1] == "2 findings: 2 not resolved"
 
 
 @pytest.mark.parametrize("release", ["0.10.0", "0.11.2"])
@@ -332,7 +332,7 @@ def _until_autotuner(case: Path) -> list[Path]:
 
 def test_what_only_an_artefact_shows_has_no_life() -> None:
     done = blame(FIXTURES / "autotune" / "new.textproto")
-    assert "life: not known: the rule does not look at each dump" in done.output
+    assert "history: unknown: the rule does not look at each dump" in done.output
     assert done.output.rstrip().endswith("not followed")
 
 
@@ -357,7 +357,7 @@ def test_the_program_itself_may_be_at_fault(tmp_path: Path) -> None:
 def test_a_file_on_its_own_has_no_pass(tmp_path: Path) -> None:
     path = tmp_path / "loose.hlo"
     path.write_text("HloModule m\n\nENTRY %e {\n  ROOT %p = f32[8]{0} parameter(0\n}\n")
-    assert "since: not known: the file is on its own" in blame(path).output
+    assert "since: unknown: the file is on its own" in blame(path).output
 
 
 def test_a_clean_run_has_no_findings_to_blame() -> None:
@@ -378,9 +378,9 @@ def test_check_tells_what_was_cured_when_asked() -> None:
     done = run(cli, [*args, "--cured"])
     assert done.exit_code == 0
     assert "= since: pass autotuner of autotuner, step 0048" in done.output
-    assert "= cured by: pass fusion-wrapper of pre-scheduling-passes, step 0057" in done.output
+    assert "= resolved by: pass fusion-wrapper of pre-scheduling-passes, step 0057" in done.output
     concise = run(cli, [*args, "--cured", "--output-format", "concise"]).output
-    assert concise.endswith("(since autotuner, cured by fusion-wrapper)\n")
+    assert concise.endswith("(since autotuner, resolved by fusion-wrapper)\n")
 
 
 def test_the_session_in_the_docs_is_what_the_program_prints(

@@ -152,7 +152,7 @@ def test_a_clean_report_has_no_finding_in_any_format(name: str, clean: Report) -
 
 
 def test_an_unknown_format_is_refused_with_those_there_are(clean: Report) -> None:
-    with pytest.raises(UsageError, match="no format is named xml; there are text, concise, json"):
+    with pytest.raises(UsageError, match="unknown format xml; the formats are text, concise, json"):
         render(clean, "xml")
 
 
@@ -260,7 +260,7 @@ def test_sarif_names_a_thousand_things_that_were_not_looked_at(crash: Report) ->
     (invocation,) = run_of(replace(crash, skipped=(entry,) * 1_003))["invocations"]
     *_, last = invocation["toolExecutionNotifications"]
     assert len(invocation["toolExecutionNotifications"]) == 1_001
-    assert last["message"]["text"] == "not looked at: 3 more"
+    assert last["message"]["text"] == "skipped: 3 more"
 
 
 def test_of_too_many_findings_those_go_first_that_only_repeat_another(crash: Report) -> None:

@@ -1,4 +1,4 @@
-"""`hlo-lint config-diff`: what two runs were told differently."""
+"""`hlo-lint config-diff`: the settings in which two runs differ."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 OWN = Path("hlo_lint/rules")
-"""Where the rules of hlo_lint stand, from the root of a checkout."""
+"""The folder of the rules of hlo_lint, from the root of a checkout."""
 
 _OWN_IMPORTS = """\
 from __future__ import annotations

@@ -80,7 +80,7 @@ def _cause(divergence: Divergence) -> list[str]:
     """The pass that made the difference, and what is known of the reason."""
     cause = divergence.cause
     if cause is None:
-        return ["the pass that made the difference is not known: there are no dumps of passes"]
+        return ["the pass that introduced the difference is unknown: the passes were not dumped"]
     lines = []
     if cause.first_pass is not None:
         lines.append(f"first pass after which the modules differ: {shown(cause.first_pass)}")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hlo_lint.report.report import Report
 
 SETTINGS = ("select", "ignore", "allow", "before", "target")
-"""What the marker takes; `check` takes the same, which then counts instead."""
+"""The arguments of the marker; `check` takes the same, and they take precedence."""
 FINDINGS = "findings.json"
 SUMMARY = "summary.json"
 _REPORT = pytest.StashKey[Path]()
@@ -41,11 +41,11 @@ _SETTINGS = pytest.StashKey["Settings"]()
 
 
 class HloLint:
-    """What the fixture `hlo_lint` gives: compiles and checks, as the test's markers say."""
+    """The value of the fixture `hlo_lint`: compiles and checks with the options of the markers."""
 
     def __init__(self, marked: Mapping[str, Any], request: pytest.FixtureRequest) -> None:
         self.marked = marked
-        """What the markers say."""
+        """The options of the markers."""
         self.captures: list[Capture] = []
         """Each compile of this test; their dumps go when it ends."""
         self._config = request.config
@@ -187,7 +187,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Where the report is, and how much is in it."""
+    """The path of the report, and its counts."""
     folder = config.stash.get(_REPORT, None)
     if folder is None:
         return
@@ -214,7 +214,7 @@ def _summary(folder: Path) -> dict[str, Any]:
 
 
 def _settings(config: pytest.Config) -> Settings:
-    """What `[tool.hlo_lint]` or `hlo_lint.toml` of the project says, read once."""
+    """The settings of the project (`[tool.hlo_lint]` or `hlo_lint.toml`), read once."""
     from hlo_lint.apps.jax.capture.jit import for_one_compile
     from hlo_lint.apps.settings.load import load_settings
 
@@ -224,7 +224,7 @@ def _settings(config: pytest.Config) -> Settings:
 
 
 def _marked(node: pytest.Item) -> dict[str, Any]:
-    """What the markers say: the nearest counts, and what is allowed adds up."""
+    """The options of the markers: the nearest takes precedence, allowed rules add up."""
     settings: dict[str, Any] = {}
     for marker in node.iter_markers("hlo_lint"):
         if marker.args:

@@ -36,18 +36,18 @@ _numbers = count()
 
 
 class Action(StrEnum):
-    """What happens to a module with findings."""
+    """The reaction to a module with findings."""
 
     WARN = "warn"
     """Errors and warnings become a `LiveWarning`."""
     RAISE = "raise"
     """Errors stop the compilation: jax raises, with the `LiveError` in its text."""
     FIX = "fix"
-    """XLA goes on with the mended module; what cannot be mended becomes a `LiveWarning`."""
+    """XLA goes on with the fixed module; a finding without a fix becomes a `LiveWarning`."""
 
 
 class LiveWarning(UserWarning):
-    """What was found in a module while it was compiled."""
+    """Findings in a module while it was compiled."""
 
 
 class LiveError(HloLintError):
@@ -63,15 +63,15 @@ class Live:
     ignore: Sequence[str] | None = None
     platforms: Sequence[str] | None = None
     reports: list[tuple[str, Report]] = field(default_factory=list)
-    """What was found in each module, under the module's name, in the order of compilation; with
-    `Action.FIX`, what was found in it before."""
+    """The report on each module, under the module's name, in the order of compilation; with
+    `Action.FIX`, on the module before its fixes."""
     mended: list[FixResult] = field(default_factory=list)
     """The modules that went on changed."""
     name: str = field(default_factory=lambda: f"hlo_lint_{next(_numbers)}")
     """Of the pass, as XLA lists it."""
 
     def __call__(self, proto: bytes) -> bytes | None:
-        """A serialized HloModuleProto; gives the mended one, or None where it stays as it is.
+        """A serialized HloModuleProto; returns the fixed one, or None if it stays as it is.
 
         Raises:
             LiveError: for an error, with `Action.RAISE`.
@@ -99,9 +99,9 @@ class Live:
         _warn(name, result.remaining)
         if not result.edits:
             return None
-        mended = xla.hlo_module_from_text(result.files[0].after)
+        fixed = xla.hlo_module_from_text(result.files[0].after)
         self.mended.append(result)
-        return bytes(mended.as_serialized_hlo_module_proto())
+        return bytes(fixed.as_serialized_hlo_module_proto())
 
     def remove(self) -> None:
         """Compilations from here on are not looked at."""

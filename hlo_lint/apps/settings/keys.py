@@ -37,7 +37,7 @@ class Kind(Protocol):
         """
 
     def schema(self) -> Schema:
-        """What a JSON Schema says of it."""
+        """The JSON Schema of the value."""
 
 
 @dataclass(frozen=True)
@@ -349,7 +349,7 @@ ALLOWANCE: Final[Mapping[str, Kind]] = {
     "op_name": _Text("a pattern"),
     "path": _Text("a pattern"),
 }
-"""What an allowance says; `hlo_lint.engine.suppressions.allowances` says what it means."""
+"""The keys of an allowance; `hlo_lint.engine.suppressions.allowances` defines their meaning."""
 
 KEYS: Final = (
     Key(
@@ -396,7 +396,7 @@ KEYS: Final = (
     Key(
         "baseline",
         _FilePath(),
-        "A file of findings that are known: they are not told again.",
+        "A file of findings that are not reported again.",
     ),
     Key(
         "allow",

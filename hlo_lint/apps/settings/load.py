@@ -88,7 +88,7 @@ def read(path: Path) -> Settings:
 
 
 def _folders(paths: Sequence[str | Path]) -> Iterator[Path]:
-    """Where a settings file may lie, the nearest first."""
+    """Folders that may hold a settings file, the nearest first."""
     starts: list[Iterable[Path]] = []
     absolute = [os.path.abspath(path) for path in paths if str(path) not in ("", "-")]
     if absolute:
@@ -126,7 +126,7 @@ def _has_section(path: Path) -> bool:
 
 
 def _syntax_error(label: str, text: str, message: str) -> str:
-    """What the parser says, with the place first."""
+    """The parser's message, with the place first."""
     at = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)$", message)
     if at is None:
         return f"{label}: {message}"

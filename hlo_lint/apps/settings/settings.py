@@ -1,4 +1,4 @@
-"""What a run is told: which rules, how bad, where not, and how."""
+"""The settings of a run: rules, severities, excluded paths, output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMMAND_LINE = "command line"
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run is told; by default what holds where no file and no option says otherwise.
+    """The settings of a run; the defaults hold where neither a file nor an option sets a field.
 
     Rules are named by their own name or by that of their family, and the own name counts more.
     """
@@ -54,17 +54,17 @@ class Settings:
     unsafe_fixes: bool = False
     """True if `fix` does what may change a value or the cost."""
     jobs: int | None = None
-    """How many processes check. None: `hlo-lint check` goes by the size of the input, and from
-    Python it is one."""
+    """Number of worker processes. None: `hlo-lint check` chooses by the size of the input, and
+    from Python it is one."""
     output_format: str = "text"
     baseline: Path | None = None
-    """The file of findings that are known."""
+    """The file of findings that are not reported again."""
     allow: tuple[Allowance, ...] = ()
     """Findings that may stay, and why."""
     file: Path | None = None
-    """Where they come from; None where no file was read."""
+    """The file they were read from; None if no file was read."""
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """Where each field that was set comes from: `hlo_lint.toml:3`, or the command line."""
+    """The source of each field that was set: `hlo_lint.toml:3`, or the command line."""
 
     @property
     def root(self) -> Path:
@@ -72,18 +72,18 @@ class Settings:
         return (self.file.parent if self.file is not None else Path()).resolve()
 
     def origin(self, name: str) -> str:
-        """Where a field comes from."""
+        """The source of a field."""
         return self.origins.get(name, DEFAULT)
 
     def overridden(self, origin: str = COMMAND_LINE, **given: Any) -> Settings:
-        """The same with some fields set by somebody who counts more; None leaves one as it is."""
-        said = {
+        """A copy in which the given fields take precedence; None leaves a field as it is."""
+        changed = {
             name: value
             for name, value in given.items()
             if value is not None and value != getattr(self, name)
         }
-        origins = {**self.origins, **dict.fromkeys(said, origin)}
-        return replace(self, **said, origins=origins)
+        origins = {**self.origins, **dict.fromkeys(changed, origin)}
+        return replace(self, **changed, origins=origins)
 
     def reselected(
         self,
@@ -92,7 +92,7 @@ class Settings:
         extend_select: Sequence[str] = (),
         extend_ignore: Sequence[str] = (),
     ) -> Settings:
-        """The same with rules chosen by somebody who counts more.
+        """A copy in which the given choice of rules takes precedence.
 
         What is selected stands in place of every choice made here; what is ignored or added
         changes that choice.
@@ -189,7 +189,7 @@ class Settings:
         return bool(self.exclude) and self._excluded.match(path)
 
     def ignores(self, rule: str, path: str | Path) -> bool:
-        """True if findings of a rule in a file are not to be told."""
+        """True if findings of a rule in a file are not reported."""
         if not self.per_path_ignores:
             return False
         names = {rule, self._families.get(rule, "")}
@@ -199,9 +199,9 @@ class Settings:
         )
 
     def judged(self, finding: Diagnostic) -> Diagnostic:
-        """The finding as bad as the settings say.
+        """The finding with the severity that the settings give it.
 
-        What a later pass cured and is told for information stays so.
+        A finding that a later pass resolved, and that is an info, stays one.
         """
         if not self.severity:
             return finding

@@ -38,8 +38,8 @@ def _lines(settings: Settings) -> Iterator[str]:
 
 
 def _allowance(one: Allowance) -> dict[str, str]:
-    said = {name: getattr(one, name) for name in ALLOWANCE}
-    return {name: value for name, value in said.items() if value is not None}
+    given = {name: getattr(one, name) for name in ALLOWANCE}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _table(name: str, table: Mapping[str, object], origin: str) -> Iterator[str]:

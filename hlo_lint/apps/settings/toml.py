@@ -40,7 +40,7 @@ def key_of(name: str) -> str:
 
 
 def _character(character: str) -> str:
-    """What a terminal would obey is spelled out."""
+    """Escape a character that a terminal would obey."""
     if character in '"\\':
         return f"\\{character}"
     if character.isprintable():

@@ -1,4 +1,4 @@
-"""Where in a TOML file a key stands: the parser does not say."""
+"""The places of keys in a TOML file, which the parser does not give."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Place:
     keys: tuple[Key, ...] = ()
     """From the top of the file."""
     shown_from: int = 0
-    """How many of the keys are the same for all settings."""
+    """Number of leading keys that are the same for all settings."""
     value: str = ""
     """The text that stands there, to look for it in an array."""
 
@@ -46,7 +46,7 @@ class Place:
 
     @property
     def position(self) -> Position:
-        """Where its key stands."""
+        """The place of its key."""
         return locate(self.text, self.keys, self.value)
 
     @property
@@ -56,7 +56,7 @@ class Place:
         return f"{shown(str(displayed(self.path)))}:{line}:{column}"
 
     def error(self, message: str) -> ConfigError:
-        """What is wrong with the value."""
+        """An error about the value, with its place."""
         named = f"{self.title}: " if self.title else ""
         return ConfigError(f"{self.label}: {shown(named + message)}")
 

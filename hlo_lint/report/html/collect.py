@@ -1,5 +1,5 @@
 """Everything that the page holds, as data: an index that is read at once, and the details of each
-finding, which are read when somebody opens it."""
+finding, which are read when it is opened."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Found(TypedDict):
     op_name: str | None
     notes: list[str]
     detail: int | None
-    """Number of what is held of it besides; None where that is left out."""
+    """Index into `details`; None if omitted."""
 
 
 class Compiled(TypedDict):

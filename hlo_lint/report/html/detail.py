@@ -137,7 +137,7 @@ def _detail(
 
 
 def _fix(found: Diagnostic, dump: PassDump) -> Preview | None:
-    """The fix, where something is left to mend: what is told for information only was cured."""
+    """The fix, if the finding is still there at the end: an info was resolved by a later pass."""
     if found.fix is None or (found.cured_by is not None and found.severity is Severity.INFO):
         return None
     return preview(found.fix, dump.file.lines)

@@ -56,7 +56,7 @@ class Graph(TypedDict):
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """An instruction with what it reads and who reads it, two steps far."""
+    """An instruction with its operands and users, two steps far."""
 
     at: Instruction
     above: tuple[Instruction, ...]

@@ -121,7 +121,7 @@ function card(number) {
     make(
       "a",
       { href: `#finding-${found.id}`, class: found.severity },
-      found.cured && make("span", { class: "cured" }, "cured"),
+      found.cured && make("span", { class: "cured" }, "resolved"),
       make("div", { class: "rule" }, found.rule),
       make("div", { class: "message" }, found.message),
       make(
@@ -167,7 +167,7 @@ function showFinding(number) {
       { class: `above ${found.severity}` },
       make("span", { class: "severity" }, found.severity),
       make("span", {}, found.rule),
-      found.cured && make("span", {}, "cured by a later pass"),
+      found.cured && make("span", {}, "resolved by a later pass"),
     ),
     make("h2", { class: "title" }, found.message),
     facts([
@@ -185,7 +185,7 @@ function showFinding(number) {
         "since",
         lives && (found.born ? behind(found.born) : "not known: it is there in the first dump that shows it"),
       ],
-      ["cured by", lives && (found.cured ? behind(found.cured) : "nothing: it is there at the end")],
+      ["resolved by", lives && (found.cured ? behind(found.cured) : "nothing: it is there at the end")],
       ["seen in", lives && count(found.seen_in, "dump")],
       ["file", code(`${found.file}:${found.line}:${found.column}`)],
     ]),

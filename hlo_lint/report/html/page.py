@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def render_html(
     dump: Dump, report: Report, *, title: str = "", sources: Sequence[str | Path] = ()
 ) -> str:
-    """The page for a dump and what `lint(dump, cured=True)` says of it.
+    """The page for a dump and the report of `lint(dump, cured=True)`.
 
     Lines of Python are shown of files below `sources`.
 
@@ -60,7 +60,7 @@ def render_html(
 
 
 def check_installed() -> None:
-    """Looks for the libraries, so that nobody waits for a check first.
+    """Import the libraries before a check begins, so that a missing one is reported at once.
 
     Raises:
         UsageError: where they are missing.

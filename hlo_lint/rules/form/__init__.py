@@ -1,1 +1,1 @@
-"""The text is a module: what can be said before anything is known of the passes."""
+"""The form of the text, which needs no knowledge of the passes."""

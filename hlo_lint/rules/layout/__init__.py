@@ -1,1 +1,1 @@
-"""Where bytes lie: promises that layouts make to the passes after layout assignment."""
+"""Layouts: invariants that passes rely on after layout assignment."""

@@ -120,7 +120,7 @@ def _wrong_sides(call: Instruction) -> Iterator[_Side]:
 
 
 def _product(call: Instruction) -> ArrayShape | None:
-    """What a call gives besides its workspace."""
+    """The result of a call without its workspace."""
     shape = call.shape_or_none
     if isinstance(shape, TupleShape) and shape.elements:
         shape = shape.elements[0]

@@ -147,7 +147,7 @@ class ReshapeMovesData(Rule):
     def introduction_notes(
         self, instruction: Instruction, before: Module, after: Module
     ) -> tuple[str, ...]:
-        """Which Triton GEMM fusions the pass took apart to make the GEMM call that feeds it."""
+        """The Triton GEMM fusions that the pass took apart to make the GEMM call that feeds it."""
         producer = _producer(instruction.operands[0])
         if producer is None or GEMM_TARGET not in producer.attributes_text:
             return ()

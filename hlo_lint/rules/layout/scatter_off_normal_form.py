@@ -63,7 +63,7 @@ class ScatterOffNormalForm(Rule):
 
 
 def _reason(scatter: Instruction) -> str:
-    """Why it cannot be normalized; empty where it can, or where it is left alone."""
+    """The reason that it cannot be normalized; empty if it can, or if it is left alone."""
     count = len(scatter.operands)
     arrays = [operand_array(scatter, number) for number in range(count)]
     known = [each for each in arrays if each is not None]

@@ -1,1 +1,1 @@
-"""Which memory values share: what buffer assignment decided, against what instructions declare."""
+"""Memory of values: the buffer assignment against the aliasing that instructions declare."""

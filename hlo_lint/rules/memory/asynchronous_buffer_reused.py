@@ -1,4 +1,4 @@
-"""What may happen to memory between the start and the done of an asynchronous operation."""
+"""Uses of memory between the start and the done of an asynchronous operation."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _message(race: Race) -> str:
 
 
 def _common(one: MemoryAccess, other: MemoryAccess) -> int:
-    """How many bytes lie in both."""
+    """Number of bytes that both contain."""
     a, b = one.value.slice, other.value.slice
     return min(a.end, b.end) - max(a.offset, b.offset)
 
@@ -211,7 +211,7 @@ def _await_before(instruction: Instruction, flight: AsyncOp, module: Module) -> 
 
 
 def _predecessors(instruction: Instruction) -> tuple[str, ...] | None:
-    """What it has to come after besides its operands; None where that cannot be read."""
+    """Its control predecessors; None if they cannot be read."""
     text = instruction.attributes.get("control-predecessors")
     if text is None:
         return ()

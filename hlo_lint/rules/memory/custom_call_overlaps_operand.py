@@ -1,4 +1,4 @@
-"""What buffer assignment may give a custom call: no shared memory that it did not declare."""
+"""Custom calls and the buffer assignment: results share memory only as the call declares."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class HostMemoryLeak(Rule):
 
 
 def _crossing(instruction: Instruction, backend: str | None) -> str:
-    """How a slice leads from one memory into another that it may not; empty where it does not."""
+    """The move between memories that a slice must not make; empty if it makes none."""
     before, after = operand_array(instruction, 0), result_array(instruction)
     if before is None or after is None:
         return ""

@@ -108,7 +108,7 @@ def _is_on_device(shape: Shape | None) -> TypeGuard[ArrayShape]:
 
 
 def _partitions_to_come(module: Module) -> int | None:
-    """How many partitions will share the values; None where shardings do not say it."""
+    """Number of partitions that share the values; None if the shardings do not say."""
     if module.is_scheduled:
         return 1
     count = _PARTITIONS.search(module.header)

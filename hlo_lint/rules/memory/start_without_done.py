@@ -1,4 +1,4 @@
-"""What XLA's verifier asks of a start and its done: that they belong together, one to one."""
+"""Starts and dones of asynchronous operations, which XLA's verifier pairs one to one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a compilation that never ended stopped, and what of the module stopped it."""
+"""The pass at which a compilation stopped, and the part of the module that stopped it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hlo_lint.rules.base import (
 from hlo_lint.rules.findings import Finding, Severity
 
 SHOWN = 6
-"""How many passes a message names."""
+"""Maximum number of passes that a message names."""
 
 _LAYOUTS = "layout_normalization.after_pipeline-start.before_move_copy_to_users"
 _SPREAD = "layout_assignment.after_layout-assignment.before_sub-byte-size-setter"

@@ -88,7 +88,7 @@ def _before_layout(module: Module) -> str:
 
 
 def _interface(module: Module) -> tuple[object, ...]:
-    """What the entry takes and gives, layouts left out."""
+    """The parameters and the result of the entry, without layouts."""
     entry = module.entry
     if entry is None or entry.root is None:
         return ()

@@ -1,4 +1,4 @@
-"""What the flags of a run left out of its dumps, where rules miss it."""
+"""Dumps that the flags of a run left out, and that rules need."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class IncompleteDump(Rule):
     configurations of custom calls nor metadata, `xla_dump_max_hlo_modules` ends the dumps in the
     midst of a program without a word, `xla_dump_hlo_pipeline_re` hides whole pipelines. A folder
     that two runs wrote into has files of both under one number, so that what looks like a pass may
-    be another program. What no rule misses is not told: with `xla_dump_hlo_pass_re=.*` passes that
-    change nothing leave no dump, large constants are printed as `{...}`, elements of tuples have
-    no line of their own.
+    be another program. A gap that no rule needs is not reported: with `xla_dump_hlo_pass_re=.*`
+    passes that change nothing leave no dump, large constants are printed as `{...}`, elements of
+    tuples have no line of their own.
     """
 
     severity = Severity.INFO
@@ -51,7 +51,7 @@ class IncompleteDump(Rule):
         if not gaps:
             return
         flags = " ".join(flag for _, flag in gaps if flag)
-        notes = [said for said, _ in gaps]
+        notes = [gap for gap, _ in gaps]
         if flags:
             notes.append(f"what shows it: XLA_FLAGS={flags}")
         message = "these dumps leave out what rules need"
@@ -59,22 +59,22 @@ class IncompleteDump(Rule):
 
 
 def _gaps(pipelines: Sequence[Pipeline]) -> Iterator[tuple[str, str]]:
-    """What is missing, and the flag that would show it."""
+    """Each gap, and the flag that closes it."""
     values: dict[str, str] = {}
     for pipeline in pipelines:
         if pipeline.options is not None:
             values |= {name: given[-1] for name, given in pipeline.options.values.items()}
     if values.get("xla_dump_hlo_as_long_text") == "false":
-        said = "short text: no metadata, no backend_config, no frontend_attributes"
-        yield said, "--xla_dump_hlo_as_long_text=true"
+        gap = "short text: no metadata, no backend_config, no frontend_attributes"
+        yield gap, "--xla_dump_hlo_as_long_text=true"
     if hidden := values.get("xla_dump_hlo_pipeline_re"):
-        said = f"only pipelines that match {hidden} left dumps"
-        yield said, "--xla_dump_hlo_pipeline_re=.*"
+        gap = f"only pipelines that match {hidden} left dumps"
+        yield gap, "--xla_dump_hlo_pipeline_re=.*"
     most = values.get("xla_dump_max_hlo_modules", "")
     modules = {dump.name.module_id for p in pipelines for dump in p.dumps[:1] if dump.name}
     if most.isdecimal() and 0 < int(most) <= len(modules):
-        said = f"{len(modules)} modules, as many as xla_dump_max_hlo_modules={most} lets through"
-        yield said, "--xla_dump_max_hlo_modules=-1"
+        gap = f"{len(modules)} modules, as many as xla_dump_max_hlo_modules={most} lets through"
+        yield gap, "--xla_dump_max_hlo_modules=-1"
     mixed = _mixed(pipelines)
     if mixed:
         yield (

@@ -102,7 +102,7 @@ def _early(pipeline: Pipeline) -> list[PassDump]:
 
 
 def _since(dumps: list[PassDump], instruction: Instruction) -> str:
-    """Where it is there for the first time."""
+    """The module in which it is there for the first time."""
     first = dumps[-1]
     for dump in reversed(dumps):
         computation = dump.module.computation(instruction.computation.name)

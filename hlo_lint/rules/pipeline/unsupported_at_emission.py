@@ -1,4 +1,4 @@
-"""What the emitter of XLA:GPU has no thunk for, in what a compiler ended with."""
+"""Instructions of a final module that the emitter of XLA:GPU has no thunk for."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What costs time: data that is moved without need, or could lie so that nothing moves."""
+"""Time: data that is moved without need, or that another layout would leave in place."""

@@ -88,7 +88,7 @@ class CollectiveMovesUnread(Rule):
 
 
 def _bytes_read(value: Instruction, bodies: Mapping[str, Computation]) -> int | None:
-    """How many bytes slices read of a value; None if something reads all of it."""
+    """Number of bytes that slices read of a value; None if something reads all of it."""
     total = 0
     for user in value.users:
         if user.opcode in _SLICES:

@@ -117,7 +117,7 @@ def _only_part(parameter: Instruction, index: Index) -> Instruction | None:
 
 
 def _result(root: Instruction, index: Index) -> Instruction | None:
-    """What makes a part of the result; None where that is not a tuple's operand."""
+    """The instruction that makes a part of the result; None if that is not a tuple's operand."""
     at: Instruction | None = root
     for number in index:
         if at is None or at.opcode != "tuple" or number >= len(at.operands):

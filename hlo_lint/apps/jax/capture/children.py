@@ -48,7 +48,7 @@ class Interpreter:
 
 
 def interpreter_at(path: str | Path) -> Interpreter:
-    """What jax a Python has; jax is not imported.
+    """Find the jax of a Python, without importing it.
 
     Raises:
         UsageError: where it cannot be run, or has no jax.
@@ -66,7 +66,7 @@ def interpreter_at(path: str | Path) -> Interpreter:
 
 @dataclass(frozen=True)
 class Job:
-    """What a child is to compile."""
+    """The programs that a child process compiles."""
 
     script: Path
     function: str | None
@@ -81,19 +81,19 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one program."""
+    """The outcome of one program."""
 
     name: str
     folder: Path
     failure: str | None
-    """What XLA said when it failed, or ended the process; else None."""
+    """XLA's message if it failed or ended the process; else None."""
     not_lowered: str | None = None
-    """Why jax could not even begin, as in a program for several devices."""
+    """jax's reason for not lowering it, as in a program for several devices; else None."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a child said, and its log."""
+    """The answer of a child process, and its log."""
 
     outcomes: tuple[Outcome, ...]
     log: str
@@ -164,7 +164,7 @@ def _refusal(kind: str, message: str, log: str, interpreter: Interpreter) -> Hlo
 
 
 def _last_words(status: int, log: str) -> str:
-    """Why a process ended: XLA's own last message, a signal, or the last line."""
+    """The reason that a process ended: XLA's own last message, a signal, or the last line."""
     if status < 0:
         name = signal.Signals(-status).name
         said = _fatal.search(log)

@@ -30,11 +30,11 @@ from hlo_lint.text.errors import UsageError
 TWO_FORMATS = (0, 11)
 """The first release of jax whose autotuner has two formats of results."""
 CHOICE = b"__triton_gemm"
-"""What a GEMM is called for which the autotuner chooses a backend."""
+"""Part of the text of a GEMM whose backend the autotuner chooses."""
 
 
 class Winner(Enum):
-    """Which backend a GEMM gets that the autotuner chooses for."""
+    """The backend that wins for the GEMMs of the autotuner."""
 
     DEFAULT = "default"
     """The first one that XLA takes where it cannot measure: Triton."""
@@ -42,7 +42,7 @@ class Winner(Enum):
 
 
 class State(Enum):
-    """How a compile ended."""
+    """The outcome of a compile."""
 
     COMPILES = "compiles"
     DIES = "dies"
@@ -60,7 +60,7 @@ class Trial:
     winner: Winner
     state: State
     message: str = ""
-    """What XLA said, or why it was not tried."""
+    """XLA's message, or the reason that it was not tried."""
     folder: Path | None = None
     report: Report | None = None
 
@@ -75,7 +75,7 @@ WINS = f" when {Winner.CUBLASLT.value} wins"
 
 @dataclass(frozen=True)
 class Question:
-    """What is to be compiled, for what, and how it is to be looked at."""
+    """The programs to compile, the target, the backends to try, and the settings of the check."""
 
     job: Job
     """Its target and its options are those of a release, so they come later."""
@@ -216,7 +216,7 @@ def _mentions(folder: Path, word: bytes) -> bool:
 
 
 def _fate(trials: Sequence[Trial]) -> str:
-    """What is to be said of one release."""
+    """The verdict on one release."""
     for trial in trials:
         if trial.state is State.DIES:
             return "dies" + ("" if trial.winner is Winner.DEFAULT else WINS)

@@ -48,7 +48,7 @@ def environment_of(release: str, announce: Callable[[], None] = lambda: None) ->
 
 
 def cache_folder() -> Path:
-    """Where environments are kept: `$XDG_CACHE_HOME/hlo_lint`, by default below `~/.cache`."""
+    """The folder of the environments: `$XDG_CACHE_HOME/hlo_lint`, by default below `~/.cache`."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "hlo_lint"
 

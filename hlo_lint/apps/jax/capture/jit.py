@@ -46,7 +46,7 @@ class FindingsError(HloLintError, AssertionError):
     def __init__(self, capture: Capture, report: Report) -> None:
         self.report = report
         self.failure = capture.failure
-        """What XLA said, where it failed."""
+        """XLA's message if the compile failed, else None."""
         what = "has findings" if capture.failure is None else "does not compile"
         said = "" if capture.failure is None else f"{capture.failure}\n"
         super().__init__(f"{capture.title}, {what}\n{said}{report}")
@@ -68,7 +68,7 @@ class Capture:
     target: str | None = None
     """The GPU that was compiled for; None for what jax runs on here."""
     failure: str | None = None
-    """What XLA said, where the compile failed."""
+    """XLA's message if the compile failed, else None."""
     compiled: Any = field(default=None, repr=False)
     """The `jax.stages.Compiled`, where it did not fail."""
     is_kept: bool = False
@@ -86,7 +86,7 @@ class Capture:
 
     @cached_property
     def dump(self) -> Dump:
-        """What XLA left in the folder."""
+        """The dump that XLA wrote into the folder."""
         return open_dump(self.folder)
 
     @property
@@ -111,7 +111,7 @@ class Capture:
         allow: Sequence[Allowance] = (),
         cured: bool = False,
     ) -> Report:
-        """What `hlo_lint.lint` finds in the dump; paths are those in the folder if it goes.
+        """The report of `hlo_lint.lint` on the dump; paths are those in the folder if it goes.
 
         Raises:
             UsageError: for a rule or a pass that nothing knows.
@@ -337,5 +337,5 @@ def _jax() -> Any:
     try:
         import jax
     except ImportError as error:
-        raise UsageError(f"there is no jax to compile with ({error}); install jax") from error
+        raise UsageError(f"jax is not installed ({error})") from error
     return jax

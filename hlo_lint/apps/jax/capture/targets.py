@@ -31,7 +31,7 @@ def is_path(target: str) -> bool:
 
 
 def target_config(target: str, release: str) -> str:
-    """What a release of jax is told of a chip: a `GpuTargetConfigProto` in the text format.
+    """The description of a chip for a release of jax: a `GpuTargetConfigProto` in the text format.
 
     Args:
         target: a name of `target_names`, or the path of a text that XLA wrote into a dump.

@@ -1,4 +1,4 @@
-"""Results for the autotuner that nobody measured, so that a backend wins where no GPU is.
+"""Results for the autotuner that were not measured, so that a backend wins without a GPU.
 
 XLA looks a fusion up in the results it was given before it times anything. What it looks up, and
 missed, it logs (`autotuner_cache.cc`); the same keys with another answer are what it is given next.

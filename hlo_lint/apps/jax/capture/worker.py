@@ -26,7 +26,7 @@ EVERYTHING = {
     "xla_dump_hlo_module_re": ".*",
     "xla_dump_max_hlo_modules": -1,
 }
-"""What XLA_FLAGS may say otherwise."""
+"""Options that XLA_FLAGS may override."""
 
 BAD_OPTION = re.compile(r"INVALID_ARGUMENT: (No such compile option|While setting option)")
 BAD_TARGET = "Failed to parse GpuTargetConfigProto"
@@ -41,11 +41,11 @@ class TargetRefused(Exception):
 
 
 class ScriptFailed(Exception):
-    """What the caller's script raised, or lacks."""
+    """The caller's script raised an exception, or lacks something."""
 
 
 def _jax() -> Any:
-    """What types jax declares changes from release to release."""
+    """The module jax, untyped: the types that it declares differ between releases."""
     return importlib.import_module("jax")
 
 
@@ -72,9 +72,9 @@ def compile_lowered(
 
 @contextmanager
 def uncached() -> Iterator[None]:
-    """What comes out of the compilation cache was not compiled, so nothing is dumped.
+    """Compile without the compilation cache: a cached program is not compiled, so not dumped.
 
-    jax looks once a process whether there is a cache; to reset it makes jax look again.
+    jax checks once per process if there is a cache; resetting it makes jax check again.
     """
     jax = _jax()
     from jax.experimental.compilation_cache import compilation_cache
@@ -196,7 +196,7 @@ def function_of(script: Path, name: str, shapes: list[Any] | None) -> Program:
         return Program(function, tuple(example), {})
     if not _takes_none(function):
         raise ScriptFailed(
-            f"what {name} of {script} takes is not said: give --shape for each argument, "
+            f"the arguments of {name} in {script} are unknown: give --shape for each argument, "
             "or set example_args in the script"
         )
     made = _guarded(script, function)
@@ -206,7 +206,7 @@ def function_of(script: Path, name: str, shapes: list[Any] | None) -> Program:
 
 
 def programs_of(script: Path, arguments: Sequence[str]) -> list[Program]:
-    """What a script hands to `jax.jit` while it runs, each with the shapes it was called with.
+    """The functions that a script passes to `jax.jit`, one program for each set of shapes.
 
     Raises:
         ScriptFailed: where the script raises, or calls no jitted function.
@@ -357,7 +357,7 @@ def main() -> None:
 
 
 def _compile_all(job: Any, script: Path) -> Iterator[list[dict[str, Any]]]:
-    """What became of each program so far; said before each, since XLA may end the process."""
+    """The states of all programs, before and after each: XLA may end the process."""
     if job["function"] is None:
         programs = programs_of(script, job["arguments"])
     else:

@@ -154,7 +154,7 @@ def _config(call: Instruction) -> GemmConfig | None:
 
 
 def _addends(call: Instruction, config: GemmConfig) -> Iterator[tuple[Instruction, float, bool]]:
-    """What a call adds to its product: the instruction, its factor, and True for the bias."""
+    """The terms that a call adds to its product: instruction, factor, True for the bias."""
     added = [(config.beta, False)] if config.beta else []
     added += [(1.0, True)] if "BIAS" in config.epilogue else []
     for operand, (factor, is_bias) in zip(call.operands[2:], added, strict=False):
