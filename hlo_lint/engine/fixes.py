@@ -2,14 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
+from hlo_lint.dumps.directory import Dump
+from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.engine.findings import FixedFile
+from hlo_lint.engine.reporter import Result
+from hlo_lint.engine.runner import Checker, Progress
+from hlo_lint.engine.suppressions.allowances import Allowance
+from hlo_lint.engine.suppressions.apply import UNUSED, SuppressionResult
+from hlo_lint.engine.suppressions.baseline import Baseline
 from hlo_lint.engine.suppressions.comments import length_without_comments, lost_comments
-from hlo_lint.text.edits import Edit, Fix
+from hlo_lint.text.edits import Edit, Fix, Safety
 from hlo_lint.text.source import Span, indent_before
 
-ROUNDS = 10
-"""How often a text is fixed and checked again before the rest is given up."""
+MAX_ROUNDS = 10
+"""A fix may uncover another finding; after so many rounds the rest stays."""
+
+IsWanted = Callable[[str, Safety, Iterable[str]], bool]
+"""True if the fixes of a rule of that safety are to be applied to files of these paths."""
+
+
+def fix_dump(
+    dump: Dump,
+    new_checker: Callable[[], Checker],
+    is_wanted: IsWanted,
+    allowances: Sequence[Allowance] = (),
+    baseline: Baseline | None = None,
+    progress: Progress = lambda _: None,
+) -> tuple[Result, tuple[FixedFile, ...]]:
+    """Apply all fixes that are wanted, in memory: the findings that remain, and the changed files.
+
+    A file that was given alone is there even if it did not change.
+    """
+    fixed: dict[PassDump, FixedFile] = {}
+    result = Result()
+    single = len(dump.pipelines) == 1 and len(dump.pipelines[0].dumps) == 1
+    for pipeline in dump:
+        checker = new_checker()
+        checker.check_pipeline(pipeline, progress)
+        suppressed = checker.suppress(allowances, baseline)
+        for _ in range(MAX_ROUNDS):
+            fixes = _fixes_by_file(checker.result, suppressed, pipeline, is_wanted)
+            if not fixes:
+                break
+            for file, of_file in fixes.items():
+                fixed[file] = _fix_file(file, of_file, fixed.get(file))
+            # Names and places have moved, and a fix may have cured other findings, too.
+            checker = new_checker()
+            checker.check_pipeline(pipeline)
+            suppressed = checker.suppress(allowances, baseline)
+        result.add(checker.result)
+        baseline = suppressed.unused  # an entry that one pipeline used covers no other
+        if single and not fixed:
+            file = pipeline.dumps[0]
+            fixed[file] = FixedFile(file.file.path, file.file.text, file.file.text, ())
+        pipeline.release_text()
+    return result, tuple(fixed.values())
+
+
+def _fixes_by_file(
+    result: Result, suppressed: SuppressionResult, pipeline: Pipeline, is_wanted: IsWanted
+) -> dict[PassDump, list[Fix]]:
+    """The wanted fixes of findings that count, and of comments that allow nothing."""
+    fixes: dict[PassDump, list[Fix]] = {}
+    kept = {id(diagnostic) for diagnostic in suppressed.kept}
+    for plan in result.fixes:
+        diagnostic = plan.diagnostic
+        paths = {diagnostic.path, str(plan.dump.path)}
+        if id(diagnostic) in kept and is_wanted(diagnostic.rule, plan.fix.safety, paths):
+            fixes.setdefault(plan.dump, []).append(plan.fix)
+    files = {str(dump.path): dump for dump in (*pipeline.dumps, *pipeline.kernels)}
+    for diagnostic in suppressed.kept:
+        fix = diagnostic.fix
+        if diagnostic.rule == UNUSED and fix and is_wanted(UNUSED, fix.safety, {diagnostic.path}):
+            fixes.setdefault(files[diagnostic.path], []).append(fix)
+    return fixes
+
+
+def _fix_file(file: PassDump, fixes: Iterable[Fix], earlier: FixedFile | None) -> FixedFile:
+    """Change the text of a file; `earlier` is the outcome of the rounds before."""
+    before = file.file.text
+    after, edits = apply(before, fixes)
+    fixed = FixedFile(file.file.path, before, after, edits)
+    if earlier is not None:
+        fixed = FixedFile(file.file.path, earlier.before, after, earlier.edits + edits)
+    file.replace_text(after)
+    return fixed
 
 
 def apply(text: str, fixes: Iterable[Fix]) -> tuple[str, tuple[Edit, ...]]:
@@ -37,9 +116,9 @@ def apply(text: str, fixes: Iterable[Fix]) -> tuple[str, tuple[Edit, ...]]:
 
 
 def _with_comments(edit: Edit, text: str) -> Edit:
-    """The edit with the comments that allow findings, where it would put nothing in their place.
+    """The edit without loss of comments that allow findings.
 
-    Those at the end of what it replaces stay where they are, others go to lines of their own.
+    Those at the end of the replaced text stay where they are, others go to lines of their own.
     """
     start, end = edit.span
     if not lost_comments(text[start:end], edit.text):

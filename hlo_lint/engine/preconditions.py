@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
 
-from hlo_lint.dumps.phases import Precondition
+from hlo_lint.dumps.phases import AUTOTUNERS, PRECONDITIONS, Precondition
 from hlo_lint.dumps.pipeline import Outcome, PassDump, Pipeline, PreconditionStatus
 from hlo_lint.engine.checks import Check
 from hlo_lint.engine.findings import PassRef
@@ -18,6 +18,20 @@ from hlo_lint.engine.reporter import Reporter, introduced_by
 from hlo_lint.engine.timeline import Timeline
 from hlo_lint.rules.base import UnmetPrecondition
 from hlo_lint.rules.findings import Severity
+from hlo_lint.text.errors import UsageError
+
+
+def known_pass(name: str | None) -> str | None:
+    """The name of a pass that a rule binds before, or None.
+
+    Raises:
+        UsageError: naming the passes there are.
+    """
+    demanding = dict.fromkeys(demand.demanded_by for demand in PRECONDITIONS)
+    passes = [*demanding, *AUTOTUNERS]
+    if name is not None and name not in passes:
+        raise UsageError(f"no rule binds before a pass named {name}; there is {', '.join(passes)}")
+    return name
 
 
 def check_precondition(

@@ -49,13 +49,6 @@ class Result:
         self.modules += part.modules
         self.checked += part.checked
 
-    def fixes_by_file(self, wanted: Iterable[PlannedFix]) -> dict[PassDump, list[Fix]]:
-        """The fixes of each file, in no order."""
-        by_file: dict[PassDump, list[Fix]] = {}
-        for plan in wanted:
-            by_file.setdefault(plan.dump, []).append(plan.fix)
-        return by_file
-
 
 class Reporter:
     """Adds findings to a result."""

@@ -15,6 +15,9 @@ from hlo_lint.dumps.file_types import Kind
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.engine.reporter import Reporter, Result
 from hlo_lint.engine.stages import StageOf
+from hlo_lint.engine.suppressions.allowances import Allowance
+from hlo_lint.engine.suppressions.apply import CheckedRun, SuppressionResult, apply
+from hlo_lint.engine.suppressions.baseline import Baseline
 from hlo_lint.engine.suppressions.comments import checked_file
 from hlo_lint.engine.timeline import Timeline
 from hlo_lint.engine.views import VIEWS, Run, WhenAllIsRead, checks_of
@@ -87,6 +90,17 @@ class Checker:
         for check in self._checks:
             progress(0)
             VIEWS[check.kind].check(check, run)
+
+    def suppress(
+        self,
+        allowances: Sequence[Allowance],
+        baseline: Baseline | None,
+        result: Result | None = None,
+    ) -> SuppressionResult:
+        """The findings so far, or those of another run of the same rules, sorted by suppression."""
+        result = result or self.result
+        run = CheckedRun(self.rules, result.checked, result.skipped, self.reporter.before)
+        return apply(result.diagnostics, run, allowances, baseline)
 
     def finish(self, dump: Dump) -> Result:
         """Check what only all pipelines together show, when each has been checked."""

@@ -40,7 +40,7 @@ from hlo_lint.apps.settings.toml import spelled
 from hlo_lint.apps.settings.toml_locations import Place, locate
 from hlo_lint.apps.testing import write_example
 from hlo_lint.dumps.directory import open_dump
-from hlo_lint.engine.jobs import WORTH, automatic_jobs
+from hlo_lint.engine.parallel import PARALLEL_MIN_BYTES, automatic_jobs
 from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.registry import all_rules, find_rule
@@ -762,7 +762,7 @@ def test_a_large_input_of_several_modules_is_worth_more_than_one_process() -> No
     for name in ("a.hlo", "b.hlo"):
         write(name, LOOSE)
     assert automatic_jobs(open_dump(["a.hlo", "b.hlo"])) == 1
-    os.truncate("a.hlo", WORTH)
+    os.truncate("a.hlo", PARALLEL_MIN_BYTES)
     assert automatic_jobs(open_dump("a.hlo")) == 1
     assert automatic_jobs(open_dump(["a.hlo", "b.hlo"])) == min(2, len(os.sched_getaffinity(0)))
 

@@ -214,7 +214,7 @@ def test_a_rule_that_asks_for_a_stage_alone_is_refused() -> None:
 
 def test_a_text_is_checked_as_a_file_of_no_run() -> None:
     rule = UnscheduledModules()
-    dump = hlo_lint.apps.api._as_dump(TEXT)
+    dump = hlo_lint.apps.targets.as_dump(TEXT)
     (found,) = Checker([rule]).check_dump(dump).diagnostics
     assert (found.message, found.line) == ("in m", 4)
 

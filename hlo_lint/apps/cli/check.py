@@ -130,7 +130,7 @@ def command(
 def _check(paths: tuple[str, ...], options: _Options, shared: common.SharedOptions) -> Report:
     """Check once, and print the report."""
     from hlo_lint.apps.api import lint
-    from hlo_lint.engine.jobs import automatic_jobs
+    from hlo_lint.engine.parallel import automatic_jobs
 
     begun = time.monotonic()
     settings = common.settings_of(paths, shared).overridden(output_format=options.output_format)

@@ -259,7 +259,7 @@ def open_given(
         DumpError: for a path that does not exist.
         UsageError: if `-` is one of several paths.
     """
-    from hlo_lint.apps.api import open_paths, piped_dump
+    from hlo_lint.apps.targets import open_paths, piped_dump
     from hlo_lint.text.errors import UsageError
 
     name = shared.stdin_filename

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from hlo_lint.apps.cli import common
+from hlo_lint.text.errors import DumpError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -66,7 +67,6 @@ def command(
     Exit status: 0 if no error or warning remains, 1 otherwise.
     """
     from hlo_lint.apps.api import fix as fix_all
-    from hlo_lint.apps.api import write_fixed
 
     settings = common.settings_of(paths, shared).overridden(unsafe_fixes=unsafe_fixes)
     dump = common.open_given(paths, settings, shared)
@@ -79,13 +79,49 @@ def command(
     elif "-" in paths or str(out) == "-":
         _write_piped(result, None if str(out) == "-" else out)
     else:
-        written = list(write_fixed(result, [Path(path) for path in paths], out))
+        written = list(_write_fixed(result, [Path(path) for path in paths], out))
         if not quiet:
             errors.print(_fixed(result, written), highlight=False, markup=False, soft_wrap=True)
     _print_remaining(result, errors, quiet)
     if exit_non_zero_on_fix and result.edits:
         ctx.exit(1)
     ctx.exit(0 if exit_zero else result.remaining.exit_status)
+
+
+def _write_fixed(result: FixResult, inputs: Sequence[Path], out: Path | None) -> Iterator[Path]:
+    """Write the fixed files: in place, or to `out`, and yield the path of each.
+
+    For one input file `out` is a file, else a folder that mirrors the inputs; a fixed protocol
+    buffer is written there as text.
+
+    Raises:
+        DumpError: a file cannot be written, or two would be the same file; nothing is written then.
+    """
+    from hlo_lint.text.files import copy_file, is_proto, mirrored, write_atomically
+
+    changed = {file.path: file for file in result.files if file.path is not None}
+    if out is None:
+        for path, file in changed.items():
+            if file.edits and is_proto(path.name):
+                raise DumpError(f"{path}: a protocol buffer cannot be fixed in place; give -o OUT")
+        targets = {path: path for path, file in changed.items() if file.edits}
+    elif len(inputs) == 1 and inputs[0].is_file():
+        targets = dict.fromkeys(changed, out)
+    else:
+        targets = {
+            path: target.with_name(target.name.partition(".hlo.pb")[0] + ".txt")
+            if path in changed and is_proto(path.name)
+            else target
+            for path, target in mirrored(inputs, out).items()
+        }
+    if len(set(targets.values())) < len(targets):
+        raise DumpError(f"{out}: two of the inputs would be the same file there")
+    for path, target in targets.items():
+        if path in changed:
+            write_atomically(target, changed[path].after)
+            yield target
+        else:
+            copy_file(path, target)
 
 
 def _print_remaining(result: FixResult, errors: Console, quiet: bool) -> None:

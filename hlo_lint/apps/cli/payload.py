@@ -1,10 +1,17 @@
-"""`hlo-lint payload`: what a custom call carries."""
+"""`hlo-lint payload`: prints what a custom call carries."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+from hlo_lint.text.errors import DumpError, UsageError
+
+if TYPE_CHECKING:
+    from hlo_lint.dumps.pipeline import PassDump
+    from hlo_lint.hlo.ir import Module
 
 
 @click.command("payload")
@@ -12,6 +19,40 @@ import click
 @click.argument("instruction")
 def command(path: Path, instruction: str) -> None:
     """Print the payload of INSTRUCTION in the HLO in PATH: a kernel, its launch, its tuning."""
-    from hlo_lint.apps.api import payload_text
-
     click.echo(payload_text(path, instruction), nl=False)
+
+
+def payload_text(path: Path, instruction: str) -> str:
+    """The payload of the first instruction of that name, `%` or not, in readable form.
+
+    Raises:
+        DumpError: where the file or the payload cannot be read.
+        UsageError: for an instruction that is not there or carries nothing.
+    """
+    from hlo_lint.dumps.directory import open_dump
+    from hlo_lint.kernels.custom_calls import PayloadError, decode, render
+
+    name = instruction.removeprefix("%")
+    carriers = []
+    for dump in (dump for pipeline in open_dump(path) for dump in pipeline.dumps):
+        for candidate in (each for module in _modules(dump) for each in module.instructions()):
+            try:
+                payload = decode(candidate)
+            except PayloadError as error:
+                if candidate.name == name:
+                    raise DumpError(f"{dump.path}: %{name}: {error}") from error
+                continue
+            if payload is None:
+                continue
+            if candidate.name == name:
+                return render(payload).rstrip("\n") + "\n"
+            carriers.append(f"%{candidate.name}")
+    others = ", ".join(dict.fromkeys(carriers)) or "none of its instructions carries one"
+    raise UsageError(f"{path}: %{name} carries no payload; {others}")
+
+
+def _modules(dump: PassDump) -> tuple[Module, ...]:
+    try:
+        return dump.file.modules
+    except OSError as error:
+        raise DumpError(f"{dump.path}: {error.strerror or error}") from error

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hlo_lint.apps.api import known_pass
 from hlo_lint.apps.settings.load import load_settings
 from hlo_lint.apps.settings.settings import Settings
+from hlo_lint.engine.preconditions import known_pass
 from hlo_lint.text.errors import UsageError
 
 SECTION = "hlo-lint"

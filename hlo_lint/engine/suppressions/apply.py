@@ -1,4 +1,4 @@
-"""Which findings may stay, who says so, and which of those who say it speak of nothing."""
+"""Sorts findings by suppressions, and reports the suppressions that have no finding."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import Position, encode
 
 UNUSED = "unused-allowance"
-"""The rule that findings about allowances are of."""
+"""The rule of findings about suppressions."""
 
 
 @dataclass(frozen=True)
-class Run:
-    """What a run did, so far as it tells what an allowance could have met."""
+class CheckedRun:
+    """The rules and files of a run: a suppression is unused only if the run could have used it."""
 
     rules: Sequence[Rule]
     files: Sequence[CheckedFile] = ()
@@ -51,57 +51,58 @@ class Run:
             for rule in self.rules
             if rule.precondition is None or self.before in (None, rule.precondition.demanded_by)
         }
-        asked: dict[str, set[str]] = {}
+        families: dict[str, set[str]] = {}
         for rule in all_rules():
             if rule.enabled_by_default:
-                asked.setdefault(rule.family(), set()).add(rule.name())
-        return frozenset(ran | {family for family, names in asked.items() if names <= ran})
+                families.setdefault(rule.family(), set()).add(rule.name())
+        return frozenset(ran | {family for family, names in families.items() if names <= ran})
 
     @cached_property
     def silent(self) -> frozenset[tuple[str, str]]:
-        """Rules that could say nothing of a file, with its path."""
+        """Rules that could not check a file, with its path."""
         return frozenset((entry.rule, entry.path) for entry in self.skipped if entry.rule)
 
 
 @dataclass(frozen=True)
-class Judged:
-    """Findings, sorted into those that count and those that do not."""
+class SuppressionResult:
+    """Findings that count, and suppressed ones."""
 
     kept: tuple[Diagnostic, ...]
-    """With those about allowances, if their rule ran."""
-    allowed: tuple[SuppressedFinding, ...]
-    left: Baseline | None
-    """What of the baseline was not needed."""
+    """With those about suppressions, if their rule ran."""
+    suppressed: tuple[SuppressedFinding, ...]
+    unused: Baseline | None
+    """The entries of the baseline that no finding has used."""
 
 
 def apply(
     findings: Sequence[Diagnostic],
-    run: Run,
+    run: CheckedRun,
     allowances: Sequence[Allowance] = (),
     baseline: Baseline | None = None,
-) -> Judged:
-    """What of the findings counts, with what is to be said of the allowances themselves.
-
-    A comment goes before what was configured, and that before the baseline.
+) -> SuppressionResult:
+    """Sort findings by suppressions; a comment goes before an allowance, that before the baseline.
 
     Raises:
-        UsageError: for an allowance of a rule that nothing knows.
+        UsageError: for an allowance of an unknown rule.
     """
-    judge = _Judge(run, allowances, baseline)
-    judge.check_names()
-    kept, allowed = judge.sorted_out(findings)
+    suppressions = _Suppressions(run, allowances, baseline)
+    suppressions.check_names()
+    kept, suppressed = suppressions.sorted_out(findings)
     if UNUSED in run.names:
-        said, spared = judge.sorted_out(judge.comments_without_use())
-        kept, allowed = [*kept, *said], [*allowed, *spared]
-        said, spared = judge.sorted_out(judge.others_without_use())
-        kept, allowed = [*kept, *said], [*allowed, *spared]
-        kept.sort(key=lambda found: (found.path, found.start, found.rule))
-    return Judged(tuple(kept), tuple(allowed), judge.left())
+        # A comment may allow findings about comments, an allowance those about both: in this order.
+        for unused in (suppressions.unused_comments, suppressions.unused_entries):
+            more_kept, more_suppressed = suppressions.sorted_out(unused())
+            kept += more_kept
+            suppressed += more_suppressed
+        kept.sort(key=lambda diagnostic: (diagnostic.path, diagnostic.start, diagnostic.rule))
+    return SuppressionResult(tuple(kept), tuple(suppressed), suppressions.unused_baseline())
 
 
-class _Judge:
+class _Suppressions:
+    """All suppressions of a run, and what has been used of them."""
+
     def __init__(
-        self, run: Run, allowances: Sequence[Allowance], baseline: Baseline | None
+        self, run: CheckedRun, allowances: Sequence[Allowance], baseline: Baseline | None
     ) -> None:
         self._run = run
         self._allowances = allowances
@@ -111,69 +112,69 @@ class _Judge:
         self._counts: Counter[str] = Counter()
         for entry in baseline.entries if baseline else ():
             self._counts[entry.fingerprint] += entry.count
-        self._met: set[tuple[Comment, str]] = set()
-        self._used: set[int] = set()
-        """Positions of allowances."""
+        self._used_names: set[tuple[Comment, str]] = set()
+        self._used_allowances: set[int] = set()
+        """Their positions."""
 
     def check_names(self) -> None:
-        """Refuses allowances of rules that there are not.
+        """Refuse allowances of unknown rules.
 
         Raises:
             UsageError: for the first.
         """
-        for each in self._allowances:
-            message = self._unknown(each.rule)
+        for allowance in self._allowances:
+            message = self._unknown(allowance.rule)
             if message:
-                raise UsageError(f"{each.stated_in}:{each.line}: {message}")
+                raise UsageError(f"{allowance.stated_in}:{allowance.line}: {message}")
 
     def sorted_out(
         self, findings: Iterable[Diagnostic]
     ) -> tuple[list[Diagnostic], list[SuppressedFinding]]:
-        """Findings that count, in their order, and those that do not."""
-        found = list(findings)
-        allowed: dict[int, SuppressedFinding] = {}
-        for at in sorted(range(len(found)), key=lambda at: (found[at].path, found[at].start)):
-            judged = self._judged(found[at])
-            if judged is not None:
-                allowed[at] = judged
-        kept = [each for at, each in enumerate(found) if at not in allowed]
-        return kept, [allowed[at] for at in sorted(allowed)]
+        """Findings that count, in their order, and suppressed ones."""
+        findings = list(findings)
+        suppressed: dict[int, SuppressedFinding] = {}
+        # In the order of the text: an entry of the baseline covers the first of equal findings.
+        places = [(finding.path, finding.start) for finding in findings]
+        for at in sorted(range(len(findings)), key=places.__getitem__):
+            entry = self._suppressed(findings[at])
+            if entry is not None:
+                suppressed[at] = entry
+        kept = [finding for at, finding in enumerate(findings) if at not in suppressed]
+        return kept, [suppressed[at] for at in sorted(suppressed)]
 
-    def _judged(self, finding: Diagnostic) -> SuppressedFinding | None:
-        """Who allows a finding first; all who do have met one."""
-        found: list[SuppressedFinding] = []
+    def _suppressed(self, finding: Diagnostic) -> SuppressedFinding | None:
+        """The finding with its first suppression; all that cover it count as used."""
+        reasons: list[tuple[str, SuppressedBy]] = []
         names = (finding.rule, self._families.get(finding.rule, ""))
         comments = self._comments.get(finding.path)
         for name in names:
             for comment in comments.about(name, finding) if comments else ():
-                self._met.add((comment, name))
-                found.append(SuppressedFinding(finding, comment.reason, SuppressedBy.COMMENT))
+                self._used_names.add((comment, name))
+                reasons.append((comment.reason, SuppressedBy.COMMENT))
         for number, allowance in enumerate(self._allowances):
             if allowance.rule in names and allowance.covers(finding):
-                self._used.add(number)
-                found.append(
-                    SuppressedFinding(finding, allowance.reason, SuppressedBy.CONFIGURATION)
-                )
+                self._used_allowances.add(number)
+                reasons.append((allowance.reason, SuppressedBy.CONFIGURATION))
         kind = self._baseline.kind_of(finding) if self._baseline else ""
         if self._counts[kind] > 0:
             self._counts[kind] -= 1
-            found.append(SuppressedFinding(finding, self._reasons[kind], SuppressedBy.BASELINE))
-        return found[0] if found else None
+            reasons.append((self._reasons[kind], SuppressedBy.BASELINE))
+        return SuppressedFinding(finding, *reasons[0]) if reasons else None
 
     @cached_property
     def _reasons(self) -> Mapping[str, str]:
         entries = self._baseline.entries if self._baseline else ()
         return {entry.fingerprint: entry.reason for entry in entries}
 
-    # What speaks of nothing
+    # Unused suppressions
 
-    def comments_without_use(self) -> Iterator[Diagnostic]:
-        """Comments that allow nothing, for one reason or another."""
+    def unused_comments(self) -> Iterator[Diagnostic]:
+        """Findings about comments: unused, unreadable, or of unknown rules."""
         for file in self._run.files:
             for comment in file.comments:
-                found = self._about_comment(comment)
-                if found is not None:
-                    yield found
+                diagnostic = self._about_comment(comment)
+                if diagnostic is not None:
+                    yield diagnostic
 
     def _about_comment(self, comment: Comment) -> Diagnostic | None:
         if comment.verb == STAGE:
@@ -184,7 +185,9 @@ class _Judge:
         unused = [
             name
             for name in comment.names
-            if (comment, name) not in self._met and name != UNUSED and self._could(comment, name)
+            if (comment, name) not in self._used_names
+            and name != UNUSED
+            and self._could_use(comment, name)
         ]
         if not unused:
             return None
@@ -194,20 +197,20 @@ class _Judge:
         ends = [comment.regions[name][1] for name in unused if name in comment.regions]
         changes = dict.fromkeys(without(each, unused) for each in (comment, *ends))
         edits = tuple(Edit(at.span, text) for at, text in changes)
-        where, said = _where(comment.lines_of(unused[0])), " or ".join(unused)
+        where, rules = _where(comment.lines_of(unused[0])), " or ".join(unused)
         return replace(
-            _diagnostic(comment, f"there is no finding of {said} {where} to allow"),
+            _diagnostic(comment, f"there is no finding of {rules} {where} to allow"),
             fix=Fix(title, edits, Safety.SAFE),
             regions=(comment.at.region, *(at.region for at, _ in changes)),
         )
 
     def _unknown(self, name: str) -> str:
-        """What is wrong with the name of a rule; a caller's own rules are in no list."""
-        known = name in self._families or name in self._families.values()
-        return "" if known else _refusal(name)
+        """The error of an unknown name, else \"\"; a caller's own rules are known, too."""
+        is_known = name in self._families or name in self._families.values()
+        return "" if is_known else _refusal(name)
 
-    def _could(self, comment: Comment, name: str) -> bool:
-        """True if a comment could have met a finding; one that speaks of nothing never could."""
+    def _could_use(self, comment: Comment, name: str) -> bool:
+        """True if the run may find what a comment allows; one before nothing is always unused."""
         if comment.lines_of(name) is None:
             return True
         return name in self._run.names and not self._is_silent(name, comment.path)
@@ -218,23 +221,25 @@ class _Judge:
             for rule, where in self._run.silent
         )
 
-    def others_without_use(self) -> Iterator[Diagnostic]:
-        """Configured allowances and parts of the baseline that nothing was found for."""
+    def unused_entries(self) -> Iterator[Diagnostic]:
+        """Findings about allowances and entries of the baseline that no finding has used."""
         for number, allowance in enumerate(self._allowances):
-            if number not in self._used and self._was_due(allowance):
+            if number not in self._used_allowances and self._was_due(allowance):
                 message = f"there is no finding of {allowance} to allow"
                 notes = (f"it was allowed because: {allowance.reason}",)
-                yield _told(allowance.stated_in, allowance.line, f"{allowance}", message, notes)
+                yield _finding_at(
+                    allowance.stated_in, allowance.line, f"{allowance}", message, notes
+                )
         for entry, gone in self._remaining():
             if self._baseline is not None and self._was_looked_for(entry):
                 times = f" {gone} of {entry.count} times" if entry.count > 1 else ""
                 message = f"what the baseline lists is gone{times}: {entry.rule}: {entry.message}"
                 notes = ("`hlo-lint baseline --prune` takes it out",)
                 excerpt = f'"fingerprint": "{entry.fingerprint}"'
-                yield _told(str(self._baseline.path), entry.line, excerpt, message, notes)
+                yield _finding_at(str(self._baseline.path), entry.line, excerpt, message, notes)
 
     def _was_due(self, allowance: Allowance) -> bool:
-        """True if what it speaks of was looked at: files that were picked out prove nothing."""
+        """True if the run checked its files; files that were picked out may not be all of them."""
         if allowance.rule == UNUSED or allowance.rule not in self._run.names:
             return False
         return any(
@@ -252,21 +257,21 @@ class _Judge:
     @cached_property
     def _paths(self) -> Mapping[str, Sequence[str]]:
         """The files that were not picked out, by the names of their modules."""
-        found: dict[str, list[str]] = {}
+        paths: dict[str, list[str]] = {}
         for file in self._run.files if self._baseline else ():
             for name in file.modules if not file.lone else ():
-                found.setdefault(base_name(name), []).append(file.path)
-        return found
+                paths.setdefault(base_name(name), []).append(file.path)
+        return paths
 
-    def left(self) -> Baseline | None:
-        """The baseline without what was met."""
+    def unused_baseline(self) -> Baseline | None:
+        """The baseline without the entries that findings have used."""
         if self._baseline is None:
             return None
-        left = tuple(replace(entry, count=count) for entry, count in self._remaining())
-        return self._baseline._replace(entries=left)
+        entries = tuple(replace(entry, count=count) for entry, count in self._remaining())
+        return self._baseline._replace(entries=entries)
 
     def _remaining(self) -> Iterator[tuple[Entry, int]]:
-        """The entries that have not met all they list, and how many each has not met."""
+        """The entries that are not used up, and the count that is left of each."""
         counts = self._counts.copy()
         for entry in self._baseline.entries if self._baseline else ():
             count = min(counts[entry.fingerprint], entry.count)
@@ -285,22 +290,22 @@ class _Comments:
                 lines = comment.lines_of(name)
                 if lines is not None:
                     by_name.setdefault(name, []).append((lines, number, comment))
-        self._by_name = {name: sorted(found) for name, found in by_name.items()}
+        self._by_name = {name: sorted(comments) for name, comments in by_name.items()}
         self._reach = {
-            name: list(accumulate((lines.last for lines, *_ in found), max))
-            for name, found in self._by_name.items()
+            name: list(accumulate((lines.last for lines, *_ in comments), max))
+            for name, comments in self._by_name.items()
         }
-        """The last line that any comment up to here speaks of."""
+        """The last line that any comment up to here covers: where to stop the search backwards."""
 
     def about(self, name: str, finding: Diagnostic) -> Iterator[Comment]:
-        """The comments with that name that speak of a line of a finding, the nearest first."""
-        found, reach = self._by_name.get(name, []), self._reach.get(name, [])
+        """The comments with that name that cover a line of a finding, the nearest first."""
+        comments, reach = self._by_name.get(name, []), self._reach.get(name, [])
         first, last = finding.start.line, finding.end.line
         if finding.end.column == 1 and last > first:
             last -= 1  # it ends with the line before
-        at = bisect_right(found, last, key=lambda each: each[0].first)
+        at = bisect_right(comments, last, key=lambda entry: entry[0].first)
         while at and reach[at - 1] >= first:
-            lines, _, comment = found[at - 1]
+            lines, _, comment = comments[at - 1]
             if lines.last >= first:
                 yield comment
             at -= 1
@@ -327,11 +332,13 @@ def _where(lines: Lines | None) -> str:
 
 def _diagnostic(comment: Comment, message: str) -> Diagnostic:
     at = comment.at.region
-    found = _told(comment.path, at.start.line, comment.excerpt, message, (), comment.module)
-    return replace(found, start=at.start, end=at.end, regions=(at,))
+    diagnostic = _finding_at(
+        comment.path, at.start.line, comment.excerpt, message, (), comment.module
+    )
+    return replace(diagnostic, start=at.start, end=at.end, regions=(at,))
 
 
-def _told(
+def _finding_at(
     path: str,
     line: int,
     excerpt: str,
@@ -339,7 +346,7 @@ def _told(
     notes: tuple[str, ...] = (),
     module: str = "",
 ) -> Diagnostic:
-    """A finding about an allowance; it stands on a line, with what stands there."""
+    """A finding about a suppression, at a line that holds `excerpt`."""
     at = Region(Position(line, 1), Position(line, len(excerpt) + 1), 1, len(encode(excerpt)) + 1)
     return Diagnostic(
         rule=UNUSED,

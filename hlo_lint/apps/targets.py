@@ -1,0 +1,93 @@
+"""The inputs of `lint` and `fix`: paths, texts, modules and what jax compiled, as dumps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hlo_lint.apps.settings.settings import Settings
+from hlo_lint.dumps.directory import Dump, open_dump
+from hlo_lint.dumps.file_types import Kind, kind_of
+from hlo_lint.dumps.names import parse_name
+from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.hlo.ir import HloFile, Module
+from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.text.errors import UsageError
+from hlo_lint.text.source import decode
+
+Target = Any
+"""A path, a text, a Module, a Dump, or what jax compiled or lowered."""
+
+
+def as_dump(target: Target, settings: Settings | None = None) -> Dump:
+    """The dump of anything that `lint` and `fix` take.
+
+    Raises:
+        DumpError: for a path that is not there.
+        UsageError: for an object of another type.
+    """
+    match target:
+        case Dump():
+            return target
+        case Module():
+            return _text_dump(target.file)
+        case HloFile():
+            return _text_dump(target)
+        case Path():
+            return open_paths(target, settings)
+        case bytes():
+            return _text_dump(parse_file(target))
+        case str() if "\n" in target or target.lstrip().startswith("HloModule"):
+            return _text_dump(parse_file(target))
+        case str():
+            return open_paths(target, settings)
+        case list() | tuple():
+            return open_paths(target, settings)
+        case _ if hasattr(target, "as_text"):
+            return _jax_dump(target)
+        case _:
+            kind = type(target).__name__
+            raise UsageError(
+                f"cannot lint a {kind}: give a path, HLO text, a Module, or what jax lowered or "
+                "compiled"
+            )
+
+
+def open_paths(paths: str | Path | Sequence[str | Path], settings: Settings | None = None) -> Dump:
+    """The dumps under paths, without what the settings exclude.
+
+    Raises:
+        DumpError: for a path that is not there.
+    """
+    settings = settings or Settings()
+    return open_dump(paths, settings.excludes, exclude_given=settings.force_exclude)
+
+
+def _text_dump(file: HloFile) -> Dump:
+    path = Path("<text>") if file.path is None else file.path
+    kind = Kind.HLO
+    if not any(module.header or module.computations for module in file.modules):
+        kind = kind_of(path.name, file.text)
+    return Dump([Pipeline([PassDump.of(file, path, kind)], [], lone=True)])
+
+
+def _jax_dump(stage: Any) -> Dump:
+    """A dump of `jax.jit(f).lower(…)` or `.compile()`; its name says where in a run it stands."""
+    if hasattr(stage, "compile"):
+        path, text = Path("<lowered>.before_optimizations.txt"), stage.as_text(dialect="hlo")
+    else:
+        path, text = Path("<compiled>.after_optimizations.txt"), stage.as_text()
+    return _text_dump(parse_file(text, path))
+
+
+def piped_dump(data: bytes, name: str | None = None) -> Dump:
+    """A dump of a text from standard input, read as a file of that name is."""
+    if name is None:
+        return _text_dump(parse_file(data, Path("<stdin>")))
+    path = Path(name)
+    text = decode(data)
+    kind = Kind.HLO if path.suffix == ".hlo" else kind_of(path.name, text)
+    file = parse_file(text, path) if kind is Kind.HLO else HloFile.of_text(text, path)
+    dump = PassDump(path, parse_name(path.name), _file=file, kind=kind)
+    return Dump([Pipeline([dump], [], lone=True)])
