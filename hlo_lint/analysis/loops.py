@@ -16,7 +16,7 @@ from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import FORWARDS
 from hlo_lint.hlo.shape import ArrayShape
 
-_COMPARISONS: Final[Mapping[str, Callable[[int, int], bool]]] = {
+COMPARISONS: Final[Mapping[str, Callable[[int, int], bool]]] = {
     "LT": operator.lt,
     "LE": operator.le,
     "GT": operator.gt,
@@ -49,7 +49,7 @@ class Counter:
         """True if no value that the counter takes ends the loop, overflow included."""
         if self.first is None:
             return False
-        goes_on = _COMPARISONS[self.direction]
+        goes_on = COMPARISONS[self.direction]
         if self.step == 0:
             return goes_on(self.first, self.limit)
         if self.direction != "NE":
@@ -63,7 +63,7 @@ class Counter:
         """How often the body runs; None where the constants do not say."""
         if self.first is None or self.never_ends:
             return None
-        if not _COMPARISONS[self.direction](self.first, self.limit):
+        if not COMPARISONS[self.direction](self.first, self.limit):
             return 0
         distance = self.limit - self.first
         match self.direction:
@@ -116,7 +116,7 @@ class Loop:
         if root is None or root.opcode != "compare" or len(root.operands) != 2:
             return None
         direction = root.attributes.get("direction", "")
-        if direction not in _COMPARISONS:
+        if direction not in COMPARISONS:
             return None
         for own, other, way in ((0, 1, direction), (1, 0, _MIRRORED[direction])):
             index, limit = state_element(root, own), scalar(root, other)

@@ -1,0 +1,225 @@
+"""Collectives that only some devices of a group come to."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from hlo_lint.analysis.loops import COMPARISONS
+from hlo_lint.analysis.verifier.devices import Mode, communicating, mode_of
+from hlo_lint.analysis.verifier.scope import value_or_none
+from hlo_lint.hlo.attributes import IotaReplicaGroups, MeshReplicaGroups, ReplicaGroupList
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.opcodes import FORWARDS
+from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.findings import Finding, Severity
+
+_DEVICE: Final = frozenset({"partition-id", "replica-id"})
+_ARITHMETIC: Final[Mapping[str, Callable[[int, int], int]]] = {
+    "add": operator.add,
+    "and": operator.and_,
+    "maximum": max,
+    "minimum": min,
+    "multiply": operator.mul,
+    "or": operator.or_,
+    "remainder": lambda left, right: left % right,
+    "divide": lambda left, right: left // right,
+}
+_HANDS_ON: Final = FORWARDS | {"convert", "copy", "reshape"}
+_MAX_DEVICES: Final = 4096
+_MAX_VALUE: Final = 1 << 31
+_pair = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
+_PROGRAM = """
+HloModule m, num_partitions=4
+
+add {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}}
+
+yes {{
+  p = f32[8] parameter(0)
+  ROOT r = f32[8] all-reduce(p), channel_id=1, replica_groups={groups}, \
+use_global_device_ids=true, to_apply=add{mark}
+}}
+
+no {{
+  ROOT q = f32[8] parameter(0)
+}}
+
+ENTRY e {{
+  x = f32[8] parameter(0)
+  d = u32[] partition-id()
+  two = u32[] constant(2)
+  first-half = pred[] compare(d, two), direction=LT
+  ROOT o = f32[8] conditional(first-half, x, x), true_computation=yes, false_computation=no
+}}
+"""
+
+
+class DivergentCollective(Rule):
+    """A collective in a branch that some devices of its group do not take.
+
+    ## Why
+    A collective ends when all devices of its group have come to it. Where a conditional chooses by
+    the number of the device, and its branches differ in their collectives, the devices of one
+    branch wait for ever for those of the other. The branch of each device is computed from
+    partition-id, replica-id and constants; a choice that depends on data is left alone, and so is
+    one whose other branches communicate as well.
+
+    It is a warning where a pass may still turn the conditional into a select.
+    """
+
+    severity = Severity.WARNING
+    examples = (
+        Bad(_PROGRAM.format(groups="{{0,1,2,3}}", mark="  // error")),
+        Good(_PROGRAM.format(groups="{{0,1},{2,3}}", mark="")),
+    )
+
+    def check(self, module: Module, stage: Stage) -> Findings:
+        """Each such collective."""
+        bodies: dict[str, Computation] = {}
+        for computation in module.computations:
+            if "conditional" not in computation.opcodes:
+                continue
+            bodies = bodies or {each.name: each for each in module.computations}
+            for conditional in computation.with_opcode("conditional"):
+                branches = [bodies.get(name) for name in conditional.called_computations]
+                active = [each for each in branches if each is not None and communicating(each)]
+                if len(active) != 1 or None in branches:
+                    continue
+                taken = _branches_taken(conditional, module, bodies, len(branches))
+                if taken is None:
+                    continue
+                number = branches.index(active[0])
+                for collective in communicating(active[0]):
+                    yield from _judge(collective, conditional, taken, number, module, stage)
+
+
+def _judge(
+    collective: Instruction,
+    conditional: Instruction,
+    taken: Sequence[int],
+    branch: int,
+    module: Module,
+    stage: Stage,
+) -> Findings:
+    for group in _groups(collective, module):
+        absent = [each for each in group if each < len(taken) and taken[each] != branch]
+        present = [each for each in group if each < len(taken) and taken[each] == branch]
+        if absent and present:
+            certain = stage.scheduled and stage.final
+            yield Finding(
+                collective,
+                f"device {present[0]} waits for device {absent[0]}, which takes another branch of "
+                f"%{conditional.name}",
+                severity=Severity.ERROR if certain else None,
+            )
+            return
+
+
+def _branches_taken(
+    conditional: Instruction, module: Module, bodies: Mapping[str, Computation], branches: int
+) -> list[int] | None:
+    """The branch that each device takes; None if that depends on more than its number."""
+    replicas, partitions = _count(module, "replica_count"), _count(module, "num_partitions")
+    if min(replicas, partitions) != 1 or not 1 < max(replicas, partitions) <= _MAX_DEVICES:
+        return None
+    choice = conditional.operands[0].instruction if conditional.operands else None
+    if choice is None:
+        return None
+    by_index = "branch_computations" in conditional.attributes
+    taken = []
+    for device in range(max(replicas, partitions)):
+        ids = {"partition-id": device % partitions, "replica-id": device // partitions}
+        value = _evaluate(choice, ids, bodies, (), 0)
+        if value is None:
+            return None
+        if by_index and _is_index(choice):
+            taken.append(value if 0 <= value < branches else branches - 1)
+        else:
+            taken.append(0 if value else 1)
+    return taken
+
+
+def _is_index(choice: Instruction) -> bool:
+    return not choice.type_text.startswith("pred")
+
+
+def _count(module: Module, name: str) -> int:
+    match = re.search(rf"\b{name}=(\d+)", module.header)
+    return int(match[1]) if match else 1
+
+
+def _evaluate(
+    instruction: Instruction | None,
+    ids: Mapping[str, int],
+    bodies: Mapping[str, Computation],
+    arguments: tuple[int | None, ...],
+    depth: int,
+) -> int | None:
+    """The integer that a scalar has on one device; None where it is not known."""
+    if instruction is None or depth > 32:
+        return None
+    opcode = instruction.opcode
+    if opcode in _DEVICE:
+        return ids[opcode]
+    if opcode == "constant":
+        text = instruction.operands_text.strip()
+        if text in ("true", "false"):
+            return int(text == "true")
+        return int(text) if text.isdecimal() else None
+    if opcode == "parameter":
+        number = instruction.parameter_number
+        return arguments[number] if number is not None and number < len(arguments) else None
+    if opcode not in _ARITHMETIC and opcode not in (*_HANDS_ON, "compare", "not", "fusion"):
+        return None
+    values = [
+        None if each.index else _evaluate(each.instruction, ids, bodies, arguments, depth + 1)
+        for each in instruction.operands
+    ]
+    if opcode == "fusion":
+        body = bodies.get(next(iter(instruction.called_computations), ""))
+        root = None if body is None else body.root
+        return _evaluate(root, ids, bodies, tuple(values), depth + 1)
+    if not values or None in values:
+        return None
+    return _computed(instruction, [each for each in values if each is not None])
+
+
+def _computed(instruction: Instruction, values: list[int]) -> int | None:
+    opcode = instruction.opcode
+    if opcode in _HANDS_ON:
+        return values[0]
+    if opcode == "not":
+        return 1 - values[0] if instruction.type_text.startswith("pred") else None
+    if len(values) != 2:
+        return None
+    if opcode == "compare":
+        compare = COMPARISONS.get(instruction.attributes.get("direction", ""))
+        return None if compare is None else int(compare(*values))
+    if opcode in ("divide", "remainder") and not values[1]:
+        return None
+    result = _ARITHMETIC[opcode](*values)
+    return result if result < _MAX_VALUE else None  # it may wrap around
+
+
+def _groups(collective: Instruction, module: Module) -> Iterator[tuple[int, ...]]:
+    """The devices that wait for each other; one of both counts of devices is 1."""
+    pairs = collective.attributes.get("source_target_pairs")
+    if pairs is not None:
+        yield from ((int(source), int(target)) for source, target in _pair.findall(pairs))
+        return
+    by_partition = mode_of(collective) in (Mode.PARTITIONS, Mode.DEVICES)
+    partitions = _count(module, "num_partitions")
+    if not by_partition and partitions > 1:
+        return  # each group has one device of each partition, or the group is of replicas
+    value = value_or_none("replica_groups", collective.attributes.get("replica_groups", ""))
+    if isinstance(value, ReplicaGroupList | IotaReplicaGroups | MeshReplicaGroups):
+        try:
+            yield from value.groups
+        except (OverflowError, KeyError):
+            return

@@ -1,0 +1,263 @@
+"""Instructions that a pass kept by name and operands, and that compute something else."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hlo_lint.analysis.pass_pairs import ChangedComputation
+from hlo_lint.hlo.attributes import AttributeSyntaxError
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.records import InstructionRecord, opcode_of
+from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
+from hlo_lint.rules.findings import Finding, Severity
+
+_DIMENSIONS: Final = ("dimensions",)
+_CONTRACTION: Final = (
+    "lhs_contracting_dims rhs_contracting_dims lhs_batch_dims rhs_batch_dims".split()
+)
+_GROUPS: Final = ("replica_groups",)
+_MEANING: Final = {
+    "all-gather": (*_DIMENSIONS, *_GROUPS),
+    "all-reduce": _GROUPS,
+    "all-to-all": (*_DIMENSIONS, *_GROUPS),
+    "broadcast": _DIMENSIONS,
+    "cholesky": ("lower",),
+    "compare": ("direction",),
+    "concatenate": _DIMENSIONS,
+    "constant": (),
+    "convolution": ("window", "dim_labels", "feature_group_count", "batch_group_count"),
+    "dot": tuple(_CONTRACTION),
+    "dynamic-slice": (),
+    "dynamic-update-slice": (),
+    "gather": (
+        "offset_dims",
+        "collapsed_slice_dims",
+        "start_index_map",
+        "index_vector_dim",
+        "slice_sizes",
+    ),
+    "get-tuple-element": ("index",),
+    "iota": ("iota_dimension",),
+    "pad": ("padding",),
+    "reduce": _DIMENSIONS,
+    "reduce-precision": ("exponent_bits", "mantissa_bits"),
+    "reduce-scatter": (*_DIMENSIONS, *_GROUPS),
+    "reduce-window": ("window",),
+    "reverse": _DIMENSIONS,
+    "rng-bit-generator": ("algorithm",),
+    "scatter": (
+        "update_window_dims",
+        "inserted_window_dims",
+        "scatter_dims_to_operand_dims",
+        "index_vector_dim",
+    ),
+    "select": (),
+    "select-and-scatter": ("window",),
+    "slice": ("slice",),
+    "sort": _DIMENSIONS,
+    "transpose": _DIMENSIONS,
+    "triangular-solve": ("left_side", "lower", "unit_diagonal", "transpose_a"),
+    **dict.fromkeys(("atan2", "divide", "power", "remainder", "subtract"), ()),
+    **dict.fromkeys(("shift-left", "shift-right-arithmetic", "shift-right-logical"), ()),
+}
+"""The attributes of each opcode that say what it computes, next to its operands."""
+_SWAPPED: Final = frozenset({"all-to-all", "all-reduce", "all-gather", "reduce-scatter", "sort"})
+"""Opcodes whose operands, changed together with elements of the result, compute the same."""
+_ACCURACY: Final = {
+    "dot": ("operand_precision", "algorithm"),
+    "convolution": ("operand_precision",),
+}
+_SYMMETRIC: Final = frozenset({"EQ", "NE"})
+"""Directions that do not tell the operands of a compare apart."""
+_MAX_CONE: Final = 10_000
+"""Instructions that an operand may come from; beyond, nothing is reported."""
+_PROGRAM = """
+HloModule m
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  q = f32[8]{{0}} parameter(1)
+  c = pred[8]{{0}} compare({operands}), direction={direction}{mark}
+  ROOT s = f32[8]{{0}} select(c, p, q)
+}}
+"""
+_BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_algsimp.txt"
+_AFTER = "module_0001.m.0002.simplification.after_algsimp.before_pipeline-end.txt"
+_LESS = _PROGRAM.format(operands="p, q", direction="LT", mark="")
+_DOT = """
+HloModule m
+
+ENTRY e {{
+  p = f32[8,8]{{1,0}} parameter(0)
+  q = f32[8,8]{{1,0}} parameter(1)
+  d = f32[8,8]{{1,0}} dot(p, q), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}{rest}
+  ROOT n = f32[8,8]{{1,0}} negate(d)
+}}
+"""
+_EXACT = _DOT.format(rest=", operand_precision={highest,highest}")
+
+
+class MeaningChanged(Rule):
+    """An instruction that a pass kept, and that computes something else after it.
+
+    ## Why
+    A pass may replace an instruction, but one that has its name, its opcode and its result after
+    the pass, and whose operands come from the same instructions, computes the same only if its
+    attributes say the same: the direction of a compare, the bounds of a slice, the edges of a pad,
+    the groups of a collective, the literal of a constant. The same holds for operands in another
+    order, where the opcode tells them apart. Such a change gives wrong values that nothing checks.
+
+    It is an error where the pass changed nothing else that could make up for it, and a warning
+    where the instructions that read the value stayed as they were. Attributes that lower the
+    precision or change the algorithm of a dot or a convolution are a warning. A change along with
+    the operands or with the readers is left alone.
+    """
+
+    examples = (
+        Bad(
+            _PROGRAM.format(operands="p, q", direction="GT", mark="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _LESS},
+        ),
+        Bad(_DOT.format(rest="  // error"), file=_AFTER, beside={_BEFORE: _EXACT}),
+        Good(
+            _PROGRAM.format(operands="q, p", direction="GT", mark=""),
+            file=_AFTER,
+            beside={_BEFORE: _LESS},
+        ),
+        Good(
+            _EXACT.replace("negate", "exponential"),
+            file=_AFTER,
+            beside={_BEFORE: _EXACT},
+        ),
+    )
+
+    def check(self, change: PassPair) -> Findings:
+        """Each kept instruction with another meaning."""
+        alone: bool | None = None
+        for computation in change.changed:
+            before = computation.before
+            if _MEANING.keys().isdisjoint(before.opcodes):
+                continue
+            for number in computation.removed:
+                if not _may_change(before.rows[number]):
+                    continue
+                old = before.at(number)
+                new = computation.after.instruction(old.name)
+                if new is None or new.opcode != old.opcode or new.type_text != old.type_text:
+                    continue
+                difference = _difference(old, new)
+                if difference and _stays(computation, old, new):
+                    if alone is None:
+                        alone = _changes_one_instruction(change)
+                    yield Finding(
+                        new,
+                        f"{change.pass_name} changed {difference}",
+                        notes=(f"before it: {_shortened(old)}",),
+                        severity=None if alone else Severity.WARNING,
+                    )
+                elif old.operand_names == new.operand_names and (lost := _accuracy(old, new)):
+                    yield Finding(
+                        new, f"{change.pass_name} changed {lost}", severity=Severity.WARNING
+                    )
+
+
+def _may_change(record: InstructionRecord) -> bool:
+    return opcode_of(record) in _MEANING
+
+
+def _difference(old: Instruction, new: Instruction) -> str:
+    """The one thing that differs; empty where nothing, or more than one thing, does."""
+    if old.opcode == "constant":
+        ours, theirs = _literal(old), _literal(new)
+        is_other = ours != theirs and "..." not in ours + theirs
+        return f"the value of the constant from {_cut(ours)} to {_cut(theirs)}" if is_other else ""
+    differences = [
+        f"{name} from {_cut(old.attributes.get(name, 'none'))} "
+        f"to {_cut(new.attributes.get(name, 'none'))}"
+        for name in _MEANING[old.opcode]
+        if _differs(old, new, name)
+    ]
+    if old.operand_names != new.operand_names:
+        if old.opcode in _SWAPPED or sorted(old.operand_names) != sorted(new.operand_names):
+            return ""
+        if old.attributes.get("direction") in _SYMMETRIC:
+            return ""
+        differences.append("the order of the operands")
+    return differences[0] if len(differences) == 1 else ""
+
+
+def _literal(constant: Instruction) -> str:
+    return "".join(constant.operands_text.split())
+
+
+def _differs(old: Instruction, new: Instruction, name: str) -> bool:
+    ours, theirs = old.attributes.get(name), new.attributes.get(name)
+    if ours == theirs or (name == "replica_groups" and (ours in (None, "{}"))):
+        return False  # all devices, which passes spell out
+    if ours is None or theirs is None:
+        return name not in _GROUPS
+    try:
+        return bool(old.attribute(name) != new.attribute(name)) and not _same_groups(old, new, name)
+    except AttributeSyntaxError:
+        return False
+
+
+def _same_groups(old: Instruction, new: Instruction, name: str) -> bool:
+    """True if two spellings give the same groups, or give them in another order."""
+    if name != "replica_groups":
+        return False
+    # A list and an iota tile assignment cannot be told to differ without being spelled out.
+    texts = old.attributes[name], new.attributes[name]
+    return any("<=" in text for text in texts) or len({_sorted_groups(text) for text in texts}) == 1
+
+
+def _sorted_groups(text: str) -> tuple[str, ...]:
+    return tuple(sorted("".join(text.split()).strip("{}").split("},{")))
+
+
+def _stays(computation: ChangedComputation, old: Instruction, new: Instruction) -> bool:
+    """True if the operands are computed as before, and the readers are as they were."""
+    kept = set(map(id, computation.after.rows))
+    readers = [each for each in old.users if each.name in computation.after.index]
+    if len(readers) != len(old.users) or len(old.users) != len(new.users):
+        return False
+    if not (old.users or old.is_root) or not all(id(each.row) in kept for each in readers):
+        return False
+    waiting = [name.partition("#")[0] for name in old.operand_names if old.opcode != "constant"]
+    reached: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name in reached:
+            continue
+        reached.add(name)
+        operand = computation.before.instruction(name)
+        if operand is None or id(operand.row) not in kept or len(reached) > _MAX_CONE:
+            return False
+        if operand.opcode not in ("constant", "parameter"):
+            waiting += [reference.partition("#")[0] for reference in operand.operand_names]
+    return True
+
+
+def _changes_one_instruction(change: PassPair) -> bool:
+    if len(change.changed) != 1 or len(change.removed) != 1 or len(change.added) != 1:
+        return False
+    only = change.changed[0]
+    return len(only.removed) == len(only.added) == 1
+
+
+def _accuracy(old: Instruction, new: Instruction) -> str:
+    for name in _ACCURACY.get(old.opcode, ()):
+        ours, theirs = old.attributes.get(name), new.attributes.get(name)
+        if ours is not None and ours != theirs:
+            return f"{name} from {ours} to {theirs or 'the default'}"
+    return ""
+
+
+def _shortened(instruction: Instruction) -> str:
+    text = f"{instruction.opcode}({_cut(instruction.operands_text)}){instruction.attributes_text}"
+    return _cut(text.partition(", metadata=")[0], 160)
+
+
+def _cut(text: str, length: int = 60) -> str:
+    return text if len(text) <= length else text[:length] + "..."

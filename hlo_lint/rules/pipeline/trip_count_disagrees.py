@@ -1,0 +1,107 @@
+"""Loops whose annotated trip count is not the one that their counter gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from hlo_lint.analysis.loops import Counter, Loop, loops
+from hlo_lint.hlo.ir import Module
+from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule, Stage
+from hlo_lint.rules.findings import Finding, Severity
+
+_PROGRAM = """
+HloModule m{scheduled}
+
+body {{
+  b = (s32[]) parameter(0)
+  i = s32[] get-tuple-element(b), index=0
+  step = s32[] constant(2)
+  next = s32[] add(i, step)
+  ROOT t = (s32[]) tuple(next)
+}}
+
+condition {{
+  c = (s32[]) parameter(0)
+  j = s32[] get-tuple-element(c), index=0
+  limit = s32[] constant(10)
+  ROOT goes-on = pred[] compare(j, limit), direction=LT
+}}
+
+ENTRY e {{
+  zero = s32[] constant(0)
+  first = (s32[]) tuple(zero)
+  ROOT w = (s32[]) while(first), condition=condition, body=body, \
+backend_config={{"known_trip_count":{{"n":"{count}"}}}}{mark}
+}}
+"""
+_MAX_STEP: Final = 1 << 31
+"""Larger steps are negative numbers of an unsigned type."""
+_BEFORE = "module_0001.m.0001.loops.after_pipeline-start.before_double-buffer.txt"
+_AFTER = "module_0001.m.0002.loops.after_double-buffer.before_pipeline-end.txt"
+
+
+class TripCountDisagrees(Rule):
+    """A loop whose `known_trip_count` is not how often it runs.
+
+    ## Why
+    WhileLoopTripCountAnnotator writes the trip count once. A pass that unrolls, peels or pipelines
+    the loop afterwards has to write it anew. XLA:GPU runs the body as often as the annotation says
+    and does not evaluate the condition (service/gpu: WhileThunk), and passes unroll by it: with a
+    wrong count, the loop computes wrong values. It is held against the constants that the counter
+    begins with, is raised by and is compared with; a loop without such constants is left alone.
+    It is an error in a scheduled module, and a warning after a pass that made the two disagree.
+
+    Reports: openxla/xla#13278 (loop-double-buffer-transformer).
+    """
+
+    examples = (
+        Bad(_PROGRAM.format(scheduled=", is_scheduled=true", count=10, mark="  // error")),
+        Bad(
+            _PROGRAM.format(scheduled="", count=10, mark="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _PROGRAM.format(scheduled="", count=5, mark="")},
+        ),
+        Good(_PROGRAM.format(scheduled=", is_scheduled=true", count=5, mark="")),
+    )
+
+    def check(self, module: Module, stage: Stage) -> Findings:
+        """Each loop of a module that is going to run."""
+        if stage.scheduled:
+            for loop, counter in _disagreeing(module):
+                yield _finding(loop, counter, Severity.ERROR)
+
+    def check_pass(self, change: PassPair) -> Findings:
+        """Each loop that agreed before a pass; what a program began with is not its fault."""
+        if change.after.is_scheduled:
+            return
+        loops_after = list(_disagreeing(change.after))
+        if not loops_after:
+            return
+        before = {loop.instruction.name for loop, _ in _disagreeing(change.before)}
+        for loop, counter in loops_after:
+            if loop.instruction.name not in before:
+                yield _finding(loop, counter, Severity.WARNING)
+
+
+def _disagreeing(module: Module) -> Iterator[tuple[Loop, Counter]]:
+    for loop in loops(module):
+        declared = loop.declared_trip_count
+        counter = loop.counter if declared is not None else None
+        if counter is not None and abs(counter.step) < _MAX_STEP:
+            trips = counter.trip_count
+            if trips is not None and trips != declared:
+                yield loop, counter
+
+
+def _finding(loop: Loop, counter: Counter, severity: Severity) -> Finding:
+    return Finding(
+        loop.instruction,
+        f"known_trip_count is {loop.declared_trip_count}, and the loop runs "
+        f"{counter.trip_count} times",
+        notes=(
+            f"the counter starts at {counter.first}, each iteration adds {counter.step}, and the "
+            f"loop goes on while it is {counter.direction} {counter.limit}",
+        ),
+        severity=severity,
+    )
