@@ -1,4 +1,4 @@
-"""What is in flight between the start of an asynchronous operation and its done.
+"""Asynchronous operations: the memory in use between a start and its done.
 
 A start, its updates and its done are told apart by their opcodes, in dump form (`async-start`,
 `copy-start`, `send`) and in the form that names the operation (`fusion-start`, `all-gather-start`).
@@ -56,7 +56,7 @@ def is_done(instruction: Instruction) -> bool:
 
 
 def operation(instruction: Instruction) -> str:
-    """What a start, an update or a done says it is part of: `all-gather`, `async`, `send`."""
+    """The operation that a start, an update or a done is part of: `all-gather`, `async`, `send`."""
     opcode = instruction.opcode
     for ending in ("-start", "-update", "-done"):
         opcode = opcode.removesuffix(ending)
@@ -85,9 +85,9 @@ class AsyncOp:
     start: Instruction
     updates: tuple[Instruction, ...]
     dones: tuple[Instruction, ...]
-    """Who waits for it. Several where loops carry it: one in the body, one after the loop."""
+    """Instructions that wait for it: two if a loop carries it, in its body and after it."""
     stretches: tuple[Stretch, ...]
-    """Where it is in flight, if the order of the text is the schedule."""
+    """The intervals in which it is in flight, if the order of the text is the schedule."""
     escapes: bool
     """True if its value goes where it cannot be followed."""
     is_carried: bool
@@ -95,7 +95,7 @@ class AsyncOp:
 
     @property
     def until(self) -> str:
-        """Who waits for it, in words."""
+        """The names of the instructions that wait for it, for messages."""
         return f"%{self.dones[0].name}" if self.dones else "the end"
 
     def is_simple(self) -> bool:
@@ -110,7 +110,7 @@ class AsyncOp:
 
 
 class Calls:
-    """Who calls a computation so that its instructions run one by one: no fusion, no reducer."""
+    """The callers that run the instructions of a computation one by one: no fusion, no reducer."""
 
     def __init__(self, module: Module) -> None:
         self._by_name = {computation.name: computation for computation in module.computations}
@@ -155,7 +155,7 @@ class Calls:
                     yield parameter
 
     def argument(self, caller: Instruction, parameter: Instruction) -> Position | None:
-        """What a caller passes for a parameter."""
+        """The argument that a caller passes for a parameter."""
         number = parameter.parameter_number
         if caller.opcode == "conditional":
             callees = [callee.name for callee in self.callees(caller)]
@@ -282,7 +282,7 @@ class MemoryAccess(NamedTuple):
     """An instruction that reads or writes a value's memory."""
 
     instruction: Instruction
-    """Who does: for a loop, an instruction of its body."""
+    """The instruction that does; for a loop, one of its body."""
     value: AssignedValue
     writes: bool
 
@@ -302,9 +302,9 @@ class Race(NamedTuple):
     instruction: Instruction
     """The one that stands in the schedule: the loop, not what is in its body."""
     theirs: MemoryAccess
-    """What it does to the memory."""
+    """The access of the instruction to the memory."""
     ours: MemoryAccess
-    """What the operation does to it."""
+    """The access of the operation to it."""
 
 
 class Clobber(NamedTuple):
@@ -315,7 +315,7 @@ class Clobber(NamedTuple):
     read: MemoryAccess
     """The last time."""
     reader: Instruction
-    """Who does, in the schedule."""
+    """The instruction that does, in the schedule."""
 
 
 class Life(NamedTuple):
@@ -330,7 +330,7 @@ class Life(NamedTuple):
 
 
 class Accesses:
-    """Who reads and writes which memory, by the buffer assignment."""
+    """Reads and writes of memory, by the buffer assignment."""
 
     def __init__(self, module: Module, buffers: BufferAssignment) -> None:
         self._buffers = buffers
@@ -396,7 +396,7 @@ class Accesses:
                     yield Clobber(flight, ours, life.read, life.reader)
 
     def folds(self, flight: AsyncOp) -> Iterator[tuple[MemoryAccess, MemoryAccess]]:
-        """What a copy reads that lies, shifted, in what it writes: neither order of bytes is right.
+        """The operand of a copy that overlaps its result, shifted: neither order of bytes is right.
 
         The very same memory is not a fold: there the copy changes nothing.
         """
@@ -440,7 +440,7 @@ class Accesses:
         return lives
 
     def touches(self, instruction: Instruction) -> tuple[MemoryAccess, ...]:
-        """What it reads and writes, and all that runs inside of it."""
+        """The accesses of an instruction, with those of all that runs inside of it."""
         known = self._touches.get(instruction)
         if known is None:
             self._touches[instruction] = ()  # against a computation that calls itself
@@ -573,7 +573,7 @@ class Accesses:
 
 
 def _result_index(start: Instruction) -> Index | None:
-    """Which part of a start's tuple the operation writes; None for what only sends.
+    """The part of a start's tuple that the operation writes; None for one that only sends.
 
     `copy-start` is (destination, source, context), `recv` (data, context, token); an
     `all-reduce-start` of old releases is the result itself; all others hold operands first.
@@ -594,7 +594,7 @@ def _holds_operands(shape: Shape | None) -> bool:
 
 
 def _arrays(shape: Shape | None) -> Iterator[Index]:
-    """Where the arrays of a shape are; the tables of pointers around them hold no data."""
+    """The indices of the arrays of a shape; the tables of pointers around them hold no data."""
     for index, leaf in leaves(shape) if shape is not None else ():
         if isinstance(leaf, ArrayShape):
             yield index

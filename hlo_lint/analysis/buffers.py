@@ -20,7 +20,7 @@ class Result:
     number: int
     """Counted over all arrays of the result, in order."""
     index: Index
-    """Where in the tuple: `{1}`."""
+    """The index in the tuple: `{1}`."""
     shape: ArrayShape
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ def results(instruction: Instruction) -> tuple[Result, ...]:
 
 
 def declared_aliases(instruction: Instruction) -> dict[Index, int]:
-    """Which operand each result takes the memory of: `output_to_operand_aliasing`.
+    """The operand whose memory each result takes: `output_to_operand_aliasing`.
 
     Parts of tuple operands are left out: no kernel call is handed a tuple.
     """

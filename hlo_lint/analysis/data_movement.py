@@ -113,7 +113,7 @@ def _move(kernel: Instruction, mover: Instruction) -> Iterator[Move]:
 
 
 def _merged(loops: list[tuple[int, int, int]]) -> Steps:
-    """The same move in as few loops as there can be: equal moves have equal loops.
+    """The move in as few loops as possible: equal moves have equal loops.
 
     >>> _merged([(4, 6, 6), (6, 1, 1)])
     ()

@@ -1,4 +1,4 @@
-"""Which operations keep the order of the dimensions in memory, and which arrays lie otherwise."""
+"""Operations that keep the order of dimensions in memory, and operands that break it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def turned(instruction: Instruction) -> tuple[LayoutMismatch, ...]:
 def _turned_types(
     opcode: str, result: str, operands: tuple[str, ...]
 ) -> tuple[LayoutMismatch, ...]:
-    """The same of types as they are spelled: dumps repeat them."""
+    """The answer for types as they are spelled, cached: dumps repeat them."""
     return _turned(opcode, shape_or_none(result), tuple(map(shape_or_none, operands)))
 
 

@@ -1,4 +1,4 @@
-"""What each pass of a compilation did to the module: counts, not graphs."""
+"""The effect of each pass of a compilation on the module: counts, not graphs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hlo_lint.hlo.shape import (
 
 
 class Effect(Enum):
-    """What became of the module since the dump before."""
+    """The change of the module since the dump before."""
 
     FIRST = "first"
     """There is no dump before."""
@@ -44,21 +44,21 @@ class Step:
     dump: PassDump
     effect: Effect
     instructions: int
-    """How many there are, those of fusions included."""
+    """The number of instructions, those of fusions included."""
     fusions: int
-    """How many of them are fusions."""
+    """The number of them that are fusions."""
     bytes: int
     """Of the arrays outside fusions; shapes of unknown size count nothing."""
     added: dict[str, int] = field(default_factory=dict)
-    """How many more there are of an opcode, where there are more."""
+    """The increase of each opcode that there is more of."""
     removed: dict[str, int] = field(default_factory=dict)
-    """How many fewer, where there are fewer."""
+    """The decrease of each opcode that there is less of."""
     bytes_added: int = 0
     """Bytes of the arrays that are new outside fusions: shape by shape, so that a name or an opcode
     that changes is none. Shapes of unknown size count nothing."""
     bytes_removed: int = 0
     microseconds: int | None = None
-    """How long the pass ran, where the dump directory says so."""
+    """The run time of the pass, if the dump directory has it."""
 
     @property
     def number(self) -> int | None:
@@ -95,7 +95,7 @@ def passes(pipeline: Pipeline) -> Iterator[Step]:
 
 
 class _Counts:
-    """What is counted once for each computation, however many dumps repeat it."""
+    """Counts of each computation, made once however many dumps repeat it."""
 
     def __init__(self) -> None:
         self._opcodes: dict[Computation, Counter[str]] = {}
@@ -167,7 +167,7 @@ class _Counts:
         return found
 
     def running(self, module: Module) -> list[Computation]:
-        """What runs as the module's own: no bodies of fusions, nothing that nobody calls."""
+        """Computations that run as the module's own: no bodies of fusions, no uncalled ones."""
         by_name = {computation.name: computation for computation in module.nonfusion_computations}
         entry = module.entry
         waiting = [] if entry is None else [entry.name]

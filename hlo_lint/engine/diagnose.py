@@ -1,4 +1,4 @@
-"""A finding with its place: what a report shows of it."""
+"""Diagnostics: findings with their places, excerpts and fixes, as reports show them."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ NOT_EDITED = (
 
 @dataclass(frozen=True)
 class LocatedFinding:
-    """A finding in one file, with all that is known of it there."""
+    """A finding in one file, with its module and stage there."""
 
     rule: Rule
     finding: Finding
     dump: PassDump
     module: Module | None
     stage: Stage = ANY_STAGE
-    """What is known of the module's place in the pipeline, for its fix."""
+    """The module's place in the pipeline, for its fix."""
     layouts_bind: bool = True
     """False if layout-assignment may still have to run on the module."""
 
@@ -135,7 +135,7 @@ def _module_at(file: HloFile, at: Instruction | Span) -> Module:
 
 
 def text_of(place: LocatedFinding) -> str:
-    """What a finding is about, as text: the same in every dump that repeats it."""
+    """The text that a finding is about: the same in every dump that repeats it."""
     at = place.finding.at
     if isinstance(at, Instruction):
         return f"{at.computation.name} {at.text}"

@@ -22,10 +22,10 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class PassRef:
-    """The pass after which a finding is there for the first time, or is there no more."""
+    """The pass that introduced a finding, or resolved it."""
 
     pass_name: str
-    """Empty where the pass that cured it left no dump of its own."""
+    """Empty if the pass that resolved it left no dump of its own."""
     pipeline: str
     step: int | None
     """The number of the dump after it; None for the last dump of a run."""
@@ -49,24 +49,24 @@ class Diagnostic:
     pipeline: str | None
     step: int | None
     introduced_by: PassRef | None
-    """None where it was there from the start, or came by a pass that left no dump."""
+    """None if it was there from the start, or came by a pass that left no dump."""
     origin: Origin | None
     notes: tuple[str, ...]
     fix: Fix | None
     cured_by: PassRef | None = None
-    """None where it is there at the end of the run, too."""
+    """The pass that resolved it; None if it is there at the end of the run."""
     seen_in: int | None = None
-    """How many dumps of its module have it; None where the rule looks at one of them only."""
+    """The number of dumps of its module that have it; None if the rule looks at one only."""
     regions: tuple[Region, ...] = field(default=(), compare=False)
-    """Where it stands, and after that each edit of its fix, in their order."""
+    """Its place, then that of each edit of its fix, in their order."""
     excerpt: str = field(default="", compare=False)
     """The line it stands on."""
     op_name: str | None = None
-    """What the instruction's metadata names: `jit(step)/jvp(Model)/add`."""
+    """The `op_name` of the instruction's metadata: `jit(step)/jvp(Model)/add`."""
     fingerprint: str = ""
     """Hexadecimal; equal for the same finding in another dump of the same program."""
     former_fingerprint: str = field(default="", compare=False)
-    """By which baselines of version 1 list it; read for one release."""
+    """The fingerprint in baselines of version 1; read for one release."""
 
     @property
     def line(self) -> int:
@@ -90,23 +90,23 @@ class Diagnostic:
 
 
 class SuppressedBy(Enum):
-    """Who says that a finding may stay."""
+    """The kind of a suppression."""
 
     COMMENT = "comment"
     """A comment in the text itself."""
     CONFIGURATION = "configuration"
     """An allowance that was configured, or given by a caller."""
     BASELINE = "baseline"
-    """A list of what was there before."""
+    """An entry in a list of earlier findings."""
 
 
 @dataclass(frozen=True, slots=True)
 class SuppressedFinding:
-    """A finding that counts for nothing, and why."""
+    """A finding that does not count, and the reason."""
 
     finding: Diagnostic
     reason: str
-    """As somebody gave it; empty where a baseline has none."""
+    """As it was given; empty if a baseline has none."""
     by: SuppressedBy
 
 

@@ -18,7 +18,7 @@ from hlo_lint.rules.findings import Finding
 from hlo_lint.text.source import encode
 
 KIND = 16
-"""How many hexadecimal digits say which finding it is; those after them number equal ones."""
+"""The hexadecimal digits that identify a finding; those after them number equal ones."""
 
 _measured = re.compile(
     r"(?<![\d.])\d++(?:\.\d++)?(?: (?:[nuµm]?s|samples?|runs?)\b|%)|\bin \d++(?=,|$)"
@@ -39,7 +39,7 @@ def fingerprint(
     op_name: str = "",
     function: str = "",
 ) -> str:
-    """The first `KIND` digits; `text` is what it stands at, where that is not an instruction."""
+    """The first `KIND` digits; `text` is that of the place, if it is not at an instruction."""
     from hashlib import sha256  # where nothing is found, OpenSSL need not be loaded
 
     what = ("", "", _digits("", text))
@@ -60,7 +60,7 @@ def identity_of(finding: Finding) -> str:
 
 
 def nameless(text: str) -> str:
-    """A text without what one run and the next spell differently.
+    """A text without the parts that differ from run to run: numbers, steps, measured times.
 
     >>> nameless("%add.7 of step 0030 reads %region_0.12, 3.42 us")
     '%add of step  reads %region, '
@@ -81,7 +81,7 @@ def _stem(name: str) -> str:
 
 
 def numbered(findings: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """The same findings, their fingerprints complete: equal ones in the order of the text."""
+    """The findings with complete fingerprints: equal ones are numbered in the order of the text."""
     count: dict[str, int] = {}
     number: dict[int, int] = {}
     for at in sorted(range(len(findings)), key=lambda at: (findings[at].path, findings[at].start)):

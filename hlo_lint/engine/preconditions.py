@@ -13,7 +13,7 @@ from hlo_lint.dumps.phases import AUTOTUNERS, PRECONDITIONS, Precondition
 from hlo_lint.dumps.pipeline import Outcome, PassDump, Pipeline, PreconditionStatus
 from hlo_lint.engine.checks import Check
 from hlo_lint.engine.findings import PassRef
-from hlo_lint.engine.history import FindingHistory, cure, lives_of
+from hlo_lint.engine.history import FindingHistory, cure, histories_of
 from hlo_lint.engine.reporter import Reporter, introduced_by
 from hlo_lint.engine.timeline import Timeline
 from hlo_lint.rules.base import UnmetPrecondition
@@ -37,7 +37,7 @@ def known_pass(name: str | None) -> str | None:
 def check_precondition(
     check: Check, demand: Precondition, timeline: Timeline, reporter: Reporter
 ) -> None:
-    """Report what breaks a demand of a pass that comes next, or may come next."""
+    """Report all breaches of a demand of a pass that comes next, or may come next."""
     pipeline, dumps = timeline.pipeline, timeline.dumps
     before = reporter.before or timeline.next_pass
     if before not in (None, demand.demanded_by):
@@ -52,11 +52,11 @@ def check_precondition(
         return  # whatever was there before, no pass died of it
     held = {dumps[at] for at in bound}
     last = next(dump for dump in reversed(pipeline.dumps) if dump in held)
-    found = [each for each in timeline.find(check) if each.spot.position in bound]
-    told = PreconditionStatus(Outcome.BREAKS, f"{before} comes next, as the caller says")
-    status = told if before else pipeline.meeting(last, demand)
+    bound_occurrences = [each for each in timeline.find(check) if each.ref.position in bound]
+    stated = PreconditionStatus(Outcome.BREAKS, f"{before} comes next, as the caller says")
+    status = stated if before else pipeline.meeting(last, demand)
     binds = _binds(demand, status)
-    for history in lives_of(found, timeline):
+    for history in histories_of(bound_occurrences, timeline):
         if before or (binds and history.last == end):
             _add_binding(check, demand, status, history, timeline, reporter)
         elif reporter.cured and (cured := cure(timeline, history.last)) is not None:
@@ -68,7 +68,7 @@ def check_precondition(
 def unmet_preconditions(
     checks: Iterable[Check], chosen: Set[str], timeline: Timeline, before: str | None
 ) -> Iterator[UnmetPrecondition]:
-    """What the last dump lacks for the passes to come; `chosen` names the rules that report it."""
+    """The demands of passes to come that the last dump breaks; `chosen` rules report theirs."""
     pipeline = timeline.pipeline
     last = (pipeline.steps or pipeline.dumps)[-1]
     position = timeline.dumps.index(last)
@@ -141,7 +141,7 @@ def _first_binding(demand: Precondition, history: FindingHistory, timeline: Time
     """The number of the first dump of a history from which on no pass establishes the demand."""
     first = len(history.seen) - 1
     while first:
-        dump = timeline.dumps[history.seen[first - 1].spot.position]
+        dump = timeline.dumps[history.seen[first - 1].ref.position]
         status = timeline.pipeline.meeting(dump, demand)
         if not _binds(demand, status):
             break
@@ -169,8 +169,8 @@ def _verdict(
         if disabled:
             yield f"{', '.join(disabled)} would repair it and is disabled (xla_disable_hlo_passes)"
         else:
-            behind = f" after {introduced.pass_name}" if introduced else ""
-            yield f"missing: {guards}{behind}; {status.why}"
+            place = f" after {introduced.pass_name}" if introduced else ""
+            yield f"missing: {guards}{place}; {status.why}"
     else:
         yield (
             f"fatal if {demand.demanded_by} comes before the next {guards}: XLA would stop with "

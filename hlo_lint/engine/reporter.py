@@ -100,12 +100,12 @@ class Reporter:
         self,
         rule: Rule,
         findings: Iterable[Finding],
-        spot: ModuleRef,
+        ref: ModuleRef,
         timeline: Timeline,
         look: Callable[[Module], Iterable[Finding]],
     ) -> None:
         """Findings in one dump, with the pass after which each is there; `look` runs the check."""
-        for history in followed_back(findings, spot, timeline, look):
+        for history in followed_back(findings, ref, timeline, look):
             self.add_history(rule, history, timeline, binding=len(history.seen) - 1)
 
     def add_if_it_counts(self, check: Check, history: FindingHistory, timeline: Timeline) -> None:
@@ -179,11 +179,11 @@ class Reporter:
         self, rule: Rule, occurrence: Occurrence, timeline: Timeline, next_pass: str = ""
     ) -> LocatedFinding:
         """An occurrence with its file, and the module if it stands at an instruction."""
-        dump = timeline.dumps[occurrence.spot.position]
+        dump = timeline.dumps[occurrence.ref.position]
         is_text = not isinstance(occurrence.finding.at, Instruction)
-        module = None if is_text else timeline.module(occurrence.spot)
+        module = None if is_text else timeline.module(occurrence.ref)
         bind = self.before is not None or timeline.stages.layouts_bind(dump) is True
-        stage = replace(timeline.stage(occurrence.spot), next_pass=next_pass)
+        stage = replace(timeline.stage(occurrence.ref), next_pass=next_pass)
         return LocatedFinding(rule, occurrence.finding, dump, module, stage, bind)
 
 
@@ -198,7 +198,7 @@ def _ends_with_the_stage(check: Check, history: FindingHistory, timeline: Timeli
     if not check.takes_stage:
         return False
     last = history.seen[-1]
-    stage, after = timeline.stage(last.spot), ModuleRef(last.spot.position + 1, last.spot.number)
+    stage, after = timeline.stage(last.ref), ModuleRef(last.ref.position + 1, last.ref.number)
     modules = timeline.dumps[after.position].file.modules
     if after.number >= len(modules) or stage == timeline.stage(after):
         return False

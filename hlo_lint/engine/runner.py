@@ -30,7 +30,7 @@ raises ends the run."""
 
 
 class Checker:
-    """Rules and what they found so far, for the files of one call."""
+    """Rules and their findings so far, for the files of one call."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Checker:
         """True if `Result.checked` has files without comments, too: allowances are compared with
         them."""
         self.logs: list[PassDump] = []
-        """Those of the autotuner, in the order they were read."""
+        """Logs of the autotuner, in the order they were read."""
         self._checks = [check for rule in rules for check in checks_of(rule)]
 
     @property

@@ -1,4 +1,4 @@
-"""What binds at each step of a run: the `Stage` of every module, from names and pass lists."""
+"""The `Stage` of every module of a run, from dump names and pass lists."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ StageOf = Callable[[Path], Stage | None]
 """The stage that a caller states for the file of a path; None if it states none."""
 
 FINAL = "after_optimizations"
-"""How names end of what a compiler ended with."""
+"""The end of the names of final modules."""
 
 
 class Stages:
@@ -40,18 +40,18 @@ class Stages:
         self._last_places: dict[str, tuple[int, ...]] = {}
 
     def of(self, dump: PassDump, module: Module) -> Stage:
-        """What binds for a module of a dump: the same object where nothing differs."""
+        """The stage of a module of a dump: the same object for equal stages."""
         key = dump, module.is_scheduled
-        found = self._known.get(key)
-        if found is None:
+        cached = self._known.get(key)
+        if cached is None:
             stated = self.stated(dump)
             if stated is not None:
                 made = replace(stated, scheduled=stated.scheduled or module.is_scheduled)
-                found = self._known[key] = self._stated_stages.setdefault(made, made)
-                return found
+                cached = self._known[key] = self._stated_stages.setdefault(made, made)
+                return cached
             of_kind = self._of_file if dump.name is None else self._of_step
-            found = self._known[key] = of_kind(dump, scheduled=module.is_scheduled)
-        return found
+            cached = self._known[key] = of_kind(dump, scheduled=module.is_scheduled)
+        return cached
 
     def stated(self, dump: PassDump) -> Stage | None:
         """The stage that a comment in the text states, else a caller; None if nobody does."""
@@ -70,12 +70,12 @@ class Stages:
         name = dump.path.name.rpartition(".")[0]
         layouts, final = scheduled or self.pipeline.has_layouts(dump), name.endswith(FINAL)
         key = layouts, scheduled, final
-        found = self._made.get(key)
-        if found is None:
-            found = self._made[key] = Stage(
+        cached = self._made.get(key)
+        if cached is None:
+            cached = self._made[key] = Stage(
                 layouts=layouts, scheduled=scheduled, final=final, assumed=True
             )
-        return found
+        return cached
 
     def _of_step(self, dump: PassDump, *, scheduled: bool) -> Stage:
         assert dump.name is not None
@@ -85,9 +85,9 @@ class Stages:
         is_tpu = backend == "tpu"
         host_memory = is_tpu or self._is_behind(dump, HOST_OFFLOADER) is not False
         key = layouts, normalized, scheduled, host_memory, final
-        found = self._made.get(key)
-        if found is None:
-            found = self._made[key] = stage_at(
+        cached = self._made.get(key)
+        if cached is None:
+            cached = self._made[key] = stage_at(
                 backend,
                 release=self._release,
                 layouts=layouts,
@@ -98,7 +98,7 @@ class Stages:
                 unique_names=backend is not None,
                 assumed=backend is None,
             )
-        return found
+        return cached
 
     @cached_property
     def _candidates(self) -> tuple[PassList, ...]:
@@ -146,18 +146,18 @@ class Stages:
         return _are_behind(self._places[dump], lasts)
 
     def _lasts(self, wanted: str) -> tuple[int, ...]:
-        """Where each release runs a pass last; nothing where one does not, or nothing tells."""
-        found = self._last_places.get(wanted)
-        if found is None:
-            found = ()
+        """The last place of a pass in each release; empty unless all of them run it."""
+        cached = self._last_places.get(wanted)
+        if cached is None:
+            cached = ()
             options = self.pipeline.options
             # Passes over a fusion that was taken out of its module are in no list.
             if not self._is_helper and not (options is not None and options.disabled(wanted)):
                 places = [release.last_place(wanted) for release in self._candidates]
                 if None not in places:
-                    found = tuple(place for place in places if place is not None)
-            self._last_places[wanted] = found
-        return found
+                    cached = tuple(place for place in places if place is not None)
+            self._last_places[wanted] = cached
+        return cached
 
     @cached_property
     def _places(self) -> dict[PassDump, tuple[tuple[int, int], ...]]:
@@ -166,7 +166,7 @@ class Stages:
         return dict(zip(self.pipeline.steps, zip(*columns, strict=True), strict=True))
 
     def _walk(self, release: PassList) -> Iterator[tuple[int, int]]:
-        """Where each dump stands: the first place it may have after the dump before it.
+        """The place of each dump: the first that it may have after the dump before it.
 
         A pass the release does not know stands where the one before it stood, at first anywhere.
         """

@@ -1,7 +1,7 @@
-"""The dumps of one module in the order of the run, and where each thing stands that rules look at.
+"""The dumps of one module in the order of the run, and the places of each subject of a check.
 
-Half of the files repeat an earlier one, and of the rest most computations are known. So a check
-runs over what there is, each thing once, and what it finds is carried to the dumps that hold it.
+Half of the files repeat an earlier one, and most computations of the rest are unchanged, too. So a
+check runs over each distinct subject once, and its findings are copied to all dumps that hold it.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ class ModuleRef(NamedTuple):
 
 
 class Occurrence(NamedTuple):
-    """Something that a check found, with one of the places where it is to be seen."""
+    """A finding in one of the modules that have it."""
 
     finding: Finding
-    spot: ModuleRef
+    ref: ModuleRef
 
 
 class _Everything(NamedTuple):
-    """All distinct things of a kind in the dumps of a timeline."""
+    """All distinct subjects of a kind in the dumps of a timeline."""
 
     stages: Mapping[object, Sequence[Stage]]
-    """The stages at which each stands, each once."""
+    """The distinct stages of each."""
     unfused: Mapping[object, object]
-    """Those that stand outside of fusions somewhere, as keys."""
+    """The subjects that are outside fusions in at least one module, as keys."""
 
 
 class Timeline:
@@ -54,48 +54,47 @@ class Timeline:
         ordered, beside = _in_order(pipeline, list(dumps))
         self.dumps = ordered + beside
         self.length = len(ordered)
-        """How many dumps stand in the order of the run. Those after them are named ones, of which
-        nothing tells which step they were written at."""
+        """The number of dumps with a known position; named dumps without a step number follow."""
         self.stages = Stages(pipeline, stage_of)
         self._modules = [
             ([ModuleRef(position, number) for position in positions], module)
             for positions in _distinct(self.dumps)
             for number, module in enumerate(self.dumps[positions[0]].file.modules)
         ]
-        """The modules of each distinct text, with the places where they stand."""
+        """The modules of each distinct text, with all their places."""
         self._views: dict[str, _Everything] = {}
-        self._spots: dict[tuple[str, bool], dict[object, list[Sequence[ModuleRef]]]] = {}
+        self._refs: dict[tuple[str, bool], dict[object, list[Sequence[ModuleRef]]]] = {}
 
     @property
     def last(self) -> range:
-        """The positions of what the run ended with, and of the dumps beside it."""
+        """The positions of the last dump of the run, and of the dumps without a known position."""
         return range(max(0, self.length - 1), len(self.dumps))
 
     @cached_property
     def ends(self) -> tuple[tuple[Module, Stage], ...]:
-        """The modules there, each with what binds it."""
+        """The modules there, each with its stage."""
         return tuple(
             (module, self.stage(ModuleRef(at, number)))
             for at in self.last
             for number, module in enumerate(self.dumps[at].file.modules)
         )
 
-    def module(self, spot: ModuleRef) -> Module:
+    def module(self, ref: ModuleRef) -> Module:
         """The module at a place."""
-        return self.dumps[spot.position].file.modules[spot.number]
+        return self.dumps[ref.position].file.modules[ref.number]
 
-    def stage(self, spot: ModuleRef) -> Stage:
-        """What binds there: the same object where nothing differs."""
-        return self.stages.of(self.dumps[spot.position], self.module(spot))
+    def stage(self, ref: ModuleRef) -> Stage:
+        """The stage there: the same object for equal stages."""
+        return self.stages.of(self.dumps[ref.position], self.module(ref))
 
     @cached_property
     def next_pass(self) -> str | None:
-        """The pass that comes next, if a stage that somebody stated says so."""
+        """The pass that comes next, if a stated stage names it."""
         stated = self.stages.stated(self.dumps[-1]) if self.dumps else None
         return (stated.next_pass or None) if stated is not None else None
 
     def find(self, check: Check) -> Iterator[Occurrence]:
-        """What a check finds in all dumps."""
+        """The findings of a check in all dumps."""
         rule, everything = check.rule, self._everything(check.kind)
         views: Iterable[object] = everything.unfused if rule.unfused else everything.stages
         if check.kind == "Computation" and rule.opcodes is not None:
@@ -113,27 +112,27 @@ class Timeline:
                     continue
                 places = list(self._places(check.kind, rule.unfused, view, stage))
                 for finding in findings:
-                    for spot in places:
-                        yield Occurrence(finding, spot)
+                    for ref in places:
+                        yield Occurrence(finding, ref)
 
     def find_at(
         self, check: Check, position: int, stage: Stage | None = None
     ) -> Iterator[Occurrence]:
-        """What a check finds in one dump, at its own stage or as if another one were binding."""
+        """The findings of a check in one dump, at its own stage or at another one."""
         for number, module in enumerate(self.dumps[position].file.modules):
-            spot = ModuleRef(position, number)
-            there = stage or self.stage(spot) if check.takes_stage else None
+            ref = ModuleRef(position, number)
+            there = stage or self.stage(ref) if check.takes_stage else None
             for view in _views(check.kind, check.rule.unfused, module):
                 for finding in check.run(view, there):
-                    yield Occurrence(finding, spot)
+                    yield Occurrence(finding, ref)
 
     def _everything(self, kind: str) -> _Everything:
-        found = self._views.get(kind)
-        if found is None:
+        cached = self._views.get(kind)
+        if cached is None:
             held: dict[Stage, list[Sequence[object]]] = {}
-            for spots, module in self._modules:
+            for refs, module in self._modules:
                 views = _views(kind, False, module)
-                for stage in dict.fromkeys(map(self.stage, spots)):
+                for stage in dict.fromkeys(map(self.stage, refs)):
                     held.setdefault(stage, []).append(views)
             stages: dict[object, list[Stage]] = {}
             for stage, groups in held.items():
@@ -142,23 +141,24 @@ class Timeline:
             unfused: Mapping[object, object] = stages
             if kind == "Computation":
                 unfused = _outside_of_fusions(self._modules)
-            found = self._views[kind] = _Everything(stages, unfused)
-        return found
+            cached = self._views[kind] = _Everything(stages, unfused)
+        return cached
 
     def _places(
         self, kind: str, unfused: bool, view: object, stage: Stage | None
     ) -> Iterator[ModuleRef]:
-        """Where a thing stands at a stage: few checks find anything, so few need to know."""
-        held = self._spots.get((kind, unfused))
+        """The places of a subject at a stage."""
+        # Made when first asked for: most checks find nothing, and need no places.
+        held = self._refs.get((kind, unfused))
         if held is None:
-            held = self._spots[kind, unfused] = {}
-            for spots, module in self._modules:
+            held = self._refs[kind, unfused] = {}
+            for refs, module in self._modules:
                 for each in dict.fromkeys(_views(kind, unfused, module)):
-                    held.setdefault(each, []).append(spots)
+                    held.setdefault(each, []).append(refs)
         for there in held.get(view, ()):
-            for spot in there:
-                if stage is None or self.stage(spot) is stage:
-                    yield spot
+            for ref in there:
+                if stage is None or self.stage(ref) is stage:
+                    yield ref
 
 
 def _outside_of_fusions(
@@ -170,18 +170,18 @@ def _outside_of_fusions(
         computation: names for computation in distinct if (names := computation.fusion_computations)
     }
     aside = {computation for computation in distinct if computation.thread != "main"}
-    found: dict[object, None] = {}
+    unfused: dict[object, None] = {}
     for _, module in modules:
         here = dict.fromkeys(module.computations)
         fused = frozenset().union(*[fused_by[each] for each in fused_by.keys() & here.keys()])
-        found.update(dict.fromkeys([each for each in here if each.name not in fused]))
+        unfused.update(dict.fromkeys([each for each in here if each.name not in fused]))
     for computation in aside:
-        found.pop(computation, None)
-    return found
+        unfused.pop(computation, None)
+    return unfused
 
 
 def _views(kind: str, unfused: bool, module: Module) -> Sequence[object]:
-    """What a check of a kind looks at in a module; the file it is the first of, for an HloFile."""
+    """The subjects of a kind in a module; an HloFile is a subject of its first module."""
     match kind:
         case "Computation":
             return module.nonfusion_computations if unfused else module.computations
@@ -192,7 +192,7 @@ def _views(kind: str, unfused: bool, module: Module) -> Sequence[object]:
 
 
 def _text(dump: PassDump) -> tuple[int, ...]:
-    """Equal for dumps of the same text, as long as both are held."""
+    """A key that is equal for dumps of the same text, as long as both are held."""
     return tuple([id(module.pieces) for module in dump.file.modules])
 
 
@@ -205,7 +205,7 @@ def _distinct(dumps: Sequence[PassDump]) -> list[list[int]]:
 
 
 def _in_order(pipeline: Pipeline, dumps: list[PassDump]) -> tuple[list[PassDump], list[PassDump]]:
-    """The dumps in the order of the run, and those whose place in it nothing tells.
+    """The dumps in the order of the run, and those whose place in it is unknown.
 
     A named dump from the midst of a run stands after a numbered one of the same text: before
     layouts bind the first of these, else the last.

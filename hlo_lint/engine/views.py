@@ -19,7 +19,7 @@ from hlo_lint.dumps.pipeline import PassDump, Pipeline
 from hlo_lint.engine.checks import STAGE, Check
 from hlo_lint.engine.diagnose import LocatedFinding, text_of
 from hlo_lint.engine.findings import PassRef
-from hlo_lint.engine.history import lives_of
+from hlo_lint.engine.history import histories_of
 from hlo_lint.engine.preconditions import check_precondition, unmet_preconditions
 from hlo_lint.engine.reporter import Reporter
 from hlo_lint.engine.timeline import ModuleRef, Occurrence, Timeline
@@ -77,7 +77,7 @@ class Run:
 
 @dataclass(frozen=True)
 class View(ABC):
-    """A kind of thing that rules look at."""
+    """A kind of subject that rules check."""
 
     about: str
     """One line for people who write rules."""
@@ -90,7 +90,7 @@ class View(ABC):
 
 
 class EachDump(View):
-    """What every dump of a pipeline holds; what dumps share is checked once."""
+    """A part of every dump of a pipeline, checked once however many dumps repeat it."""
 
     def check(self, check: Check, run: Run) -> None:
         """Report a defect with its history: from the pass that introduced it to its end."""
@@ -98,12 +98,12 @@ class EachDump(View):
         if rule.precondition is not None:
             check_precondition(check, rule.precondition, timeline, reporter)
         elif reporter.cured or rule.always_reported or _is_alive(check, timeline):
-            for history in lives_of(timeline.find(check), timeline):
+            for history in histories_of(timeline.find(check), timeline):
                 reporter.add_if_it_counts(check, history, timeline)
 
 
 class Final(View):
-    """The last module of a run, alone or with what was written beside it."""
+    """The last module of a run, alone or with artefacts of its dump."""
 
     def check(self, check: Check, run: Run) -> None:
         """Trace a finding back through the dumps; what an artefact shows has no history."""
@@ -128,8 +128,8 @@ class Final(View):
             def look(earlier: Module) -> tuple[Finding, ...]:
                 return check.run(FinalModule(earlier, is_final))
 
-            spot = ModuleRef(timeline.dumps.index(last), number)
-            run.reporter.add_traced_back(check.rule, findings, spot, timeline, look)
+            ref = ModuleRef(timeline.dumps.index(last), number)
+            run.reporter.add_traced_back(check.rule, findings, ref, timeline, look)
 
     def _artefacts(self, check: Check, last: PassDump, run: Run) -> Mapping[str, object] | None:
         """The artefacts that a check asks for; None if one is missing, which is reported."""
@@ -174,8 +174,8 @@ class AutotunerInput(View):
 
         at = timeline.dumps.index(dump)
         for number, module in enumerate(dump.file.modules):
-            spot = ModuleRef(at, number)
-            run.reporter.add_traced_back(check.rule, look(module), spot, timeline, look)
+            ref = ModuleRef(at, number)
+            run.reporter.add_traced_back(check.rule, look(module), ref, timeline, look)
 
 
 class EachPass(View):
@@ -185,12 +185,12 @@ class EachPass(View):
         """Report a finding once, introduced by the pass, though the pass runs again."""
         timeline = run.timeline
         seen: set[tuple[str, str, str]] = set()
-        for pair, introduced, spot in run.pass_pairs:
+        for pair, introduced, ref in run.pass_pairs:
             if not check.rule.is_applicable(pair.after):
                 continue
-            stage = timeline.stage(spot) if check.takes_stage else None
+            stage = timeline.stage(ref) if check.takes_stage else None
             for finding in check.run(pair, stage):
-                place = run.reporter.place(check.rule, Occurrence(finding, spot), timeline)
+                place = run.reporter.place(check.rule, Occurrence(finding, ref), timeline)
                 key = pair.pass_name, finding.message, text_of(place)
                 if key not in seen:
                     seen.add(key)
@@ -238,7 +238,7 @@ class EachText(View):
 
 
 class WhenAllIsRead(View):
-    """What only all pipelines of a run together show."""
+    """A view of all pipelines of a run together."""
 
     def check(self, check: Check, run: Run) -> None:
         """Nothing: `check_all` is called when every pipeline has been checked."""

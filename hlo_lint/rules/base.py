@@ -1,4 +1,4 @@
-"""What a rule is: one class that says what it finds, why it matters, and shows it."""
+"""The base class of rules: one class a rule, with its page, examples, check and fix."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class BeforeAutotuner(NamedTuple):
     told: bool
     """True if the caller says that the autotuner comes next."""
     after: Module | None = None
-    """What the autotuner left, where that was dumped."""
+    """The module after the autotuner, if it was dumped."""
 
     def was_taken_apart(self, fusion: Instruction) -> bool:
         """True if the autotuner has put something else in a fusion's place already."""
@@ -101,7 +101,7 @@ class AutotuningRuns(NamedTuple):
 
 
 class UnmetPrecondition(NamedTuple):
-    """What a pass that comes next demands and the last dump does not hold, as a rule says it."""
+    """A demand of a pass that comes next and that the last dump does not meet."""
 
     rule: str
     demand: Precondition
@@ -118,7 +118,7 @@ class Compilation:
 
     pipeline: Pipeline
     broken: tuple[UnmetPrecondition, ...]
-    """What the last dump lacks for the passes to come, every rule asked."""
+    """The demands of passes to come that the last dump does not meet, by all rules."""
 
     @property
     def dumps(self) -> Sequence[PassDump]:
@@ -140,7 +140,7 @@ class DumpFolder:
 
 
 def first_line(dump: PassDump) -> Span:
-    """Where a finding about a whole dump stands: the module's name on its own line."""
+    """The place of a finding about a whole dump: the module's name on its own line."""
     text = dump.file.text
     start = max(text.find(dump.module.header), 0)  # comments may stand before it
     end = text.find("\n", start)
@@ -171,11 +171,11 @@ class Bad:
 
     text: str
     fixed: str = ""
-    """What the fix makes of it; empty where there is none."""
+    """The fixed text; empty if there is no fix."""
     options: Mapping[str, Value] = field(default_factory=dict)
-    """What the rule's options are set to for the fix, by their names in a configuration."""
+    """The options of the rule for the fix, by their names in a configuration."""
     artefacts: Mapping[str, str] = field(default_factory=dict)
-    """What lies beside the text in its dump directory, by the ending of its name."""
+    """Other files of the dump directory, by the ending of their names."""
     file: str = ""
     """The name of the text's file in its dump directory, where the rule goes by it."""
     beside: Mapping[str, str] = field(default_factory=dict)
@@ -205,7 +205,7 @@ class Bad:
 
     @property
     def fixed_source(self) -> str:
-        """What the fix makes of the source."""
+        """The fixed source."""
         return cleandoc(self.fixed) + "\n"
 
 
@@ -215,7 +215,7 @@ class Good:
 
     text: str
     artefacts: Mapping[str, str] = field(default_factory=dict)
-    """What lies beside the text in its dump directory, by the ending of its name."""
+    """Other files of the dump directory, by the ending of their names."""
     file: str = ""
     """The name of the text's file in its dump directory, where the rule goes by it."""
     beside: Mapping[str, str] = field(default_factory=dict)
@@ -249,7 +249,7 @@ class Rule:
 
     severity: ClassVar[Severity] = Severity.ERROR
     precondition: ClassVar[Precondition | None] = None
-    """What a pass demands; the rule then binds only where that pass comes next."""
+    """The demand of a pass; the rule then binds only if that pass comes next."""
     checked_between_passes: ClassVar[bool] = False
     """True if XLA promises it between any two passes: a run that died is reported even if a later
     pass resolved it."""
@@ -334,7 +334,7 @@ class Rule:
         return {each.name: each for each in declared if isinstance(each, Option)}
 
     def with_options(self, values: Mapping[str, Value]) -> Self:
-        """The same rule with other thresholds.
+        """The rule with other thresholds.
 
         Raises:
             UsageError: for an option that it does not have, or a value that does not fit.

@@ -1,4 +1,4 @@
-"""What a rule yields: a finding, with a severity."""
+"""Findings, as rules yield them, and severities."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hlo_lint.text.source import Span
 
 
 class Severity(Enum):
-    """How bad it is."""
+    """The severity of a finding."""
 
     ERROR = "error"
     """XLA dies, or the numbers are wrong."""
@@ -23,7 +23,7 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a rule yields."""
+    """A defect that a rule reports."""
 
     at: Instruction | Span
     """An instruction, or a stretch of the file."""
@@ -31,13 +31,13 @@ class Finding:
     """The fact with its numbers; no full stop at the end."""
     notes: tuple[str, ...] = ()
     operand: int | None = None
-    """Which operand the caret stands under; None for the whole instruction."""
+    """The operand under which the caret stands; None for the whole instruction."""
     severity: Severity | None = None
-    """Where it differs from the rule's own."""
+    """The severity, if it differs from the rule's own."""
     fixable: bool = True
     """True if the rule's fix mends this; a rule may find two things at one instruction."""
     file: int = 0
-    """Which file `at` is in, where the rule looks at several."""
+    """The number of the file that `at` is in, if the rule looks at several."""
     key: str = ""
     """The kind of defect, where a rule finds several at one instruction: part of the identity in
     baselines, which the words of the message are not. At a stretch of text the default is the

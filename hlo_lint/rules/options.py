@@ -7,7 +7,7 @@ from typing import Generic, Self, TypeVar, overload
 from hlo_lint.text.errors import UsageError
 
 Value = bool | int | float | str
-"""What an option may be set to, as TOML spells it."""
+"""The type of an option's value, as TOML spells it."""
 
 T = TypeVar("T", bool, int, float, str)
 
@@ -30,7 +30,7 @@ class Option(Generic[T]):
     ) -> None:
         self.default: T = default
         self.doc = doc
-        """What it means, with its unit."""
+        """The meaning of the option, with its unit."""
         self.least = least
         """The least that makes sense of a number."""
         self.choices: tuple[T, ...] = choices
@@ -57,7 +57,7 @@ class Option(Generic[T]):
 
     @property
     def expected(self) -> str:
-        """What it takes, in words.
+        """The accepted values, in words.
 
         >>> Option(2.5, "seconds", least=0).expected
         'a number of at least 0'

@@ -1,4 +1,4 @@
-"""Every rule there is: found by folder, chosen by name or family."""
+"""The registry of rules: found by folder, chosen by name or family."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ class UnscheduledModules(Rule):
             yield Finding(root, f"in {module.name}")
 
 
-def sightings(rule: Rule) -> list[Occurrence]:
+def occurrences(rule: Rule) -> list[Occurrence]:
     """What a rule finds in a run of XLA:CPU."""
     pipeline = open_dump(MLP).pipelines[0]
     (check,) = checks_of(rule)
@@ -169,7 +169,7 @@ def sightings(rule: Rule) -> list[Occurrence]:
 
 def test_a_computation_is_checked_again_only_where_the_stage_makes_a_difference() -> None:
     rule = ScheduledReductions()
-    found = sightings(rule)
+    found = occurrences(rule)
     runs = Counter(rule.runs)
     twice = [each for each, count in runs.items() if count == 2]
     assert twice
@@ -177,7 +177,7 @@ def test_a_computation_is_checked_again_only_where_the_stage_makes_a_difference(
     assert all(count == 1 for each, count in runs.items() if each not in twice)
     dumps = open_dump(MLP).pipelines[0].dumps
     scheduled = [dump for dump in dumps if dump.module.is_scheduled]
-    assert len({sighting.spot.position for sighting in found}) == len(scheduled)
+    assert len({occurrence.ref.position for occurrence in found}) == len(scheduled)
 
 
 def test_a_rule_that_names_its_opcodes_is_run_where_they_are() -> None:
@@ -187,7 +187,7 @@ def test_a_rule_that_names_its_opcodes_is_run_where_they_are() -> None:
         opcodes = frozenset({"dot", "convolution"})
 
     rule = Dots()
-    sightings(rule)
+    occurrences(rule)
     assert rule.runs
     assert all(each.with_opcode("dot") for each in rule.runs)
     assert len(set(rule.runs)) == len(rule.runs)
@@ -195,7 +195,7 @@ def test_a_rule_that_names_its_opcodes_is_run_where_they_are() -> None:
 
 def test_a_module_is_checked_once_for_all_files_that_repeat_it() -> None:
     rule = UnscheduledModules()
-    sightings(rule)
+    occurrences(rule)
     texts = {module.text for module in rule.runs}
     dumps = open_dump(MLP).pipelines[0].dumps
     assert len(texts) == len(rule.runs) == len({dump.file.text for dump in dumps}) < len(dumps)

@@ -566,8 +566,8 @@ def test_a_baseline_reads_well_in_a_diff(tmp_path: Path) -> None:
             '{"version": 1, "findings": [\n{"fingerprint": "", "count": ""}]}',
             "count is not a number",
         ),
-        ("[" * 100_000, ":1:1: this is not a baseline: it goes too deep"),
-        ('{"version": ' + "1" * 5000 + "}", ":1:1: this is not a baseline: it goes too deep"),
+        ("[" * 100_000, ":1:1: this is not a baseline: nested too deeply"),
+        ('{"version": ' + "1" * 5000 + "}", ":1:1: this is not a baseline: number too long"),
     ],
 )  # fmt: skip
 def test_what_is_no_baseline_is_refused_with_its_place(
@@ -621,7 +621,7 @@ def test_the_command_writes_compares_and_prunes(tmp_path: Path) -> None:
     one.write_text(module("@a"), "utf-8")
     missing = run("baseline", ".", cwd=tmp_path)
     assert (missing.returncode, missing.stdout) == (2, "")
-    assert missing.stderr.startswith("Error: hlo_lint_baseline.json: there is no such baseline")
+    assert missing.stderr.startswith("Error: hlo_lint_baseline.json: no such baseline")
 
     wrote = run("baseline", ".", "--update", cwd=tmp_path)
     assert wrote.stdout == "hlo_lint_baseline.json: 1 finding, 1 new, 0 gone\n"
@@ -649,7 +649,7 @@ def test_the_command_writes_compares_and_prunes(tmp_path: Path) -> None:
     assert (entry.count, entry.reason) == (1, "old")
 
     (tmp_path / "hlo_lint.toml").write_text('baseline = "ours.json"\n')
-    assert run("baseline", ".", cwd=tmp_path).stderr.startswith("Error: ours.json: there is no")
+    assert run("baseline", ".", cwd=tmp_path).stderr.startswith("Error: ours.json: no such")
     path.rename(tmp_path / "ours.json")
     assert run("baseline", ".", cwd=tmp_path).stdout == "0 new, 0 gone\n"
     speed = run("baseline", ".", "--select", "speed", "--update", cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""What differs between two modules, or between two runs of the compiler over one program.
+"""Differences between two modules, or between two runs of the compiler over one program.
 
 | | |
 |---|---|

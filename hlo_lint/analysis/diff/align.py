@@ -1,4 +1,4 @@
-"""Which instruction of one computation is which of another.
+"""Alignment of the instructions of two computations.
 
 What computes the same is the same. Around what differs the pairs grow: from pairs to those who read
 them, from pairs to what they read; names count where nothing else tells, opcodes at the very end.
@@ -37,7 +37,7 @@ def align(before: Body, after: Body) -> list[int]:
 
 
 Kinds = Sequence[object]
-"""What must agree for two instructions to be paired, by position: labels, or opcodes."""
+"""By position, the label or opcode that must agree for two instructions to be paired."""
 
 
 class _Pairs:

@@ -25,7 +25,7 @@ class Step:
     after: PassDump | None
 
     stage: str = ""
-    """How far the pass had come, where it left the dump in its midst."""
+    """The state of the pass, if the dump is from its midst."""
 
     @property
     def title(self) -> str:
@@ -36,7 +36,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Bisection:
-    """What came of walking two runs in parallel."""
+    """The outcome of a walk along two runs in parallel."""
 
     before: Pipeline
     after: Pipeline
@@ -45,13 +45,13 @@ class Bisection:
     first: Step | None
     """The first pass after which they differ; None where they never do."""
     difference: Difference | None
-    """What differs then, between the last dump of each run."""
+    """The differences then, between the last dump of each run."""
     compared: tuple[PassDump, PassDump] | None
-    """Those dumps."""
+    """The two dumps."""
     ends_differ: bool | None
     """True if the final modules differ; None where one of the runs has none."""
     notes: tuple[str, ...]
-    """How sure it is, and what is known of why."""
+    """Notes on how sure it is, and on the reasons."""
 
     @property
     def same(self) -> bool:
@@ -125,7 +125,7 @@ class _Walk:
             i, j = i + one, j + other
 
     def _next(self, i: int, j: int) -> tuple[bool, bool]:
-        """Whose dump comes next: that of the first run, of the second, or of both."""
+        """The runs whose dump comes next: the first, the second, or both."""
         if i == len(self.ours) or j == len(self.theirs):
             return i < len(self.ours), j < len(self.theirs)
         one, other = _key(self.ours[i]), _key(self.theirs[j])
@@ -147,7 +147,7 @@ class _Walk:
         return is_ours, not is_ours
 
     def _place(self, key: tuple[str, str]) -> int:
-        """Where a pass stands in the list of the release; before all others where it is unknown."""
+        """The place of a pass in the list of the release; before all others if it is unknown."""
         for release in (*self.before.releases, *self.after.releases):
             if key in release.passes:
                 return release.passes.index(key)
@@ -199,11 +199,11 @@ def _notes(first: Step | None, before: Pipeline, after: Pipeline) -> Iterator[st
 
 
 def _flags(before: Pipeline, after: Pipeline) -> Iterator[str]:
-    """What the two runs were told differently; where dumps go is no matter."""
+    """The flags in which the two runs differ, but for those on where dumps go."""
     if before.options is None or after.options is None:
         return
     ours, theirs = before.options.values, after.options.values
     for flag in sorted({*ours, *theirs}):
         if ours.get(flag) != theirs.get(flag) and not flag.startswith("xla_dump"):
-            said = [", ".join(values.get(flag, ())) or "unset" for values in (ours, theirs)]
-            yield f"{flag}: {said[0]} in A, {said[1]} in B"
+            given = [", ".join(values.get(flag, ())) or "unset" for values in (ours, theirs)]
+            yield f"{flag}: {given[0]} in A, {given[1]} in B"

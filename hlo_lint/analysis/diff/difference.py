@@ -1,4 +1,4 @@
-"""What differs between two modules, computation by computation, names left out."""
+"""Differences between two modules, computation by computation, names left out."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class ComputationDifference:
-    """What differs in one computation."""
+    """The differences in one computation."""
 
     before: Computation | None
     """None where only the second module has it."""
@@ -53,9 +53,9 @@ class ComputationDifference:
     added: tuple[Instruction, ...] = ()
     changed: tuple[Changed, ...] = ()
     moved: tuple[tuple[Instruction, Instruction], ...] = ()
-    """What stands elsewhere in the schedule: as few as explain the difference."""
+    """Instructions that moved in the schedule: as few as explain the difference."""
     itself: tuple[Change, ...] = ()
-    """What the computation says of itself: its execution thread."""
+    """Changed attributes of the computation: its execution thread."""
 
     @property
     def name(self) -> str:
@@ -66,7 +66,7 @@ class ComputationDifference:
 
     @property
     def instructions(self) -> int:
-        """How many instructions differ; all of them where only one module has the computation."""
+        """The number of instructions that differ; all, if only one module has the computation."""
         if self.before is None or self.after is None:
             computation = self.after or self.before
             return 0 if computation is None else len(computation.rows)
@@ -81,7 +81,7 @@ class ComputationDifference:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What differs between two modules; nothing does where `same`."""
+    """The differences between two modules; there are none if `same`."""
 
     before: Module
     after: Module
@@ -96,7 +96,7 @@ class Difference:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many instructions are removed, added, changed and moved; of computations that only
+        """The numbers of instructions removed, added, changed and moved; of computations that only
         one module has, all."""
         counts = dict.fromkeys(("removed", "added", "changed", "moved"), 0)
         for each in self.computations:
@@ -108,7 +108,7 @@ class Difference:
 
 
 def diff(before: Module, after: Module, *, metadata: bool = False) -> Difference:
-    """What differs, names, ids and the order of attributes left out.
+    """Compare two modules; names, ids and the order of attributes are left out.
 
     Two modules are the same where both compute each value as often: a graph and its copy with
     other names, with get-tuple-elements printed or not, with metadata or without. With `metadata`
@@ -120,7 +120,7 @@ def diff(before: Module, after: Module, *, metadata: bool = False) -> Difference
 
 
 def compare(before: Structure, after: Structure, *, metadata: bool = False) -> Difference:
-    """What differs between two modules that the same `Structures` took apart."""
+    """The differences between two modules that the same `Structures` took apart."""
     if before.number == after.number:
         return Difference(before.module, after.module)
     pairs = _paired(before, after)
@@ -164,7 +164,7 @@ Pair = tuple[Body, Body, list[int] | None]
 
 
 def _paired(before: Structure, after: Structure) -> list[Pair]:
-    """Which computation is which: those that pairs call, then by content, then by name."""
+    """Pairs of computations: those that pairs call, then by content, then by name."""
     pairs: list[Pair] = []
     left, right = dict(before.bodies), dict(after.bodies)
     waiting: list[tuple[str, str]] = []
@@ -213,12 +213,12 @@ def _calls(one: Body, other: Body, pair: list[int] | None) -> Iterator[tuple[str
 
 @dataclass(frozen=True, slots=True)
 class _Sides:
-    """What the comparison of two computations needs to know of the rest."""
+    """The context in which two computations are compared."""
 
     before: Structure
     after: Structure
     partners: dict[str, str]
-    """Which computation of the second module a computation of the first one is."""
+    """The computation of the second module for each that is paired of the first."""
     metadata: bool
 
 
@@ -255,7 +255,7 @@ def _compared(
 def _changes(
     one: Body, other: Body, at: int, match: int, pair: list[int], sides: _Sides
 ) -> Iterator[Change]:
-    """What two instructions that are a pair say differently."""
+    """The fields in which two paired instructions differ."""
     ours, theirs = one.computation.at(at), other.computation.at(match)
     if one.labels[at] != other.labels[match]:
         if shape_meaning(ours.type_text) != shape_meaning(theirs.type_text):
@@ -337,7 +337,7 @@ def _shown(body: Body, read: Read | None) -> str | None:
 
 
 def _callee_changes(one: Body, other: Body, at: int, match: int, sides: _Sides) -> Iterator[Change]:
-    """Where another computation is called; what differs within one is said there."""
+    """The calls of other computations; differences within those are reported there."""
     ours, theirs = one.callees.get(at, ()), other.callees.get(match, ())
     for name, its in zip_longest(ours, theirs):
         body = None if name is None else sides.before.bodies.get(name)

@@ -1,4 +1,4 @@
-"""What attributes, shapes and literals say, as values that are equal where the meaning is."""
+"""Attributes, shapes and literals as values that are equal if they mean the same."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _comment_or_blank = re.compile(r'("(?:[^"\\]|\\.)*")|/\*.*?\*/|\s+', re.S)
 
 @lru_cache(maxsize=1 << 16)
 def meaning(name: str, text: str) -> Hashable:
-    """What the attribute `name` says; None where it says what its absence would say.
+    """The value of the attribute `name`; None if its absence would mean the same.
 
     >>> meaning("replica_groups", "{{0,1},{2,3}}") == meaning("replica_groups", "[2,2]<=[4]")
     True
@@ -58,7 +58,7 @@ def meaning(name: str, text: str) -> Hashable:
     if name == "operand_precision" and isinstance(value, tuple) and set(value) <= {"default"}:
         return None
     if name == "frontend_attributes" and isinstance(value, Mapping):
-        value = {key: said for key, said in value.items() if key not in _MARKS_OF_A_RUN}
+        value = {key: item for key, item in value.items() if key not in _MARKS_OF_A_RUN}
         if not value:
             return None
     return _frozen(value)
@@ -105,7 +105,7 @@ def _frozen(value: object) -> Hashable:
         case Dictionary():
             return _frozen(value.values)
         case Mapping():
-            return frozenset((str(key), _frozen(said)) for key, said in value.items())
+            return frozenset((str(key), _frozen(item)) for key, item in value.items())
         case list():
             return tuple(map(_frozen, value))
         case tuple() if type(value) is tuple:
@@ -118,7 +118,7 @@ def _frozen(value: object) -> Hashable:
 def attributes(tail: str) -> tuple[tuple[str, Hashable], ...]:
     """Name and meaning of each attribute but provenance, control and callees, sorted by name.
 
-    Of a computation that is called only the attribute's name and how many there are is said.
+    Of called computations only the attribute's name and their number counts.
     """
     from hlo_lint.hlo.attributes import split_attributes
 

@@ -53,7 +53,7 @@ The position is -1 where the computation defines no such name.
 
 @dataclass(frozen=True, slots=True)
 class _Surface:
-    """What the rows of a computation say of themselves."""
+    """The rows of a computation, without their references."""
 
     labels: list[int]
     called: dict[int, tuple[str, ...]]
@@ -66,13 +66,13 @@ class Body:
 
     computation: Computation
     labels: list[int]
-    """What each instruction says of itself: opcode, shape, attributes; not whom it calls."""
+    """A number for each instruction: opcode, shape, attributes; called computations left out."""
     values: list[int]
     """The label, the numbers of the operands and of what it calls: all that it computes."""
     reads: list[tuple[Read, ...]]
     """Operands, then control predecessors; how many of each follows from the row."""
     operands: list[int]
-    """How many of the reads are operands."""
+    """The number of the reads that are operands."""
     callees: dict[int, tuple[str, ...]]
     """Names of the computations that an instruction calls, where it calls any."""
     elements: frozenset[int]
@@ -80,7 +80,7 @@ class Body:
     root: int
     """Position; -1 where there is no instruction."""
     number: int
-    """That of the computation; how it is scheduled left out."""
+    """The hash of the computation without its schedule."""
 
     @cached_property
     def positions(self) -> list[int]:
@@ -104,7 +104,7 @@ class Structure:
     bodies: dict[str, Body]
     """By the names of the computations, in the order of the text; of a doubled name the first."""
     header: dict[str, Hashable]
-    """What the header's attributes say."""
+    """The values of the header's attributes."""
     number: int
     """Modules with the same number are the same but for names."""
 
@@ -261,7 +261,7 @@ class Structures:
 
 
 def provenance(tail: str, module: Module) -> tuple[tuple[str, Hashable], ...]:
-    """What an instruction says of where it comes from, its Python frames looked up."""
+    """The origin of an instruction, its Python frames looked up."""
     from hlo_lint.hlo.attributes import OpMetadata, split_attributes
 
     said: list[tuple[str, Hashable]] = []
@@ -276,7 +276,7 @@ def provenance(tail: str, module: Module) -> tuple[tuple[str, Hashable], ...]:
 
 
 def _header(module: Module) -> dict[str, Hashable]:
-    """What the header's attributes say, but for what says where the module comes from."""
+    """The values of the header's attributes, those on the module's origin left out."""
     said = {
         name: meaning(name, text)
         for name, text in sorted(module.attributes.items())
@@ -288,7 +288,7 @@ def _header(module: Module) -> dict[str, Hashable]:
 
 
 def _entry_layout(entry: Computation) -> Hashable:
-    """What XLA takes where the header says nothing: the shapes of parameters and root."""
+    """The default that XLA takes without the attribute: the shapes of parameters and root."""
     root = entry.root
     shapes = [parameter.type_text for parameter in entry.parameters]
     if root is None or not all([*shapes, root.type_text]):
@@ -299,7 +299,7 @@ def _entry_layout(entry: Computation) -> Hashable:
 def _reads(
     computation: Computation,
 ) -> tuple[list[tuple[Read, ...]], list[int], frozenset[int]]:
-    """What each row reads, how many of that are operands, and which rows are read through."""
+    """The reads of each row, the number that are operands, and rows that are read through."""
     rows, index = computation.rows, computation.index
     places: dict[str, Read] = {name: (at, ()) for name, at in index.items()}
     through: set[int] = set()
@@ -324,7 +324,7 @@ def _reads(
 
 
 def _place(reference: str, places: dict[str, Read]) -> Read:
-    """What a reference that has no name of its own means; it is remembered."""
+    """The place that a reference without a name of its own means, cached."""
     known = places.get(reference)
     if known is None:
         name, *elements = reference.split("#")

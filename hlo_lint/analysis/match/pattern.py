@@ -1,4 +1,4 @@
-"""What a pattern is, how it is matched, and why it is not."""
+"""Patterns of instructions, their matching, and the reason for each mismatch."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hlo_lint.hlo.opcodes import demands_on
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, parse_shape
 
 Attribute: TypeAlias = "str | int | bool | float | tuple[Attribute, ...]"
-"""What an attribute is compared with: its value, or its text as printed."""
+"""The expected value of an attribute, or its text as printed."""
 
 ELEMENT = "get-tuple-element"
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayPattern:
-    """What is asked of an array; None asks nothing. None within `dims` is any size."""
+    """Constraints on an array shape; None matches anything, and within `dims` any size."""
 
     dtype: str | None = None
     rank: int | None = None
@@ -41,7 +41,7 @@ class ArrayPattern:
         return f"m.array({', '.join(said)})"
 
     def why_not(self, shape: Shape | None) -> str:
-        """What does not fit: "its type is f32, not bf16"; empty where all does."""
+        """The mismatch: "its type is f32, not bf16"; empty if all fits."""
         if not isinstance(shape, ArrayShape):
             return f"is {_a('tuple' if isinstance(shape, TupleShape) else 'value')}, not an array"
         if self.dtype is not None and shape.dtype != self.dtype:
@@ -161,7 +161,7 @@ class Pattern:
     modifiers: tuple[_Modifier, ...] = ()
 
     def named(self, name: str) -> Pattern:
-        """The same pattern, captured under a name."""
+        """The pattern with a capture under a name."""
         return self._with(_Named(_checked_name(name)))
 
     def any_order(self) -> Pattern:
@@ -200,7 +200,7 @@ class Pattern:
         return self._with(_HasShape(asked))
 
     def where(self, description: str, holds: Callable[[Instruction], bool]) -> Pattern:
-        """What a function says of the instruction; the description is what `explain` prints."""
+        """A test of the instruction by a function; `explain` prints the description."""
         return self._with(_Where(description, holds))
 
     def _with(self, modifier: _Modifier) -> Pattern:
@@ -301,7 +301,7 @@ def _spelled(value: object) -> str:
 
 
 class _Node(NamedTuple):
-    """What is matched: an instruction, or an element of its tuple that no line spells."""
+    """A node of the graph: an instruction, or an element of its tuple that no line spells."""
 
     instruction: Instruction
     path: tuple[int, ...] = ()
@@ -339,7 +339,7 @@ class _Node(NamedTuple):
 
     @property
     def users(self) -> int:
-        """How many read it: of an element those who read it, or a part of it."""
+        """The number of its users; of an element, of those that read it or a part of it."""
         if not self.path:
             return len(self.instruction.users)
         begin = f"{self.instruction.name}" + "".join(f"#{number}" for number in self.path)
@@ -368,7 +368,7 @@ class Match(Mapping[str, Instruction]):
 
     def __init__(self, instruction: Instruction, captures: _Captures) -> None:
         self.instruction = instruction
-        """What the whole pattern matches."""
+        """The instruction that the whole pattern matches."""
         self._captures = captures
 
     def __getitem__(self, name: str) -> Instruction:
@@ -381,7 +381,7 @@ class Match(Mapping[str, Instruction]):
         return len(self._captures)
 
     def element(self, name: str) -> tuple[int, ...]:
-        """Which element of its tuple a name stands for, where no line spells it; else `()`."""
+        """The index of the tuple element that a name stands for; `()` if a line spells it."""
         return self._captures[name].path
 
     def __repr__(self) -> str:

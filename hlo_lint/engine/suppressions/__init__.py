@@ -1,1 +1,1 @@
-"""What is found and allowed: comments in the text, allowances that were configured, a baseline."""
+"""Suppression of findings: comments in the text, configured allowances, baselines."""

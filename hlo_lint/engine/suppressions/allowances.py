@@ -1,4 +1,4 @@
-"""Allowances for dumps, which nobody edits: by rule, module, computation, op_name and path."""
+"""Allowances by rule, module, computation, op_name and path: for dumps, which nobody edits."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from hlo_lint.text.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Findings that may stay, and why.
+    """A set of findings that may stay, and the reason.
 
-    What is None is not asked for; what is given has to match whole, as shells match names: `*` is
-    anything, `?` one character, `[ab]` one of these.
+    A field that is None matches anything; a pattern has to match the whole name, as shells match
+    names: `*` is anything, `?` one character, `[ab]` one of these.
 
     Raises:
         UsageError: where it names no rule or gives no reason.
@@ -33,9 +33,9 @@ class Allowance:
     path: str | None = None
     """Of a file, or of a folder that it lies in, from the root or from any folder on: `old/`."""
     stated_in: str = "<allowances>"
-    """The file that states it, for what is said of it."""
+    """The file that states it, for findings about it."""
     line: int = 1
-    """Where in that file, counted from 1."""
+    """The line in that file, counted from 1."""
 
     def __post_init__(self) -> None:
         if not self.rule.strip():
@@ -46,7 +46,7 @@ class Allowance:
             )
 
     def covers(self, finding: Diagnostic) -> bool:
-        """True if a finding is where it says; the rule is not looked at."""
+        """True if module, computation, op_name and path of a finding match; not so the rule."""
         return (
             self.is_about(finding.path, (finding.module,))
             and _fits(finding.computation, self.computation)
@@ -54,20 +54,20 @@ class Allowance:
         )
 
     def is_about(self, path: str, modules: tuple[str, ...]) -> bool:
-        """True if a file with these modules may hold what it is about."""
+        """True if a file with these modules may have a finding that it covers."""
         if self.path is not None and not _path_matches(path, self.path):
             return False
         return any(_fits(module, self.module) for module in modules)
 
     def __str__(self) -> str:
-        asked = {
+        patterns = {
             "module": self.module,
             "computation": self.computation,
             "op_name": self.op_name,
             "path": self.path,
         }
-        said = [f"{name} {pattern}" for name, pattern in asked.items() if pattern is not None]
-        return f"{self.rule} of {', '.join(said)}" if said else self.rule
+        given = [f"{name} {pattern}" for name, pattern in patterns.items() if pattern is not None]
+        return f"{self.rule} of {', '.join(given)}" if given else self.rule
 
 
 def _fits(name: str | None, pattern: str | None) -> bool:

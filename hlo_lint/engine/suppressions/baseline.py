@@ -1,4 +1,4 @@
-"""A baseline: a file that lists the findings there were, so that only new ones count."""
+"""Baselines: a file lists the findings of an earlier run, so that only new ones count."""
 
 from __future__ import annotations
 
@@ -28,9 +28,12 @@ _FIELDS: Mapping[str, type] = {
 }
 
 
+_TYPE_NAMES = {str: "text", int: "number"}
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Equal findings: how many there were, and what one of them said."""
+    """Equal findings: their number, and the message of one of them."""
 
     fingerprint: str
     """The first `KIND` digits."""
@@ -40,11 +43,11 @@ class Entry:
     count: int = 1
     reason: str = ""
     line: int = 1
-    """Where the file has it, counted from 1."""
+    """The line of the file, counted from 1."""
 
 
 class Baseline(NamedTuple):
-    """What a file lists."""
+    """The content of a baseline file."""
 
     path: Path
     entries: tuple[Entry, ...] = ()
@@ -68,8 +71,8 @@ def read_baseline(path: Path) -> Baseline:
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError as error:
-        said = f"{path}: there is no such baseline; `hlo-lint baseline PATH… --update` writes one"
-        raise DumpError(said) from error
+        message = f"{path}: no such baseline; `hlo-lint baseline PATH… --update` writes one"
+        raise DumpError(message) from error
     except OSError as error:
         raise DumpError(f"{path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -77,21 +80,23 @@ def read_baseline(path: Path) -> Baseline:
     try:
         read = json.loads(text)
     except json.JSONDecodeError as error:
-        said = f"{path}:{error.lineno}:{error.colno}: a baseline is JSON: {error.msg}"
-        raise DumpError(said) from error
-    except (RecursionError, ValueError) as error:  # brackets or digits without end
-        raise DumpError(f"{path}:1:1: this is not a baseline: it goes too deep") from error
+        message = f"{path}:{error.lineno}:{error.colno}: a baseline is JSON: {error.msg}"
+        raise DumpError(message) from error
+    except RecursionError as error:
+        raise DumpError(f"{path}:1:1: this is not a baseline: nested too deeply") from error
+    except ValueError as error:  # Python reads no number of more than 4300 digits
+        raise DumpError(f"{path}:1:1: this is not a baseline: number too long") from error
     if not isinstance(read, dict) or not isinstance(read.get("findings"), list):
         raise DumpError(f'{path}:1:1: a baseline is an object with "version" and "findings"')
     version = read.get("version")
     if version not in (FORMER_VERSION, VERSION) or isinstance(version, bool):
-        said = f"this baseline has version {read.get('version')!r}, and {VERSION} is read"
-        raise DumpError(f"{path}:1:1: {said}")
+        message = f"this baseline has version {read.get('version')!r}, and {VERSION} is read"
+        raise DumpError(f"{path}:1:1: {message}")
     return Baseline(path, tuple(_entries(path, text, read["findings"])), version)
 
 
 def write_baseline(baseline: Baseline) -> None:
-    """Writes the file, its entries in an order that does not depend on how they were found.
+    """Write the file; the order of its entries does not depend on that of the findings.
 
     Raises:
         DumpError: where it cannot be written.
@@ -104,22 +109,22 @@ def write_baseline(baseline: Baseline) -> None:
 
 
 class Comparison(NamedTuple):
-    """What a baseline lists beside what there is."""
+    """The differences between a baseline and the findings of a run."""
 
     new: tuple[Diagnostic, ...]
-    """What is there and is not listed."""
+    """Findings that are not listed."""
     gone: tuple[Entry, ...]
-    """What is listed and is not there; where an entry lists several, how many are not."""
+    """Entries without their findings; the count of each is the number that is missing."""
     updated: Baseline
-    """What is there, all of it: an entry keeps the words and the reason that it had."""
+    """A baseline of all findings; an entry keeps its message and its reason."""
     pruned: Baseline
-    """What is listed and there."""
+    """The baseline without entries that are gone."""
 
 
 def compare(
     baseline: Baseline, findings: Sequence[Diagnostic], not_run: Collection[str] = ()
 ) -> Comparison:
-    """Compares a baseline with findings; entries of rules that did not run stay as they are."""
+    """Compare a baseline with findings; entries of rules that did not run stay as they are."""
     listed: dict[str, Entry] = {}
     for entry in baseline.entries:
         same = listed.get(entry.fingerprint)
@@ -159,14 +164,14 @@ def _entry(finding: Diagnostic, kind: str) -> Entry:
 
 
 def _as_dict(entry: Entry) -> dict[str, Any]:
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "fingerprint": entry.fingerprint,
         "rule": entry.rule,
         "module": entry.module,
         "message": entry.message,
         "count": entry.count,
     }
-    return said | ({"reason": entry.reason} if entry.reason else {})
+    return fields | ({"reason": entry.reason} if entry.reason else {})
 
 
 def _entries(path: Path, text: str, listed: list[Any]) -> Iterable[Entry]:
@@ -182,17 +187,16 @@ def _entries(path: Path, text: str, listed: list[Any]) -> Iterable[Entry]:
             kind = _FIELDS.get(name)
             if kind is None or not isinstance(value, kind) or isinstance(value, bool):
                 fields = ", ".join(_FIELDS)
-                said = (
+                problem = (
                     f"{shown(name)} is not a field"
                     if kind is None
-                    else f"{name} is not a {_SAID[kind]}"
+                    else f"{name} is not a {_TYPE_NAMES[kind]}"
                 )
-                raise DumpError(f"{path}:{line}:1: {said} of a baseline's finding; it has {fields}")
+                raise DumpError(
+                    f"{path}:{line}:1: {problem} of a baseline's finding; it has {fields}"
+                )
         missing = [name for name in ("rule", "module", "message") if name not in each]
         if missing or each.get("count", 1) < 1:
-            said = f"has no {' and no '.join(missing)}" if missing else "has a count below 1"
-            raise DumpError(f"{path}:{line}:1: this finding of the baseline {said}")
+            problem = f"has no {' and no '.join(missing)}" if missing else "has a count below 1"
+            raise DumpError(f"{path}:{line}:1: this finding of the baseline {problem}")
         yield Entry(**{**each, "fingerprint": digits[:KIND]}, line=line)
-
-
-_SAID = {str: "text", int: "number"}

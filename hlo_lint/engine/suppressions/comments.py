@@ -7,8 +7,8 @@
     // hlo-lint: allow-file bad-sharding -- everywhere in this file
     // hlo-lint: stage gpu post-layout
 
-`/* … */` does as well. What stands in a string is not a comment, whatever a program calls its
-operations.
+`/* … */` works as well. Text in a string is not a comment: a program may name its operations as it
+likes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ USAGE = "`hlo-lint: allow RULE -- REASON`"
 STAGE = "stage"
 VERBS = ("allow", "allow-begin", "allow-end", "allow-file", STAGE)
 
-_tokens = re.compile(  # what never closes goes on to the end: to look for it again takes too long
+_tokens = re.compile(  # a token that never closes takes the rest: another search were quadratic
     r"\"(?:[^\"\\]|\\.)*+(?:\"|\Z)|'(?:[^'\\\n]|\\.)*+(?:'|$)|//[^\r\n]*+|/\*.*?(?:\*/|\Z)"
     r"|^#(?![(\d])[^\r\n]*+",
     re.S | re.M,
@@ -47,8 +47,8 @@ class Stretch(NamedTuple):
     region: Region
 
 
-class _Said(NamedTuple):
-    """What a comment says; where its names are, in characters of the comment."""
+class _Directive(NamedTuple):
+    """The directive in a comment; the span of its names is in characters of the comment."""
 
     verb: str
     names: Span
@@ -76,21 +76,21 @@ class Comment:
     excerpt: str
     """The line it begins on."""
     removal: Stretch
-    """What goes with it when it goes: its line where that is its own, else the blanks before it."""
+    """The text to remove with it: its line if it is alone there, else the blanks before it."""
     verb: str
     names: tuple[str, ...]
     """Rules and families, as spelled."""
     names_at: Stretch
     reason: str
     trouble: str = ""
-    """Why it allows nothing: it cannot be read, or gives no reason."""
+    """The error that keeps it from allowing anything; empty if there is none."""
     lines: Lines | None = None
-    """What it speaks of; None where nothing stands there, and for the end of a region."""
+    """The lines that it covers; None if there is nothing, and for the end of a region."""
     regions: Mapping[str, tuple[Lines, Comment]] = field(default_factory=dict, hash=False)
     """For the beginning of regions: the lines of each, by name, and the comment that ends it."""
 
     def lines_of(self, name: str) -> Lines | None:
-        """What it speaks of with one of its names."""
+        """The lines that it covers for one of its names."""
         return self.regions[name][0] if name in self.regions else self.lines
 
 
@@ -118,15 +118,15 @@ def read_comments(file: HloFile, path: str) -> tuple[Comment, ...]:
     text = file.text
     if DIRECTIVE not in text:
         return ()
-    found = [
-        (token, said)
+    directives = [
+        (token, directive)
         for token in _tokens(text)
-        if DIRECTIVE in token[0] and (said := _read(token[0])) is not None
+        if DIRECTIVE in token[0] and (directive := _read(token[0])) is not None
     ]
-    if not found:
+    if not directives:
         return ()
     text_lines = _TextLines(file)
-    comments = [_comment(file, path, token, said, text_lines) for token, said in found]
+    comments = [_comment(file, path, token, each, text_lines) for token, each in directives]
     return tuple(_with_regions(comments))
 
 
@@ -136,19 +136,19 @@ def stage_in(file: HloFile) -> Stage | None:
     if f"{DIRECTIVE} {STAGE}" not in text:
         return None
     for token in _tokens(text):
-        said = _read(token[0]) if DIRECTIVE in token[0] else None
-        if said is not None and said.verb == STAGE:
+        directive = _read(token[0]) if DIRECTIVE in token[0] else None
+        if directive is not None and directive.verb == STAGE:
             try:
-                return parse_stage(token[0][slice(*said.names)])
+                return parse_stage(token[0][slice(*directive.names)])
             except UsageError:
                 continue  # unused-allowance reports it
     return None
 
 
 def lost_comments(old: str, new: str) -> list[str]:
-    """The comments with the mark in an old stretch of text that a new one in its place lacks.
+    """The comments with the mark that an old text has and its replacement lacks.
 
-    Of a stretch of nothing but comments none is lost: they are what is meant to go.
+    None if the old text is nothing but comments: then they are meant to go.
     """
     if DIRECTIVE not in old or not _bare(old).strip():
         return []
@@ -157,12 +157,12 @@ def lost_comments(old: str, new: str) -> list[str]:
 
 
 def length_without_comments(text: str) -> int:
-    """Up to where something else stands than comments and blanks."""
+    """The length of a text without comments and blanks at its end."""
     return len(_bare(text).rstrip())
 
 
 def without(comment: Comment, names: Collection[str]) -> tuple[Stretch, str]:
-    """Where the text changes, and to what, so that a comment no longer has these names."""
+    """The edit that removes these names from a comment: the place and the new text."""
     left = [name for name in comment.names if name not in names]
     if not left:
         return comment.removal, ""
@@ -173,7 +173,7 @@ def _comment(
     file: HloFile,
     path: str,
     token: re.Match[str],
-    said: _Said,
+    directive: _Directive,
     lines: _TextLines,
 ) -> Comment:
     text, span = lines.text, Span(*token.span())
@@ -189,14 +189,14 @@ def _comment(
     alone = not (text[begin : span.start] + text[span.end : stop]).strip()
     before = text[begin : span.start]
     removal = (begin, stop) if alone else (begin + len(before.rstrip()), span.end)
-    verb, reason = said.verb, said.reason
-    named = span.start + said.names.start, span.start + said.names.end
+    verb, reason = directive.verb, directive.reason
+    named = span.start + directive.names.start, span.start + directive.names.end
     words = [text[slice(*named)]] if verb == STAGE else text[slice(*named)].split(",")
     names = tuple(dict.fromkeys(name.strip() for name in words))
     aim: Lines | None = None
     if verb == "allow":
         own = lines.are_bare(begin, stop)
-        aim = lines.behind(last) if own else lines.around(first, last)
+        aim = lines.after(last) if own else lines.around(first, last)
     elif verb == "allow-file":
         aim = EVERYWHERE
     return Comment(
@@ -214,8 +214,8 @@ def _comment(
     )
 
 
-def _read(comment: str) -> _Said | None:
-    """What a comment says to us, if it is one and does."""
+def _read(comment: str) -> _Directive | None:
+    """The directive in a token; None if it is not a comment with the mark."""
     begin = _begins(comment)
     if begin is None:
         return None
@@ -226,10 +226,10 @@ def _read(comment: str) -> _Said | None:
         end -= 2
     dashes = _dashes(comment, begin.end(), end)
     reason = comment[dashes.end() : end] if dashes else ""
-    said = comment[begin.end() : dashes.start() if dashes else end]
-    verb, names = [*said.rstrip().split(None, 1), "", ""][:2]
-    start = begin.end() + said.rindex(names) if names else end
-    return _Said(verb, Span(start, start + len(names)), " ".join(reason.split()))
+    words = comment[begin.end() : dashes.start() if dashes else end]
+    verb, names = [*words.rstrip().split(None, 1), "", ""][:2]
+    start = begin.end() + words.rindex(names) if names else end
+    return _Directive(verb, Span(start, start + len(names)), " ".join(reason.split()))
 
 
 def _stretch(file: HloFile, start: int, end: int) -> Stretch:
@@ -242,10 +242,10 @@ def _trouble(verb: str, names: Sequence[str], reason: str) -> str:
         from difflib import get_close_matches
 
         near = get_close_matches(verb, VERBS, n=1, cutoff=0.5)
-        said = (
+        problem = (
             f"`{verb}` is nothing that a comment can say" if verb else "this comment says nothing"
         )
-        return f"{said}: {f'did you mean {near[0]}?' if near else f'write {USAGE}'}"
+        return f"{problem}: {f'did you mean {near[0]}?' if near else f'write {USAGE}'}"
     if verb == STAGE:
         try:
             parse_stage(names[0])
@@ -263,7 +263,7 @@ def _trouble(verb: str, names: Sequence[str], reason: str) -> str:
 
 
 def _with_regions(comments: Sequence[Comment]) -> Iterator[Comment]:
-    """The same, with beginnings and ends of regions brought together."""
+    """The comments, with the beginning and the end of each region paired."""
     from dataclasses import replace
 
     ends: dict[int, dict[str, Comment]] = {}
@@ -317,21 +317,21 @@ class _TextLines:
         self._lines = lines = file.lines
         self._bare: dict[tuple[int, int], bool] = {}
         self._excerpts: dict[int, str] = {}
-        found: set[Lines] = set()
+        statements: set[Lines] = set()
         for begin, end in _stretches(file):
             written = _bare(text[begin:end])
             if not written.strip():
                 continue
             start = begin + len(written) - len(written.lstrip())
             stop = begin + len(written.rstrip())
-            found.add(Lines(lines.position(start).line, lines.position(stop - 1).line))
-        self._sorted = sorted(found)
+            statements.add(Lines(lines.position(start).line, lines.position(stop - 1).line))
+        self._sorted = sorted(statements)
         self._smallest: dict[int, Lines] = {}
-        for each in sorted(found, key=lambda each: each.first - each.last):
+        for each in sorted(statements, key=lambda each: each.first - each.last):
             self._smallest.update(dict.fromkeys(range(each.first, each.last + 1), each))
 
     def are_bare(self, begin: int, end: int) -> bool:
-        """True if lines hold nothing but comments; they may be long, and hold thousands."""
+        """True if lines hold only comments; cached, as one long line may hold thousands."""
         if (begin, end) not in self._bare:
             self._bare[begin, end] = not _bare(self.text[begin:end]).strip()
         return self._bare[begin, end]
@@ -345,8 +345,8 @@ class _TextLines:
         at = self._smallest.get(first) or self._smallest.get(last) or Lines(first, last)
         return Lines(min(first, at.first), max(last, at.last))
 
-    def behind(self, line: int) -> Lines | None:
-        """What begins after a line; what goes on there, where nothing begins within it."""
+    def after(self, line: int) -> Lines | None:
+        """The statement that begins after a line, else the one around it."""
         here = self._smallest.get(line)
         at = bisect_left(self._sorted, Lines(line + 1, 0))
         first = self._sorted[at].first if at < len(self._sorted) else 0
@@ -356,7 +356,7 @@ class _TextLines:
 
 
 _MAX_COUNT = 64
-"""How many statements that begin on one line are looked at."""
+"""Limit on the statements that begin on one line."""
 
 
 def _stretches(file: HloFile) -> Iterator[tuple[int, int]]:
