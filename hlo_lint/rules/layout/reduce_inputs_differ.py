@@ -36,7 +36,7 @@ ENTRY e {
 
 
 class ReduceInputsDiffer(Rule):
-    """A reduction of several arrays that do not lie alike.
+    """A reduction of several arrays with different layouts.
 
     ## Why
     A reduction of several arrays walks them together. Layout assignment gives them one layout;
@@ -61,4 +61,4 @@ class ReduceInputsDiffer(Rule):
             known = [each for each in arrays if each is not None]
             if len({each.minor_to_major for each in known}) > 1:
                 listed = ", ".join(map(str, known))
-                yield Finding(reduce, f"the inputs of this reduce do not lie alike: {listed}")
+                yield Finding(reduce, f"the inputs of this reduce have different layouts: {listed}")

@@ -40,8 +40,8 @@ class ScatterOffNormalForm(Rule):
 
     ## Why
     LayoutNormalization leaves a scatter alone as long as all its arrays lie as in C. Of any other
-    it demands that the operands lie alike, that the updates lie alike, and that the updates have at
-    most one scatter dimension, as ScatterSimplifier leaves them; else XLA stops with
+    it demands that the operands share a layout, that the updates share one, and that the updates
+    have at most one scatter dimension, as ScatterSimplifier leaves them; else XLA stops with
     FailedPrecondition (`layout_normalization.cc:442-481`).
     """
 
@@ -74,7 +74,9 @@ def _reason(scatter: Instruction) -> str:
     operands, updates = known[: count // 2], known[count // 2 + 1 :]
     for name, group in (("operands", operands), ("updates", updates)):
         if len({each.minor_to_major for each in group}) > 1:
-            return f"the {name} of this scatter do not lie alike: {', '.join(map(str, group))}"
+            return (
+                f"the {name} of this scatter have different layouts: {', '.join(map(str, group))}"
+            )
     dimensions = _scatter_dimensions(scatter, updates[0])
     if dimensions > 1:
         return f"this scatter has {dimensions} scatter dimensions, and {known[0]} is to be turned"

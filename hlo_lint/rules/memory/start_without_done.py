@@ -124,7 +124,7 @@ def _starts(flight: AsyncOp, module: Module) -> Findings:
             message = f"a loop carries this {start.opcode} along, and no done ever takes it"
             yield Finding(start, message, severity=Severity.WARNING)
         else:
-            users = ", ".join(f"%{user.name}" for user in start.users) or "nobody reads it"
+            users = ", ".join(f"%{user.name}" for user in start.users) or "it has no users"
             yield Finding(
                 start, f"nothing waits for this {start.opcode}", notes=(f"users: {users}",)
             )

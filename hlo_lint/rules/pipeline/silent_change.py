@@ -69,7 +69,7 @@ class SilentChange(Rule):
                 ]
                 harmless = adds_only_unread(found.before.module, found.after.module)
                 if harmless:
-                    notes.append("all it did is to leave instructions that nobody reads")
+                    notes.append("it only added instructions without users")
                 yield Finding(
                     first_line(found.after),
                     f"the module is not as {found.before.name.after} left it, and no pass that "

@@ -22,7 +22,9 @@ class NeedlessTranspose(Rule):
     """
 
     severity = Severity.WARNING
-    min_bytes = Option(0, "Bytes that a kernel has to read and write to be told of.", least=0)
+    min_bytes = Option(
+        0, "Smallest number of bytes read and written by a kernel that is reported.", least=0
+    )
     examples = (
         Bad(
             """
