@@ -6,9 +6,17 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from hlo_lint.analysis.verifier.checks import on, on_module
-from hlo_lint.analysis.verifier.devices import all_communicating
-from hlo_lint.analysis.verifier.scope import Scope, Violation, integer_of
+from hlo_lint.analysis.verifier.devices import Mode, all_communicating, groups_of, mode_of
+from hlo_lint.analysis.verifier.scope import (
+    Scope,
+    Violation,
+    integer_of,
+    operand_shape,
+    text_of,
+    value_of,
+)
 from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape, part
 from hlo_lint.rules.base import Bad, Good, Rule, Stage
 from hlo_lint.rules.verifier import VerifierRule
 
@@ -189,6 +197,54 @@ class BadCollective(VerifierRule, Rule):
     }
     examples = (
         *rows.values(),
+        Bad(
+            """
+            HloModule m, replica_count=4
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              ROOT g = f32[16] all-gather(p), dimensions={0}, replica_groups={}  // error
+            }
+            """
+        ),
+        Bad(
+            """
+            HloModule m, replica_count=2, num_partitions=2
+
+            add {
+              a = f32[] parameter(0)
+              b = f32[] parameter(1)
+              ROOT s = f32[] add(a, b)
+            }
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              ROOT g = f32[4] reduce-scatter(p), dimensions={0}, channel_id=1,  // error
+                  replica_groups={{0,1}}, to_apply=add
+            }
+            """
+        ),
+        Bad(
+            """
+            HloModule m, replica_count=3
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              ROOT a = (f32[8], f32[8]) all-to-all(p, p), replica_groups={}  // error
+            }
+            """
+        ),
+        Good(
+            """
+            HloModule m, replica_count=2, num_partitions=2
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              g = f32[32] all-gather(p), dimensions={0}, channel_id=1, replica_groups={{0,1}}
+              ROOT a = (f32[32], f32[32]) all-to-all(g, g), replica_groups={}
+            }
+            """
+        ),
         Good.entry("""
             p = f32[8] parameter(0)
             ROOT g = f32[32] all-gather(p), dimensions={0}, replica_groups={{0,1,2,3}}
@@ -231,6 +287,38 @@ class BadCollective(VerifierRule, Rule):
             )
             yield Violation("reducer-parameters", collective, message)
 
+    @on("all-gather", "all-gather-start", "reduce-scatter", "all-to-all")
+    def size(self, scope: Scope, collective: Instruction) -> Iterator[Violation]:
+        """Sizes follow from the groups and the counts of the module."""
+        devices = _devices_by_module(scope, collective)
+        operands = [operand_shape(collective, n) for n in range(len(collective.operand_names))]
+        if devices == 1:
+            return
+        if collective.opcode == "all-to-all" and text_of(collective, "dimensions") is None:
+            if len(operands) != devices:
+                message = f"all-to-all has {len(operands)} operands for groups of {devices}"
+                yield Violation("all-to-all-shape", collective, message)
+            return
+        dims = value_of(collective, "dimensions")
+        dim = dims[0] if isinstance(dims, tuple) and dims else None
+        if not isinstance(dim, int):
+            return
+        gathers = collective.opcode != "reduce-scatter"
+        for operand, result in zip(operands, _results(collective, len(operands)), strict=False):
+            small, large = (operand, result) if gathers else (result, operand)
+            if not isinstance(small, ArrayShape) or not isinstance(large, ArrayShape):
+                continue
+            if not 0 <= dim < min(small.rank, large.rank) or UNBOUNDED in (
+                small.dims[dim],
+                large.dims[dim],
+            ):
+                continue
+            if small.dims[dim] * devices != large.dims[dim]:
+                message = f"{collective.opcode} over {devices} devices makes {result} of {operand}"
+                check = "all-gather-size" if gathers else "reduce-scatter-shape"
+                yield Violation(check, collective, message)
+                return
+
     @on_module
     def constrained(
         self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
@@ -246,3 +334,30 @@ class BadCollective(VerifierRule, Rule):
                 f"that of %{kinds[False].name} is not"
             )
             yield Violation("all-reduce-constrained", kinds[True], message)
+
+
+def _devices_by_module(scope: Scope, collective: Instruction) -> int:
+    """The devices of a group (`GetSubgroupSize`), where the instruction alone does not tell it.
+
+    A count of 1 is what XLA takes where nothing is set: nothing follows from it.
+    """
+    mode, header = mode_of(collective), scope.header
+    groups = groups_of(text_of(collective, "replica_groups") or "{}")
+    if groups is None or groups.error is not None or mode is Mode.DEVICES:
+        return 1
+    if mode is Mode.PARTITIONS:
+        return 1 if groups.total else header.partitions
+    across = header.partitions if mode is Mode.REPLICAS_OF_ALL_PARTITIONS else 1
+    if not groups.total:
+        return header.replicas * across
+    return next(iter(groups.sizes)) * across if across > 1 and len(groups.sizes) == 1 else 1
+
+
+def _results(collective: Instruction, count: int) -> tuple[Shape, ...]:
+    """The results, one for each operand."""
+    shape = collective.shape_or_none
+    if collective.opcode.endswith("-start"):
+        shape = part(shape, (1,))
+    if shape is None or count == 1:
+        return () if shape is None else (shape,)
+    return shape.elements if isinstance(shape, TupleShape) else ()
