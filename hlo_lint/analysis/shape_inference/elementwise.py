@@ -12,6 +12,7 @@ from hlo_lint.analysis.shape_inference.operation import (
     Table,
     known,
 )
+from hlo_lint.analysis.shape_inference.reduction import demand_operand_types
 from hlo_lint.analysis.shape_inference.types import (
     array_without_layout,
     compatible,
@@ -304,5 +305,5 @@ OPCODES: Table = {
     "convert": Inference(None, _converted, arity=1),
     "bitcast-convert": Inference(None, _reinterpreted, arity=1),
     "stochastic-convert": Inference(None, _rounded_at_random, arity=2),
-    "map": Inference(_map, attributes=True, calls=True),
+    "map": Inference(_map, demand_operand_types, attributes=True, calls=True),
 }

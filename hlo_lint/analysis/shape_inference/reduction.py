@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hlo_lint.analysis.shape_inference.operation import (
     PRED,
     Impossible,
+    ImpossibleMix,
     Inference,
     Operation,
     Table,
@@ -62,6 +63,21 @@ def demand_reducer(
         if not compatible(scalar, taken, any_precision=True):
             raise Impossible(f"{what} gives {scalar} and takes {taken} as parameter {count + at}")
     return scalars
+
+
+def demand_operand_types(operation: Operation, _printed: Shape) -> None:
+    """Demands that a computation take the types of the operands, one by one.
+
+    `SameElementTypesForOperandsAndToApplyParameters`, which XLA skips where types may mix.
+    """
+    parameters = operation.callee().parameters
+    for number, (text, array) in enumerate(zip(parameters, operation.arrays(), strict=False)):
+        taken = known(text)
+        if isinstance(taken, ArrayShape) and taken.dtype != array.dtype:
+            raise ImpossibleMix(
+                f"operand {number} of {operation.opcode} is {array.dtype}, and parameter {number} "
+                f"of what it calls {taken.dtype}"
+            )
 
 
 def _reduce(operation: Operation) -> Shape:
@@ -205,7 +221,7 @@ def _scan_step(operation: Operation, printed: Shape) -> None:
 
 
 OPCODES: Table = {
-    "reduce": Inference(_reduce, attributes=True, calls=True),
+    "reduce": Inference(_reduce, demand_operand_types, attributes=True, calls=True),
     "sort": Inference(_sort, _compared, attributes=True, calls=True),
     "topk": Inference(_topk, arity=1, attributes=True),
     "scan": Inference(_scan, _scan_step, attributes=True, calls=True),

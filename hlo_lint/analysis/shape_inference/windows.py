@@ -14,7 +14,7 @@ from hlo_lint.analysis.shape_inference.operation import (
     Unknowable,
     known,
 )
-from hlo_lint.analysis.shape_inference.reduction import demand_reducer
+from hlo_lint.analysis.shape_inference.reduction import demand_operand_types, demand_reducer
 from hlo_lint.analysis.shape_inference.types import (
     array_without_layout,
     compatible,
@@ -169,6 +169,6 @@ def _grouped(
 
 OPCODES: Table = {
     "convolution": Inference(_convolution, demand_accumulator, attributes=True, free_type=True),
-    "reduce-window": Inference(_reduce_window, attributes=True, calls=True),
+    "reduce-window": Inference(_reduce_window, demand_operand_types, attributes=True, calls=True),
     "select-and-scatter": Inference(_select_and_scatter, arity=3, attributes=True, calls=True),
 }
