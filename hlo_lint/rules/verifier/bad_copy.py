@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from hlo_lint.analysis.shape_inference.types import layout_mismatch
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.shape import HOST_MEMORY, ArrayShape
+from hlo_lint.hlo.shape import HOST_MEMORY, ArrayShape, part
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.verifier import VerifierRule
 
@@ -67,12 +68,30 @@ class BadCopy(VerifierRule, Rule):
     }
     examples = (
         *rows.values(),
+        Bad.entry("""
+            p = f32[4,8]{1,0} parameter(0)
+            s = (f32[4,8]{0,1}, f32[4,8]{1,0}, u32[]) copy-start(p)  // error
+            ROOT d = f32[4,8]{0,1} copy-done(s)
+        """),
         Good.entry("""
             p = f32[8]{0:S(5)} parameter(0)
             s = (f32[8]{0}, f32[8]{0:S(5)}, u32[]) copy-start(p)
             ROOT d = f32[8]{0} copy-done(s)
         """),
     )
+
+    @on("copy-start", local=True)
+    def start_layout(self, scope: Scope, start: Instruction) -> Iterator[Violation]:
+        """Source and destination have the order of the operand; memory spaces may differ."""
+        if not scope.stage.layouts:
+            return
+        operand = operand_shape(start, 0)
+        for index, what in enumerate(("destination", "source")):
+            copied = part(start.shape_or_none, (index,))
+            if mismatch := layout_mismatch(operand, copied):
+                message = f"the operand and the {what} have different layouts: {mismatch}"
+                yield Violation("copy-start-shape", start, message)
+                return
 
     @on("copy", local=True)
     def from_host(self, scope: Scope, copy: Instruction) -> Iterator[Violation]:

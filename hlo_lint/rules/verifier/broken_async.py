@@ -80,7 +80,10 @@ class BrokenAsync(VerifierRule, Rule):
             "VerifyAsynchronousInstructionPairs",
             "async-done has one operand, async-update at least one",
         ),
-        "async-chain": ("VerifyAsynchronousInstructionPairs", "an update is in one chain"),
+        "async-chain": (
+            "VerifyAsynchronousInstructionPairs",
+            "an update is in one chain, and a done ends it",
+        ),
         "async-computation": (
             "HloVerifier::RunImpl",
             "an asynchronous computation holds its parameters and its root",
@@ -419,6 +422,7 @@ def _is_barrier(computation: Computation) -> bool:
 def _wrong_consumers(computation: Computation) -> Iterator[Violation]:
     for start_opcode, done in _DONE_OF.items():
         for start in computation.with_opcode(start_opcode):
+            yield from _unless_read_once(start, done)
             for user in start.users:
                 if user.opcode != done and not _passes_on(user):
                     message = f"the consumer of {start_opcode} is {done}, not {user.opcode}"
@@ -436,6 +440,23 @@ def _wrong_consumers(computation: Computation) -> Iterator[Violation]:
                     f"but %{operand.name} is {operand.opcode}"
                 )
                 yield Violation("done-operand", instruction, message, 0)
+
+
+def _unless_read_once(start: Instruction, done: str) -> Iterator[Violation]:
+    """Exactly one instruction reads a start (`VerifySingleUser`)."""
+    opcode = start.opcode
+    users = [each for each in start.users if target_of(each) != "control_dep"]
+    # A transfer that ends an asynchronous computation is done with the computation.
+    is_wrapped = opcode in ("send", "recv") and not start.computation.is_entry
+    if start.is_root and not users and not is_wrapped:
+        message = f"nothing reads this {opcode}, and its consumer is {done}"
+        yield Violation("start-consumer", start, message)
+    # Two dones are `start-without-done`, and what may not read it at all is reported on its own.
+    passed = [each for each in users if _passes_on(each)]
+    if len(users) > 1 and passed:
+        message = f"{opcode} has {len(users)} consumers, and has to have one"
+        note = f"read by %{passed[0].name}"
+        yield Violation("start-consumer", start, message, notes=(note,))
 
 
 def _is_async(opcode: str, suffix: str) -> bool:
@@ -531,6 +552,9 @@ def _readers(computation: Computation) -> Iterator[Violation]:
         if not opcode_of(row).endswith(("-start", "-update")) or opcode_of(row) in _DONE_OF:
             continue
         start = computation.at(number)
+        if opcode_of(row).startswith("async-") and start.is_root and computation.is_entry:
+            message = f"no async-done ends this {start.opcode}"
+            yield Violation("async-chain", start, message)
         for user in start.users:
             places = [
                 place

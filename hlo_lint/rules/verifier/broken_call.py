@@ -24,6 +24,10 @@ class BrokenCall(VerifierRule, Rule):
     """
 
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "control-flow-thread": (
+            "CheckCallableInstructionThreadName",
+            "while, conditional: computations are on the thread of their caller",
+        ),
         "caller-opcode": (
             "ShapeVerifier::Preprocess",
             "only opcodes that call have called computations",
@@ -46,6 +50,28 @@ class BrokenCall(VerifierRule, Rule):
         "call-shapes": "call",
     }
     rows: ClassVar[Mapping[str, Bad]] = {
+        "control-flow-thread": Bad(
+            """
+            HloModule m
+
+            yes {
+              a = f32[8] parameter(0)
+              ROOT n = f32[8] negate(a)
+            }, execution_thread="host"
+
+            no {
+              b = f32[8] parameter(0)
+              ROOT c = f32[8] copy(b)
+            }
+
+            ENTRY e {
+              i = pred[] parameter(0)
+              p = f32[8] parameter(1)
+              ROOT r = f32[8] conditional(i, p, p), true_computation=yes,  // error
+                  false_computation=no
+            }
+            """
+        ),
         "caller-opcode": Bad(
             """
             HloModule m
@@ -143,6 +169,9 @@ class BrokenCall(VerifierRule, Rule):
         if not isinstance(name, str) or not name.strip('"'):
             message = "a composite call needs a non-empty composite.name"
             yield Violation("composite-name", call, message)
+        if isinstance(attributes, dict) and attributes.get("composite.attributes") in ("", '""'):
+            message = "composite.attributes is left out or {}, and not empty"
+            yield Violation("composite-name", call, message)
         version = attributes.get("composite.version") if isinstance(attributes, dict) else None
         if isinstance(version, str) and not version.strip('"').isdecimal():
             message = f"composite.version={version} is not a non-negative integer"
@@ -158,6 +187,14 @@ class BrokenCall(VerifierRule, Rule):
             if callee is not None and callee.thread != ours:
                 message = f"%{callee.name} is on thread {callee.thread}, its caller on {ours}"
                 yield Violation("nested-thread", caller, message)
+
+    @on("while", "conditional")
+    def control_flow_thread(self, scope: Scope, caller: Instruction) -> Iterator[Violation]:
+        """Loops and branches stay on their thread, whatever the options."""
+        for callee in scope.called(caller):
+            if callee is not None and callee.thread != scope.computation.thread:
+                message = f"%{callee.name} is on thread {callee.thread}, not on that of its caller"
+                yield Violation("control-flow-thread", caller, message)
 
     @on("call")
     def aliasing(self, scope: Scope, call: Instruction) -> Iterator[Violation]:
