@@ -11,6 +11,7 @@ from hlo_lint.analysis.loops import Loop, loops
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import FORWARDS
 from hlo_lint.hlo.shape import ArrayShape, Index
+from hlo_lint.text.source import whole_number
 
 _MAX_STEPS = 256
 _HANDS_ON = FORWARDS | {"copy-done", "reshape"}
@@ -86,8 +87,8 @@ def _source(
         argument = calls.argument(callers[0], at) if len(callers) == 1 else None
         return None if argument is None else (argument[0], (*argument[1], *index))
     if at.opcode == "get-tuple-element":
-        number = at.attributes.get("index", "")
-        return _operand(at, 0, (int(number), *index)) if number.isdecimal() else None
+        number = whole_number(at.attributes.get("index", ""))
+        return None if number is None else _operand(at, 0, (number, *index))
     if at.opcode == "tuple":
         return _operand(at, index[0], index[1:]) if index else None
     if at.opcode == "copy-start":

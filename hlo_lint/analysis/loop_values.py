@@ -16,6 +16,7 @@ from typing import NamedTuple
 from hlo_lint.hlo.attributes import AttributeSyntaxError, Slice
 from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand
 from hlo_lint.hlo.shape import ArrayShape, Index
+from hlo_lint.text.source import whole_number
 
 MAX_CONTEXTS = 64
 """Contexts of one computation that are looked at; a nest of three loops has 16."""
@@ -94,8 +95,8 @@ def integer_field(message: object, name: str) -> int | None:
     if not isinstance(message, Mapping):
         return None
     value = message.get(name, 0)
-    if isinstance(value, str) and value.removeprefix("-").isdecimal() and len(value) < 20:
-        return int(value)
+    if isinstance(value, str):
+        return whole_number(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -265,13 +266,12 @@ class _Run:
     def _parameter(
         self, parameter: Instruction, path: Index, context: Context | None
     ) -> int | None:
-        number = parameter.operands_text.strip()
-        if context is None or not number.isdecimal():
+        at = parameter.parameter_number
+        if context is None or at is None:
             return None
         call, iteration, caller = context
         operands = call.operands
         if call.opcode != "while":
-            at = int(number)
             return self.operand(operands[at], path, caller) if at < len(operands) else None
         loop = read_loop(call)
         if loop is not None and path == (loop.induction_variable,):
@@ -307,7 +307,7 @@ def _constant(instruction: Instruction) -> int | None:
         return int(text == "true")
     shape = instruction.shape_or_none
     is_scalar = isinstance(shape, ArrayShape) and shape.elements == 1
-    return int(text) if is_scalar and text.removeprefix("-").isdecimal() else None
+    return whole_number(text) if is_scalar else None
 
 
 _RELATIONS: Mapping[str, Callable[[int, int], bool]] = {

@@ -15,6 +15,7 @@ from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import FORWARDS
 from hlo_lint.hlo.shape import ArrayShape
+from hlo_lint.text.source import whole_number
 
 COMPARISONS: Final[Mapping[str, Callable[[int, int], bool]]] = {
     "LT": operator.lt,
@@ -100,7 +101,7 @@ class Loop:
             return None
         count = config.get("known_trip_count") if isinstance(config, Mapping) else None
         text = count.get("n") if isinstance(count, Mapping) else None
-        return int(text) if isinstance(text, str | int) and str(text).isdecimal() else None
+        return whole_number(str(text)) if isinstance(text, str | int) else None
 
     @property
     def trip_count(self) -> int | None:
@@ -173,8 +174,7 @@ def scalar(instruction: Instruction, operand: int) -> int | None:
     source = _followed(instruction, operand)
     if source is None or source.opcode != "constant":
         return None
-    text = source.operands_text.strip()
-    return int(text) if text.removeprefix("-").isdecimal() else None
+    return whole_number(source.operands_text.strip())
 
 
 def state_element(instruction: Instruction, operand: int) -> int | None:
@@ -185,8 +185,7 @@ def state_element(instruction: Instruction, operand: int) -> int | None:
     taken = source.operands[0].instruction if source.operands else None
     if taken is None or taken.opcode != "parameter":
         return None
-    index = source.attributes.get("index", "")
-    return int(index) if index.isdecimal() else None
+    return whole_number(source.attributes.get("index", ""))
 
 
 def operand_shape(instruction: Instruction, operand: int) -> object:

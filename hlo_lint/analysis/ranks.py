@@ -29,6 +29,7 @@ from hlo_lint.dumps.selection import one_file
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.files import is_proto
+from hlo_lint.text.source import whole_number
 
 _COLLECTIVES: Final = frozenset(
     "all-gather all-reduce all-to-all collective-broadcast collective-permute collective-reduce "
@@ -326,4 +327,4 @@ def _in_natural_order(name: str) -> list[tuple[int, str]]:
     >>> sorted(["rank10", "rank2"], key=_in_natural_order)
     ['rank2', 'rank10']
     """
-    return [(int(part), "") if part.isdecimal() else (0, part) for part in _natural.split(name)]
+    return [(whole_number(part) or 0, part) for part in _natural.split(name)]

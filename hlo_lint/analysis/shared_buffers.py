@@ -18,6 +18,7 @@ from hlo_lint.analysis.async_ops import Calls, Position
 from hlo_lint.hlo.attributes import Alias, AttributeSyntaxError
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Index, Shape, leaves, part
+from hlo_lint.text.source import whole_number
 
 Value: TypeAlias = Position
 """A part of a result that an instruction itself makes, and does not only hand on."""
@@ -175,10 +176,10 @@ class _Buffers:
             opcode = instruction.opcode
             number = 0
             if opcode == "get-tuple-element":
-                element = instruction.attributes.get("index", "")
-                if not element.isdecimal():
+                element = whole_number(instruction.attributes.get("index", ""))
+                if element is None:
                     return None
-                index = (int(element), *index)
+                index = (element, *index)
             elif opcode == "tuple" and index:
                 number, index = index[0], index[1:]
             elif opcode not in _HANDS_ON:

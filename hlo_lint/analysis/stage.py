@@ -8,6 +8,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from hlo_lint.text.errors import UsageError, nearest
+from hlo_lint.text.source import whole_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +207,8 @@ def _value_of(name: str, field: str, text: str) -> Any:
             raise UsageError(f"{name} takes true or false, not {text!r}")
         return text == "true"
     if "int" in kind:
-        if not text.isascii() or not text.isdigit():
+        number = whole_number(text)
+        if number is None or number < 0:
             raise UsageError(f"{name} takes a whole number, not {text!r}")
-        return int(text)
+        return number
     return frozenset(text.split("+")) if "frozenset" in kind else text

@@ -59,6 +59,18 @@ def encode(text: str) -> bytes:
         return text.encode("utf-8", "surrogatepass")
 
 
+def whole_number(text: str) -> int | None:
+    """The number that decimal digits spell, at most 18 of them; None for any other text.
+
+    Python reads no more than 4,300 digits, and no field of HLO holds more than 64 bits.
+
+    >>> whole_number("-42"), whole_number("4.2"), whole_number("9" * 5000)
+    (-42, None, None)
+    """
+    digits = text.removeprefix("-")
+    return int(text) if len(digits) <= 18 and digits.isascii() and digits.isdecimal() else None
+
+
 def is_utf8(text: str) -> bool:
     """True if a text is what UTF-8 can spell: no byte in it came as a surrogate escape.
 

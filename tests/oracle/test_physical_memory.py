@@ -678,14 +678,14 @@ def test_bytes_of_another_length_are_no_memory() -> None:
         ("f32[8,4]{1,0:L(8)}", r"L\(8\)"),
         ("f32[?,4]{1,0}", "unbounded"),
         ("f32[8,4]{0,0}", "each dimension once"),
-        ("f32[8,4]{1}", "no array"),
+        ("f32[8,4]{1}", "not an array"),
         ("f77[8,4]{1,0}", "f77 is not known"),
         ("f32[8,4]{1,0:E(8)}", "elements of 8 bits"),
         ("f32[65536,65536]{1,0}", "too large"),
         ("f32[8,4]{1,0:T(65536,65536)}", "too large"),
         ("f32[0,1000000000000]{1,0}", "too large"),
-        ("f32[8,4", "no array|cannot be read"),
-        ("(f32[8,4]{1,0}, f32[])", "no array"),
+        ("f32[8,4", "not an array|cannot be read"),
+        ("(f32[8,4]{1,0}, f32[])", "not an array"),
     ],
 )
 def test_shapes_that_are_not_understood_are_refused(shape: str, says: str) -> None:
@@ -897,6 +897,7 @@ def test_addresses_owe_nothing_to_the_layout_algebra() -> None:
     }
     assert {name for name in imported if name and name.startswith("hlo_lint")} == {
         "hlo_lint.text.errors",
+        "hlo_lint.hlo.dtypes",
         "hlo_lint.hlo.ir",
         "hlo_lint.hlo.shape",
     }

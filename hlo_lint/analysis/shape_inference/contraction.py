@@ -88,7 +88,7 @@ def demand_accumulator(operation: Operation, printed: Shape) -> None:
     right = operation.array(1)
     demand_known(result.dtype)
     dtype = promote_types(left.dtype, right.dtype)
-    if not is_float(dtype) and BITS[result.dtype] < BITS[dtype]:
+    if not is_float(dtype) and BITS.get(result.dtype, 0) < BITS.get(dtype, 0):
         raise Impossible(f"{operation.opcode} of {dtype} cannot give the narrower {result.dtype}")
 
 

@@ -9,6 +9,7 @@ from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Index, Shape, leaves, part, spelled_index
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.text.source import whole_number
 
 _HANDS_ON: Final = ("tuple", "get-tuple-element", "opt-barrier")
 
@@ -70,8 +71,8 @@ def _differences(instruction: Instruction) -> Iterator[tuple[int, str]]:
         if instruction.opcode == "tuple":
             given = part(given, (number,))
         elif instruction.opcode == "get-tuple-element":
-            index = instruction.attributes.get("index", "")
-            taken = part(taken, (int(index),)) if index.isdecimal() else None
+            index = whole_number(instruction.attributes.get("index", ""))
+            taken = None if index is None else part(taken, (index,))
         if taken is None or given is None or taken is given:
             continue
         theirs = dict(leaves(taken))

@@ -12,6 +12,7 @@ from hlo_lint.hlo.shape import ArrayShape, Shape, shape_or_none
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
+from hlo_lint.text.source import whole_number
 
 _MAX_NAMED: Final = 4
 DEVICE: Final = 0
@@ -113,5 +114,5 @@ def _partitions_to_come(module: Module) -> int | None:
         return 1
     count = _PARTITIONS.search(module.header)
     if count is not None:
-        return int(count[1]) or 1
+        return whole_number(count[1]) or 1
     return None if "sharding={devices=" in module.text else 1

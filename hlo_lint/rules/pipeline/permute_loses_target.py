@@ -11,6 +11,7 @@ from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.records import name_of, opcode_of
 from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
 from hlo_lint.rules.findings import Finding
+from hlo_lint.text.source import whole_number
 
 _PERMUTES: Final = frozenset({"collective-permute", "collective-permute-start"})
 _FOR_ALL: Final = frozenset(
@@ -20,6 +21,8 @@ _FOR_ALL: Final = frozenset(
 """Opcodes that give data to every device that runs them."""
 _CHOOSES: Final = frozenset({"select", "conditional", "send"})
 """Opcodes that show that devices are told apart, or that pairs are handed to something else."""
+MAX_DEVICES: Final = 1 << 16
+"""Devices of a program; more are not told apart."""
 _pair = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
 _counts = re.compile(r"\b(?:num_partitions|replica_count)=(\d+)")
 _BEFORE = "module_0001.m.0001.collectives.after_pipeline-start.before_simplifier.txt"
@@ -116,10 +119,10 @@ def _reached(collectives: Iterable[Instruction], module: Module) -> set[int]:
     for each in collectives:
         if each.opcode in _PERMUTES:
             pairs = _pair.findall(each.attributes.get("source_target_pairs", ""))
-            reached.update(int(target) for _, target in pairs)
+            reached.update(whole_number(target) or 0 for _, target in pairs)
         else:
-            counts = [int(count) for count in _counts.findall(module.header)]
-            reached.update(range(max(counts, default=0)))
+            counts = [whole_number(count) or 0 for count in _counts.findall(module.header)]
+            reached.update(range(min(max(counts, default=0), MAX_DEVICES)))
     return reached
 
 

@@ -10,6 +10,7 @@ from hlo_lint.analysis.loops import loops
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.text.source import whole_number
 
 _PROGRAM = """
 HloModule m, num_partitions=2
@@ -85,4 +86,12 @@ def _transfers(body: Computation) -> Iterator[tuple[Instruction, list[tuple[int,
             if _ATTRIBUTE in instruction.attributes_text:
                 value = instruction.attributes["frontend_attributes"].partition(_ATTRIBUTE)[2]
                 text = value.partition("}}")[0] + "}}"  # no other attribute's braces
-                yield instruction, [(int(a), int(b)) for a, b in _range.findall(text)]
+                yield (
+                    instruction,
+                    [
+                        (first, last)
+                        for pair in _range.findall(text)
+                        for first, last in [map(whole_number, pair)]
+                        if first is not None and last is not None
+                    ],
+                )
