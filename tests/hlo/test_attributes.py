@@ -216,6 +216,21 @@ def test_a_value_is_read_fast_and_by_grammar(name: str, text: str, value: object
         assert (by_grammar, type(by_grammar)) == (value, type(value))
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("operand_precision", "{HIGH,Default}", ("high", "default")),
+        ("distribution", "RNG_Uniform", "rng_uniform"),
+        ("algorithm", "DOT_F32_F32_F32", "dot_f32_f32_f32"),
+        ("api_version", "api_version_typed_ffi", "API_VERSION_TYPED_FFI"),
+        ("result_accuracy", "{mode=HIGHEST}", "highest"),
+        ("direction", "lt", "lt"),
+    ],
+)
+def test_a_word_has_the_case_that_xla_prints(name: str, text: str, value: object) -> None:
+    assert read_attribute(name, text) == value
+
+
 def spaced(text: str) -> str:
     """The same value with white space wherever a bracket or comma stands outside of words."""
     return "".join(f" {sign} /* , */ " if sign in "{}[]()," else sign for sign in text)
@@ -412,7 +427,7 @@ def test_a_malformed_value_says_what_its_example_says(name: str, message: str, t
             "expected {mode=highest} or {tolerance={atol=0,rtol=0.1,ulps=2}}",
             1,
         ),
-        ("operand_precision", "high", "expected names in braces, like {%a, %b}", 0),
+        ("operand_precision", "high", "expected words in braces, like {high,default}", 0),
         ("direction", "{LT}", "expected a word", 0),
         ("buffer_donor", "{ 0 }", "expected parts of parameters, like { (0, {}), (1, {2}) }", 2),
         ("literal", "4", "expected a shape and a value, like s32[2]{0} {1, 2}", 0),

@@ -167,7 +167,7 @@ def read_computation(name: str, text: str) -> PlainValue:
 
 
 def read_names(name: str, text: str) -> PlainValue:
-    """`control-predecessors={%a, %b}`, `operand_precision={high,default}`."""
+    """`control-predecessors={%a, %b}`."""
     found = _is_names(text)
     return _names(found[1]) if found else plain_by_grammar(name, text)
 
@@ -180,6 +180,24 @@ def read_word(name: str, text: str) -> PlainValue:
     """`direction=LT`."""
     found = _is_name(text)
     return text if found and text[0] != "%" else plain_by_grammar(name, text)
+
+
+# XLA looks these words up in lower case (`StringToPrecision` and its like), and prints them in one.
+
+
+def read_precisions(name: str, text: str) -> PlainValue:
+    """`operand_precision={high,default}`, which may be `{HIGH,Default}`."""
+    return read_names(name, text.lower())
+
+
+def read_lower_word(name: str, text: str) -> PlainValue:
+    """`distribution=rng_uniform`, which may be in capitals."""
+    return read_word(name, text.lower())
+
+
+def read_upper_word(name: str, text: str) -> PlainValue:
+    """`schedule=SCHEDULE_LATEST`, which may be in lower case."""
+    return read_word(name, text.upper())
 
 
 def read_string(name: str, text: str) -> PlainValue:
@@ -233,7 +251,8 @@ def read_any(name: str, text: str) -> PlainValue:
 
 def read_accuracy(name: str, text: str) -> PlainValue:
     """`result_accuracy={mode=highest}` is a word, `{tolerance={…}}` a `Tolerance`."""
-    return plain_by_grammar(name, text)
+    value = plain_by_grammar(name, text)
+    return value.lower() if isinstance(value, str) else value
 
 
 def read_statistics(name: str, text: str) -> PlainValue:
@@ -288,12 +307,14 @@ _declare(
     "calls to_apply body condition select scatter comparator branch_computations "
     "called_computations true_computation false_computation async_computation",
 )
-_declare(read_names, "control-predecessors control-successors operand_precision")
+_declare(read_names, "control-predecessors control-successors")
+_declare(read_precisions, "operand_precision")
 _declare(
     read_word,
-    "direction type order kind fft_type transpose_a distribution algorithm schedule api_version "
-    "padding_type convolution_kind mode",
+    "direction type order kind fft_type transpose_a padding_type convolution_kind mode",
 )
+_declare(read_lower_word, "distribution algorithm")
+_declare(read_upper_word, "schedule api_version")
 _declare(
     read_string,
     "custom_call_target execution_thread async_execution_thread infeed_config outfeed_config",
@@ -317,7 +338,10 @@ EXPECTED: Final[dict[_Reader, str]] = {
     read_paddings: "expected low_high or low_high_interior for each dimension, like 0_1x0_0_2",
     read_computation: "expected the name of a computation, or names in braces",
     read_names: "expected names in braces, like {%a, %b}",
+    read_precisions: "expected words in braces, like {high,default}",
     read_word: "expected a word",
+    read_lower_word: "expected a word",
+    read_upper_word: "expected a word",
     read_string: "expected a string in double quotes",
     read_aliasing: "expected aliases, like {{0}: (1, {})}",
     read_donors: "expected parts of parameters, like { (0, {}), (1, {2}) }",
