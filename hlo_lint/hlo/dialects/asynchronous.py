@@ -4,7 +4,8 @@
     %d = f32[2]{0} fusion-done(%s)                    %d = f32[2]{0} async-done(%s)
 
 The computation is the one that XLA's parser makes: parameters, and one instruction that reads them.
-all-reduce-start and its like are opcodes of their own, and stay.
+all-reduce-start and its like are opcodes of their own, and stay. So does sugar whose operands a
+later update binds: XLA's parser takes the types of what runs from all of the sugar together.
 """
 
 from __future__ import annotations
@@ -51,8 +52,13 @@ def generic(module: Module, editor: TextEditor) -> None:
     """Write `async-start`, and a computation for what runs."""
     for number, (computation, instructions) in enumerate(statements(module)):
         before = module.offset(number) - module.within.get(number, 0)
+        bound_late = _bound_late(computation)
         for statement in instructions.where(_may_be_sugar):
             opcode = opcode_of(statement.record)
+            if name_of(statement.record) in bound_late:
+                if _started(opcode, "-start"):
+                    editor.note(f"%{name_of(statement.record)} stays: an update binds its operands")
+                continue
             if wrapped := _started(opcode, "-start"):
                 text = _wrapped(statement, wrapped, computation, editor)
                 if text is not None:
@@ -60,6 +66,21 @@ def generic(module: Module, editor: TextEditor) -> None:
             for step in ("-update", "-done"):
                 if wrapped := _started(opcode, step):
                     _respell(editor, statement, f"async{step}")
+
+
+def _bound_late(computation: Computation) -> set[str]:
+    """The names of the starts whose operands an update binds, of their updates and their done."""
+    start_of: dict[str, str] = {}
+    bound: set[str] = set()
+    for row in filter(_may_be_sugar, computation.rows):
+        opcode, references = opcode_of(row), references_of(row)
+        if opcode.endswith("-start"):
+            start_of[name_of(row)] = name_of(row)
+        elif references and references[0] in start_of:
+            start = start_of[name_of(row)] = start_of[references[0]]
+            if opcode.endswith("-update") and len(references) > 1:
+                bound.add(start)
+    return {name for name, start in start_of.items() if start in bound}
 
 
 def _may_be_sugar(row: InstructionRecord) -> bool:

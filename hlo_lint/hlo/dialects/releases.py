@@ -15,9 +15,11 @@ from hlo_lint.hlo.dialects.text_editor import (
 )
 from hlo_lint.hlo.dialects.tuples import predecessors
 from hlo_lint.hlo.ir import Computation, Module
+from hlo_lint.hlo.opcodes import wrapped_opcode
 from hlo_lint.hlo.records import (
     InstructionRecord,
     attributes_of,
+    name_of,
     opcode_of,
     references_of,
     type_of,
@@ -77,6 +79,8 @@ def readable_by_0_10_2(module: Module, editor: TextEditor) -> None:
     for computation, instructions in statements(module):
         for row in computation.rows:
             _note_unknown(row, editor, OPCODES_NEW_IN_0_11, "0.10.2")
+            if opcode_of(row).endswith(("-update", "-done")):
+                _note_asynchronous(row, computation, editor)
         for statement in instructions.where(_may_say_more):
             new = _unknown_attributes(statement)
             if "order" in new:
@@ -140,6 +144,19 @@ def _note_unknown(
         editor.note(f"{opcode} stays: jaxlib {release} has no such opcode and refuses the text")
     if release == "0.10.2" and _new_type(type_of(row)):
         editor.note("6-bit floats stay: jaxlib 0.10 has no such type and refuses the text")
+
+
+def _note_asynchronous(
+    row: InstructionRecord, computation: Computation, editor: TextEditor
+) -> None:
+    """Note an update or a done that reads anything but one start, or one update."""
+    if opcode_of(row) not in ("async-update", "async-done") and not wrapped_opcode(opcode_of(row)):
+        return
+    references = references_of(row)
+    number = computation.index.get(references[0]) if references else None
+    read = "" if number is None else opcode_of(computation.rows[number])
+    if len(references) != 1 or not read.endswith(("-start", "-update")):
+        editor.note(f"%{name_of(row)} stays: jaxlib 0.10 expects a single async op as its operand")
 
 
 def _order_as_type(statement: Statement, computation: Computation, editor: TextEditor) -> None:
