@@ -10,6 +10,7 @@ Each new instruction stands right before its first reader, as XLA puts it into a
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Mapping
 
 from hlo_lint.hlo.dialects.text_editor import (
     Statement,
@@ -208,6 +209,9 @@ def compact(module: Module, editor: TextEditor) -> None:
         root = computation.root
         awaited = {name for row in computation.rows for name in predecessors(row)}
         elements: dict[str, str] = {}
+        sources: dict[str, str] = {}
+        placed: set[str] = set()
+        dropped: list[str] = []
         for number, statement in enumerate(instructions):
             row = statement.record
             is_root = root is not None and root.number == number
@@ -219,13 +223,33 @@ def compact(module: Module, editor: TextEditor) -> None:
                 source, hash_, path = reference.partition("#")
                 elements[name_of(row)] = elements.get(source, source) + hash_ + path
                 editor.drop_line(statement.start, statement.end)
+                sources[name_of(row)] = source
+                dropped.append(name_of(row))
                 continue
+            if module.is_scheduled:
+                # XLA schedules an element right before its first reader, in the operands' order.
+                first_read = list(_not_yet_placed(references_of(row), sources, placed))
+                if dropped != first_read:
+                    editor.note("the schedule of get-tuple-elements: compact text has none")
+                dropped.clear()
             if not any(each.partition("#")[0] in elements for each in references_of(row)):
                 continue
             for each, place in statement.named_operands():
                 source, hash_, path = each.partition("#")
                 if source in elements:
                     _rename(editor, place.start, place.end, elements[source] + hash_ + path)
+
+
+def _not_yet_placed(
+    references: Iterable[str], sources: Mapping[str, str], placed: set[str]
+) -> Iterator[str]:
+    """The dropped elements that these references read first, each after the one that it is of."""
+    for reference in references:
+        name = reference.partition("#")[0]
+        if name in sources and name not in placed:
+            placed.add(name)
+            yield from _not_yet_placed((sources[name],), sources, placed)
+            yield name
 
 
 def _element(statement: Statement, computation: Computation) -> str | None:
