@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import hlo_lint
 from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute, read_metadata
 from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.opcodes import wrapped_opcode
 from hlo_lint.hlo.parser.literals import LiteralError
 from hlo_lint.hlo.records import (
     attributes_of,
@@ -177,6 +178,8 @@ def xla_graph(module: Module, xla: XlaModule, settled: Settled) -> dict[str, lis
             graph[computation.name] = []
             continue
         names = our_names(written[computation.name], computation)
+        opcodes = {name_of(row): opcode_of(row) for row in written[computation.name].rows}
+        asynchronous: set[str] = set()
         elements = {each.name: each for each in computation.instructions if each.name not in names}
         place: dict[str, tuple[str, tuple[int, ...]]] = {}
         nodes = []
@@ -197,6 +200,12 @@ def xla_graph(module: Module, xla: XlaModule, settled: Settled) -> dict[str, lis
                 if wrapped:
                     started[each.name] = wrapped
                     opcode = f"{wrapped}{opcode.removeprefix('async')}"
+                elif opcode != "async-start" and each.operands[0] not in asynchronous:
+                    # Without a start before it XLA forgets which opcode the sugar wraps.
+                    spelled = opcodes[names[each.name]]
+                    if wrapped_opcode(spelled) and spelled.endswith(opcode.removeprefix("async")):
+                        opcode = spelled
+                asynchronous.add(each.name)
             nodes.append(
                 Node(
                     names[each.name],
