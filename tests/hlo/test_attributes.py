@@ -228,7 +228,7 @@ def test_a_value_is_read_fast_and_by_grammar(name: str, text: str, value: object
     ],
 )
 def test_a_word_has_the_case_that_xla_prints(name: str, text: str, value: object) -> None:
-    assert read_attribute(name, text) == value
+    assert read_attribute(name, text) == read_by_grammar(name, text) == value
 
 
 def spaced(text: str) -> str:
@@ -427,7 +427,7 @@ def test_a_malformed_value_says_what_its_example_says(name: str, message: str, t
             "expected {mode=highest} or {tolerance={atol=0,rtol=0.1,ulps=2}}",
             1,
         ),
-        ("operand_precision", "high", "expected words in braces, like {high,default}", 0),
+        ("operand_precision", "high", "expected names in braces, like {%a, %b}", 0),
         ("direction", "{LT}", "expected a word", 0),
         ("buffer_donor", "{ 0 }", "expected parts of parameters, like { (0, {}), (1, {2}) }", 2),
         ("literal", "4", "expected a shape and a value, like s32[2]{0} {1, 2}", 0),

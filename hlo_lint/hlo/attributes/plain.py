@@ -167,9 +167,14 @@ def read_computation(name: str, text: str) -> PlainValue:
 
 
 def read_names(name: str, text: str) -> PlainValue:
-    """`control-predecessors={%a, %b}`."""
+    """`control-predecessors={%a, %b}`, `operand_precision={high,default}`."""
     found = _is_names(text)
-    return _names(found[1]) if found else plain_by_grammar(name, text)
+    return _names(_as_printed(name, found[1])) if found else plain_by_grammar(name, text)
+
+
+def _as_printed(name: str, text: str) -> str:
+    """The words of an attribute in the case in which XLA prints them."""
+    return _PRINTED_CASE[name](text) if name in _PRINTED_CASE else text
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -179,25 +184,7 @@ def _names(text: str) -> tuple[str, ...]:
 def read_word(name: str, text: str) -> PlainValue:
     """`direction=LT`."""
     found = _is_name(text)
-    return text if found and text[0] != "%" else plain_by_grammar(name, text)
-
-
-# XLA looks these words up in lower case (`StringToPrecision` and its like), and prints them in one.
-
-
-def read_precisions(name: str, text: str) -> PlainValue:
-    """`operand_precision={high,default}`, which may be `{HIGH,Default}`."""
-    return read_names(name, text.lower())
-
-
-def read_lower_word(name: str, text: str) -> PlainValue:
-    """`distribution=rng_uniform`, which may be in capitals."""
-    return read_word(name, text.lower())
-
-
-def read_upper_word(name: str, text: str) -> PlainValue:
-    """`schedule=SCHEDULE_LATEST`, which may be in lower case."""
-    return read_word(name, text.upper())
+    return _as_printed(name, text) if found and text[0] != "%" else plain_by_grammar(name, text)
 
 
 def read_string(name: str, text: str) -> PlainValue:
@@ -251,8 +238,7 @@ def read_any(name: str, text: str) -> PlainValue:
 
 def read_accuracy(name: str, text: str) -> PlainValue:
     """`result_accuracy={mode=highest}` is a word, `{tolerance={…}}` a `Tolerance`."""
-    value = plain_by_grammar(name, text)
-    return value.lower() if isinstance(value, str) else value
+    return plain_by_grammar(name, text)
 
 
 def read_statistics(name: str, text: str) -> PlainValue:
@@ -307,14 +293,12 @@ _declare(
     "calls to_apply body condition select scatter comparator branch_computations "
     "called_computations true_computation false_computation async_computation",
 )
-_declare(read_names, "control-predecessors control-successors")
-_declare(read_precisions, "operand_precision")
+_declare(read_names, "control-predecessors control-successors operand_precision")
 _declare(
     read_word,
-    "direction type order kind fft_type transpose_a padding_type convolution_kind mode",
+    "direction type order kind fft_type transpose_a distribution algorithm schedule api_version "
+    "padding_type convolution_kind mode",
 )
-_declare(read_lower_word, "distribution algorithm")
-_declare(read_upper_word, "schedule api_version")
 _declare(
     read_string,
     "custom_call_target execution_thread async_execution_thread infeed_config outfeed_config",
@@ -322,6 +306,14 @@ _declare(
 _declare(read_aliasing, "output_to_operand_aliasing input_output_alias")
 _declare(read_donors, "buffer_donor")
 _declare(read_accuracy, "result_accuracy")
+
+_PRINTED_CASE: Final[dict[str, Callable[[str], str]]] = {
+    **dict.fromkeys(("operand_precision", "distribution", "algorithm"), str.lower),
+    **dict.fromkeys(("schedule", "api_version"), str.upper),
+}
+"""The case of words that XLA reads in either (`StringToPrecision` and its like look them up in
+lower case)."""
+
 _declare(read_statistics, "statistics")
 
 # ---- the grammar
@@ -338,10 +330,7 @@ EXPECTED: Final[dict[_Reader, str]] = {
     read_paddings: "expected low_high or low_high_interior for each dimension, like 0_1x0_0_2",
     read_computation: "expected the name of a computation, or names in braces",
     read_names: "expected names in braces, like {%a, %b}",
-    read_precisions: "expected words in braces, like {high,default}",
     read_word: "expected a word",
-    read_lower_word: "expected a word",
-    read_upper_word: "expected a word",
     read_string: "expected a string in double quotes",
     read_aliasing: "expected aliases, like {{0}: (1, {})}",
     read_donors: "expected parts of parameters, like { (0, {}), (1, {2}) }",
@@ -360,7 +349,7 @@ def plain_by_grammar(name: str, text: str) -> PlainValue:
     from lark import UnexpectedInput
 
     try:
-        return _value(trees(load("attribute").parse(f"{name}={text}"))[0])
+        return _value(trees(load("attribute").parse(f"{name}={_as_printed(name, text)}"))[0])
     except UnexpectedInput as error:
         whole = f"{name}={text}"
         offset = max(0, offset_of(error, whole) - len(name) - 1)
@@ -433,7 +422,7 @@ def _alias(tree: Tree[Token]) -> Alias:
 def _accuracy(tree: Tree[Token], leaves: list[Token]) -> PlainValue:
     figures = trees(tree)
     if not figures:
-        return str(leaves[-1])
+        return leaves[-1].lower()  # `StringToResultAccuracy`, too, reads either case
     values = {str(tokens(each)[0])[:-1]: str(tokens(each)[1]) for each in figures}
     ulps = values.get("ulps", "0")
     return Tolerance(float(values.get("atol", "0")), float(values.get("rtol", "0")), _number(ulps))
