@@ -213,7 +213,7 @@ def test_without_jax_it_is_said_what_to_install() -> None:
     call = "hlo_lint.capture_jit(print)"
     done = run_python("-S", "-c", code.format(call))
     assert done.stderr.splitlines()[-1].startswith(
-        "hlo_lint.text.errors.UsageError: there is no jax"
+        "hlo_lint.text.errors.UsageError: jax is not installed"
     )
 
 

@@ -204,7 +204,7 @@ def test_a_script_is_run_and_what_it_jits_is_compiled(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (("bad.py:nothing",), r"bad.py has no function nothing; there is f, raises"),
-        (("bad.py:f",), r"what f of bad.py takes is not said: give --shape"),
+        (("bad.py:f",), r"the arguments of f in bad.py are unknown: give --shape"),
         (("bad.py:f", "--shape=f32[3,4]"), r"bad.py:3: TypeError: dot_general"),
         (("bad.py:raises", "--shape=f32[3]"), r"bad.py:5: ValueError: \\x1b\[31mred"),
         (("bad.py",), r"bad.py ran and called nothing that jax.jit made"),

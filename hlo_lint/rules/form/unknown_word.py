@@ -10,10 +10,10 @@ from typing import Final
 from hlo_lint.hlo.attributes import split_attributes
 from hlo_lint.hlo.attributes.reading import ATTRIBUTE_NAMES
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
-from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import OPCODES, wrapped_opcode
-from hlo_lint.hlo.records import attributes_of, type_of
-from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.hlo.records import InstructionRecord, attributes_of, type_of
+from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.errors import nearest
 
@@ -42,7 +42,6 @@ class UnknownWord(Rule):
     """
 
     severity = Severity.WARNING
-    always_reported = True
     unfused = False
     examples = (
         Bad.entry("""
@@ -77,6 +76,10 @@ class UnknownWord(Rule):
         """),
     )
 
+    def can_skip(self, module: Module, stage: Stage) -> bool:
+        """True for what a compiler printed: no printer misspells a word."""
+        return stage.unique_names
+
     def check(self, computation: Computation) -> Findings:
         """One finding for each word of a computation, at the first instruction that has it."""
         for opcode in sorted(computation.opcodes - OPCODES.keys() - _FORMER_OPCODES):
@@ -84,7 +87,9 @@ class UnknownWord(Rule):
                 yield _finding(computation.with_opcode(opcode)[0], "opcode", opcode, OPCODES)
         yield from _types(computation)
         # Strings hold such words, too: only where one is left each instruction is looked at.
-        words = set[str]().union(*map(_unknown_attributes, map(attributes_of, computation.rows)))
+        words = set[str]().union(
+            *map(_unknown_attributes, map(_without_metadata, computation.rows))
+        )
         for instruction in computation.instructions if words else ():
             attributes = instruction.attributes_text
             for word in sorted(words):
@@ -99,6 +104,15 @@ def _types(computation: Computation) -> Findings:
     for word, text in words.items():
         number = next(at for at, row in enumerate(computation.rows) if type_of(row) == text)
         yield _finding(computation.at(number), "element type", word, ELEMENT_TYPES)
+
+
+def _without_metadata(record: InstructionRecord) -> str:
+    """The attributes but for the metadata, which differs from line to line."""
+    attributes = attributes_of(record)
+    head, found, rest = attributes.partition(", metadata={")
+    return (
+        head + rest[rest.find("}") :] if found and '"' not in rest.partition("}")[2] else attributes
+    )
 
 
 @lru_cache(maxsize=1 << 15)  # most lines of a dump stand in the dump before

@@ -146,6 +146,8 @@ class MeaningChanged(Rule):
                 new = computation.after.instruction(old.name)
                 if new is None or new.opcode != old.opcode or new.type_text != old.type_text:
                     continue
+                if _is_spelled_alike(old, new):
+                    continue
                 difference = _difference(old, new)
                 if difference and _stays(computation, old, new):
                     if alone is None:
@@ -164,6 +166,14 @@ class MeaningChanged(Rule):
 
 def _may_change(record: InstructionRecord) -> bool:
     return opcode_of(record) in _MEANING
+
+
+def _is_spelled_alike(old: Instruction, new: Instruction) -> bool:
+    """True if only metadata or the name of something differs: most lines that a pass changes."""
+    if old.opcode == "constant":
+        return old.operands_text == new.operands_text
+    ours, theirs = (each.attributes_text.partition(", metadata=")[0] for each in (old, new))
+    return ours == theirs and old.operand_names == new.operand_names
 
 
 def _difference(old: Instruction, new: Instruction) -> str:

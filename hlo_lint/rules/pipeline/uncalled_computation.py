@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from hlo_lint.analysis.verifier.scope import header_span
-from hlo_lint.hlo.ir import called_names
+from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, cached_analysis, called_names
+from hlo_lint.hlo.opcodes import OPCODES
+from hlo_lint.hlo.records import attributes_of, opcode_of
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -20,6 +22,10 @@ ENTRY e {{
   ROOT r = f32[8] {root}
 }}
 """
+
+_CALLS_NOTHING = frozenset(
+    opcode for opcode, facts in OPCODES.items() if facts.allowed.isdisjoint(CALLING_ATTRIBUTES)
+)
 
 
 class UncalledComputation(Rule):
@@ -42,8 +48,17 @@ class UncalledComputation(Rule):
         module = final.module
         if module.entry is None or len(module.computations) == 1:
             return
-        called = {name for each in module.computations for name in called_names(each.text)}
+        called = {name for each in module.computations for name in _called(each)}
         for computation in module.computations:
             if computation is not module.entry and computation.name not in called:
                 at = computation.root or header_span(module)
                 yield Finding(at, f"nothing calls %{computation.name}")
+
+
+@cached_analysis
+def _called(computation: Computation) -> frozenset[str]:
+    """The names of the computations that instructions call; metadata may hold other names."""
+    if computation.opcodes <= _CALLS_NOTHING:
+        return frozenset()
+    tails = [attributes_of(row) for row in computation.rows if opcode_of(row) not in _CALLS_NOTHING]
+    return frozenset(name for tail in tails for name in called_names(tail))
