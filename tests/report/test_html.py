@@ -367,7 +367,7 @@ def test_a_hostile_dump_stays_text(opened: Open, tmp_path: Path) -> None:
     page.locator("#rule").select_option("unreadable-text")
     page.locator("#list a", has_text="expected an instruction").first.click()
     assert (
-        f"{ATTACK} \\u202egnp.exe\\u2066 \\x1b[2J is not an instruction"
+        f"{ATTACK} \\u202egnp.exe\\u2066 \\x1b[2J is no instruction"
         in page.locator("table.lines").inner_text()
     )
 
