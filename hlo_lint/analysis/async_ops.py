@@ -160,7 +160,7 @@ class Calls:
         if caller.opcode == "conditional":
             callees = [callee.name for callee in self.callees(caller)]
             number = callees.index(parameter.computation.name) + 1
-        return None if number is None else _operand(caller, number, ())
+        return None if number is None else operand_position(caller, number, ())
 
 
 def flights(module: Module) -> tuple[AsyncOp, ...]:
@@ -519,11 +519,11 @@ class Accesses:
         opcode = at.opcode
         if opcode == "get-tuple-element":
             number = _attribute_number(at)
-            return None if number is None else _operand(at, 0, (number, *index))
+            return None if number is None else operand_position(at, 0, (number, *index))
         if opcode in ("bitcast", "opt-barrier", "add-dependency", "while") or is_update(at):
-            return _operand(at, 0, index)
+            return operand_position(at, 0, index)
         if opcode == "tuple":
-            return _operand(at, index[0], index[1:]) if index else None
+            return operand_position(at, index[0], index[1:]) if index else None
         if opcode == "parameter":
             for caller in self._calls.callers(at.computation):
                 argument = self._calls.argument(caller, at)
@@ -539,7 +539,7 @@ class Accesses:
         return None
 
     def _behind_done(self, done: Instruction, index: Index) -> Position | None:
-        handle = _operand(done, 0, ())
+        handle = operand_position(done, 0, ())
         if handle is None:
             return None
         start = handle[0]
@@ -556,14 +556,14 @@ class Accesses:
         if prefix is not None and index[: len(prefix)] == prefix:
             return self._root(start, index[len(prefix) :])
         if start.opcode == "copy-start" and index == (1,):
-            return _operand(start, 0, ())
+            return operand_position(start, 0, ())
         if not index or index[0] != 0:
             return None
         shape = start.shape_or_none
         nested = isinstance(shape, TupleShape) and isinstance(shape.elements[0], TupleShape)
         if nested:
-            return _operand(start, index[1], index[2:]) if len(index) > 1 else None
-        return _operand(start, 0, index[1:])
+            return operand_position(start, index[1], index[2:]) if len(index) > 1 else None
+        return operand_position(start, 0, index[1:])
 
     def _root(self, caller: Instruction, index: Index) -> Position | None:
         for callee in self._calls.callees(caller):
@@ -600,7 +600,8 @@ def _arrays(shape: Shape | None) -> Iterator[Index]:
             yield index
 
 
-def _operand(instruction: Instruction, number: int, index: Index) -> Position | None:
+def operand_position(instruction: Instruction, number: int, index: Index) -> Position | None:
+    """The position of part `index` of operand `number`; None where nothing defines it."""
     operands = instruction.operands
     if number >= len(operands):
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from hlo_lint.analysis.async_ops import Calls, Position
+from hlo_lint.analysis.async_ops import Calls, Position, operand_position
 from hlo_lint.analysis.data_movement import moves
 from hlo_lint.analysis.loops import Loop, loops
 from hlo_lint.hlo.ir import Computation, Instruction, Module
@@ -67,7 +67,7 @@ def _carried(
     copy: Instruction, loop: Loop, calls: Calls, kernels: set[Instruction]
 ) -> Index | None:
     """Which element of the loop's state a copy reads whole; None where it reads something else."""
-    position = _operand(copy, 0, ())
+    position = operand_position(copy, 0, ())
     for _ in range(_MAX_STEPS):
         if position is None:
             return None
@@ -88,17 +88,10 @@ def _source(
         return None if argument is None else (argument[0], (*argument[1], *index))
     if at.opcode == "get-tuple-element":
         number = whole_number(at.attributes.get("index", ""))
-        return None if number is None else _operand(at, 0, (number, *index))
+        return None if number is None else operand_position(at, 0, (number, *index))
     if at.opcode == "tuple":
-        return _operand(at, index[0], index[1:]) if index else None
+        return operand_position(at, index[0], index[1:]) if index else None
     if at.opcode == "copy-start":
-        return _operand(at, 0, ())  # its result is a tuple of the copy, the source and a context
-    return _operand(at, 0, index) if at.opcode in _HANDS_ON or at in kernels else None
-
-
-def _operand(instruction: Instruction, number: int, index: Index) -> Position | None:
-    operands = instruction.operands
-    operand = operands[number] if number < len(operands) else None
-    if operand is None or operand.instruction is None:
-        return None
-    return operand.instruction, (*operand.index, *index)
+        # The result is a tuple of the copy, the source and a context.
+        return operand_position(at, 0, ())
+    return operand_position(at, 0, index) if at.opcode in _HANDS_ON or at in kernels else None

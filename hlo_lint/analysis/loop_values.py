@@ -13,7 +13,8 @@ from itertools import islice
 from operator import mul
 from typing import NamedTuple
 
-from hlo_lint.hlo.attributes import AttributeSyntaxError, Slice
+from hlo_lint.analysis.loops import COMPARISONS, backend_config
+from hlo_lint.hlo.attributes import Slice
 from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand
 from hlo_lint.hlo.shape import ArrayShape, Index
 from hlo_lint.text.source import whole_number
@@ -79,15 +80,6 @@ def read_loop(instruction: Instruction) -> Loop | None:
     if init is None or step is None:
         return Loop(trip_count, 0, 0, None)
     return Loop(trip_count, init, step, variable)
-
-
-def backend_config(instruction: Instruction) -> Mapping[str, object]:
-    """The fields of a `backend_config` in JSON; empty for any other."""
-    try:
-        config = instruction.attribute("backend_config")
-    except AttributeSyntaxError:
-        return {}
-    return config if isinstance(config, Mapping) else {}
 
 
 def integer_field(message: object, name: str) -> int | None:
@@ -310,16 +302,6 @@ def _constant(instruction: Instruction) -> int | None:
     return whole_number(text) if is_scalar else None
 
 
-_RELATIONS: Mapping[str, Callable[[int, int], bool]] = {
-    "EQ": int.__eq__,
-    "NE": int.__ne__,
-    "LT": int.__lt__,
-    "LE": int.__le__,
-    "GT": int.__gt__,
-    "GE": int.__ge__,
-}
-
-
 def _computed(instruction: Instruction, values: list[int]) -> int | None:
     """The result of an arithmetic instruction on integers."""
     match instruction.opcode, values:
@@ -352,7 +334,7 @@ def _computed(instruction: Instruction, values: list[int]) -> int | None:
         case "remainder", [left, right] if right:
             return abs(left) % abs(right) * (-1 if left < 0 else 1)  # the sign of the dividend
         case "compare", [left, right]:
-            relation = _RELATIONS.get(instruction.attributes.get("direction", ""))
+            relation = COMPARISONS.get(instruction.attributes.get("direction", ""))
             return None if relation is None else int(relation(left, right))
     return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
@@ -12,7 +12,7 @@ from typing import Final
 from hlo_lint.analysis.async_ops import Calls
 from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.dtypes import BITS
-from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import FORWARDS
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.text.source import whole_number
@@ -95,11 +95,7 @@ class Loop:
         """The `known_trip_count` of its backend config; None where there is none."""
         if "known_trip_count" not in self.instruction.attributes_text:
             return None
-        try:
-            config = self.instruction.attribute("backend_config")
-        except AttributeSyntaxError:
-            return None
-        count = config.get("known_trip_count") if isinstance(config, Mapping) else None
+        count = backend_config(self.instruction).get("known_trip_count")
         text = count.get("n") if isinstance(count, Mapping) else None
         return whole_number(str(text)) if isinstance(text, str | int) else None
 
@@ -158,15 +154,22 @@ class Loop:
         return scalar(state, index)
 
 
-def loops(module: Module) -> Iterator[Loop]:
+@cached_analysis
+def loops(module: Module) -> tuple[Loop, ...]:
     """The loops of a module whose computations are there, in the order of the text."""
-    calls: Calls | None = None
-    for computation in module.computations:
-        for instruction in computation.with_opcode("while"):
-            calls = calls or Calls(module)
-            callees = calls.callees(instruction)
-            if len(callees) == 2:
-                yield Loop(instruction, *callees)
+    whiles = [each for one in module.computations for each in one.with_opcode("while")]
+    calls = Calls(module) if whiles else None
+    pairs = [(each, calls.callees(each)) for each in whiles] if calls else []
+    return tuple(Loop(each, *callees) for each, callees in pairs if len(callees) == 2)
+
+
+def backend_config(instruction: Instruction) -> Mapping[str, object]:
+    """The fields of a `backend_config` in JSON; empty for any other."""
+    try:
+        config = instruction.attribute("backend_config")
+    except AttributeSyntaxError:
+        return {}
+    return config if isinstance(config, Mapping) else {}
 
 
 def scalar(instruction: Instruction, operand: int) -> int | None:

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, TypeAlias
 
-from hlo_lint.analysis.async_ops import Calls, Position
+from hlo_lint.analysis.async_ops import Calls, Position, operand_position
 from hlo_lint.hlo.attributes import Alias, AttributeSyntaxError
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Index, Shape, leaves, part
@@ -54,7 +55,7 @@ def overwrites(module: Module) -> Iterator[Overwrite]:
 def _in_computation(
     computation: Computation, buffers: _Buffers, *, scheduled: bool
 ) -> Iterator[Overwrite]:
-    values = _by_buffer(computation, buffers)
+    values, order = _by_buffer(computation, buffers), _Order(computation, scheduled=scheduled)
     shared = {buffer for buffer, found in values.items() if len(found) > 1}
     readers: dict[Value, list[Instruction]] = {}
     if shared:
@@ -65,29 +66,55 @@ def _in_computation(
         written = buffers.written_by(writer) & shared if shared else ()
         if not written:
             continue
-        later: set[str] | None = None
         for buffer in sorted(written):
             for value in values[buffer]:
-                if value[0] is writer or not _is_before(value[0], writer, scheduled=scheduled):
+                maker = value[0]
+                if maker is writer or not (
+                    maker.opcode == "parameter" or order.is_certain(maker, writer)
+                ):
                     continue
                 for reader in readers.get(value, ()):
-                    if reader is writer:
-                        continue
-                    if scheduled:
-                        is_late = reader.number > writer.number
-                    else:
-                        later = _reached_from(writer) if later is None else later
-                        is_late = reader.name in later
-                    if is_late:
+                    if reader is not writer and order.is_certain(writer, reader):
                         yield Overwrite(writer, value, reader)
                         break
 
 
-def _is_before(first: Instruction, second: Instruction, *, scheduled: bool) -> bool:
-    """True if an instruction is certain to run before another."""
-    if first.opcode == "parameter" or scheduled:
-        return first.opcode == "parameter" or first.number < second.number
-    return second.name in _reached_from(first)
+class _Order:
+    """What runs after what in a computation: by its schedule, else by its dependencies."""
+
+    def __init__(self, computation: Computation, *, scheduled: bool) -> None:
+        self._computation = computation
+        self._scheduled = scheduled
+        self._reached: dict[str, set[str]] = {}
+
+    def is_certain(self, first: Instruction, second: Instruction) -> bool:
+        """True if an instruction is certain to run before another."""
+        if self._scheduled:
+            return first.number < second.number
+        if first.name not in self._reached:
+            self._reached[first.name] = self._reached_from(first)
+        return second.name in self._reached[first.name]
+
+    @cached_property
+    def _control_successors(self) -> dict[str, list[Instruction]]:
+        successors: dict[str, list[Instruction]] = {}
+        for each in self._computation.instructions:
+            if "control-predecessors=" in each.attributes_text:
+                for name in control_predecessors(each):
+                    successors.setdefault(name, []).append(each)
+        return successors
+
+    def _reached_from(self, instruction: Instruction) -> set[str]:
+        """Names of the instructions that have to run after one: users, and control successors."""
+        reached: set[str] = set()
+        todo = [instruction]
+        while todo:
+            at = todo.pop()
+            for after in (*at.users, *self._control_successors.get(at.name, ())):
+                if after.name not in reached:
+                    reached.add(after.name)
+                    todo.append(after)
+        return reached
 
 
 def _by_buffer(computation: Computation, buffers: _Buffers) -> dict[int, list[Value]]:
@@ -120,25 +147,6 @@ def _reads(computation: Computation, buffers: _Buffers) -> Iterator[tuple[Value,
             value = buffers.value(root, index)
             if value is not None:
                 yield value, root
-
-
-def _reached_from(instruction: Instruction) -> set[str]:
-    """Names of the instructions that have to run after one: users, and control successors."""
-    computation = instruction.computation
-    successors: dict[str, list[Instruction]] = {}
-    for each in computation.instructions:
-        if "control-predecessors=" in each.attributes_text:
-            for name in control_predecessors(each):
-                successors.setdefault(name, []).append(each)
-    reached: set[str] = set()
-    todo = [instruction]
-    while todo:
-        at = todo.pop()
-        for after in (*at.users, *successors.get(at.name, ())):
-            if after.name not in reached:
-                reached.add(after.name)
-                todo.append(after)
-    return reached
 
 
 def control_predecessors(instruction: Instruction) -> tuple[str, ...]:
@@ -184,13 +192,10 @@ class _Buffers:
                 number, index = index[0], index[1:]
             elif opcode not in _HANDS_ON:
                 return instruction, index
-            operands = instruction.operands
-            if number >= len(operands):
+            position = operand_position(instruction, number, index)
+            if position is None:
                 return None
-            operand = operands[number]
-            if operand.instruction is None:
-                return None
-            instruction, index = operand.instruction, (*operand.index, *index)
+            instruction, index = position
         return None
 
     def written_by(self, instruction: Instruction) -> frozenset[int]:
@@ -245,11 +250,8 @@ class _Buffers:
                     self._join(output, operand)
 
     def _operand(self, instruction: Instruction, number: int, index: Index) -> Value | None:
-        operands = instruction.operands
-        operand = operands[number] if number < len(operands) else None
-        if operand is None or operand.instruction is None:
-            return None
-        return self.value(operand.instruction, (*operand.index, *index))
+        position = operand_position(instruction, number, index)
+        return None if position is None else self.value(*position)
 
     def _join(self, one: Value, other: Value | None) -> None:
         if other is not None:

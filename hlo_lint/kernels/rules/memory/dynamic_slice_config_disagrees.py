@@ -9,10 +9,10 @@ from typing import NamedTuple
 from hlo_lint.analysis.loop_values import (
     Context,
     LoopValues,
-    backend_config,
     integer_field,
     read_loop,
 )
+from hlo_lint.analysis.loops import backend_config
 from hlo_lint.analysis.rewrite import attribute_edit
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
