@@ -1,0 +1,24 @@
+"""A module of HLO: shared immutable records below, views on demand above.
+
+The pass dumps of one module repeat nearly all of their lines, so what is stored is shared: a record
+(`records.py`) holds the fields of one instruction, a `Computation` is a tuple of records with its
+text, and both are the same object in every dump that repeats them. `Module` and `Instruction` are
+views. None of them changes: a fix is an edit of the text.
+"""
+
+from hlo_lint.hlo.ir.analysis_cache import cached_analysis
+from hlo_lint.hlo.ir.computation import Computation, Inline
+from hlo_lint.hlo.ir.instruction import CALLING_ATTRIBUTES, Instruction, Operand, called_names
+from hlo_lint.hlo.ir.module import HloFile, Module
+
+__all__ = [
+    "CALLING_ATTRIBUTES",
+    "Computation",
+    "HloFile",
+    "Inline",
+    "Instruction",
+    "Module",
+    "Operand",
+    "cached_analysis",
+    "called_names",
+]

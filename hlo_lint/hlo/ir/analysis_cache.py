@@ -1,0 +1,27 @@
+"""Results of analyses, kept by the node that they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Final, TypeVar, cast
+
+from hlo_lint.hlo.ir.computation import Computation
+from hlo_lint.hlo.ir.module import Module
+
+_NodeT = TypeVar("_NodeT", Module, Computation)
+_ResultT = TypeVar("_ResultT")
+_ABSENT: Final = object()
+
+
+def cached_analysis(analyze: Callable[[_NodeT], _ResultT]) -> Callable[[_NodeT], _ResultT]:
+    """Decorate a function of a module or computation: it runs once, however many files share it."""
+
+    @wraps(analyze)
+    def cached(node: _NodeT) -> _ResultT:
+        result = node.analysis_cache.get(analyze, _ABSENT)
+        if result is _ABSENT:
+            result = node.analysis_cache[analyze] = analyze(node)
+        return cast("_ResultT", result)
+
+    return cached

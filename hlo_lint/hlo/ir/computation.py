@@ -1,0 +1,252 @@
+"""A computation: its records, which dumps share, and what is found out of them on demand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlo_lint.hlo.ir.former_names import renamed
+from hlo_lint.hlo.ir.instruction import Instruction
+from hlo_lint.hlo.records import (
+    OPCODE,
+    REFERENCES,
+    ROOT,
+    TAIL,
+    InstructionRecord,
+    name_of,
+    opcode_of,
+)
+from hlo_lint.text.source import ParseError, Span
+
+if TYPE_CHECKING:
+    import networkx
+
+_NAME = re.compile(r"%?([\w.\-]+)").match
+"""The name after `calls=`, which `str.split` finds several times faster than a pattern."""
+_THREAD = re.compile(r'execution_thread="([^"]*)"')
+
+
+_numbers: list[int] = []
+
+
+def _positions(count: int) -> list[int]:
+    """range(count) as shared int objects, to save memory."""
+    if len(_numbers) < count:
+        _numbers.extend(range(len(_numbers), 2 * count))
+    return _numbers
+
+
+class Inline(NamedTuple):
+    """A computation that is written into an attribute: `to_apply={ x = … ROOT y = … }`."""
+
+    start: int
+    """Its first character, in the text of the computation around it."""
+    computation: Computation
+
+
+class Computation:
+    """The instructions of one computation, shared by every module that repeats its text."""
+
+    __slots__ = (
+        "__weakref__",
+        "_by_opcode",
+        "_fusion_computations",
+        "_index",
+        "_opcodes",
+        "_part",
+        "_spans",
+        "_text",
+        "_users",
+        "_views",
+        "analysis_cache",
+        "inline",
+        "is_entry",
+        "name",
+        "nested",
+        "parse_errors",
+        "rows",
+        "signature",
+        "tail",
+    )
+
+    def __init__(
+        self,
+        text: str,
+        name: str,
+        is_entry: bool,
+        signature: str,
+        rows: tuple[InstructionRecord, ...],
+        tail: str = "",
+        spans: tuple[Span, ...] | None = None,
+        parse_errors: tuple[ParseError, ...] = (),
+        nested: frozenset[int] = frozenset(),
+        inline: Mapping[int, tuple[Inline, ...]] | None = None,
+        part: tuple[int, int] | None = None,
+    ) -> None:
+        """`part` is its place in `text` if that is the text of a whole file."""
+        self._text = text
+        self._part = part
+        self.name = name
+        self.is_entry = is_entry
+        self.signature = signature
+        """`(a: f32[8]) -> f32[8]`, or empty if the text prints none."""
+        self.rows = rows
+        self.tail = tail
+        """The text after the closing brace: `, execution_thread="parallel"`."""
+        self.parse_errors = parse_errors
+        """Stretches that could not be read, in characters of `text`."""
+        self.nested = nested
+        """Positions of instructions that are written into the operands of another one."""
+        self.inline = inline or {}
+        """Computations that are written into the attributes of an instruction, by its position."""
+        self._spans = spans
+        self._index: dict[str, int] | None = None
+        self._users: dict[str, list[int]] | None = None
+        self._opcodes: frozenset[str] | None = None
+        self._by_opcode: dict[str, tuple[Instruction, ...]] = {}
+        self._fusion_computations: frozenset[str] | None = None
+        self._views: dict[int, Instruction] = {}
+        self.analysis_cache: dict[object, object] = {}
+        """Results of analyses, each under a key of its own; see `cached_analysis`."""
+
+    def __repr__(self) -> str:
+        return f"<Computation {self.name}: {len(self.rows)} instructions>"
+
+    @property
+    def text(self) -> str:
+        """From the first character of the head to the closing brace and what belongs to it."""
+        if self._part is not None:
+            begin, end = self._part
+            self._text, self._part = self._text[begin:end], None
+        return self._text
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """The place of each instruction, in characters of `text`."""
+        if self._spans is None:  # the dump's shape: a head, then one instruction a line
+            lines = self.text.split("\n")
+            starts = accumulate((len(line) + 1 for line in lines), initial=0)
+            self._spans = tuple(
+                Span(start + 2, start + len(line))
+                for start, line in zip(starts, lines, strict=False)
+            )[1 : len(self.rows) + 1]
+        return self._spans
+
+    @property
+    def has_spans(self) -> bool:
+        """True if `spans` are known; else each instruction has a line of its own."""
+        return self._spans is not None
+
+    @property
+    def index(self) -> Mapping[str, int]:
+        """Position by name; of a repeated name the first."""
+        if self._index is None:
+            names = list(map(name_of, self.rows))
+            self._index = dict(zip(names, _positions(len(names)), strict=False))
+            if len(self._index) < len(names):
+                self._index = dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))
+        return self._index
+
+    @property
+    def users(self) -> Mapping[str, list[int]]:
+        """Positions of the instructions that read a name, each once, in the order of the text."""
+        if self._users is None:
+            users: dict[str, list[int]] = {}
+            known = users.get
+            for at, row in zip(_positions(len(self.rows)), self.rows, strict=False):
+                for name in row[REFERENCES]:
+                    readers = known(name)
+                    if readers is None:
+                        users[name] = [at]
+                    elif readers[-1] != at:
+                        readers.append(at)
+            begin, end = self._part or (0, len(self._text))
+            has_elements = self._text.find("#", begin, end) >= 0
+            elements = [name for name in users if "#" in name] if has_elements else ()
+            for element in elements:
+                name = element.partition("#")[0]
+                users[name] = sorted({*users.get(name, ()), *users.pop(element)})
+            self._users = users
+        return self._users
+
+    @property
+    def thread(self) -> str:
+        """The execution thread: `main` unless the text says otherwise."""
+        named = _THREAD.search(self.tail) if self.tail else None
+        return named[1] if named else "main"
+
+    @property
+    def instructions(self) -> tuple[Instruction, ...]:
+        """A view of each instruction, in the order of the text."""
+        return tuple(map(self.at, range(len(self.rows))))
+
+    @property
+    def root(self) -> Instruction | None:
+        """The instruction marked ROOT, else the last one; None in an empty computation."""
+        for number in range(len(self.rows) - 1, -1, -1):
+            if self.rows[number][ROOT]:
+                return self.at(number)
+        return self.at(len(self.rows) - 1) if self.rows else None
+
+    @property
+    def parameters(self) -> tuple[Instruction, ...]:
+        """The parameters in the order of their numbers."""
+        parameters = self.with_opcode("parameter")
+        return tuple(sorted(parameters, key=lambda parameter: parameter.parameter_number or 0))
+
+    def at(self, number: int) -> Instruction:
+        """The instruction at a position: the same view each time."""
+        view = self._views.get(number)
+        if view is None:
+            view = self._views[number] = Instruction(self, number)
+        return view
+
+    def instruction(self, name: str) -> Instruction | None:
+        """The instruction with a name, `%` or not; None if there is none."""
+        number = self.index.get(name.removeprefix("%"))
+        return None if number is None else self.at(number)
+
+    @property
+    def opcodes(self) -> frozenset[str]:
+        """The opcodes it holds."""
+        if self._opcodes is None:
+            self._opcodes = frozenset(map(opcode_of, self.rows))
+        return self._opcodes
+
+    def with_opcode(self, opcode: str) -> tuple[Instruction, ...]:
+        """The instructions of one opcode, in the order of the text."""
+        if opcode not in self.opcodes:
+            return ()
+        found = self._by_opcode.get(opcode)
+        if found is None:
+            found = self._by_opcode[opcode] = tuple(
+                [self.at(number) for number, row in enumerate(self.rows) if row[OPCODE] == opcode]
+            )
+        return found
+
+    @property
+    def fusion_computations(self) -> frozenset[str]:
+        """Names of the computations that are bodies of its fusions."""
+        if self._fusion_computations is None:
+            tails: list[str] = []
+            if "fusion" in self.opcodes:
+                tails = [row[TAIL] for row in self.rows if row[OPCODE] == "fusion"]
+            named = map(_NAME, "\n".join(tails).split("calls=")[1:])
+            self._fusion_computations = frozenset(
+                [found[1] for found in named if found is not None]
+            )
+        return self._fusion_computations
+
+    fused = renamed("fused", "fusion_computations")
+
+    def to_networkx(self) -> networkx.DiGraph[str]:
+        """A graph of names, an edge from each operand to its reader; `opcode` and `shape` on nodes.
+
+        Raises:
+            ImportError: networkx is not installed.
+        """
+        from hlo_lint.hlo.ir.graph_export import computation_graph
+
+        return computation_graph(self)

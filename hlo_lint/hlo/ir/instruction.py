@@ -1,0 +1,229 @@
+"""A view of one instruction: its fields, operands, users and attributes, read on demand."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from hlo_lint.hlo.comments import without_comments
+from hlo_lint.hlo.ir.former_names import renamed
+from hlo_lint.hlo.records import (
+    NAME,
+    OPCODE,
+    OPERANDS,
+    REFERENCES,
+    ROOT,
+    TAIL,
+    TYPE,
+    InstructionRecord,
+)
+from hlo_lint.hlo.shape import Shape, parse_shape, part, shape_or_none
+from hlo_lint.text.source import Span
+
+if TYPE_CHECKING:
+    from hlo_lint.hlo.attributes import AttributeValue
+    from hlo_lint.hlo.ir.computation import Computation
+    from hlo_lint.hlo.parser.literals import LiteralValue
+
+CALLING_ATTRIBUTES: Final = tuple(
+    "calls to_apply body condition select scatter comparator called_computations "
+    "branch_computations true_computation false_computation async_computation".split()
+)
+"""Attributes whose value is a computation, or several."""
+_CALLED = re.compile(rf"\b(?:{'|'.join(CALLING_ATTRIBUTES)})=(\{{[^{{}}=]*\}}|%?[\w.\-]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An operand: an instruction, or one element of its tuple."""
+
+    name: str
+    """The name without `%`."""
+    index: tuple[int, ...]
+    """The element of the tuple: `(1, 0)` for `%x#1#0`, empty for the whole value."""
+    instruction: Instruction | None
+    """None if the computation does not define the name."""
+
+    @property
+    def shape(self) -> Shape | None:
+        """The shape of the operand, or None if it is unknown."""
+        if self.instruction is None:
+            return None
+        return part(self.instruction.shape_or_none, self.index)
+
+
+class Instruction:
+    """A view of one record. It equals only itself; `Computation.at` makes each one once."""
+
+    __slots__ = ("computation", "number")
+
+    def __init__(self, computation: Computation, number: int) -> None:
+        self.computation = computation
+        self.number = number
+        """Its position in the computation."""
+
+    def __repr__(self) -> str:
+        return f"<Instruction {self.name}: {self.type_text} {self.opcode}>"
+
+    @property
+    def row(self) -> InstructionRecord:
+        """The record that it is a view of."""
+        return self.computation.rows[self.number]
+
+    @property
+    def name(self) -> str:
+        """The name without `%`."""
+        return self.row[NAME]
+
+    @property
+    def opcode(self) -> str:
+        """The opcode as spelled: `get-tuple-element`."""
+        return self.row[OPCODE]
+
+    @property
+    def is_root(self) -> bool:
+        """True if the text says ROOT."""
+        return bool(self.row[ROOT])
+
+    @property
+    def type_text(self) -> str:
+        """The shape as spelled; empty if it is left out."""
+        return self.row[TYPE]
+
+    @property
+    def operands_text(self) -> str:
+        """The text between the parentheses: operands, a literal, or the number of a parameter."""
+        return self.row[OPERANDS]
+
+    @property
+    def parameter_number(self) -> int | None:
+        """The number of a parameter; None if the text gives none, and for other opcodes."""
+        if self.opcode != "parameter":
+            return None
+        text = without_comments(self.row[OPERANDS]).strip()
+        return int(text) if text.isdecimal() and len(text) < 10 else None
+
+    @property
+    def attributes_text(self) -> str:
+        """The text after the closing parenthesis, with its first comma."""
+        return self.row[TAIL]
+
+    @property
+    def operand_names(self) -> tuple[str, ...]:
+        """The names of the operands, in order; `call#1` for an element of a tuple."""
+        return self.row[REFERENCES]
+
+    @property
+    def shape(self) -> Shape:
+        """The shape.
+
+        Raises:
+            ShapeSyntaxError: the text is not a shape.
+        """
+        return parse_shape(self.row[TYPE])
+
+    @property
+    def shape_or_none(self) -> Shape | None:
+        """The shape, or None if the text is not one."""
+        return shape_or_none(self.row[TYPE])
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """Its operands, in order."""
+        return tuple(self._operand(reference) for reference in self.row[REFERENCES])
+
+    def _operand(self, reference: str) -> Operand:
+        name, *index = reference.split("#")
+        return Operand(name, tuple(map(int, index)), self.computation.instruction(name))
+
+    @property
+    def users(self) -> tuple[Instruction, ...]:
+        """The instructions that read it, each once, in the order of the text."""
+        return tuple(
+            self.computation.at(number) for number in self.computation.users.get(self.name, ())
+        )
+
+    @property
+    def span(self) -> Span:
+        """Its place, in characters of the computation's text."""
+        return self.computation.spans[self.number]
+
+    @property
+    def text(self) -> str:
+        """The instruction as it stands in the file."""
+        start, end = self.span
+        return self.computation.text[start:end]
+
+    @property
+    def is_nested(self) -> bool:
+        """True if it is written into the operands of another: `add(multiply(x, y), z)`."""
+        return self.number in self.computation.nested
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """Attributes as text, by name, in order."""
+        from hlo_lint.hlo.attributes import split_attributes
+
+        tail = self.row[TAIL]
+        return {name: tail[start:end] for name, (start, end) in split_attributes(tail).items()}
+
+    def attribute(self, name: str) -> AttributeValue | None:
+        """One attribute's value: integers, names, text …; None if it is absent.
+
+        Raises:
+            AttributeSyntaxError: the value cannot be read.
+        """
+        from hlo_lint.hlo.attributes import read_attribute
+
+        text = self.attributes.get(name) if f"{name}=" in self.row[TAIL] else None
+        return None if text is None else read_attribute(name, text)
+
+    @property
+    def literal(self) -> LiteralValue:
+        """The value of a constant as numpy; None for other opcodes, and for a token.
+
+        Raises:
+            LiteralError: the text is not a value of the shape.
+            ShapeSyntaxError: the type is not a shape.
+            ImportError: numpy, or ml_dtypes for a type that needs it, is not installed.
+        """
+        if self.opcode != "constant":
+            return None
+        from hlo_lint.hlo.parser.literals import read_literal
+
+        return read_literal(self.shape, self.row[OPERANDS])
+
+    @property
+    def called_computations(self) -> tuple[str, ...]:
+        """Names of the computations it calls, in order."""
+        inline = [each.computation for each in self.computation.inline.get(self.number, ())]
+        if not inline:
+            return called_names(self.row[TAIL])
+        names: list[str] = []
+        for name, value in self.attributes.items():
+            if name not in CALLING_ATTRIBUTES:
+                continue
+            if value.startswith("{") and "=" in value:
+                here = [each for each in inline if each.text in value]
+                names += [each.name for each in here]
+                inline = inline[len(here) :]
+            else:
+                names += called_names(f"{name}={value}")
+        return tuple(names)
+
+    called = renamed("called", "called_computations")
+
+
+@lru_cache(maxsize=1 << 13)
+def called_names(attributes: str) -> tuple[str, ...]:
+    """Names of the computations that attributes call, in order; inline ones are left out.
+
+    >>> called_names(", condition=%c, body=%b")
+    ('c', 'b')
+    """
+    names: list[str] = []
+    for found in _CALLED.finditer(attributes):
+        names += [name.strip(" %\n") for name in found[1].strip("{}").split(",")]
+    return tuple(names)

@@ -1,0 +1,251 @@
+"""A module, and the file that holds it: computations, and the text around them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hlo_lint.hlo.ir.computation import Computation
+from hlo_lint.hlo.ir.former_names import renamed
+from hlo_lint.hlo.ir.instruction import Instruction
+from hlo_lint.hlo.records import NAME
+from hlo_lint.text.source import Lines, ParseDiagnostic, ParseError, Span
+
+if TYPE_CHECKING:
+    import networkx
+
+    from hlo_lint.hlo.attributes import AttributeValue
+    from hlo_lint.hlo.parser.stack_frames import StackFrames
+
+
+class Module:
+    """One HLO module of a file: its text in pieces, and the computations in them."""
+
+    __slots__ = (
+        "_nonfusion_computations",
+        "_offsets",
+        "analysis_cache",
+        "computations",
+        "file",
+        "header",
+        "name",
+        "parse_errors",
+        "pieces",
+        "places",
+        "start",
+        "tables",
+        "within",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        header: str,
+        tables: tuple[str, ...],
+        pieces: tuple[str, ...],
+        computations: tuple[Computation, ...],
+        places: tuple[int, ...],
+        parse_errors: tuple[ParseError, ...] = (),
+        within: Mapping[int, int] | None = None,
+        offsets: tuple[int, ...] | None = None,
+    ) -> None:
+        """`offsets` are the first characters of the computations, if they are known."""
+        self.name = name
+        self.header = header
+        """`HloModule name, attribute=…` as spelled; empty if the text leaves it out."""
+        self.tables = tables
+        """The texts of FileNames, FunctionNames, FileLocations and StackFrames, where printed."""
+        self.pieces = pieces
+        """The whole text: joined, they give back every character."""
+        self.computations = computations
+        self.places = places
+        """The number of the piece that holds each computation."""
+        self.within = within or {}
+        """Offsets in their piece of computations that are written into an attribute."""
+        self.parse_errors = parse_errors
+        """Stretches outside computations that could not be read, in characters of the text."""
+        self.file = HloFile((self,), None)
+        self.start = 0
+        """The first character of its text, in the file."""
+        self._offsets = offsets
+        self._nonfusion_computations: list[Computation] = []
+        self.analysis_cache: dict[object, object] = {}
+        """Results of analyses, each under a key of its own; files of equal text share it."""
+
+    def share_for_file(self) -> Module:
+        """The same module, for another file of the same text."""
+        other = Module.__new__(Module)
+        for slot in Module.__slots__:
+            setattr(other, slot, getattr(self, slot))
+        return other
+
+    def __repr__(self) -> str:
+        return f"<Module {self.name}: {len(self.computations)} computations>"
+
+    @property
+    def path(self) -> Path | None:
+        """The file it was read from."""
+        return self.file.path
+
+    @property
+    def text(self) -> str:
+        """Its text, every character of it."""
+        return "".join(self.pieces)
+
+    @property
+    def entry(self) -> Computation | None:
+        """The computation marked ENTRY, else the last one; None in an empty module."""
+        for computation in self.computations:
+            if computation.is_entry:
+                return computation
+        return self.computations[-1] if self.computations else None
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """The header's attributes as text, by name, in order."""
+        from hlo_lint.hlo.attributes import split_attributes
+
+        comma = self.header.find(",")
+        if comma < 0:
+            return {}
+        tail = self.header[comma:]
+        return {name: tail[start:end] for name, (start, end) in split_attributes(tail).items()}
+
+    def attribute(self, name: str) -> AttributeValue | None:
+        """One of the header's attributes as a value; None if it is absent.
+
+        Raises:
+            AttributeSyntaxError: the value cannot be read.
+        """
+        from hlo_lint.hlo.attributes import read_attribute
+
+        text = self.attributes.get(name)
+        return None if text is None else read_attribute(name, text)
+
+    @property
+    def is_scheduled(self) -> bool:
+        """True if the order of the text is the order of execution."""
+        return "is_scheduled=true" in self.header
+
+    @property
+    def stack_frames(self) -> StackFrames:
+        """The places in Python that instructions come from, by `stack_frame_id`."""
+        from hlo_lint.hlo.parser.stack_frames import read_stack_frames
+
+        return read_stack_frames(self.tables)
+
+    @property
+    def problems(self) -> tuple[ParseDiagnostic, ...]:
+        """Stretches that could not be read, in the order of the file."""
+        errors = list(self.parse_errors)
+        for number, computation in enumerate(self.computations):
+            if computation.parse_errors:
+                begin = self.offset(number)
+                errors += [
+                    ParseError(message, begin + start, begin + end)
+                    for message, start, end in computation.parse_errors
+                ]
+        if not errors:
+            return ()
+        errors.sort(key=lambda error: error.start)
+        return tuple(self.file.lines.diagnostic(error, self.start) for error in errors)
+
+    def computation(self, name: str) -> Computation | None:
+        """The computation with a name, `%` or not; None if there is none."""
+        name = name.removeprefix("%")
+        for computation in self.computations:
+            if computation.name == name:
+                return computation
+        return None
+
+    def offset(self, number: int) -> int:
+        """The first character of a computation, in this module's text."""
+        if self._offsets is None:
+            starts = tuple(accumulate(map(len, self.pieces), initial=0))
+            self._offsets = tuple(
+                starts[place] + self.within.get(at, 0) for at, place in enumerate(self.places)
+            )
+        return self._offsets[number]
+
+    def span(self, instruction: Instruction) -> Span:
+        """The place of an instruction, in characters of the file."""
+        begin = self.start + self.offset(self.computations.index(instruction.computation))
+        start, end = instruction.span
+        return Span(begin + start, begin + end)
+
+    def names(self) -> set[str]:
+        """All names, without `%`: those of instructions and of computations are one space."""
+        names = {row[NAME] for computation in self.computations for row in computation.rows}
+        names.update(computation.name for computation in self.computations)
+        return names
+
+    def instructions(self) -> Iterator[Instruction]:
+        """Every instruction, in the order of the text."""
+        for computation in self.computations:
+            yield from computation.instructions
+
+    @property
+    def fusion_computations(self) -> frozenset[str]:
+        """Names of the computations that are bodies of fusions."""
+        return frozenset().union(
+            *[computation.fusion_computations for computation in self.computations]
+        )
+
+    @property
+    def nonfusion_computations(self) -> Sequence[Computation]:
+        """The computations outside fusions, of the main thread (`MakeNonfusionComputations`)."""
+        if not self._nonfusion_computations:  # the list is that of every file of this text
+            fusions = self.fusion_computations
+            self._nonfusion_computations += [
+                computation
+                for computation in self.computations
+                if computation.name not in fusions
+                and (not computation.tail or computation.thread == "main")
+            ]
+        return self._nonfusion_computations
+
+    fused = renamed("fused", "fusion_computations")
+    unfused = renamed("unfused", "nonfusion_computations")
+    walk = renamed("walk", "instructions", call=True)
+
+    def to_networkx(self) -> networkx.DiGraph[str]:
+        """A graph of `computation/instruction` names: data edges, and `calls` edges to roots.
+
+        Raises:
+            ImportError: networkx is not installed.
+        """
+        from hlo_lint.hlo.ir.graph_export import module_graph
+
+        return module_graph(self)
+
+
+class HloFile:
+    """A file of HLO: one module, or several one after the other."""
+
+    __slots__ = ("_lines", "modules", "path")
+
+    def __init__(self, modules: tuple[Module, ...], path: Path | None) -> None:
+        self.modules = modules
+        self.path = path
+        self._lines: Lines | None = None
+
+    @classmethod
+    def of_text(cls, text: str, path: Path | None, module: str = "") -> HloFile:
+        """A file that is not HLO, to report places in it: its text is one piece, unread."""
+        file = cls((Module(module, "", (), (text,), (), ()),), path)
+        file.modules[0].file = file
+        return file
+
+    @property
+    def text(self) -> str:
+        """The whole file, every character of it."""
+        return self.lines.text if self._lines else "".join(module.text for module in self.modules)
+
+    @property
+    def lines(self) -> Lines:
+        """The whole file by its lines, cached."""
+        if self._lines is None:
+            self._lines = Lines(self.text)
+        return self._lines
