@@ -61,6 +61,21 @@ XY = Mesh((MeshAxis("x", 2), MeshAxis("y", 4)))
 VALUES: list[tuple[str, str, object]] = [
     ("sharding", "{replicated}", TiledSharding("replicated")),
     ("sharding", "{maximal device=3}", TiledSharding("maximal", devices=(3,))),
+    ("sharding", "{single_device[device_id=1]}", NamedSharding(Mesh((), (1,)))),
+    (
+        "sharding",
+        "{{replicated}, {maximal device=1}, /*index=2*/{mesh['x'=2], [{'x'}, {}]}}",
+        TupleSharding(
+            (
+                TiledSharding("replicated"),
+                TiledSharding("maximal", devices=(1,)),
+                NamedSharding(
+                    Mesh((MeshAxis("x", 2),)),
+                    (DimensionSharding((AxisRef("x"),)), DimensionSharding(())),
+                ),
+            )
+        ),
+    ),
     ("sharding", "{devices=[2,1]0,1}", TiledSharding("tiled", (2, 1), (0, 1))),
     ("sharding", "{devices=[2,1]<=[2]}", TiledSharding("tiled", (2, 1), Iota((2,), (0,)))),
     (

@@ -41,9 +41,10 @@ from tests import conftest
 from tests.conftest import DUMPS, ROUNDTRIP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from hlo_lint.hlo.records import InstructionRecord
+    from hlo_lint.hlo.shape import Shape
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FIXTURES = REPOSITORY / "fixtures"
@@ -184,6 +185,8 @@ def test_readers_do_not_import_lark_before_they_need_it() -> None:
         "from hlo_lint.hlo import attributes, grammar\n"
         "from hlo_lint.hlo.parser import shapes\n"
         "attributes.read_attribute('dimensions', '{1,0}')\n"
+        "attributes.read_attribute('sharding', '{{maximal device=0}, {devices=[2]<=[2]}}')\n"
+        "shapes.read_shape('(token[], bf16[8,128]{1,0:T(8,128)(2,1)S(1)})')\n"
         "print('lark' in sys.modules)"
     )
     found = subprocess.run(
@@ -365,6 +368,8 @@ SHAPES = (
     "pred[<=8,3]{0,1}",
     "bf16[?,3]{1,0}",
     "f32[]{:T(256)}",
+    "f32[<=8,2]{1,0:T(2,128)S(5)}",
+    "f32[8]{0:E(16)}",
     "f32[8,128]{1,0:T(8,128)(2,1)S(1)}",
     "f32[8,128]{1,0:T(8,*)}",
     "s4[16]{0:E(4)S(5)}",
@@ -383,6 +388,27 @@ SHAPES = (
 def test_a_shape_prints_as_it_was_read(text: str) -> None:
     assert str(read_shape(text)) == text
     assert read_shape(text) == shape_reader.read_by_grammar(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f32[8]{0:}",
+        "f32[8]{0:T()}",
+        "f32[8]{0:T(8,)}",
+        "f32[8]{1,0:T(8)}",
+        "f32[,8]{0:T(8)}",
+        "f32[8]{0:T(9999999999999999999)}",
+    ],
+)
+def test_layouts_that_xla_does_not_print_read_the_same_by_grammar(text: str) -> None:
+    def read(reader: Callable[[str], Shape]) -> Shape | tuple[str, int]:
+        try:
+            return reader(text)
+        except ShapeSyntaxError as error:
+            return error.message, error.offset
+
+    assert read(read_shape) == read(shape_reader.read_by_grammar)
 
 
 def test_blanks_and_comments_are_no_part_of_a_shape() -> None:

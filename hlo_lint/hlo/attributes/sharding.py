@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
@@ -121,6 +122,11 @@ _DIMENSION = r"\{[^{}?]*(?:\?(?=\}))?\}"
 _is_named = re.compile(
     rf"\{{{MESH}, (?:\[((?:{_DIMENSION}(?:, {_DIMENSION})*+)?)\]|(replicated|manual))\}}"
 ).fullmatch
+_is_maximal = re.compile(r"\{maximal device=(\d{1,18})\}").fullmatch
+_is_single_device = re.compile(r"\{single_device\[device_id=(\d{1,18})\]\}").fullmatch
+_SINGLE = r"(?:/\*index=\d+\*/)?(\{(?:[^{}]|\{[^{}]*\})*+\})"
+_is_tuple = re.compile(rf"\{{{_SINGLE}(?:, {_SINGLE})*+\}}").fullmatch
+_find_singles = re.compile(_SINGLE).findall
 _is_axes = re.compile(AXES).fullmatch
 _find_dimensions = re.compile(r"\{[^{}]*\}").findall
 
@@ -170,6 +176,18 @@ def read_sharding(text: str) -> Sharding:
     Raises:
         AttributeSyntaxError: where it is not a sharding.
     """
+    if not text.startswith("{{"):
+        return _read_printed(text) or sharding_by_grammar(text)
+    if _is_tuple(text):
+        with suppress(AttributeSyntaxError):  # the grammar says at which character
+            elements = tuple(map(_read_printed, _find_singles(text[1:-1])))
+            if None not in elements:
+                return TupleSharding(tuple(filter(None, elements)))
+    return sharding_by_grammar(text)
+
+
+def _read_printed(text: str) -> TiledSharding | NamedSharding | None:
+    """One sharding as XLA prints most of them; None where the grammar has to say what it is."""
     whole = _WHOLE.get(text)
     if whole is not None:
         return whole
@@ -182,7 +200,11 @@ def read_sharding(text: str) -> Sharding:
         named = _named(*found.groups())
         if named is not None:
             return _checked(named, text)
-    return sharding_by_grammar(text)
+    if found := _is_maximal(text):
+        return TiledSharding("maximal", devices=(int(found[1]),))
+    if found := _is_single_device(text):
+        return NamedSharding(Mesh((), (int(found[1]),)))
+    return None
 
 
 def _iota(dims: str, permutation: str | None, text: str) -> Iota:

@@ -25,6 +25,7 @@ from hlo_lint.hlo.shape import (
     Tile,
     TupleShape,
     parse_shape,
+    shape_or_none,
 )
 
 if TYPE_CHECKING:
@@ -86,6 +87,14 @@ EXAMPLES = {
 
 _STRUCTURE = re.compile(r"/\*(?:.*?\*/)?|//[^\n]*|[(){}\[\],]", re.S)
 _BLANK = re.compile(BLANK)
+_NUMBER = r"[0-9]{1,18}"
+_TILE = rf"\((?:{_NUMBER}|\*)(?:,(?:{_NUMBER}|\*))*+\)"
+_is_laid_out = re.compile(
+    r"([^{}(]+\{[0-9,]*)"
+    rf":(?:T((?:{_TILE})++))?(?:E\(({_NUMBER})\))?(?:S\(({_NUMBER})\))?\}}"
+).fullmatch
+"""Tiles, size of elements and memory space: all that TPUs and host memory print in a layout."""
+_OPAQUE = {f"{kind}[]": OpaqueShape(kind) for kind in ("token", "opaque")}
 _OPENS = {"(", "[", "{"}
 _CLOSES = {")", "]", "}"}
 
@@ -175,7 +184,25 @@ def _check_rank(shape: ArrayShape, text: str, offset: int) -> None:
 def _read_single(text: str) -> Shape:
     if text.count("(") > MAX_DEPTH:
         _check_depth(text)
-    return read_by_grammar(text)
+    return _OPAQUE.get(text) or _read_laid_out(text) or read_by_grammar(text)
+
+
+def _read_laid_out(text: str) -> ArrayShape | None:
+    """An array with a layout of tiles; None where the grammar has to say what it is."""
+    found = _is_laid_out(text)
+    if found is None:
+        return None
+    plain, tiles, element_size, memory_space = found.groups()
+    sizes = tuple(map(_tile, tiles[1:-1].split(")("))) if tiles else ()
+    shape = shape_or_none(f"{plain}}}")
+    if not isinstance(shape, ArrayShape) or shape.layout is None:
+        return None
+    order = shape.layout.minor_to_major
+    return shape.with_layout(Layout(order, sizes, int(element_size or 0), int(memory_space or 0)))
+
+
+def _tile(text: str) -> Tile:
+    return tuple(None if size == "*" else int(size) for size in text.split(","))
 
 
 def _check_depth(text: str) -> None:
