@@ -135,8 +135,8 @@ class Calls:
             names = [_attribute(caller, "calls")]  # not `to_apply`, which is for one element
         else:
             return ()
-        found = (self._by_name.get(name) for name in names)
-        return tuple(callee for callee in found if callee is not None)
+        computations = (self._by_name.get(name) for name in names)
+        return tuple(callee for callee in computations if callee is not None)
 
     def callers(self, computation: Computation) -> tuple[Instruction, ...]:
         """The instructions that run it."""
@@ -356,7 +356,7 @@ class Accesses:
             for at in stretch.instructions:
                 if _share_on_purpose(flight.start, at):
                     continue
-                found: set[tuple[bool, bool]] = set()
+                reported: set[tuple[bool, bool]] = set()
                 for theirs in self.touches(at):
                     if theirs.value.slice.allocation not in allocations:
                         continue
@@ -365,11 +365,11 @@ class Accesses:
                         early = since.computation is at.computation and since.number > at.number
                         if (
                             any(ways)
-                            and ways not in found
+                            and ways not in reported
                             and (since is flight.start or not early)
                             and theirs.value.slice.overlaps(ours.value.slice)
                         ):
-                            found.add(ways)
+                            reported.add(ways)
                             yield Race(flight, at, theirs, ours)
 
     def losses(self, flight: AsyncOp) -> Iterator[Clobber]:
@@ -411,9 +411,9 @@ class Accesses:
 
     def lives(self, computation: Computation) -> dict[int, list[Life]]:
         """By allocation: from where to where each value of a computation is there and read."""
-        known = self._spans.get(computation)
-        if known is not None:
-            return known
+        cached = self._spans.get(computation)
+        if cached is not None:
+            return cached
         first: dict[int, int] = {}
         last: dict[int, tuple[Instruction, MemoryAccess]] = {}
         for at in computation.instructions:
@@ -441,15 +441,15 @@ class Accesses:
 
     def touches(self, instruction: Instruction) -> tuple[MemoryAccess, ...]:
         """The accesses of an instruction, with those of all that runs inside of it."""
-        known = self._touches.get(instruction)
-        if known is None:
+        cached = self._touches.get(instruction)
+        if cached is None:
             self._touches[instruction] = ()  # against a computation that calls itself
             unique = {
                 (touch.instruction, touch.value.id, touch.writes): touch
                 for touch in self._all_touches(instruction)
             }
-            known = self._touches[instruction] = tuple(unique.values())
-        return known
+            cached = self._touches[instruction] = tuple(unique.values())
+        return cached
 
     def _all_touches(self, instruction: Instruction) -> Iterator[MemoryAccess]:
         opcode = instruction.opcode
@@ -469,7 +469,9 @@ class Accesses:
             inside = self._inside.get(callee.name)
             if inside is None:
                 inside = self._inside[callee.name] = tuple(
-                    touch for each in callee.instructions for touch in self.touches(each)
+                    touch
+                    for instruction in callee.instructions
+                    for touch in self.touches(instruction)
                 )
             yield from inside
 
@@ -487,10 +489,10 @@ class Accesses:
         shape = instruction.shape_or_none
         prefix: Index = ()
         if is_start(instruction):
-            found = _result_index(instruction)
-            if found is None:
+            result_index = _result_index(instruction)
+            if result_index is None:
                 return
-            prefix = found
+            prefix = result_index
             for element in prefix:
                 if not isinstance(shape, TupleShape) or element >= len(shape.elements):
                     return
@@ -509,9 +511,9 @@ class Accesses:
         for _ in range(64):
             if at is None:
                 break
-            found = self._buffers.values_of(at[0].name, at[1])
-            if found:
-                return found
+            assigned = self._buffers.values_of(at[0].name, at[1])
+            if assigned:
+                return assigned
             at = self._behind(*at)
         return ()
 
@@ -615,7 +617,7 @@ def _share_on_purpose(start: Instruction, other: Instruction) -> bool:
     Copy insertion then leaves them on one buffer (`xla_disjoint_read_write_regions`,
     `xla/frontend_attributes.h`).
     """
-    return all("xla_disjoint_read_write_regions" in each.attributes_text for each in (start, other))
+    return all("xla_disjoint_read_write_regions" in op.attributes_text for op in (start, other))
 
 
 def _attribute(instruction: Instruction, name: str) -> str:

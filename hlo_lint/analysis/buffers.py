@@ -70,9 +70,9 @@ def memory_of(
     for _ in range(256):
         if instruction is None:
             return ()
-        found = buffers.values_of(instruction.name, index)
-        if found or not instruction.operands:
-            return found
+        values = buffers.values_of(instruction.name, index)
+        if values or not instruction.operands:
+            return values
         operand = instruction.operands[0]
         match instruction.opcode:
             case "get-tuple-element":

@@ -41,7 +41,7 @@ class Move(NamedTuple):
 
     def undoes(self, other: Move) -> bool:
         """True if it puts every element back to where it was before another move."""
-        back = tuple(sorted(((n, w, r) for n, r, w in other.steps), key=lambda each: -each[1]))
+        back = tuple(sorted(((n, w, r) for n, r, w in other.steps), key=lambda step: -step[1]))
         return bool(self.steps) and self.steps == back
 
 
@@ -61,7 +61,7 @@ def _moves(module: Module) -> Iterator[Move]:
             continue
         bodies: dict[str, Computation] = {}
         if "fusion" in computation.opcodes:
-            bodies = {each.name: each for each in module.computations}
+            bodies = {part.name: part for part in module.computations}
         for opcode in _MOVERS:
             for instruction in computation.with_opcode(opcode):
                 yield from _move(instruction, instruction)

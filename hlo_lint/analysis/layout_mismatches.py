@@ -86,7 +86,7 @@ def _turned_types(
 def _turned(
     opcode: str, result: Shape | None, operands: tuple[Shape | None, ...]
 ) -> tuple[LayoutMismatch, ...]:
-    found = []
+    mismatches = []
     for number, before in enumerate(operands):
         if opcode == "scatter" and number == len(operands) // 2:
             continue
@@ -101,8 +101,8 @@ def _turned(
         repacks = opcode in _REPACKING or (opcode == "select" and number == 0)
         packed_alike = repacks or _packing(before) == _packing(after)
         if before.minor_to_major != after.minor_to_major or not packed_alike:
-            found.append(LayoutMismatch(number, before, after))
-    return tuple(found)
+            mismatches.append(LayoutMismatch(number, before, after))
+    return tuple(mismatches)
 
 
 def _packing(shape: ArrayShape) -> int:
@@ -121,22 +121,22 @@ def in_other_orders(computation: Computation, opcodes: Collection[str]) -> Itera
 
 @cached_analysis
 def _places(computation: Computation) -> tuple[int, ...]:
-    other = {each for each in types_of(computation) if not _is_plain(each)}
+    other = {type_text for type_text in types_of(computation) if not _is_plain(type_text)}
     if not other:
         return ()
-    found = []
+    numbers = []
     names: set[str] = set()
     apart = names.isdisjoint  # what is read stands above what reads it
     has_elements = "#" in computation.text
     for number, row in enumerate(computation.rows):
         if type_of(row) in other:
             names.add(name_of(row))
-            found.append(number)
+            numbers.append(number)
         elif not apart(references_of(row)) or (
             has_elements and not apart(map(name_in, references_of(row)))
         ):
-            found.append(number)
-    return tuple(found)
+            numbers.append(number)
+    return tuple(numbers)
 
 
 def name_in(reference: str) -> str:
@@ -154,9 +154,9 @@ def types_of(computation: Computation) -> frozenset[str]:
 def _is_plain(text: str) -> bool:
     try:
         return all(
-            each.layout is None
-            or (each.layout.is_descending and not each.layout.element_size_in_bits)
-            for each in arrays(parse_shape(text))
+            array.layout is None
+            or (array.layout.is_descending and not array.layout.element_size_in_bits)
+            for array in arrays(parse_shape(text))
         )
     except ShapeSyntaxError:
         return True

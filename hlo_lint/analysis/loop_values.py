@@ -96,7 +96,7 @@ class LoopValues:
     """Runs the scalar integer instructions of one module."""
 
     def __init__(self, module: Module) -> None:
-        self._computations = {each.name: each for each in module.computations}
+        self._computations = {part.name: part for part in module.computations}
         self._entry = module.entry
         self._callers: dict[str, list[Instruction]] = defaultdict(list)
         for computation in module.computations:

@@ -157,10 +157,12 @@ class Loop:
 @cached_analysis
 def loops(module: Module) -> tuple[Loop, ...]:
     """The loops of a module whose computations are there, in the order of the text."""
-    whiles = [each for one in module.computations for each in one.with_opcode("while")]
+    whiles = [
+        instruction for one in module.computations for instruction in one.with_opcode("while")
+    ]
     calls = Calls(module) if whiles else None
-    pairs = [(each, calls.callees(each)) for each in whiles] if calls else []
-    return tuple(Loop(each, *callees) for each, callees in pairs if len(callees) == 2)
+    pairs = [(loop, calls.callees(loop)) for loop in whiles] if calls else []
+    return tuple(Loop(loop, *callees) for loop, callees in pairs if len(callees) == 2)
 
 
 def backend_config(instruction: Instruction) -> Mapping[str, object]:

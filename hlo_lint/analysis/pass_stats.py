@@ -151,27 +151,29 @@ class _Counts:
         )
 
     def opcodes(self, computation: Computation) -> Counter[str]:
-        found = self._opcodes.get(computation)
-        if found is None:
-            found = self._opcodes[computation] = Counter(opcode_of(row) for row in computation.rows)
-        return found
+        counter = self._opcodes.get(computation)
+        if counter is None:
+            counter = self._opcodes[computation] = Counter(
+                opcode_of(row) for row in computation.rows
+            )
+        return counter
 
     def arrays(self, computation: Computation) -> Counter[str]:
-        found = self._arrays.get(computation)
-        if found is None:
-            found = self._arrays[computation] = Counter(
+        counter = self._arrays.get(computation)
+        if counter is None:
+            counter = self._arrays[computation] = Counter(
                 type_of(row)
                 for row in computation.rows
                 if opcode_of(row) not in NO_BUFFER and not opcode_of(row).endswith("-done")
             )
-        return found
+        return counter
 
     def running(self, module: Module) -> list[Computation]:
         """Computations that run as the module's own: no bodies of fusions, no uncalled ones."""
         by_name = {computation.name: computation for computation in module.nonfusion_computations}
         entry = module.entry
         waiting = [] if entry is None else [entry.name]
-        met = set(waiting)
+        reached = set(waiting)
         for name in waiting:  # grows on the way
             computation = by_name.get(name)
             if computation is None:
@@ -182,9 +184,9 @@ class _Counts:
                     [attributes_of(row) for row in computation.rows if "=" in attributes_of(row)]
                 )
                 called = self._called[computation] = frozenset(called_names(tails))
-            waiting += called - met
-            met |= called
-        return [computation for name, computation in by_name.items() if name in met]
+            waiting += called - reached
+            reached |= called
+        return [computation for name, computation in by_name.items() if name in reached]
 
     def _effect(self, before: Module, module: Module, counted: bool) -> Effect:
         if counted:

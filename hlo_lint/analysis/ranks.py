@@ -122,12 +122,12 @@ class Divergence:
     @cached_property
     def cause(self) -> Cause | None:
         """The pass that made the difference; None where nothing but the ends is dumped."""
-        one, other = (_pipeline_of(each.path) for each in (self.ours, self.theirs))
+        one, other = (_pipeline_of(variant.path) for variant in (self.ours, self.theirs))
         if one is None or other is None or not one.steps or not other.steps:
             return None
-        found = bisect(one, other)
-        title = None if found.first is None else found.first.title
-        return Cause(title, _first_other_text(one, other), found.notes)
+        bisection = bisect(one, other)
+        title = None if bisection.first is None else bisection.first.title
+        return Cause(title, _first_other_text(one, other), bisection.notes)
 
 
 @dataclass(frozen=True)
@@ -143,13 +143,13 @@ class RankedModule:
     @cached_property
     def divergences(self) -> tuple[Divergence, ...]:
         """One for each variant whose collectives are not those of the first."""
-        first = next((each for each in self.variants if each.is_final), self.variants[0])
-        found = (
-            _divergence(first, each)
-            for each in self.variants
-            if each is not first and each.is_final == first.is_final
+        first = next((variant for variant in self.variants if variant.is_final), self.variants[0])
+        compared = (
+            _divergence(first, variant)
+            for variant in self.variants
+            if variant is not first and variant.is_final == first.is_final
         )
-        return tuple(each for each in found if each is not None)
+        return tuple(divergence for divergence in compared if divergence is not None)
 
 
 def rank_folders(paths: Sequence[str | Path]) -> list[Rank]:
@@ -158,18 +158,18 @@ def rank_folders(paths: Sequence[str | Path]) -> list[Rank]:
     Raises:
         DumpError: where a path is not there, or where there are not two ranks.
     """
-    found: list[Path] = []
+    folders: list[Path] = []
     for path in paths:
         if Path(path).exists():
-            found.append(Path(path))
+            folders.append(Path(path))
         elif has_magic(str(path)) and (matched := glob(str(path))):
-            found += map(Path, sorted(matched, key=_in_natural_order))
+            folders += map(Path, sorted(matched, key=_in_natural_order))
         else:
             raise DumpError(f"{path}: no such file or directory")
-    if len(found) == 1 and found[0].is_dir():
-        inside = [each for each in found[0].iterdir() if each.is_dir()]
-        found = sorted(inside, key=lambda each: _in_natural_order(each.name))
-    unique = list(dict.fromkeys(found))
+    if len(folders) == 1 and folders[0].is_dir():
+        inside = [path_ for path_ in folders[0].iterdir() if path_.is_dir()]
+        folders = sorted(inside, key=lambda folder: _in_natural_order(folder.name))
+    unique = list(dict.fromkeys(folders))
     if len(unique) < 2:
         raise DumpError("ranks are compared with each other: give two folders at least")
     return [Rank(name, path) for name, path in zip(_short_names(unique), unique, strict=True)]
@@ -184,23 +184,23 @@ def compare_ranks(ranks: Iterable[Rank]) -> list[RankedModule]:
         DumpError: where a file or a folder cannot be read, or holds no HLO.
     """
     names: list[str] = []
-    found: dict[str, dict[str, tuple[Path, bool, list[str]]]] = {}
+    contents: dict[str, dict[str, tuple[Path, bool, list[str]]]] = {}
     for rank in ranks:
         names.append(rank.name)
         for title, (path, is_final) in _last_texts(rank.path).items():
-            by_content = found.setdefault(title, {})
+            by_content = contents.setdefault(title, {})
             digest = _digest(path)
             by_content.setdefault(digest, (path, is_final, []))[2].append(rank.name)
     modules = []
-    for title, by_content in found.items():
+    for title, by_content in contents.items():
         variants = sorted(
             (
                 Variant(path, digest[:_MAX_FINGERPRINT], tuple(on), is_final)
                 for digest, (path, is_final, on) in by_content.items()
             ),
-            key=lambda each: -len(each.ranks),
+            key=lambda variant: -len(variant.ranks),
         )
-        there = {rank for each in variants for rank in each.ranks}
+        there = {rank for variant in variants for rank in variant.ranks}
         missing = tuple(name for name in names if name not in there)
         modules.append(RankedModule(title, tuple(variants), missing))
     return modules
@@ -268,7 +268,7 @@ def _last_texts(rank: Path) -> dict[str, tuple[Path, bool]]:
     last: dict[str, tuple[Path, bool]] = {}
     for key in sorted(compilations):
         dumps = compilations[key]
-        name, path = max(dumps, key=lambda each: (each[0].is_final, each[0].step or 0))
+        name, path = max(dumps, key=lambda dump: (dump[0].is_final, dump[0].step or 0))
         number = counts[name.module] = counts.get(name.module, 0) + 1
         title = name.module if number == 1 else f"{name.module} ({number})"
         last[title] = path, name.is_final

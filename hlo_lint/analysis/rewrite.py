@@ -88,7 +88,7 @@ class Rewrite:
             edits.append(Edit(Span(begin, begin), "ROOT "))
         kept = {value}
         dead = [old, *_dead_without(old, kept)]
-        self._replacing = edits + [_removal(each, self._module) for each in dead]
+        self._replacing = edits + [_removal(instruction, self._module) for instruction in dead]
         return True
 
     @staticmethod
@@ -212,7 +212,7 @@ class Fills:
         self._module = module
         self._percent = _percent(reader.text)
         self._names = _Names(module)
-        has_fusions = any(each.with_opcode("fusion") for each in module.computations)
+        has_fusions = any(computation.with_opcode("fusion") for computation in module.computations)
         self._fused = module.is_scheduled or has_fusions
         self._lines: list[str] = []
         self._computations: list[str] = []

@@ -56,7 +56,7 @@ def _in_computation(
     computation: Computation, buffers: _Buffers, *, scheduled: bool
 ) -> Iterator[Overwrite]:
     values, order = _by_buffer(computation, buffers), _Order(computation, scheduled=scheduled)
-    shared = {buffer for buffer, found in values.items() if len(found) > 1}
+    shared = {buffer for buffer, sharing in values.items() if len(sharing) > 1}
     readers: dict[Value, list[Instruction]] = {}
     if shared:
         for value, reader in _reads(computation, buffers):
@@ -98,10 +98,10 @@ class _Order:
     @cached_property
     def _control_successors(self) -> dict[str, list[Instruction]]:
         successors: dict[str, list[Instruction]] = {}
-        for each in self._computation.instructions:
-            if "control-predecessors=" in each.attributes_text:
-                for name in control_predecessors(each):
-                    successors.setdefault(name, []).append(each)
+        for instruction in self._computation.instructions:
+            if "control-predecessors=" in instruction.attributes_text:
+                for name in control_predecessors(instruction):
+                    successors.setdefault(name, []).append(instruction)
         return successors
 
     def _reached_from(self, instruction: Instruction) -> set[str]:
@@ -119,15 +119,15 @@ class _Order:
 
 def _by_buffer(computation: Computation, buffers: _Buffers) -> dict[int, list[Value]]:
     """The values of a computation that share, by buffer."""
-    found: dict[int, list[Value]] = {}
+    by_buffer: dict[int, list[Value]] = {}
     for instruction in computation.instructions:
         if instruction.opcode in _FORWARDS:
             continue
         for index in _arrays(instruction.shape_or_none):
             buffer = buffers.of((instruction, index))
             if buffer is not None:
-                found.setdefault(buffer, []).append((instruction, index))
-    return found
+                by_buffer.setdefault(buffer, []).append((instruction, index))
+    return by_buffer
 
 
 def _reads(computation: Computation, buffers: _Buffers) -> Iterator[tuple[Value, Instruction]]:
@@ -206,17 +206,17 @@ class _Buffers:
             return frozenset().union(*[self._written_in(callee) for callee in callees])
         if opcode in _FORWARDS or opcode in _WRITES_NOTHING:
             return frozenset()
-        found = (self.of((instruction, index)) for index in _arrays(instruction.shape_or_none))
-        return frozenset(buffer for buffer in found if buffer is not None)
+        buffers = (self.of((instruction, index)) for index in _arrays(instruction.shape_or_none))
+        return frozenset(buffer for buffer in buffers if buffer is not None)
 
     def _written_in(self, computation: Computation) -> frozenset[int]:
-        known = self._written.get(computation.name)
-        if known is None:
+        written = self._written.get(computation.name)
+        if written is None:
             self._written[computation.name] = frozenset()  # a computation that calls itself
-            known = self._written[computation.name] = frozenset().union(
-                *[self.written_by(each) for each in computation.instructions]
+            written = self._written[computation.name] = frozenset().union(
+                *[self.written_by(instruction) for instruction in computation.instructions]
             )
-        return known
+        return written
 
     def _join_callees(self, caller: Instruction) -> None:
         callees = self._calls.callees(caller)

@@ -139,12 +139,12 @@ _NEGATED_OPTIONS = {"verify_no_host_memory_space": "host_memory"}
 """Options of `HloVerifierOpts` that are true where the field is false."""
 
 
-def stage_at(backend: str | None, **known: Any) -> Stage:
+def stage_at(backend: str | None, **fields: Any) -> Stage:
     """The stage of a pipeline of XLA, as far as some fields of it are known.
 
     XLA:GPU and XLA:CPU verify with `allow_mixed_precision` off, XLA:TPU allows it between passes.
     """
-    stage = Stage(backend=backend, **known)
+    stage = Stage(backend=backend, **fields)
     is_strict = backend not in (None, "tpu")
     return replace(
         stage,
@@ -167,7 +167,7 @@ def parse_stage(text: str) -> Stage:
         UsageError: for a word that is not one of these, or a value that does not fit.
     """
     backend: str | None = None
-    known: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     options: dict[str, Any] = {}
     for word in text.replace(",", " ").split():
         name, has_value, value = word.partition("=")
@@ -178,11 +178,11 @@ def parse_stage(text: str) -> Stage:
         elif word in BACKENDS:
             backend = word
         elif word in _WORDS:
-            known.update(_WORDS[word])
+            fields.update(_WORDS[word])
         else:
             near = nearest(word, (*BACKENDS, *_WORDS))
             raise UsageError(f"unknown stage {word!r}: {near}; or FIELD=VALUE")
-    return replace(stage_at(backend, **known), **options)
+    return replace(stage_at(backend, **fields), **options)
 
 
 @cache
@@ -195,8 +195,8 @@ def _field_of(name: str) -> tuple[str, bool]:
         return _NEGATED_OPTIONS[name], True
     field = _VERIFIER_OPTIONS.get(name, name)
     if field not in _fields():
-        known = (*_fields(), *_VERIFIER_OPTIONS, *_NEGATED_OPTIONS)
-        raise UsageError(f"unknown field of a stage: {name}: {nearest(name, known)}")
+        names = (*_fields(), *_VERIFIER_OPTIONS, *_NEGATED_OPTIONS)
+        raise UsageError(f"unknown field of a stage: {name}: {nearest(name, names)}")
     return field, False
 
 

@@ -65,16 +65,18 @@ def check_example(rule: type[Rule], example: Bad | Good) -> None:
     with TemporaryDirectory() as folder:
         path = write_example(example, Path(folder))
         before = rule.precondition.demanded_by if rule.precondition else None
-        found = lint(path, [rule], None, before).findings
-        said = "".join(f"\n  {each.line}: {each.message}" for each in found)
+        findings = lint(path, [rule], None, before).findings
+        listed = "".join(f"\n  {finding.line}: {finding.message}" for finding in findings)
         marked = ", ".join(map(str, wanted)) or "none"
-        lines = [each.line for each in found]
-        _expect(lines == wanted, f"{place} marks the lines {marked}; found:{said or ' none'}")
+        lines = [finding.line for finding in findings]
+        _expect(lines == wanted, f"{place} marks the lines {marked}; found:{listed or ' none'}")
         again = lint(path, [rule], None, before).findings
-        _expect(found == again, f"{place}: the second check said something else")
-        for each in found:
-            _expect(bool(each.message), f"{place}: line {each.line} has no message")
-            _expect(not each.message.endswith("."), f"{place}: a full stop ends {each.message!r}")
+        _expect(findings == again, f"{place}: the second check said something else")
+        for finding in findings:
+            _expect(bool(finding.message), f"{place}: line {finding.line} has no message")
+            _expect(
+                not finding.message.endswith("."), f"{place}: a full stop ends {finding.message!r}"
+            )
         if isinstance(example, Bad) and example.fixed:
             _check_fix(rule, example, path, place)
 
@@ -90,16 +92,18 @@ def _check_fix(rule: type[Rule], example: Bad, path: Path, place: str) -> None:
         wanted, made = (text.splitlines(True) for text in (example.fixed_source, fixed.text))
         differs = "".join(unified_diff(wanted, made, "example", "fix"))
         raise AssertionError(f"{place}: the fix gives another text\n{differs}")
-    left = "".join(f"\n  {each.line}: {each.message}" for each in fixed.findings)
+    left = "".join(f"\n  {finding.line}: {finding.message}" for finding in fixed.findings)
     _expect(fixed.remaining.clean, f"{place}: the fix leaves{left}")
     for file in fixed.files:
         if file.path is not None:
             file.path.write_text(file.after, "utf-8")
-    known = Counter(each.rule for each in old)
+    before_fix = Counter(finding.rule for finding in old)
     new = lint(path, None, None, before).findings
-    added = Counter(each.rule for each in new if each.rule != rule.name()) - known
-    said = "".join(f"\n  {each.line}: {each.message}" for each in new if each.rule in added)
-    _expect(not added, f"{place}: the fix introduces {', '.join(added)}{said}")
+    added = Counter(finding.rule for finding in new if finding.rule != rule.name()) - before_fix
+    listed = "".join(
+        f"\n  {finding.line}: {finding.message}" for finding in new if finding.rule in added
+    )
+    _expect(not added, f"{place}: the fix introduces {', '.join(added)}{listed}")
 
 
 def write_example(example: Bad | Good, folder: Path) -> Path:
@@ -125,8 +129,8 @@ def write_example(example: Bad | Good, folder: Path) -> Path:
 
 def _title(rule: type[Rule], example: Bad | Good) -> str:
     """`wide-concatenate: bad example 2 (HloModule pads)`."""
-    same = [each for each in rule.examples if type(each) is type(example)]
-    number = next(n for n, each in enumerate(same, 1) if each is example)
+    same = [other for other in rule.examples if type(other) is type(example)]
+    number = next(n for n, other in enumerate(same, 1) if other is example)
     first = example.source.partition("\n")[0].partition(",")[0]
     return f"{rule.name()}: {type(example).__name__.lower()} example {number} ({first[:60]})"
 

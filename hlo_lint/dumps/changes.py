@@ -42,8 +42,8 @@ def disagreements(pipeline: Pipeline) -> Iterator[Disagreement]:
             continue
         assert after.name is not None
         if after.name.after == "pipeline-start":
-            known = (after.name.pipeline, "pipeline-start") in starts
-            reported = False if known and not after.module.is_scheduled else None
+            is_complete = (after.name.pipeline, "pipeline-start") in starts
+            reported = False if is_complete and not after.module.is_scheduled else None
         else:
             reported = True if only_changes else reports.get(after.path.name)
         if reported is not None and _same(before, after) == reported:
@@ -75,7 +75,7 @@ def adds_only_unread(before: Module, after: Module) -> bool:
     same_names = earlier.keys() == {computation.name for computation in after.computations}
     if not same_names or before.header != after.header:
         return False
-    found = False
+    has_new = False
     for computation in after.computations:
         old = earlier[computation.name]
         new = [row for row in computation.rows if row not in old]
@@ -85,8 +85,8 @@ def adds_only_unread(before: Module, after: Module) -> bool:
         read = {name.partition("#")[0] for row in old for name in references_of(row)}
         if not names.isdisjoint(read):
             return False
-        found = found or bool(new)
-    return found
+        has_new = has_new or bool(new)
+    return has_new
 
 
 def resizes_only_workspaces(before: Module, after: Module) -> bool:

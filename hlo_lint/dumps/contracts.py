@@ -103,12 +103,12 @@ class Order(NamedTuple):
                 return self._unprepared(passes)
 
     def _out_of_order(self, passes: Sequence[Pass]) -> Pass | None:
-        met: Pass | None = None
+        earlier: Pass | None = None
         for entry in passes:
-            if entry[1] in self.first and met is not None:
-                return met
-            if entry[1] in self.then and met is None:
-                met = entry
+            if entry[1] in self.first and earlier is not None:
+                return earlier
+            if entry[1] in self.then and earlier is None:
+                earlier = entry
         return None
 
     def _not_followed(self, passes: Sequence[Pass]) -> Pass | None:
@@ -122,17 +122,17 @@ class Order(NamedTuple):
 
     def _between(self, passes: Sequence[Pass]) -> Pass | None:
         begun: str | None = None
-        met: Pass | None = None
+        earlier: Pass | None = None
         for entry in passes:
             pipeline, name = entry
             if name in self.first:
-                begun, met = pipeline, None
+                begun, earlier = pipeline, None
             elif name in self.then:
-                if begun == pipeline and met is not None:
-                    return met
+                if begun == pipeline and earlier is not None:
+                    return earlier
                 begun = None
-            elif name in self.breakers and begun == pipeline and met is None:
-                met = entry
+            elif name in self.breakers and begun == pipeline and earlier is None:
+                earlier = entry
         return None
 
     def _unprepared(self, passes: Sequence[Pass]) -> Pass | None:
@@ -211,14 +211,14 @@ def broken_orders(
     places: dict[str, list[int]] = {}
     for place, (_, name) in enumerate(passes):
         places.setdefault(name, []).append(place)
-    found = []
+    broken = []
     for contract in contracts():
         if backend in contract.backends:
             for order in contract.orders:
                 guilty = order.broken_by([passes[place] for place in order.among(places)])
                 if guilty is not None:
-                    found.append((contract, order, guilty))
-    return tuple(found)
+                    broken.append((contract, order, guilty))
+    return tuple(broken)
 
 
 @cache

@@ -74,16 +74,16 @@ def _leaves_dump(options: DebugOptions) -> _Leaves:
 def _until_dumped(passes: Sequence[Pass], leaves: _Leaves) -> list[Pass]:
     """The passes up to the first that leaves a dump; the checks at its start where it is the
     first of a pipeline and nothing runs before."""
-    found: list[Pass] = []
+    suspects: list[Pass] = []
     for number, entry in enumerate(passes):
         pipeline, name = entry
         after = passes[number + 1] if number + 1 < len(passes) else None
         nested = number > 0 and passes[number - 1] == (name, "pipeline-end")
         if name == "pipeline-start":
             if leaves(entry, after):
-                return found or [(pipeline, "invariant checkers")]
+                return suspects or [(pipeline, "invariant checkers")]
         elif name != "pipeline-end" and not nested:
-            found.append(entry)
+            suspects.append(entry)
             if leaves(entry, after):
-                return found
-    return found
+                return suspects
+    return suspects

@@ -123,8 +123,8 @@ def open_dump(
     seen: set[tuple[int, int]] = set()
     picked: dict[Path, list[Path]] = {}
     folders: list[Path] = []
-    for each in given:
-        path = _existing(each)
+    for path_or_folder in given:
+        path = _existing(path_or_folder)
         if exclude_given and excludes(path):
             dump.skipped.append(Skipped(str(path), EXCLUDED))
         elif path.is_dir():
@@ -165,8 +165,8 @@ def _existing(given: str | Path) -> Path:
 
 def _is_new(path: Path, seen: set[tuple[int, int]]) -> bool:
     """True if a file was not seen before, under any name."""
-    found = path.stat()
-    identity = found.st_dev, found.st_ino
+    status = path.stat()
+    identity = status.st_dev, status.st_ino
     new = identity not in seen
     seen.add(identity)
     return new
@@ -178,10 +178,10 @@ def _add_directory(
     before = len(dump.pipelines), len(dump.skipped)
     unread: list[str] = []
     for folder, folders, names in os.walk(root):
-        here = Path(folder)
-        folders[:] = [name for name in sorted(folders) if not excludes(here / name)]
-        kept = [name for name in sorted(names) if not excludes(here / name)]
-        unread += _add_folder(dump, here, kept, seen)
+        directory = Path(folder)
+        folders[:] = [name for name in sorted(folders) if not excludes(directory / name)]
+        kept = [name for name in sorted(names) if not excludes(directory / name)]
+        unread += _add_folder(dump, directory, kept, seen)
     if unread:
         dump.skipped.append(Skipped(str(root), _unread(unread)))
     if (len(dump.pipelines), len(dump.skipped)) == before:
@@ -207,8 +207,8 @@ def _add_folder(
             continue
         if is_read:
             if _is_new(path, seen):
-                found = PassDump(path, parts, memo)
-                (loose if parts is None else texts.setdefault(parts.key, [])).append(found)
+                file = PassDump(path, parts, memo)
+                (loose if parts is None else texts.setdefault(parts.key, [])).append(file)
             continue
         if parts is not None:
             artefacts.setdefault(parts.key, []).append(path)
@@ -225,7 +225,7 @@ def _add_folder(
             for path in artefacts.get((timestamp, key[1], module), ())
         }
         dump.pipelines.append(Pipeline(dumps, list(others)))
-    dump.pipelines += [Pipeline([found], []) for found in loose]
+    dump.pipelines += [Pipeline([file], []) for file in loose]
     return unread
 
 
@@ -278,11 +278,11 @@ def _add_picked(dump: Dump, folder: Path, files: list[Path]) -> None:
     unread: list[str] = []
     for path in files:
         parts = parse_name(path.name)
-        found = PassDump(path, parts, memo)
+        file = PassDump(path, parts, memo)
         if parts is None:
-            dump.pipelines.append(Pipeline([found], [], lone=True))
+            dump.pipelines.append(Pipeline([file], [], lone=True))
         elif is_proto(path.name) or (path.name.endswith(TEXT_ENDINGS) and _is_text(path)):
-            texts.setdefault(parts.key, []).append(found)
+            texts.setdefault(parts.key, []).append(file)
         elif not path.name.endswith(RECORDS):
             unread.append(path.name)
     _read_alone(list(chain.from_iterable(texts.values())))

@@ -45,9 +45,11 @@ def layouts_bind(file: HloFile) -> bool | None:
 
 def _layouts_of_module(module: Module) -> bool | None:
     outside = module.nonfusion_computations
-    if module.is_scheduled or any("bitcast" in each.opcodes for each in outside):
+    if module.is_scheduled or any("bitcast" in computation.opcodes for computation in outside):
         return True
-    if any(not ALREADY_ASSIGNED.isdisjoint(each.opcodes) for each in module.computations):
+    if any(
+        not ALREADY_ASSIGNED.isdisjoint(computation.opcodes) for computation in module.computations
+    ):
         return None
     inferred = all(map(_is_inferred, module.computations))
     return False if inferred else None
@@ -79,13 +81,13 @@ def _has_inferred_order(instruction: Instruction) -> bool:
 def _permuted_order(transpose: Instruction) -> tuple[int, ...] | None:
     """The order that `ShapeUtil::PermuteDimensions` leaves to a transpose."""
     try:
-        (operand,) = [each.shape for each in transpose.operands]
+        (operand,) = [argument.shape for argument in transpose.operands]
         permutation = transpose.attribute("dimensions")
     except (AttributeSyntaxError, ShapeSyntaxError, ValueError):
         return None
     if not isinstance(operand, ArrayShape) or not isinstance(permutation, tuple):
         return None
-    dimensions = [each for each in permutation if isinstance(each, int)]
+    dimensions = [dimension for dimension in permutation if isinstance(dimension, int)]
     if sorted(dimensions) != list(range(operand.rank)):
         return None
     places = inverse(dimensions)

@@ -100,11 +100,11 @@ _final = re.compile(
 
 def parse_name(name: str) -> DumpName | None:
     """The parts of a file name (no directory), or None if no dump has such a name."""
-    found = _name(name)
-    if found is None:
+    match = _name(name)
+    if match is None:
         return None
-    timestamp, module_id, rest = found["timestamp"] or "", int(found["id"]), found["rest"]
-    step = _step(rest)
+    timestamp, module_id, variant = match["timestamp"] or "", int(match["id"]), match["rest"]
+    step = _step(variant)
     if step is not None:
         return DumpName(
             timestamp,
@@ -116,9 +116,9 @@ def parse_name(name: str) -> DumpName | None:
             step["before"] or "",
             step["rest"],
         )
-    if _metadata(rest):
-        return DumpName(timestamp, module_id, "", None, "", "", "", rest)
-    named = _named(rest) or _other(rest)
+    if _metadata(variant):
+        return DumpName(timestamp, module_id, "", None, "", "", "", variant)
+    named = _named(variant) or _other(variant)
     if named is None:
         return None
     return DumpName(timestamp, module_id, named["module"], None, "", "", "", named["rest"] or "")

@@ -111,10 +111,10 @@ def read_pass_order(text: str) -> tuple[tuple[str, str], ...]:
     (('fusion', 'cse'),)
     """
     named = text.split('\n  pass_name: "')[1:]
-    found = [_named_pass(each[: each.find('"\n', each.find('"\n') + 2)]) for each in named]
-    if len(named) != text.count("pass_metadata {") or None in found:
+    passes = [_named_pass(record[: record.find('"\n', record.find('"\n') + 2)]) for record in named]
+    if len(named) != text.count("pass_metadata {") or None in passes:
         return tuple((run.pipeline, run.name) for run in read_pass_runs(text))
-    return tuple(found)  # type: ignore[arg-type]  # none of them is None
+    return tuple(passes)  # type: ignore[arg-type]  # none of them is None
 
 
 @lru_cache(maxsize=1 << 12)
@@ -151,8 +151,8 @@ def differences(before: Pipeline, after: Pipeline) -> tuple[Difference, ...]:
     Flags about dumps are left out, and so are the shapes of the entry computation. The
     configuration repeats all debug options: a flag is reported once.
     """
-    found: dict[tuple[str, str], Difference] = {}
-    told: set[str] = set()
+    by_option: dict[tuple[str, str], Difference] = {}
+    reported: set[str] = set()
     for ending in RECORDS:
         texts = before.artefact(ending), after.artefact(ending)
         if texts[0] is None or texts[1] is None:
@@ -162,10 +162,10 @@ def differences(before: Pipeline, after: Pipeline) -> tuple[Difference, ...]:
         for name in dict.fromkeys([*ours, *theirs]):
             bare = name.removeprefix("debug_options.")
             values = ours.get(name, ()), theirs.get(name, ())
-            if values[0] != values[1] and not bare.startswith(_OF_THE_RUN) and bare not in told:
-                found[record, bare] = Difference(record, bare, *values)
-                told.add(bare)
-    return tuple(found.values())
+            if values[0] != values[1] and not bare.startswith(_OF_THE_RUN) and bare not in reported:
+                by_option[record, bare] = Difference(record, bare, *values)
+                reported.add(bare)
+    return tuple(by_option.values())
 
 
 def _flat(message: Message, prefix: str) -> Iterator[tuple[str, str]]:

@@ -60,10 +60,12 @@ class PassList:
         it can. Empty where the release has no such pass.
         """
         key = pipeline, after, before
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._find(pipeline, unnumbered(after), unnumbered(before))
-        return found
+        positions = self._known.get(key)
+        if positions is None:
+            positions = self._known[key] = self._find(
+                pipeline, unnumbered(after), unnumbered(before)
+            )
+        return positions
 
     @cached_property
     def _known(self) -> dict[tuple[str, str, str], list[int]]:
@@ -104,13 +106,13 @@ class PassList:
 
     def remaining(self, place: int, pipeline: str, before: str) -> list[Pass]:
         """The passes after a place, without those that `before` shows to be left out."""
-        rest = self.passes[place + 1 :]
+        later = self.passes[place + 1 :]
         try:
-            stop = rest.index((pipeline, unnumbered(before)))
+            stop = later.index((pipeline, unnumbered(before)))
         except ValueError:
-            return list(rest)
+            return list(later)
         return [
-            entry for number, entry in enumerate(rest) if number >= stop or entry[0] != pipeline
+            entry for number, entry in enumerate(later) if number >= stop or entry[0] != pipeline
         ]
 
     def knows(self, name: DumpName) -> float:
@@ -191,9 +193,9 @@ def recognise(names: Sequence[DumpName]) -> tuple[PassList, ...]:
     if marked is not None and backend in (None, marked.backend):
         return (marked,)
     steps = [name for name in names if name.step is not None]
-    known = {entry: sum(map(entry.knows, steps)) for entry in pass_lists(backend)}
-    most = max(known.values(), default=0)
-    return tuple(entry for entry, count in known.items() if most and count == most)
+    known_steps = {entry: sum(map(entry.knows, steps)) for entry in pass_lists(backend)}
+    most = max(known_steps.values(), default=0)
+    return tuple(entry for entry, count in known_steps.items() if most and count == most)
 
 
 def backend_of(names: Iterable[DumpName]) -> str | None:

@@ -78,8 +78,8 @@ def breaches(pipeline: Pipeline, died_in: Sequence[Pass] = ()) -> list[Breach]:
         broken_orders(backend, (*run.passes, *died_in) if run.left_dumps else run.passes)
         for run in runs
     ]
-    in_all = set.intersection(*({(each.number, order) for each, order, _ in b} for b in broken))
-    found = []
+    in_all = set.intersection(*({(run.number, order) for run, order, _ in b} for b in broken))
+    run_breaches = []
     for contract, order, guilty in broken[0]:
         unfinished = order.kind is Kind.FOLLOWS and pipeline.final is None
         if unfinished or (contract.number, order) not in in_all - anyway:
@@ -88,5 +88,5 @@ def breaches(pipeline: Pipeline, died_in: Sequence[Pass] = ()) -> list[Breach]:
             continue
         names = (*order.first, *order.then)
         disabled = tuple(name for name in names if options and options.disabled(name))
-        found.append(Breach(contract, order, guilty, runs[0].how, disabled))
-    return found
+        run_breaches.append(Breach(contract, order, guilty, runs[0].how, disabled))
+    return run_breaches

@@ -139,10 +139,10 @@ def _has_directives(file: HloFile, data: bytes) -> bool:
     The bytes are searched because joining the text would take longer.
     """
     memo = file.modules[0].analysis_cache
-    known = memo.get(DIRECTIVE)
-    if known is None:
-        known = memo[DIRECTIVE] = DIRECTIVE.encode() in data
-    return bool(known)
+    cached = memo.get(DIRECTIVE)
+    if cached is None:
+        cached = memo[DIRECTIVE] = DIRECTIVE.encode() in data
+    return bool(cached)
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,7 @@ class Pipeline:
     @cached_property
     def kernels(self) -> list[PassDump]:
         """The PTX that lies beside the HLO, to look at as text."""
-        found = []
+        dumped = []
         for path in self.artefacts:
             if path.name.endswith(".ptx") and path.is_file():
                 try:
@@ -255,8 +255,8 @@ class Pipeline:
                 except OSError:
                     continue
                 module = self.dumps[0].name.module if self.dumps[0].name else ""
-                found.append(PassDump.of(HloFile.of_text(text, path, module), path, Kind.PTX))
-        return found
+                dumped.append(PassDump.of(HloFile.of_text(text, path, module), path, Kind.PTX))
+        return dumped
 
     @cached_property
     def releases(self) -> tuple[PassList, ...]:
@@ -273,10 +273,10 @@ class Pipeline:
     def is_of(self, release: PassList) -> bool:
         """True if this run is of a release, as far as the passes that were dumped show."""
         names = [dump.name for dump in self.steps if dump.name]
-        known = sum(release.knows(name) > 0 for name in names)
+        known_passes = sum(release.knows(name) > 0 for name in names)
         options = self.options or DebugOptions({})
         return (
-            known >= len(names) * MIN_KNOWN_SHARE
+            known_passes >= len(names) * MIN_KNOWN_SHARE
             and release.misfits(names, options.disabled) <= MAX_MISFITS
         )
 
@@ -376,7 +376,7 @@ class Pipeline:
         if name is None:
             return self._meeting_of_loose(dump)
         lists = pass_lists(self.backend)
-        if self.backend and all(each.last_place(demanded) is None for each in lists):
+        if self.backend and all(passes.last_place(demanded) is None for passes in lists):
             never = f"XLA:{self.backend.upper()} does not run {demanded}"
             return PreconditionStatus(Outcome.NEVER, never)
         over = name.rest.partition(".txt")[0].endswith(AFTER_NORMALIZATION)

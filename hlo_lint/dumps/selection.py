@@ -68,8 +68,8 @@ def module_named(folder: Path, name: str | None) -> Pipeline:
     for pipeline in pipelines:
         if name in names_of(pipeline):
             return pipeline
-    known = ", ".join(dict.fromkeys(pipeline.title for pipeline in pipelines))
-    raise UsageError(f"no module of {folder} is named {name}; there are {known}")
+    titles = ", ".join(dict.fromkeys(pipeline.title for pipeline in pipelines))
+    raise UsageError(f"no module of {folder} is named {name}; there are {titles}")
 
 
 def in_order(pipeline: Pipeline) -> list[PassDump]:

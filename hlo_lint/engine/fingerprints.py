@@ -88,6 +88,6 @@ def numbered(findings: Sequence[Diagnostic]) -> list[Diagnostic]:
         kind = findings[at].fingerprint[:KIND]
         number[at] = count[kind] = count.get(kind, -1) + 1
     return [
-        replace(each, fingerprint=f"{each.fingerprint[:KIND]}{number[at]:04x}")
-        for at, each in enumerate(findings)
+        replace(finding, fingerprint=f"{finding.fingerprint[:KIND]}{number[at]:04x}")
+        for at, finding in enumerate(findings)
     ]

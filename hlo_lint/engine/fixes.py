@@ -127,4 +127,6 @@ def _with_comments(edit: Edit, text: str) -> Edit:
     newline = "\r\n" if "\r\n" in text else "\n"
     indent = indent_before(text, start)
     lost = lost_comments(text[start:end], edit.text)
-    return Edit(Span(start, end), "".join(f"{each}{newline}{indent}" for each in lost) + edit.text)
+    return Edit(
+        Span(start, end), "".join(f"{comment}{newline}{indent}" for comment in lost) + edit.text
+    )

@@ -207,9 +207,9 @@ def _joined(stretches: list[FindingHistory], timeline: Timeline) -> list[Finding
         if before in ended and history.first < timeline.length:
             if before not in waiting:  # complete: what ends there began earlier in the sorted list
                 waiting[before] = {}
-                for each in ended[before]:
-                    same = waiting[before].setdefault(nameless(each.seen[-1]), deque())
-                    same.append(each)
+                for candidate in ended[before]:
+                    same = waiting[before].setdefault(nameless(candidate.seen[-1]), deque())
+                    same.append(candidate)
             older = waiting[before].get(nameless(history.seen[0]))
             if older:
                 earlier = older.popleft()

@@ -52,7 +52,9 @@ def check_precondition(
         return  # whatever was there before, no pass died of it
     held = {dumps[at] for at in bound}
     last = next(dump for dump in reversed(pipeline.dumps) if dump in held)
-    bound_occurrences = [each for each in timeline.find(check) if each.ref.position in bound]
+    bound_occurrences = [
+        occurrence for occurrence in timeline.find(check) if occurrence.ref.position in bound
+    ]
     stated = PreconditionStatus(Outcome.BREAKS, f"{before} comes next, as the caller says")
     status = stated if before else pipeline.meeting(last, demand)
     binds = _binds(demand, status)

@@ -112,5 +112,7 @@ class Checker:
             view = VIEWS[check.kind]
             if isinstance(view, WhenAllIsRead):
                 view.check_all(check, folders, self.logs, self.reporter)
-        self.result.diagnostics.sort(key=lambda found: (found.path, found.start, found.rule))
+        self.result.diagnostics.sort(
+            key=lambda diagnostic: (diagnostic.path, diagnostic.start, diagnostic.rule)
+        )
         return self.result

@@ -153,8 +153,8 @@ class Timeline:
         if held is None:
             held = self._refs[kind, unfused] = {}
             for refs, module in self._modules:
-                for each in dict.fromkeys(_views(kind, unfused, module)):
-                    held.setdefault(each, []).append(refs)
+                for viewed in dict.fromkeys(_views(kind, unfused, module)):
+                    held.setdefault(viewed, []).append(refs)
         for there in held.get(view, ()):
             for ref in there:
                 if stage is None or self.stage(ref) is stage:
@@ -172,9 +172,15 @@ def _outside_of_fusions(
     aside = {computation for computation in distinct if computation.thread != "main"}
     unfused: dict[object, None] = {}
     for _, module in modules:
-        here = dict.fromkeys(module.computations)
-        fused = frozenset().union(*[fused_by[each] for each in fused_by.keys() & here.keys()])
-        unfused.update(dict.fromkeys([each for each in here if each.name not in fused]))
+        computations = dict.fromkeys(module.computations)
+        fused = frozenset().union(
+            *[fused_by[name] for name in fused_by.keys() & computations.keys()]
+        )
+        unfused.update(
+            dict.fromkeys(
+                [computation for computation in computations if computation.name not in fused]
+            )
+        )
     for computation in aside:
         unfused.pop(computation, None)
     return unfused
@@ -216,7 +222,7 @@ def _in_order(pipeline: Pipeline, dumps: list[PassDump]) -> tuple[list[PassDump]
     begin: list[PassDump] = []
     end: list[PassDump] = []
     beside: list[PassDump] = []
-    behind: dict[PassDump, list[PassDump]] = {}
+    followers: dict[PassDump, list[PassDump]] = {}
     same: dict[tuple[int, ...], list[PassDump]] = {}
     for dump in steps:
         same.setdefault(_text(dump), []).append(dump)
@@ -231,8 +237,8 @@ def _in_order(pipeline: Pipeline, dumps: list[PassDump]) -> tuple[list[PassDump]
             layouts = pipeline.has_layouts(dump)
             step = same[_text(dump)][-1 if layouts else 0]
             fits = pipeline.has_layouts(step) == layouts
-            (behind.setdefault(step, []) if fits else beside).append(dump)
+            (followers.setdefault(step, []) if fits else beside).append(dump)
         else:
             beside.append(dump)
-    run = [each for step in steps for each in (step, *behind.get(step, ()))]
+    run = [dump for step in steps for dump in (step, *followers.get(step, ()))]
     return begin + run + end, beside

@@ -133,7 +133,7 @@ class Final(View):
 
     def _artefacts(self, check: Check, last: PassDump, run: Run) -> Mapping[str, object] | None:
         """The artefacts that a check asks for; None if one is missing, which is reported."""
-        pipeline, found, missing = run.timeline.pipeline, {}, []
+        pipeline, artefacts, missing = run.timeline.pipeline, {}, []
         for kind in check.artefacts:
             title, read = ARTEFACTS[kind]
             if kind not in run.artefacts:
@@ -142,10 +142,10 @@ class Final(View):
             if artefact is None:
                 missing.append(title)
             else:
-                found[kind] = artefact
+                artefacts[kind] = artefact
                 run.reporter.add_unread(pipeline, artefact)
         if not missing:
-            return found
+            return artefacts
         if last is pipeline.final:  # nothing is assigned to a module that was not compiled
             state = "only a new compilation makes" if last.edited else "is not there"
             reason = f"{check.rule.name()} needs the {' and '.join(missing)}, which {state}"
@@ -165,12 +165,12 @@ class AutotunerInput(View):
             return
         release = pipeline.releases[0].name if len(pipeline.releases) == 1 else None
         left = after.module if after is not None and after in held else None
-        told = run.reporter.before in AUTOTUNERS
+        has_autotuned = run.reporter.before in AUTOTUNERS
 
         def look(module: Module) -> tuple[Finding, ...]:
             if not check.rule.is_applicable(module):
                 return ()
-            return check.run(BeforeAutotuner(module, release, told, left))
+            return check.run(BeforeAutotuner(module, release, has_autotuned, left))
 
         at = timeline.dumps.index(dump)
         for number, module in enumerate(dump.file.modules):
@@ -377,11 +377,11 @@ def checks_of(rule: Rule) -> Sequence[Check]:
         asked = {name: _type_name(kind) for name, kind in annotations.items() if name != "return"}
         parameters = {kind: name for name, kind in asked.items()}
         kinds = [kind for kind in parameters if kind in VIEWS]
-        rest = parameters.keys() - set(kinds)
+        others = parameters.keys() - set(kinds)
         view = VIEWS[kinds[0]] if len(kinds) == 1 else None
-        if view is None or len(asked) != len(parameters) or not rest <= view.may_go_with:
-            known = ", ".join((*VIEWS, STAGE, *ARTEFACTS))
-            raise RuleError(f"{method} of {rule.name()} has to ask for some of {known}")
+        if view is None or len(asked) != len(parameters) or not others <= view.may_go_with:
+            view_names = ", ".join((*VIEWS, STAGE, *ARTEFACTS))
+            raise RuleError(f"{method} of {rule.name()} has to ask for some of {view_names}")
         checks.append(Check(rule, method, kinds[0], parameters))
     if not checks and rule.name() not in ABOUT_REPORT:
         raise RuleError(f"{rule.name()} has no check")

@@ -38,7 +38,7 @@ def unsupported(
     while remaining:
         group = groups.get(remaining[0])
         if group is None:
-            apart = next(each for each in groups.values() if remaining[0] in each)
+            apart = next(dims for dims in groups.values() if remaining[0] in dims)
         elif tuple(remaining[: len(group)]) != group[::-1]:
             apart = group
         else:

@@ -31,9 +31,9 @@ def render(difference: Difference, *, limit: int | None = SHOWN) -> Iterator[Lin
     """The lines, at most `limit` for each computation; the last one counts."""
     for change in difference.header:
         yield "~", f"~ header: {_change(change)}"
-    for each in difference.computations:
-        yield "", heading(each)
-        lines = list(_lines(each, difference))
+    for computation in difference.computations:
+        yield "", heading(computation)
+        lines = list(_lines(computation, difference))
         kept = lines if limit is None else lines[:limit]
         yield from kept
         if len(kept) < len(lines):
@@ -53,32 +53,36 @@ def summary(difference: Difference) -> str:
     return (", ".join(counts) or "different") + where
 
 
-def heading(each: ComputationDifference) -> str:
+def heading(computation: ComputationDifference) -> str:
     """A line with the name of the computation, and the side if only one module has it."""
-    if each.before is None or each.after is None:
-        side = "added" if each.before is None else "removed"
-        number = each.instructions
+    if computation.before is None or computation.after is None:
+        side = "added" if computation.before is None else "removed"
+        number = computation.instructions
         plural = "" if number == 1 else "s"
-        return f"computation %{shown(each.name)}: {side}, {number} instruction{plural}"
-    kind = "entry" if each.after.is_entry else "computation"
-    was = "" if each.before.name == each.name else f" (was %{shown(each.before.name)})"
-    return f"{kind} %{shown(each.name)}{was}"
+        return f"computation %{shown(computation.name)}: {side}, {number} instruction{plural}"
+    kind = "entry" if computation.after.is_entry else "computation"
+    was = (
+        ""
+        if computation.before.name == computation.name
+        else f" (was %{shown(computation.before.name)})"
+    )
+    return f"{kind} %{shown(computation.name)}{was}"
 
 
-def _lines(each: ComputationDifference, difference: Difference) -> Iterator[Line]:
-    for change in each.itself:
+def _lines(computation: ComputationDifference, difference: Difference) -> Iterator[Line]:
+    for change in computation.itself:
         yield "~", f"  ~ {_change(change)}"
-    for instruction in each.removed:
+    for instruction in computation.removed:
         yield "-", f"  - {_instruction(instruction, difference.before)}"
-    for instruction in each.added:
+    for instruction in computation.added:
         yield "+", f"  + {_instruction(instruction, difference.after)}"
-    for changed in each.changed:
+    for changed in computation.changed:
         was = "" if changed.before.name == changed.after.name else f" (was %{changed.before.name})"
-        said = "; ".join(map(_change, changed.changes))
+        changes = "; ".join(map(_change, changed.changes))
         place = _origin(changed.after, difference.after)
         name = shown(f"%{changed.after.name}{was}")
-        yield "~", f"  ~ {name} {changed.after.opcode}: {said}{place}"
-    for before, after in each.moved:
+        yield "~", f"  ~ {name} {changed.after.opcode}: {changes}{place}"
+    for before, after in computation.moved:
         was = "" if before.name == after.name else f" (was %{before.name})"
         place = _origin(after, difference.after)
         yield (
@@ -143,20 +147,22 @@ def as_dict(difference: Difference) -> dict[str, Any]:
         "same": difference.same,
         "counts": difference.counts,
         "header": [_change_dict(change) for change in difference.header],
-        "computations": [_computation_dict(each, difference) for each in difference.computations],
+        "computations": [
+            _computation_dict(computation, difference) for computation in difference.computations
+        ],
     }
 
 
-def _computation_dict(each: ComputationDifference, difference: Difference) -> dict[str, Any]:
+def _computation_dict(computation: ComputationDifference, difference: Difference) -> dict[str, Any]:
     return {
-        "before": each.before and each.before.name,
-        "after": each.after and each.after.name,
-        "instructions": each.instructions,
-        "itself": [_change_dict(change) for change in each.itself],
-        "removed": _instruction_dicts(each.removed, difference.before),
-        "added": _instruction_dicts(each.added, difference.after),
-        "changed": [_changed_dict(changed, difference) for changed in each.changed],
-        "moved": [{"before": one.name, "after": other.name} for one, other in each.moved],
+        "before": computation.before and computation.before.name,
+        "after": computation.after and computation.after.name,
+        "instructions": computation.instructions,
+        "itself": [_change_dict(change) for change in computation.itself],
+        "removed": _instruction_dicts(computation.removed, difference.before),
+        "added": _instruction_dicts(computation.added, difference.after),
+        "changed": [_changed_dict(changed, difference) for changed in computation.changed],
+        "moved": [{"before": one.name, "after": other.name} for one, other in computation.moved],
     }
 
 

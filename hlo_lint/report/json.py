@@ -17,7 +17,7 @@ def render(report: Report, _: Warn) -> str:
     values = {
         "version": VERSION,
         "findings": [as_dict(finding) for finding in report.findings],
-        "allowed": [allowed_as_dict(each) for each in report.allowed],
+        "allowed": [allowed_as_dict(suppressed) for suppressed in report.allowed],
         "skipped": [{"path": entry.path, "reason": entry.reason} for entry in report.skipped],
         "stats": dict(report.stats),
     }

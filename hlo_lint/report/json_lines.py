@@ -17,14 +17,14 @@ def render(report: Report, _: Warn) -> str:
     escapes.
     """
     findings = ({"type": "finding", **as_dict(finding)} for finding in report.findings)
-    allowed = ({"type": "allowed", **allowed_as_dict(each)} for each in report.allowed)
+    allowed = ({"type": "allowed", **allowed_as_dict(suppressed)} for suppressed in report.allowed)
     summary = {
         "type": "summary",
         "version": VERSION,
         "skipped": [{"path": entry.path, "reason": entry.reason} for entry in report.skipped],
         "stats": dict(report.stats),
     }
-    return "".join(_line(each) for each in (*findings, *allowed, summary))
+    return "".join(_line(entry) for entry in (*findings, *allowed, summary))
 
 
 def _line(values: dict[str, Any]) -> str:

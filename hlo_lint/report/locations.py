@@ -15,8 +15,8 @@ def relative_path(path: str) -> str:
     >>> relative_path("./dumps//a.txt"), relative_path("/elsewhere/a.txt")
     ('dumps/a.txt', '/elsewhere/a.txt')
     """
-    found = _below(path)
-    return path if found is None else found
+    relative = _below(path)
+    return path if relative is None else relative
 
 
 def uri_of(path: str) -> tuple[str, bool]:
@@ -27,18 +27,18 @@ def uri_of(path: str) -> tuple[str, bool]:
     >>> uri_of("a file.txt"), uri_of("/elsewhere/100%.txt")
     (('a%20file.txt', True), ('file:///elsewhere/100%25.txt', False))
     """
-    found = _below(path)
-    if found is None:
+    relative = _below(path)
+    if relative is None:
         return f"file://{quote(encode(os.path.abspath(path)))}", False
-    return quote(encode(found)), True
+    return quote(encode(relative)), True
 
 
 def _below(path: str) -> str | None:
     """The path from the working directory; None where it leads out of it."""
     if path.startswith("<"):
         return path  # a text that has no file: `<stdin>`
-    found = os.path.relpath(path)
-    return None if found.split(os.sep, 1)[0] == os.pardir else found
+    relative = os.path.relpath(path)
+    return None if relative.split(os.sep, 1)[0] == os.pardir else relative
 
 
 def has_lines(path: str) -> bool:

@@ -19,8 +19,8 @@ LEVELS = {Severity.ERROR: "ERROR", Severity.WARNING: "WARNING", Severity.INFO: "
 
 def render(report: Report, _: Warn) -> str:
     """One `DiagnosticResult`; columns count bytes of UTF-8, as reviewdog has it."""
-    found = {finding.severity for finding in report.findings}
-    worst = next((severity for severity in Severity if severity in found), Severity.INFO)
+    severities = {finding.severity for finding in report.findings}
+    worst = next((severity for severity in Severity if severity in severities), Severity.INFO)
     result = {
         "source": {"name": "hlo-lint"},
         "severity": LEVELS[worst],

@@ -31,18 +31,18 @@ def counts(findings: Iterable[Diagnostic]) -> list[RuleCount]:
     by_rule: dict[str, list[Diagnostic]] = {}
     for finding in findings:
         by_rule.setdefault(finding.rule, []).append(finding)
-    found = [_count(rule, findings) for rule, findings in by_rule.items()]
-    return sorted(found, key=lambda count: (-count.count, count.rule))
+    rule_counts = [_count(rule, findings) for rule, findings in by_rule.items()]
+    return sorted(rule_counts, key=lambda count: (-count.count, count.rule))
 
 
 def render_statistics(report: Report, output_format: Literal["text", "json"] = "text") -> str:
     """A line for each rule and a total, or a JSON array of objects with the fields of RuleCount."""
-    found = counts(report.findings)
+    rule_counts = counts(report.findings)
     if output_format == "json":
-        return json.dumps([asdict(count) for count in found], indent=2) + "\n"
+        return json.dumps([asdict(count) for count in rule_counts], indent=2) + "\n"
     cells = [
         (str(count.count), count.rule, _severities(count), f"{count.fixable} fixable")
-        for count in found
+        for count in rule_counts
     ]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [
@@ -53,7 +53,7 @@ def render_statistics(report: Report, output_format: Literal["text", "json"] = "
 
 
 def _count(rule: str, findings: list[Diagnostic]) -> RuleCount:
-    by_severity = {each: sum(f.severity is each for f in findings) for each in Severity}
+    by_severity = {severity: sum(f.severity is severity for f in findings) for severity in Severity}
     return RuleCount(
         rule,
         len(findings),

@@ -89,9 +89,9 @@ def summary(report: Report) -> str:
             (Severity.INFO, "note"),
         )
     ]
-    found = ", ".join(count for count in counts if count) or "no findings"
+    listed = ", ".join(count for count in counts if count) or "no findings"
     allowed = f", {len(report.allowed)} allowed" if report.allowed else ""
-    return f"{found} in {_some(report.stats['files'], 'file') or 'no files'} of HLO{allowed}"
+    return f"{listed} in {_some(report.stats['files'], 'file') or 'no files'} of HLO{allowed}"
 
 
 def counted(number: int, name: str) -> str:

@@ -58,7 +58,9 @@ class BeforeAutotuner(NamedTuple):
         if self.after is None:
             return False
         left = (computation.instruction(fusion.name) for computation in self.after.computations)
-        return not any(each is not None and each.opcode == "fusion" for each in left)
+        return not any(
+            instruction is not None and instruction.opcode == "fusion" for instruction in left
+        )
 
 
 @dataclass(frozen=True)
@@ -78,13 +80,17 @@ class PassPair:
     def removed(self) -> tuple[Computation, ...]:
         """The computations of the module before that the pass changed or removed."""
         kept = set(map(id, self.after.computations))
-        return tuple(each for each in self.before.computations if id(each) not in kept)
+        return tuple(
+            computation for computation in self.before.computations if id(computation) not in kept
+        )
 
     @cached_property
     def added(self) -> tuple[Computation, ...]:
         """The computations of the module after that the pass changed or added."""
         kept = set(map(id, self.before.computations))
-        return tuple(each for each in self.after.computations if id(each) not in kept)
+        return tuple(
+            computation for computation in self.after.computations if id(computation) not in kept
+        )
 
     @cached_property
     def changed(self) -> tuple[ChangedComputation, ...]:
@@ -331,7 +337,7 @@ class Rule:
     def options(cls) -> dict[str, Option[Any]]:
         """The thresholds that a configuration may change, by the names it has for them."""
         declared = (value for kind in cls.__mro__ for value in vars(kind).values())
-        return {each.name: each for each in declared if isinstance(each, Option)}
+        return {option.name: option for option in declared if isinstance(option, Option)}
 
     def with_options(self, values: Mapping[str, Value]) -> Self:
         """The rule with other thresholds.
@@ -339,12 +345,12 @@ class Rule:
         Raises:
             UsageError: for an option that it does not have, or a value that does not fit.
         """
-        known = self.options()
+        declared = self.options()
         changed = type(self)()
         for name, value in values.items():
-            if name not in known:
-                raise UsageError(f"{self.name()} has no option {name}: {nearest(name, known)}")
-            vars(changed)[known[name].attribute] = known[name].read(value)
+            if name not in declared:
+                raise UsageError(f"{self.name()} has no option {name}: {nearest(name, declared)}")
+            vars(changed)[declared[name].attribute] = declared[name].read(value)
         return changed
 
     @classmethod

@@ -44,7 +44,9 @@ def plugin_rules() -> Iterator[tuple[type[Rule], str]]:
         return
     from importlib.metadata import entry_points
 
-    for entry in sorted(entry_points(group=GROUP), key=lambda each: (each.name, each.value)):
+    for entry in sorted(
+        entry_points(group=GROUP), key=lambda entry_point: (entry_point.name, entry_point.value)
+    ):
         yield from ((kind, _title(entry)) for kind in _rules_of(entry))
 
 
@@ -56,8 +58,8 @@ def _may_have_plugins() -> bool:
     """
     for folder in dict.fromkeys(sys.path):
         try:
-            with os.scandir(folder or ".") as found:
-                names = [each.name for each in found]
+            with os.scandir(folder or ".") as entries:
+                names = [entry.name for entry in entries]
         except NotADirectoryError:
             return True  # an archive: importlib.metadata knows how to look into it
         except OSError:
@@ -103,9 +105,9 @@ def _modules(name: str) -> Iterator[ModuleType]:
     yield module
     spec: ModuleSpec | None = module.__spec__
     if spec is not None and spec.submodule_search_locations is not None:
-        for found in pkgutil.iter_modules(spec.submodule_search_locations, f"{name}."):
-            if not found.name.endswith(".__main__"):  # a program: to import it is to run it
-                yield from _modules(found.name)
+        for submodule in pkgutil.iter_modules(spec.submodule_search_locations, f"{name}."):
+            if not submodule.name.endswith(".__main__"):  # a program: to import it is to run it
+                yield from _modules(submodule.name)
 
 
 def _rules_in(module: ModuleType) -> Iterator[type[Rule]]:

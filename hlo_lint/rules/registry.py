@@ -31,9 +31,9 @@ def _own_rules() -> tuple[Rule, ...]:
         package = importlib.import_module(home)  # by name: rules stand above this module
         for folder in map(Path, package.__path__):
             _check_families(folder)
-        for found in pkgutil.walk_packages(package.__path__, f"{home}."):
-            if not found.ispkg:
-                importlib.import_module(found.name)
+        for submodule in pkgutil.walk_packages(package.__path__, f"{home}."):
+            if not submodule.ispkg:
+                importlib.import_module(submodule.name)
     prefixes = tuple(f"{home}." for home in _HOMES)
     kinds = [kind for kind in Rule.__subclasses__() if kind.__module__.startswith(prefixes)]
     return _sorted((kind, "hlo_lint") for kind in kinds)
@@ -99,7 +99,7 @@ def select_rules(
     Raises:
         UsageError: for a name that neither a rule nor a family has.
     """
-    names = {each for each in select or () if isinstance(each, str)}
+    names = {entry for entry in select or () if isinstance(entry, str)}
     wanted, unwanted = names | set(extend_select), set(ignore or ())
     check_names([*wanted, *unwanted])
     rules = all_rules()
@@ -109,7 +109,7 @@ def select_rules(
         if is_chosen(rule, wanted, unwanted, otherwise=select is None and rule.enabled_by_default)
     )
     registered = {type(rule): rule for rule in rules}
-    kinds = [each for each in select or () if not isinstance(each, str)]
+    kinds = [entry for entry in select or () if not isinstance(entry, str)]
     return (*chosen, *(registered.get(kind) or kind() for kind in kinds))
 
 
@@ -134,9 +134,9 @@ def check_names(names: Iterable[str]) -> None:
     Raises:
         UsageError: for the first that neither a rule nor a family has.
     """
-    known = known_names()
+    names_known = known_names()
     for name in names:
-        if name not in known:
+        if name not in names_known:
             raise _unknown(name)
 
 

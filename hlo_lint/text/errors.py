@@ -68,7 +68,7 @@ class RuleError(HloLintError):
     """A rule that is wrong about itself: two of one name, no example."""
 
 
-def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
+def nearest(name: str, candidates: Iterable[str], otherwise: str = "") -> str:
     """The end of a sentence about a name that nothing has.
 
     Where nothing is near, `otherwise`, else all there are.
@@ -78,7 +78,7 @@ def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
     """
     from difflib import get_close_matches
 
-    names = sorted(known)
+    names = sorted(candidates)
     near = get_close_matches(name, names, n=1, cutoff=0.5)
     if near:
         return f"did you mean {near[0]}?"

@@ -147,9 +147,9 @@ class _Pairs:
             for at, (place, path, one) in _edges(self.before, self._left(), down):
                 if self.forth[at] != NOTHING or one < 0 or self.forth[one] == NOTHING:
                     continue
-                found = waiting.get((ours[at], (place, path, self.forth[one])))
-                while found:
-                    other = found.popleft()
+                candidates = waiting.get((ours[at], (place, path, self.forth[one])))
+                while candidates:
+                    other = candidates.popleft()
                     if self.back[other] == NOTHING:
                         self._pair(at, other)
                         break

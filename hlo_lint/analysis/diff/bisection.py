@@ -135,10 +135,10 @@ class _Walk:
             return True, False
         if any(_disables(self.before, name) for name in other):
             return False, True
-        rest = list(map(_key, self.ours[i:])), list(map(_key, self.theirs[j:]))
-        comes_back = one in rest[1], other in rest[0]
+        remaining = list(map(_key, self.ours[i:])), list(map(_key, self.theirs[j:]))
+        comes_back = one in remaining[1], other in remaining[0]
         if comes_back == (True, True):  # a pipeline that is repeated: the fewest edits
-            edit = SequenceMatcher(None, *rest, autojunk=False).get_opcodes()[0][0]
+            edit = SequenceMatcher(None, *remaining, autojunk=False).get_opcodes()[0][0]
             is_ours = edit != "insert"
         elif any(comes_back):
             is_ours = comes_back[1]

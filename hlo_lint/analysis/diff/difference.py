@@ -99,11 +99,15 @@ class Difference:
         """The numbers of instructions removed, added, changed and moved; of computations that only
         one module has, all."""
         counts = dict.fromkeys(("removed", "added", "changed", "moved"), 0)
-        for each in self.computations:
-            counts["changed"] += len(each.changed)
-            counts["moved"] += len(each.moved)
-            counts["removed"] += len(each.removed) if each.after else each.instructions
-            counts["added"] += len(each.added) if each.before else each.instructions
+        for computation in self.computations:
+            counts["changed"] += len(computation.changed)
+            counts["moved"] += len(computation.moved)
+            counts["removed"] += (
+                len(computation.removed) if computation.after else computation.instructions
+            )
+            counts["added"] += (
+                len(computation.added) if computation.before else computation.instructions
+            )
         return counts
 
 
@@ -130,33 +134,33 @@ def compare(before: Structure, after: Structure, *, metadata: bool = False) -> D
     fused = frozenset[str]()
     if scheduled:
         fused = before.module.fusion_computations | after.module.fusion_computations
-    found = [
+    compared = [
         _compared(one, other, pair, sides, scheduled and not in_fusion)
         for one, other, pair in pairs
         for in_fusion in [one.computation.name in fused or other.computation.name in fused]
     ]
     theirs = set(partners.values())
-    found += [
+    compared += [
         ComputationDifference(None, body.computation)
         for name, body in after.bodies.items()
         if name not in theirs
     ]
-    found += [
+    compared += [
         ComputationDifference(body.computation, None)
         for name, body in before.bodies.items()
         if name not in partners
     ]
     place = {name: at for at, name in enumerate(after.bodies)}
-    differing = [each for each in found if not each.same]
-    differing.sort(key=lambda each: _rank(each, place))
+    differing = [computation for computation in compared if not computation.same]
+    differing.sort(key=lambda computation: _rank(computation, place))
     header = _header_changes(before, after)
     return Difference(before.module, after.module, header, tuple(differing))
 
 
-def _rank(each: ComputationDifference, place: dict[str, int]) -> tuple[int, int]:
-    if each.after is None:
+def _rank(computation: ComputationDifference, place: dict[str, int]) -> tuple[int, int]:
+    if computation.after is None:
         return 2, 0
-    return (0 if each.after.is_entry else 1), place.get(each.after.name, 0)
+    return (0 if computation.after.is_entry else 1), place.get(computation.after.name, 0)
 
 
 Pair = tuple[Body, Body, list[int] | None]
@@ -276,18 +280,18 @@ def _attribute_changes(ours: dict[str, str], theirs: dict[str, str]) -> Iterator
         if name in PROVENANCE or name in CALLING_ATTRIBUTES or name == "control-predecessors":
             continue
         before, after = ours.get(name), theirs.get(name)
-        said = [None if text is None else meaning(name, text) for text in (before, after)]
-        if said[0] != said[1]:
+        meanings = [None if text is None else meaning(name, text) for text in (before, after)]
+        if meanings[0] != meanings[1]:
             yield Change(name, before, after)
 
 
 def _provenance_changes(ours: Instruction, theirs: Instruction, sides: _Sides) -> Iterator[Change]:
-    said = [
+    provenances = [
         dict(provenance(instruction.attributes_text, module))
         for instruction, module in ((ours, sides.before.module), (theirs, sides.after.module))
     ]
-    for name in sorted({*said[0], *said[1]}):
-        if said[0].get(name) != said[1].get(name):
+    for name in sorted({*provenances[0], *provenances[1]}):
+        if provenances[0].get(name) != provenances[1].get(name):
             yield Change(name, ours.attributes.get(name), theirs.attributes.get(name))
 
 
@@ -308,14 +312,14 @@ def _operand_changes(
     partners = sorted((pair[read], path) for read, path in control)
     if partners != sorted(its_control):
         before, after = (
-            ", ".join(str(_shown(body, read)) for read in each) or None
-            for body, each in ((one, control), (other, its_control))
+            ", ".join(str(_shown(body, read)) for read in edges) or None
+            for body, edges in ((one, control), (other, its_control))
         )
         numbers = (
-            sorted(body.values[read] if read >= 0 else -1 for read, _ in each)
-            for body, each in ((one, control), (other, its_control))
+            sorted(body.values[read] if read >= 0 else -1 for read, _ in edges)
+            for body, edges in ((one, control), (other, its_control))
         )
-        if len({tuple(each) for each in numbers}) > 1:
+        if len({tuple(side) for side in numbers}) > 1:
             yield Change("control-predecessors", before, after)
 
 
@@ -383,12 +387,12 @@ def _longest_rise(numbers: Sequence[int]) -> set[int]:
         else:
             ends[length], places[length] = number, place
         before.append(places[length - 1] if length else -1)
-    found: set[int] = set()
+    rise: set[int] = set()
     place = places[-1] if places else -1
     while place >= 0:
-        found.add(place)
+        rise.add(place)
         place = before[place]
-    return found
+    return rise
 
 
 def _header_changes(before: Structure, after: Structure) -> tuple[Change, ...]:

@@ -122,15 +122,15 @@ def attributes(tail: str) -> tuple[tuple[str, Hashable], ...]:
     """
     from hlo_lint.hlo.attributes import split_attributes
 
-    found: list[tuple[str, Hashable]] = []
+    meanings: list[tuple[str, Hashable]] = []
     for name, (start, end) in split_attributes(tail).items():
         if name in PROVENANCE or name == "control-predecessors":
             continue
         text = tail[start:end]
-        said = text.count(",") if name in CALLING_ATTRIBUTES else meaning(name, text)
-        if said is not None:
-            found.append((name, said))
-    return tuple(sorted(found, key=lambda entry: entry[0]))
+        value = text.count(",") if name in CALLING_ATTRIBUTES else meaning(name, text)
+        if value is not None:
+            meanings.append((name, value))
+    return tuple(sorted(meanings, key=lambda entry: entry[0]))
 
 
 @lru_cache(maxsize=1 << 16)
@@ -164,7 +164,7 @@ def squeezed(text: str) -> str:
     >>> squeezed('{ /*i0=0*/ 1, 2 }')
     '{1,2}'
     """
-    return _comment_or_blank.sub(lambda found: found[1] or "", text)
+    return _comment_or_blank.sub(lambda token: token[1] or "", text)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -175,11 +175,11 @@ def literal_meaning(text: str) -> str:
     ('{1000,0.5,-inf}', '{1,0}')
     """
     text = _fraction.sub(_plainest, squeezed(text))
-    return _word.sub(lambda found: "1" if found[0] == "true" else "0", text)
+    return _word.sub(lambda word: "1" if word[0] == "true" else "0", text)
 
 
-def _plainest(found: re.Match[str]) -> str:
-    number = float(found[0])
+def _plainest(token: re.Match[str]) -> str:
+    number = float(token[0])
     if number.is_integer() and 0 < abs(number) < 1 << 53:
         return str(int(number))
     return repr(number)
@@ -198,7 +198,7 @@ def without_metadata(tail: str) -> str:
     if at < 0:
         return tail
     if tail.count("{", 0, at) == tail.count("}", 0, at) and tail.count('"', 0, at) % 2 == 0:
-        found = _METADATA(tail, at)
-        if found is not None:
-            return tail[:at] + tail[found.end() :]
+        metadata = _METADATA(tail, at)
+        if metadata is not None:
+            return tail[:at] + tail[metadata.end() :]
     return tail  # a spelling that `attributes` takes apart

@@ -130,9 +130,9 @@ class Structures:
                 memo.clear()
             return
         needed = {computation for module in modules for computation in module.computations}
-        for known in (self._bodies, self._surfaces):
-            for computation in known.keys() - needed:
-                del known[computation]
+        for cache in (self._bodies, self._surfaces):
+            for computation in cache.keys() - needed:
+                del cache[computation]
 
     def _number(self, structure: Hashable) -> int:
         return self._numbers.setdefault(structure, len(self._numbers))
@@ -148,8 +148,8 @@ class Structures:
         callees = [
             [
                 place[callee]
-                for each in surfaces[name].called.values()
-                for callee in each
+                for called in surfaces[name].called.values()
+                for callee in called
                 if callee in place
             ]
             for name in names
@@ -191,11 +191,11 @@ class Structures:
             for at, names in surface.called.items()
         }
         frames: tuple[object, ...] = (module.tables,) if self._metadata else ()
-        key = (*(number for each in numbers.values() for number in each), hash(frames))
-        known = self._bodies.setdefault(computation, {})
-        body = known.get(key)
+        key = (*(number for group in numbers.values() for number in group), hash(frames))
+        variants = self._bodies.setdefault(computation, {})
+        body = variants.get(key)
         if body is None:
-            body = known[key] = self._taken_apart(computation, surface, numbers, module)
+            body = variants[key] = self._taken_apart(computation, surface, numbers, module)
         return body
 
     def _taken_apart(
@@ -215,7 +215,7 @@ class Structures:
                 for label, row in zip(labels, rows, strict=True)
             ]
         values = [_UNKNOWN] * len(rows)
-        for at in _bottom_up([[position for position, _ in each] for each in reads]):
+        for at in _bottom_up([[position for position, _ in read] for read in reads]):
             if at not in elements:
                 inputs = [
                     (values[position] if position >= 0 else _UNKNOWN, path)
@@ -240,51 +240,51 @@ class Structures:
         )
 
     def _surface(self, computation: Computation) -> _Surface:
-        found = self._surfaces.get(computation)
-        if found is None:
+        surface = self._surfaces.get(computation)
+        if surface is None:
             rows, inline = computation.rows, computation.inline
             bare = [without_metadata(attributes_of(row)) for row in rows]
             called = {at: names for at, tail in enumerate(bare) if (names := _callees(tail))}
             called |= {at: computation.at(at).called_computations for at in inline}
             labels = [self._label(row, tail) for row, tail in zip(rows, bare, strict=True)]
-            found = self._surfaces[computation] = _Surface(labels, called)
-        return found
+            surface = self._surfaces[computation] = _Surface(labels, called)
+        return surface
 
     def _label(self, row: InstructionRecord, bare: str) -> int:
         opcode = opcode_of(row)
         key = (type_of(row), opcode, bare, operands_of(row) if opcode in LITERAL_OPERANDS else "")
-        known = self._labels.get(key)
-        if known is None:
-            said = (shape_meaning(key[0]), opcode, attributes(bare), literal_meaning(key[3]))
-            known = self._labels[key] = self._number(said)
-        return known
+        label = self._labels.get(key)
+        if label is None:
+            meaning = (shape_meaning(key[0]), opcode, attributes(bare), literal_meaning(key[3]))
+            label = self._labels[key] = self._number(meaning)
+        return label
 
 
 def provenance(tail: str, module: Module) -> tuple[tuple[str, Hashable], ...]:
     """The origin of an instruction, its Python frames looked up."""
     from hlo_lint.hlo.attributes import OpMetadata, split_attributes
 
-    said: list[tuple[str, Hashable]] = []
+    values: list[tuple[str, Hashable]] = []
     for name, (start, end) in split_attributes(tail).items():
         if name in PROVENANCE:
             value = meaning(name, tail[start:end])
             if isinstance(value, OpMetadata) and value.stack_frame_id:
                 stack = module.stack_frames.stack(value.stack_frame_id)
                 value = (replace(value, stack_frame_id=0), stack)
-            said.append((name, value))
-    return tuple(sorted(said, key=lambda entry: entry[0]))
+            values.append((name, value))
+    return tuple(sorted(values, key=lambda entry: entry[0]))
 
 
 def _header(module: Module) -> dict[str, Hashable]:
     """The values of the header's attributes, those on the module's origin left out."""
-    said = {
+    header = {
         name: meaning(name, text)
         for name, text in sorted(module.attributes.items())
         if name not in PROVENANCE
     }
-    if "entry_computation_layout" not in said and module.entry is not None:
-        said["entry_computation_layout"] = _entry_layout(module.entry)
-    return {name: value for name, value in said.items() if value is not None}
+    if "entry_computation_layout" not in header and module.entry is not None:
+        header["entry_computation_layout"] = _entry_layout(module.entry)
+    return {name: value for name, value in header.items() if value is not None}
 
 
 def _entry_layout(entry: Computation) -> Hashable:
@@ -325,13 +325,13 @@ def _reads(
 
 def _place(reference: str, places: dict[str, Read]) -> Read:
     """The place that a reference without a name of its own means, cached."""
-    known = places.get(reference)
-    if known is None:
+    place = places.get(reference)
+    if place is None:
         name, *elements = reference.split("#")
         position, path = places.get(name, (-1, ()))
         path += tuple(int(element) for element in elements if element.isdecimal())
-        known = places[reference] = position, path
-    return known
+        place = places[reference] = position, path
+    return place
 
 
 @lru_cache(maxsize=1 << 16)
@@ -359,12 +359,12 @@ def _bottom_up(needs: Sequence[Sequence[int]]) -> Sequence[int]:
 
     Numbers on a circle come last, in their own order; -1 needs nothing.
     """
-    if all(need < at for at, each in enumerate(needs) for need in each):
+    if all(need < at for at, needed in enumerate(needs) for need in needed):
         return range(len(needs))
-    waiting = [len({need for need in each if need >= 0}) for each in needs]
+    waiting = [len({need for need in needed if need >= 0}) for needed in needs]
     users: list[list[int]] = [[] for _ in needs]
-    for at, each in enumerate(needs):
-        for need in {need for need in each if need >= 0}:
+    for at, needed in enumerate(needs):
+        for need in {need for need in needed if need >= 0}:
             users[need].append(at)
     order = [at for at, count in enumerate(waiting) if not count]
     for at in order:  # grows on the way

@@ -28,7 +28,7 @@ class ArrayPattern:
     """Minor to major."""
 
     def __repr__(self) -> str:
-        said = (
+        constraints = (
             f"{name}={_spelled(value)}"
             for name, value in (
                 ("dtype", self.dtype),
@@ -38,7 +38,7 @@ class ArrayPattern:
             )
             if value is not None
         )
-        return f"m.array({', '.join(said)})"
+        return f"m.array({', '.join(constraints)})"
 
     def why_not(self, shape: Shape | None) -> str:
         """The mismatch: "its type is f32, not bf16"; empty if all fits."""
@@ -122,8 +122,8 @@ class _HasAttributes(NamedTuple):
     asked: tuple[tuple[str, Attribute], ...]
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{name}={_spelled(value)}" for name, value in self.asked)
-        return f".attr({said})"
+        attributes = ", ".join(f"{name}={_spelled(value)}" for name, value in self.asked)
+        return f".attr({attributes})"
 
 
 class _HasShape(NamedTuple):
@@ -209,7 +209,7 @@ class Pattern:
     @property
     def names(self) -> tuple[str, ...]:
         """The captures of the instruction itself; not those of its operands."""
-        named = [each.name for each in self.modifiers if isinstance(each, _Named)]
+        named = [modifier.name for modifier in self.modifiers if isinstance(modifier, _Named)]
         return (self.capture, *named) if self.capture else tuple(named)
 
     def __repr__(self) -> str:
@@ -231,8 +231,8 @@ def op(*arguments: str | Pattern) -> Pattern:
     >>> op("add", "subtract", any_("x")).named("sum")
     m.op("add", "subtract", m.any("x")).named("sum")
     """
-    opcodes = tuple(each for each in arguments if isinstance(each, str))
-    operands = tuple(each for each in arguments if isinstance(each, Pattern))
+    opcodes = tuple(argument for argument in arguments if isinstance(argument, str))
+    operands = tuple(argument for argument in arguments if isinstance(argument, Pattern))
     if not opcodes or arguments != (*opcodes, *operands):
         raise TypeError("op wants opcodes, then patterns of operands")
     return Pattern("op", opcodes, operands)
@@ -267,7 +267,7 @@ def _arguments(arguments: tuple[str | Pattern, ...]) -> tuple[str, tuple[Pattern
     capture = ""
     if arguments and isinstance(arguments[0], str):
         capture, arguments = _checked_name(arguments[0]), arguments[1:]
-    operands = tuple(each for each in arguments if isinstance(each, Pattern))
+    operands = tuple(argument for argument in arguments if isinstance(argument, Pattern))
     if len(operands) < len(arguments):
         raise TypeError("operands are patterns; a name comes first")
     return capture, operands
@@ -385,8 +385,8 @@ class Match(Mapping[str, Instruction]):
         return self._captures[name].path
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{name}={node.title}" for name, node in self._captures.items())
-        return f"<Match %{self.instruction.name}{': ' if said else ''}{said}>"
+        captures = ", ".join(f"{name}={node.title}" for name, node in self._captures.items())
+        return f"<Match %{self.instruction.name}{': ' if captures else ''}{captures}>"
 
 
 Place: TypeAlias = "Module | Computation | Instruction | Iterable[Computation]"
@@ -418,10 +418,12 @@ def candidates(pattern: Pattern, where: Place) -> Iterator[Instruction]:
         elif len(pattern.opcodes) == 1:
             yield from computation.with_opcode(pattern.opcodes[0])
         else:
-            found = [
-                each for name in set(pattern.opcodes) for each in computation.with_opcode(name)
+            instructions = [
+                instruction
+                for name in set(pattern.opcodes)
+                for instruction in computation.with_opcode(name)
             ]
-            yield from sorted(found, key=lambda each: each.number)
+            yield from sorted(instructions, key=lambda instruction: instruction.number)
 
 
 def explain(pattern: Pattern, instruction: Instruction) -> str:
@@ -445,9 +447,9 @@ def _matches(
     reason = _why_not(pattern, node)
     if not reason:
         for name in pattern.names:
-            known = captures.get(name)
-            if known is not None and known != node:
-                reason = f"{name} is {known.title} and {node.title}, not the same"
+            captured = captures.get(name)
+            if captured is not None and captured != node:
+                reason = f"{name} is {captured.title} and {node.title}, not the same"
                 break
             captures = {**captures, name: node}
     if reason:
@@ -457,7 +459,7 @@ def _matches(
         yield captures
         return
     places = range(node.operand_count)
-    if any(isinstance(each, _AnyOrder) for each in pattern.modifiers):
+    if any(isinstance(modifier, _AnyOrder) for modifier in pattern.modifiers):
         yield from _in_any_order(pattern.operands, node, frozenset(places), captures, reasons)
     else:
         yield from _in_order(pattern.operands, node, 0, captures, reasons)
@@ -473,8 +475,8 @@ def _in_order(
     if not patterns:
         yield captures
         return
-    for found in _operand(patterns[0], node, place, captures, reasons):
-        yield from _in_order(patterns[1:], node, place + 1, found, reasons)
+    for extended in _operand(patterns[0], node, place, captures, reasons):
+        yield from _in_order(patterns[1:], node, place + 1, extended, reasons)
 
 
 def _in_any_order(
@@ -487,13 +489,13 @@ def _in_any_order(
     if not patterns:
         yield captures
         return
-    here: list[str] = []
+    mismatches: list[str] = []
     for place in sorted(places):
-        for found in _operand(patterns[0], node, place, captures, here):
-            yield from _in_any_order(patterns[1:], node, places - {place}, found, reasons)
-    if here:
+        for extended in _operand(patterns[0], node, place, captures, mismatches):
+            yield from _in_any_order(patterns[1:], node, places - {place}, extended, reasons)
+    if mismatches:
         reasons.append(
-            f"no operand of {node.title} is {_a(_called(patterns[0]))} as asked: {here[0]}"
+            f"no operand of {node.title} is {_a(_called(patterns[0]))} as asked: {mismatches[0]}"
         )
 
 

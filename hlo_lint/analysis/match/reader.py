@@ -151,7 +151,7 @@ def _value(tree: Tree[Token], text: str) -> _Value:
     (token,) = tokens(tree)
     match kind:
         case "string":
-            return _escape.sub(lambda found: {"n": "\n"}.get(found[1], found[1]), token[1:-1])
+            return _escape.sub(lambda escape: {"n": "\n"}.get(escape[1], escape[1]), token[1:-1])
         case "integer" if len(token) < 19:
             return int(token)
         case "float":

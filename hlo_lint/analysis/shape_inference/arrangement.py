@@ -91,7 +91,7 @@ def _bitcast(operation: Operation, printed: Shape) -> None:
         return
     demand_known(operand.dtype)
     demand_known(result.dtype)
-    if any(each.layout is not None and each.layout.tiles for each in (operand, result)):
+    if any(array.layout is not None and array.layout.tiles for array in (operand, result)):
         return  # tiles may pad
     before, after = BITS[operand.dtype] * _count(operand), BITS[result.dtype] * _count(result)
     if before != after and operand.byte_size != result.byte_size:
@@ -143,10 +143,10 @@ def _slice(operation: Operation) -> Shape:
     if len(slices) != operand.rank:
         raise Impossible(f"slice names {len(slices)} ranges for {operand}")
     sizes = []
-    for dim, (found, size) in enumerate(zip(slices, operand.dims, strict=True)):
-        if not isinstance(found, Slice):
+    for dim, (slice_, size) in enumerate(zip(slices, operand.dims, strict=True)):
+        if not isinstance(slice_, Slice):
             raise Unknowable
-        start, limit, stride = found
+        start, limit, stride = slice_
         if not 0 <= start <= limit or (size != UNBOUNDED and limit > size):
             raise Impossible(f"slice of [{start}:{limit}] out of {size} in dimension {dim}")
         if stride <= 0:
@@ -187,22 +187,22 @@ def _concatenate(operation: Operation) -> Shape:
     first = arrays[0]
     along = operation.dimension(first.rank)
     dtype, sizes, dynamic = first.dtype, list(first.dims), list(flags(first))
-    for number, each in enumerate(arrays[1:], 1):
-        if each.rank != first.rank:
+    for number, array in enumerate(arrays[1:], 1):
+        if array.rank != first.rank:
             raise Impossible(f"operands 0 and {number} of concatenate differ in rank")
-        if not same_type(each.dtype, first.dtype):
-            raise Impossible(f"concatenate of {first.dtype} and {each.dtype}")
-        for dim, size in enumerate(each.dims):
+        if not same_type(array.dtype, first.dtype):
+            raise Impossible(f"concatenate of {first.dtype} and {array.dtype}")
+        for dim, size in enumerate(array.dims):
             if dim == along:
-                known = UNBOUNDED not in (size, sizes[dim])
-                sizes[dim] = sizes[dim] + size if known else UNBOUNDED
+                is_bounded = UNBOUNDED not in (size, sizes[dim])
+                sizes[dim] = sizes[dim] + size if is_bounded else UNBOUNDED
             elif not same_size(size, sizes[dim]):
                 raise Impossible(
                     f"dimension {dim} of the operands 0 and {number} of concatenate differs: "
                     f"{sizes[dim]} and {size}"
                 )
-            dynamic[dim] |= each.is_dynamic(dim)
-        dtype = promote_types(first.dtype, each.dtype)  # XLA, too, forgets those in between
+            dynamic[dim] |= array.is_dynamic(dim)
+        dtype = promote_types(first.dtype, array.dtype)  # XLA, too, forgets those in between
     return array_without_layout(dtype, sizes, dynamic)
 
 

@@ -32,19 +32,19 @@ def _group_size(operation: Operation) -> int:
         raise Unknowable  # a group of replicas, and the module says how many partitions
     match operation.attribute("replica_groups"):
         case IotaReplicaGroups(size=size):
-            found = size
+            group_size = size
         case ReplicaGroupList(groups=groups) if len(set(map(len, groups))) == 1:
-            found = len(groups[0])
+            group_size = len(groups[0])
         case MeshReplicaGroups(mesh=mesh, axes=axes):
             try:
-                found = prod(mesh.size(axis) for axis in axes)
+                group_size = prod(mesh.size(axis) for axis in axes)
             except KeyError:
                 raise Unknowable from None
         case _:
             raise Unknowable
-    if not 1 <= found < 1 << 31:
+    if not 1 <= group_size < 1 << 31:
         raise Unknowable
-    return found
+    return group_size
 
 
 def _each(operation: Operation, one: Callable[[ArrayShape], ArrayShape]) -> Shape:
@@ -140,10 +140,10 @@ def _all_to_all(operation: Operation) -> Shape:
         # HandleAllToAll: without a dimension there is one operand for each device of a group.
         if devices and len(arrays) != devices:
             raise Impossible(f"all-to-all has {len(arrays)} operands for groups of {devices}")
-        for number, each in enumerate(arrays):
+        for number, array in enumerate(arrays):
             # InferAllToAllTupleShape compares layouts, too, at any stage.
-            same_order = each.minor_to_major == arrays[0].minor_to_major
-            if not compatible(each, arrays[0]) or not same_order:
+            same_order = array.minor_to_major == arrays[0].minor_to_major
+            if not compatible(array, arrays[0]) or not same_order:
                 raise Impossible(f"operands 0 and {number} of all-to-all have different shapes")
         return TupleShape(tuple(map(_plain, arrays)))
     if len(arrays) != 1:
@@ -167,7 +167,7 @@ def _demand_offsets(shapes: tuple[Shape, ...]) -> None:
     for what, buffers, shape in (("input", given, shapes[2]), ("output", taken, shapes[3])):
         if not isinstance(shape, TupleShape):
             raise Impossible(f"the {what} offset of collective-permute is not a tuple")
-        nested = all(isinstance(each, TupleShape) for each in shape.elements)
+        nested = all(isinstance(element, TupleShape) for element in shape.elements)
         if buffers and not (nested and len(shape.elements) == len(buffers)):
             raise Impossible(
                 f"collective-permute of {len(buffers)} {what} buffers has the {what} offset "
@@ -227,10 +227,10 @@ def _all_reduce_start(operation: Operation, printed: Shape) -> None:
 
 def _ragged_all_to_all(operation: Operation) -> Shape:
     arrays = operation.arrays()
-    for number, each in enumerate(arrays[2:], 2):
-        if each.rank not in (1, 2):
-            raise Impossible(f"operand {number} of ragged-all-to-all has {each.rank} dimensions")
-        if not compatible(each, arrays[2]):
+    for number, array in enumerate(arrays[2:], 2):
+        if array.rank not in (1, 2):
+            raise Impossible(f"operand {number} of ragged-all-to-all has {array.rank} dimensions")
+        if not compatible(array, arrays[2]):
             raise Impossible(f"operands 2 and {number} of ragged-all-to-all differ")
     return _plain(arrays[1])
 

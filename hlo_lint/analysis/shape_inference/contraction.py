@@ -31,7 +31,7 @@ def _sides(
     operation: Operation, left: ArrayShape, right: ArrayShape
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Batch and contracting dimensions of either side, each in range and named once."""
-    found = []
+    sides = []
     for side, shape in (("lhs", left), ("rhs", right)):
         batch = operation.integers(f"{side}_batch_dims", ())
         contracting = operation.integers(f"{side}_contracting_dims", ())
@@ -40,8 +40,8 @@ def _sides(
         together = (*batch, *contracting)
         if len(set(together)) != len(together):
             raise Impossible(f"batch and contracting dimensions of the {side} name one twice")
-        found += [batch, contracting]
-    left_batch, left_contracting, right_batch, right_contracting = found
+        sides += [batch, contracting]
+    left_batch, left_contracting, right_batch, right_contracting = sides
     return left_batch, left_contracting, right_batch, right_contracting
 
 

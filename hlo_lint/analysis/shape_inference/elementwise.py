@@ -185,8 +185,8 @@ def _select(operation: Operation) -> Shape:
     if predicate.rank and not same_dims(predicate, true):
         raise Impossible(f"select chooses by {_plain(predicate)} among {_plain(true)}")
     dynamic = [
-        any(each)
-        for each in zip(
+        any(dynamic)
+        for dynamic in zip(
             flags(true),
             flags(false),
             flags(predicate) if predicate.rank else flags(true),
@@ -266,9 +266,9 @@ def _map(operation: Operation) -> Shape:
     arrays = operation.arrays()
     if not arrays:
         raise Impossible("map needs an operand")
-    first = next((each for each in arrays if each.rank), arrays[0])
-    for number, each in enumerate(arrays):
-        if each.rank and not same_dims(each, first):
+    first = next((array for array in arrays if array.rank), arrays[0])
+    for number, array in enumerate(arrays):
+        if array.rank and not same_dims(array, first):
             raise Impossible(f"operands 0 and {number} of map differ in their sizes")
     dims = operation.integers("dimensions", ())
     # The verifier infers with all dimensions, whatever the attribute says (HandleMap).
@@ -279,8 +279,8 @@ def _map(operation: Operation) -> Shape:
     result = operation.as_array(known(called.root), "what is called by map")
     if result.rank:
         raise Impossible(f"what map calls has to give a scalar, and gives {_plain(result)}")
-    for number, (text, each) in enumerate(zip(called.parameters, arrays, strict=True)):
-        wanted = array_without_layout(each.dtype, ())
+    for number, (text, array) in enumerate(zip(called.parameters, arrays, strict=True)):
+        wanted = array_without_layout(array.dtype, ())
         if not compatible(known(text), wanted, any_precision=True):
             raise Impossible(f"map calls a computation whose parameter {number} is not {wanted}")
     return array_without_layout(result.dtype, first.dims, first.dynamic)

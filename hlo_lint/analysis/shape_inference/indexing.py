@@ -138,9 +138,13 @@ def _scatter(operation: Operation) -> Shape:
             raise Impossible(
                 f"scatter writes {updates[number].dtype} into operand {number}, {operand.dtype}"
             )
-    demand_reducer(operation, [array_without_layout(each.dtype, ()) for each in operands], updates)
+    demand_reducer(
+        operation, [array_without_layout(target.dtype, ()) for target in operands], updates
+    )
     _demand_scatter_dims(operation, operands[0], indices, updates[0], vector)
-    results = [array_without_layout(each.dtype, each.dims, each.dynamic) for each in operands]
+    results = [
+        array_without_layout(target.dtype, target.dims, target.dynamic) for target in operands
+    ]
     return results[0] if count == 1 else TupleShape(tuple(results))
 
 

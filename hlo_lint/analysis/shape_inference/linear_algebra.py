@@ -103,7 +103,9 @@ def _triangular_solve(operation: Operation) -> Shape:
     shared = right.dims[-2 if left else -1]
     if not same_size(matrix.dims[-1], shared):
         raise Impossible(f"triangular-solve of {matrix.dims[-1]} unknowns with {shared} values")
-    batches = [array_without_layout(each.dtype, each.dims[:-2]) for each in (matrix, right)]
+    batches = [
+        array_without_layout(matrix_.dtype, matrix_.dims[:-2]) for matrix_ in (matrix, right)
+    ]
     if not same_dims(*batches):
         raise Impossible("the batch dimensions of triangular-solve differ")
     if operation.text("transpose_a") not in ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"):
@@ -119,19 +121,19 @@ def _batch_norm(operation: Operation) -> Shape:
         raise Impossible(f"feature_index={feature} is not a dimension of {operand}")
     grad = operation.opcode == "batch-norm-grad"
     per_feature = operation.arrays(1, len(operation.operands) - grad)
-    for number, each in enumerate((operand, *per_feature)):
-        demand_known(each.dtype)
-        if not is_float(each.dtype):
+    for number, array in enumerate((operand, *per_feature)):
+        demand_known(array.dtype)
+        if not is_float(array.dtype):
             raise Impossible(f"operand {number} of {operation.opcode} has to be floats")
     features = operand.dims[feature]
-    for number, each in enumerate(per_feature, 1):
-        if each.rank != 1:
+    for number, array in enumerate(per_feature, 1):
+        if array.rank != 1:
             raise Impossible(f"operand {number} of {operation.opcode} has to have one dimension")
-        if not same_type(each.dtype, operand.dtype):
+        if not same_type(array.dtype, operand.dtype):
             raise Impossible(f"operands 0 and {number} of {operation.opcode} differ in type")
-        if not same_size(each.dims[0], features) and UNBOUNDED not in each.dims:
+        if not same_size(array.dims[0], features) and UNBOUNDED not in array.dims:
             raise Impossible(
-                f"operand {number} of {operation.opcode} has {each.dims[0]} elements, and there "
+                f"operand {number} of {operation.opcode} has {array.dims[0]} elements, and there "
                 f"are {features} features"
             )
     if grad:

@@ -114,13 +114,13 @@ class ShapeInference:
 
     def _infer_left_out(self, computation: Computation) -> None:
         """Infers the types that are left out, in the order of the text: operands come first."""
-        found = self._left_out[computation] = {}
+        inferred_types = self._left_out[computation] = {}
         self._being_read.append(computation)
         for number, row in enumerate(computation.rows):
             if not type_of(row):
                 inferred = self._check(computation, number).inferred
                 if not isinstance(inferred, Refusal | Open):
-                    found[number] = str(inferred)
+                    inferred_types[number] = str(inferred)
         self._being_read.pop()
 
     def _signature(self, name: str) -> Signature | None:
@@ -133,16 +133,18 @@ class ShapeInference:
 
     def _seen(self, computation: Computation) -> Signature | None:
         """A computation from outside; None where it has no root, or something was not read."""
-        known = computation.analysis_cache.get(Signature)
-        if isinstance(known, Signature):
-            return known
+        cached = computation.analysis_cache.get(Signature)
+        if isinstance(cached, Signature):
+            return cached
         if computation.root is None or computation.parse_errors:
             return None
-        parameters = (self._type(computation, each.number) for each in computation.parameters)
-        found = Signature(tuple(parameters), self._type(computation, computation.root.number))
+        parameters = (
+            self._type(computation, parameter.number) for parameter in computation.parameters
+        )
+        signature = Signature(tuple(parameters), self._type(computation, computation.root.number))
         if all(type_of(row) for row in computation.rows):
-            computation.analysis_cache[Signature] = found  # else it follows from what it calls
-        return found
+            computation.analysis_cache[Signature] = signature  # else it follows from what it calls
+        return signature
 
 
 def infer(instruction: Instruction, module: Module | None = None) -> Inferred:

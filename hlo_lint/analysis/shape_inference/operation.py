@@ -98,10 +98,10 @@ class Operation:
         """The shape of an operand."""
         if number >= len(self.operands):
             raise Impossible(f"{self.opcode} needs an operand {number}")
-        found = self.operands[number]
-        if found is None:
+        operand = self.operands[number]
+        if operand is None:
             raise Unknowable
-        return found
+        return operand
 
     def shapes(self) -> tuple[Shape, ...]:
         """The shapes of all operands."""
@@ -194,10 +194,10 @@ class Operation:
         """A computation that it calls."""
         if number >= len(self.callees):
             raise Unknowable
-        found = self.callees[number]
-        if found is None:
+        signature = self.callees[number]
+        if signature is None:
             raise Unknowable
-        return found
+        return signature
 
 
 def _kind(shape: TupleShape | OpaqueShape) -> str:

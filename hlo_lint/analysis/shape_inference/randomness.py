@@ -29,7 +29,7 @@ def _rng(operation: Operation, printed: Shape) -> None:
         raise Impossible("the operands of rng have to be scalars")
     mixed = not first.dtype == second.dtype == result.dtype
     bounds = f"{first.dtype} and {second.dtype}"
-    if mixed and not all(same_type(each.dtype, result.dtype) for each in (first, second)):
+    if mixed and not all(same_type(bound.dtype, result.dtype) for bound in (first, second)):
         raise Impossible(f"rng of {result.dtype} has operands of {bounds}")
     distribution = operation.text("distribution")
     floats = is_float(result.dtype)

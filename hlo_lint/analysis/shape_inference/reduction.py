@@ -41,8 +41,8 @@ def demand_reducer(
     if len(given) != count or (count > 1 and not isinstance(root, TupleShape)):
         raise Impossible(f"{what} gives {brief(root)}, and not {count} scalars")
     scalars = tuple(
-        operation.as_array(each, f"what is called by {operation.opcode}, a result")
-        for each in given
+        operation.as_array(text, f"what is called by {operation.opcode}, a result")
+        for text in given
     )
     parameters = tuple(map(known, called.parameters))
     for at, scalar in enumerate(scalars):
@@ -86,8 +86,8 @@ def _reduce(operation: Operation) -> Shape:
     count = len(operation.operands) // 2
     arrays, initial = operation.arrays(0, count), operation.arrays(count)
     first = arrays[0]
-    for number, each in enumerate(arrays):
-        if not same_dims(each, first):
+    for number, array in enumerate(arrays):
+        if not same_dims(array, first):
             raise Impossible(f"operands 0 and {number} of reduce differ in their sizes")
     folded = demand_reducer(operation, initial, arrays)
     dims = operation.integers("dimensions")
@@ -99,7 +99,7 @@ def _reduce(operation: Operation) -> Shape:
         raise Impossible("dimensions of reduce names one twice")
     kept = [dim for dim in range(first.rank) if dim not in gone]
     sizes, dynamic = [first.dims[dim] for dim in kept], [first.is_dynamic(dim) for dim in kept]
-    results = tuple(array_without_layout(each.dtype, sizes, dynamic) for each in folded)
+    results = tuple(array_without_layout(array.dtype, sizes, dynamic) for array in folded)
     return results[0] if count == 1 else TupleShape(results)
 
 
@@ -107,12 +107,14 @@ def _sort(operation: Operation) -> Shape:
     arrays = operation.arrays()
     if not arrays:
         raise Impossible("sort needs an operand")
-    for number, each in enumerate(arrays):
-        if not same_dims(each, arrays[0]):
+    for number, array in enumerate(arrays):
+        if not same_dims(array, arrays[0]):
             raise Impossible(f"operands 0 and {number} of sort differ in their sizes")
     if len(operation.integers("dimensions")) != 1:
         raise Impossible("sort goes along one dimension")
-    results = tuple(array_without_layout(each.dtype, each.dims, each.dynamic) for each in arrays)
+    results = tuple(
+        array_without_layout(array.dtype, array.dims, array.dynamic) for array in arrays
+    )
     return results[0] if len(results) == 1 else TupleShape(results)
 
 
@@ -165,16 +167,16 @@ def _scan(operation: Operation) -> Shape:
         raise Impossible(f"scan goes along one dimension, and not {len(dimension)}")
     if not inputs:
         raise Unknowable  # XLA then takes the printed length
-    for number, each in enumerate(inputs):
-        if not 0 <= dimension[0] < each.rank:
-            raise Impossible(f"operand {number} of scan has no dimension {dimension[0]}: {each}")
-        if each.dims[dimension[0]] != inputs[0].dims[dimension[0]]:
+    for number, array in enumerate(inputs):
+        if not 0 <= dimension[0] < array.rank:
+            raise Impossible(f"operand {number} of scan has no dimension {dimension[0]}: {array}")
+        if array.dims[dimension[0]] != inputs[0].dims[dimension[0]]:
             raise Impossible("the operands of scan differ in the length of what it goes along")
     length = inputs[0].dims[dimension[0]]
     outputs = len(results) - carried
     stacked = [
-        _stacked(operation.as_array(each, "a result"), dimension[0], length)
-        for each in results[:outputs]
+        _stacked(operation.as_array(result, "a result"), dimension[0], length)
+        for result in results[:outputs]
     ]
     return TupleShape((*stacked, *results[outputs:]))
 
@@ -207,12 +209,12 @@ def _scan_step(operation: Operation, printed: Shape) -> None:
     dimension = operation.integers("dimensions")[0]
     taken = tuple(map(known, operation.callee().parameters))
     first = len(operation.operands) - carried
-    for number, each in enumerate(operation.arrays(0, first)):
+    for number, array in enumerate(operation.arrays(0, first)):
         sliced = array_without_layout(
-            each.dtype, each.dims[:dimension] + each.dims[dimension + 1 :]
+            array.dtype, array.dims[:dimension] + array.dims[dimension + 1 :]
         )
         if not compatible(taken[number], sliced):
-            raise Impossible(f"scan takes slices of operand {number}, {each}, as {taken[number]}")
+            raise Impossible(f"scan takes slices of operand {number}, {array}, as {taken[number]}")
     for number in range(first, len(operation.operands)):
         carry, given = operation.shape(number), results[number - len(operation.operands)]
         if not (compatible(carry, taken[number]) and compatible(carry, given)):

@@ -96,12 +96,12 @@ def inference_of(opcode: str) -> Inference | None:
     `all-gather-start` is an opcode of its own; `fusion-start` is how an async-start is printed that
     calls a computation of one fusion.
     """
-    found = OPCODES.get(opcode)
-    if found is None:
+    row = OPCODES.get(opcode)
+    if row is None:
         wrapped, _, part = opcode.rpartition("-")
         if wrapped in OPCODES and part in asynchronous.SUGAR:
             return asynchronous.sugar(wrapped, part, OPCODES[wrapped])
-    return found
+    return row
 
 
 _EXACT: Final = frozenset(

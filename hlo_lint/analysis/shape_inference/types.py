@@ -122,13 +122,13 @@ def difference(
         case TupleShape(), TupleShape() if len(left.elements) == len(right.elements):
             pairs = zip(left.elements, right.elements, strict=True)
             for number, (a, b) in enumerate(pairs):
-                found = difference(a, b, any_precision=any_precision, at=(*at, number))
-                if found is not None:
-                    return found
+                inner = difference(a, b, any_precision=any_precision, at=(*at, number))
+                if inner is not None:
+                    return inner
             return None
         case BufferShape(), BufferShape():
-            found = difference(left.element, right.element, any_precision=any_precision)
-            return None if found is None else Difference(at, left, right)
+            inner = difference(left.element, right.element, any_precision=any_precision)
+            return None if inner is None else Difference(at, left, right)
         case _:
             return None if left == right else Difference(at, left, right)
 
@@ -140,9 +140,9 @@ def compatible(left: Shape, right: Shape, *, any_precision: bool = False) -> boo
 
 def describe_mismatch(left: Shape, right: Shape, *, any_precision: bool = False) -> tuple[str, str]:
     """Two shapes that are not compatible, as text: of tuples the first elements that differ."""
-    found = difference(left, right, any_precision=any_precision) or Difference((), left, right)
-    place = f" at index {{{','.join(map(str, found.at))}}}" if found.at else ""
-    return brief(found.left) + place, brief(found.right) + place
+    mismatch = difference(left, right, any_precision=any_precision) or Difference((), left, right)
+    place = f" at index {{{','.join(map(str, mismatch.at))}}}" if mismatch.at else ""
+    return brief(mismatch.left) + place, brief(mismatch.right) + place
 
 
 def layout_mismatch(left: Shape | None, right: Shape | None, *, exact: bool = False) -> str:

@@ -36,12 +36,12 @@ def _window(operation: Operation, rank: int) -> tuple[WindowDimension, ...]:
         raise Unknowable
     if len(window) != rank:
         raise Impossible(f"window of {operation.opcode} has {len(window)} dimensions, not {rank}")
-    found = []
+    dimensions = []
     for dimension in window:
         if not isinstance(dimension, WindowDimension):
             raise Unknowable
-        found.append(dimension)
-    return tuple(found)
+        dimensions.append(dimension)
+    return tuple(dimensions)
 
 
 def _spread(size: int, distance: int) -> int:
@@ -63,7 +63,9 @@ def _places(size: int, window: WindowDimension) -> int:
 
 
 def _moved_over(array: ArrayShape, window: Sequence[WindowDimension]) -> tuple[int, ...]:
-    return tuple(_places(size, each) for size, each in zip(array.dims, window, strict=True))
+    return tuple(
+        _places(size, dimension) for size, dimension in zip(array.dims, window, strict=True)
+    )
 
 
 def _reduce_window(operation: Operation) -> Shape:
@@ -71,12 +73,12 @@ def _reduce_window(operation: Operation) -> Shape:
         raise Impossible("reduce-window needs an initial value for each operand")
     count = len(operation.operands) // 2
     arrays, initial = operation.arrays(0, count), operation.arrays(count)
-    for number, each in enumerate(arrays):
-        if not same_dims(each, arrays[0]):
+    for number, array in enumerate(arrays):
+        if not same_dims(array, arrays[0]):
             raise Impossible(f"operands 0 and {number} of reduce-window differ in their sizes")
     demand_reducer(operation, initial, arrays)
     dims = _moved_over(arrays[0], _window(operation, arrays[0].rank))
-    results = tuple(array_without_layout(each.dtype, dims, flags(arrays[0])) for each in initial)
+    results = tuple(array_without_layout(array.dtype, dims, flags(arrays[0])) for array in initial)
     return results[0] if count == 1 else TupleShape(results)
 
 
@@ -113,9 +115,9 @@ def _convolution(operation: Operation) -> Shape:
     demand_known(left.dtype)
     demand_known(right.dtype)
     rank = len(numbers.input_spatial) + 2
-    for number, each in ((0, left), (1, right)):
-        if each.rank != rank:
-            raise Impossible(f"operand {number} of convolution has {each.rank} dimensions")
+    for number, array in ((0, left), (1, right)):
+        if array.rank != rank:
+            raise Impossible(f"operand {number} of convolution has {array.rank} dimensions")
     window = _window(operation, rank - 2)
     batch, features = _grouped(operation, left, right, numbers)
 

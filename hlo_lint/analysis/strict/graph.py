@@ -144,8 +144,8 @@ def _result(
     if parameters is None:
         yield ParseError("expected `name: shape` in the signature", at, at + arrow)
         return
-    for each in (result, *dict.fromkeys(parameters)):
-        for message in shape_errors(each) if each is not None else ():
+    for shown_shape in (result, *dict.fromkeys(parameters)):
+        for message in shape_errors(shown_shape) if shown_shape is not None else ():
             yield ParseError(f"the signature: {message}", at, at + len(signature))
 
 

@@ -298,8 +298,8 @@ def _value_errors(opcode: str, name: str, text: str) -> tuple[tuple[str, int], .
     if wrong_word := _wrong_word(opcode, name, text, value):
         return ((wrong_word, 0),)
     match name:
-        case "sharding" | "replica_groups" if found := _iota_without_order(text):
-            return (("expected `T(`, the order of several dimensions", found.end()),)
+        case "sharding" | "replica_groups" if order := _iota_without_order(text):
+            return (("expected `T(`, the order of several dimensions", order.end()),)
         case "literal" if isinstance(value, TypedLiteral):
             at = text.find(value.text)
             errors = literal_errors(value.shape, value.text)
@@ -386,15 +386,15 @@ def _axes_errors(sharding: NamedSharding, text: str) -> Iterator[tuple[str, int]
 
 def _metadata_errors(text: str) -> Iterator[tuple[str, int]]:
     seen: set[str] = set()
-    for found in _fields(text):
-        field = found[1]
+    for match in _fields(text):
+        field = match[1]
         if field is None:
             continue
         if field not in _METADATA:
             allowed = ", ".join(sorted(_METADATA))
-            yield f"unexpected attribute {field}: metadata has {allowed}", found.start()
+            yield f"unexpected attribute {field}: metadata has {allowed}", match.start()
         elif field in seen:
-            yield f"attribute {field} already exists", found.start()
+            yield f"attribute {field} already exists", match.start()
         seen.add(field)
 
 

@@ -57,9 +57,9 @@ class _Reader:
 
     def advance(self) -> None:
         """Go to the next token."""
-        found = _token(self.text, self.at)
-        if found is not None:
-            self.start, self.token, self.at = found.start("token"), found["token"], found.end()
+        token = _token(self.text, self.at)
+        if token is not None:
+            self.start, self.token, self.at = token.start("token"), token["token"], token.end()
             return
         blank = blank_end(self.text, self.at)
         self.start, self.token = blank.end() if blank else self.at, ""

@@ -81,7 +81,7 @@ def module_errors(module: Module, checked: CheckedTexts) -> Iterator[ParseError]
     """Errors of XLA's parser in a module, in characters of its text, in no order."""
     yield from module.parse_errors
     is_single = not module.header and any(
-        each.name == SINGLE and not each.text.startswith("{") for each in module.computations
+        part.name == SINGLE and not part.text.startswith("{") for part in module.computations
     )
     if not is_single:
         yield from _around(module)
@@ -372,7 +372,7 @@ def _call(
         yield "the computation that is written into an attribute cannot be read"
     for call in _called_names(_without_strings(attributes) if '"' in attributes else attributes):
         for name in _word(call[2]):
-            if name in defined or any(name == each.computation.name for each in inline):
+            if name in defined or any(name == callee.computation.name for callee in inline):
                 continue
             is_later = module.computation(name) is not None
             problem = "is called before it is defined" if is_later else "does not exist"

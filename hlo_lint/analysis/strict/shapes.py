@@ -37,7 +37,9 @@ def shape_errors(shape: Shape) -> Iterator[str]:
                 yield f"unknown element type: {dtype}; XLA has {types}"
             if layout is not None and str(layout) == "{}":
                 yield f"{shape}: a layout of no dimensions is left out"
-            if layout is not None and any(each.startswith("P(") for each in layout.rest):
+            if layout is not None and any(
+                property_text.startswith("P(") for property_text in layout.rest
+            ):
                 yield f"{shape}: the layout has a physical shape, but is not for a sparse array"
         case OpaqueShape():
             pass
@@ -57,13 +59,13 @@ def _invalid_element(shape: ArrayShape) -> Iterator[str]:
         yield f"{shape}: the sizes of a tile are positive"
     if layout.element_size_in_bits < 0:
         yield f"{shape}: the element size is negative"
-    for each in layout.rest:
-        kind, _, inside = each.partition("(")
+    for property_text in layout.rest:
+        kind, _, inside = property_text.partition("(")
         if kind in ("#", "*") and not inside.startswith("u"):
             yield f"{shape}: indices and pointers are unsigned"
         elif kind == "#" and inside != "u32)":
             yield f"{shape}: only sparse arrays have an index type"
-        elif kind == "SC" and any(int(number) >= shape.rank for number in _splits(each)):
+        elif kind == "SC" and any(int(number) >= shape.rank for number in _splits(property_text)):
             yield f"{shape}: a split is along a dimension that is not there"
 
 

@@ -41,22 +41,22 @@ def blank_errors(text: str, start: int, end: int) -> Iterator[ParseError]:
 
 def name_errors(text: str, at: int, owner: str) -> Iterator[ParseError]:
     """The error if no name of `owner` (an instruction, a computation, a module) stands at `at`."""
-    found = _name(text, at)
-    if found is None:
+    match = _name(text, at)
+    if match is None:
         yield ParseError(f"expected the name of {owner}", at, at + 1)
         return
-    percent, name, colon = found.groups()
+    percent, name, colon = match.groups()
     if percent:
         if colon:
-            yield ParseError("unexpected `:` after a name with `%`", found.start(3), found.end())
+            yield ParseError("unexpected `:` after a name with `%`", match.start(3), match.end())
         if name in TYPES and owner == "an instruction":
             yield ParseError(
-                f"an instruction cannot have the name of a type: {name}", at, found.end()
+                f"an instruction cannot have the name of a type: {name}", at, match.end()
             )
         return
     if name in TYPES or name in _KEYWORDS:
         kind = "a type" if name in TYPES else "a keyword"
-        yield ParseError(f"{name} is {kind}: write %{name} or another name", at, found.end())
-    elif not colon and text.startswith("=", found.end()):
+        yield ParseError(f"{name} is {kind}: write %{name} or another name", at, match.end())
+    elif not colon and text.startswith("=", match.end()):
         message = f"expected a blank between {name} and `=`: XLA reads `{name}=` as an attribute"
-        yield ParseError(message, at, found.end() + 1)
+        yield ParseError(message, at, match.end() + 1)

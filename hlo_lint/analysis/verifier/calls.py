@@ -41,11 +41,11 @@ def parameter_layouts(check: str, scope: Scope, caller: Instruction) -> Iterator
     types = _operand_types(caller)
     if types == parameter_types(callee):
         return
-    for each in callee.with_opcode("parameter"):
-        number = parameter_number(each)
-        if number is None or (number < len(types) and types[number] == each.type_text):
+    for instruction in callee.with_opcode("parameter"):
+        number = parameter_number(instruction)
+        if number is None or (number < len(types) and types[number] == instruction.type_text):
             continue
-        mismatch = shapes_differ(scope, operand_shape(caller, number), shape_of(each))
+        mismatch = shapes_differ(scope, operand_shape(caller, number), shape_of(instruction))
         if mismatch:
             message = (
                 f"operand {number} and parameter {number} of %{callee.name} have different "

@@ -81,7 +81,7 @@ def _error(groups: tuple[tuple[int, ...], ...], ids: list[int]) -> tuple[str, st
 @cached_analysis
 def all_communicating(module: Module) -> tuple[Instruction, ...]:
     """The instructions of a module that exchange data with other devices or the host."""
-    return tuple(each for part in module.computations for each in communicating(part))
+    return tuple(instruction for part in module.computations for instruction in communicating(part))
 
 
 @cached_analysis

@@ -185,9 +185,9 @@ def parameter_number(parameter: Instruction) -> int | None:
 
 def parameter(computation: Computation | None, number: int) -> Instruction | None:
     """A parameter by its number."""
-    for each in computation.with_opcode("parameter") if computation is not None else ():
-        if parameter_number(each) == number:
-            return each
+    for instruction in computation.with_opcode("parameter") if computation is not None else ():
+        if parameter_number(instruction) == number:
+            return instruction
     return None
 
 

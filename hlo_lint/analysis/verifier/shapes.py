@@ -107,15 +107,15 @@ def _passes_on(body: Computation, operands: list[str], result: str) -> bool:
 
 def _facts(attributes: str) -> str:
     """The attributes before metadata, if nothing that counts follows it."""
-    head, _, rest = attributes.partition(", metadata={")
-    end = rest.find("}, ")
-    return head if end < 0 or rest.startswith("backend_config=", end + 3) else attributes
+    head, _, after = attributes.partition(", metadata={")
+    end = after.find("}, ")
+    return head if end < 0 or after.startswith("backend_config=", end + 3) else attributes
 
 
 _UNKNOWN: Final = (None, False)
 _READS: Final[dict[str, tuple[bool | None, bool]]] = {
-    opcode: _UNKNOWN if opcode in _UNCHECKED else (each.attributes, each.calls)
-    for opcode, each in OPCODES.items()
+    opcode: _UNKNOWN if opcode in _UNCHECKED else (row.attributes, row.calls)
+    for opcode, row in OPCODES.items()
 }
 """True if inference reads attributes, and if it reads the signatures of callees, by opcode."""
 
@@ -186,7 +186,7 @@ def _precisions(scope: Scope, number: int) -> Iterator[Violation]:
     }
     if len(floats) < 2:
         return
-    (first, _), (second, place), *_ = sorted(floats.items(), key=lambda each: each[1])
+    (first, _), (second, place), *_ = sorted(floats.items(), key=lambda item: item[1])
     message = f"{instruction.opcode} has operands of two floating-point types: {first} and {second}"
     yield Violation("operand-precision", instruction, message, place)
 
@@ -209,19 +209,19 @@ def _of_type(text: str) -> tuple[tuple[str, str], ...]:
         shape = parse_shape(text)
     except ShapeSyntaxError as error:
         return (("layout-rank", f"invalid type {text}: {error.message}"),) if "{" in text else ()
-    found: dict[str, str] = {}
+    errors: dict[str, str] = {}
     for array in arrays(shape):
         if UNBOUNDED in array.dims:
-            found["unbounded-dimension"] = (
+            errors["unbounded-dimension"] = (
                 f"{array} has an unbounded dimension, which XLA:GPU and XLA:CPU refuse"
             )
         if array.layout is not None and not array.has_valid_layout:
-            found["layout-rank"] = f"the layout of {array} does not name each dimension once"
+            errors["layout-rank"] = f"the layout of {array} does not name each dimension once"
         elif array.layout is not None and any(not t or 0 in t for t in array.layout.tiles):
-            found["layout-rank"] = f"the layout of {array} has a tile without a size"
+            errors["layout-rank"] = f"the layout of {array} has a tile without a size"
         if message := _element_size_error(array):
-            found["element-size"] = message
-    return tuple(found.items())
+            errors["element-size"] = message
+    return tuple(errors.items())
 
 
 def _element_size_error(array: ArrayShape) -> str:

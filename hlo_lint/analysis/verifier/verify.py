@@ -67,11 +67,11 @@ def verify(module: Module, stage: Stage, checks: Checks) -> Violations:
         options = _without_layouts(options)
     cached = module.analysis_cache.get(options)
     if cached is None:
-        found: dict[str, list[Violation]] = {}
+        by_check: dict[str, list[Violation]] = {}
         for violation in _verify(module, options, checks):
-            found.setdefault(violation.check, []).append(violation)
+            by_check.setdefault(violation.check, []).append(violation)
         cached = module.analysis_cache[options] = {
-            check: tuple(each) for check, each in found.items()
+            check: tuple(violations) for check, violations in by_check.items()
         }
     return cast("Violations", cached)
 
@@ -103,10 +103,12 @@ def _verify(module: Module, stage: Stage, checks: Checks) -> Iterator[Violation]
         return  # what is missing may be where the text cannot be read
     key = (module.header, stage, _face_of(module.entry))
     if key not in KNOWN_GOOD_CACHE:
-        found = [each for check in checks.entries for each in check(module, stage, by_name)]
-        if not found:
+        violations = [
+            violation for check in checks.entries for violation in check(module, stage, by_name)
+        ]
+        if not violations:
             _remember(key)
-        yield from found
+        yield from violations
 
 
 def _remember(key: object) -> None:
@@ -157,7 +159,7 @@ class _Verifier:
             computation.analysis_cache[self.binding] = state
         if not state.of_instructions and not state.of_whole:
             return ()
-        return (*(each for _, each in state.of_instructions), *state.of_whole)
+        return (*(violation for _, violation in state.of_instructions), *state.of_whole)
 
     def _check(
         self,
@@ -173,12 +175,12 @@ class _Verifier:
             places = _changed(computation, by_name, before, state)
         scope = Scope(computation, self.by_name, self.stage, self.header)
         rows = computation.rows
-        found = [*self._of_instructions(scope, places), *self._of_attributes(scope, places)]
+        numbered = [*self._of_instructions(scope, places), *self._of_attributes(scope, places)]
         whole = () if computation.parse_errors else self.checks.computations
         return _State(
             by_name,
-            tuple([(name_of(rows[number]), each) for number, each in found]),
-            tuple([each for check in whole for each in check(scope)]),
+            tuple([(name_of(rows[number]), violation) for number, violation in numbered]),
+            tuple([violation for check in whole for violation in check(scope)]),
         )
 
     def _of_instructions(
@@ -191,19 +193,19 @@ class _Verifier:
         for number in places:
             key = key_of(number)
             if key not in good:
-                found = list(shape_violations(scope, self.inference, number, self.checks))
+                violations = list(shape_violations(scope, self.inference, number, self.checks))
                 for check in local.get(opcode_of(rows[number]), ()):
-                    found += check(scope, computation.at(number))
-                if found:
-                    yield from ((number, each) for each in found)
+                    violations += check(scope, computation.at(number))
+                if violations:
+                    yield from ((number, violation) for violation in violations)
                 elif key is not None:
                     _remember(key)
                     _remember((self.stage_number, type_of(rows[number])))
             if checked and (opcode := opcode_of(rows[number])) in checked:
                 instruction = computation.at(number)
                 for check in opcodes[opcode]:
-                    for each in check(scope, instruction):
-                        yield number, each
+                    for violation in check(scope, instruction):
+                        yield number, violation
 
     def _of_attributes(
         self, scope: Scope, places: Sequence[int]
@@ -222,8 +224,8 @@ class _Verifier:
             for word in words:
                 if word in joined:
                     for number in [n for n in numbers if word in attributes_of(rows[n])]:
-                        for each in check(scope, computation.at(number)):
-                            yield number, each
+                        for violation in check(scope, computation.at(number)):
+                            yield number, violation
 
 
 def _changed(
@@ -267,7 +269,9 @@ def _changed(
 @cached_analysis
 def _calls(computation: Computation) -> tuple[tuple[int, tuple[str, ...]], ...]:
     """The instructions that call computations, and the names; of known opcodes alone."""
-    callers = {each for each in computation.opcodes if each in CALLERS or each.endswith("-start")}
+    callers = {
+        opcode for opcode in computation.opcodes if opcode in CALLERS or opcode.endswith("-start")
+    }
     if not callers:
         return ()
     return tuple(

@@ -65,21 +65,21 @@ def command(
         raise UsageError("--update also removes what is gone: give it or --prune, not both")
     settings = common.settings_of(paths, shared)
     path = displayed(path or settings.baseline or DEFAULT)
-    known = Baseline(path) if update and not path.exists() else read_baseline(path)
+    baseline = Baseline(path) if update and not path.exists() else read_baseline(path)
     dump = common.open_given(paths, settings, shared)
     jobs = settings.jobs or automatic_jobs(dump)
     with common.progress_bar(dump) as progress:
         report = lint(dump, settings=replace(settings, baseline=None, jobs=jobs), progress=progress)
     ran = {rule.name() for rule in settings.chosen_rules()}
     not_run = {rule.name() for rule in all_rules()} - ran
-    compared = compare(known, report.findings, not_run)
+    compared = compare(baseline, report.findings, not_run)
     if update or prune:
         after = compared.updated if update else compared.pruned
         write_baseline(after)
         click.echo(_written(compared, after.entries, added=update))
         return
     _show(compared, path)
-    ctx.exit(1 if any(each.severity is not Severity.INFO for each in compared.new) else 0)
+    ctx.exit(1 if any(finding.severity is not Severity.INFO for finding in compared.new) else 0)
 
 
 def _show(compared: Comparison, path: Path) -> None:

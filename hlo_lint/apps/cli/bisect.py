@@ -38,14 +38,14 @@ def command(
     """
     from hlo_lint.analysis.diff.bisection import bisect
 
-    found = [bisect(one, other) for one, other in _pairs(before, after, module)]
+    bisections = [bisect(one, other) for one, other in _pairs(before, after, module)]
     if as_json:
-        said = [_as_dict(each) for each in found]
-        click.echo(json.dumps({"version": 1, "modules": said}, indent=2))
+        modules = [_as_dict(bisection) for bisection in bisections]
+        click.echo(json.dumps({"version": 1, "modules": modules}, indent=2))
     else:
-        for each in found:
-            _show(each, everything)
-    ctx.exit(0 if all(each.same for each in found) else 1)
+        for bisection in bisections:
+            _show(bisection, everything)
+    ctx.exit(0 if all(bisection.same for bisection in bisections) else 1)
 
 
 def _pairs(before: Path, after: Path, module: str | None) -> list[tuple[Pipeline, Pipeline]]:
@@ -69,36 +69,36 @@ def _pairs(before: Path, after: Path, module: str | None) -> list[tuple[Pipeline
     return pairs
 
 
-def _show(found: Bisection, everything: bool) -> None:
+def _show(bisection: Bisection, everything: bool) -> None:
     from hlo_lint.apps.cli.diff import show
     from hlo_lint.text.source import shown
 
-    title = shown(found.before.title)
-    if found.first is None or found.difference is None:
-        click.echo(f"{title}: the same after each of {found.steps} steps")
+    title = shown(bisection.before.title)
+    if bisection.first is None or bisection.difference is None:
+        click.echo(f"{title}: the same after each of {bisection.steps} steps")
     else:
-        click.echo(click.style(f"{title}: {shown(found.first.title)}", bold=True))
-        what = "pass" if found.first.pipeline or found.first.stage else "dump"
-        before = f"{found.steps} step{'' if found.steps == 1 else 's'}"
+        click.echo(click.style(f"{title}: {shown(bisection.first.title)}", bold=True))
+        what = "pass" if bisection.first.pipeline or bisection.first.stage else "dump"
+        before = f"{bisection.steps} step{'' if bisection.steps == 1 else 's'}"
         click.echo(f"  the first {what} after which they differ; the same after {before} before it")
-        for side, dump in zip("AB", found.compared or (), strict=False):
+        for side, dump in zip("AB", bisection.compared or (), strict=False):
             click.echo(f"  {side}: {shown(str(dump.path))}")
-    for note in found.notes:
+    for note in bisection.notes:
         click.echo(f"  note: {shown(note)}")
-    if found.difference is not None:
-        show([found.difference], everything)
-        if found.ends_differ is not None:
-            click.echo(f"the final modules {'differ' if found.ends_differ else 'are the same'}")
+    if bisection.difference is not None:
+        show([bisection.difference], everything)
+        if bisection.ends_differ is not None:
+            click.echo(f"the final modules {'differ' if bisection.ends_differ else 'are the same'}")
 
 
-def _as_dict(found: Bisection) -> dict[str, Any]:
+def _as_dict(bisection: Bisection) -> dict[str, Any]:
     from hlo_lint.report.diff import as_dict
 
-    first = found.first
+    first = bisection.first
     return {
-        "module": found.before.title,
-        "same": found.same,
-        "steps": found.steps,
+        "module": bisection.before.title,
+        "same": bisection.same,
+        "steps": bisection.steps,
         "first": first
         and {
             "pass": first.name,
@@ -106,8 +106,8 @@ def _as_dict(found: Bisection) -> dict[str, Any]:
             "before": first.before and str(first.before.path),
             "after": first.after and str(first.after.path),
         },
-        "compared": [str(dump.path) for dump in found.compared or ()],
-        "ends_differ": found.ends_differ,
-        "notes": list(found.notes),
-        "difference": None if found.difference is None else as_dict(found.difference),
+        "compared": [str(dump.path) for dump in bisection.compared or ()],
+        "ends_differ": bisection.ends_differ,
+        "notes": list(bisection.notes),
+        "difference": None if bisection.difference is None else as_dict(bisection.difference),
     }

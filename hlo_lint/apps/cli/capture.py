@@ -115,16 +115,16 @@ def command(
     question = Question(job, target, winners, settings)
     interpreters = _interpreters(releases, pythons)
     with _folder(keep) as folder:
-        found = compare(question, interpreters, folder, keep=keep is not None)
+        comparisons = compare(question, interpreters, folder, keep=keep is not None)
         if output_format == "json":
-            said = [_as_dict(each, keep is not None) for each in found]
-            click.echo(json.dumps({"version": 1, "target": target, "programs": said}, indent=2))
+            programs = [_as_dict(comparison, keep is not None) for comparison in comparisons]
+            click.echo(json.dumps({"version": 1, "target": target, "programs": programs}, indent=2))
         else:
-            for number, each in enumerate(found):
+            for number, comparison in enumerate(comparisons):
                 if number:
                     click.echo()
-                _show(each)
-    ctx.exit(0 if all(each.clean for each in found) else 1)
+                _show(comparison)
+    ctx.exit(0 if all(comparison.clean for comparison in comparisons) else 1)
 
 
 def _job(
@@ -186,12 +186,12 @@ def _interpreters(releases: Sequence[str], pythons: Sequence[str]) -> list[Inter
     from hlo_lint.apps.jax.capture.children import interpreter_at
     from hlo_lint.apps.jax.capture.environments import environment_of
 
-    found = []
+    interpreters = []
     for release in dict.fromkeys(releases):
-        said = f"installing jax {release} and its GPU compiler, once …"
-        found.append(environment_of(release, partial(click.echo, said, err=True)))
-    found += [interpreter_at(path) for path in dict.fromkeys(pythons)]
-    return found or [interpreter_at(sys.executable)]
+        notice = f"installing jax {release} and its GPU compiler, once …"
+        interpreters.append(environment_of(release, partial(click.echo, notice, err=True)))
+    interpreters += [interpreter_at(path) for path in dict.fromkeys(pythons)]
+    return interpreters or [interpreter_at(sys.executable)]
 
 
 @contextmanager
@@ -205,22 +205,22 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _show(found: Comparison) -> None:
+def _show(comparison: Comparison) -> None:
     from hlo_lint.report.text import print_text
     from hlo_lint.text.source import shown
 
-    print_text(common.console(), list(found.findings()))
+    print_text(common.console(), list(comparison.findings()))
     rows = [("jax", "GEMM backend", "outcome", "findings")]
-    rows += [_row(trial) for trial in found.trials]
+    rows += [_row(trial) for trial in comparison.trials]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         click.echo("  ".join(cells).rstrip())
-    for trial in found.trials:
+    for trial in comparison.trials:
         if trial.message:
-            said = shown(trial.message.splitlines()[0])
-            click.echo(f"{trial.title}: {trial.state.value}: {said}")
-    click.echo(click.style(shown(found.verdict), bold=True))
+            reason = shown(trial.message.splitlines()[0])
+            click.echo(f"{trial.title}: {trial.state.value}: {reason}")
+    click.echo(click.style(shown(comparison.verdict), bold=True))
 
 
 def _row(trial: Trial) -> tuple[str, str, str, str]:
@@ -232,10 +232,10 @@ def _row(trial: Trial) -> tuple[str, str, str, str]:
     return trial.jax, trial.winner.value, trial.state.value, findings
 
 
-def _as_dict(found: Comparison, is_kept: bool) -> dict[str, Any]:
+def _as_dict(comparison: Comparison, is_kept: bool) -> dict[str, Any]:
     return {
-        "name": found.program,
-        "verdict": found.verdict,
+        "name": comparison.program,
+        "verdict": comparison.verdict,
         "trials": [
             {
                 "jax": trial.jax,
@@ -245,6 +245,6 @@ def _as_dict(found: Comparison, is_kept: bool) -> dict[str, Any]:
                 "dump": str(trial.folder) if is_kept and trial.folder else None,
                 "report": trial.report and json.loads(trial.report.to_json()),
             }
-            for trial in found.trials
+            for trial in comparison.trials
         ],
     }

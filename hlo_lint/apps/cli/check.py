@@ -194,7 +194,7 @@ def _say(settings: Settings, report: Report, jobs: int, seconds: float) -> None:
     from hlo_lint.text.source import shown
 
     rules = f"{len(settings.chosen_rules())} of {len(all_rules())}"
-    for label, said in (
+    for label, message in (
         ("settings", str(settings.file) if settings.file is not None else "no file"),
         ("rules", rules),
         ("processes", str(jobs)),
@@ -202,12 +202,12 @@ def _say(settings: Settings, report: Report, jobs: int, seconds: float) -> None:
         ("skipped", str(len(report.skipped))),
         ("took", f"{seconds:.2f} s"),
     ):
-        click.echo(f"{label}: {shown(said)}", err=True)
+        click.echo(f"{label}: {shown(message)}", err=True)
 
 
 def _show_files(dump: Dump) -> None:
     from hlo_lint.text.source import shown
 
     for pipeline in dump:
-        for each in (*pipeline.dumps, *pipeline.kernels):
-            click.echo(shown(str(each.path)))
+        for file in (*pipeline.dumps, *pipeline.kernels):
+            click.echo(shown(str(file.path)))

@@ -339,6 +339,6 @@ def paired(
         for pair in zip(ours, sides[1].get(name, []), strict=False)
     ]
     if not pairs:
-        ours, theirs = (", ".join(each) or "none" for each in sides)
+        ours, theirs = (", ".join(side) or "none" for side in sides)
         raise UsageError(f"no module is in both: {ours} in {paths[0]}, {theirs} in {paths[1]}")
     return pairs

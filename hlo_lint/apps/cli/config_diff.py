@@ -29,25 +29,25 @@ def command(ctx: click.Context, before: Path, after: Path, as_json: bool) -> Non
     """
     from hlo_lint.dumps.options import differences
 
-    found: dict[Difference, list[str]] = {}
+    by_difference: dict[Difference, list[str]] = {}
     for ours, theirs in _pairs(before, after):
         for difference in differences(ours, theirs):
-            found.setdefault(difference, []).append(ours.title)
+            by_difference.setdefault(difference, []).append(ours.title)
     if as_json:
-        said = [
+        answer = [
             {
-                "record": each.record,
-                "name": each.name,
-                "before": each.before,
-                "after": each.after,
+                "record": difference.record,
+                "name": difference.name,
+                "before": difference.before,
+                "after": difference.after,
                 "modules": modules,
             }
-            for each, modules in found.items()
+            for difference, modules in by_difference.items()
         ]
-        click.echo(json.dumps({"version": 1, "differences": said}, indent=2))
+        click.echo(json.dumps({"version": 1, "differences": answer}, indent=2))
     else:
-        _show(found)
-    ctx.exit(1 if found else 0)
+        _show(by_difference)
+    ctx.exit(1 if by_difference else 0)
 
 
 def _pairs(before: Path, after: Path) -> Iterable[tuple[Pipeline, Pipeline]]:
@@ -70,14 +70,17 @@ def _pairs(before: Path, after: Path) -> Iterable[tuple[Pipeline, Pipeline]]:
     return common.paired(sides, (before, after))
 
 
-def _show(found: dict[Difference, list[str]]) -> None:
+def _show(by_difference: dict[Difference, list[str]]) -> None:
     from hlo_lint.text.source import shown
 
-    if not found:
+    if not by_difference:
         click.echo("the same")
-    for each, modules in found.items():
+    for difference, modules in by_difference.items():
         where = "" if len(modules) == 1 else f" ({len(modules)} modules)"
-        click.echo(click.style(f"{each.record}: {shown(each.name)}{where}", bold=True))
-        for mark, values, colour in (("-", each.before, "red"), ("+", each.after, "green")):
+        click.echo(click.style(f"{difference.record}: {shown(difference.name)}{where}", bold=True))
+        for mark, values, colour in (
+            ("-", difference.before, "red"),
+            ("+", difference.after, "green"),
+        ):
             value = ", ".join(map(shown, values)) if values else "not set"
             click.echo(click.style(f"  {mark} {value}", fg=colour))

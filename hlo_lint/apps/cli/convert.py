@@ -68,7 +68,7 @@ def command(paths: tuple[str, ...], dialects: tuple[str, ...], out: Path | None)
 def _report_conversion(written: Sequence[Written], out: Path) -> None:
     from hlo_lint.hlo.dialects.files import summed_notes
 
-    copied = [each.source for each in written if each.notes is None]
+    copied = [file.source for file in written if file.notes is None]
     done = len(written) - len(copied)
     line = f"converted {done} file{'' if done == 1 else 's'} to {out}"
     if copied:

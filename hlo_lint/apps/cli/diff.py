@@ -54,24 +54,24 @@ def command(
     from hlo_lint.report.diff import as_dict
     from hlo_lint.text.errors import UsageError
 
-    found: list[PassDump]
+    files: list[PassDump]
     if folder is None:
-        found = [one_file(Path(path)) for path in (before, after)]
+        files = [one_file(Path(path)) for path in (before, after)]
     else:
         pipeline = module_named(folder, module)
-        found = [dump_at(pipeline, which) for which in (before, after)]
-    ours, theirs = (modules_of(dump) for dump in found)
+        files = [dump_at(pipeline, which) for which in (before, after)]
+    ours, theirs = (modules_of(dump) for dump in files)
     if len(ours) != len(theirs):
         raise UsageError(
-            f"{found[0].path} holds {len(ours)} modules, {found[1].path} {len(theirs)}"
+            f"{files[0].path} holds {len(ours)} modules, {files[1].path} {len(theirs)}"
         )
     differences = [
         diff(one, other, metadata=metadata) for one, other in zip(ours, theirs, strict=True)
     ]
     if as_json:
-        paths = {"before": str(found[0].path), "after": str(found[1].path)}
-        said = [as_dict(difference) for difference in differences]
-        click.echo(json.dumps({"version": 1, **paths, "modules": said}, indent=2))
+        paths = {"before": str(files[0].path), "after": str(files[1].path)}
+        modules = [as_dict(difference) for difference in differences]
+        click.echo(json.dumps({"version": 1, **paths, "modules": modules}, indent=2))
     else:
         show(differences, everything)
     ctx.exit(0 if all(difference.same for difference in differences) else 1)

@@ -46,8 +46,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in LATE:
             module = import_module(f"hlo_lint.apps.cli.{cmd_name.replace('-', '_')}")
-            found: click.Command = module.command
-            return found
+            loaded: click.Command = module.command
+            return loaded
         return None
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -66,13 +66,13 @@ def command(
     hits: list[_Found] = []
     misses: list[_Found] = []
     for pipeline in open_dump(paths):
-        for found in _search(asked, pipeline, explain):
-            (misses if found.hit is None else hits).append(found)
+        for candidate in _search(asked, pipeline, explain):
+            (misses if candidate.hit is None else hits).append(candidate)
     if as_json:
-        said = {"version": 1, "pattern": str(asked), "matches": [_as_dict(each) for each in hits]}
+        answer = {"version": 1, "pattern": str(asked), "matches": [_as_dict(hit) for hit in hits]}
         if explain:
-            said["near_misses"] = [_as_dict(each) for each in misses]
-        click.echo(json.dumps(said, indent=2))
+            answer["near_misses"] = [_as_dict(miss) for miss in misses]
+        click.echo(json.dumps(answer, indent=2))
     else:
         _show(hits, misses, everything, explain)
     ctx.exit(0 if hits else 1)
@@ -84,8 +84,8 @@ def _search(asked: Pattern, pipeline: Pipeline, explain: bool) -> Iterator[_Foun
     from hlo_lint.text.errors import DumpError
     from hlo_lint.text.source import shown
 
-    known: dict[Computation, tuple[tuple[Instruction, Match | None, str], ...]] = {}
-    met: dict[tuple[str, str], _Found] = {}
+    searched: dict[Computation, tuple[tuple[Instruction, Match | None, str], ...]] = {}
+    reported: dict[tuple[str, str], _Found] = {}
     for dump in pipeline.dumps:
         try:
             modules = modules_of(dump)
@@ -94,19 +94,19 @@ def _search(asked: Pattern, pipeline: Pipeline, explain: bool) -> Iterator[_Foun
             continue
         for module in modules:
             for number, computation in enumerate(module.computations):
-                if computation not in known:
-                    known[computation] = tuple(_in_computation(asked, computation, explain))
-                for instruction, hit, reason in known[computation]:
+                if computation not in searched:
+                    searched[computation] = tuple(_in_computation(asked, computation, explain))
+                for instruction, hit, reason in searched[computation]:
                     key = computation.name, instruction.text
-                    if key in met:
-                        met[key].dumps += 1
+                    if key in reported:
+                        reported[key].dumps += 1
                         continue
                     start = module.start + module.offset(number) + instruction.span.start
                     line, column = module.file.lines.position(start)
                     place = f"{dump.path}:{line}:{column}"
                     text = module.file.lines.line(line)
-                    met[key] = _Found(module, instruction, hit, reason, place, text)
-    yield from met.values()
+                    reported[key] = _Found(module, instruction, hit, reason, place, text)
+    yield from reported.values()
 
 
 def _in_computation(
@@ -120,8 +120,8 @@ def _in_computation(
             yield hit.instruction, hit, ""
         return
     for instruction in candidates(asked, computation):
-        found = next(m.find(asked, instruction), None)
-        yield instruction, found, "" if found else m.explain(asked, instruction)
+        match = next(m.find(asked, instruction), None)
+        yield instruction, match, "" if match else m.explain(asked, instruction)
 
 
 def _show(
@@ -129,27 +129,27 @@ def _show(
 ) -> None:
     from hlo_lint.text.source import shown
 
-    for found in hits:
-        _show_place(found)
-        if found.hit:
-            names = ", ".join(f"{name} is {_title(found.hit, name)}" for name in found.hit)
+    for place in hits:
+        _show_place(place)
+        if place.hit:
+            names = ", ".join(f"{name} is {_title(place.hit, name)}" for name in place.hit)
             click.echo(f"  {shown(names)}")
     kept = misses if everything else misses[:NEAR_MISSES]
-    for found in kept:
-        _show_place(found)
-        click.echo(click.style(f"  no match: {shown(found.reason)}", fg="yellow"))
+    for place in kept:
+        _show_place(place)
+        click.echo(click.style(f"  no match: {shown(place.reason)}", fg="yellow"))
     if len(kept) < len(misses):
         click.echo(f"… and {len(misses) - len(kept)} more near misses (--all)")
     near = f", {len(misses)} near" if explain else ""
     click.echo(f"{len(hits)} match{'' if len(hits) == 1 else 'es'}{near}")
 
 
-def _show_place(found: _Found) -> None:
+def _show_place(candidate: _Found) -> None:
     from hlo_lint.text.source import shown
 
-    also = f" (in {found.dumps} dumps)" if found.dumps > 1 else ""
-    click.echo(click.style(shown(found.place), bold=True) + also)
-    text = shown(found.line.strip())
+    also = f" (in {candidate.dumps} dumps)" if candidate.dumps > 1 else ""
+    click.echo(click.style(shown(candidate.place), bold=True) + also)
+    text = shown(candidate.line.strip())
     click.echo(f"  {text[:WIDTH]}{'…' if len(text) > WIDTH else ''}")
 
 
@@ -158,18 +158,18 @@ def _title(hit: Match, name: str) -> str:
     return f"%{hit[name].name}{element}"
 
 
-def _as_dict(found: _Found) -> dict[str, Any]:
-    path, line, column = found.place.rsplit(":", 2)
-    said: dict[str, Any] = {
+def _as_dict(candidate: _Found) -> dict[str, Any]:
+    path, line, column = candidate.place.rsplit(":", 2)
+    fields: dict[str, Any] = {
         "path": path,
         "line": int(line),
         "column": int(column),
-        "module": found.module.name,
-        "computation": found.instruction.computation.name,
-        "instruction": found.instruction.name,
-        "dumps": found.dumps,
+        "module": candidate.module.name,
+        "computation": candidate.instruction.computation.name,
+        "instruction": candidate.instruction.name,
+        "dumps": candidate.dumps,
     }
-    if found.hit is None:
-        return said | {"reason": found.reason}
-    captures = {name: _title(found.hit, name).removeprefix("%") for name in found.hit}
-    return said | {"captures": captures}
+    if candidate.hit is None:
+        return fields | {"reason": candidate.reason}
+    captures = {name: _title(candidate.hit, name).removeprefix("%") for name in candidate.hit}
+    return fields | {"captures": captures}

@@ -40,20 +40,20 @@ def command(folder: Path, module: str | None, changed: bool, as_json: bool) -> N
         pipelines = main_pipelines(open_dump(folder))
         if not pipelines:
             raise DumpError(f"{folder}: no compiler's dumps are in it")
-    found: list[tuple[Pipeline, list[Step]]] = []
+    runs: list[tuple[Pipeline, list[Step]]] = []
     for pipeline in pipelines:
         steps = list(passes(pipeline))
         if changed:
-            steps = [each for each in steps if each.effect in (Effect.FIRST, Effect.CHANGED)]
-        found.append((pipeline, steps))
+            steps = [step for step in steps if step.effect in (Effect.FIRST, Effect.CHANGED)]
+        runs.append((pipeline, steps))
     if as_json:
-        said = [
+        modules = [
             {"module": pipeline.title, "passes": [as_dict(step) for step in steps]}
-            for pipeline, steps in found
+            for pipeline, steps in runs
         ]
-        click.echo(json.dumps({"version": 1, "modules": said}, indent=2))
+        click.echo(json.dumps({"version": 1, "modules": modules}, indent=2))
         return
-    for number, (pipeline, steps) in enumerate(found):
+    for number, (pipeline, steps) in enumerate(runs):
         if number:
             click.echo()
         _show(pipeline, [_row(step) for step in steps])

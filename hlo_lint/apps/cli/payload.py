@@ -35,7 +35,9 @@ def payload_text(path: Path, instruction: str) -> str:
     name = instruction.removeprefix("%")
     carriers = []
     for dump in (dump for pipeline in open_dump(path) for dump in pipeline.dumps):
-        for candidate in (each for module in _modules(dump) for each in module.instructions()):
+        for candidate in (
+            instruction_ for module in _modules(dump) for instruction_ in module.instructions()
+        ):
             try:
                 payload = decode(candidate)
             except PayloadError as error:

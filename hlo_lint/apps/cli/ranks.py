@@ -32,12 +32,12 @@ def command(ctx: click.Context, paths: tuple[str, ...], as_json: bool, quiet: bo
     modules = compare_ranks(ranks)
     diverging = [module for module in modules if module.divergences]
     if as_json:
-        found = {
+        answer = {
             "version": 1,
             "ranks": [rank.name for rank in ranks],
             "modules": [_as_dict(module) for module in modules],
         }
-        click.echo(json.dumps(found, indent=2))
+        click.echo(json.dumps(answer, indent=2))
     else:
         for module in diverging:
             for divergence in module.divergences:
@@ -91,7 +91,7 @@ def _cause(divergence: Divergence) -> list[str]:
     lines += [f"  A, {_ranks(divergence.ours)}: {shown(str(divergence.ours.path.parent))}"]
     lines += [f"  B, {_ranks(divergence.theirs)}: {shown(str(divergence.theirs.path.parent))}"]
     notes = list(cause.notes)
-    if any("autotuner" in (each or "") for each in (cause.first_pass, cause.first_text)):
+    if any("autotuner" in (title or "") for title in (cause.first_pass, cause.first_text)):
         notes.append(
             "the autotuner chooses by timings, which differ between processes: let one process "
             "write its results (--xla_gpu_dump_autotune_results_to) and all of them load these "
@@ -146,9 +146,11 @@ def _as_dict(module: RankedModule) -> dict[str, Any]:
         ],
         "divergences": [
             {
-                "ranks": [list(each.ranks) for each in (divergence.ours, divergence.theirs)],
+                "ranks": [list(variant.ranks) for variant in (divergence.ours, divergence.theirs)],
                 "position": divergence.position,
-                "collectives": [each and str(each) for each in divergence.collectives],
+                "collectives": [
+                    collective and str(collective) for collective in divergence.collectives
+                ],
                 "places": [
                     _place(variant, collective)
                     for variant, collective in zip(

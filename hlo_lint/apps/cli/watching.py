@@ -72,22 +72,22 @@ def _wait(before: State, look: Callable[[], State]) -> None:
 
 def _state(paths: Sequence[str], output: str | None) -> State:
     """The modification time of each file, in nanoseconds, and its size in bytes."""
-    found: State = {}
+    state: State = {}
     for path in paths:
         if os.path.isdir(path):
             for folder, _, names in os.walk(path):
                 for name in names:
-                    _add(found, os.path.abspath(os.path.join(folder, name)))
+                    _add(state, os.path.abspath(os.path.join(folder, name)))
         else:
-            _add(found, os.path.abspath(path))
+            _add(state, os.path.abspath(path))
     if output is not None:
-        found.pop(output, None)
-    return found
+        state.pop(output, None)
+    return state
 
 
-def _add(found: State, path: str) -> None:
+def _add(state: State, path: str) -> None:
     try:
         seen = os.stat(path)
     except OSError:
         return
-    found[path] = seen.st_mtime_ns, seen.st_size
+    state[path] = seen.st_mtime_ns, seen.st_size

@@ -122,8 +122,8 @@ class HloLint:
     def close(self) -> None:
         """Write what was found, and remove the dumps."""
         if self._said and self._folder is not None:
-            said = {"version": 1, "test": self._test, "programs": self._said}
-            _write(self._folder / FINDINGS, said)
+            summary = {"version": 1, "test": self._test, "programs": self._said}
+            _write(self._folder / FINDINGS, summary)
         for capture in self.captures:
             capture.remove()
 
@@ -191,23 +191,23 @@ def pytest_terminal_summary(
     folder = config.stash.get(_REPORT, None)
     if folder is None:
         return
-    said = json.loads((folder / SUMMARY).read_bytes())
+    summary = json.loads((folder / SUMMARY).read_bytes())
     terminalreporter.write_line(
-        f"hlo-lint: {said['programs']} compiled in {len(said['tests'])} tests, "
-        f"{said['failed']} failed; see {Path(config.getoption('--hlo-lint-report'), SUMMARY)}"
+        f"hlo-lint: {summary['programs']} compiled in {len(summary['tests'])} tests, "
+        f"{summary['failed']} failed; see {Path(config.getoption('--hlo-lint-report'), SUMMARY)}"
     )
 
 
 def _summary(folder: Path) -> dict[str, Any]:
-    found = [(path, json.loads(path.read_bytes())) for path in folder.glob(f"*/{FINDINGS}")]
+    files = [(path, json.loads(path.read_bytes())) for path in folder.glob(f"*/{FINDINGS}")]
     tests = [
         {
-            "test": said["test"],
-            "programs": len(said["programs"]),
-            "failed": sum(program["failed"] for program in said["programs"]),
+            "test": findings["test"],
+            "programs": len(findings["programs"]),
+            "failed": sum(program["failed"] for program in findings["programs"]),
             "findings": str(path.relative_to(folder)),
         }
-        for path, said in sorted(found, key=lambda entry: str(entry[1]["test"]))
+        for path, findings in sorted(files, key=lambda entry: str(entry[1]["test"]))
     ]
     totals = {name: sum(test[name] for test in tests) for name in ("programs", "failed")}
     return {"version": 1, **totals, "tests": tests}
@@ -265,9 +265,9 @@ def _folder_of(request: pytest.FixtureRequest) -> Path | None:
     return folder
 
 
-def _write(path: Path, said: Mapping[str, Any]) -> None:
+def _write(path: Path, content: Mapping[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(said, indent=2), "utf-8")
+    path.write_text(json.dumps(content, indent=2), "utf-8")
 
 
 def _is_worker(config: pytest.Config) -> bool:

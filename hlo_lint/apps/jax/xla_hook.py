@@ -89,7 +89,7 @@ class Live:
         report = lint(file, self.select, self.ignore)
         self.reports.append((name, report))
         if self.action is Action.RAISE and any(
-            found.severity is Severity.ERROR for found in report.findings
+            finding.severity is Severity.ERROR for finding in report.findings
         ):
             raise LiveError(f"hlo_lint stops the compilation of {name}\n{report}")
         if self.action is not Action.FIX or not report.findings:
@@ -134,7 +134,7 @@ def install(
         UsageError: for a rule or an action that nothing knows, and for a jax without the hook.
     """
     try:
-        known = Action(action)
+        chosen = Action(action)
     except ValueError:
         raise UsageError(f"no action is named {action}; there are {', '.join(Action)}") from None
     select_rules(select, ignore)
@@ -142,7 +142,7 @@ def install(
         from jax.extend.xla import register_hlo_module_transformation
     except ImportError as error:
         raise UsageError("hlo_lint.apps.jax.xla_hook needs jax 0.10.2 or later") from error
-    live = Live(known, select, ignore, platforms)
+    live = Live(chosen, select, ignore, platforms)
     register_hlo_module_transformation(live, name=live.name, platforms=platforms)
     return live
 

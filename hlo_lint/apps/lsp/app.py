@@ -175,7 +175,7 @@ class HloServer(LanguageServer):
             if document is None:
                 return None
             begun = time.monotonic()
-            found = await loop.run_in_executor(
+            result = await loop.run_in_executor(
                 self._checkers,
                 check,
                 document,
@@ -191,11 +191,11 @@ class HloServer(LanguageServer):
         opened.took = time.monotonic() - begun
         if opened.is_outdated(serial):
             return None
-        diagnostics = [told.diagnostic for told in found.told]
+        diagnostics = [published.diagnostic for published in result.told]
         self.text_document_publish_diagnostics(
             types.PublishDiagnosticsParams(uri, diagnostics, document.text.version)
         )
-        return found
+        return result
 
     def _tell_of(self, opened: _Open, error: Exception) -> None:
         """Says why a text is not checked, once until it is."""
@@ -337,8 +337,8 @@ def _offer_names(server: HloServer) -> None:
         document = await server.document(named.uri)
         if document is None:
             return None
-        found = document.symbol_at(document.text.offset(position))
-        return None if found is None else (document, found)
+        symbol = document.symbol_at(document.text.offset(position))
+        return None if symbol is None else (document, symbol)
 
     def location(document: Document, symbol: Symbol) -> types.Location:
         return types.Location(document.text.uri, document.text.range(symbol.span))
@@ -350,35 +350,35 @@ def _offer_names(server: HloServer) -> None:
         if document is None:
             return None
         at = document.text.offset(params.position)
-        found = hover(document, at, markdown=server.reads_markdown)
-        if found is None:
+        hovered = hover(document, at, markdown=server.reads_markdown)
+        if hovered is None:
             return None
         markdown, plain = types.MarkupKind.Markdown, types.MarkupKind.PlainText
         kind = markdown if server.reads_markdown else plain
-        content = types.MarkupContent(kind, found.text)
-        return types.Hover(content, document.text.range(found.span))
+        content = types.MarkupContent(kind, hovered.text)
+        return types.Hover(content, document.text.range(hovered.span))
 
     @server.feature(types.TEXT_DOCUMENT_DEFINITION)
     @_answers
     async def define(params: types.DefinitionParams) -> types.Location | None:
-        found = await symbol_at(params.text_document, params.position)
-        if found is None:
+        located = await symbol_at(params.text_document, params.position)
+        if located is None:
             return None
-        document, symbol = found
+        document, symbol = located
         defined = document.definition(symbol)
         return None if defined is None else location(document, defined)
 
     @server.feature(types.TEXT_DOCUMENT_REFERENCES)
     @_answers
     async def refer(params: types.ReferenceParams) -> list[types.Location] | None:
-        found = await symbol_at(params.text_document, params.position)
-        if found is None:
+        located = await symbol_at(params.text_document, params.position)
+        if located is None:
             return None
-        document, symbol = found
+        document, symbol = located
         return [
-            location(document, each)
-            for each in document.occurrences(symbol)
-            if params.context.include_declaration or not each.defines
+            location(document, occurrence)
+            for occurrence in document.occurrences(symbol)
+            if params.context.include_declaration or not occurrence.defines
         ]
 
     @server.feature(types.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT)
@@ -386,14 +386,16 @@ def _offer_names(server: HloServer) -> None:
     async def highlight(
         params: types.DocumentHighlightParams,
     ) -> list[types.DocumentHighlight] | None:
-        found = await symbol_at(params.text_document, params.position)
-        if found is None:
+        located = await symbol_at(params.text_document, params.position)
+        if located is None:
             return None
-        document, symbol = found
+        document, symbol = located
         write, read = types.DocumentHighlightKind.Write, types.DocumentHighlightKind.Read
         return [
-            types.DocumentHighlight(document.text.range(each.span), write if each.defines else read)
-            for each in document.occurrences(symbol)
+            types.DocumentHighlight(
+                document.text.range(occurrence.span), write if occurrence.defines else read
+            )
+            for occurrence in document.occurrences(symbol)
         ]
 
     @server.feature(types.TEXT_DOCUMENT_PREPARE_RENAME)
@@ -401,10 +403,10 @@ def _offer_names(server: HloServer) -> None:
     async def may_rename(
         params: types.PrepareRenameParams,
     ) -> types.PrepareRenamePlaceholder | None:
-        found = await symbol_at(params.text_document, params.position)
-        if found is None:
+        located = await symbol_at(params.text_document, params.position)
+        if located is None:
             return None
-        document, symbol = found
+        document, symbol = located
         if document.definition(symbol) is None:
             return None
         return types.PrepareRenamePlaceholder(document.text.range(symbol.span), symbol.name)
@@ -412,14 +414,14 @@ def _offer_names(server: HloServer) -> None:
     @server.feature(types.TEXT_DOCUMENT_RENAME, types.RenameOptions(prepare_provider=True))
     @_answers
     async def rename(params: types.RenameParams) -> types.WorkspaceEdit | None:
-        found = await symbol_at(params.text_document, params.position)
-        if found is None:
+        located = await symbol_at(params.text_document, params.position)
+        if located is None:
             return None
-        document, symbol = found
+        document, symbol = located
         name = new_name(document, symbol, params.new_name)
         edits = [
-            types.TextEdit(document.text.range(each.span), name)
-            for each in document.occurrences(symbol)
+            types.TextEdit(document.text.range(occurrence.span), name)
+            for occurrence in document.occurrences(symbol)
         ]
         return types.WorkspaceEdit(changes={document.text.uri: edits})
 
@@ -482,7 +484,9 @@ def _offer_fixes(server: HloServer) -> None:
         if _asks_for(params.context, types.CodeActionKind.QuickFix.value):
             actions += quick_fixes(checked, params.range, versioned=server.versioned)
             actions += allowances(checked, params.range, versioned=server.versioned)
-        if any(told.is_fixable for told in checked.told) and _asks_for(params.context, FIX_ALL):
+        if any(published.is_fixable for published in checked.told) and _asks_for(
+            params.context, FIX_ALL
+        ):
             every = types.CodeAction("Fix all that hlo-lint can", kind=FIX_ALL, data={"uri": uri})
             if not server.resolves_edits:
                 every.edit = await server.fixed(uri)
@@ -501,5 +505,8 @@ def _asks_for(context: types.CodeActionContext, kind: str) -> bool:
     """True if the client wants actions of a kind; a kind includes those below it."""
     if context.only is None:
         return True
-    wanted = [str(getattr(each, "value", each)) for each in context.only]
-    return any(kind == each or kind.startswith(f"{each}.") or not each for each in wanted)
+    wanted = [str(getattr(requested, "value", requested)) for requested in context.only]
+    return any(
+        kind == requested or kind.startswith(f"{requested}.") or not requested
+        for requested in wanted
+    )

@@ -68,8 +68,12 @@ def check(document: Document, options: Options, is_outdated: Callable[[], bool])
 
     dump = held_dump(document.file, document.path)
     report = lint(dump, settings=settings, progress=go_on)
-    found = [each for each in report.findings if each.path == str(document.path)]  # not of settings
-    return Checked(document, tuple(Told(each, _diagnostic(document, each)) for each in found))
+    findings = [
+        finding for finding in report.findings if finding.path == str(document.path)
+    ]  # not of settings
+    return Checked(
+        document, tuple(Told(finding, _diagnostic(document, finding)) for finding in findings)
+    )
 
 
 def _diagnostic(document: Document, finding: Diagnostic) -> types.Diagnostic:

@@ -82,8 +82,8 @@ class Statement(NamedTuple):
     def token_at(self, offset: int) -> Token | None:
         """The token that holds a character of the file, or ends before it."""
         at = offset - self.begin
-        found = [token for token in self.tokens if token.start <= at <= token.end]
-        return found[-1] if found else None
+        touched = [token for token in self.tokens if token.start <= at <= token.end]
+        return touched[-1] if touched else None
 
 
 class Document:
@@ -101,23 +101,23 @@ class Document:
     @cached_property
     def places(self) -> Sequence[Place]:
         """Every computation, in the order of the text, followed by those written into it."""
-        found = [
+        parts = [
             Place(module, computation, module.start + module.offset(number))
             for module in self.file.modules
             for number, computation in enumerate(module.computations)
         ]
-        return sorted(found, key=lambda place: (place.begin, -place.end))
+        return sorted(parts, key=lambda place: (place.begin, -place.end))
 
     @cached_property
     def _inline(self) -> frozenset[int]:
         """Positions in `places` of computations that are written into another one."""
-        found = set()
+        starts = set()
         end = -1
         for at, place in enumerate(self.places):
             if place.begin < end:
-                found.add(at)
+                starts.add(at)
             end = max(end, place.end)
-        return frozenset(found)
+        return frozenset(starts)
 
     @cached_property
     def extents(self) -> Sequence[tuple[Module, Span]]:
@@ -186,8 +186,8 @@ class Document:
         if computation.nested:
             holding = [n for n, span in enumerate(spans) if span.start <= at <= span.end]
             return min(holding, key=lambda n: spans[n].end - spans[n].start, default=None)
-        found = bisect_right(spans, at, key=lambda span: span.start) - 1
-        return found if found >= 0 and at <= spans[found].end else None
+        index = bisect_right(spans, at, key=lambda span: span.start) - 1
+        return index if index >= 0 and at <= spans[index].end else None
 
     def _is_by_lines(self, place: Place) -> bool:
         """True if instructions are lines, so that the span of one is found without those of all."""
@@ -203,19 +203,19 @@ class Document:
         computation = place.computation
         if len(computation.rows) < MAX_INDEXED:
             return computation.users.get(name, ())
-        found: list[int] = []
+        numbers: list[int] = []
         source, at = self.text.source, place.begin
         while (at := source.find(name, at, place.end)) >= 0:
             start, at = at, at + len(name)
             if source[start - 1] in _NAMING or source[at : at + 1] in _NAMING:
                 continue
             number = self.number_at(place, start)
-            if number is None or found[-1:] == [number]:
+            if number is None or numbers[-1:] == [number]:
                 continue
             references = references_of(computation.rows[number])
-            if any(each.partition("#")[0] == name for each in references):
-                found.append(number)
-        return found
+            if any(reference.partition("#")[0] == name for reference in references):
+                numbers.append(number)
+        return numbers
 
     def head(self, place: Place) -> Statement:
         """The head of a computation in its tokens."""
@@ -269,7 +269,7 @@ class Document:
 
     def definition(self, symbol: Symbol) -> Symbol | None:
         """The place that gives a name."""
-        return next((each for each in self.occurrences(symbol, uses=False)), None)
+        return next((occurrence for occurrence in self.occurrences(symbol, uses=False)), None)
 
     def occurrences(self, symbol: Symbol, *, uses: bool = True) -> Iterator[Symbol]:
         """Every place that names what a symbol stands for, the one that gives the name first."""
@@ -291,16 +291,16 @@ class Document:
         name, module = place.computation.name, place.module
         seen: set[int] = set()
         source = self.text.source
-        at, end = next(span for each, span in self.extents if each is module)
+        at, end = next(span for owner, span in self.extents if owner is module)
         while (at := source.find(name, at, end)) >= 0:
-            found, at = at, at + len(name)
-            before = source[found - 1 - (source[found - 1] == "%")]
+            start, at = at, at + len(name)
+            before = source[start - 1 - (source[start - 1] == "%")]
             if before not in "={, \t\n" or source[at : at + 1] in (*_NAMING, "("):
                 continue
-            caller = self.place_at(found)
+            caller = self.place_at(start)
             if caller is None:
                 continue
-            number = self.number_at(caller, found)
+            number = self.number_at(caller, start)
             if number is None or name not in called_names(
                 attributes_of(caller.computation.rows[number])
             ):
@@ -329,21 +329,23 @@ class Document:
             }
         seen: set[int] = set()
         for reader in sorted(readers):
-            for each in self._named(self.statement(place, reader), place, number):
-                if each.span.start not in seen:  # a nested reader stands in another one's text
-                    seen.add(each.span.start)
-                    yield each
+            for occurrence in self._named(self.statement(place, reader), place, number):
+                if (
+                    occurrence.span.start not in seen
+                ):  # a nested reader stands in another one's text
+                    seen.add(occurrence.span.start)
+                    yield occurrence
 
     def _named(
         self, statement: Statement, place: Place, number: int | None, *, defines: bool = False
     ) -> Iterator[Symbol]:
         """The symbols that a statement names; only its own if `defines`."""
         for token in statement.tokens:
-            found = self.resolve(statement, token)
-            if found is None or found.defines is not defines:
+            symbol = self.resolve(statement, token)
+            if symbol is None or symbol.defines is not defines:
                 continue
-            if found.place.begin == place.begin and found.number == number:
-                yield found
+            if symbol.place.begin == place.begin and symbol.number == number:
+                yield symbol
 
     def statements(self, span: Span) -> Iterator[Statement]:
         """The heads and the instructions in a stretch of the file, each with its own tokens.
@@ -355,8 +357,11 @@ class Document:
                 continue
             written = chain.from_iterable(place.computation.inline.values())
             inline = [
-                (place.begin + each.start, place.begin + each.start + len(each.computation.text))
-                for each in written
+                (
+                    place.begin + declared.start,
+                    place.begin + declared.start + len(declared.computation.text),
+                )
+                for declared in written
             ]
             yield self.head(place)
             first = self._first(place, span.start)
@@ -391,27 +396,31 @@ class Document:
         directive = _directive.search(source, begin, end if end >= 0 else len(source))
         if directive is None:
             return None
-        for found in _rule_name.finditer(source, directive.start(1), directive.end(1)):
-            if found.start() <= offset <= found.end():
-                return found[0], Span(*found.span())
+        for name in _rule_name.finditer(source, directive.start(1), directive.end(1)):
+            if name.start() <= offset <= name.end():
+                return name[0], Span(*name.span())
         return None
 
     def called_by(self, place: Place, number: int) -> tuple[Place, ...]:
         """The computations that an instruction calls by name and that are there."""
         names = called_names(attributes_of(place.computation.rows[number]))
-        found = (self.computation(place.module, name) for name in names)
-        return tuple(each for each in found if each is not None)
+        callees = (self.computation(place.module, name) for name in names)
+        return tuple(callee for callee in callees if callee is not None)
 
 
 def _forget_older(memo: Memo, file: HloFile) -> None:
     """Lets go what only the versions before had: a memo is made for a directory, and keeps all."""
     memo.files.clear()
-    computations = [each for module in file.modules for each in module.computations]
+    computations = [computation for module in file.modules for computation in module.computations]
     memo.computations = {
-        each.text: each for each in computations if memo.computations.get(each.text) is each
+        computation.text: computation
+        for computation in computations
+        if memo.computations.get(computation.text) is computation
     }
-    memo.latest = {text[: text.find(" ")]: each for text, each in memo.computations.items()}
-    if len(memo.rows) > 2 * sum(len(each.rows) for each in computations) + 1000:
+    memo.latest = {
+        text[: text.find(" ")]: computation for text, computation in memo.computations.items()
+    }
+    if len(memo.rows) > 2 * sum(len(computation.rows) for computation in computations) + 1000:
         memo.rows.clear()
 
 

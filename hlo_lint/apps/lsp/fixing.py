@@ -25,15 +25,15 @@ def quick_fixes(
 ) -> Iterator[types.CodeAction]:
     """The fixes of the findings that touch a range."""
     text = checked.document.text
-    for told in _touching(checked, wanted):
-        mend = told.finding.fix
+    for published in _touching(checked, wanted):
+        mend = published.finding.fix
         if mend is None:
             continue
         is_safe = mend.safety is Safety.SAFE
         yield types.CodeAction(
             title=mend.title if is_safe else f"{mend.title} (may change values or cost)",
             kind=types.CodeActionKind.QuickFix,
-            diagnostics=[told.diagnostic],
+            diagnostics=[published.diagnostic],
             is_preferred=is_safe,
             edit=_workspace_edit(text, mend.edits, versioned=versioned),
         )
@@ -47,17 +47,17 @@ def allowances(
     The reason is left to be written: until then the comment allows nothing, and is told to.
     """
     text = checked.document.text
-    for told in _touching(checked, wanted):
-        line = text.starts[told.diagnostic.range.start.line]
+    for published in _touching(checked, wanted):
+        line = text.starts[published.diagnostic.range.start.line]
         ends = "\r\n" if "\r\n" in text.source else "\n"
-        comment = f"// hlo-lint: allow {told.finding.rule} -- "
+        comment = f"// hlo-lint: allow {published.finding.rule} -- "
         blanks = _indent.match(text.source, line)
         indent = blanks[0] if blanks else ""
         edit = Edit(Span(line, line), f"{indent}{comment}{ends}")
         yield types.CodeAction(
-            title=f"allow {told.finding.rule} here (write the reason)",
+            title=f"allow {published.finding.rule} here (write the reason)",
             kind=types.CodeActionKind.QuickFix,
-            diagnostics=[told.diagnostic],
+            diagnostics=[published.diagnostic],
             edit=_workspace_edit(text, [edit], versioned=versioned),
         )
 
@@ -66,10 +66,10 @@ def _touching(checked: Checked, wanted: types.Range) -> Iterator[Told]:
     """The findings that have a character, or a place between two, in common with a range."""
     text = checked.document.text
     start, end = text.offset(wanted.start), text.offset(wanted.end)
-    for told in checked.told:
-        place = told.diagnostic.range
+    for published in checked.told:
+        place = published.diagnostic.range
         if text.offset(place.start) <= end and text.offset(place.end) >= start:
-            yield told
+            yield published
 
 
 def fix_all(document: Document, options: Options, *, versioned: bool) -> types.WorkspaceEdit:

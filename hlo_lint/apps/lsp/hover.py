@@ -102,8 +102,8 @@ def hover(document: Document, offset: int, *, markdown: bool = True) -> Hover | 
 
 def _lines(lines: Iterator[str]) -> str:
     """A block first, if there is one; then a list."""
-    first, *rest = lines
-    return "\n".join([first, "", *(f"- {line}" for line in rest)]).rstrip()
+    first, *others = lines
+    return "\n".join([first, "", *(f"- {line}" for line in others)]).rstrip()
 
 
 def _instruction(document: Document, symbol: Symbol, style: _Style) -> Iterator[str]:
@@ -130,7 +130,7 @@ def _instruction(document: Document, symbol: Symbol, style: _Style) -> Iterator[
     yield f"{used}; the root" if root else used
     called = document.called_by(place, number)
     if called:
-        yield f"calls {_listed(style.code(f'%{each.computation.name}') for each in called)}"
+        yield f"calls {_listed(style.code(f'%{callee.computation.name}') for callee in called)}"
     yield from _origin(place, number, style)
 
 
@@ -162,8 +162,8 @@ def _metadata(document: Document, statement: Statement, span: Span, style: _Styl
     if not frames:
         return None
     lines = (
-        f"{style.code(f'{each.file}:{each.line}')} in {style.code(each.function)}"
-        for each in frames
+        f"{style.code(f'{call.file}:{call.line}')} in {style.code(call.function)}"
+        for call in frames
     )
     return Hover(_lines(chain(["the Python stack, innermost first"], lines)), span)
 
@@ -211,7 +211,7 @@ def _shape(shape: Shape, style: _Style, at: Index = ()) -> Iterator[str]:
                 yield f"{where}{_order(shape)}"
             yield from (f"{where}{fact}" for fact in _layout_facts(shape))
         case TupleShape(elements=elements):
-            sizes = [_bytes_of(each) for each in elements]
+            sizes = [_bytes_of(part) for part in elements]
             total = None if None in sizes else sum(size for size in sizes if size is not None)
             bytes_ = "" if total is None else f", {_bytes(total)}"
             yield f"{where}a tuple of {counted(len(elements), 'element')}{bytes_}"
@@ -269,7 +269,7 @@ def _bytes_of(shape: Shape) -> int | None:
         case ArrayShape():
             return shape.byte_size
         case TupleShape(elements=elements):
-            sizes = [_bytes_of(each) for each in elements]
+            sizes = [_bytes_of(part) for part in elements]
             return None if None in sizes else sum(size for size in sizes if size is not None)
         case BufferShape(element=element):
             return element.byte_size

@@ -34,7 +34,7 @@ def symbols(document: Document) -> list[types.DocumentSymbol]:
     """Modules, in them computations, in them instructions with their shapes."""
     rows = sum(len(place.computation.rows) for place in document.places)
     listed = rows <= INSTRUCTIONS
-    found = []
+    modules = []
     for module, extent in document.extents:
         places = [place for place in document.places if place.module is module]
         if not module.header and not places:
@@ -43,7 +43,7 @@ def symbols(document: Document) -> list[types.DocumentSymbol]:
         start = max(start, extent.start)
         name = Span(start, start + len(module.header.partition(",")[0]))
         children = [_computation(document, place, listed=listed) for place in places]
-        found.append(
+        modules.append(
             types.DocumentSymbol(
                 name=shown(module.name) or "module",
                 detail=counted(len(places), "computation"),
@@ -53,7 +53,7 @@ def symbols(document: Document) -> list[types.DocumentSymbol]:
                 children=children,
             )
         )
-    return found
+    return modules
 
 
 def _computation(document: Document, place: Place, *, listed: bool) -> types.DocumentSymbol:
@@ -113,23 +113,23 @@ def folds(document: Document) -> list[types.FoldingRange]:
     """Computations, tables after the header, modules of several, runs of comments, and regions
     in which a comment allows findings.
     """
-    found = [_fold(document, Span(place.begin, place.end)) for place in document.places]
+    ranges = [_fold(document, Span(place.begin, place.end)) for place in document.places]
     if len(document.extents) > 1:
-        found += [_fold(document, span) for _, span in document.extents]
+        ranges += [_fold(document, span) for _, span in document.extents]
     source = document.text.source
     for module, span in document.extents:
         end = next((p.begin for p in document.places if p.module is module), span.end)
         for table in _table.finditer(source, span.start, end):
-            found.append(_fold(document, Span(*table.span())))
+            ranges.append(_fold(document, Span(*table.span())))
     for comment in read_comments(document.file, str(document.path)):
-        found += [
+        ranges += [
             types.FoldingRange(lines.first - 1, lines.last - 1, kind=types.FoldingRangeKind.Region)
             for lines, _ in comment.regions.values()
         ]
     for run in _comments.finditer(source):
-        found.append(_fold(document, Span(*run.span()), types.FoldingRangeKind.Comment))
-    found = [fold for fold in found if fold.start_line < fold.end_line]
-    return sorted(found, key=lambda fold: (fold.start_line, -fold.end_line))
+        ranges.append(_fold(document, Span(*run.span()), types.FoldingRangeKind.Comment))
+    ranges = [fold for fold in ranges if fold.start_line < fold.end_line]
+    return sorted(ranges, key=lambda fold: (fold.start_line, -fold.end_line))
 
 
 def _fold(

@@ -30,8 +30,8 @@ class Options:
             ConfigError: for a settings file that is wrong.
             UsageError: for a rule that nothing knows.
         """
-        found = load_settings([] if path is None else [path])
-        chosen = found.reselected(self.select, self.ignore)
+        loaded = load_settings([] if path is None else [path])
+        chosen = loaded.reselected(self.select, self.ignore)
         return chosen.overridden("editor", before=self.before, jobs=1)
 
 

@@ -22,7 +22,7 @@ def line_starts(text: str) -> list[int]:
     [0, 3, 5, 7]
     """
     if "\r" in text:
-        return [0, *(found.end() for found in _line_end.finditer(text))]
+        return [0, *(line_end.end() for line_end in _line_end.finditer(text))]
     starts = [0]
     find, at = text.find, text.find("\n")
     while at >= 0:

@@ -41,14 +41,14 @@ def tokens(document: Document, span: Span | None = None) -> types.SemanticTokens
         if sum(len(place.computation.rows) for place in document.places) > INSTRUCTIONS:
             return types.SemanticTokens(data=[])
         span = Span(0, len(document.text.source))
-    found = [
+    typed = [
         (statement.begin + token.start, token, _kind(statement, token))
         for statement in document.statements(span)
         for token in statement.tokens
         if token.role in _KINDS and "\n" not in token.text
     ]
-    found.sort(key=itemgetter(0))  # what is written into an instruction comes after all of it
-    return types.SemanticTokens(data=list(_encoded(document, found)))
+    typed.sort(key=itemgetter(0))  # what is written into an instruction comes after all of it
+    return types.SemanticTokens(data=list(_encoded(document, typed)))
 
 
 def _kind(statement: Statement, token: Token) -> tuple[types.SemanticTokenTypes, bool]:
@@ -59,11 +59,11 @@ def _kind(statement: Statement, token: Token) -> tuple[types.SemanticTokenTypes,
 
 
 def _encoded(
-    document: Document, found: list[tuple[int, Token, tuple[types.SemanticTokenTypes, bool]]]
+    document: Document, typed: list[tuple[int, Token, tuple[types.SemanticTokenTypes, bool]]]
 ) -> Iterator[int]:
     """Five numbers a token: line and column from the word before, length, kind, modifiers."""
     line, column = 0, 0
-    for start, token, (kind, defines) in found:
+    for start, token, (kind, defines) in typed:
         place = document.text.position(start)
         yield place.line - line
         yield place.character - (column if place.line == line else 0)

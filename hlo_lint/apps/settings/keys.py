@@ -209,11 +209,11 @@ class _Table:
     def read(self, value: object, place: Place) -> Mapping[str, object]:
         if not isinstance(value, dict):
             raise place.error(f"takes {self.title}, not {_spelled(value)}")
-        found: dict[str, object] = {}
+        values: dict[str, object] = {}
         for name, one in value.items():
             self.key.read(name, place.at(name))
-            found[name] = self.each.read(one, place.at(name))
-        return found
+            values[name] = self.each.read(one, place.at(name))
+        return values
 
     def schema(self) -> Schema:
         return {
@@ -236,17 +236,17 @@ class _RuleOptions:
     def _options(self, rule: str, table: object, place: Place) -> Mapping[str, object]:
         assert isinstance(table, dict)
         try:
-            known = find_rule(rule).options()
+            options = find_rule(rule).options()
         except UsageError as error:
             raise place.error(str(error)) from error
         for name, value in table.items():
-            if name not in known:
-                raise place.at(name).error(f"{rule} has no such option: {nearest(name, known)}")
+            if name not in options:
+                raise place.at(name).error(f"{rule} has no such option: {nearest(name, options)}")
             try:
-                known[name].read(value)
+                options[name].read(value)
             except UsageError as error:
                 raise place.at(name).error(
-                    f"takes {known[name].expected}, not {_spelled(value)}"
+                    f"takes {options[name].expected}, not {_spelled(value)}"
                 ) from error
         return dict(table)
 
@@ -436,12 +436,12 @@ def rule_names() -> Iterator[str]:
 
 def _option_schema(option: Option[Any]) -> Schema:
     types = {bool: "boolean", int: "integer", float: "number", str: "string"}
-    found: Schema = {
+    schema: Schema = {
         "type": types[option.kind],
         "default": option.default,
         "description": option.doc,
     }
-    return found if option.least is None else found | {"minimum": option.least}
+    return schema if option.least is None else schema | {"minimum": option.least}
 
 
 def _spelled(value: object) -> str:

@@ -35,8 +35,8 @@ def load_settings(
     """
     if isolated:
         return Settings()
-    found = Path(config) if config is not None else find(paths)
-    return Settings() if found is None else read(found)
+    path = Path(config) if config is not None else find(paths)
+    return Settings() if path is None else read(path)
 
 
 def find(paths: Sequence[str | Path] = ()) -> Path | None:
@@ -98,8 +98,8 @@ def _folders(paths: Sequence[str | Path]) -> Iterator[Path]:
             common = Path()
         inside = os.path.isdir(common)  # a name that is too long is not a folder either
         starts.append([common, *common.parents] if inside else common.parents)
-    here = Path.cwd()
-    starts.append([here, *here.parents])
+    working_folder = Path.cwd()
+    starts.append([working_folder, *working_folder.parents])
     seen: set[Path] = set()
     for start in starts:
         for folder in start:

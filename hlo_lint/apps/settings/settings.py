@@ -101,7 +101,7 @@ class Settings:
             UsageError: for a name that neither a rule nor a family has.
         """
         ignored = (*ignore, *extend_ignore)
-        named = [each for each in select or () if isinstance(each, str)]
+        named = [entry for entry in select or () if isinstance(entry, str)]
         check_names([*named, *ignored, *extend_select])
         if select is not None:
             return self.overridden(

@@ -63,8 +63,8 @@ class Place:
 
 def displayed(path: Path) -> Path:
     """A path as people write it: from the working directory, where it is below that."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_absolute() and path.is_relative_to(here) else path
+    folder = Path.cwd()
+    return path.relative_to(folder) if path.is_absolute() and path.is_relative_to(folder) else path
 
 
 def locate(text: str, keys: Sequence[Key], value: str = "") -> Position:
@@ -75,12 +75,12 @@ def locate(text: str, keys: Sequence[Key], value: str = "") -> Position:
     >>> locate('[tool.x]\\na = 1\\nb = { c = 2 }\\n', ("tool", "x", "b", "c"))
     Position(line=3, column=7)
     """
-    best, found = 0, (0, 0)
+    best, span = 0, (0, 0)
     for written, start, end in _statements(text):
         length = min(len(written), len(keys))
         if length > best and written[:length] == tuple(keys[:length]):
-            best, found = length, (start, end)
-    start, end = found
+            best, span = length, (start, end)
+    start, end = span
     for key in keys[best:]:
         if isinstance(key, int):
             continue
@@ -100,7 +100,7 @@ def _statements(text: str) -> Iterator[tuple[tuple[Key, ...], int, int]]:
     """Each table and each key with where it stands, up to where the next begins."""
     counts: dict[tuple[Key, ...], int] = {}
     table: tuple[Key, ...] = ()
-    found: list[tuple[tuple[Key, ...], int]] = []
+    statements: list[tuple[tuple[Key, ...], int]] = []
     at = 0
     for line in re.split(r"(?<=\n)", text):
         header, statement = _header.match(line), _statement.match(line)
@@ -109,12 +109,12 @@ def _statements(text: str) -> Iterator[tuple[tuple[Key, ...], int, int]]:
             if header[1] == "[[":
                 number = counts[table] = counts.get(table, -1) + 1
                 table = (*table, number)
-            found.append((table, at + header.start(1)))
+            statements.append((table, at + header.start(1)))
         elif statement is not None:
-            found.append(((*table, *_parts(statement[1])), at + statement.start(1)))
+            statements.append(((*table, *_parts(statement[1])), at + statement.start(1)))
         at += len(line)
-    found.append(((), len(text)))
-    for (keys, start), (_, end) in pairwise(found):
+    statements.append(((), len(text)))
+    for (keys, start), (_, end) in pairwise(statements):
         yield keys, start, end
 
 

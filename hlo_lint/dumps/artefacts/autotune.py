@@ -82,11 +82,11 @@ class TunedInstruction:
     @property
     def backends(self) -> dict[str, tuple[Candidate, ...]]:
         """The candidates that ran, by backend."""
-        found: dict[str, tuple[Candidate, ...]] = {}
+        by_backend: dict[str, tuple[Candidate, ...]] = {}
         for candidate in self.candidates:
             if not candidate.failed:
-                found[candidate.backend] = (*found.get(candidate.backend, ()), candidate)
-        return found
+                by_backend[candidate.backend] = (*by_backend.get(candidate.backend, ()), candidate)
+        return by_backend
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +117,15 @@ class Autotuning(Artefact):
     @cached_property
     def by_fingerprint(self) -> dict[str, TunedInstruction]:
         """The instructions of a new log; of several alike, the last."""
-        return {each.fingerprint: each for each in self.instructions if each.fingerprint}
+        return {
+            instruction.fingerprint: instruction
+            for instruction in self.instructions
+            if instruction.fingerprint
+        }
 
     def chosen(self, fingerprint: str) -> ChosenConfig | None:
         """The choice for an instruction, from a results file."""
-        return next((each for each in self.results if each.fingerprint == fingerprint), None)
+        return next((result for result in self.results if result.fingerprint == fingerprint), None)
 
 
 def read_autotuning(text: str, path: Path | None = None) -> Autotuning:
@@ -161,8 +165,8 @@ def _profiled(profile: Message, module: int, device: str, span: Span) -> TunedIn
     hlo = profile.text("hlo_text")
     name = _instruction_name(hlo)
     candidates = (
-        *(_candidate(*each) for each in _messages(profile, "config_profiles")),
-        *(_candidate(*each) for each in _messages(profile, "failed_configs")),
+        *(_candidate(*message) for message in _messages(profile, "config_profiles")),
+        *(_candidate(*message) for message in _messages(profile, "failed_configs")),
     )
     return TunedInstruction(
         name[1] if name else "",

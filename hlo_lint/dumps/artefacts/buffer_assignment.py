@@ -185,7 +185,7 @@ class BufferAssignment(Artefact):
     @cached_property
     def values(self) -> dict[int, AssignedValue]:
         """Each value by its number."""
-        return {value.id: value for each in self.allocations for value in each.values}
+        return {value.id: value for allocation in self.allocations for value in allocation.values}
 
     @cached_property
     def by_index(self) -> dict[int, Allocation]:
@@ -194,11 +194,11 @@ class BufferAssignment(Artefact):
 
     @cached_property
     def _by_definition(self) -> dict[HloPosition, tuple[AssignedValue, ...]]:
-        found: dict[HloPosition, tuple[AssignedValue, ...]] = {}
+        by_position: dict[HloPosition, tuple[AssignedValue, ...]] = {}
         for value in self.values.values():
             position = HloPosition(value.instruction, value.index)
-            found[position] = (*found.get(position, ()), value)
-        return found
+            by_position[position] = (*by_position.get(position, ()), value)
+        return by_position
 
     def values_of(self, instruction: str, index: Index = ()) -> tuple[AssignedValue, ...]:
         """The values in a part of an instruction's result, each with its memory.
@@ -206,12 +206,12 @@ class BufferAssignment(Artefact):
         Without positions only the instructions that define a value are known: no
         get-tuple-element, no bitcast, no tuple's elements.
         """
-        found = self._by_definition.get(HloPosition(instruction, index), ())
+        defined = self._by_definition.get(HloPosition(instruction, index), ())
         if self.buffer_values is None:
-            return found
+            return defined
         others = (self.values.get(value.id) for value in self.buffer_values.at(instruction, index))
-        known = {value.id for value in found}
-        return (*found, *(value for value in others if value and value.id not in known))
+        ids = {value.id for value in defined}
+        return (*defined, *(value for value in others if value and value.id not in ids))
 
     def slices_of(self, instruction: str, index: Index = ()) -> tuple[Slice, ...]:
         """The memory in which a part of an instruction's result may lie; see `values_of`."""
@@ -221,10 +221,10 @@ class BufferAssignment(Artefact):
 class _Open:
     """An allocation whose values are still coming."""
 
-    def __init__(self, found: re.Match[str], start: int) -> None:
-        self.found = found
-        self.index = int(found[1])
-        self.span = Span(start, start + len(found[0]))
+    def __init__(self, match: re.Match[str], start: int) -> None:
+        self.found = match
+        self.index = int(match[1])
+        self.span = Span(start, start + len(match[0]))
         self.values: list[AssignedValue] = []
         self.reused_by: list[ReusingValue] = []
 
@@ -250,12 +250,12 @@ def read_buffer_assignment(text: str, path: Path | None = None) -> BufferAssignm
     """Reads the file, of new releases and of old ones; a line of another form is a trouble."""
     end = len(text)
     live_range, values = None, None
-    if (found := _live_ranges_begin(text)) is not None:
-        live_range = read_live_range_from(text, found.start(), None, path)
-        end = found.start()
-    if (found := _values_begin(text, 0, end)) is not None:
-        values = read_values_from(text, found.start(), end, path)
-        end = found.start()
+    if (match := _live_ranges_begin(text)) is not None:
+        live_range = read_live_range_from(text, match.start(), None, path)
+        end = match.start()
+    if (match := _values_begin(text, 0, end)) is not None:
+        values = read_values_from(text, match.start(), end, path)
+        end = match.start()
     allocations, troubles = _allocations(text, end)
     for part in (values, live_range):
         troubles += part.troubles if part is not None else ()
@@ -275,8 +275,8 @@ def _allocations(text: str, end: int) -> tuple[tuple[Allocation, ...], list[Trou
     current: _Open | None = None
     reusing = False
     for start, line in lines_of(text, 0, end):
-        if (found := _value(line)) is not None and current is not None and not reusing:
-            number, name, index, phi, color, size, offset, shape = found.groups()
+        if (match := _value(line)) is not None and current is not None and not reusing:
+            number, name, index, phi, color, size, offset, shape = match.groups()
             current.values.append(
                 AssignedValue(
                     int(number),
@@ -289,14 +289,14 @@ def _allocations(text: str, end: int) -> tuple[tuple[Allocation, ...], list[Trou
                     Span(start + 1, start + len(line)),
                 )
             )
-        elif (found := _allocation(line)) is not None:
+        elif (match := _allocation(line)) is not None:
             if current is not None:
                 allocations.append(current.closed())
-            current, reusing = _Open(found, start), False
+            current, reusing = _Open(match, start), False
         elif line == _REUSED and current is not None:
             reusing = True
-        elif reusing and current is not None and (found := _reused(line)) is not None:
-            number, name, index, _, _, color = found.groups()
+        elif reusing and current is not None and (match := _reused(line)) is not None:
+            number, name, index, _, _, color = match.groups()
             place = Span(start + 2, start + len(line))
             current.reused_by.append(
                 ReusingValue(int(number), name, index_from(index or ""), int(color), place)

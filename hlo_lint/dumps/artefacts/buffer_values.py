@@ -95,11 +95,11 @@ class BufferValues(Artefact):
     @cached_property
     def by_position(self) -> dict[HloPosition, tuple[HloValue, ...]]:
         """The values that may stand at a position; several where XLA could not tell."""
-        found: dict[HloPosition, tuple[HloValue, ...]] = {}
+        values: dict[HloPosition, tuple[HloValue, ...]] = {}
         for value in self.values:
             for position in dict.fromkeys((value.defined_at, *value.positions)):
-                found[position] = (*found.get(position, ()), value)
-        return found
+                values[position] = (*values.get(position, ()), value)
+        return values
 
     def at(self, instruction: str, index: Index = ()) -> tuple[HloValue, ...]:
         """The values in a part of an instruction's result."""
@@ -114,10 +114,10 @@ def read_buffer_values(text: str, path: Path | None = None) -> BufferValues:
 class _Open:
     """A value whose lines are still coming."""
 
-    def __init__(self, found: re.Match[str], start: int) -> None:
-        self.head = found.groups()
+    def __init__(self, match: re.Match[str], start: int) -> None:
+        self.head = match.groups()
         self.start = start
-        self.end = start + len(found[0])
+        self.end = start + len(match[0])
         self.positions: list[HloPosition] = []
         self.uses: list[HloUse] = []
         self.instruction_text = ""
@@ -168,8 +168,8 @@ def read_values_from(text: str, start: int, end: int | None, path: Path | None) 
                 values.append(value.closed())  # its instruction is missing: written before it was
             value = _Open(head, at)
             section = ""
-        elif (found := _total(line)) is not None:
-            total = int(found[1])
+        elif (match := _total(line)) is not None:
+            total = int(match[1])
         elif line not in ("", "Used values:"):
             troubles.append(trouble("a value, its positions or its uses", line, at))
     if value is not None:
@@ -188,16 +188,16 @@ def _take_place(value: _Open | None, section: str, line: str, at: int) -> str:
     if value is None or not section:
         return "a value, its positions or its uses"
     if section == " positions:":
-        found = _position(line)
-        if found is None:
+        match = _position(line)
+        if match is None:
             return "a position"
-        value.positions.append(HloPosition(found[1], index_from(found[2] or "")))
+        value.positions.append(HloPosition(match[1], index_from(match[2] or "")))
     elif line != "  (none)":
-        found = _use(line)
-        if found is None:
+        match = _use(line)
+        if match is None:
             return "a use"
         place = Span(at + 2, at + len(line))
-        value.uses.append(HloUse(found[1], int(found[2]), index_from(found[3] or ""), place))
+        value.uses.append(HloUse(match[1], int(match[2]), index_from(match[3] or ""), place))
     value.end = at + len(line)
     return ""
 

@@ -51,10 +51,10 @@ class ModuleConfig(Artefact):
     @cached_property
     def debug_options(self) -> dict[str, tuple[str, ...]]:
         """Every flag with its values, as text; a message is spelled on one line."""
-        found: dict[str, tuple[str, ...]] = {}
+        options: dict[str, tuple[str, ...]] = {}
         for field in self.message.message("debug_options").fields:
-            found[field.name] = (*found.get(field.name, ()), str(field.value))
-        return found
+            options[field.name] = (*options.get(field.name, ()), str(field.value))
+        return options
 
 
 def read_config(text: str, path: Path | None = None) -> ModuleConfig:

@@ -129,7 +129,7 @@ class LiveRange(Artefact):
 
     @cached_property
     def _by_position(self) -> dict[tuple[str, Index], ValueRange]:
-        return {(each.instruction, each.index): each for each in self.ranges}
+        return {(range_.instruction, range_.index): range_ for range_ in self.ranges}
 
     def range_of(self, instruction: str, index: Index = ()) -> ValueRange | None:
         """The live range of the value that an instruction defines; None if it defines none."""
@@ -159,14 +159,14 @@ class _Reader:
             self.section = self.sequence_line
         elif line == "  BufferLiveRange:":
             self.section = self.range_line
-        elif (found := _peak(line)) is not None:
-            self.peak_time = int(found[1])
+        elif (match := _peak(line)) is not None:
+            self.peak_time = int(match[1])
             self.section = self.peak_line
-        elif (found := _breakdown(line)) is not None:
-            self.peak_bytes = _bytes(found[1])
+        elif (match := _breakdown(line)) is not None:
+            self.peak_bytes = _bytes(match[1])
             self.section = self.frame_line
-        elif (found := _head(line)) is not None:
-            self.length = int(found[1])
+        elif (match := _head(line)) is not None:
+            self.length = int(match[1])
         elif line == _NOT_AVAILABLE:
             self.is_available = False
         else:
@@ -174,37 +174,37 @@ class _Reader:
         return True
 
     def sequence_line(self, line: str, start: int) -> str:
-        found = _instruction(line)
-        if found is None:
+        match = _instruction(line)
+        if match is None:
             return "an instruction with its turn"
         place = Span(start + 4, start + len(line))
-        self.sequence.append(ScheduledInstruction(int(found[1]), found[2], place))
+        self.sequence.append(ScheduledInstruction(int(match[1]), match[2], place))
         return ""
 
     def range_line(self, line: str, start: int) -> str:
-        found = _range(line)
-        if found is None:
+        match = _range(line)
+        if match is None:
             return "a value with its live range"
-        name, index, first, last = found.groups()
+        name, index, first, last = match.groups()
         place = Span(start + 4, start + len(line))
         self.ranges.append(ValueRange(name, index_from(index), int(first), int(last), place))
         return ""
 
     def peak_line(self, line: str, start: int) -> str:
-        found = _alive(line)
-        if found is None:
+        match = _alive(line)
+        if match is None:
             return "a value with its bytes"
-        name, index, size, cumulative = found.groups()
+        name, index, size, cumulative = match.groups()
         place = Span(start + 4, start + len(line))
         total = None if cumulative is None else int(cumulative)
         self.peak.append(AliveAtPeak(name, index_from(index or ""), int(size), total, place))
         return ""
 
     def frame_line(self, line: str, start: int) -> str:
-        found = _frame(line)
-        if found is None:
+        match = _frame(line)
+        if match is None:
             return "a place with its bytes"
-        branch, name, percent, total, current, remaining = found.groups()
+        branch, name, percent, total, current, remaining = match.groups()
         place = Span(start + 4 + len(branch), start + len(line))
         depth = (len(branch) - 2) // 4 if branch else 0
         sizes = (_bytes(total), _bytes(current), _bytes(remaining))

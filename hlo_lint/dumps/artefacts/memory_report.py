@@ -121,10 +121,10 @@ def read_memory_report(text: str, path: Path | None = None) -> MemoryReport:
     troubles: list[Trouble] = []
     current: _Open | None = None
     for start, line in lines_of(text):
-        if (found := _space(line)) is not None:
+        if (match := _space(line)) is not None:
             if current is not None:
                 spaces.append(current.closed())
-            current = _Open(found[1], int(found[2]), Span(start, start + len(line)))
+            current = _Open(match[1], int(match[2]), Span(start, start + len(line)))
         elif current is None:
             if line:
                 troubles.append(trouble("a memory space", line, start))
@@ -141,16 +141,16 @@ def _take(space: _Open, line: str, start: int) -> bool:
         return True
     if line == _COLUMNS:
         space.begin()
-    elif (found := _row(line)) is not None and space.slices is not None:
-        cumulative, percent, size, offset, used_by, shapes = found.groups()
+    elif (match := _row(line)) is not None and space.slices is not None:
+        cumulative, percent, size, offset, used_by, shapes = match.groups()
         place = Span(start + len(line) - len(line.lstrip(" ")), start + len(line))
         space.slices.append(
             ReportedSlice(cumulative, int(percent), size, int(offset), int(used_by), shapes, place)
         )
-    elif (found := _rest(line)) is not None:
-        space.not_shown = int(found[1])
-    elif (found := _total(line)) is not None:
-        space.total = int(found[1])
+    elif (match := _rest(line)) is not None:
+        space.not_shown = int(match[1])
+    elif (match := _total(line)) is not None:
+        space.total = int(match[1])
     else:
         return False
     return True

@@ -60,8 +60,8 @@ def trouble(wanted: str, line: str, start: int) -> Trouble:
     """A line that is not what it should be."""
     stands = line.strip()
     stands = shown(stands[:_SHOWN]) + "…" * (len(stands) > _SHOWN)
-    found = f"`{stands}`" if stands else "an empty line"
-    return Trouble(f"expected {wanted}, found {found}", start, start + len(line))
+    quoted = f"`{stands}`" if stands else "an empty line"
+    return Trouble(f"expected {wanted}, found {quoted}", start, start + len(line))
 
 
 @lru_cache(maxsize=1 << 12)

@@ -92,27 +92,27 @@ class Thunk:
     @property
     def stream(self) -> str:
         """The stream of an asynchronous operation: `communication_stream[0]`; else empty."""
-        found = _stream(self.description)
-        return found[1] if found else ""
+        match = _stream(self.description)
+        return match[1] if match else ""
 
     @property
     def async_id(self) -> int | None:
         """The number that a start and its done share."""
-        found = _async_id(self.description)
-        return int(found[1]) if found else None
+        match = _async_id(self.description)
+        return int(match[1]) if match else None
 
     @property
     def launch(self) -> Launch | None:
         """The kernel that it starts, if it starts one."""
-        found = _launch(self.description)
-        if found is not None:
-            name, *numbers = found.groups()
+        match = _launch(self.description)
+        if match is not None:
+            name, *numbers = match.groups()
             x, y, z, tx, ty, tz, shared = map(int, numbers)
             return Launch(name, (x, y, z), (tx, ty, tz), shared)
-        found = _old_launch(self.description)
-        if found is None:
+        match = _old_launch(self.description)
+        if match is None:
             return None
-        name, *numbers = found.groups()
+        name, *numbers = match.groups()
         x, y, z, tx, ty, tz = map(int, numbers)
         return Launch(name, (x, y, z), (tx, ty, tz), None)
 
@@ -125,17 +125,17 @@ class ThunkSequence(Artefact):
 
     @cached_property
     def _parts(self) -> dict[int | None, tuple[int, ...]]:
-        found: dict[int | None, list[int]] = {}
+        by_parent: dict[int | None, list[int]] = {}
         for place, thunk in enumerate(self.thunks):
-            found.setdefault(thunk.parent, []).append(place)
-        return {parent: tuple(places) for parent, places in found.items()}
+            by_parent.setdefault(thunk.parent, []).append(place)
+        return {parent: tuple(places) for parent, places in by_parent.items()}
 
     def parts_of(self, place: int | None, region: str | None = None) -> tuple[int, ...]:
         """The places of a thunk's direct parts, in order; of None, the outermost thunks."""
         return tuple(
-            each
-            for each in self._parts.get(place, ())
-            if region is None or self.thunks[each].region == region
+            part
+            for part in self._parts.get(place, ())
+            if region is None or self.thunks[part].region == region
         )
 
 
@@ -156,20 +156,20 @@ def read_thunk_sequence(text: str, path: Path | None = None) -> ThunkSequence:
     def add(line: str, start: int) -> bool:
         """Reads a thunk, and the first of its parts where it stands on the same line."""
         at = 0
-        while (found := _thunk(line, at)) is not None:
-            spaces, number, kind, before, before_by, after, after_by = found.groups()
+        while (match := _thunk(line, at)) is not None:
+            spaces, number, kind, before, before_by, after, after_by = match.groups()
             indent = len(spaces)
             while stack and stack[-1].indent >= indent:
                 stack.pop()
-            nested = _begins(line, found.end()) is not None
-            end = found.end() if nested else len(line)
+            nested = _begins(line, match.end()) is not None
+            end = match.end() if nested else len(line)
             thunks.append(
                 Thunk(
                     int(number),
                     kind,
                     None if before is None else Neighbour(int(before), int(before_by)),
                     None if after is None else Neighbour(int(after), int(after_by)),
-                    line[found.end() : end].strip(),
+                    line[match.end() : end].strip(),
                     stack[-1].place if stack else None,
                     stack[-1].region if stack else "",
                     len(stack),

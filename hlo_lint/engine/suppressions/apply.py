@@ -195,7 +195,7 @@ class _Suppressions:
         if len(unused) < len(comment.names):
             title = f"remove {' and '.join(unused)} from the comment"
         ends = [comment.regions[name][1] for name in unused if name in comment.regions]
-        changes = dict.fromkeys(without(each, unused) for each in (comment, *ends))
+        changes = dict.fromkeys(without(directive, unused) for directive in (comment, *ends))
         edits = tuple(Edit(at.span, text) for at, text in changes)
         where, rules = _where(comment.lines_of(unused[0])), " or ".join(unused)
         return replace(

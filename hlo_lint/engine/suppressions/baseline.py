@@ -130,22 +130,22 @@ def compare(
         same = listed.get(entry.fingerprint)
         count = entry.count + (same.count if same else 0)
         listed[entry.fingerprint] = replace(same or entry, count=count)
-    found: dict[str, list[Diagnostic]] = {}
-    for each in findings:
-        found.setdefault(baseline.kind_of(each), []).append(each)
+    by_kind: dict[str, list[Diagnostic]] = {}
+    for finding in findings:
+        by_kind.setdefault(baseline.kind_of(finding), []).append(finding)
     kept = [entry for entry in listed.values() if entry.rule in not_run]
     upgrade = not kept  # what was not found anew has no other fingerprint than its old one
     new: list[Diagnostic] = []
     updated: list[Entry] = []
-    for kind, alike in found.items():
+    for kind, alike in by_kind.items():
         entry = listed.get(kind) or _entry(alike[0], kind)
-        kinds = Counter(each.fingerprint[:KIND] if upgrade else kind for each in alike)
+        kinds = Counter(finding.fingerprint[:KIND] if upgrade else kind for finding in alike)
         updated += [replace(entry, fingerprint=at, count=count) for at, count in kinds.items()]
         new += alike[entry.count if kind in listed else 0 :]
     gone: list[Entry] = []
     pruned: list[Entry] = []
     for kind, entry in listed.items():
-        there = entry.count if entry.rule in not_run else len(found.get(kind, ()))
+        there = entry.count if entry.rule in not_run else len(by_kind.get(kind, ()))
         if there:
             pruned.append(replace(entry, count=min(there, entry.count)))
         if there < entry.count:
@@ -176,14 +176,14 @@ def _as_dict(entry: Entry) -> dict[str, Any]:
 
 def _entries(path: Path, text: str, listed: list[Any]) -> Iterable[Entry]:
     at, lines = 0, Lines(text)
-    for number, each in enumerate(listed, 1):
-        if not isinstance(each, dict) or not isinstance(each.get("fingerprint"), str):
+    for number, entry in enumerate(listed, 1):
+        if not isinstance(entry, dict) or not isinstance(entry.get("fingerprint"), str):
             raise DumpError(f'{path}: finding {number} of the baseline has no "fingerprint"')
-        digits = each["fingerprint"]
+        digits = entry["fingerprint"]
         place = text.find(f'"{digits}"', at)  # -1 where it is spelled with escapes
         at = max(at, place)
         line = lines.position(at).line
-        for name, value in each.items():
+        for name, value in entry.items():
             kind = _FIELDS.get(name)
             if kind is None or not isinstance(value, kind) or isinstance(value, bool):
                 fields = ", ".join(_FIELDS)
@@ -195,8 +195,8 @@ def _entries(path: Path, text: str, listed: list[Any]) -> Iterable[Entry]:
                 raise DumpError(
                     f"{path}:{line}:1: {problem} of a baseline's finding; it has {fields}"
                 )
-        missing = [name for name in ("rule", "module", "message") if name not in each]
-        if missing or each.get("count", 1) < 1:
+        missing = [name for name in ("rule", "module", "message") if name not in entry]
+        if missing or entry.get("count", 1) < 1:
             problem = f"has no {' and no '.join(missing)}" if missing else "has a count below 1"
             raise DumpError(f"{path}:{line}:1: this finding of the baseline {problem}")
-        yield Entry(**{**each, "fingerprint": digits[:KIND]}, line=line)
+        yield Entry(**{**entry, "fingerprint": digits[:KIND]}, line=line)

@@ -110,7 +110,7 @@ def checked_file(dump: PassDump, *, lone: bool) -> CheckedFile:
     """The record of a dump that rules looked at, with its comments."""
     path = str(dump.path)
     comments = read_comments(dump.file, path) if dump.may_have_directives else ()
-    return CheckedFile(path, tuple(each.name for each in dump.file.modules), lone, comments)
+    return CheckedFile(path, tuple(module.name for module in dump.file.modules), lone, comments)
 
 
 def read_comments(file: HloFile, path: str) -> tuple[Comment, ...]:
@@ -119,14 +119,14 @@ def read_comments(file: HloFile, path: str) -> tuple[Comment, ...]:
     if DIRECTIVE not in text:
         return ()
     directives = [
-        (token, directive)
+        (token, parsed)
         for token in _tokens(text)
-        if DIRECTIVE in token[0] and (directive := _read(token[0])) is not None
+        if DIRECTIVE in token[0] and (parsed := _read(token[0])) is not None
     ]
     if not directives:
         return ()
     text_lines = _TextLines(file)
-    comments = [_comment(file, path, token, each, text_lines) for token, each in directives]
+    comments = [_comment(file, path, token, parsed, text_lines) for token, parsed in directives]
     return tuple(_with_regions(comments))
 
 
@@ -180,8 +180,8 @@ def _comment(
     at = _stretch(file, *span)
     first, last = at.region.start.line, at.region.end.line
     module = max(
-        (each for each in file.modules if each.start <= span.start),
-        key=lambda each: each.start,
+        (part for part in file.modules if part.start <= span.start),
+        key=lambda part: part.start,
     )
     begin = text.rfind("\n", 0, span.start) + 1
     stop = text.find("\n", span.end)
@@ -327,8 +327,10 @@ class _TextLines:
             statements.add(Lines(lines.position(start).line, lines.position(stop - 1).line))
         self._sorted = sorted(statements)
         self._smallest: dict[int, Lines] = {}
-        for each in sorted(statements, key=lambda each: each.first - each.last):
-            self._smallest.update(dict.fromkeys(range(each.first, each.last + 1), each))
+        for statement in sorted(statements, key=lambda statement: statement.first - statement.last):
+            self._smallest.update(
+                dict.fromkeys(range(statement.first, statement.last + 1), statement)
+            )
 
     def are_bare(self, begin: int, end: int) -> bool:
         """True if lines hold only comments; cached, as one long line may hold thousands."""
@@ -347,12 +349,16 @@ class _TextLines:
 
     def after(self, line: int) -> Lines | None:
         """The statement that begins after a line, else the one around it."""
-        here = self._smallest.get(line)
+        innermost = self._smallest.get(line)
         at = bisect_left(self._sorted, Lines(line + 1, 0))
         first = self._sorted[at].first if at < len(self._sorted) else 0
-        if not first or (here is not None and here.last < first):
-            return here
-        return max(each for each in self._sorted[at : at + _MAX_COUNT] if each.first == first)
+        if not first or (innermost is not None and innermost.last < first):
+            return innermost
+        return max(
+            statement
+            for statement in self._sorted[at : at + _MAX_COUNT]
+            if statement.first == first
+        )
 
 
 _MAX_COUNT = 64

@@ -233,7 +233,7 @@ def changed_winners(logs: Iterable[Autotuning]) -> tuple[ChangedWinner, ...]:
     fingerprints; there the name stands for it, and of several alike in a log the last counts.
     Other devices are not compared: they are expected to differ.
     """
-    found: dict[tuple[str, str], list[tuple[TunedInstruction, Win]]] = defaultdict(list)
+    by_fingerprint: dict[tuple[str, str], list[tuple[TunedInstruction, Win]]] = defaultdict(list)
     for number, log in enumerate(logs):
         named = {}
         for tuned in log.instructions:
@@ -242,14 +242,14 @@ def changed_winners(logs: Iterable[Autotuning]) -> tuple[ChangedWinner, ...]:
                 continue
             win = Win(number, won.backend, won.nanoseconds or 0, tuned.span)
             if tuned.fingerprint:
-                found[tuned.device, tuned.fingerprint].append((tuned, win))
+                by_fingerprint[tuned.device, tuned.fingerprint].append((tuned, win))
             elif tuned.name:
                 named[tuned.device, tuned.name] = (tuned, win)
         for key, last in named.items():
-            found[key].append(last)
+            by_fingerprint[key].append(last)
     return tuple(
         ChangedWinner(runs[0][0].name, runs[0][0].fingerprint, tuple(win for _, win in runs))
-        for runs in found.values()
+        for runs in by_fingerprint.values()
         if len({win.backend for _, win in runs}) > 1
     )
 

@@ -131,8 +131,8 @@ def _place(address: Any) -> tuple[Any, int] | None:
     """The array and the element that an address points at, through one `getelementptr`."""
     if not _is_result(address) or _kind(address.owner) != "llvm.getelementptr":
         return None
-    found = _attributes(address.owner).get("rawConstantIndices", "")
-    _, _, index = found.removesuffix(">").partition(": ")
+    indices = _attributes(address.owner).get("rawConstantIndices", "")
+    _, _, index = indices.removesuffix(">").partition(": ")
     return (_identity(address.owner.operands[0]), int(index)) if index.isdecimal() else None
 
 
@@ -164,5 +164,5 @@ def _metadata(memref: Any, result: int) -> int | None:
     strides, _ = memref.get_strides_and_offset()
     values = [*memref.shape, *strides]
     dynamic = ir.ShapedType.get_dynamic_size()
-    found = values[result - 2] if 2 <= result < len(values) + 2 else dynamic
-    return None if found in (dynamic, ir.ShapedType.get_dynamic_stride_or_offset()) else found
+    value = values[result - 2] if 2 <= result < len(values) + 2 else dynamic
+    return None if value in (dynamic, ir.ShapedType.get_dynamic_stride_or_offset()) else value

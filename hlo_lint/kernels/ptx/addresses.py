@@ -393,19 +393,19 @@ class Addresses:
         self._steps_left = MAX_STEPS
         self._ranges: dict[_Definition, Range] = {}
         self._solve(
-            (at, found.base) for at, operand in asked if (found := address(operand)) is not None
+            (at, parsed.base) for at, operand in asked if (parsed := address(operand)) is not None
         )
 
     def bytes(self, at: int, operand: str, size: int | None) -> Bytes:
         """The range that an access of `size` bytes touches; `None` is an unknown size."""
-        found = address(operand)
-        value = None if found is None else self._value(found.base, at)
-        if found is None or value is None or value.base is None:
+        parsed = address(operand)
+        value = None if parsed is None else self._value(parsed.base, at)
+        if parsed is None or value is None or value.base is None:
             return Bytes(None, -UNBOUNDED, UNBOUNDED)
         if not value.is_bounded:
             return Bytes(value.base, -UNBOUNDED, UNBOUNDED)
-        start = value.low + found.offset
-        end = UNBOUNDED if size is None else value.high + found.offset + size
+        start = value.low + parsed.offset
+        end = UNBOUNDED if size is None else value.high + parsed.offset + size
         return Bytes(value.base, start, end)
 
     # ---- who assigned what an instruction reads
@@ -549,7 +549,7 @@ class Addresses:
                 return ANYTHING
 
     def _evaluated(
-        self, at: int, known: Callable[[str], Range | None] | None = None
+        self, at: int, lookup: Callable[[str], Range | None] | None = None
     ) -> Range | None:
         """The range that an assignment gives; `None` while an operand has no value yet."""
         one = self._instructions[at]
@@ -557,10 +557,10 @@ class Addresses:
             return self._selected(at, one)
         values = []
         for operand in one.operands[1:]:
-            found = self._value(operand, at) if known is None else known(operand)
-            if found is None:
+            result = self._value(operand, at) if lookup is None else lookup(operand)
+            if result is None:
                 return None
-            values.append(found)
+            values.append(result)
         return _computed(one, values)
 
     def _comparison(self, predicate: str, at: int) -> int | None:
@@ -615,12 +615,12 @@ class Addresses:
         if operand in narrowed:
             return narrowed[operand]
         # `shl %r135, %r134, 11` is bounded by what was compared of %r134.
-        known = {name: range_ for name, range_ in narrowed.items() if self._is_assigned_once(name)}
+        bounds = {name: range_ for name, range_ in narrowed.items() if self._is_assigned_once(name)}
 
         def value(name: str, at: int, depth: int) -> Range | None:
-            if name in known:
-                return known[name]
-            if depth == MAX_CHAIN or not known or not self._is_assigned_once(name):
+            if name in bounds:
+                return bounds[name]
+            if depth == MAX_CHAIN or not bounds or not self._is_assigned_once(name):
                 return self._value(name, at)
             ((source, is_whole),) = self._assigned[name].items()
             one = self._instructions[source]

@@ -115,13 +115,13 @@ def survey(ptx: Ptx) -> Survey:
         if not flow.copies:
             continue
         try:
-            found = flow.conflicts()
+            conflicts = flow.conflicts()
         except _TooMuchError:
             skipped.append(f"{function.name}: too many copies in flight over too many instructions")
             continue
-        if found:
+        if conflicts:
             lines = lines or Lines(ptx.text)
-            hazards += flow.hazards(found, lines)
+            hazards += flow.hazards(conflicts, lines)
         if any(one.is_a("call") for one in function.instructions()):
             skipped.append(f"{function.name}: what the functions it calls store")
     return Survey(tuple(hazards), tuple(skipped))
@@ -247,10 +247,10 @@ class _Flow:
     def _look_up(self, accesses: list[_Event]) -> None:
         addresses = Addresses(self._function, [(event.at, event.operand) for event in accesses])
         for event in accesses:
-            found = addresses.bytes(event.at, event.operand, event.size)
+            bytes_ = addresses.bytes(event.at, event.operand, event.size)
             named = event.kind is _Kind.COPY or _names_shared(event.one)
-            if named or found.base is not None:
-                self._bytes[event.at] = found
+            if named or bytes_.base is not None:
+                self._bytes[event.at] = bytes_
 
     def _step(self, ages: _Ages, event: _Event) -> None:
         self._steps += 1 + len(ages)
@@ -286,21 +286,21 @@ class _Flow:
             for event in self._events[index]:
                 self._step(ages, event)
             for successor in blocks[index].successors:
-                known = entries[successor]
-                if known is None:
+                entry = entries[successor]
+                if entry is None:
                     entries[successor] = dict(ages)
                     queue.append(successor)
                     continue
                 self._steps += len(ages)
-                younger = {at: age for at, age in ages.items() if age < known.get(at, OLDEST + 1)}
+                younger = {at: age for at, age in ages.items() if age < entry.get(at, OLDEST + 1)}
                 if younger:
-                    known.update(younger)
+                    entry.update(younger)
                     queue.append(successor)
         return entries
 
     def conflicts(self) -> dict[_Event, _Ages]:
         """The stores that may touch what copies in flight use, with those copies."""
-        found: dict[_Event, _Ages] = {}
+        touching: dict[_Event, _Ages] = {}
         for index, entry in enumerate(self._entries()):
             if entry is None:
                 continue
@@ -309,15 +309,15 @@ class _Flow:
                 if event.kind is _Kind.STORE and ages:
                     touched = self._touched(event, ages)
                     if touched:
-                        found[event] = touched
+                        touching[event] = touched
                 self._step(ages, event)
-        return found
+        return touching
 
     def _touched(self, store: _Event, ages: _Ages) -> _Ages:
-        here = self._bytes.get(store.at)
-        if here is None or self._fills_a_masked_copy(store):
+        stored = self._bytes.get(store.at)
+        if stored is None or self._fills_a_masked_copy(store):
             return {}
-        return {at: age for at, age in ages.items() if here.may_overlap(self._bytes[at])}
+        return {at: age for at, age in ages.items() if stored.may_overlap(self._bytes[at])}
 
     def _fills_a_masked_copy(self, store: _Event) -> bool:
         """True if this stands in for a copy: `@%p cp.async [%r1]; @!%p st.shared [%r1], 1.0`.
@@ -346,9 +346,9 @@ class _Flow:
                 place = self._place(store, mine, numbers, predecessors, bulk)
                 key = place.at, bulk
                 groups[key].append(store)
-                known = places.get(key)
+                hazard = places.get(key)
                 places[key] = place._replace(
-                    uncommitted=place.uncommitted or (known is not None and known.uncommitted)
+                    uncommitted=place.uncommitted or (hazard is not None and hazard.uncommitted)
                 )
         return [
             self._hazard(stores, bulk, places[at, bulk], conflicts, lines)
@@ -378,18 +378,18 @@ class _Flow:
         seen = {index}
         while True:
             first = self._firsts[index]
-            for here in range(at - 1, first - 1, -1):
-                one = blocks[index].instructions[here - first]
+            for position in range(at - 1, first - 1, -1):
+                one = blocks[index].instructions[position - first]
                 self._walk_left -= 1
-                if here in ages or self._walk_left < 0:
+                if position in ages or self._walk_left < 0:
                     return best  # in flight only from here on, or a nearer place has to do
                 if one.is_a("cp.async.bulk.commit_group" if bulk else "cp.async.commit_group"):
                     uncommitted = True
-                if here in conflicting:
-                    best = _Place(here, one, False, uncommitted)
+                if position in conflicting:
+                    best = _Place(position, one, False, uncommitted)
                     seeks_barrier = True
                 elif seeks_barrier and _is_barrier(one, threads):
-                    best = _Place(here, one, True, uncommitted)
+                    best = _Place(position, one, True, uncommitted)
                     seeks_barrier = False
             leading = predecessors[index]
             if index == 0 or len(leading) != 1 or leading[0] in seen:

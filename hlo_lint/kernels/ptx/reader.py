@@ -163,12 +163,12 @@ def address(operand: str) -> Address | None:
     if not operand.startswith("["):
         return None
     inside = operand[1:].removesuffix("]").split(",", 1)[0]
-    base, sign, rest = inside.partition("+")
+    base, sign, displacement = inside.partition("+")
     if not sign:
-        base, sign, rest = inside.partition("-")
+        base, sign, displacement = inside.partition("-")
     if not sign or not base:
         return Address(inside, 0)
-    offset = number(rest)
+    offset = number(displacement)
     if offset is None:
         return None
     return Address(base, -offset if sign == "-" else offset)
@@ -498,14 +498,14 @@ class _Reader:
             names = next((one.tables[table] for one in scope.chain() if table in one.tables), [])
             if not names:
                 self._note(jump.span, f"no list of targets {table!r}")
-        found = []
+        targets = []
         for name in names:
             at = next((one.labels[name] for one in scope.chain() if name in one.labels), None)
             if at is None:
                 self._note(jump.span, f"no label {name!r}")
             else:
-                found.append(at)
-        return found
+                targets.append(at)
+        return targets
 
 
 def _declared(words: list[str]) -> Iterator[str]:

@@ -388,15 +388,15 @@ def _one_of(names: tuple[str, ...]) -> str:
 def _sources(
     *, cuda: bool = True, xla: str = "", jaxlib: str = "", mosaic: str = ""
 ) -> dict[Consumer, str]:
-    found = {Consumer.CUDA: _MANUAL} if cuda else {}
+    sources = {Consumer.CUDA: _MANUAL} if cuda else {}
     for consumer, file, message in (
         (Consumer.XLA, _XLA, xla),
         (Consumer.JAXLIB, _JAXLIB, jaxlib),
         (Consumer.MOSAIC, _MOSAIC, mosaic),
     ):
         if message:
-            found[consumer] = f'{file}: "{message}"'
-    return found
+            sources[consumer] = f'{file}: "{message}"'
+    return sources
 
 
 CONDITIONS = (

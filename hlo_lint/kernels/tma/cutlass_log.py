@@ -68,16 +68,16 @@ class Log:
 
 def read_log(text: str) -> Log:
     """The descriptors printed in a text, of both kinds, each with the place of each field."""
-    found: list[Located] = []
+    descriptors: list[Located] = []
     unreadable: list[Unreadable] = []
     starts = [match.start() for match in _start.finditer(text)]
     for start, end in pairwise([*starts, len(text)]):
         read = _read_cutlass if text.startswith(CUTLASS_START, start) else _read_fmha
         try:
-            found.append(read(text, start, end))
+            descriptors.append(read(text, start, end))
         except _Damaged as damaged:
             unreadable.append(Unreadable(damaged.span, damaged.message))
-    return Log(tuple(found), tuple(unreadable))
+    return Log(tuple(descriptors), tuple(unreadable))
 
 
 # ---- two ways to print
@@ -136,10 +136,10 @@ class _Fields:
 
 def _read_cutlass(text: str, start: int, end: int) -> Located:
     fields = _Fields(text, start)
-    for at, found in _matches(_cutlass_field, text, start, end):
-        kind = found.lastgroup or ""
-        name = found[f"{kind}_name"].rstrip(":")
-        fields.add(name, _shifted(found.span(kind), at))
+    for at, match in _matches(_cutlass_field, text, start, end):
+        kind = match.lastgroup or ""
+        name = match[f"{kind}_name"].rstrip(":")
+        fields.add(name, _shifted(match.span(kind), at))
         if name == "oobFill":
             break
     return _located(
@@ -158,9 +158,9 @@ def _read_fmha(text: str, start: int, end: int) -> Located:
         for name in ("format", "dim", "gmem"):
             fields.add(name, _shifted(head.span(name), at))
         break
-    for at, found in _matches(_fmha_field, text, start, end):
-        fields.add(found["name"], _shifted(found.span("numbers"), at))
-        if found["name"] == "swizzleType":
+    for at, match in _matches(_fmha_field, text, start, end):
+        fields.add(match["name"], _shifted(match.span("numbers"), at))
+        if match["name"] == "swizzleType":
             break
     return _located(
         fields,
@@ -237,9 +237,9 @@ def _matches(
         newline = text.find("\n", max(at, start), end)
         stop = end if newline < 0 else newline
         for prefix in {0, column}:
-            found = pattern.match(text[at + prefix : stop])
-            if found is not None:
-                yield at + prefix, found
+            match = pattern.match(text[at + prefix : stop])
+            if match is not None:
+                yield at + prefix, match
                 break
         at = stop + 1
 

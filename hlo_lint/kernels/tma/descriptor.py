@@ -203,5 +203,5 @@ class Unreadable:
 
 
 def _bytes(bits: int) -> int:
-    whole, rest = divmod(bits, 8)
-    return whole | 1 if rest else whole
+    whole, remainder = divmod(bits, 8)
+    return whole | 1 if remainder else whole

@@ -102,7 +102,7 @@ def collect(dump: Dump, report: Report, sources: Sequence[Path] = ()) -> Collect
 
     Lines of Python are shown of files below `sources` only: a dump may name any file.
     """
-    ranked = sorted(report.findings, key=lambda found: _RANK[found.severity])
+    ranked = sorted(report.findings, key=lambda finding: _RANK[finding.severity])
     left_out = []
     if len(ranked) > MAX_FINDINGS:
         left_out.append(f"{len(ranked) - MAX_FINDINGS} findings: the page lists {MAX_FINDINGS}")
@@ -113,11 +113,15 @@ def collect(dump: Dump, report: Report, sources: Sequence[Path] = ()) -> Collect
     listed = dict(enumerate(ranked[:MAX_FINDINGS]))
     owners = _owners(dump)
     of_pipeline: dict[Pipeline, dict[int, Diagnostic]] = {}
-    for number, found in enumerate(ranked):
-        owner = owners.get(found.path)
+    for number, finding in enumerate(ranked):
+        owner = owners.get(finding.path)
         if owner is not None:
-            of_pipeline.setdefault(owner, {})[number] = found
-    shown = [each for each in dump if not each.is_helper or each in of_pipeline]
+            of_pipeline.setdefault(owner, {})[number] = finding
+    shown = [
+        module_dump
+        for module_dump in dump
+        if not module_dump.is_helper or module_dump in of_pipeline
+    ]
     modules: list[Compiled] = []
     details: dict[int, Detail] = {}
     place: dict[int, int] = {}
@@ -126,7 +130,7 @@ def collect(dump: Dump, report: Report, sources: Sequence[Path] = ()) -> Collect
     room = MAX_PASSES
     for pipeline in shown:
         every = of_pipeline.get(pipeline, {})
-        mine = {number: found for number, found in every.items() if number in listed}
+        mine = {number: finding for number, finding in every.items() if number in listed}
         place |= dict.fromkeys(mine, len(modules))
         line = Timeline(passes=[], lives=[], trouble="")
         if pipeline.steps and room > 0:
@@ -135,20 +139,20 @@ def collect(dump: Dump, report: Report, sources: Sequence[Path] = ()) -> Collect
         elif pipeline.steps:
             line["trouble"] = f"left out: the page holds {MAX_PASSES} passes"
         folder = relpath(folders[pipeline], root)
-        counts = Counter(found.severity.value for found in every.values())
+        counts = Counter(finding.severity.value for finding in every.values())
         modules.append(_compiled(pipeline, "" if folder == "." else folder, line, counts))
-        worst = {number: found for number, found in mine.items() if number < MAX_DETAILS}
+        worst = {number: finding for number, finding in mine.items() if number < MAX_DETAILS}
         details |= dict(details_of(pipeline, worst, sources))
         pipeline.release_text()
     at = {number: detail for detail, number in enumerate(sorted(details))}
     index = Index(
         findings=[
-            _found(each, place.get(number), at.get(number)) for number, each in listed.items()
+            _found(finding, place.get(number), at.get(number)) for number, finding in listed.items()
         ],
         modules=modules,
         quiet=len(dump.pipelines) - len(shown),
-        skipped=[(each.path, each.reason) for each in report.skipped],
-        allowed=[_spared(each) for each in report.allowed[:MAX_FINDINGS]],
+        skipped=[(skip.path, skip.reason) for skip in report.skipped],
+        allowed=[_spared(suppressed) for suppressed in report.allowed[:MAX_FINDINGS]],
         left_out=left_out,
     )
     return Collected(index=index, details=[details[number] for number in at])
@@ -158,7 +162,7 @@ def _owners(dump: Dump) -> dict[str, Pipeline]:
     """The module that each file belongs to."""
     owners: dict[str, Pipeline] = {}
     for pipeline in dump:
-        for path in (*pipeline.artefacts, *(each.path for each in pipeline.dumps)):
+        for path in (*pipeline.artefacts, *(file.path for file in pipeline.dumps)):
             owners[str(path)] = pipeline
     return owners
 
@@ -186,34 +190,34 @@ def _state(pipeline: Pipeline) -> str:
     return "compilation died" if pipeline.crashed else ""
 
 
-def _found(found: Diagnostic, module: int | None, detail: int | None) -> Found:
+def _found(finding: Diagnostic, module: int | None, detail: int | None) -> Found:
     return Found(
-        id=found.fingerprint,
-        rule=found.rule,
-        severity=found.severity.value,
-        message=found.message,
+        id=finding.fingerprint,
+        rule=finding.rule,
+        severity=finding.severity.value,
+        message=finding.message,
         module=module,
-        name="" if module is not None else found.module,
-        computation=found.computation,
-        instruction=found.instruction,
-        file=Path(found.path).name,
-        line=found.line,
-        column=found.column,
-        born=_after(found.introduced_by),
-        cured=_after(found.cured_by),
-        seen_in=found.seen_in,
-        origin=None if found.origin is None else _place(found.origin),
-        op_name=found.op_name,
-        notes=list(found.notes),
+        name="" if module is not None else finding.module,
+        computation=finding.computation,
+        instruction=finding.instruction,
+        file=Path(finding.path).name,
+        line=finding.line,
+        column=finding.column,
+        born=_after(finding.introduced_by),
+        cured=_after(finding.cured_by),
+        seen_in=finding.seen_in,
+        origin=None if finding.origin is None else _place(finding.origin),
+        op_name=finding.op_name,
+        notes=list(finding.notes),
         detail=detail,
     )
 
 
-def _spared(each: SuppressedFinding) -> str:
-    found = each.finding
-    why = f": {each.reason}" if each.reason else ""
-    place = f"{Path(found.path).name}:{found.line}:{found.column}"
-    return f"{found.rule} at {place}, by {each.by.value}{why}"
+def _spared(suppressed: SuppressedFinding) -> str:
+    finding = suppressed.finding
+    why = f": {suppressed.reason}" if suppressed.reason else ""
+    place = f"{Path(finding.path).name}:{finding.line}:{finding.column}"
+    return f"{finding.rule} at {place}, by {suppressed.by.value}{why}"
 
 
 def _after(ref: PassRef | None) -> Behind | None:

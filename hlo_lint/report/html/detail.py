@@ -52,18 +52,18 @@ def details_of(
 
     Lines of Python are shown of files below `sources` only.
     """
-    texts = {str(each.path): each for each in pipeline.dumps}
+    texts = {str(file.path): file for file in pipeline.dumps}
     pair = _LastPair()
-    for number, found in sorted(findings.items(), key=lambda entry: _birth(entry[1])):
+    for number, finding in sorted(findings.items(), key=lambda entry: _birth(entry[1])):
         try:
-            dump = texts.get(found.path) or _text(Path(found.path))
-            yield number, _detail(pipeline, dump, found, pair, sources)
+            dump = texts.get(finding.path) or _text(Path(finding.path))
+            yield number, _detail(pipeline, dump, finding, pair, sources)
         except (DumpError, OSError):
             continue  # the file is gone since, or is no longer what it was
 
 
-def _birth(found: Diagnostic) -> str:
-    return "" if found.introduced_by is None else found.introduced_by.path
+def _birth(finding: Diagnostic) -> str:
+    return "" if finding.introduced_by is None else finding.introduced_by.path
 
 
 def _text(path: Path) -> PassDump:
@@ -90,11 +90,11 @@ class _LastPair:
 def _detail(
     pipeline: Pipeline,
     dump: PassDump,
-    found: Diagnostic,
+    finding: Diagnostic,
     pair: _LastPair,
     sources: Sequence[Path],
 ) -> Detail:
-    held = _instruction(dump, found)
+    held = _instruction(dump, finding)
     detail = Detail(
         before=None,
         after=dump.path.name,
@@ -102,58 +102,60 @@ def _detail(
         remark="",
         graph=None,
         move=None,
-        fix=_fix(found, dump),
-        source=[] if found.origin is None else _source(found.origin, sources),
+        fix=_fix(finding, dump),
+        source=[] if finding.origin is None else _source(finding.origin, sources),
     )
     if held is None:
-        detail["rows"] = lines_around(dump.file.lines, found.line, found.end_line)
+        detail["rows"] = lines_around(dump.file.lines, finding.line, finding.end_line)
         return detail
     instruction, module = held
     detail["move"] = move(instruction, module)
-    if detail["move"] is None and _is_about_layouts(found.rule):
+    if detail["move"] is None and _is_about_layouts(finding.rule):
         detail["move"] = order(instruction)
     around, added = neighbourhood(instruction), frozenset[Instruction]()
-    if found.introduced_by is None:
+    if finding.introduced_by is None:
         detail["rows"] = one_sided(around, module)
-        if found.seen_in is None:
+        if finding.seen_in is None:
             detail["remark"] = "the rule looks at this dump only"
         elif len(pipeline.dumps) > 1:
             detail["remark"] = "no dump is known to be from before it"
     else:
-        before, after = before_and_after(pipeline, found.introduced_by.path)
-        there = held if after is dump else None if after is None else _instruction(after, found)
+        before, after = before_and_after(pipeline, finding.introduced_by.path)
+        there = held if after is dump else None if after is None else _instruction(after, finding)
         if before is None or after is None or there is None:
             detail["rows"] = one_sided(around, module)
             detail["remark"] = "the pass that brought it knew the instruction by another name"
         else:
-            known = pair.of(before, after).of(there[0].computation.name)
+            partners = pair.of(before, after).of(there[0].computation.name)
             beside = around if there is held else neighbourhood(there[0])
-            detail["rows"] = side_by_side(beside, known, before.module, there[1])
+            detail["rows"] = side_by_side(beside, partners, before.module, there[1])
             detail["before"], detail["after"] = before.path.name, after.path.name
             around = beside
-            added = frozenset(each for each in around.all if each not in known)
+            added = frozenset(shown_one for shown_one in around.all if shown_one not in partners)
     detail["graph"] = draw(around, added)
     return detail
 
 
-def _fix(found: Diagnostic, dump: PassDump) -> Preview | None:
+def _fix(finding: Diagnostic, dump: PassDump) -> Preview | None:
     """The fix, if the finding is still there at the end: an info was resolved by a later pass."""
-    if found.fix is None or (found.cured_by is not None and found.severity is Severity.INFO):
+    if finding.fix is None or (finding.cured_by is not None and finding.severity is Severity.INFO):
         return None
-    return preview(found.fix, dump.file.lines)
+    return preview(finding.fix, dump.file.lines)
 
 
 def _is_about_layouts(rule: str) -> bool:
-    return any(each.family() == "layout" and each.name() == rule for each in all_rules())
+    return any(
+        rule_class.family() == "layout" and rule_class.name() == rule for rule_class in all_rules()
+    )
 
 
-def _instruction(dump: PassDump, found: Diagnostic) -> tuple[Instruction, Module] | None:
+def _instruction(dump: PassDump, finding: Diagnostic) -> tuple[Instruction, Module] | None:
     """The instruction that a finding is about, as a dump has it."""
-    if found.instruction is None or found.computation is None:
+    if finding.instruction is None or finding.computation is None:
         return None
     for module in dump.file.modules:
-        computation = module.computation(found.computation)
-        instruction = computation and computation.instruction(found.instruction)
+        computation = module.computation(finding.computation)
+        instruction = computation and computation.instruction(finding.instruction)
         if instruction:
             return instruction, module
     return None

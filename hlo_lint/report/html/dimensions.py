@@ -93,7 +93,7 @@ def _drawn(
         [piece for number in shape.minor_to_major[::-1] for piece in made_of[number]]
         for shape, made_of in zip(shapes, both, strict=True)
     )
-    sides = [_side(*each) for each in zip(names, shapes, both, strict=True)]
+    sides = [_side(*side) for side in zip(names, shapes, both, strict=True)]
     return Move(
         title=title,
         operand=sides[0],

@@ -62,13 +62,13 @@ class Partners:
 
     def of(self, name: str) -> dict[Instruction, Instruction]:
         """For each instruction of a computation of the second module the one it was before."""
-        found = self._known.get(name)
-        if found is None:
-            found = self._known[name] = {}
+        pairing = self._known.get(name)
+        if pairing is None:
+            pairing = self._known[name] = {}
             one, other = self._bodies(name)
             if one is not None and other is not None:
-                found.update(_paired(one, other))
-        return found
+                pairing.update(_paired(one, other))
+        return pairing
 
     def _bodies(self, name: str) -> tuple[Body | None, Body | None]:
         """The computation of that name and the one it was: of the same name, else both entries."""
@@ -97,12 +97,14 @@ def side_by_side(
 ) -> list[Row]:
     """The lines of a neighbourhood beside what they were, with what the pass took away there."""
     shown = around.all
-    known = {partners[each]: each for each in shown if each in partners}
+    survivors_of = {
+        partners[instruction]: instruction for instruction in shown if instruction in partners
+    }
     rows: list[tuple[Instruction | None, Instruction | None]] = [
-        (partners.get(each), each) for each in shown
+        (partners.get(instruction), instruction) for instruction in shown
     ]
     survivors = set(partners.values())
-    for gone in _removed(known, survivors):
+    for gone in _removed(survivors_of, survivors):
         place = max(
             (
                 at
@@ -115,27 +117,27 @@ def side_by_side(
     return list(_with_gaps([_row(one, other, around.at, before, after) for one, other in rows]))
 
 
-def _removed(known: Iterable[Instruction], survivors: set[Instruction]) -> list[Instruction]:
+def _removed(paired: Iterable[Instruction], survivors: set[Instruction]) -> list[Instruction]:
     """Removed neighbours of these instructions; nearest first, then in order."""
-    found: dict[Instruction, None] = {}
-    ring = list(known)
-    while ring and len(found) < MAX_REMOVED:
+    removed: dict[Instruction, None] = {}
+    ring = list(paired)
+    while ring and len(removed) < MAX_REMOVED:
         beside: dict[Instruction, None] = {}
-        for each in ring:
-            read = [operand.instruction for operand in each.operands]
-            for other in (*read, *each.users[:MAX_REMOVED]):
-                if other is not None and other not in survivors and other not in found:
+        for instruction in ring:
+            read = [operand.instruction for operand in instruction.operands]
+            for other in (*read, *instruction.users[:MAX_REMOVED]):
+                if other is not None and other not in survivors and other not in removed:
                     beside[other] = None
-        found.update(beside)
+        removed.update(beside)
         ring = list(beside)
-    return sorted(list(found)[:MAX_REMOVED], key=lambda each: each.number)
+    return sorted(list(removed)[:MAX_REMOVED], key=lambda instruction: instruction.number)
 
 
 def one_sided(around: Neighbourhood, module: Module) -> list[Row]:
     """The lines of a neighbourhood, where nothing is known of what they were."""
     rows = []
-    for each in around.all:
-        row = _row(None, each, around.at, module, module)
+    for instruction in around.all:
+        row = _row(None, instruction, around.at, module, module)
         row["kind"] = "same"
         rows.append(row)
     return list(_with_gaps(rows))
@@ -158,7 +160,7 @@ def _row(
     before: Module,
     after: Module,
 ) -> Row:
-    texts = [None if each is None else text_of(each) for each in (one, other)]
+    texts = [None if instruction is None else text_of(instruction) for instruction in (one, other)]
     kind = "changed"
     if texts[0] is None or texts[1] is None:
         kind = "added" if texts[0] is None else "removed"

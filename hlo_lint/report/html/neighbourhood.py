@@ -69,7 +69,9 @@ class Neighbourhood:
     @property
     def all(self) -> tuple[Instruction, ...]:
         """All of them in the order of the text."""
-        return tuple(sorted((*self.above, self.at, *self.below), key=lambda each: each.number))
+        return tuple(
+            sorted((*self.above, self.at, *self.below), key=lambda instruction: instruction.number)
+        )
 
 
 def neighbourhood(at: Instruction) -> Neighbourhood:
@@ -77,41 +79,50 @@ def neighbourhood(at: Instruction) -> Neighbourhood:
     hidden: dict[Instruction, list[str]] = {}
     above = _around(at, True, hidden)
     below = _around(at, False, hidden)
-    said = {instruction: ", ".join(parts) for instruction, parts in hidden.items()}
-    return Neighbourhood(at, above, below, said)
+    labels = {instruction: ", ".join(parts) for instruction, parts in hidden.items()}
+    return Neighbourhood(at, above, below, labels)
 
 
 def _around(
     at: Instruction, up: bool, hidden: dict[Instruction, list[str]]
 ) -> tuple[Instruction, ...]:
-    found: dict[Instruction, None] = {}
+    neighbours: dict[Instruction, None] = {}
     ring, room = [at], NEAR
     for _ in range(2):
         following: dict[Instruction, None] = {}
-        for each in ring:
-            near = [other for other in _near(each, up) if other is not at and other not in found]
+        for instruction in ring:
+            near = [
+                other
+                for other in _near(instruction, up)
+                if other is not at and other not in neighbours
+            ]
             taken = near[: min(NEAR, room - len(following))]
             following.update(dict.fromkeys(taken))
             left = len([other for other in near if other not in following])
             if left:
                 what = ("operand" if up else "user") + ("" if left == 1 else "s")
-                hidden.setdefault(each, []).append(f"{left} more {what}")
-        found.update(following)
+                hidden.setdefault(instruction, []).append(f"{left} more {what}")
+        neighbours.update(following)
         ring, room = list(following), ACROSS
-    return tuple(found)
+    return tuple(neighbours)
 
 
 def _near(at: Instruction, up: bool) -> Iterable[Instruction]:
     if not up:
         return at.users
     read = (operand.instruction for operand in at.operands)
-    return dict.fromkeys(each for each in read if each is not None)
+    return dict.fromkeys(instruction for instruction in read if instruction is not None)
 
 
 def draw(around: Neighbourhood, added: frozenset[Instruction] = frozenset()) -> Graph:
     """The places of instructions and edges in the drawing; `added` are marked as new."""
     drawn = set(around.all)
-    edges = [(other, each) for each in around.all for other in _near(each, True) if other in drawn]
+    edges = [
+        (other, instruction)
+        for instruction in around.all
+        for other in _near(instruction, True)
+        if other in drawn
+    ]
     layers = _layers(around, edges)
     chains, rows = _with_bends(layers, edges)
     _order(rows, chains)
@@ -119,15 +130,15 @@ def draw(around: Neighbourhood, added: frozenset[Instruction] = frozenset()) -> 
     height = len(rows) * (HEIGHT + RISE) - RISE
     nodes = [
         Node(
-            name=each.name,
-            opcode=each.opcode,
-            shape=each.type_text,
-            x=places[each][0] - WIDTH // 2,
-            y=places[each][1],
-            kind="at" if each is around.at else "new" if each in added else "",
-            more=around.hidden.get(each, ""),
+            name=instruction.name,
+            opcode=instruction.opcode,
+            shape=instruction.type_text,
+            x=places[instruction][0] - WIDTH // 2,
+            y=places[instruction][1],
+            kind="at" if instruction is around.at else "new" if instruction in added else "",
+            more=around.hidden.get(instruction, ""),
         )
-        for each in around.all
+        for instruction in around.all
     ]
     return Graph(
         width=width,
@@ -148,21 +159,29 @@ def _layers(around: Neighbourhood, edges: list[_Edge]) -> dict[Instruction, int]
     """The layer of each instruction, from 0 at the top."""
     depth = {around.at: 0}
     above, below = set(around.above), set(around.below)
-    for each in sorted(below, key=lambda each: each.number):
-        depth[each] = 1 + max(
-            (depth.get(one, 0) for one, other in edges if other is each and one not in above),
+    for instruction in sorted(below, key=lambda instruction: instruction.number):
+        depth[instruction] = 1 + max(
+            (
+                depth.get(one, 0)
+                for one, other in edges
+                if other is instruction and one not in above
+            ),
             default=0,
         )
-    for each in sorted(above, key=lambda each: each.number, reverse=True):
-        depth[each] = (
+    for instruction in sorted(above, key=lambda instruction: instruction.number, reverse=True):
+        depth[instruction] = (
             min(
-                (depth.get(other, 0) for one, other in edges if one is each and other not in below),
+                (
+                    depth.get(other, 0)
+                    for one, other in edges
+                    if one is instruction and other not in below
+                ),
                 default=0,
             )
             - 1
         )
     top = min(depth.values())
-    return {each: layer - top for each, layer in depth.items()}
+    return {instruction: layer - top for instruction, layer in depth.items()}
 
 
 def _with_bends(
@@ -170,8 +189,8 @@ def _with_bends(
 ) -> tuple[list[list[_Item]], list[list[_Item]]]:
     """Each edge as a chain from layer to layer, and the layers with all that stands in them."""
     rows: list[list[_Item]] = [[] for _ in range(max(layers.values()) + 1)]
-    for each in sorted(layers, key=lambda each: each.number):
-        rows[layers[each]].append(each)
+    for instruction in sorted(layers, key=lambda instruction: instruction.number):
+        rows[layers[instruction]].append(instruction)
     chains: list[list[_Item]] = []
     for number, (one, other) in enumerate(edges):
         bends: list[_Item] = [(number, row) for row in range(layers[one] + 1, layers[other])]
@@ -192,11 +211,13 @@ def _order(rows: list[list[_Item]], chains: list[list[_Item]]) -> None:
             lower.setdefault(one, []).append(other)
     for sweep in range(_SWEEPS):
         down = sweep % 2 == 0
-        known = upper if down else lower
+        neighbours = upper if down else lower
         for row in rows if down else reversed(rows):
-            at = {item: place for each in rows for place, item in _relative(each)}
+            at = {item: place for layer in rows for place, item in _relative(layer)}
             row.sort(
-                key=lambda item: _middle([at[other] for other in known.get(item, ())], at[item])
+                key=lambda item: _middle(
+                    [at[other] for other in neighbours.get(item, ())], at[item]
+                )
             )
 
 

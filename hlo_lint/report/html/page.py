@@ -35,14 +35,14 @@ def render_html(
         UsageError: where the libraries are missing that the extra `report` brings.
     """
     environment, markdown = _libraries()
-    found = collect(dump, report, [Path(each) for each in sources])
+    collected = collect(dump, report, [Path(source) for source in sources])
     style, program = _text("page.css"), _text("page.js")
     policy = (
         "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
         f"style-src {_digest(style)}; script-src {_digest(program)}; "
         "require-trusted-types-for 'script'"
     )
-    named = {finding["rule"] for finding in found["index"]["findings"]}
+    named = {finding["rule"] for finding in collected["index"]["findings"]}
     page: str = environment.get_template("page.html").render(
         title=shown(title) or "HLO",
         version=__version__,
@@ -51,10 +51,10 @@ def render_html(
         program=program,
         stats=report.stats,
         allowed=len(report.allowed),
-        releases=sorted({m["release"] for m in found["index"]["modules"] if m["release"]}),
+        releases=sorted({m["release"] for m in collected["index"]["modules"] if m["release"]}),
         rules=[(rule.name(), _html(rule, markdown)) for rule in _rules(named)],
-        index=script(found["index"]),
-        details=[script(detail) for detail in found["details"]],
+        index=script(collected["index"]),
+        details=[script(detail) for detail in collected["details"]],
     )
     return page
 

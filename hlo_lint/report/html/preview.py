@@ -53,16 +53,16 @@ def preview(fix: Fix, lines: Lines) -> Preview:
 
 def _stretches(edits: Iterable[Edit], lines: Lines) -> list[list[Edit]]:
     """The edits, those whose context meets together."""
-    found: list[list[Edit]] = []
+    stretches: list[list[Edit]] = []
     reached = 0
     for edit in edits:
         first, last = (lines.position(offset).line for offset in edit.span)
-        if found and first <= reached + 2 * AROUND + 1:
-            found[-1].append(edit)
+        if stretches and first <= reached + 2 * AROUND + 1:
+            stretches[-1].append(edit)
         else:
-            found.append([edit])
+            stretches.append([edit])
         reached = max(last, reached)
-    return found
+    return stretches
 
 
 def _difference(edits: list[Edit], text: str) -> Iterable[tuple[str, str]]:
@@ -74,7 +74,7 @@ def _difference(edits: list[Edit], text: str) -> Iterable[tuple[str, str]]:
     before = after = text[begin:end]
     for edit in reversed(edits):
         after = after[: edit.span.start - begin] + edit.text + after[edit.span.end - begin :]
-    ours, theirs = (each.rstrip("\n").split("\n") for each in (before, after))
+    ours, theirs = (side.rstrip("\n").split("\n") for side in (before, after))
     for kind, a, b, c, d in SequenceMatcher(None, ours, theirs, False).get_opcodes():
         if kind == "equal":
             yield from ((" ", _cut(line)) for line in ours[a:b])

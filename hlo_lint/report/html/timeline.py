@@ -67,7 +67,7 @@ def timeline(pipeline: Pipeline, findings: Mapping[int, Diagnostic]) -> Timeline
     except DumpError as error:
         return Timeline(passes=[], lives=[], trouble=str(error))
     place = {str(step.dump.path): at for at, step in enumerate(steps)}
-    lives = [_life(number, each, place, len(steps)) for number, each in findings.items()]
+    lives = [_life(number, finding, place, len(steps)) for number, finding in findings.items()]
     kept = list(_kept(steps, lives))
     again = {at: number for number, at in enumerate(kept)}
     for life in lives:

@@ -22,9 +22,9 @@ def visible(value: object) -> object:
                 value = f"{value[:MAX_LENGTH]}… ({len(value) - MAX_LENGTH} more characters)"
             return shown(value)
         case dict():
-            return {key: visible(each) for key, each in value.items()}
+            return {key: visible(item) for key, item in value.items()}
         case list() | tuple():
-            return [visible(each) for each in value]
+            return [visible(item) for item in value]
         case _:
             return value
 

@@ -42,7 +42,9 @@ class ParserRefuses(Rule):
             strict_problems,  # runs on request: costs others nothing
         )
 
-        unread = {(each.message, each.span) for module in file.modules for each in module.problems}
+        unread = {
+            (issue.message, issue.span) for module in file.modules for issue in module.problems
+        }
         for problem in strict_problems(file):
             if (problem.message, problem.span) not in unread:
                 yield Finding(problem.span, problem.message)

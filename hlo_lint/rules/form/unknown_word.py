@@ -109,9 +109,11 @@ def _types(computation: Computation) -> Findings:
 def _without_metadata(record: InstructionRecord) -> str:
     """The attributes but for the metadata, which differs from line to line."""
     attributes = attributes_of(record)
-    head, found, rest = attributes.partition(", metadata={")
+    head, separator, metadata = attributes.partition(", metadata={")
     return (
-        head + rest[rest.find("}") :] if found and '"' not in rest.partition("}")[2] else attributes
+        head + metadata[metadata.find("}") :]
+        if separator and '"' not in metadata.partition("}")[2]
+        else attributes
     )
 
 
@@ -125,6 +127,6 @@ def _unknown_types(text: str) -> tuple[str, ...]:
     return tuple(word for word in _find_types(text) if word not in _TYPES)
 
 
-def _finding(at: Instruction, kind: str, word: str, known: Iterable[str]) -> Finding:
-    near = nearest(word, known, "no release of XLA has it")
+def _finding(at: Instruction, kind: str, word: str, words: Iterable[str]) -> Finding:
+    near = nearest(word, words, "no release of XLA has it")
     return Finding(at, f"unknown {kind}: {word}", notes=(near,))

@@ -98,4 +98,4 @@ def _results(collective: Instruction) -> list[ArrayShape]:
     if collective.opcode == "all-gather-start" and isinstance(shape, TupleShape):
         shape = shape.elements[1] if len(shape.elements) == 2 else None
     shapes = shape.elements if isinstance(shape, TupleShape) else (shape,)
-    return [each for each in shapes if isinstance(each, ArrayShape)]
+    return [part for part in shapes if isinstance(part, ArrayShape)]

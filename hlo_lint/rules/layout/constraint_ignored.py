@@ -109,11 +109,11 @@ def _ignored(call: Instruction) -> list[_Ignored]:
         return []  # another rule's business
     if not isinstance(constraints, tuple):
         return []
-    found = []
+    ignored = []
     for number, wanted in enumerate(constraints):
         before = operand_array(call, number)
         if not isinstance(wanted, ArrayShape) or before is None or not wanted.has_valid_layout:
             continue
         if before.dims == wanted.dims and not lie_alike(before, wanted):
-            found.append(_Ignored(number, before, wanted))
-    return found
+            ignored.append(_Ignored(number, before, wanted))
+    return ignored

@@ -58,7 +58,7 @@ class ReduceInputsDiffer(Rule):
                 return
             count = len(reduce.operands) // 2
             arrays = [operand_array(reduce, number) for number in range(count)]
-            known = [each for each in arrays if each is not None]
-            if len({each.minor_to_major for each in known}) > 1:
-                listed = ", ".join(map(str, known))
+            with_layout = [array for array in arrays if array is not None]
+            if len({array.minor_to_major for array in with_layout}) > 1:
+                listed = ", ".join(map(str, with_layout))
                 yield Finding(reduce, f"the inputs of this reduce have different layouts: {listed}")

@@ -103,7 +103,7 @@ class ReshapeRunsAsKernel(Rule):
 
 def _wrapped(module: Module) -> list[tuple[Instruction, ArrayShape, ArrayShape]]:
     """Loop fusions of one reshape, with the shapes it is between."""
-    found = []
+    wrapped = []
     for computation in module.nonfusion_computations:
         for hit in m.find(LOOP_FUSION, computation):
             called = hit.instruction.called_computations
@@ -113,8 +113,8 @@ def _wrapped(module: Module) -> list[tuple[Instruction, ArrayShape, ArrayShape]]
             match hit.instruction.operands[0].shape, hit.instruction.shape_or_none:
                 case ArrayShape() as operand, ArrayShape() as result:
                     if _can_be_judged(operand) and _can_be_judged(result):
-                        found.append((hit.instruction, operand, result))
-    return found
+                        wrapped.append((hit.instruction, operand, result))
+    return wrapped
 
 
 def _can_be_judged(shape: ArrayShape) -> bool:

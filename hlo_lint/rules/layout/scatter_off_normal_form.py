@@ -66,20 +66,23 @@ def _reason(scatter: Instruction) -> str:
     """The reason that it cannot be normalized; empty if it can, or if it is left alone."""
     count = len(scatter.operands)
     arrays = [operand_array(scatter, number) for number in range(count)]
-    known = [each for each in arrays if each is not None]
-    if count < 3 or count % 2 == 0 or len(known) < count:
+    with_layout = [array for array in arrays if array is not None]
+    if count < 3 or count % 2 == 0 or len(with_layout) < count:
         return ""
-    if all(each.minor_to_major == tuple(range(each.rank - 1, -1, -1)) for each in known):
+    if all(array.minor_to_major == tuple(range(array.rank - 1, -1, -1)) for array in with_layout):
         return ""
-    operands, updates = known[: count // 2], known[count // 2 + 1 :]
+    operands, updates = with_layout[: count // 2], with_layout[count // 2 + 1 :]
     for name, group in (("operands", operands), ("updates", updates)):
-        if len({each.minor_to_major for each in group}) > 1:
+        if len({array.minor_to_major for array in group}) > 1:
             return (
                 f"the {name} of this scatter have different layouts: {', '.join(map(str, group))}"
             )
     dimensions = _scatter_dimensions(scatter, updates[0])
     if dimensions > 1:
-        return f"this scatter has {dimensions} scatter dimensions, and {known[0]} is to be turned"
+        return (
+            f"this scatter has {dimensions} scatter dimensions, "
+            f"and {with_layout[0]} is to be turned"
+        )
     return ""
 
 

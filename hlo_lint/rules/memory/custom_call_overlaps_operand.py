@@ -63,7 +63,10 @@ class CustomCallOverlapsOperand(Rule):
 
     def is_applicable(self, module: Module) -> bool:
         """True if there is a custom call that the compiler hands memory to."""
-        return any("custom-call" in each.opcodes for each in module.nonfusion_computations)
+        return any(
+            "custom-call" in nonfusion_computation.opcodes
+            for nonfusion_computation in module.nonfusion_computations
+        )
 
     def check(self, final: FinalModule, buffers: BufferAssignment) -> Findings:
         """Each pair of result and operand that overlap without being declared."""

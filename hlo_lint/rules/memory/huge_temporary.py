@@ -72,9 +72,9 @@ class HugeTemporary(Rule):
         ]
         if not sizes:
             return
-        largest, first = max(sizes, key=lambda each: each[0])
-        others = [(size, each) for size, each in sizes if each is not first]
-        notes = [f"%{each.name}: {size} bytes" for size, each in others[:_MAX_NAMED]]
+        largest, first = max(sizes, key=lambda sized: sized[0])
+        others = [(size, value) for size, value in sizes if value is not first]
+        notes = [f"%{value.name}: {size} bytes" for size, value in others[:_MAX_NAMED]]
         if len(others) > _MAX_NAMED:
             notes.append(
                 f"{len(others) - _MAX_NAMED} more values of at least {self.min_bytes} bytes"

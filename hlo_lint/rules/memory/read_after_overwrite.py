@@ -76,16 +76,18 @@ class ReadAfterOverwrite(Rule):
         if final.module.is_scheduled:
             # A loose file may come from before copy insertion all the same.
             severity = None if final.is_final else Severity.WARNING
-            for found in overwrites(final.module):
-                yield Finding(found.writer, _message(found), _notes(found), severity=severity)
+            for overwrite in overwrites(final.module):
+                yield Finding(
+                    overwrite.writer, _message(overwrite), _notes(overwrite), severity=severity
+                )
 
     def check_unscheduled(self, compilation: Compilation) -> Findings:
         """Each such read in the last dump after copy insertion, where that is not scheduled."""
         dumps = compilation.dumps
         last = len(dumps) - 1
         if any(_is_copied(dump.name) for dump in dumps) and not dumps[last].module.is_scheduled:
-            for found in overwrites(dumps[last].module):
-                yield Finding(found.writer, _message(found), _notes(found), file=last)
+            for overwrite in overwrites(dumps[last].module):
+                yield Finding(overwrite.writer, _message(overwrite), _notes(overwrite), file=last)
 
 
 def _is_copied(name: DumpName | None) -> bool:
@@ -95,17 +97,17 @@ def _is_copied(name: DumpName | None) -> bool:
     return _COPIED.endswith(f"_{name.after}") or name.after == "copy-insertion"
 
 
-def _message(found: Overwrite) -> str:
-    reader = found.reader
+def _message(overwrite: Overwrite) -> str:
+    reader = overwrite.reader
     is_result = reader.opcode == "tuple" and reader.is_root
     after = "the computation gives back" if is_result else f"%{reader.name} reads after it"
-    return f"this writes over {_spelled(found)}, which {after}"
+    return f"this writes over {_spelled(overwrite)}, which {after}"
 
 
-def _spelled(found: Overwrite) -> str:
-    instruction, index = found.value
+def _spelled(overwrite: Overwrite) -> str:
+    instruction, index = overwrite.value
     return f"%{instruction.name}" + (spelled_index(index) if index else "")
 
 
-def _notes(found: Overwrite) -> tuple[str, ...]:
-    return (f"the two share a buffer, and no copy keeps {_spelled(found)}",)
+def _notes(overwrite: Overwrite) -> tuple[str, ...]:
+    return (f"the two share a buffer, and no copy keeps {_spelled(overwrite)}",)

@@ -98,19 +98,19 @@ class StartWithoutDone(Rule):
     def check(self, final: FinalModule) -> Findings:
         """Starts without a done, dones without a start, and pairs that do not fit."""
         module = final.module
-        known = flights(module)
+        started = flights(module)
         wrapped = {
             name
             for computation in module.computations
             for start in computation.with_opcode("async-start")
             for name in start.called_computations
         }
-        for flight in known:
+        for flight in started:
             # A transfer in an asynchronous computation is done with the computation.
             grouped = flight.start.opcode in _TRANSFERS and not flight.dones
             if not (grouped and flight.start.computation.name in wrapped):
                 yield from _starts(flight, module)
-        waited = {done for flight in known for done in flight.dones}
+        waited = {done for flight in started for done in flight.dones}
         for computation in Calls(module).computations:
             for done in computation.instructions:
                 if is_done(done) and done not in waited:
@@ -137,18 +137,19 @@ def _starts(flight: AsyncOp, module: Module) -> Findings:
                 notes=(f"%{start.name} = {start.type_text} {start.opcode}",),
                 operand=0,
             )
-    here = [
+    in_computation = [
         done
         for done in flight.dones
         if done.computation is start.computation and not flight.is_carried
     ]
-    for done in here[1:]:
+    for done in in_computation[1:]:
         yield Finding(
             done,
-            f"this {done.opcode} waits for %{start.name}, and %{here[0].name} has already done so",
+            f"this {done.opcode} waits for %{start.name}, "
+            f"and %{in_computation[0].name} has already done so",
             operand=0,
         )
-    for done in here[:1]:
+    for done in in_computation[:1]:
         if module.is_scheduled and done.number < start.number:
             yield Finding(
                 done,

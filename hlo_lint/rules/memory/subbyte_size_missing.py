@@ -62,11 +62,11 @@ class SubbyteSizeMissing(Rule):
 
 
 def _packs(module: Module) -> bool:
-    return any("E(" in each for part in module.computations for each in types_of(part))
+    return any("E(" in type_text for part in module.computations for type_text in types_of(part))
 
 
 def _unpacked_arrays(computation: Computation) -> Findings:
-    wrong = {each for each in types_of(computation) if _unpacked(each) is not None}
+    wrong = {type_text for type_text in types_of(computation) if _unpacked(type_text) is not None}
     if wrong:
         for number, row in enumerate(computation.rows):
             array = _unpacked(type_of(row)) if type_of(row) in wrong else None
@@ -91,7 +91,7 @@ def _unpacked(text: str) -> ArrayShape | None:
 
 def _first(shape: Shape) -> ArrayShape | None:
     if isinstance(shape, TupleShape):
-        return next((found for each in shape.elements if (found := _first(each))), None)
+        return next((array for element in shape.elements if (array := _first(element))), None)
     if not isinstance(shape, ArrayShape) or shape.dtype not in SUBBYTE or not shape.rank:
         return None
     packed = shape.layout is not None and shape.layout.element_size_in_bits

@@ -78,12 +78,12 @@ class CallGraphNotFlat(Rule):
                     instruction = computation.at(number)
                     for name in instruction.called_computations:
                         callers.setdefault(name, []).append(instruction)
-        for name, found in callers.items():
-            sequential = [each for each in found if each.opcode in SEQUENTIAL]
-            if sequential and len(found) > 1:
+        for name, calls in callers.items():
+            sequential = [call for call in calls if call.opcode in SEQUENTIAL]
+            if sequential and len(calls) > 1:
                 last = sequential[-1]
-                others = ", ".join(f"%{each.name}" for each in found if each is not last)
+                others = ", ".join(f"%{call.name}" for call in calls if call is not last)
                 yield Finding(
                     last,
-                    f"%{name} has {len(found)} callers: {others}, and this {last.opcode}",
+                    f"%{name} has {len(calls)} callers: {others}, and this {last.opcode}",
                 )

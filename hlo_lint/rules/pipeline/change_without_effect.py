@@ -54,12 +54,12 @@ class ChangeWithoutEffect(Rule):
 
     def check(self, compilation: Compilation) -> Findings:
         """Yields one finding for each pass, at the first of its dumps."""
-        found: dict[str, list[PassDump]] = {}
-        for each in disagreements(compilation.pipeline):
-            if each.reported:
-                assert each.after.name is not None
-                found.setdefault(each.after.name.after, []).append(each.after)
-        for name, dumps in found.items():
+        by_pass: dict[str, list[PassDump]] = {}
+        for disagreement in disagreements(compilation.pipeline):
+            if disagreement.reported:
+                assert disagreement.after.name is not None
+                by_pass.setdefault(disagreement.after.name.after, []).append(disagreement.after)
+        for name, dumps in by_pass.items():
             times = f" ({len(dumps)} times)" if len(dumps) > 1 else ""
             yield Finding(
                 first_line(dumps[0]),

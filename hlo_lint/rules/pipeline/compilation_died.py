@@ -124,15 +124,15 @@ def _explained(
     by_pass: dict[str, list[UnmetPrecondition]] = {}
     for cause in causes:
         by_pass.setdefault(cause.demand.demanded_by, []).append(cause)
-    for name, found in by_pass.items():
-        if any(cause.reported for cause in found):
+    for name, crashes in by_pass.items():
+        if any(cause.reported for cause in crashes):
             continue
-        first = found[0]
-        more = f" (one of {len(found)})" if len(found) > 1 else ""
+        first = crashes[0]
+        more = f" (one of {len(crashes)})" if len(crashes) > 1 else ""
         verb = "dies" if site is None else "died"
         notes = [
             f"{name} demands that {first.demand.fact}; XLA stops with {first.demand.failure}",
-            f"{first.rule}, {len(found)} in this dump",
+            f"{first.rule}, {len(crashes)} in this dump",
         ]
         if site is not None and len(site.suspects) > 1:
             listed = ", ".join(entry[1] for entry in site.suspects[:SHOWN])
@@ -154,8 +154,8 @@ def _unexplained(
     message = "this is the last dump of a compilation that never ended: it died, or was stopped"
     suspects = {name for _, name in site.suspects}
     lacking = {cause.demand.demanded_by for cause in causes}
-    known = dict.fromkeys(demand.demanded_by for demand in PRECONDITIONS)
-    held = [name for name in known if name in suspects and name not in lacking]
+    passes = dict.fromkeys(demand.demanded_by for demand in PRECONDITIONS)
+    held = [name for name in passes if name in suspects and name not in lacking]
     broken = [
         breach
         for breach in breaches(compilation.pipeline, site.suspects)

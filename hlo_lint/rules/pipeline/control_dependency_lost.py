@@ -115,7 +115,7 @@ def _orders(computation: ChangedComputation) -> Iterator[tuple[str, str]]:
 def _nearest(
     instruction: Instruction,
     after: Computation,
-    known: dict[tuple[str, bool], tuple[str, ...]],
+    cache: dict[tuple[str, bool], tuple[str, ...]],
     *,
     upwards: bool,
 ) -> tuple[str, ...]:
@@ -124,13 +124,13 @@ def _nearest(
     Itself, if it is one; through what the pass removed, and no further.
     """
     key = instruction.name, upwards
-    found = known.get(key)
-    if found is not None:
-        return found
-    known[key] = ()  # against a circle
+    cached = cache.get(key)
+    if cached is not None:
+        return cached
+    cache[key] = ()  # against a circle
     kept = after.instruction(instruction.name)
     if kept is not None and kept.opcode == instruction.opcode:
-        found = (instruction.name,) if instruction.opcode in _HAS_EFFECTS else ()
+        cached = (instruction.name,) if instruction.opcode in _HAS_EFFECTS else ()
     else:
         computation = instruction.computation
         if upwards:
@@ -140,27 +140,27 @@ def _nearest(
             neighbours = [*instruction.users, *_control_successors(instruction)]
         ends = (
             end
-            for each in neighbours
-            if each is not None
-            for end in _nearest(each, after, known, upwards=upwards)
+            for neighbour in neighbours
+            if neighbour is not None
+            for end in _nearest(neighbour, after, cache, upwards=upwards)
         )
-        found = tuple(dict.fromkeys(ends))
-    known[key] = found
-    return found
+        cached = tuple(dict.fromkeys(ends))
+    cache[key] = cached
+    return cached
 
 
 def _control_successors(instruction: Instruction) -> list[Instruction]:
     return [
-        each
-        for each in instruction.computation.instructions
-        if "control-predecessors=" in each.attributes_text
-        and instruction.name in control_predecessors(each)
+        successor
+        for successor in instruction.computation.instructions
+        if "control-predecessors=" in successor.attributes_text
+        and instruction.name in control_predecessors(successor)
     ]
 
 
 def _ancestors(computation: Computation, name: str) -> frozenset[str]:
     """Names of all that has to run before an instruction."""
-    found: set[str] = set()
+    ancestors: set[str] = set()
     todo = [name]
     while todo:
         at = computation.instruction(todo.pop())
@@ -168,7 +168,7 @@ def _ancestors(computation: Computation, name: str) -> frozenset[str]:
             continue
         for above in (*at.operand_names, *control_predecessors(at)):
             above = above.partition("#")[0]
-            if above not in found:
-                found.add(above)
+            if above not in ancestors:
+                ancestors.add(above)
                 todo.append(above)
-    return frozenset(found)
+    return frozenset(ancestors)

@@ -85,10 +85,12 @@ class DivergentCollective(Rule):
         for computation in module.computations:
             if "conditional" not in computation.opcodes:
                 continue
-            bodies = bodies or {each.name: each for each in module.computations}
+            bodies = bodies or {body.name: body for body in module.computations}
             for conditional in computation.with_opcode("conditional"):
                 branches = [bodies.get(name) for name in conditional.called_computations]
-                active = [each for each in branches if each is not None and communicating(each)]
+                active = [
+                    branch for branch in branches if branch is not None and communicating(branch)
+                ]
                 if len(active) != 1 or None in branches:
                     continue
                 taken = _branches_taken(conditional, module, bodies, len(branches))
@@ -108,8 +110,8 @@ def _judge(
     stage: Stage,
 ) -> Findings:
     for group in _groups(collective, module):
-        absent = [each for each in group if each < len(taken) and taken[each] != branch]
-        present = [each for each in group if each < len(taken) and taken[each] == branch]
+        absent = [device for device in group if device < len(taken) and taken[device] != branch]
+        present = [device for device in group if device < len(taken) and taken[device] == branch]
         if absent and present:
             certain = stage.scheduled and stage.final
             yield Finding(
@@ -178,8 +180,8 @@ def _evaluate(
     if opcode not in _ARITHMETIC and opcode not in (*_HANDS_ON, "compare", "not", "fusion"):
         return None
     values = [
-        None if each.index else _evaluate(each.instruction, ids, bodies, arguments, depth + 1)
-        for each in instruction.operands
+        None if operand.index else _evaluate(operand.instruction, ids, bodies, arguments, depth + 1)
+        for operand in instruction.operands
     ]
     if opcode == "fusion":
         body = bodies.get(next(iter(instruction.called_computations), ""))
@@ -187,7 +189,7 @@ def _evaluate(
         return _evaluate(root, ids, bodies, tuple(values), depth + 1)
     if not values or None in values:
         return None
-    return _computed(instruction, [each for each in values if each is not None])
+    return _computed(instruction, [value for value in values if value is not None])
 
 
 def _computed(instruction: Instruction, values: list[int]) -> int | None:

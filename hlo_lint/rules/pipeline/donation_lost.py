@@ -74,11 +74,11 @@ def _donated(module: Module) -> set[tuple[int, Index]]:
             value = module.attribute(name)
         except AttributeSyntaxError:
             continue
-        for each in value if isinstance(value, tuple) else ():
-            if isinstance(each, Alias):
-                donated.add((each.operand, each.operand_index))
-            elif isinstance(each, Donor):
-                donated.add((each.parameter, each.shape_index))
+        for entry in value if isinstance(value, tuple) else ():
+            if isinstance(entry, Alias):
+                donated.add((entry.operand, entry.operand_index))
+            elif isinstance(entry, Donor):
+                donated.add((entry.parameter, entry.shape_index))
     return donated
 
 
@@ -93,4 +93,4 @@ def _interface(module: Module) -> tuple[object, ...]:
     if entry is None or entry.root is None:
         return ()
     types = (*entry.parameters, entry.root)
-    return tuple(_layout.sub("", each.type_text) for each in types)
+    return tuple(_layout.sub("", type.type_text) for type in types)

@@ -172,7 +172,9 @@ def _is_spelled_alike(old: Instruction, new: Instruction) -> bool:
     """True if only metadata or the name of something differs: most lines that a pass changes."""
     if old.opcode == "constant":
         return old.operands_text == new.operands_text
-    ours, theirs = (each.attributes_text.partition(", metadata=")[0] for each in (old, new))
+    ours, theirs = (
+        instruction.attributes_text.partition(", metadata=")[0] for instruction in (old, new)
+    )
     return ours == theirs and old.operand_names == new.operand_names
 
 
@@ -229,10 +231,10 @@ def _sorted_groups(text: str) -> tuple[str, ...]:
 def _stays(computation: ChangedComputation, old: Instruction, new: Instruction) -> bool:
     """True if the operands are computed as before, and the readers are as they were."""
     kept = set(map(id, computation.after.rows))
-    readers = [each for each in old.users if each.name in computation.after.index]
+    readers = [user for user in old.users if user.name in computation.after.index]
     if len(readers) != len(old.users) or len(old.users) != len(new.users):
         return False
-    if not (old.users or old.is_root) or not all(id(each.row) in kept for each in readers):
+    if not (old.users or old.is_root) or not all(id(reader.row) in kept for reader in readers):
         return False
     waiting = [name.partition("#")[0] for name in old.operand_names if old.opcode != "constant"]
     reached: set[str] = set()

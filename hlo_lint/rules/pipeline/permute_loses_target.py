@@ -76,7 +76,7 @@ class PermuteLosesTarget(Rule):
             added = _collectives(after, computation.added)
             gone = [removed[key] for key in removed if key not in added]
             new = [added[key] for key in added if key not in removed]
-            permutes = [each for each in new if each.opcode in _PERMUTES]
+            permutes = [instruction for instruction in new if instruction.opcode in _PERMUTES]
             if not gone or len(permutes) < len(new) or not permutes or _chooses(computation):
                 continue
             lost = sorted(_reached(gone, change.before) - _reached(permutes, change.after))
@@ -116,9 +116,9 @@ def _chooses(computation: ChangedComputation) -> bool:
 def _reached(collectives: Iterable[Instruction], module: Module) -> set[int]:
     """The devices that get data; of other collectives than permutes, all that there are."""
     reached: set[int] = set()
-    for each in collectives:
-        if each.opcode in _PERMUTES:
-            pairs = _pair.findall(each.attributes.get("source_target_pairs", ""))
+    for collective in collectives:
+        if collective.opcode in _PERMUTES:
+            pairs = _pair.findall(collective.attributes.get("source_target_pairs", ""))
             reached.update(whole_number(target) or 0 for _, target in pairs)
         else:
             counts = [whole_number(count) or 0 for count in _counts.findall(module.header)]

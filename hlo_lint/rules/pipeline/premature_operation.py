@@ -91,14 +91,14 @@ def _early(pipeline: Pipeline) -> list[PassDump]:
         and LAYOUT_ASSIGNMENT in (dump.name.before, dump.name.after)
     ]
     end = min(assigned, default=0)
-    found = []
+    early = []
     for dump in pipeline.dumps:
         name = dump.name
         if name is not None:
             named = name.step is None and name.rest.startswith(BEFORE_LAYOUTS)
             if named or (name.step is not None and name.step < end):
-                found.append(dump)
-    return found
+                early.append(dump)
+    return early
 
 
 def _since(dumps: list[PassDump], instruction: Instruction) -> str:
@@ -106,8 +106,8 @@ def _since(dumps: list[PassDump], instruction: Instruction) -> str:
     first = dumps[-1]
     for dump in reversed(dumps):
         computation = dump.module.computation(instruction.computation.name)
-        found = computation.instruction(instruction.name) if computation else None
-        if found is None or found.opcode != instruction.opcode:
+        counterpart = computation.instruction(instruction.name) if computation else None
+        if counterpart is None or counterpart.opcode != instruction.opcode:
             break
         first = dump
     assert first.name is not None

@@ -59,14 +59,14 @@ class RequiredPassOrder(Rule):
         """Yields one finding for each order that is broken, at the first module that breaks it."""
         if any(pipeline.crashed for pipeline in folder.pipelines):
             return
-        found: dict[str, tuple[int, Breach]] = {}
+        by_key: dict[str, tuple[int, Breach]] = {}
         modules: dict[str, int] = {}
         for number, pipeline in enumerate(folder.pipelines):
             for breach in breaches(pipeline):
                 key = breach.order.text
-                found.setdefault(key, (number, breach))
+                by_key.setdefault(key, (number, breach))
                 modules[key] = modules.get(key, 0) + 1
-        for key, (number, breach) in found.items():
+        for key, (number, breach) in by_key.items():
             contract = breach.contract
             notes = [
                 f"{contract.relies} relies on this: {contract.promise}; else: {contract.symptom}",

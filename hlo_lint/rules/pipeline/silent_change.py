@@ -58,23 +58,23 @@ class SilentChange(Rule):
     def check(self, compilation: Compilation) -> Findings:
         """Yields one finding for each such dump."""
         dumps = compilation.dumps
-        for found in disagreements(compilation.pipeline):
-            if not found.reported and not resizes_only_workspaces(
-                found.before.module, found.after.module
+        for disagreement in disagreements(compilation.pipeline):
+            if not disagreement.reported and not resizes_only_workspaces(
+                disagreement.before.module, disagreement.after.module
             ):
-                assert found.before.name is not None
+                assert disagreement.before.name is not None
                 notes = [
-                    f"the dump before it: {found.before.path.name}",
+                    f"the dump before it: {disagreement.before.path.name}",
                     "a pass after that dump changed the module, and reported that it had not",
                 ]
-                harmless = adds_only_unread(found.before.module, found.after.module)
+                harmless = adds_only_unread(disagreement.before.module, disagreement.after.module)
                 if harmless:
                     notes.append("it only added instructions without users")
                 yield Finding(
-                    first_line(found.after),
-                    f"the module is not as {found.before.name.after} left it, and no pass that "
-                    "reported a change ran in between",
+                    first_line(disagreement.after),
+                    f"the module is not as {disagreement.before.name.after} left it, "
+                    "and no pass that reported a change ran in between",
                     tuple(notes),
                     severity=Severity.INFO if harmless else None,
-                    file=dumps.index(found.after),
+                    file=dumps.index(disagreement.after),
                 )

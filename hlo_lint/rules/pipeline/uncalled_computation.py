@@ -48,7 +48,7 @@ class UncalledComputation(Rule):
         module = final.module
         if module.entry is None or len(module.computations) == 1:
             return
-        called = {name for each in module.computations for name in _called(each)}
+        called = {name for caller in module.computations for name in _called(caller)}
         for computation in module.computations:
             if computation is not module.entry and computation.name not in called:
                 at = computation.root or header_span(module)

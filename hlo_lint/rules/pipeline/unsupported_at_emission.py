@@ -146,15 +146,15 @@ class UnsupportedAtEmission(Rule):
 
 def _running(module: Module) -> Iterator[Computation]:
     """The entry computation, and what it runs step by step."""
-    known = {computation.name: computation for computation in module.computations}
+    computations = {computation.name: computation for computation in module.computations}
     waiting = [module.entry.name] if module.entry else []
     seen: set[str] = set()
     while waiting:
         name = waiting.pop()
-        if name in seen or name not in known:
+        if name in seen or name not in computations:
             continue
         seen.add(name)
-        yield known[name]
-        for opcode in known[name].opcodes & CONTROL_FLOW:
-            for instruction in known[name].with_opcode(opcode):
+        yield computations[name]
+        for opcode in computations[name].opcodes & CONTROL_FLOW:
+            for instruction in computations[name].with_opcode(opcode):
                 waiting += instruction.called_computations

@@ -63,7 +63,7 @@ class CollectiveMovesUnread(Rule):
         module = final.module
         if not final.is_final and not module.is_scheduled:
             return  # passes to come may mend it
-        bodies = {each.name: each for each in module.computations}
+        bodies = {body.name: body for body in module.computations}
         for computation in module.nonfusion_computations:
             for opcode in (*_COLLECTIVES, *_DONES):
                 for collective in computation.with_opcode(opcode):

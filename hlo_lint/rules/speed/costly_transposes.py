@@ -47,18 +47,18 @@ class CostlyTransposes(Rule):
         """The sum over all moves into another order, where it is large."""
         if not final.is_final:
             return
-        found = sorted(
+        costly = sorted(
             (move for move in moves(final.module) if move.steps),
             key=lambda move: -move.byte_count,
         )
-        total = sum(move.byte_count for move in found)
+        total = sum(move.byte_count for move in costly)
         if total < self.min_bytes:
             return
-        largest = found[0]
-        others = f"; {len(found)} of them move {total} bytes" if len(found) > 1 else ""
+        largest = costly[0]
+        others = f"; {len(costly)} of them move {total} bytes" if len(costly) > 1 else ""
         notes = tuple(
             f"%{move.kernel.name} moves {move.byte_count} bytes: {move.before} to {move.after}"
-            for move in found[1 : SHOWN + 1]
+            for move in costly[1 : SHOWN + 1]
         )
         yield Finding(
             largest.kernel,

@@ -79,9 +79,9 @@ class NeedlessTranspose(Rule):
         """Each move whose bytes end where they began."""
         if not final.is_final:
             return
-        found = moves(final.module)
-        by_kernel = {move.kernel: move for move in found}
-        for move in found:
+        transposes = moves(final.module)
+        by_kernel = {move.kernel: move for move in transposes}
+        for move in transposes:
             if move.byte_count < self.min_bytes:
                 continue
             if not move.steps:

@@ -66,7 +66,7 @@ class BadBitcast(VerifierRule, Rule):
             return
         name = scope.computation.name
         if reshape_is_bitcast(before, after) or any(
-            name in each.fusion_computations for each in scope.callees.values()
+            name in callee.fusion_computations for callee in scope.callees.values()
         ):
             return
         message = f"this reshape is not a physical bitcast: {before} and {after}"

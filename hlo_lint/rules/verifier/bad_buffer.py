@@ -127,7 +127,7 @@ _TARGETS: Final = ("Pin", "CreateBuffer", "Unpin")
 def _buffer_indices(shape: Shape | None) -> set[tuple[int, ...]]:
     if shape is None:
         return set()
-    return {index for index, each in leaves(shape) if isinstance(each, BufferShape)}
+    return {index for index, leaf in leaves(shape) if isinstance(leaf, BufferShape)}
 
 
 def _uses(scope: Scope) -> Iterator[Violation]:
@@ -181,8 +181,8 @@ def writers_of(scope: Scope, computation: Computation) -> Mapping[_Value, list[I
         if opcode == "tuple":
             made[instruction.name] = {
                 (place, *index): value
-                for place, each in enumerate(values)
-                for index, value in each.items()
+                for place, by_index in enumerate(values)
+                for index, value in by_index.items()
             }
             continue
         if opcode == "get-tuple-element" and values:
@@ -194,8 +194,8 @@ def writers_of(scope: Scope, computation: Computation) -> Mapping[_Value, list[I
             continue
         result = _buffer_indices(instruction.shape_or_none)
         made[instruction.name] = {index: (instruction.name, index) for index in result}
-        for place, each in enumerate(values):
-            for index, value in each.items():
+        for place, by_index in enumerate(values):
+            for index, value in by_index.items():
                 if _writes(scope, instruction, place, index):
                     writers.setdefault(value, []).append(instruction)
     return writers

@@ -64,19 +64,22 @@ class BadChannel(VerifierRule, Rule):
     ) -> Iterator[Violation]:
         """Transfers to the host that share a channel are the same."""
         first: dict[tuple[str, int], Instruction] = {}
-        for each in all_communicating(module):
-            if each.opcode not in _TRANSFERS or "is_host_transfer=true" not in each.attributes_text:
+        for instruction in all_communicating(module):
+            if (
+                instruction.opcode not in _TRANSFERS
+                or "is_host_transfer=true" not in instruction.attributes_text
+            ):
                 continue
-            channel = integer_of(each, "channel_id")
+            channel = integer_of(instruction, "channel_id")
             if channel is None:
                 continue
-            same = first.setdefault((each.opcode, channel), each)
-            if _identity(same) != _identity(each):
+            same = first.setdefault((instruction.opcode, channel), instruction)
+            if _identity(same) != _identity(instruction):
                 message = (
-                    f"this {each.opcode} to the host shares channel {channel} with %{same.name}, "
-                    "but differs from it"
+                    f"this {instruction.opcode} to the host shares channel {channel} "
+                    f"with %{same.name}, but differs from it"
                 )
-                yield Violation("host-channel", each, message)
+                yield Violation("host-channel", instruction, message)
 
 
 _TRANSFERS: Final = frozenset({"send", "recv"})
@@ -102,7 +105,7 @@ def _pair_mismatch(start: Instruction, done: Instruction, channel: int) -> Itera
     if other is not None and other != channel:
         message = f"{done.opcode} is on channel {other}, its {start.opcode} on channel {channel}"
         yield Violation("channel-mismatch", done, message, 0)
-    hosts = [text_of(each, "is_host_transfer") == "true" for each in (start, done)]
+    hosts = [text_of(instruction, "is_host_transfer") == "true" for instruction in (start, done)]
     if hosts[0] != hosts[1]:
         message = f"only one of {start.opcode} and {done.opcode} has is_host_transfer=true"
         yield Violation("channel-mismatch", done, message, 0)

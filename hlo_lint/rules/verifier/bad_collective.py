@@ -325,9 +325,11 @@ class BadCollective(VerifierRule, Rule):
     ) -> Iterator[Violation]:
         """All all-reduces of a module have constrained layouts, or none has."""
         kinds: dict[bool, Instruction] = {}
-        for each in all_communicating(module):
-            if each.opcode.startswith("all-reduce"):
-                kinds.setdefault("constrain_layout=true" in each.attributes_text, each)
+        for instruction in all_communicating(module):
+            if instruction.opcode.startswith("all-reduce"):
+                kinds.setdefault(
+                    "constrain_layout=true" in instruction.attributes_text, instruction
+                )
         if len(kinds) == 2:
             message = (
                 f"the layout of this {kinds[True].opcode} is constrained, "

@@ -85,14 +85,14 @@ def _error(text: str, spelled: str, devices: int) -> str:
         shape = parse_shape(spelled)
     except ShapeSyntaxError:
         return ""
-    parts = [each for _, each in leaves(shape)]
+    parts = [leaf for _, leaf in leaves(shape)]
     if isinstance(sharding, TupleSharding):
         if len(sharding.elements) == 1 and not parts:
             return ""
         if len(sharding.elements) != len(parts):
             return f"{len(sharding.elements)} shardings for {len(parts)} arrays"
         pairs = zip(sharding.elements, parts, strict=True)
-        errors = (_array_error(each, part, devices) for each, part in pairs)
+        errors = (_array_error(sharding_, part, devices) for sharding_, part in pairs)
         return next(filter(None, errors), "")
     if isinstance(sharding, TiledSharding | NamedSharding) and len(parts) == 1:
         return _array_error(sharding, parts[0], devices)

@@ -445,14 +445,14 @@ def _wrong_consumers(computation: Computation) -> Iterator[Violation]:
 def _unless_read_once(start: Instruction, done: str) -> Iterator[Violation]:
     """Exactly one instruction reads a start (`VerifySingleUser`)."""
     opcode = start.opcode
-    users = [each for each in start.users if target_of(each) != "control_dep"]
+    users = [user for user in start.users if target_of(user) != "control_dep"]
     # A transfer that ends an asynchronous computation is done with the computation.
     is_wrapped = opcode in ("send", "recv") and not start.computation.is_entry
     if start.is_root and not users and not is_wrapped:
         message = f"nothing reads this {opcode}, and its consumer is {done}"
         yield Violation("start-consumer", start, message)
     # Two dones are `start-without-done`, and what may not read it at all is reported on its own.
-    passed = [each for each in users if _passes_on(each)]
+    passed = [user for user in users if _passes_on(user)]
     if len(users) > 1 and passed:
         message = f"{opcode} has {len(users)} consumers, and has to have one"
         note = f"read by %{passed[0].name}"

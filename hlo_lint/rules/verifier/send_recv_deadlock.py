@@ -174,39 +174,41 @@ def _pairs_of(instruction: Instruction) -> tuple[tuple[int, int], ...]:
     value = value_or_none("source_target_pairs", text.strip('"')) if isinstance(text, str) else None
     if not isinstance(value, tuple):
         return ()
-    return tuple((each[0], each[1]) for each in value if isinstance(each, tuple) and len(each) == 2)
+    return tuple((pair[0], pair[1]) for pair in value if isinstance(pair, tuple) and len(pair) == 2)
 
 
 def _pending(transfers: Iterable[Instruction]) -> Iterator[Violation]:
     pending: Instruction | None = None
-    for each in transfers:
-        if each.opcode not in ("send", "recv"):
-            if pending is not None and not each.opcode.endswith("-done"):
+    for transfer in transfers:
+        if transfer.opcode not in ("send", "recv"):
+            if pending is not None and not transfer.opcode.endswith("-done"):
                 message = (
-                    f"{each.opcode} begins while {pending.opcode} %{pending.name} has no match"
+                    f"{transfer.opcode} begins while {pending.opcode} %{pending.name} has no match"
                 )
                 check = "collective-between-send-and-recv"
-                if _is_overlooked(each):
+                if _is_overlooked(transfer):
                     check = "collective-start-between-send-and-recv"
-                yield Violation(check, each, message)
+                yield Violation(check, transfer, message)
             continue
-        pairs = _pairs_of(each)
+        pairs = _pairs_of(transfer)
         if not pairs:
             pending = None
-            if "is_host_transfer=true" not in each.attributes_text:
+            if "is_host_transfer=true" not in transfer.attributes_text:
                 return  # the devices are unknown
             continue
         repeated = any(len({pair[place] for pair in pairs}) < len(pairs) for place in (0, 1))
         if _has_cycle(pairs) or repeated:
-            message = f"the source-target pairs of {each.opcode} have a cycle, or a device twice"
-            yield Violation("send-recv-cycle", each, message)
+            message = (
+                f"the source-target pairs of {transfer.opcode} have a cycle, or a device twice"
+            )
+            yield Violation("send-recv-cycle", transfer, message)
         if pending is None:
-            pending = each
-        elif pending.opcode == each.opcode:
-            wanted = "recv" if each.opcode == "send" else "send"
+            pending = transfer
+        elif pending.opcode == transfer.opcode:
+            wanted = "recv" if transfer.opcode == "send" else "send"
             message = f"{wanted} has to follow {pending.opcode} %{pending.name}"
-            yield Violation("send-recv-order", each, message)
-            pending = each
+            yield Violation("send-recv-order", transfer, message)
+            pending = transfer
         else:
             pending = None
     if pending is not None:

@@ -58,10 +58,10 @@ def interpreter_at(path: str | Path) -> Interpreter:
     except OSError as error:
         raise UsageError(f"{path} cannot be run: {error.strerror}") from error
     try:
-        said = json.loads(done.stdout)
+        answer = json.loads(done.stdout)
     except ValueError:
         raise UsageError(f"{path} is not a Python in which jax is installed") from None
-    return Interpreter(Path(path), said["jax"], said["gpu"])
+    return Interpreter(Path(path), answer["jax"], answer["gpu"])
 
 
 @dataclass(frozen=True)
@@ -133,21 +133,21 @@ def run(interpreter: Interpreter, job: Job, folder: Path, environment: Mapping[s
             )
             log.seek(0)
             text = decode(log.read())
-        said = json.loads(answer.read_bytes()) if answer.exists() else {"programs": []}
-    if "error" in said:
-        kind, message = said["error"]
+        result = json.loads(answer.read_bytes()) if answer.exists() else {"programs": []}
+    if "error" in result:
+        kind, message = result["error"]
         raise _refusal(kind, shown(message), text, interpreter)
-    if done.returncode and not said["programs"]:
+    if done.returncode and not result["programs"]:
         raise CaptureError(f"{job.script}: {_last_words(done.returncode, text)}")
     died = _last_words(done.returncode, text) if done.returncode else ""
-    return Answer(tuple(_outcome(each, died) for each in said["programs"]), text)
+    return Answer(tuple(_outcome(program, died) for program in result["programs"]), text)
 
 
-def _outcome(said: Mapping[str, Any], died: str) -> Outcome:
-    name, folder, message = said["name"], Path(said["folder"]), said.get("message")
-    if said["state"] == "not lowered":
+def _outcome(program: Mapping[str, Any], died: str) -> Outcome:
+    name, folder, message = program["name"], Path(program["folder"]), program.get("message")
+    if program["state"] == "not lowered":
         return Outcome(name, folder, None, message)
-    return Outcome(name, folder, died if said["state"] == "compiling" else message)
+    return Outcome(name, folder, died if program["state"] == "compiling" else message)
 
 
 def _refusal(kind: str, message: str, log: str, interpreter: Interpreter) -> HloLintError:
@@ -167,7 +167,7 @@ def _last_words(status: int, log: str) -> str:
     """The reason that a process ended: XLA's own last message, a signal, or the last line."""
     if status < 0:
         name = signal.Signals(-status).name
-        said = _fatal.search(log)
-        return f"XLA ended the process ({name})" + (f": {shown(said[1])}" if said else "")
+        fatal = _fatal.search(log)
+        return f"XLA ended the process ({name})" + (f": {shown(fatal[1])}" if fatal else "")
     lines = [line for line in log.splitlines() if line.strip()]
     return shown(lines[-1].strip()) if lines else f"the process ended with status {status}"

@@ -122,8 +122,8 @@ class Comparison:
         """Each thing that was found, once, with the compiles that have it as a note."""
         seen: dict[tuple[str, str], list[tuple[Trial, Diagnostic]]] = {}
         for trial in self.trials:
-            for found in trial.report.findings if trial.report else ():
-                seen.setdefault((found.rule, found.message), []).append((trial, found))
+            for finding in trial.report.findings if trial.report else ():
+                seen.setdefault((finding.rule, finding.message), []).append((trial, finding))
         for places in seen.values():
             _, first = places[0]
             titles = dict.fromkeys(trial.title for trial, _ in places)
@@ -147,12 +147,12 @@ def compare(
                 "hlo-lint[gpu-compiler] there (Linux), or give --jax RELEASE for an environment "
                 "of its own"
             )
-    found: dict[str, Comparison] = {}
+    comparisons: dict[str, Comparison] = {}
     for interpreter in interpreters:
         for trial in _trials(question, interpreter, folder, keep=keep):
-            found.setdefault(trial.program, Comparison(trial.program, question.target))
-            found[trial.program].trials.append(trial)
-    return list(found.values())
+            comparisons.setdefault(trial.program, Comparison(trial.program, question.target))
+            comparisons[trial.program].trials.append(trial)
+    return list(comparisons.values())
 
 
 def _trials(
@@ -166,7 +166,7 @@ def _trials(
     job = replace(question.job, target_config=config, options=options)
     begun = partial(_trial, question, release, folder, keep)
     first = run(interpreter, job, folder / f"jax{release}", LOGGING)
-    defaults = {each.name: begun(each, Winner.DEFAULT) for each in first.outcomes}
+    defaults = {outcome.name: begun(outcome, Winner.DEFAULT) for outcome in first.outcomes}
     forced = _forced(interpreter, job, first, folder) if Winner.CUBLASLT in question.winners else {}
     for outcome in first.outcomes:
         default = defaults[outcome.name]
@@ -195,7 +195,7 @@ def _forced(
     path.write_text(results, "utf-8")
     job = replace(job, options={**job.options, **loading(str(path.absolute()))})
     answer = run(interpreter, job, folder / f"jax{interpreter.jax}-cublaslt", {})
-    return {each.name: each for each in answer.outcomes}
+    return {outcome.name: outcome for outcome in answer.outcomes}
 
 
 def _trial(

@@ -85,7 +85,7 @@ def _python(at_least: tuple[int, int]) -> str | None:
     """A Python that is new enough: this one, or one of those that are installed."""
     if at_least <= sys.version_info[:2] <= NEWEST_PYTHON:
         return sys.executable
-    fitting = (each for each in _pythons() if at_least <= _version(each) <= NEWEST_PYTHON)
+    fitting = (python for python in _pythons() if at_least <= _version(python) <= NEWEST_PYTHON)
     return next(fitting, None)
 
 
@@ -110,8 +110,8 @@ def _version(python: str) -> tuple[int, ...]:
 def _run(release: str, *command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     if done.returncode:
-        said = [line for line in done.stderr.splitlines() if "error" in line.lower()]
-        reason = (said or done.stderr.strip().splitlines() or ["no reason given"])[-1].strip()
+        errors = [line for line in done.stderr.splitlines() if "error" in line.lower()]
+        reason = (errors or done.stderr.strip().splitlines() or ["no reason given"])[-1].strip()
         raise CaptureError(f"no environment for jax {release}: {reason}")
 
 

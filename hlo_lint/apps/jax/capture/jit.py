@@ -48,8 +48,8 @@ class FindingsError(HloLintError, AssertionError):
         self.failure = capture.failure
         """XLA's message if the compile failed, else None."""
         what = "has findings" if capture.failure is None else "does not compile"
-        said = "" if capture.failure is None else f"{capture.failure}\n"
-        super().__init__(f"{capture.title}, {what}\n{said}{report}")
+        failure = "" if capture.failure is None else f"{capture.failure}\n"
+        super().__init__(f"{capture.title}, {what}\n{failure}{report}")
 
 
 @dataclass(eq=False)
@@ -265,9 +265,9 @@ def check_capture(
         UsageError: for a rule that nothing knows.
     """
     __tracebackhide__ = True
-    stated = [each for each in allow if not isinstance(each, str)]
+    stated = [entry for entry in allow if not isinstance(entry, str)]
     report = capture.lint(select, ignore, before, settings=settings, allow=stated)
-    tolerated = _but(report, [each for each in allow if isinstance(each, str)])
+    tolerated = _but(report, [entry for entry in allow if isinstance(entry, str)])
     if capture.failure is not None or not tolerated.clean:
         raise FindingsError(capture, report)
     return report
@@ -280,7 +280,7 @@ def _but(report: Report, allow: Sequence[str]) -> Report:
     from hlo_lint.rules.registry import select_rules
 
     allowed = {rule.name() for rule in select_rules(allow)}
-    left = tuple(found for found in report.findings if found.rule not in allowed)
+    left = tuple(finding for finding in report.findings if finding.rule not in allowed)
     return replace(report, findings=left)
 
 
@@ -296,23 +296,26 @@ def without_folder(report: Report, folder: Path) -> Report:
     def within(path: str) -> str:
         return path.removeprefix(start)
 
-    def met(behind: PassRef | None) -> PassRef | None:
-        return None if behind is None else replace(behind, path=within(behind.path))
+    def without(pass_: PassRef | None) -> PassRef | None:
+        return None if pass_ is None else replace(pass_, path=within(pass_.path))
 
-    def moved(found: Diagnostic) -> Diagnostic:
+    def moved(finding: Diagnostic) -> Diagnostic:
         return replace(
-            found,
-            path=within(found.path),
-            introduced_by=met(found.introduced_by),
-            cured_by=met(found.cured_by),
+            finding,
+            path=within(finding.path),
+            introduced_by=without(finding.introduced_by),
+            cured_by=without(finding.cured_by),
         )
 
     skipped = tuple(
-        replace(each, path=within(each.path))
-        for each in report.skipped
-        if not Path(each.path).is_dir()
+        replace(skip, path=within(skip.path))
+        for skip in report.skipped
+        if not Path(skip.path).is_dir()
     )
-    allowed = tuple(replace(each, finding=moved(each.finding)) for each in report.allowed)
+    allowed = tuple(
+        replace(allowed_finding, finding=moved(allowed_finding.finding))
+        for allowed_finding in report.allowed
+    )
     findings = tuple(map(moved, report.findings))
     return replace(report, findings=findings, skipped=skipped, allowed=allowed)
 

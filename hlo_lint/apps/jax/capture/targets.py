@@ -46,9 +46,9 @@ def target_config(target: str, release: str) -> str:
     else:
         path = FOLDER / f"{target.lower()}.pbtxt"
         if target.lower() not in target_names():
-            known = ", ".join(target_names())
+            names = ", ".join(target_names())
             raise UsageError(
-                f"no target is named {target}; there are {known}, "
+                f"no target is named {target}; there are {names}, "
                 "and any gpu_target_config.pbtxt of a dump, by its path"
             )
     try:

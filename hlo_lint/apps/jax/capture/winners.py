@@ -29,7 +29,7 @@ _ENTRY = """results {{
 
 def cublaslt_wins(log: str) -> str | None:
     """Results that make cuBLASLt win each dot whose key is in a log; None where none is."""
-    keys = dict.fromkeys(found.groups() for found in _missed.finditer(log))
+    keys = dict.fromkeys(match.groups() for match in _missed.finditer(log))
     entries = [
         _ENTRY.format(device=_quoted(device), hlo=_quoted(hlo), version=version)
         for device, hlo, version in keys

@@ -64,10 +64,10 @@ def compile_lowered(
         with uncached():
             return lowered.compile({**EVERYTHING, **dumping, **options}), None
     except JaxRuntimeError as error:
-        said = str(error).strip()
-        if BAD_OPTION.match(said):
-            raise OptionRefused(said.partition(": ")[2]) from error
-        return None, said
+        message = str(error).strip()
+        if BAD_OPTION.match(message):
+            raise OptionRefused(message.partition(": ")[2]) from error
+        return None, message
 
 
 @contextmanager
@@ -106,19 +106,19 @@ def lower_for_gpu(
     jax = _jax()
     sharding = jax.sharding
     whole = sharding.NamedSharding(_mesh(target_config), sharding.PartitionSpec())
-    found = False
+    is_placed = False
 
     def placed(leaf: Any) -> Any:
-        nonlocal found
+        nonlocal is_placed
         if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
             return leaf
-        found = True
+        is_placed = True
         weak = bool(getattr(leaf, "weak_type", False))
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=whole, weak_type=weak)
 
     arguments, keywords = jax.tree.map(placed, (tuple(arguments), dict(keywords)))
     is_jitted = hasattr(function, "lower")
-    if found:
+    if is_placed:
         jitted: Any = function if is_jitted else jax.jit(function)
         return jitted.lower(*arguments, **keywords)
     # Nothing but the results says where it is to run.
@@ -183,9 +183,11 @@ def function_of(script: Path, name: str, shapes: list[Any] | None) -> Program:
     module = _imported(script)
     function = getattr(module, name, None)
     if not callable(function):
-        known = [each for each, value in vars(module).items() if _is_public(each, value, module)]
+        functions = [
+            public for public, value in vars(module).items() if _is_public(public, value, module)
+        ]
         raise ScriptFailed(
-            f"{script} has no function {name}; there is {', '.join(known) or 'none'}"
+            f"{script} has no function {name}; there is {', '.join(functions) or 'none'}"
         )
     if shapes is not None:
         return Program(function, [_argument(shape) for shape in shapes], {})
@@ -294,15 +296,15 @@ def _guarded(script: Path, run: Callable[[], Any]) -> Any:
 def _where(error: BaseException, script: Path) -> str:
     """`script.py:12: ValueError: …`, at the last line of the script that was running."""
     message = error.msg if isinstance(error, SyntaxError) else str(error)
-    said = f"{type(error).__name__}: {message}".strip().splitlines()[0]
+    first_line = f"{type(error).__name__}: {message}".strip().splitlines()[0]
     if isinstance(error, SyntaxError) and error.filename:
-        return f"{error.filename}:{error.lineno}:{error.offset}: {said}"
+        return f"{error.filename}:{error.lineno}:{error.offset}: {first_line}"
     lines = [
         frame.lineno
         for frame in traceback.extract_tb(error.__traceback__)
         if Path(frame.filename).resolve() == script.resolve()
     ]
-    return f"{script}:{lines[-1]}: {said}" if lines else f"{script}: {said}"
+    return f"{script}:{lines[-1]}: {first_line}" if lines else f"{script}: {first_line}"
 
 
 def _is_public(name: str, value: Any, module: Any) -> bool:
@@ -318,8 +320,9 @@ def _takes_none(function: Callable[..., Any]) -> bool:
     except (TypeError, ValueError):
         return False
     return all(
-        each.default is not each.empty or each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
-        for each in parameters
+        parameter.default is not parameter.empty
+        or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        for parameter in parameters
     )
 
 
@@ -348,8 +351,8 @@ def main() -> None:
     sys.path.insert(0, str(script.resolve().parent))
     answer: dict[str, Any] = {"programs": []}
     try:
-        for said in _compile_all(job, script):
-            answer["programs"] = said
+        for programs in _compile_all(job, script):
+            answer["programs"] = programs
             _write(job["answer"], answer)
     except (ScriptFailed, TargetRefused, OptionRefused) as error:
         answer["error"] = [type(error).__name__, str(error)]
@@ -362,14 +365,14 @@ def _compile_all(job: Any, script: Path) -> Iterator[list[dict[str, Any]]]:
         programs = programs_of(script, job["arguments"])
     else:
         programs = [function_of(script, job["function"], job["shapes"])]
-    said: list[dict[str, Any]] = []
+    outcomes: list[dict[str, Any]] = []
     for program in programs:
-        name = _numbered(program.name, [each["name"] for each in said])
+        name = _numbered(program.name, [outcome["name"] for outcome in outcomes])
         folder = Path(job["folder"]) / name
         folder.mkdir(parents=True)
         entry: dict[str, Any] = {"name": name, "folder": str(folder), "state": "compiling"}
-        said.append(entry)
-        yield said
+        outcomes.append(entry)
+        yield outcomes
         try:
             lowered = lower_for_gpu(
                 program.function, program.arguments, program.keywords, job["target_config"]
@@ -384,15 +387,15 @@ def _compile_all(job: Any, script: Path) -> Iterator[list[dict[str, Any]]]:
         _, failure = compile_lowered(lowered, folder, job["options"])
         entry["state"] = "compiled" if failure is None else "failed"
         entry["message"] = failure
-        yield said
-    yield said
+        yield outcomes
+    yield outcomes
 
 
 def _numbered(name: str, taken: Sequence[str]) -> str:
     """A name that a folder can have: `step`, and then `step-2`."""
     plain = re.sub(r"[^\w.\-]", "_", name)
     numbers = (f"{plain}-{number}" for number in range(2, len(taken) + 3))
-    return next(each for each in (plain, *numbers) if each not in taken)
+    return next(candidate for candidate in (plain, *numbers) if candidate not in taken)
 
 
 def _write(path: str, answer: dict[str, Any]) -> None:

@@ -149,10 +149,10 @@ def _out_of_range(call: Instruction, saved: Sequence[InputOutputAlias]) -> list[
 
 def _shown(pairs: tuple[InputOutputAlias, ...] | list[InputOutputAlias]) -> str:
     """`buffer 1 as buffer 2 (4096 bytes)`, or `nothing`."""
-    said = (
+    listed = (
         f"buffer {p.input_buffer} as buffer {p.output_buffer} ({p.size_bytes} bytes)" for p in pairs
     )
-    return ", ".join(said) or "nothing"
+    return ", ".join(listed) or "nothing"
 
 
 def _notes(

@@ -143,9 +143,9 @@ def _is_read(module: Module, parameter: int) -> bool:
     entry = module.entry
     parameters = entry.with_opcode("parameter") if entry is not None else ()
     return any(
-        bool(each.users) or each.is_root
-        for each in parameters
-        if each.operands_text.strip() == str(parameter)
+        bool(instruction.users) or instruction.is_root
+        for instruction in parameters
+        if instruction.operands_text.strip() == str(parameter)
     )
 
 

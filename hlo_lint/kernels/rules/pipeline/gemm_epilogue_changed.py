@@ -76,10 +76,10 @@ class GemmEpilogueChanged(Rule):
             sums = list(_sums(before, call))
             addends = list(_addends(call, config))
             for addend, factor, is_bias in addends:
-                terms = [(each, term) for each in sums for term in each.terms if term.is_of(addend)]
+                terms = [(sum, term) for sum in sums for term in sum.terms if term.is_of(addend)]
                 if not terms:
                     continue
-                if not any(_agree(config, factor, each, term) for each, term in terms):
+                if not any(_agree(config, factor, sum_, term) for sum_, term in terms):
                     total, term = terms[0]
                     yield Finding(
                         call,
@@ -88,7 +88,7 @@ class GemmEpilogueChanged(Rule):
                         f"{term.factor:g} and {total.factor:g}",
                         notes=("alpha scales A * B alone; beta * C and the bias are added to it",),
                     )
-                elif is_bias and all(_runs_elsewhere(call, each, term) for each, term in terms):
+                elif is_bias and all(_runs_elsewhere(call, sum_, term) for sum_, term in terms):
                     _, term = terms[0]
                     yield Finding(
                         call,
@@ -195,7 +195,7 @@ def _followed(product: Instruction, total: _Sum) -> _Sum:
     at = product
     while len(at.users) == 1:
         (user,) = at.users
-        places = [place for place, each in enumerate(user.operands) if each.instruction is at]
+        places = [place for place, operand in enumerate(user.operands) if operand.instruction is at]
         if len(places) != 1:
             break
         other = user.operands[1 - places[0]] if len(user.operands) == 2 else None
@@ -232,7 +232,7 @@ def _term(operand: Operand) -> _Term | None:
     while at is not None:
         operands = at.operands
         if at.opcode == "multiply" and len(operands) == 2:
-            constants = [_constant(each) for each in operands]
+            constants = [_constant(operand) for operand in operands]
             place = next((n for n, value in enumerate(constants) if value is not None), None)
             if place is None:
                 break

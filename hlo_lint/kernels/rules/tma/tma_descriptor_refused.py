@@ -85,12 +85,12 @@ class TmaDescriptorRefused(Rule):
         from hlo_lint.kernels.tma.descriptor import Consumer
 
         for call, payload in triton_calls(final.module):
-            said: set[str] = set()
+            reported: set[str] = set()
             for _, number, parameter in _descriptors(payload):
                 for violation in violations(_as_cuda(parameter), Consumer.JAXLIB):
                     message = f"parameter {number} is a tensor descriptor whose {violation}"
-                    if message not in said:
-                        said.add(message)
+                    if message not in reported:
+                        reported.add(message)
                         yield Finding(call, message, notes=_notes(violation))
 
     def check_mosaic(self, final: FinalModule) -> Findings:
@@ -199,21 +199,21 @@ def _mosaic_descriptors(data: bytes) -> tuple[Descriptor, ...]:
     from hlo_lint.kernels.custom_calls.mosaic import read_module
     from hlo_lint.kernels.tma.descriptor import Descriptor, element_type
 
-    found = []
-    for each in read_module(data).descriptors:
-        known = _MOSAIC_TYPES.get(-1 if each.elem_type is None else each.elem_type)
+    descriptors = []
+    for descriptor in read_module(data).descriptors:
+        data_type = _MOSAIC_TYPES.get(-1 if descriptor.elem_type is None else descriptor.elem_type)
         shape, strides, block = (
             [number for number in numbers if number is not None]
-            for numbers in (each.shape, each.strides, each.block_shape)
+            for numbers in (descriptor.shape, descriptor.strides, descriptor.block_shape)
         )
-        if known is None or not len(shape) == len(strides) == len(block) == each.rank:
+        if data_type is None or not len(shape) == len(strides) == len(block) == descriptor.rank:
             continue
-        swizzle = _MOSAIC_SWIZZLES.get(each.swizzle_bytes or 16, 0)
+        swizzle = _MOSAIC_SWIZZLES.get(descriptor.swizzle_bytes or 16, 0)
         made = Descriptor.from_row_major(
-            element_type(known), shape, strides, block, swizzle=swizzle
+            element_type(data_type), shape, strides, block, swizzle=swizzle
         )
-        found.append(made)
-    return tuple(found)
+        descriptors.append(made)
+    return tuple(descriptors)
 
 
 _MOSAIC_TYPES = {1: 0, 2: 1, 3: 2, 4: 4, 5: 6, 6: 7, 7: 9, 9: 3, 10: 5}
