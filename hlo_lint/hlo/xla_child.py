@@ -49,13 +49,17 @@ def _answer(kind: str, data: bytes) -> tuple[int, bytes]:
             data = module_from_text(data)
         return 0, encode(long_text(xla, data))
     except (PayloadError, ValueError, RuntimeError) as error:  # absl::Status is a RuntimeError
-        syntax = _syntax_error(f"{error}")
-        line = f"{error}".partition("\n")[0]
-        reason = f"{syntax[1]}: {syntax[2].rstrip(':')}" if syntax else line
-        return REFUSED, encode(f"jaxlib {release}: {reason}")
+        return REFUSED, encode(f"jaxlib {release}: {xla_message(f'{error}')}")
 
 
 _syntax_error = re.compile(r"was parsing (\d+:\d+): error: (.*)").search
+
+
+def xla_message(text: str) -> str:
+    """The first line of an error of XLA; of a syntax error the place, and what is wrong there."""
+    syntax = _syntax_error(text)
+    line = text.strip().partition("\n")[0]
+    return f"{syntax[1]}: {syntax[2].rstrip(':')}" if syntax else line
 
 
 def module_of_text(xla: ModuleType, data: bytes) -> bytes:

@@ -1,0 +1,1 @@
+"""Values: modules run on inputs, and the results compared."""

@@ -1,0 +1,164 @@
+"""Two results of one program: where they differ, by how much, and the bound they had to keep.
+
+Passes may change how a float is rounded. So results are compared in the types of the module first,
+bit for bit; where they differ, runs of both sides in f64 tell rounding from error, because there a
+legal difference is many orders of magnitude smaller than any error worth reporting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The difference that two results may have."""
+
+    relative: float = 0.0
+    """A share of the larger one of two elements."""
+    of_largest: float = 0.0
+    """A share of the largest finite element of the whole array: sums cancel."""
+
+    @property
+    def is_exact(self) -> bool:
+        """True if every bit has to be the same."""
+        return not self.relative and not self.of_largest
+
+    def __str__(self) -> str:
+        if self.is_exact:
+            return "bit for bit"
+        return f"{self.relative:.2g} of an element plus {self.of_largest:.2g} of the largest one"
+
+
+EXACT: Final = Bound()
+"""Every bit is the same; one NaN is as good as another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The largest difference between two results."""
+
+    output: int
+    """The number of the result, as the leaves of the root are counted."""
+    index: tuple[int, ...]
+    """The element that differs most."""
+    before: float | int | bool | complex
+    after: float | int | bool | complex
+    error: float
+    """The absolute difference; infinite where one side is not a number, or the shapes differ."""
+    count: int
+    """The number of elements that differ by more than the bound."""
+    elements: int
+    """The number of elements of the result."""
+    bound: Bound
+
+    def __str__(self) -> str:
+        place = f"[{','.join(map(str, self.index))}]" if self.index else ""
+        return (
+            f"result {self.output}{place}: {self.before} before, {self.after} after "
+            f"({self.count} of {self.elements} elements differ)"
+        )
+
+
+def difference(
+    before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]], bound: Bound = EXACT
+) -> Difference | None:
+    """The largest difference of the first result that keeps the bound no longer; None if all do.
+
+    A NaN equals a NaN. Integers and predicates are compared exactly, whatever the bound.
+    """
+    for number, (left, right) in enumerate(zip(before, after, strict=False)):
+        found = array_difference(left, right, bound, number)
+        if found is not None:
+            return found
+    if len(before) != len(after):
+        number = min(len(before), len(after))
+        return Difference(number, (), len(before), len(after), float("inf"), 1, 1, bound)
+    return None
+
+
+def array_difference(
+    before: NDArray[Any], after: NDArray[Any], bound: Bound = EXACT, output: int = 0
+) -> Difference | None:
+    """The largest difference of two arrays, or None where they keep the bound."""
+    import numpy as np
+
+    if before.shape != after.shape:
+        sizes = float(before.size), float(after.size)
+        return Difference(output, (), *sizes, float("inf"), 1, 1, bound)
+    if before.dtype == after.dtype and before.tobytes() == after.tobytes():
+        return None
+    left, right = wide(before), wide(after)
+    with np.errstate(all="ignore"):
+        distance = np.abs(left - right)
+        same = (left == right) | (np.isnan(left) & np.isnan(right))
+        distance = np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance))
+        allowed = np.zeros_like(distance)
+        if not bound.is_exact and is_rounded(before):
+            size = np.maximum(np.abs(left), np.abs(right))
+            finite = size[np.isfinite(size)]
+            largest = finite.max() if finite.size else 0.0
+            allowed = np.where(np.isfinite(size), bound.relative * size, 0.0)
+            allowed = allowed + bound.of_largest * largest
+        wrong = distance > allowed
+    if bound.is_exact and not wrong.any():
+        # -0.0 and 0.0 are equal numbers of different bits: a sign that a pass may not lose.
+        wrong = ~same | (np.signbit(left.real) != np.signbit(right.real)) & ~np.isnan(left)
+    if not wrong.any():
+        return None
+    at = np.unravel_index(int(np.argmax(np.where(wrong, distance, -1.0))), before.shape)
+    index = tuple(map(int, at))
+    return Difference(
+        output,
+        index,
+        before[index].item() if before.dtype.kind in "biufc" else float(left[index].real),
+        after[index].item() if after.dtype.kind in "biufc" else float(right[index].real),
+        float(distance[index]),
+        int(wrong.sum()),
+        before.size,
+        bound,
+    )
+
+
+def is_rounded(array: NDArray[Any]) -> bool:
+    """True for an array of floats or complex numbers: those of ml_dtypes have no kind of numpy."""
+    return array.dtype.kind in "fc" or "float" in array.dtype.name
+
+
+def wide(array: NDArray[Any]) -> NDArray[Any]:
+    """The array in the widest type of its kind that arithmetic may be done in.
+
+    Integers of 64 bits keep their value: their difference may not, but it is 0 only for equal ones.
+    """
+    import numpy as np
+
+    if array.dtype.kind in "cb":
+        return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+    if is_rounded(array):
+        return array.astype(np.float64)
+    return array.astype(np.longdouble)
+
+
+def largest_error(results: Sequence[NDArray[Any]], truth: Sequence[NDArray[Any]]) -> float:
+    """The largest error of results, as a share of the largest element of its array.
+
+    Elements that are not finite on both sides say nothing of rounding and are left out.
+    """
+    import numpy as np
+
+    worst = 0.0
+    for result, exact in zip(results, truth, strict=False):
+        if not is_rounded(result) or result.shape != exact.shape:
+            continue
+        left, right = wide(result), wide(exact)
+        finite = np.isfinite(left) & np.isfinite(right)
+        if finite.any():
+            scale = np.abs(right[finite]).max()
+            error = np.abs(left[finite] - right[finite]).max()
+            worst = max(worst, float(error / scale) if scale else float(error))
+    return worst

@@ -1,0 +1,94 @@
+"""The child process of `xla_cpu`: it compiles texts with XLA:CPU and runs them."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from hlo_lint.engine.values.xla_cpu import read_message, write_message
+from hlo_lint.hlo.xla_child import module_of_text, xla_bindings, xla_message
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FLAGS: Final[Mapping[str, bool | int | str]] = {
+    # A rewrite of XLA:CPU would be applied to both sides, and hide the same rewrite in a dump.
+    "xla_disable_hlo_passes": "algsimp,constant_folding,cse,reshape-mover,simplify-fp-conversions",
+    "xla_allow_excess_precision": False,
+    "xla_backend_optimization_level": 0,
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_cpu_multi_thread_eigen": False,
+}
+"""Flags of the first attempt, which compiles fast and rewrites little."""
+DEFAULT_FLAGS: Final[Mapping[str, bool | int | str]] = {"xla_allow_excess_precision": False}
+"""Flags of the second attempt: some texts compile only with every pass."""
+
+
+def main() -> None:
+    """Serve the requests on standard input until it ends."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # nothing else may print into the answers
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    memory = int(sys.argv[1])
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    try:
+        run = _runner()
+    except ImportError as error:
+        write_message(
+            answers, {"error": f"pip install 'hlo-lint[xla]' to run modules: {error}"}, []
+        )
+        return
+    write_message(answers, {}, [])
+    while True:
+        try:
+            request, inputs = read_message(sys.stdin.buffer)
+        except EOFError:
+            return
+        _serve(answers, run, request, inputs)
+
+
+def _serve(
+    answers: IO[bytes], run: Any, request: Mapping[str, Any], inputs: Sequence[NDArray[Any]]
+) -> None:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    limit = int(used.ru_utime + used.ru_stime + request["seconds"]) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
+    results: Sequence[NDArray[Any]] = []
+    try:
+        results = run(request["text"], inputs, request["flags"])
+        answer = {}
+    except (RuntimeError, ValueError, TypeError, MemoryError, NotImplementedError) as error:
+        answer = {"error": xla_message(f"{error}") or type(error).__name__}
+    write_message(answers, answer, results)
+
+
+def _runner() -> Any:
+    """The function that compiles and runs one text."""
+    jax = import_module("jax")
+    numpy = import_module("numpy")
+    jaxlib = import_module("jaxlib._jax")
+    xla = xla_bindings()
+    devices = jax.devices("cpu")[:1]
+    device_list = jaxlib.DeviceList(tuple(devices))
+
+    def compiled(program: bytes, flags: Mapping[str, bool | int | str]) -> Any:
+        options = jaxlib.CompileOptions()
+        options.env_option_overrides = list(flags.items())
+        return devices[0].client.compile_and_load(program, device_list, options)
+
+    def run(
+        text: str, inputs: Sequence[NDArray[Any]], flags: Mapping[str, bool | int | str]
+    ) -> list[NDArray[Any]]:
+        program = jaxlib.mlir.hlo_to_stablehlo(module_of_text(xla, text.encode()))
+        try:
+            executable = compiled(program, {**FLAGS, **flags})
+        except RuntimeError:
+            executable = compiled(program, {**DEFAULT_FLAGS, **flags})
+        arguments = [jax.device_put(array, devices[0]) for array in inputs]
+        return [numpy.asarray(result) for result in executable.execute(arguments)]
+
+    return run

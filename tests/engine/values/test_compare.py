@@ -1,0 +1,67 @@
+"""Differences of results: bits, bounds, NaNs, the element that differs most."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hlo_lint.engine.values.compare import Bound, difference, largest_error
+
+
+def test_equal_results_have_no_difference_and_a_nan_equals_a_nan() -> None:
+    one = [np.array([1, np.nan, np.inf], np.float32)]
+    other = [np.array([0x3F800000, 0xFFC00001, 0x7F800000], np.uint32).view(np.float32)]
+    assert difference(one, one) is None
+    assert difference(one, other) is None
+
+
+def test_the_element_that_differs_most_is_named() -> None:
+    found = difference(
+        [np.array([[1, 2], [3, 4]], np.float32)], [np.array([[1, 2.5], [3, 9]], np.float32)]
+    )
+    assert found is not None
+    assert (found.index, found.before, found.after, found.error) == ((1, 1), 4.0, 9.0, 5.0)
+    assert (found.count, found.elements) == (2, 4)
+    assert str(found) == "result 0[1,1]: 4.0 before, 9.0 after (2 of 4 elements differ)"
+
+
+def test_a_bound_forgives_rounding_of_floats_only() -> None:
+    bound = Bound(relative=1e-3)
+    assert (
+        difference([np.array([1000], np.float32)], [np.array([1000.5], np.float32)], bound) is None
+    )
+    assert (
+        difference([np.array([1000], np.float32)], [np.array([1002], np.float32)], bound)
+        is not None
+    )
+    assert difference([np.array([1000], np.int32)], [np.array([1001], np.int32)], bound) is not None
+
+
+def test_a_share_of_the_largest_element_forgives_cancellation() -> None:
+    before, after = [np.array([1e6, 1e-6], np.float64)], [np.array([1e6, 3e-6], np.float64)]
+    assert difference(before, after, Bound(relative=1e-9)) is not None
+    assert difference(before, after, Bound(relative=1e-9, of_largest=1e-11)) is None
+
+
+def test_a_lost_sign_of_zero_is_a_difference_bit_for_bit_alone() -> None:
+    before, after = [np.array([0.0], np.float32)], [np.array([-0.0], np.float32)]
+    assert difference(before, after) is not None
+    assert difference(before, after, Bound(relative=1e-9)) is None
+
+
+def test_a_nan_on_one_side_and_another_shape_are_infinite_differences() -> None:
+    wide = Bound(relative=0.5, of_largest=0.5)
+    assert (
+        difference([np.array([1], np.float32)], [np.array([np.nan], np.float32)], wide) is not None
+    )
+    assert difference([np.array([1], np.float32)], [np.array([1, 2], np.float32)], wide) is not None
+    assert difference([np.array([1], np.float32)], [], wide) is not None
+
+
+def test_wide_integers_are_compared_exactly() -> None:
+    assert difference([np.array([2**62], np.int64)], [np.array([2**62 + 1], np.int64)]) is not None
+    assert difference([np.array([2**63], np.uint64)], [np.array([2**63], np.uint64)]) is None
+
+
+def test_error_is_a_share_of_the_largest_element() -> None:
+    assert largest_error([np.array([1, 101], np.float32)], [np.array([1, 100], np.float64)]) == 0.01
+    assert largest_error([np.array([np.nan, 2], np.float32)], [np.array([0, 2], np.float64)]) == 0

@@ -1,0 +1,92 @@
+"""XLA:CPU in a child process: results, refusals, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from hlo_lint.engine.values.xla_cpu import NotRun, XlaCpu
+
+pytestmark = pytest.mark.slow
+
+SUM = """HloModule m
+
+ENTRY e {
+  x = f32[2] parameter(0)
+  y = bf16[2] parameter(1)
+  wide = f32[2] convert(y)
+  sum = f32[2] add(x, wide)
+  yes = pred[] constant(true)
+  ROOT r = (f32[2], bf16[2], pred[]) tuple(sum, y, yes)
+}
+"""
+ENDLESS = """HloModule m
+
+condition {
+  p = s32[] parameter(0)
+  ROOT yes = pred[] constant(true)
+}
+
+body {
+  p = s32[] parameter(0)
+  ROOT same = s32[] copy(p)
+}
+
+ENTRY e {
+  p = s32[] parameter(0)
+  ROOT w = s32[] while(p), condition=condition, body=body
+}
+"""
+HUGE = """HloModule m
+
+ENTRY e {
+  p = f32[] parameter(0)
+  ROOT b = f32[9000000000] broadcast(p), dimensions={}
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def xla() -> Iterator[XlaCpu]:
+    with XlaCpu(seconds=2) as running:
+        yield running
+
+
+def sum_of(xla: XlaCpu) -> list[float]:
+    import ml_dtypes
+
+    inputs = [np.array([1, 2], np.float32), np.array([3, 4], ml_dtypes.bfloat16)]
+    results = xla.run(SUM, inputs)
+    assert results[1].dtype == ml_dtypes.bfloat16
+    assert bool(results[2])
+    return [float(each) for each in results[0]]
+
+
+def test_results_are_the_leaves_of_the_root(xla: XlaCpu) -> None:
+    assert sum_of(xla) == [4, 6]
+
+
+def test_text_that_xla_refuses_is_a_message_and_the_child_goes_on(xla: XlaCpu) -> None:
+    with pytest.raises(NotRun, match=r"^1:\d+: expects"):
+        xla.run("HloModule m rubbish", [])
+    assert sum_of(xla) == [4, 6]
+
+
+def test_call_without_an_implementation_is_a_message(xla: XlaCpu) -> None:
+    text = SUM.replace("add(x, wide)", 'custom-call(x, wide), custom_call_target="nobody"')
+    inputs = [np.array([1, 2], np.float32), np.array([3, 4], np.float32)]
+    with pytest.raises(NotRun, match="nobody"):
+        xla.run(text, inputs)
+
+
+def test_endless_loop_ends_at_the_limit_and_another_child_starts(xla: XlaCpu) -> None:
+    with pytest.raises(NotRun, match="more than 2 seconds"):
+        xla.run(ENDLESS, [np.array(1, np.int32)])
+    assert sum_of(xla) == [4, 6]
+
+
+def test_more_memory_than_the_limit_is_a_message(xla: XlaCpu) -> None:
+    with pytest.raises(NotRun, match=r"[Mm]emory|MB"):
+        xla.run(HUGE, [np.array(1, np.float32)])
