@@ -65,7 +65,7 @@ def command(
         raise UsageError("--update also removes what is gone: give it or --prune, not both")
     settings = common.settings_of(paths, shared)
     path = displayed(path or settings.baseline or DEFAULT)
-    baseline = Baseline(path) if update and not path.exists() else read_baseline(path)
+    baseline = Baseline(path) if update and not path.is_file() else read_baseline(path)
     dump = common.open_given(paths, settings, shared)
     jobs = settings.jobs or automatic_jobs(dump)
     with common.progress_bar(dump) as progress:

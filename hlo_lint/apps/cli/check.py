@@ -169,9 +169,9 @@ def _print_report(report: Report, output_format: str, options: _Options) -> None
         sys.stdout.write(text)
         sys.stdout.flush()
         return
-    from hlo_lint.text.files import write_atomically
+    from hlo_lint.text.files import write
 
-    write_atomically(options.output, text)
+    write(options.output, text)
 
 
 def _rendered(report: Report, output_format: str, options: _Options) -> str:

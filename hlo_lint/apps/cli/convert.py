@@ -41,7 +41,7 @@ def command(paths: tuple[str, ...], dialects: tuple[str, ...], out: Path | None)
     """
     from hlo_lint.hlo.dialects.files import convert_file, convert_text, convert_tree, in_format
     from hlo_lint.text.errors import UsageError
-    from hlo_lint.text.files import write_atomically
+    from hlo_lint.text.files import write
 
     names = common.names(dialects) or []
     if "-" in paths and len(paths) > 1:
@@ -61,7 +61,7 @@ def command(paths: tuple[str, ...], dialects: tuple[str, ...], out: Path | None)
         sys.stdout.buffer.flush()
     else:
         target = out / given[0].name if out.is_dir() and paths != ("-",) else out
-        write_atomically(target, in_format(converted.text, target))
+        write(target, in_format(converted.text, target))
     _print_notes(converted.notes)
 
 

@@ -97,7 +97,7 @@ def _write_fixed(result: FixResult, inputs: Sequence[Path], out: Path | None) ->
     Raises:
         DumpError: a file cannot be written, or two would be the same file; nothing is written then.
     """
-    from hlo_lint.text.files import copy_file, is_proto, mirrored, write_atomically
+    from hlo_lint.text.files import copy_file, is_proto, mirrored, write
 
     changed = {file.path: file for file in result.files if file.path is not None}
     if out is None:
@@ -118,7 +118,8 @@ def _write_fixed(result: FixResult, inputs: Sequence[Path], out: Path | None) ->
         raise DumpError(f"{out}: two of the inputs would be the same file there")
     for path, target in targets.items():
         if path in changed:
-            write_atomically(target, changed[path].after)
+            read = changed[path].before if target == path else None
+            write(target, changed[path].after, read=read)
             yield target
         else:
             copy_file(path, target)
@@ -153,11 +154,11 @@ def _fixed(result: FixResult, written: Sequence[Path]) -> str:
 
 
 def _write_piped(result: FixResult, out: Path | None) -> None:
-    from hlo_lint.text.files import write_atomically
+    from hlo_lint.text.files import write
     from hlo_lint.text.source import encode
 
     if out is not None:
-        write_atomically(out, result.text)
+        write(out, result.text)
         return
     sys.stdout.buffer.write(encode(result.text))
     sys.stdout.buffer.flush()

@@ -49,7 +49,7 @@ def command(
     """
     from hlo_lint.apps.api import lint
     from hlo_lint.report.html.page import check_installed, render_html
-    from hlo_lint.text.files import write_atomically
+    from hlo_lint.text.files import write
     from hlo_lint.text.source import shown
 
     check_installed()
@@ -62,7 +62,7 @@ def command(
         sys.stdout.buffer.write(page.encode())
         sys.stdout.buffer.flush()
     else:
-        write_atomically(out, page)
+        write(out, page)
         findings = len(report.findings)
         what = f"{findings} finding{'' if findings == 1 else 's'}, {len(page) / 1000:.0f} kB"
         click.echo(shown(f"{out}: {what}"), err=True)

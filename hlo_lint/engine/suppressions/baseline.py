@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.fingerprints import KIND, base_name
 from hlo_lint.text.errors import DumpError
-from hlo_lint.text.files import write_atomically
+from hlo_lint.text.files import write
 from hlo_lint.text.source import Lines, shown
 
 VERSION = 2
@@ -105,7 +105,7 @@ def write_baseline(baseline: Baseline) -> None:
 
     ordered = sorted(baseline.entries, key=lambda e: (e.rule, e.module, e.message, e.fingerprint))
     whole = {"version": baseline.version, "findings": [_as_dict(entry) for entry in ordered]}
-    write_atomically(baseline.path, json.dumps(whole, indent=2) + "\n")
+    write(baseline.path, json.dumps(whole, indent=2) + "\n")
 
 
 class Comparison(NamedTuple):

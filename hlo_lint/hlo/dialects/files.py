@@ -11,7 +11,7 @@ from hlo_lint.hlo.dialects import Converted, conversions, convert
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.hlo.parser.module import Memo, parse_file
 from hlo_lint.text.errors import DumpError
-from hlo_lint.text.files import copy_file, is_proto, mirrored, write_atomically
+from hlo_lint.text.files import copy_file, is_proto, mirrored, write
 from hlo_lint.text.source import encode
 
 _PROTOS = (".pb", ".pbtxt", ".textproto", ".txtpb")
@@ -83,7 +83,7 @@ def convert_tree(inputs: Sequence[Path], out: Path, dialects: Sequence[str]) -> 
             raise DumpError(f"{target}: this is the input itself; give another folder")
         if holds_hlo_text(path):
             converted = _converted(parse_file(_content(path), path, memo), dialects)
-            write_atomically(target, encode(converted.text))
+            write(target, encode(converted.text))
             yield Written(path, target, converted.notes)
         else:
             copy_file(path, target)
