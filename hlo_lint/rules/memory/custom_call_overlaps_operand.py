@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.buffers import declared_aliases, memory_of, operand_memory, results
-from hlo_lint.hlo.ir import Module
+from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding
 
@@ -15,6 +15,11 @@ if TYPE_CHECKING:  # loaded where a module has such a call
 CONCAT_BITCAST = '"ConcatBitcast"'
 """The call with which XLA's memory-space assignment joins slices of one buffer where they are
 (`memory_space_assignment.cc`): it computes nothing."""
+
+GEMM = '"__cublas$lt$matmul"'
+MATRIX, PRODUCT = 2, ((), (0,))
+"""The operand of a GEMM that beta multiplies, and the result that may take its place
+(`nvptx_alias_info.cc`)."""
 
 _PROGRAM = """
 HloModule shared, is_scheduled=true
@@ -42,7 +47,8 @@ class CustomCallOverlapsOperand(Rule):
     Whoever wrote the kernel after a custom call may read an operand after the first result is
     written, unless `output_to_operand_aliasing` says that the two are one buffer. Buffer assignment
     keeps everything else apart; where it did not, the kernel reads what it has just overwritten,
-    and the numbers are wrong in a way that depends on timing.
+    and the numbers are wrong in a way that depends on timing. cuBLASLt may put its result where
+    the matrix is that it adds (`beta`), as XLA's buffer assignment does.
     """
 
     examples = (
@@ -53,6 +59,11 @@ class CustomCallOverlapsOperand(Rule):
         Good(_PROGRAM % "", artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 2048}),
         Good(
             _PROGRAM % ", output_to_operand_aliasing={{}: (0, {})}",
+            artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 0},
+        ),
+        Good(
+            _PROGRAM.replace("kernel", "__cublas$lt$matmul").replace("call(x)", "call(p, p, x)")
+            % ', backend_config={"gemm_backend_config":{"beta":1}}',
             artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 0},
         ),
         Good(
@@ -78,7 +89,9 @@ class CustomCallOverlapsOperand(Rule):
                 for result in results(call):
                     given = memory_of(buffers, call, result.index)
                     for number in range(len(call.operands)):
-                        if declared.get(result.index) == number:
+                        if declared.get(result.index) == number or (
+                            number == MATRIX and result.index in PRODUCT and _adds_matrix(call)
+                        ):
                             continue
                         for taken in operand_memory(buffers, call, number):
                             if any(taken.slice.overlaps(value.slice) for value in given):
@@ -92,3 +105,16 @@ class CustomCallOverlapsOperand(Rule):
                                     ),
                                     operand=number,
                                 )
+
+
+def _adds_matrix(call: Instruction) -> bool:
+    """True for a GEMM of cuBLASLt whose beta is not 0."""
+    if call.attributes.get("custom_call_target") != GEMM:
+        return False
+    from hlo_lint.kernels.custom_calls import GemmConfig, PayloadError, decode
+
+    try:
+        config = decode(call)
+    except PayloadError:
+        return False
+    return isinstance(config, GemmConfig) and config.beta != 0

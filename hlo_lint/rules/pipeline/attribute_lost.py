@@ -28,6 +28,19 @@ ENTRY e {{
   ROOT c = f32[8]{{0}} custom-call(k), custom_call_target="t"{rest}
 }}
 """
+_FUSION = """
+HloModule m
+
+f {{
+  a = f32[8]{{0}} parameter(0)
+  ROOT s = f32[8]{{0}} negate(a)
+}}
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  ROOT c = f32[8]{{0}} fusion(p), kind={kind}, calls=f{rest}
+}}
+"""
 _ATTRIBUTES = ', frontend_attributes={_xla_stream="1"}, backend_config="b"'
 _BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_algsimp.txt"
 _AFTER = "module_0001.m.0002.simplification.after_algsimp.before_pipeline-end.txt"
@@ -45,8 +58,8 @@ class AttributeLost(Rule):
     information: nothing says any more which line of the program it was.
 
     An instruction is the same if name and opcode are, or if opcode, operands and type are and the
-    names tell no other. Passes that partition, or turn annotations into something else, are left
-    alone.
+    names tell no other; a fusion of another kind is another one. Passes that partition, or turn
+    annotations into something else, are left alone.
     """
 
     severity = Severity.WARNING
@@ -61,6 +74,11 @@ class AttributeLost(Rule):
             file=_AFTER,
             beside={_BEFORE: _PROGRAM.format(opcode="negate", rest=_ATTRIBUTES)},
         ),
+        Good(
+            _FUSION.format(kind="kLoop", rest=""),
+            file=_AFTER,
+            beside={_BEFORE: _FUSION.format(kind="kCustom", rest=', backend_config="b"')},
+        ),
     )
 
     def check(self, change: PassPair) -> Findings:
@@ -69,7 +87,7 @@ class AttributeLost(Rule):
             return
         for computation in change.changed:
             for old, new in computation.kept_instructions(_may_lose):
-                if old.attributes_text == new.attributes_text:
+                if old.attributes_text == new.attributes_text or _kind(old) != _kind(new):
                     continue
                 lost = _lost(old, new)
                 if lost:
@@ -81,6 +99,11 @@ class AttributeLost(Rule):
 
 def _may_lose(record: InstructionRecord) -> bool:
     return _has_attribute(attributes_of(record)) is not None or opcode_of(record) in _EFFECTS
+
+
+def _kind(instruction: Instruction) -> str | None:
+    """The kind of a fusion: the configuration is that of the emitter that the kind names."""
+    return instruction.attributes.get("kind") if instruction.opcode == "fusion" else None
 
 
 def _lost(old: Instruction, new: Instruction) -> list[str]:
