@@ -8,14 +8,15 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 PINS := tests/constraints.txt
 PARSER := $(shell sed -n 's/^\#: parser //p' $(PINS))
 COMPILERS := $(shell sed -n 's/^\#: gpu-compiler //p' $(PINS))
+TPU_COMPILERS := $(shell sed -n 's/^\#: tpu-compiler //p' $(PINS))
 # jaxlib 0.11 needs Python 3.12 or later.
 PYTHON_OF_XLA ?= $(shell for p in python3.12 python3.13 \
 	$$(ls -d $$(pyenv root 2>/dev/null)/versions/3.1[23].*/bin/python3 2>/dev/null); \
 	do $$p -c '' 2>/dev/null && echo $$p && break; done)
 ORACLE := .venv-xla0.11
-# XLA's GPU compilers, which need no GPU; made as `hlo-lint capture --jax` makes them.
+# XLA's compilers for GPUs and TPUs, which need no chip; made as `hlo-lint capture --jax` makes them.
 RELEASES := .venv-releases
-MAKE_RELEASE := from sys import argv; from hlo_lint.apps.jax.capture.environments import environment_of; environment_of(argv[1])
+MAKE_RELEASE := from sys import argv; from hlo_lint.apps.jax.capture.environments import environment_of; environment_of(argv[1], for_tpu=argv[2:] == ["tpu"])
 WITH_ORACLES = HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) \
 	HLO_LINT_RELEASES=$(CURDIR)/$(RELEASES)
 
@@ -49,6 +50,10 @@ $(RELEASES)/made: $(PINS) hlo_lint/apps/jax/capture/environments.py | $(VENV)/to
 	@for release in $(COMPILERS); do \
 		XDG_CACHE_HOME=$(CURDIR)/$(RELEASES) $(BIN)/python -c '$(MAKE_RELEASE)' $$release \
 		|| echo "tests that need the GPU compiler of jax $$release are skipped"; \
+	done
+	@for release in $(TPU_COMPILERS); do \
+		XDG_CACHE_HOME=$(CURDIR)/$(RELEASES) $(BIN)/python -c '$(MAKE_RELEASE)' $$release tpu \
+		|| echo "tests that need the TPU compiler of jax $$release are skipped"; \
 	done
 	@mkdir -p $(RELEASES) && touch $@
 

@@ -23,8 +23,10 @@ from hlo_lint import (
     check_jit,
     compile_for,
 )
-from hlo_lint.apps.jax.capture.targets import NEWER, target_config, target_names
+from hlo_lint.apps.jax.capture.environments import environment_of
+from hlo_lint.apps.jax.capture.targets import target_names, target_of
 from hlo_lint.apps.jax.capture.winners import cublaslt_wins
+from hlo_lint.apps.jax.capture.worker import without_field
 from tests.conftest import DUMPS, ROOT
 
 pytestmark = pytest.mark.slow
@@ -217,19 +219,51 @@ def test_without_jax_it_is_said_what_to_install() -> None:
     )
 
 
-def test_targets_are_in_the_form_that_a_release_reads() -> None:
+def test_targets_have_the_arguments_of_a_topology() -> None:
     assert target_names() == ("h100", "h200")
-    for name in target_names():
-        new, old = (target_config(name, release) for release in ("0.11.2", "0.10.0"))
-        assert all(f"{field}:" in new and f"{field}:" not in old for field in NEWER)
-        assert [line for line in new.splitlines() if line in old.splitlines()] == old.splitlines()
-    assert "device_memory_size: 150109880320" in target_config("H200", "0.10.0")
+    gpu = target_of("H200").topology()
+    assert "device_memory_size: 150109880320" in gpu["target_config"]
+    assert {"platform": "cuda", "topology": "1x1x1"}.items() <= gpu.items()
     (written,) = (DUMPS / "gpu-jax0.11.2" / "attention").glob("*gpu_target_config.pbtxt")
-    assert "gpu_device_info" in target_config(str(written), "0.10.0")
+    assert target_of(str(written)).name == written.name
+    assert target_of("v5e").topology() == {"platform": "tpu", "topology_name": "v5e:2x2"}
+    assert target_of("v5p:4x4x4").description == "v5p:4x4x4"
+    for name in ("v5e:", "v5e:2", "v3", "v5e:2x2x2x2"):
+        with pytest.raises(UsageError, match=f"no target is named {name}; there are"):
+            target_of(name)
+
+
+def test_a_release_before_the_compiler_without_a_chip_is_too_old() -> None:
+    with pytest.raises(UsageError, match=r"jax 0\.4\.37 is too old to compile for a GPU"):
+        environment_of("0.4.37")
+    with pytest.raises(UsageError, match=r"jax 0\.4\.38 is too old to compile for a TPU"):
+        environment_of("0.4.38", for_tpu=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("a: 1\nnew: 2\nb: 3\n", "a: 1\n\nb: 3\n"),
+        ('new { s: "} \\" {" n: 1 }\nb: 3', "\nb: 3"),
+        ("a { new: [1, 2] c: 3 }", "a { c: 3 }"),
+        ("old: 1 renew: 2", None),
+        ("new { a: 1", None),
+    ],
+)
+def test_a_field_that_a_release_does_not_know_is_left_out(text: str, left: str | None) -> None:
+    assert without_field(text, "new", len(text.splitlines()), 60) == left
+
+
+def test_of_several_fields_the_one_at_the_place_is_left_out() -> None:
+    text = "a { new: 1 }\nb { new: 2 }\n"
+    assert without_field(text, "new", 1, 8) == "a { }\nb { new: 2 }\n"
+    assert without_field(text, "new", 2, 8) == "a { new: 1 }\nb { }\n"
 
 
 def test_a_target_that_nothing_knows_is_said_so(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no target is named b300; there are h100, h200, and any"):
+    with pytest.raises(
+        UsageError, match="no target is named b300; there are h100, h200, v4, v5e, "
+    ):
         compile_for("b300", rows, MATRIX)
     with pytest.raises(DumpError, match="No such file"):
         compile_for(str(tmp_path / "no.pbtxt"), rows, MATRIX)

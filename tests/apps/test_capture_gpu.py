@@ -1,4 +1,4 @@
-"""The real XLA:GPU compiler for a GPU that is not here.
+"""The real compilers for a GPU and for a TPU that are not here.
 
 HLO_LINT_RELEASES is a cache folder in which `hlo-lint capture --jax` has made environments before,
 as `make test` does. HLO_LINT_GPU_PYTHONS names other Pythons that have jax and its CUDA plugin, as
@@ -26,13 +26,9 @@ PYTHONS = [
     *os.environ.get("HLO_LINT_GPU_PYTHONS", "").split(os.pathsep),
     *(map(str, Path(RELEASES).glob("hlo_lint/jax-*/bin/python")) if RELEASES else ()),
 ]
-INTERPRETERS = {
-    found.jax: found
-    for path in PYTHONS
-    if path and Path(path).exists()
-    for found in [interpreter_at(path)]
-    if found.has_gpu_compiler
-}
+FOUND = [interpreter_at(path) for path in PYTHONS if path and Path(path).exists()]
+INTERPRETERS = {found.jax: found for found in FOUND if found.has_gpu_compiler}
+TPU_COMPILERS = {found.jax: found for found in FOUND if found.has_tpu_compiler}
 PROGRAMS = ROOT / "fixtures" / "programs"
 SHAPES = ("--shape", "f16[2,1,32,4,128]", "--shape", "f16[4,2,1,128,128]")
 NEWEST = max(INTERPRETERS, key=lambda release: [*map(int, release.split("."))], default="")
@@ -43,6 +39,9 @@ pytestmark = [
         not INTERPRETERS, reason="no Python with jax's GPU compiler: HLO_LINT_RELEASES"
     ),
 ]
+needs_tpu_compiler = pytest.mark.skipif(
+    not TPU_COMPILERS, reason="no Python with jax's TPU compiler: HLO_LINT_RELEASES"
+)
 
 
 def capture(
@@ -82,7 +81,8 @@ def test_the_dot_of_the_report_is_safe_on_one_release_and_dies_on_the_other(
     assert done.returncode == 1
     found = programs(done)["batched_dot"]
     assert found["verdict"] == (
-        "batched_dot on h200: safe on jax 0.11.2, dies on 0.10.0 when cuBLASLt wins"
+        "batched_dot on h200: compiles, with warnings when cuBLASLt wins (jax 0.11.2); "
+        "dies when cuBLASLt wins (jax 0.10.0)"
     )
     fates = {(trial["jax"], trial["backend"]): trial for trial in found["trials"]}
     rules = {
@@ -138,7 +138,7 @@ def test_the_text_says_all_of_it_and_leaves_nothing_behind(tmp_path: Path) -> No
         "jax     GEMM backend  outcome   findings",
         f"{NEWEST}  default       compiles  no findings",
         f"{NEWEST}  cuBLASLt      compiles  no findings",
-        f"step on h100: safe on jax {NEWEST}",
+        f"step on h100: compiles, no findings (jax {NEWEST})",
     ]
     done = capture("--target", "h100", "model.py:small", "--shape=(f32[8], s32[8])", cwd=tmp_path)
     assert done.stdout.splitlines()[-2].split() == [NEWEST, "cuBLASLt", "no", "such", "GEMM"]
@@ -219,7 +219,7 @@ def test_a_script_is_run_and_what_it_jits_is_compiled(tmp_path: Path) -> None:
         (("bad.py:f", "--python=/nowhere"), r"/nowhere cannot be run: No such file"),
         (("bad.py:f", "--python=/bin/ls"), r"/bin/ls is not a Python in which jax is installed"),
         (("bad.py:f", "--jax=latest"), r"latest is not a release of jax"),
-        (("bad.py:f", "--jax=0.9.2"), r"jax 0.9.2 is too old to compile for a GPU"),
+        (("bad.py:f", "--jax=0.4.35"), r"jax 0.4.35 is too old to compile for a GPU"),
         (("bad.py:f", "--keep=."), r"\. is not empty"),
     ],
 )
@@ -266,7 +266,7 @@ def test_a_process_that_xla_ends_is_a_death_with_its_last_words(tmp_path: Path) 
     )
     assert done.returncode == 1, done.stderr
     found = programs(done)["f"]
-    assert found["verdict"] == f"f on h200: dies on jax {NEWEST}"
+    assert found["verdict"] == f"f on h200: dies (jax {NEWEST})"
     (trial,) = found["trials"]
     assert trial["message"] == "XLA ended the process (SIGABRT): pass.cc:12] Check failed: a == b"
 
@@ -330,3 +330,48 @@ def test_an_environment_without_the_compiler_is_said_so() -> None:
     )
     assert done.returncode == 2
     assert "without its GPU compiler; install hlo-lint[gpu-compiler]" in done.stderr
+
+
+@needs_tpu_compiler
+@pytest.mark.parametrize("target", ["v5e", "v5p", "v6e:2x4"])
+def test_a_program_is_compiled_for_a_tpu_that_is_not_here(target: str, tmp_path: Path) -> None:
+    release, interpreter = next(iter(TPU_COMPILERS.items()))
+    kept = tmp_path / "kept"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "hlo_lint", "capture", f"--python={interpreter.path}"),
+            *(
+                f"--target={target}",
+                f"--keep={kept}",
+                "programs.py:tanh_sum",
+                "--shape=f32[64,128]",
+            ),
+        ],
+        capture_output=True,
+        text=True,
+        cwd=PROGRAMS,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.stdout.splitlines() == [
+        "jax     outcome   findings",
+        f"{release}  compiles  no findings",
+        f"tanh_sum on {target}: compiles, no findings (jax {release})",
+    ], done.stderr
+    dumped = [path.name for path in (kept / f"jax{release}" / "tanh_sum").glob("*.after_*.txt")]
+    assert len(dumped) > 20
+    assert all(".jit_tanh_sum.cl_" in name for name in dumped)
+
+
+@needs_tpu_compiler
+def test_a_topology_that_does_not_exist_is_refused_in_its_compilers_words(tmp_path: Path) -> None:
+    interpreter = next(iter(TPU_COMPILERS.values()))
+    command = [sys.executable, "-m", "hlo_lint", "capture", f"--python={interpreter.path}"]
+    done = subprocess.run(
+        [*command, "--target=v5e:1x1", "programs.py:tanh_sum", "--shape=f32[64,128]"],
+        capture_output=True,
+        text=True,
+        cwd=PROGRAMS,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 2
+    assert 'Topology layout "v5e:1x1" is not divisible by' in done.stderr

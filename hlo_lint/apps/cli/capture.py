@@ -1,4 +1,4 @@
-"""`hlo-lint capture`: compile a program for a GPU that need not be present, and check it."""
+"""`hlo-lint capture`: compile a program for a chip that need not be present, and check it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ import click
 from hlo_lint.apps.cli import common
 
 if TYPE_CHECKING:
-    from hlo_lint.apps.jax.capture.children import Interpreter
+    from hlo_lint.apps.jax.capture.children import Interpreter, Job
     from hlo_lint.apps.jax.capture.comparison import Comparison, Trial
+    from hlo_lint.apps.jax.capture.targets import Target
 
 BACKENDS = ("default", "cublaslt")
 
@@ -28,8 +29,9 @@ BACKENDS = ("default", "cublaslt")
 @click.option(
     "--target",
     required=True,
-    metavar="GPU",
-    help="h100, h200, or the path of a gpu_target_config.pbtxt from a dump.",
+    metavar="CHIP",
+    help="h100, h200, the path of a gpu_target_config.pbtxt from a dump, or a TPU: v5e, v5p, v6e, "
+    "also with a topology (v5e:4x4).",
 )
 @click.option(
     "--shape",
@@ -94,26 +96,28 @@ def command(
     output_format: str,
     shared: common.SharedOptions,
 ) -> None:
-    """Compile FUNCTION, or what SCRIPT jits, with XLA:GPU for a GPU that need not be present.
+    """Compile FUNCTION, or what SCRIPT jits, for a GPU or a TPU that need not be present.
 
     The arguments of FUNCTION come from --shape, from `example_args` in the script, or, if it takes
     none, from what it returns: a function and its arguments. Without FUNCTION the script runs on
     the CPU, with the ARGUMENTs; each function that it jits is compiled for the shapes it was called
     with.
 
-    Nothing is timed, so both choices of the autotuner are compiled: XLA's first choice, and
-    cuBLASLt.
+    Nothing is timed, so for a GPU both choices of the autotuner are compiled: XLA's first choice,
+    and cuBLASLt.
 
     Exit status: 0 if all compile without findings, 1 otherwise, 2 wrong use.
     """
     from hlo_lint.apps.jax.capture.comparison import Question, Winner, compare
     from hlo_lint.apps.jax.capture.jit import for_one_compile
 
-    job = _job(script, arguments, shapes, options)
+    job = _job(script, arguments, shapes, target, options)
     winners = [winner for winner in Winner if winner.value.lower() in backends]
+    if job.target.is_tpu:
+        winners = [Winner.DEFAULT]  # XLA:TPU has one backend for GEMMs, and no autotuner
     settings = for_one_compile(common.settings_of([str(job.script)], shared))
-    question = Question(job, target, winners, settings)
-    interpreters = _interpreters(releases, pythons)
+    question = Question(job, winners, settings)
+    interpreters = _interpreters(releases, pythons, job.target)
     with _folder(keep) as folder:
         comparisons = compare(question, interpreters, folder, keep=keep is not None)
         if output_format == "json":
@@ -123,14 +127,19 @@ def command(
             for number, comparison in enumerate(comparisons):
                 if number:
                     click.echo()
-                _show(comparison)
+                _show(comparison, has_winners=not job.target.is_tpu)
     ctx.exit(0 if all(comparison.clean for comparison in comparisons) else 1)
 
 
 def _job(
-    script: str, arguments: Sequence[str], shapes: Sequence[str], options: Sequence[str]
-) -> Any:
+    script: str,
+    arguments: Sequence[str],
+    shapes: Sequence[str],
+    target: str,
+    options: Sequence[str],
+) -> Job:
     from hlo_lint.apps.jax.capture.children import Job
+    from hlo_lint.apps.jax.capture.targets import target_of
     from hlo_lint.text.errors import UsageError
 
     path, colon, function = script.rpartition(":")
@@ -151,7 +160,7 @@ def _job(
         function=function or None,
         shapes=[_shape(shape) for shape in shapes] if shapes else None,
         arguments=arguments,
-        target_config="",
+        target=target_of(target),
         options={name: _value(value) for name, _, value in pairs},
     )
 
@@ -182,14 +191,18 @@ def _shape(text: str) -> Any:
         raise UsageError(f"--shape {text}: {place}; a shape is as in f16[2,128]") from error
 
 
-def _interpreters(releases: Sequence[str], pythons: Sequence[str]) -> list[Interpreter]:
+def _interpreters(
+    releases: Sequence[str], pythons: Sequence[str], target: Target
+) -> list[Interpreter]:
     from hlo_lint.apps.jax.capture.children import interpreter_at
     from hlo_lint.apps.jax.capture.environments import environment_of
 
     interpreters = []
     for release in dict.fromkeys(releases):
-        notice = f"installing jax {release} and its GPU compiler, once …"
-        interpreters.append(environment_of(release, partial(click.echo, notice, err=True)))
+        compiler = f"{'TPU' if target.is_tpu else 'GPU'} compiler"
+        notice = f"installing jax {release} and its {compiler}, once …"
+        announce = partial(click.echo, notice, err=True)
+        interpreters.append(environment_of(release, announce, for_tpu=target.is_tpu))
     interpreters += [interpreter_at(path) for path in dict.fromkeys(pythons)]
     return interpreters or [interpreter_at(sys.executable)]
 
@@ -205,13 +218,15 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _show(comparison: Comparison) -> None:
+def _show(comparison: Comparison, *, has_winners: bool) -> None:
     from hlo_lint.report.text import print_text
     from hlo_lint.text.source import shown
 
     print_text(common.console(), list(comparison.findings()))
-    rows = [("jax", "GEMM backend", "outcome", "findings")]
+    rows: list[tuple[str, ...]] = [("jax", "GEMM backend", "outcome", "findings")]
     rows += [_row(trial) for trial in comparison.trials]
+    if not has_winners:
+        rows = [(jax, *rest) for jax, _, *rest in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hlo_lint.apps.jax.capture.targets import Target
 from hlo_lint.text.errors import CaptureError, HloLintError, UsageError
 from hlo_lint.text.source import decode, shown
 
@@ -27,7 +28,7 @@ _ASK = """
 import json
 from importlib import metadata
 from importlib.util import find_spec
-found = {"jax": metadata.version("jax"), "jaxlib": metadata.version("jaxlib"), "gpu": False}
+found = {"jax": metadata.version("jax"), "gpu": False, "tpu": find_spec("libtpu") is not None}
 for number in ("12", "13"):
     try:
         found["gpu"] |= find_spec("jax_plugins.xla_cuda" + number) is not None
@@ -45,6 +46,7 @@ class Interpreter:
     jax: str
     """Its release."""
     has_gpu_compiler: bool
+    has_tpu_compiler: bool
 
 
 def interpreter_at(path: str | Path) -> Interpreter:
@@ -61,7 +63,7 @@ def interpreter_at(path: str | Path) -> Interpreter:
         answer = json.loads(done.stdout)
     except ValueError:
         raise UsageError(f"{path} is not a Python in which jax is installed") from None
-    return Interpreter(Path(path), answer["jax"], answer["gpu"])
+    return Interpreter(Path(path), answer["jax"], answer["gpu"], answer["tpu"])
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class Job:
     """For each argument a numpy type's name and the dimensions, or a list of such."""
     arguments: Sequence[str]
     """The script's own, where it is run."""
-    target_config: str
+    target: Target
     options: Mapping[str, Any]
 
 
@@ -113,7 +115,7 @@ def run(interpreter: Interpreter, job: Job, folder: Path, environment: Mapping[s
             "function": job.function,
             "shapes": job.shapes,
             "arguments": list(job.arguments),
-            "target_config": job.target_config,
+            "target": dict(job.target.topology()),
             "options": dict(job.options),
             "folder": str(folder),
             "answer": str(answer),

@@ -1,4 +1,4 @@
-"""One script, compiled for one GPU by several releases of jax, with several backends winning."""
+"""One script, compiled for one chip by several releases of jax, with several backends winning."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from hlo_lint.apps.api import lint
 from hlo_lint.apps.jax.capture.children import Answer, Interpreter, Job, Outcome, run
 from hlo_lint.apps.jax.capture.jit import without_folder
-from hlo_lint.apps.jax.capture.targets import is_path, target_config, version_of
+from hlo_lint.apps.jax.capture.targets import version_of
 from hlo_lint.apps.jax.capture.winners import (
     CUBLASLT_CALL,
     LOGGING,
@@ -70,6 +69,16 @@ class Trial:
         return f"jax {self.jax}{'' if self.winner is Winner.DEFAULT else WINS}"
 
 
+COMPILES = {
+    None: "compiles, no findings",
+    Severity.INFO: "compiles, with notes",
+    Severity.WARNING: "compiles, with warnings",
+    Severity.ERROR: "compiles, with errors",
+}
+"""A verdict on a release that compiles, by the worst finding."""
+NOT_TRIED, DIES = "not tried", "dies"
+FATES = (*COMPILES.values(), NOT_TRIED, DIES)
+"""The verdicts, the best one first."""
 WINS = f" when {Winner.CUBLASLT.value} wins"
 
 
@@ -78,8 +87,6 @@ class Question:
     """The programs to compile, the target, the backends to try, and the settings of the check."""
 
     job: Job
-    """Its target and its options are those of a release, so they come later."""
-    target: str
     winners: Sequence[Winner]
     settings: Settings = field(default_factory=Settings)
 
@@ -94,19 +101,14 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """`f on h200: safe on jax 0.11.2, dies on 0.10.0 when cuBLASLt wins`"""
+        """`f on h200: compiles, no findings (jax 0.11.2); dies when cuBLASLt wins (jax 0.10.0)`"""
         fates: dict[str, list[str]] = {}
         for release in dict.fromkeys(trial.jax for trial in self.trials):
             mine = [trial for trial in self.trials if trial.jax == release]
             fates.setdefault(_fate(mine), []).append(release)
-        parts: list[str] = []
-        for fate in sorted(fates, key=_goodness):
-            verb, _, when = fate.partition(" when ")
-            when = f" when {when}" if when else ""
-            jax = "" if parts else "jax "
-            parts.append(f"{verb} on {jax}{_listed(fates[fate])}{when}")
-        name = Path(self.target).name if is_path(self.target) else self.target
-        return f"{self.program} on {name}: {', '.join(parts)}"
+        best_first = sorted(fates, key=lambda fate: FATES.index(fate.removesuffix(WINS)))
+        parts = [f"{fate} (jax {_listed(fates[fate])})" for fate in best_first]
+        return f"{self.program} on {self.target}: {'; '.join(parts)}"
 
     @property
     def clean(self) -> bool:
@@ -141,7 +143,12 @@ def compare(
         CaptureError: where the script fails.
     """
     for interpreter in interpreters:
-        if not interpreter.has_gpu_compiler:
+        if question.job.target.is_tpu and not interpreter.has_tpu_compiler:
+            raise UsageError(
+                f"{interpreter.path} has jax {interpreter.jax} without its TPU compiler; install "
+                "jax[tpu] there (Linux), or give --jax RELEASE for an environment of its own"
+            )
+        if not question.job.target.is_tpu and not interpreter.has_gpu_compiler:
             raise UsageError(
                 f"{interpreter.path} has jax {interpreter.jax} without its GPU compiler; install "
                 "hlo-lint[gpu-compiler] there (Linux), or give --jax RELEASE for an environment "
@@ -150,7 +157,8 @@ def compare(
     comparisons: dict[str, Comparison] = {}
     for interpreter in interpreters:
         for trial in _trials(question, interpreter, folder, keep=keep):
-            comparisons.setdefault(trial.program, Comparison(trial.program, question.target))
+            name = question.job.target.name
+            comparisons.setdefault(trial.program, Comparison(trial.program, name))
             comparisons[trial.program].trials.append(trial)
     return list(comparisons.values())
 
@@ -159,11 +167,9 @@ def _trials(
     question: Question, interpreter: Interpreter, folder: Path, *, keep: bool
 ) -> Iterator[Trial]:
     release = interpreter.jax
-    options: Mapping[str, Any] = question.job.options
-    if version_of(release) >= TWO_FORMATS:
-        options = {**OLD_FORMAT, **options}
-    config = target_config(question.target, release)
-    job = replace(question.job, target_config=config, options=options)
+    job = question.job
+    if version_of(release) >= TWO_FORMATS and not job.target.is_tpu:
+        job = replace(job, options={**OLD_FORMAT, **job.options})
     begun = partial(_trial, question, release, folder, keep)
     first = run(interpreter, job, folder / f"jax{release}", LOGGING)
     defaults = {outcome.name: begun(outcome, Winner.DEFAULT) for outcome in first.outcomes}
@@ -175,8 +181,11 @@ def _trials(
         if Winner.CUBLASLT not in question.winners or default.state is not State.COMPILES:
             continue
         other = forced.get(outcome.name)
-        if other is None or not _mentions(outcome.folder, CHOICE):
+        if not _mentions(outcome.folder, CHOICE):
             yield Trial(outcome.name, release, Winner.CUBLASLT, State.MOOT)
+        elif other is None:
+            reason = f"the autotuner of jax {release} does not log which results it looks up"
+            yield Trial(outcome.name, release, Winner.CUBLASLT, State.UNTRIED, reason)
         elif not _mentions(other.folder, CUBLASLT_CALL.encode()):
             reason = f"XLA did not take it: {other.failure or 'it chose another backend'}"
             yield Trial(outcome.name, release, Winner.CUBLASLT, State.UNTRIED, reason)
@@ -216,20 +225,20 @@ def _mentions(folder: Path, word: bytes) -> bool:
 
 
 def _fate(trials: Sequence[Trial]) -> str:
-    """The verdict on one release."""
-    for trial in trials:
-        if trial.state is State.DIES:
-            return "dies" + ("" if trial.winner is Winner.DEFAULT else WINS)
-    for trial in trials:
-        if trial.report and any(f.severity is Severity.ERROR for f in trial.report.findings):
-            return "has errors" + ("" if trial.winner is Winner.DEFAULT else WINS)
-    if all(trial.state is State.UNTRIED for trial in trials):
-        return "not tried"
-    return "safe"
+    """The verdict on one release: one of `FATES`, that of its worst trial."""
+    tried = [trial for trial in trials if trial.state in (State.COMPILES, State.DIES)]
+    worst = max(tried, key=lambda trial: FATES.index(_outcome(trial)), default=None)
+    if worst is None:
+        return NOT_TRIED
+    return _outcome(worst) + ("" if worst.winner is Winner.DEFAULT else WINS)
 
 
-def _goodness(fate: str) -> int:
-    return ("safe", "not tried", "has errors", "dies").index(fate.partition(" when ")[0])
+def _outcome(trial: Trial) -> str:
+    if trial.state is State.DIES:
+        return DIES
+    severities = {finding.severity for finding in trial.report.findings} if trial.report else set()
+    worst = next((each for each in Severity if each in severities), None)
+    return COMPILES[worst]
 
 
 def _listed(names: Sequence[str]) -> str:

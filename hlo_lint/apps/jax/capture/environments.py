@@ -1,6 +1,7 @@
-"""Environments with a release of jax and its GPU compiler, made once and kept in the user's cache.
+"""Environments with a release of jax and a compiler, made once and kept in the user's cache.
 
-What is installed comes to about 300 MB of downloads and 1.1 GB of disk for each release.
+The GPU compiler comes to about 300 MB of downloads and 1.0 GB of disk for each release, the TPU
+compiler to 1.3 GB of disk.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,8 +19,10 @@ from hlo_lint.apps.jax.capture.children import Interpreter, interpreter_at
 from hlo_lint.apps.jax.capture.targets import version_of
 from hlo_lint.text.errors import CaptureError, UsageError
 
-PACKAGES = ("jax", "jaxlib", "jax-cuda12-plugin", "jax-cuda12-pjrt")
-OLDEST = (0, 10)
+GPU_PACKAGES = ("jax", "jaxlib", "jax-cuda12-plugin", "jax-cuda12-pjrt")
+TPU_PACKAGES = ("jax[tpu]", "jaxlib")
+OLDEST = {False: (0, 4, 38), True: (0, 5, 3)}
+"""The first releases of jax whose compilers for a GPU, and for a TPU, need none of it."""
 FROM_PYTHON_3_12 = (0, 11)
 """The first release of jax that needs Python 3.12."""
 NEWEST_PYTHON = (3, 13)
@@ -27,7 +30,9 @@ INSTALLED = "installed"
 """The file that says that nothing is missing."""
 
 
-def environment_of(release: str, announce: Callable[[], None] = lambda: None) -> Interpreter:
+def environment_of(
+    release: str, announce: Callable[[], None] = lambda: None, *, for_tpu: bool = False
+) -> Interpreter:
     """The Python of an environment with that jax; announced and made where it is not there yet.
 
     Raises:
@@ -36,14 +41,15 @@ def environment_of(release: str, announce: Callable[[], None] = lambda: None) ->
     """
     if not re.fullmatch(r"\d+\.\d+\.\d+(\.\w+)*", release):
         raise UsageError(f"{release} is not a release of jax; give one as in 0.11.2")
-    if version_of(release) < OLDEST:
-        raise UsageError(f"jax {release} is too old to compile for a GPU that is not there")
-    folder = cache_folder() / f"jax-{release}"
+    if version_of(release) < OLDEST[for_tpu]:
+        chip = "TPU" if for_tpu else "GPU"
+        raise UsageError(f"jax {release} is too old to compile for a {chip} that is not there")
+    folder = cache_folder() / f"jax-{release}{'-tpu' if for_tpu else ''}"
     python = folder / "bin" / "python"
     with _locked(folder.with_suffix(f"{folder.suffix}.lock")):
         if not (folder / INSTALLED).exists():
             announce()
-            _make(folder, python, release)
+            _make(folder, python, release, TPU_PACKAGES if for_tpu else GPU_PACKAGES)
     return interpreter_at(python)
 
 
@@ -53,9 +59,9 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "hlo_lint"
 
 
-def _make(folder: Path, python: Path, release: str) -> None:
+def _make(folder: Path, python: Path, release: str, packages: Sequence[str]) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
-    wanted = [f"{package}=={release}" for package in PACKAGES]
+    wanted = [f"{package}=={release}" for package in packages]
     oldest = (3, 12) if version_of(release) >= FROM_PYTHON_3_12 else (3, 11)
     base = _python(oldest)
     if uv := shutil.which("uv"):

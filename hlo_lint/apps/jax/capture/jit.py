@@ -4,6 +4,7 @@
     print(capture.lint())
     check_jit(f, x, y)                      # raises FindingsError where there is a finding
     compile_for("h200", f, x, y).lint()     # XLA:GPU's own passes, without a GPU
+    compile_for("v5e", f, x, y).lint()      # XLA:TPU's, without a TPU
 
 The dump is asked for with compiler options, so no environment variable is set and nothing else that
 is compiled is dumped. What fails to compile is no exception: the dump says how far it came.
@@ -21,12 +22,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hlo_lint.apps.api import lint
-from hlo_lint.apps.jax.capture.targets import target_config
+from hlo_lint.apps.jax.capture.targets import target_of
 from hlo_lint.apps.jax.capture.worker import (
     OptionRefused,
     TargetRefused,
     compile_lowered,
-    lower_for_gpu,
+    lower_for,
+    unmeasured,
 )
 from hlo_lint.dumps.directory import Dump, open_dump
 from hlo_lint.dumps.selection import main_pipelines
@@ -66,7 +68,7 @@ class Capture:
     jax: str
     """The release."""
     target: str | None = None
-    """The GPU that was compiled for; None for what jax runs on here."""
+    """The chip that was compiled for; None for what jax runs on here."""
     failure: str | None = None
     """XLA's message if the compile failed, else None."""
     compiled: Any = field(default=None, repr=False)
@@ -158,7 +160,7 @@ def capture_jit(
     Args:
         arguments: arrays or `jax.ShapeDtypeStruct`s, as `jax.jit(f).lower` takes them; none for
             what is lowered already.
-        target: compile for this GPU; see `compile_for`.
+        target: compile for this chip; see `compile_for`.
         passes: dump what passes of these names change (a regular expression).
         compiler_options: further options of XLA, by the names of its flags.
         folder: keep the dump here; it must be empty or not be there.
@@ -169,22 +171,23 @@ def capture_jit(
         CaptureError: where the folder is not empty.
     """
     jax = _jax()
-    config = None if target is None else target_config(target, jax.__version__)
+    topology = None if target is None else target_of(target).topology()
     is_lowered = hasattr(function, "compile")
     if is_lowered and (arguments or target is not None):
         raise UsageError("what is lowered already takes no arguments and no target")
     try:
         if is_lowered:
             lowered = function
-        elif config is not None:
-            lowered = lower_for_gpu(function, arguments, {}, config)
+        elif topology is not None:
+            lowered = lower_for(function, arguments, {}, topology)
         else:
             jitted: Any = function if hasattr(function, "lower") else jax.jit(function)
             lowered = jitted.lower(*arguments)
         made = (
             Path(tempfile.mkdtemp(prefix="hlo_lint_")) if folder is None else empty_folder(folder)
         )
-        compiled, failure = compile_lowered(lowered, made, compiler_options or {}, passes)
+        options = {**(unmeasured(topology) if topology else {}), **(compiler_options or {})}
+        compiled, failure = compile_lowered(lowered, made, options, passes)
     except TargetRefused as error:
         raise UsageError(f"jax {jax.__version__} cannot compile for {target}: {error}") from error
     except OptionRefused as error:
@@ -201,11 +204,12 @@ def compile_for(
     compiler_options: Mapping[str, Any] | None = None,
     folder: str | Path | None = None,
 ) -> Capture:
-    """Compiles a function with XLA:GPU for a GPU that need not be there.
+    """Compiles a function with XLA:GPU or XLA:TPU for a chip that need not be there.
 
-    `target` is "h100", "h200", or the path of a `gpu_target_config.pbtxt` from a dump. Nothing is
-    timed, so each fusion gets the first backend that XLA takes by default. The rest is as in
-    `capture_jit`. Needs jax's CUDA plugin, the extra `hlo-lint[gpu-compiler]`; no driver, no CUDA.
+    `target` is "h100", "h200", the path of a `gpu_target_config.pbtxt` from a dump, or "v5e",
+    "v5p", "v6e", also with a topology: "v5e:4x4". Nothing is timed, so each fusion gets the first
+    backend that XLA takes by default. The rest is as in `capture_jit`. A GPU needs jax's CUDA
+    plugin, the extra `hlo-lint[gpu-compiler]`, and no driver, no CUDA; a TPU needs `jax[tpu]`.
 
     Raises:
         UsageError: for a target that nothing knows, and without the plugin.

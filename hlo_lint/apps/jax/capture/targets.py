@@ -1,61 +1,73 @@
-"""GPUs that can be compiled for though they are not there: what XLA has to know of each."""
+"""Chips that can be compiled for though they are not there: what XLA has to know of each."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from hlo_lint.text.errors import DumpError, UsageError
 
 FOLDER = Path(__file__).parent / "targets"
-NEWER = (
-    "collective_memory_granularity",
-    "max_blocks_per_multiprocessor",
-    "mem_clock_ghz",
-    "reserved_shared_memory_per_block",
-)
-"""Fields that XLA knows since jax 0.11; an older release refuses a text that has them."""
-KNOWS_NEWER = (0, 11)
+TPUS: Final = {
+    "v4": "v4:2x2x1",
+    "v5e": "v5e:2x2",
+    "v5p": "v5p:2x2x1",
+    "v6e": "v6e:2x2",
+    "tpu7x": "tpu7x:2x2x1",
+}
+"""The generations of TPUs with the smallest topology that libtpu takes: the chips of one host."""
 
-_newer = re.compile(rf"^[ \t]*(?:{'|'.join(NEWER)})[ \t]*:[^\n]*\n?", re.M)
+_topology = re.compile(rf"({'|'.join(TPUS)}):\d+x\d+(?:x\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A chip to compile for."""
+
+    name: str
+    """As the caller spelled it, less folders."""
+    is_tpu: bool
+    description: str
+    """The name of a topology of TPUs, or a `GpuTargetConfigProto` in the text format."""
+
+    def topology(self) -> Mapping[str, str]:
+        """The arguments of `jax.experimental.topologies.get_topology_desc`."""
+        if self.is_tpu:
+            return {"platform": "tpu", "topology_name": self.description}
+        return {"platform": "cuda", "target_config": self.description, "topology": "1x1x1"}
 
 
 def target_names() -> tuple[str, ...]:
-    """The chips that come with the package."""
+    """The GPUs that come with the package."""
     return tuple(sorted(path.stem for path in FOLDER.glob("*.pbtxt")))
 
 
-def is_path(target: str) -> bool:
-    """True if a target is a file, such as a dump's `gpu_target_config.pbtxt`, and no name."""
-    return "/" in target or "." in target
-
-
-def target_config(target: str, release: str) -> str:
-    """The description of a chip for a release of jax: a `GpuTargetConfigProto` in the text format.
-
-    Args:
-        target: a name of `target_names`, or the path of a text that XLA wrote into a dump.
-        release: of jax, as in "0.10.0".
+def target_of(name: str) -> Target:
+    """A chip, by the name of a GPU or a TPU, or the path of a text that XLA wrote into a dump.
 
     Raises:
         UsageError: for a chip that is not known.
         DumpError: for a file that cannot be read.
     """
-    if is_path(target):
-        path = Path(target)
+    lower = name.lower()
+    if lower in TPUS or _topology.fullmatch(lower):
+        return Target(name, True, TPUS.get(lower, lower))
+    if "/" in name or "." in name:
+        path = Path(name)
+    elif lower in target_names():
+        path = FOLDER / f"{lower}.pbtxt"
     else:
-        path = FOLDER / f"{target.lower()}.pbtxt"
-        if target.lower() not in target_names():
-            names = ", ".join(target_names())
-            raise UsageError(
-                f"no target is named {target}; there are {names}, "
-                "and any gpu_target_config.pbtxt of a dump, by its path"
-            )
+        raise UsageError(
+            f"no target is named {name}; there are {', '.join((*target_names(), *TPUS))}, "
+            "a topology of TPUs (v5e:4x4), and any gpu_target_config.pbtxt of a dump, by its path"
+        )
     try:
-        text = path.read_text("utf-8")
+        return Target(Path(name).name, False, path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise DumpError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-    return text if version_of(release) >= KNOWS_NEWER else _newer.sub("", text)
 
 
 def version_of(release: str) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ import os
 import re
 import runpy
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,13 @@ EVERYTHING = {
 
 BAD_OPTION = re.compile(r"INVALID_ARGUMENT: (No such compile option|While setting option)")
 BAD_TARGET = "Failed to parse GpuTargetConfigProto"
+UNKNOWN_FIELD = re.compile(
+    r"Error parsing text-format \S+: (\d+):(\d+): "
+    r"(?:Message type .* has no field named|Unknown enumeration value of .* for field) \"(\w+)\""
+)
+"""XLA's log where a description of a GPU is of a newer release than itself."""
+TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[^\s{}\[\]"]+')
+"""A token of a protobuf text."""
 
 
 class OptionRefused(Exception):
@@ -57,13 +65,11 @@ def compile_lowered(
     Raises:
         OptionRefused: for a compiler option that XLA does not take.
     """
-    from jax.errors import JaxRuntimeError
-
     dumping = {"xla_dump_to": str(folder), "xla_dump_hlo_pass_re": passes}
     try:
         with uncached():
             return lowered.compile({**EVERYTHING, **dumping, **options}), None
-    except JaxRuntimeError as error:
+    except _xla_error() as error:
         message = str(error).strip()
         if BAD_OPTION.match(message):
             raise OptionRefused(message.partition(": ")[2]) from error
@@ -92,20 +98,22 @@ def uncached() -> Iterator[None]:
         compilation_cache.reset_cache()
 
 
-def lower_for_gpu(
+def lower_for(
     function: Callable[..., Any],
     arguments: Sequence[Any],
     keywords: Mapping[str, Any],
-    target_config: str,
+    target: Mapping[str, str],
 ) -> Any:
-    """The function lowered for one GPU that is described, not there.
+    """The function lowered for one chip that is described, not there.
+
+    `target` is what `get_topology_desc` takes.
 
     Raises:
-        TargetRefused: without the CUDA plugin, or where it does not read the description.
+        TargetRefused: without the chip's compiler, or where it does not read the description.
     """
     jax = _jax()
     sharding = jax.sharding
-    whole = sharding.NamedSharding(_mesh(target_config), sharding.PartitionSpec())
+    whole = sharding.NamedSharding(_mesh(target), sharding.PartitionSpec())
     is_placed = False
 
     def placed(leaf: Any) -> Any:
@@ -132,33 +140,112 @@ def lower_for_gpu(
     return jax.jit(call, out_shardings=whole).lower()
 
 
-def _mesh(target_config: str) -> Any:
-    from jax.errors import JaxRuntimeError
-    from jax.experimental import topologies
+def unmeasured(target: Mapping[str, str]) -> dict[str, Any]:
+    """The options without which this release wants to time what it compiles for a target."""
+    numbers = re.findall(r"\d+", _jax().__version__)[:2]
+    is_old = target["platform"] == "cuda" and [*map(int, numbers)] < [0, 9]
+    return {"xla_gpu_autotune_level": 0} if is_old else {}
 
-    # The plugin is only asked to compile: it need not look for CUDA's libraries.
-    unchecked = "JAX_SKIP_CUDA_CONSTRAINTS_CHECK"
-    before = os.environ.get(unchecked)
-    os.environ[unchecked] = "1"
+
+def _xla_error() -> type[Exception]:
+    """The exception that XLA raises; jax has a name for it since 0.4.33."""
+    from jax import errors
+
+    return getattr(errors, "JaxRuntimeError", RuntimeError)
+
+
+# A compiler is only asked to compile: it need not look for CUDA's libraries, nor for a TPU.
+ABSENT = {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1", "TPU_SKIP_MDS_QUERY": "1"}
+
+
+def _mesh(target: Mapping[str, str]) -> Any:
+    import numpy
+
+    before = {name: os.environ.get(name) for name in ABSENT}
+    os.environ.update(ABSENT)
     try:
-        topology = topologies.get_topology_desc(
-            platform="cuda", target_config=target_config, topology="1x1x1"
-        )
+        topology = _topology(target)
     except NotImplementedError as error:
         raise TargetRefused(
             "its CUDA plugin is not installed, or did not load: install hlo-lint[gpu-compiler] "
             "(Linux), and set JAX_PLATFORMS=cpu where CUDA is not installed"
+            if target["platform"] == "cuda"
+            else "libtpu is not installed, or did not load: install jax[tpu] (Linux)"
         ) from error
-    except JaxRuntimeError as error:
+    except _xla_error() as error:
         if BAD_TARGET in str(error):
             raise TargetRefused("it does not read this description of a GPU") from error
+        if target["platform"] == "tpu" and "INVALID_ARGUMENT" in str(error):
+            raise TargetRefused(str(error).partition(": ")[2]) from error
         raise
     finally:
-        if before is None:
-            del os.environ[unchecked]
-        else:
-            os.environ[unchecked] = before
-    return topologies.make_mesh(topo=topology, mesh_shape=(1,), axis_names=("device",))
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+    return _jax().sharding.Mesh(numpy.array(topology.devices[:1]), ("device",))
+
+
+def _topology(target: Mapping[str, str]) -> Any:
+    """The devices of a target, less the fields of a GPU that this release does not know."""
+    from jax.experimental import topologies
+
+    target = dict(target)
+    while True:
+        topology, error, log = _logged(lambda: topologies.get_topology_desc(**target))
+        unknown = UNKNOWN_FIELD.search(log)
+        shorter = unknown and without_field(
+            target["target_config"], unknown[3], int(unknown[1]), int(unknown[2])
+        )
+        if error is None or not shorter:
+            os.write(2, log.encode())
+            if error is not None:
+                raise error
+            return topology
+        target["target_config"] = shorter
+
+
+def _logged(call: Callable[[], Any]) -> tuple[Any, Exception | None, str]:
+    """The result of a call or its error, and what XLA wrote to standard error meanwhile.
+
+    XLA says which field it does not know in its log alone.
+    """
+    sys.stderr.flush()
+    real = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        result, error = None, None
+        try:
+            result = call()
+        except Exception as raised:
+            error = raised
+        finally:
+            sys.stderr.flush()
+            os.dup2(real, 2)
+            os.close(real)
+        file.seek(0)
+        return result, error, file.read().decode("utf-8", "replace")
+
+
+def without_field(text: str, name: str, line: int, column: int) -> str | None:
+    """A protobuf text less the field of that name before a place; None where there is none.
+
+    >>> without_field('a { b: 1 new { c: "}" } d: 2 }', "new", 1, 15)
+    'a { b: 1 d: 2 }'
+    """
+    lines = text.splitlines(keepends=True)
+    place = sum(map(len, lines[: line - 1])) + column
+    heads = re.finditer(rf"\b{name}\s*(?::|(?=[{{\[]))", text)
+    head = max((found for found in heads if found.start() < place), key=re.Match.end, default=None)
+    if head is None:
+        return None
+    depth = 0
+    for token in TOKEN.finditer(text, head.end()):
+        depth += (token[0] in "{[") - (token[0] in "}]")
+        if not depth:
+            return text[: head.start()] + text[token.end() :].lstrip(" ")
+    return None
 
 
 # What a script has to compile
@@ -374,8 +461,8 @@ def _compile_all(job: Any, script: Path) -> Iterator[list[dict[str, Any]]]:
         outcomes.append(entry)
         yield outcomes
         try:
-            lowered = lower_for_gpu(
-                program.function, program.arguments, program.keywords, job["target_config"]
+            lowered = lower_for(
+                program.function, program.arguments, program.keywords, job["target"]
             )
         except TargetRefused:
             raise
@@ -384,7 +471,8 @@ def _compile_all(job: Any, script: Path) -> Iterator[list[dict[str, Any]]]:
                 raise ScriptFailed(_where(error, script)) from error
             entry |= {"state": "not lowered", "message": _where(error, script)}
             continue
-        _, failure = compile_lowered(lowered, folder, job["options"])
+        options = {**unmeasured(job["target"]), **job["options"]}
+        _, failure = compile_lowered(lowered, folder, options)
         entry["state"] = "compiled" if failure is None else "failed"
         entry["message"] = failure
         yield outcomes
