@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import hlo_lint
+from hlo_lint.engine.proof.physical_memory import NotCovered, compare
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.source import decode
 from tests.conftest import DUMPS
-from tests.oracle.physical_memory import NotCovered, compare
 
 FORMS = ("copy", "transpose")
 NEXT = "layout_normalization"

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import hlo_lint
+from hlo_lint.engine.proof.physical_memory import compare
 from hlo_lint.kernels.custom_calls import TritonCall, decode
 from hlo_lint.kernels.custom_calls.triton import AutotunedKernelCall, TensorDescriptor
 from tests.conftest import ROOT
 from tests.mutations import mutate
-from tests.oracle.physical_memory import compare
 
 ARCHIVES = ROOT.parent / "shared" / "dumps"
 NEXT = "layout_normalization"

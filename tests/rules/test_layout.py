@@ -11,10 +11,10 @@ import pytest
 
 import hlo_lint
 from hlo_lint.analysis.data_movement import moves
+from hlo_lint.engine.proof.physical_memory import addresses, compare
 from hlo_lint.hlo.shape import ArrayShape, Layout
 from hlo_lint.kernels.gemm_layouts import unsupported
 from tests.conftest import DUMPS
-from tests.oracle.physical_memory import addresses, compare
 
 FINAL = "module_0001.m.sm_9.0_gpu_after_optimizations.txt"
 EARLY = (

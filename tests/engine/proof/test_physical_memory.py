@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 
 import hlo_lint
-from hlo_lint.hlo.shape import ArrayShape, Layout
-from tests.oracle import physical_memory
-from tests.oracle.physical_memory import (
+from hlo_lint.engine.proof import physical_memory
+from hlo_lint.engine.proof.physical_memory import (
     Comparison,
     Memory,
     NotCovered,
@@ -27,6 +26,7 @@ from tests.oracle.physical_memory import (
     execute,
     slots,
 )
+from hlo_lint.hlo.shape import ArrayShape, Layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

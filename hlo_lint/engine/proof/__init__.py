@@ -1,0 +1,1 @@
+"""Proofs that a fix keeps every value."""
