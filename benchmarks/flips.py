@@ -25,7 +25,7 @@ from hlo_lint.kernels.autotuning.cublaslt_fission import (
     OPERANDS,
     RESULT,
     BackendSwitch,
-    Outcome,
+    SwitchOutcome,
     predict,
 )
 
@@ -60,7 +60,7 @@ class Run:
 
     @property
     def breaks(self) -> bool:
-        return any(flip.outcome is Outcome.BREAKS for flip in self.flips)
+        return any(flip.outcome is SwitchOutcome.BREAKS for flip in self.flips)
 
     @property
     def foretold(self) -> tuple[str, ...]:

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import hlo_lint
 from hlo_lint.dumps.artefacts.buffer_assignment import (
+    AllocationSlice,
     AssignedValue,
     BufferAssignment,
-    Slice,
     read_buffer_assignment,
 )
 from hlo_lint.dumps.artefacts.buffer_values import BufferValues, HloValue, read_buffer_values
@@ -120,7 +120,9 @@ class Span:
     across: frozenset[int]
     """Those that are there before the start and read after the done."""
 
-    def clashes(self, value: int, place: Slice, memory: dict[int, Slice]) -> str:
+    def clashes(
+        self, value: int, place: AllocationSlice, memory: dict[int, AllocationSlice]
+    ) -> str:
         """What goes wrong where a value lies in a place; empty where nothing does."""
         for onto, is_result in self.flying:
             if onto.id == value or not place.overlaps(memory[onto.id]):
@@ -253,8 +255,8 @@ class Oracle:
         self._spans = tuple(spans(case, self._buffers))
         self._calls = tuple(_calls(case, self._buffers))
 
-    def _place(self, mutant: Mutant) -> Slice:
-        return Slice(mutant.onto.slice.allocation, mutant.offset, mutant.moved.size)
+    def _place(self, mutant: Mutant) -> AllocationSlice:
+        return AllocationSlice(mutant.onto.slice.allocation, mutant.offset, mutant.moved.size)
 
     def excuse(self, mutant: Mutant) -> str:
         """Why nothing goes wrong in flight."""

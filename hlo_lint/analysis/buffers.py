@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ResultArray:
     """One array that an instruction gives."""
 
     number: int
@@ -27,7 +27,7 @@ class Result:
         return "{" + ",".join(map(str, self.index)) + "}"
 
 
-def results(instruction: Instruction) -> tuple[Result, ...]:
+def results(instruction: Instruction) -> tuple[ResultArray, ...]:
     """The arrays of an instruction's result, tuples taken apart."""
     try:
         shape = instruction.shape
@@ -35,7 +35,7 @@ def results(instruction: Instruction) -> tuple[Result, ...]:
         return ()
     parts = (leaf for leaf in leaves(shape) if isinstance(leaf[1], ArrayShape))
     return tuple(
-        Result(number, index, leaf)
+        ResultArray(number, index, leaf)
         for number, (index, leaf) in enumerate(parts)
         if isinstance(leaf, ArrayShape)
     )

@@ -29,7 +29,7 @@ MAX_REPLAY = 4
 _CALLERS = ("fusion", "call", "async-start", "while")
 
 
-class Loop(NamedTuple):
+class LoopAnnotations(NamedTuple):
     """The annotations of a while."""
 
     trip_count: int
@@ -57,7 +57,7 @@ class Context(NamedTuple):
             context = context.caller
 
 
-def read_loop(instruction: Instruction) -> Loop | None:
+def read_loop(instruction: Instruction) -> LoopAnnotations | None:
     """The annotations of a while; None if its trip count is unknown.
 
     >>> from hlo_lint.hlo.parser.module import parse_file
@@ -68,7 +68,7 @@ def read_loop(instruction: Instruction) -> Loop | None:
     ...     "known_induction_variable":{"tuple_index":"0"}}
     ... }'''
     >>> read_loop(parse_file(text).modules[0].entry.root)
-    Loop(trip_count=8, init=1, step=2, induction_variable=0)
+    LoopAnnotations(trip_count=8, init=1, step=2, induction_variable=0)
     """
     config = backend_config(instruction)
     trip_count = integer_field(config.get("known_trip_count"), "n")
@@ -78,8 +78,8 @@ def read_loop(instruction: Instruction) -> Loop | None:
     init, step = integer_field(steps, "init"), integer_field(steps, "step")
     variable = integer_field(config.get("known_induction_variable"), "tuple_index")
     if init is None or step is None:
-        return Loop(trip_count, 0, 0, None)
-    return Loop(trip_count, init, step, variable)
+        return LoopAnnotations(trip_count, 0, 0, None)
+    return LoopAnnotations(trip_count, init, step, variable)
 
 
 def integer_field(message: object, name: str) -> int | None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from hlo_lint.dumps.pass_lists import Pass, PassList
 
 
-class Kind(Enum):
+class OrderKind(Enum):
     """The kinds of order of two passes, `first` and `then`."""
 
     BEFORE = "before"
@@ -33,7 +33,7 @@ class Kind(Enum):
 class Order(NamedTuple):
     """An order of passes that a contract demands, by the names that dump files spell."""
 
-    kind: Kind
+    kind: OrderKind
     first: tuple[str, ...]
     """Any of these."""
     then: tuple[str, ...]
@@ -52,30 +52,30 @@ class Order(NamedTuple):
         first, then, breakers = self._words
         where = f" (in {' and '.join(self.pipelines)})" if self.pipelines else ""
         match self.kind:
-            case Kind.BEFORE:
+            case OrderKind.BEFORE:
                 return f"{first} before {then}{where}"
-            case Kind.NEEDS:
+            case OrderKind.NEEDS:
                 return f"{first} somewhere before every {then}{where}"
-            case Kind.RENEWS:
+            case OrderKind.RENEWS:
                 return f"{first} before every {then}, again after {breakers}{where}"
-            case Kind.FOLLOWS:
+            case OrderKind.FOLLOWS:
                 return f"{then} somewhere after every {first}{where}"
-            case Kind.NOT_BETWEEN:
+            case OrderKind.NOT_BETWEEN:
                 return f"no {breakers} between {first} and {then}{where}"
 
     def breach(self, guilty: str) -> str:
         """A sentence that says which pass breaks the order, and how."""
         first, then, breakers = self._words
         match self.kind:
-            case Kind.BEFORE:
+            case OrderKind.BEFORE:
                 return f"{guilty} runs before the last {first}"
-            case Kind.NEEDS:
+            case OrderKind.NEEDS:
                 return f"{guilty} runs without {first} before it"
-            case Kind.RENEWS:
+            case OrderKind.RENEWS:
                 return f"{guilty} runs without {first} after the last {breakers}"
-            case Kind.FOLLOWS:
+            case OrderKind.FOLLOWS:
                 return f"no {then} runs after {guilty}"
-            case Kind.NOT_BETWEEN:
+            case OrderKind.NOT_BETWEEN:
                 return f"{guilty} runs between {first} and {then}"
 
     def among(self, places: Mapping[str, Sequence[int]]) -> list[int]:
@@ -86,18 +86,18 @@ class Order(NamedTuple):
     def broken_by(self, passes: Sequence[Pass]) -> Pass | None:
         """The first pass of a run that breaks it; None where none does.
 
-        >>> order = Order(Kind.NEEDS, ("flatten-call-graph",), ("layout-assignment",))
+        >>> order = Order(OrderKind.NEEDS, ("flatten-call-graph",), ("layout-assignment",))
         >>> order.broken_by([("layout_assignment", "layout-assignment")])
         ('layout_assignment', 'layout-assignment')
         """
         if self.pipelines:
             passes = [entry for entry in passes if entry[0] in self.pipelines]
         match self.kind:
-            case Kind.BEFORE:
+            case OrderKind.BEFORE:
                 return self._out_of_order(passes)
-            case Kind.FOLLOWS:
+            case OrderKind.FOLLOWS:
                 return self._not_followed(passes)
-            case Kind.NOT_BETWEEN:
+            case OrderKind.NOT_BETWEEN:
                 return self._between(passes)
             case _:
                 return self._unprepared(passes)
@@ -143,7 +143,7 @@ class Order(NamedTuple):
                 ready = True
             elif name in self.then and not ready:
                 return entry
-            elif self.kind is Kind.RENEWS and name in self.breakers:
+            elif self.kind is OrderKind.RENEWS and name in self.breakers:
                 ready = False
         return None
 
@@ -200,7 +200,7 @@ def _order(row: Mapping[str, Any]) -> Order:
     first, then, breakers, pipelines = (
         tuple(row.get(column, ())) for column in ("first", "then", "breakers", "pipelines")
     )
-    return Order(Kind(row["kind"]), first, then, breakers, pipelines)
+    return Order(OrderKind(row["kind"]), first, then, breakers, pipelines)
 
 
 @lru_cache(maxsize=64)

@@ -132,7 +132,7 @@ def _spelled(name: str) -> str:
     return _unsafe.sub("_", name)
 
 
-class Difference(NamedTuple):
+class OptionDifference(NamedTuple):
     """A setting that two runs do not share."""
 
     record: str
@@ -145,13 +145,13 @@ class Difference(NamedTuple):
     """Its values in the second run."""
 
 
-def differences(before: Pipeline, after: Pipeline) -> tuple[Difference, ...]:
+def differences(before: Pipeline, after: Pipeline) -> tuple[OptionDifference, ...]:
     """The settings that differ between two compilations, by the records that both of them have.
 
     Flags about dumps are left out, and so are the shapes of the entry computation. The
     configuration repeats all debug options: a flag is reported once.
     """
-    by_option: dict[tuple[str, str], Difference] = {}
+    by_option: dict[tuple[str, str], OptionDifference] = {}
     reported: set[str] = set()
     for ending in RECORDS:
         texts = before.artefact(ending), after.artefact(ending)
@@ -163,7 +163,7 @@ def differences(before: Pipeline, after: Pipeline) -> tuple[Difference, ...]:
             bare = name.removeprefix("debug_options.")
             values = ours.get(name, ()), theirs.get(name, ())
             if values[0] != values[1] and not bare.startswith(_OF_THE_RUN) and bare not in reported:
-                by_option[record, bare] = Difference(record, bare, *values)
+                by_option[record, bare] = OptionDifference(record, bare, *values)
                 reported.add(bare)
     return tuple(by_option.values())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hlo_lint.dumps.contracts import Contract, Kind, Order, broken_orders, orders_broken_anyway
+from hlo_lint.dumps.contracts import Contract, Order, OrderKind, broken_orders, orders_broken_anyway
 from hlo_lint.dumps.options import EVERY_PASS, read_pass_order
 from hlo_lint.dumps.pass_lists import Pass
 from hlo_lint.dumps.pipeline import Pipeline
@@ -81,7 +81,7 @@ def breaches(pipeline: Pipeline, died_in: Sequence[Pass] = ()) -> list[Breach]:
     in_all = set.intersection(*({(run.number, order) for run, order, _ in b} for b in broken))
     run_breaches = []
     for contract, order, guilty in broken[0]:
-        unfinished = order.kind is Kind.FOLLOWS and pipeline.final is None
+        unfinished = order.kind is OrderKind.FOLLOWS and pipeline.final is None
         if unfinished or (contract.number, order) not in in_all - anyway:
             continue
         if died_in and guilty not in died_in:

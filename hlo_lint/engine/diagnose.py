@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hlo_lint.analysis.stage import ANY_STAGE
 from hlo_lint.dumps.pipeline import PassDump
 from hlo_lint.engine.checks import call_fix
-from hlo_lint.engine.findings import Diagnostic, Origin, PassRef
+from hlo_lint.engine.findings import Diagnostic, PassRef, SourceLine
 from hlo_lint.engine.fingerprints import fingerprint, identity_of, nameless
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.hlo.parser.tokens import InstructionSpans
@@ -142,7 +142,7 @@ def text_of(place: LocatedFinding) -> str:
     return place.dump.file.text[at.start : at.end]
 
 
-def origin_of(instruction: Instruction | None, module: Module) -> Origin | None:
+def origin_of(instruction: Instruction | None, module: Module) -> SourceLine | None:
     """The line of Python, by stack frame or by the fields older releases print."""
     metadata = None if instruction is None else _metadata(instruction)
     return _origin(metadata, module) if metadata else None
@@ -158,10 +158,10 @@ def _metadata(instruction: Instruction) -> OpMetadata | None:
     return metadata if isinstance(metadata, OpMetadata) else None
 
 
-def _origin(metadata: OpMetadata, module: Module) -> Origin | None:
+def _origin(metadata: OpMetadata, module: Module) -> SourceLine | None:
     if metadata.stack_frame_id:
         for frame in module.stack_frames.stack(metadata.stack_frame_id)[:1]:
-            return Origin(frame.file, frame.line, frame.function)
+            return SourceLine(frame.file, frame.line, frame.function)
     if metadata.source_file:
-        return Origin(metadata.source_file, metadata.source_line or 0, "")
+        return SourceLine(metadata.source_file, metadata.source_line or 0, "")
     return None

@@ -12,7 +12,7 @@ from hlo_lint.text.source import Position
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class SourceLine:
     """The line of Python an instruction comes from."""
 
     file: str
@@ -50,7 +50,7 @@ class Diagnostic:
     step: int | None
     introduced_by: PassRef | None
     """None if it was there from the start, or came by a pass that left no dump."""
-    origin: Origin | None
+    origin: SourceLine | None
     notes: tuple[str, ...]
     fix: Fix | None
     cured_by: PassRef | None = None

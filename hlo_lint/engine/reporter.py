@@ -92,9 +92,9 @@ class Reporter:
         self.unread.add(path)
         module = pipeline.dumps[0].name.module if pipeline.dumps[0].name else ""
         dump = PassDump.of(HloFile.of_text(text, path, module), path)
-        for trouble in getattr(artefact, "troubles", ()):
-            span = Span(trouble.start, trouble.end)
-            self.add(LocatedFinding(rule, Finding(span, trouble.message), dump, None))
+        for problem in getattr(artefact, "problems", ()):
+            span = Span(problem.start, problem.end)
+            self.add(LocatedFinding(rule, Finding(span, problem.message), dump, None))
 
     def add_traced_back(
         self,

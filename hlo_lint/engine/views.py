@@ -271,7 +271,7 @@ class Folder(WhenAllIsRead):
                 reporter.add_in(check.rule, finding, view.dumps)
 
 
-class Autotuning(WhenAllIsRead):
+class AutotuningLogs(WhenAllIsRead):
     """The logs of the autotuner."""
 
     def check_all(
@@ -353,7 +353,7 @@ VIEWS: dict[str, View] = {
         "one compilation of one module: all its dumps, its options, its passes"
     ),
     "DumpFolder": Folder("all compilations whose dumps lie in one folder"),
-    "AutotuningRuns": Autotuning("all logs of the autotuner that were given"),
+    "AutotuningRuns": AutotuningLogs("all logs of the autotuner that were given"),
 }
 """Each view, by the name of its type."""
 

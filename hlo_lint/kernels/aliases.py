@@ -6,7 +6,7 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING
 
-from hlo_lint.analysis.buffers import Result, declared_aliases, source_of
+from hlo_lint.analysis.buffers import ResultArray, declared_aliases, source_of
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import Index
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # loaded where a module has such a call
     from hlo_lint.kernels.ptx.global_accesses import GlobalAccesses
 
 
-def need_of_alias(call: Instruction, result: Result) -> str | None:
+def need_of_alias(call: Instruction, result: ResultArray) -> str | None:
     """The reason why a call computes wrong numbers if a result does not hold its operand.
 
     Empty if it overwrites the result without a look at it; None if that is unknown.
@@ -33,7 +33,7 @@ def need_of_alias(call: Instruction, result: Result) -> str | None:
     return next((need for need in needs if need), None if None in needs else "")
 
 
-def _need(call: KernelCall, buffer: int, result: Result) -> str | None:
+def _need(call: KernelCall, buffer: int, result: ResultArray) -> str | None:
     from hlo_lint.kernels.custom_calls.triton import Array
 
     if buffer >= call.pointer_count:
@@ -68,7 +68,7 @@ def _accesses(ptx: str, pointers: tuple[int, ...]) -> GlobalAccesses | None:
 # ---- in fusions
 
 
-def alias_is_lost(fusion: Instruction, call: Instruction, result: Result, number: int) -> bool:
+def alias_is_lost(fusion: Instruction, call: Instruction, result: ResultArray, number: int) -> bool:
     """True if the fusion is known to give the result other memory than the operand's."""
     source = source_of(call, number)
     if source is None:
@@ -85,7 +85,7 @@ def alias_is_lost(fusion: Instruction, call: Instruction, result: Result, number
     return update is not None and update.operands[0].instruction is not source_of(source, 0)
 
 
-def fusion_index(call: Instruction, result: Result) -> Index | None:
+def fusion_index(call: Instruction, result: ResultArray) -> Index | None:
     """The index of the fusion's result that is a result of the call; None if none is."""
     root = call.computation.root
     if root is None:
@@ -100,7 +100,7 @@ def fusion_index(call: Instruction, result: Result) -> Index | None:
 
 
 def _is_result(
-    instruction: Instruction | None, index: Index, call: Instruction, result: Result
+    instruction: Instruction | None, index: Index, call: Instruction, result: ResultArray
 ) -> bool:
     """True if a value is a result of the call, seen through bitcasts and tuple elements."""
     while instruction is not None and instruction is not call:
@@ -114,7 +114,7 @@ def _is_result(
     return instruction is call and index == result.index
 
 
-def _update_of(call: Instruction, result: Result) -> Instruction | None:
+def _update_of(call: Instruction, result: ResultArray) -> Instruction | None:
     """The dynamic-update-slice that writes a result of the call."""
     for update in call.computation.with_opcode("dynamic-update-slice"):
         operand = update.operands[1]

@@ -14,7 +14,7 @@ from hlo_lint.analysis.diff.difference import (
 )
 from hlo_lint.analysis.diff.normalize import without_metadata
 from hlo_lint.engine.diagnose import origin_of
-from hlo_lint.engine.findings import Origin
+from hlo_lint.engine.findings import SourceLine
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.text.source import shown
 
@@ -104,7 +104,7 @@ def _origin(instruction: Instruction, module: Module) -> str:
     return f"  [{_place(origin)}]" if origin is not None else ""
 
 
-def _place(origin: Origin) -> str:
+def _place(origin: SourceLine) -> str:
     where = f" in {origin.function}" if origin.function else ""
     return shown(f"{origin.file}:{origin.line}{where}")
 
@@ -193,7 +193,7 @@ def _instruction_dicts(instructions: Iterable[Instruction], module: Module) -> l
     ]
 
 
-def _origin_dict(origin: Origin | None) -> dict[str, Any] | None:
+def _origin_dict(origin: SourceLine | None) -> dict[str, Any] | None:
     return (
         None
         if origin is None

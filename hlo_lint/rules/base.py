@@ -48,7 +48,7 @@ class BeforeAutotuner(NamedTuple):
     module: Module
     release: str | None
     """The pass list of the release, `gpu-jax0.10.0`; None where it is not known."""
-    told: bool
+    is_stated: bool
     """True if the caller says that the autotuner comes next."""
     after: Module | None = None
     """The module after the autotuner, if it was dumped."""

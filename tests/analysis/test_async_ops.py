@@ -30,7 +30,7 @@ def memory(**places: int) -> BufferAssignment:
             f" value: <{number} {instruction}{part} @0> (size=32,offset={offset}): {ARRAY}"
         )
     buffers = read_buffer_assignment("\n".join(lines) + "\n")
-    assert not buffers.troubles
+    assert not buffers.problems
     return buffers
 
 

@@ -37,7 +37,7 @@ from hlo_lint.apps.settings.load import find, load_settings, read
 from hlo_lint.apps.settings.schema import schema, schema_text
 from hlo_lint.apps.settings.show import show
 from hlo_lint.apps.settings.toml import spelled
-from hlo_lint.apps.settings.toml_locations import Place, locate
+from hlo_lint.apps.settings.toml_locations import SettingPlace, locate
 from hlo_lint.apps.testing import write_example
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.engine.parallel import PARALLEL_MIN_BYTES, automatic_jobs
@@ -585,7 +585,7 @@ def test_the_schema_accepts_what_the_program_reads_and_nothing_else(
 ) -> None:
     """What the schema cannot say is small: names of rules are compared, not their meaning."""
     try:
-        read_settings(document, Place(Path("hlo_lint.toml"), ""))
+        read_settings(document, SettingPlace(Path("hlo_lint.toml"), ""))
         reads = True
     except ConfigError:
         reads = False

@@ -15,8 +15,8 @@ from lark import Token, Tree, UnexpectedInput
 from hlo_lint.dumps.artefacts import ARTEFACTS, Artefact, Reader, read_artefact, reader_for
 from hlo_lint.dumps.artefacts.autotune import Autotuning, read_autotuning
 from hlo_lint.dumps.artefacts.buffer_assignment import (
+    AllocationSlice,
     BufferAssignment,
-    Slice,
     read_buffer_assignment,
 )
 from hlo_lint.dumps.artefacts.buffer_values import BufferValues, read_buffer_values
@@ -83,7 +83,7 @@ def mutants(path: Path) -> Iterator[str]:
 def test_a_file_as_xla_wrote_it_has_no_trouble(path: Path) -> None:
     artefact = read_artefact(path)
     assert artefact is not None
-    assert artefact.troubles == ()
+    assert artefact.problems == ()
     assert artefact.path == path
 
 
@@ -98,7 +98,7 @@ def test_a_damaged_file_is_read_in_part(path: Path) -> None:
     assert reader is not None
     for text in mutants(path):
         artefact = reader(text, path)
-        for each in artefact.troubles:
+        for each in artefact.problems:
             assert 0 <= each.start <= each.end <= len(text)
             assert artefact.lines.position(each.start).line >= 1
 
@@ -106,7 +106,7 @@ def test_a_damaged_file_is_read_in_part(path: Path) -> None:
 @pytest.mark.parametrize("ending", ARTEFACTS)
 def test_another_kind_of_file_is_nothing_but_trouble(ending: str) -> None:
     artefact = _reader(ending)("ENTRY %main {\n\x00}\udcff {{ ]\n", None)
-    assert artefact.troubles
+    assert artefact.problems
 
 
 @pytest.mark.parametrize("ending", ARTEFACTS)
@@ -121,7 +121,7 @@ def test_line_ends_of_windows_change_nothing() -> None:
     for ending in ("-buffer-assignment.txt", "-live-range.txt", ".thunk_sequence.txt"):
         text = decode(files(ending)[-1].read_bytes())
         artefact = _reader(ending)(text.replace("\n", "\r\n"), None)
-        assert artefact.troubles == ()
+        assert artefact.problems == ()
         assert len(records_of(artefact)) == len(records_of(_reader(ending)(text, None)))
 
 
@@ -129,7 +129,7 @@ def test_trouble_tells_what_stood_where() -> None:
     assignment = read_buffer_assignment(
         "BufferAssignment:\nallocation 0: size 4, constant:\n value: <1 a @0>\n"
     )
-    (only,) = assignment.troubles
+    (only,) = assignment.problems
     assert only.message == "expected an allocation or a value, found `value: <1 a @0>`"
     assert assignment.lines.position(only.start) == Position(3, 1)
 
@@ -386,7 +386,7 @@ SPECIFIED = [each for each in SPECIFIED if "cpu-jax0.4.20" not in each[0].parts]
 def test_a_release_without_a_blank_before_the_instruction_is_read() -> None:
     (path,) = (DUMPS / "cpu-jax0.4.20").rglob("*-buffer-assignment.txt")
     assignment = read_buffer_assignment(decode(path.read_bytes()))
-    assert assignment.troubles == ()
+    assert assignment.problems == ()
     assert assignment.buffer_values is not None
     (first, *_) = assignment.buffer_values.values
     assert first.instruction_text.startswith("%Arg_0.1 = s8[6,10]{1,0} parameter(0)")
@@ -413,7 +413,7 @@ def test_what_the_grammar_accepts_of_damaged_files_is_read_without_trouble() -> 
                 refused += 1
                 continue
             artefact = _reader(ending)(text, path)
-            assert artefact.troubles == (), text
+            assert artefact.problems == (), text
             assert records_of(artefact) == expected
             accepted += 1
     assert min(accepted, refused) > 20
@@ -424,7 +424,7 @@ def test_a_line_out_of_its_alphabet_is_refused_by_grammar_and_reader() -> None:
         lines = decode(path.read_bytes()).split("\n")
         at = random.Random(name_of(path)).randrange(len(lines))
         text = "\n".join([*lines[:at], "~", *lines[at:]])
-        assert _reader(ending)(text, path).troubles
+        assert _reader(ending)(text, path).problems
         with pytest.raises(UnexpectedInput):
             by_grammar(ending, text)
 
@@ -478,14 +478,14 @@ HloLiveRange (max 9):
 
 def test_old_releases_write_one_file_for_assignment_values_and_live_ranges() -> None:
     old = read_buffer_assignment(OLD_ASSIGNMENT)
-    assert old.troubles == ()
+    assert old.problems == ()
     assert old.buffer_values is not None
     assert old.live_range is not None
     assert [value.id for value in old.buffer_values.values] == [20, 77, 95]
     assert old.buffer_values.by_id[20].instruction_text.endswith("calls=%f")
     assert old.buffer_values.total_bytes == 1060
-    assert old.slices_of("get-tuple-element.4") == (Slice(3, 0, 20),)
-    assert old.slices_of("tuple.5", (2,)) == (Slice(3, 0, 20),)
+    assert old.slices_of("get-tuple-element.4") == (AllocationSlice(3, 0, 20),)
+    assert old.slices_of("tuple.5", (2,)) == (AllocationSlice(3, 0, 20),)
     assert [each.size for each in old.live_range.peak] == [512, 32]
     for value in old.buffer_values.values:
         assert old.text[value.span.start :].startswith(f"<{value.id} ")
@@ -513,7 +513,7 @@ def test_values_of_other_memory_spaces_share_an_allocation() -> None:
         "  value: <7 b @0> (color=0)\n"
     )
     assignment = read_buffer_assignment(text)
-    assert assignment.troubles == ()
+    assert assignment.problems == ()
     (allocation,) = assignment.allocations
     assert (allocation.color, allocation.page) == (5, 1)
     assert allocation.flags == ("preallocated-temp", "of-tomorrow")
@@ -527,7 +527,7 @@ def test_every_value_lies_within_its_allocation() -> None:
         assignment = read_buffer_assignment(decode(path.read_bytes()))
         assert assignment.values
         for allocation in assignment.allocations:
-            whole = Slice(allocation.index, 0, allocation.size)
+            whole = AllocationSlice(allocation.index, 0, allocation.size)
             for value in allocation.values:
                 assert value.slice.end <= whole.end
                 assert value.slice.overlaps(whole) == (value.size > 0)
@@ -550,7 +550,9 @@ def test_values_and_assignment_are_of_the_same_values() -> None:
 
 
 def test_slices_overlap_where_a_byte_lies_in_both() -> None:
-    slices = [Slice(a, offset, size) for a in (0, 1) for offset in range(4) for size in range(4)]
+    slices = [
+        AllocationSlice(a, offset, size) for a in (0, 1) for offset in range(4) for size in range(4)
+    ]
     for one_slice in slices:
         for other in slices:
             same = set(range(one_slice.offset, one_slice.end)) & set(range(other.offset, other.end))
@@ -574,7 +576,7 @@ def test_every_range_lies_within_the_schedule() -> None:
 def test_live_ranges_may_not_be_available() -> None:
     text = "HloLiveRange not available (finalized or constructed from proto)\n"
     live = read_live_range(text)
-    assert live.troubles == ()
+    assert live.problems == ()
     assert not live.is_available
     assert records_of(live) == by_grammar("-live-range.txt", text)
 
@@ -601,7 +603,7 @@ def test_memory_that_is_too_small_to_list_is_counted() -> None:
         "  The rest 18 values are less than 5% of the total size and not shown.\n"
     )
     report = read_memory_report(text)
-    assert report.troubles == ()
+    assert report.problems == ()
     assert report.spaces[0].allocations[0].not_shown == 18
     assert records_of(report) == by_grammar("-memory-usage-report.txt", text)
 
@@ -639,7 +641,7 @@ condition:
 
 def test_thunks_know_what_they_are_part_of() -> None:
     sequence = read_thunk_sequence(NESTED)
-    assert sequence.troubles == ()
+    assert sequence.problems == ()
     parents = {
         thunk.id: (None if thunk.parent is None else sequence.thunks[thunk.parent].id, thunk.region)
         for thunk in sequence.thunks
@@ -699,8 +701,8 @@ def test_every_spelling_of_protobuf_is_read() -> None:
         'd <e: \'x\' "\\x79\\172" "\\303\\251\\n"> f: {g: true} h: [{i: A}, {}] '
         "[type.googleapis.com/xla.Any] { j: 1.5e+10 k: [] l: ['m', 'n' 'o'] }"
     )
-    message, troubles = read_text_proto(text)
-    assert troubles == ()
+    message, problems = read_text_proto(text)
+    assert problems == ()
     assert str(message) == (
         'a: 1 b: -2 c: 3 c: 4 d { e: "xyzé\\n" } f { g: true } h { i: A } h { } '
         '[type.googleapis.com/xla.Any] { j: 1.5e+10 l: "m" l: "no" }'
@@ -721,19 +723,19 @@ def test_every_spelling_of_protobuf_is_read() -> None:
     ],
 )
 def test_a_damaged_text_proto_keeps_its_other_fields(text: str, read: str, says: str) -> None:
-    message, troubles = read_text_proto(text)
+    message, problems = read_text_proto(text)
     assert str(message) == read
-    assert says in [each.message for each in troubles]
+    assert says in [each.message for each in problems]
 
 
 def test_messages_without_bottom_are_cut_off() -> None:
-    message, troubles = read_text_proto("a {" * 100_000)
+    message, problems = read_text_proto("a {" * 100_000)
     depth = 0
     while message.fields:
         depth += 1
         message = message.message("a")
     assert depth == MAX_DEPTH
-    assert troubles
+    assert problems
 
 
 # ---- the autotuner
@@ -827,7 +829,7 @@ def test_old_and_new_logs_say_the_same_of_the_same_run() -> None:
 def test_old_and_new_results_name_the_winner() -> None:
     new = read_autotuning(NEW_RESULTS)
     old = read_autotuning(OLD_RESULTS)
-    assert new.troubles == old.troubles == ()
+    assert new.problems == old.problems == ()
     assert new.chosen("a4e6") == new.results[0]
     assert new.results[0].backend == old.results[0].backend == "NATIVE_EMITTER"
     assert new.results[0].config == old.results[0].config == "native_emitter { }"
@@ -844,7 +846,7 @@ def test_modules_that_share_a_log_are_told_apart() -> None:
 def test_a_log_cut_off_in_a_candidate_keeps_the_others() -> None:
     log = read_autotuning(NEW_LOG[: NEW_LOG.index("run_time { seconds")])
     (instruction,) = log.instructions
-    assert log.troubles
+    assert log.problems
     assert [each.backend for each in instruction.candidates] == ["TRITON", "CUBLASLT_FISSION"]
     assert instruction.fastest is instruction.candidates[0]
     assert instruction.candidates[1].failed

@@ -21,7 +21,7 @@ from hlo_lint.engine.findings import SuppressedBy
 from hlo_lint.engine.fingerprints import KIND
 from hlo_lint.engine.suppressions.baseline import (
     Baseline,
-    Entry,
+    BaselineEntry,
     compare,
     read_baseline,
     write_baseline,
@@ -405,7 +405,7 @@ def unused(tmp_path: Path) -> Report:
     folder.mkdir()
     lines = ["@a  // hlo-lint: allow layout -- ü", "@b  /* ü */ // hlo-lint: allow speed -- why"]
     (folder / "a.hlo").write_text(module(*lines), "utf-8")
-    entry = Entry("0" * KIND, RESHAPE, "m", "said \x1b", 2, "why", 7)
+    entry = BaselineEntry("0" * KIND, RESHAPE, "m", "said \x1b", 2, "why", 7)
     write_baseline(Baseline(tmp_path / "b.json", (entry,)))
     allowance = Allowance("bad-sharding", "why", stated_in="hlo_lint.toml", line=3)
     return hlo_lint.lint(folder, allow=[allowance], baseline=tmp_path / "b.json")
@@ -591,7 +591,7 @@ def test_a_baseline_that_is_not_there_says_how_to_write_one(tmp_path: Path) -> N
 
 
 def test_entries_of_rules_that_did_not_run_stay() -> None:
-    entry = Entry("0" * KIND, RESHAPE, "m", "said", 2, "why")
+    entry = BaselineEntry("0" * KIND, RESHAPE, "m", "said", 2, "why")
     compared = compare(Baseline(Path("b"), (entry,)), (), {RESHAPE})
     assert (compared.gone, compared.updated.entries, compared.pruned.entries) == (
         (), (entry,), (entry,),

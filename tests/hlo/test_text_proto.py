@@ -51,8 +51,8 @@ def by_grammar(tree: Tree[Token]) -> Iterator[str]:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: "/".join(path.parts[-2:]))
 def test_the_reader_finds_the_fields_that_the_grammar_says(path: Path) -> None:
     text = decode(path.read_bytes())
-    message, troubles = read_text_proto(text)
-    assert not troubles
+    message, problems = read_text_proto(text)
+    assert not problems
     assert list(by_reader(message)) == list(by_grammar(load("text_proto").parse(text)))
 
 

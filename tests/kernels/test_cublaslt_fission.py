@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.shape import ArrayShape
-from hlo_lint.kernels.autotuning.cublaslt_fission import RESULT, BackendSwitch, Outcome, predict
+from hlo_lint.kernels.autotuning.cublaslt_fission import (
+    RESULT,
+    BackendSwitch,
+    SwitchOutcome,
+    predict,
+)
 from tests.conftest import FIXTURES
 
 FLIPS = FIXTURES / "flips"
@@ -52,14 +57,14 @@ def spelled(flips: tuple[BackendSwitch, ...], *, alone: bool = False) -> Reshape
 @pytest.mark.parametrize("path", before("breaks"), ids=lambda path: path.name)
 def test_a_program_that_jax_0_10_0_dies_of_breaks(path: Path) -> None:
     flips = predict(read(path))
-    assert [flip.outcome for flip in flips].count(Outcome.BREAKS) == 1
+    assert [flip.outcome for flip in flips].count(SwitchOutcome.BREAKS) == 1
     assert spelled(flips) == left_by_xla(path)
 
 
 @pytest.mark.parametrize("path", before("slows"), ids=lambda path: path.name)
 def test_a_program_whose_reshapes_move_nothing_slows(path: Path) -> None:
     flips = predict(read(path))
-    assert {flip.outcome for flip in flips} == {Outcome.SLOWS}
+    assert {flip.outcome for flip in flips} == {SwitchOutcome.SLOWS}
     assert spelled(flips) == left_by_xla(path)
 
 
@@ -85,7 +90,7 @@ def test_the_dot_of_the_bug_report_breaks_in_each_release(pattern: str) -> None:
     (path,) = DUMPS.glob(pattern)
     flips = predict(read(path))
     assert [(flip.outcome, str(flip.operand), str(flip.result)) for flip in flips] == [
-        (Outcome.BREAKS, "f32[16,128,32]{2,1,0}", "f32[2,8,128,32]{2,3,1,0}")
+        (SwitchOutcome.BREAKS, "f32[16,128,32]{2,1,0}", "f32[2,8,128,32]{2,3,1,0}")
     ]
 
 
@@ -113,7 +118,7 @@ ENTRY e {
 ROOT = "ROOT d = f32[2,8,128,32]{3,2,1,0}"
 
 
-def outcomes(text: str) -> list[Outcome]:
+def outcomes(text: str) -> list[SwitchOutcome]:
     return [flip.outcome for flip in predict(parse_file(text).modules[0])]
 
 
@@ -129,7 +134,7 @@ def outcomes(text: str) -> list[Outcome]:
     ],
 )
 def test_what_no_gemm_call_takes_cannot_flip(old: str, new: str) -> None:
-    assert outcomes(PLAIN) == [Outcome.SLOWS]
+    assert outcomes(PLAIN) == [SwitchOutcome.SLOWS]
     changed = PLAIN.replace(old, new)
     assert changed != PLAIN
     assert outcomes(changed) == []
@@ -143,13 +148,15 @@ def test_a_dot_with_the_fastest_batch_dimension_is_not_taken() -> None:
 
 
 def test_a_layout_that_is_not_descending_breaks() -> None:
-    assert outcomes(PLAIN.replace(ROOT, ROOT.replace("3,2,1,0", "2,3,1,0"))) == [Outcome.BREAKS]
+    assert outcomes(PLAIN.replace(ROOT, ROOT.replace("3,2,1,0", "2,3,1,0"))) == [
+        SwitchOutcome.BREAKS
+    ]
 
 
 def test_an_operand_that_is_not_descending_breaks_under_a_descending_dot() -> None:
     strange = PLAIN.replace("q = f16[2,8,64,32]{3,2,1,0}", "q = f16[2,8,64,32]{2,1,3,0}")
     (flip,) = predict(parse_file(strange).modules[0])
-    assert flip.outcome is Outcome.BREAKS
+    assert flip.outcome is SwitchOutcome.BREAKS
     assert str(flip.result) == "f16[16,64,32]{1,2,0}"
 
 
@@ -159,7 +166,7 @@ def test_work_after_the_dot_takes_the_result_reshape_in() -> None:
     )
     (flip,) = predict(parse_file(busy).modules[0])
     assert [reshaped.alone for reshaped in flip.reshapes if reshaped.what == RESULT] == [False]
-    assert flip.outcome is Outcome.SLOWS  # of the operands
+    assert flip.outcome is SwitchOutcome.SLOWS  # of the operands
 
 
 def test_a_reshape_inside_the_fusion_comes_out_with_the_dot() -> None:
@@ -180,8 +187,8 @@ def test_a_reshape_inside_the_fusion_comes_out_with_the_dot() -> None:
           ROOT f = f32[128,32]{1,0} fusion(a, b), kind=kCustom, calls=fused, backend_config={"fusion_backend_config":{"kind":"__triton_gemm"}}
         }
         """  # noqa: E501
-    assert outcomes(held) == [Outcome.BREAKS]
-    assert outcomes(held.replace("{0,1}", "{1,0}")) == [Outcome.SLOWS]
+    assert outcomes(held) == [SwitchOutcome.BREAKS]
+    assert outcomes(held.replace("{0,1}", "{1,0}")) == [SwitchOutcome.SLOWS]
 
 
 def test_the_explanation_names_the_dot_and_both_shapes() -> None:

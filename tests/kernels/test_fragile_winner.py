@@ -59,7 +59,7 @@ def one_fragile(**backends: list[int]) -> Fragile:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_fixture_is_read_whole(name: str) -> None:
     read = log(name)
-    assert (read.troubles, bool(read.instructions)) == ((), True)
+    assert (read.problems, bool(read.instructions)) == ((), True)
 
 
 @pytest.mark.parametrize("name", ["new.textproto", "old.textproto"])

@@ -17,7 +17,7 @@ import hlo_lint
 from hlo_lint.hlo.grammar import load
 from hlo_lint.kernels.ptx import Hazard, Ptx, hazards, insert_wait, read_ptx, survey
 from hlo_lint.kernels.ptx.addresses import EXTERN, UNBOUNDED, Addresses, Bytes
-from hlo_lint.kernels.ptx.reader import MAX_DEPTH, Instruction, address
+from hlo_lint.kernels.ptx.reader import MAX_DEPTH, PtxInstruction, address
 from hlo_lint.text.source import Span
 from tests.conftest import FIXTURES
 
@@ -69,7 +69,7 @@ def program(*lines: str, threads: int = 64) -> str:
 
 def found(*lines: str) -> tuple[Hazard, ...]:
     ptx = read_ptx(program(*lines))
-    assert ptx.diagnostics == ()
+    assert ptx.problems == ()
     return hazards(ptx)
 
 
@@ -90,7 +90,7 @@ BULK = "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [s], 256;"
 @pytest.mark.parametrize("name", NAMES)
 def test_kernels_as_compiled_store_under_no_copy(name: str) -> None:
     ptx = read_ptx(kernel(name))
-    assert ptx.diagnostics == ()
+    assert ptx.problems == ()
     assert hazards(ptx) == ()
 
 
@@ -368,7 +368,7 @@ def test_lines_keep_their_ends() -> None:
 # ---- reading
 
 
-def spelled(tree: Tree[Token]) -> Instruction:
+def spelled(tree: Tree[Token]) -> PtxInstruction:
     """An instruction as the grammar reads it, its names as they are written."""
     guard = ""
     opcode = ""
@@ -381,7 +381,7 @@ def spelled(tree: Tree[Token]) -> Instruction:
         else:
             operands.append(written(child))
     span = Span(tree.meta.start_pos, tree.meta.end_pos)
-    return Instruction(span, opcode, tuple(operands), guard)
+    return PtxInstruction(span, opcode, tuple(operands), guard)
 
 
 def written(tree: Tree[Token]) -> str:
@@ -420,7 +420,7 @@ def test_reader_and_grammar_agree_on_every_instruction(name: str) -> None:
 def test_reader_and_grammar_refuse_the_same(text: str) -> None:
     from lark import UnexpectedInput
 
-    assert read_ptx(text).diagnostics
+    assert read_ptx(text).problems
     with pytest.raises(UnexpectedInput):
         load("ptx").parse(text)
 
@@ -443,7 +443,7 @@ def test_names_of_inline_assembly_are_told_apart() -> None:
 def test_what_cannot_be_read_is_told_and_passed_over() -> None:
     text = program(COPY, COMMIT, "%%% what;", "mov.b32 %r1, %r2", STORE)
     ptx = read_ptx(text)
-    assert [at(text, diagnostic.span) for diagnostic in ptx.diagnostics] == [
+    assert [text[problem.start : problem.end] for problem in ptx.problems] == [
         "%%% what;",
         "mov.b32 %r1, %r2",
     ]
@@ -451,8 +451,8 @@ def test_what_cannot_be_read_is_told_and_passed_over() -> None:
 
 
 def test_a_branch_to_nowhere_is_a_trouble() -> None:
-    (diagnostic,) = read_ptx(program("bra NOWHERE;")).diagnostics
-    assert diagnostic.message == "no label 'NOWHERE'"
+    (problem,) = read_ptx(program("bra NOWHERE;")).problems
+    assert problem.message == "no label 'NOWHERE'"
 
 
 def test_threads_come_from_the_kernel() -> None:
@@ -475,18 +475,18 @@ def test_device_functions_and_declarations_stand_beside_kernels() -> None:
 
 def test_debug_sections_are_no_instructions() -> None:
     text = program("ret;") + "\t.section\t.debug_loc\t{\t.b8 1\n\t}\n"
-    assert read_ptx(text).diagnostics == ()
+    assert read_ptx(text).problems == ()
 
 
 def test_deep_braces_are_read() -> None:
     depth = MAX_DEPTH * 3
     ptx = read_ptx(program("{" * depth, COPY, STORE, "}" * depth))
-    assert (len(hazards(ptx)), ptx.diagnostics) == (1, ())
+    assert (len(hazards(ptx)), ptx.problems) == (1, ())
 
 
 def whole(ptx: Ptx) -> bool:
     """True if everything that is pointed at lies in the text."""
-    spans = [diagnostic.span for diagnostic in ptx.diagnostics]
+    spans = [Span(problem.start, problem.end) for problem in ptx.problems]
     spans += [one.span for function in ptx.functions for one in function.instructions()]
     for hazard in hazards(ptx):
         spans += [hazard.span, hazard.copy, hazard.before]

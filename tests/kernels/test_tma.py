@@ -15,12 +15,12 @@ from lark import Token
 
 from hlo_lint.dumps.file_types import Kind, kind_of
 from hlo_lint.hlo.grammar import load
-from hlo_lint.kernels.tma.conditions import CONDITIONS, Violation, repair, violations
+from hlo_lint.kernels.tma.conditions import CONDITIONS, ConditionViolation, repair, violations
 from hlo_lint.kernels.tma.cutlass_log import MAX_LENGTH, Log, read_log
 from hlo_lint.kernels.tma.descriptor import (
     Consumer,
     Descriptor,
-    ElementType,
+    TensorMapType,
     element_type,
     element_type_of_size,
 )
@@ -72,7 +72,7 @@ PACKED = replace(
 )
 FLAT = Descriptor(BFLOAT16, 2, (128, 57), (256,), (64, 128), (1, 1))
 INTERLEAVED = replace(HEALTHY, interleave=2, swizzle=1)
-UNKNOWN = ElementType(16, "type 16", 0)
+UNKNOWN = TensorMapType(16, "type 16", 0)
 MAX_SIZE = replace(
     HEALTHY,
     rank=5,
@@ -444,7 +444,7 @@ def descriptors(draw: st.DrawFn) -> Descriptor:
     )
 
 
-def strides_wrong(descriptor: Descriptor) -> list[Violation]:
+def strides_wrong(descriptor: Descriptor) -> list[ConditionViolation]:
     known = replace(descriptor, element=INT32) if not descriptor.element.bits else descriptor
     return [v for v in violations(known) if v.field.startswith("global_strides")]
 

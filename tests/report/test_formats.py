@@ -22,7 +22,7 @@ from markdown_it import MarkdownIt
 
 import hlo_lint
 from hlo_lint import Diagnostic, Severity
-from hlo_lint.engine.findings import Origin, PassRef, SuppressedBy, SuppressedFinding
+from hlo_lint.engine.findings import PassRef, SourceLine, SuppressedBy, SuppressedFinding
 from hlo_lint.report import markdown, sarif
 from hlo_lint.report.formats import FORMATS, render
 from hlo_lint.report.report import Report
@@ -77,7 +77,7 @@ def evil(crash: Report) -> Report:
         instruction=EVIL,
         introduced_by=PassRef(EVIL, EVIL, 7, EVIL),
         cured_by=PassRef(EVIL, EVIL, None, EVIL),
-        origin=Origin(EVIL, 3, EVIL),
+        origin=SourceLine(EVIL, 3, EVIL),
         notes=(EVIL, EVIL),
         fix=replace(finding.fix, title=EVIL, edits=(replace(edit, text=EVIL),)),
         excerpt=EVIL,

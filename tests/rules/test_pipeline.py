@@ -17,7 +17,7 @@ from click.testing import CliRunner
 import hlo_lint
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.dumps.changes import adds_only_unread, disagreements, resizes_only_workspaces
-from hlo_lint.dumps.contracts import Contract, Kind, Order, broken_orders, contracts
+from hlo_lint.dumps.contracts import Contract, Order, OrderKind, broken_orders, contracts
 from hlo_lint.dumps.crash import find_crash_site
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.options import differences, read_pass_order, read_pass_runs
@@ -96,11 +96,11 @@ def test_an_order_is_broken_by_what_it_forbids(contract: Contract, order: Order)
     breaker = [(where, order.breakers[0])] if order.breakers else []
     good: list[Pass] = first + then
     bad = {
-        Kind.BEFORE: then + first,
-        Kind.NEEDS: then,
-        Kind.RENEWS: first + breaker + then,
-        Kind.FOLLOWS: then + first,
-        Kind.NOT_BETWEEN: first + breaker + then,
+        OrderKind.BEFORE: then + first,
+        OrderKind.NEEDS: then,
+        OrderKind.RENEWS: first + breaker + then,
+        OrderKind.FOLLOWS: then + first,
+        OrderKind.NOT_BETWEEN: first + breaker + then,
     }[order.kind]
     assert order.broken_by(good) is None
     guilty = order.broken_by(bad)

@@ -14,7 +14,7 @@ from hlo_lint.dumps.selection import in_order, modules_of
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class BisectionStep:
     """A pass that left a dump: in one run, or in both."""
 
     pipeline: str
@@ -42,7 +42,7 @@ class Bisection:
     after: Pipeline
     steps: int
     """After how many steps the modules were compared and the same."""
-    first: Step | None
+    first: BisectionStep | None
     """The first pass after which they differ; None where they never do."""
     difference: Difference | None
     """The differences then, between the last dump of each run."""
@@ -98,7 +98,7 @@ class _Walk:
     def _result(
         self,
         walked: int,
-        first: Step | None,
+        first: BisectionStep | None,
         difference: Difference | None,
         dumps: tuple[PassDump, PassDump] | None,
     ) -> Bisection:
@@ -116,7 +116,7 @@ class _Walk:
         self.structures.keep((before, after))
         return compare(self.structures.of(before), self.structures.of(after))
 
-    def _steps(self) -> Iterator[Step]:
+    def _steps(self) -> Iterator[BisectionStep]:
         """The steps of both runs, in one order: as they come while they have the same names."""
         i = j = 0
         while i < len(self.ours) or j < len(self.theirs):
@@ -154,13 +154,13 @@ class _Walk:
         return -1
 
 
-def _step(before: PassDump | None, after: PassDump | None) -> Step:
+def _step(before: PassDump | None, after: PassDump | None) -> BisectionStep:
     dump = before or after
     assert dump is not None
     pipeline, name = _key(dump)
     if dump.name is not None and dump.name.step is not None and not dump.name.before:
-        return Step("", pipeline, before, after, name)
-    return Step(pipeline, name, before, after)
+        return BisectionStep("", pipeline, before, after, name)
+    return BisectionStep(pipeline, name, before, after)
 
 
 def _key(dump: PassDump) -> tuple[str, str]:
@@ -178,7 +178,7 @@ def _disables(run: Pipeline, name: str) -> bool:
     return run.options is not None and bool(name) and run.options.disabled(name)
 
 
-def _notes(first: Step | None, before: Pipeline, after: Pipeline) -> Iterator[str]:
+def _notes(first: BisectionStep | None, before: Pipeline, after: Pipeline) -> Iterator[str]:
     if first is not None:
         for dump, side, run in ((first.before, "A", before), (first.after, "B", after)):
             if dump is not None:

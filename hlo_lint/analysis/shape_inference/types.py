@@ -101,7 +101,7 @@ def without_layout(shape: Shape) -> Shape:
             return BufferShape(element.with_layout(None))
 
 
-class Difference(NamedTuple):
+class ShapeDifference(NamedTuple):
     """The first place where two shapes differ."""
 
     at: tuple[int, ...]
@@ -112,13 +112,13 @@ class Difference(NamedTuple):
 
 def difference(
     left: Shape, right: Shape, *, any_precision: bool = False, at: tuple[int, ...] = ()
-) -> Difference | None:
+) -> ShapeDifference | None:
     """The first difference in types, sizes or structure; layouts and dynamic flags do not count."""
     match left, right:
         case ArrayShape(), ArrayShape():
             types = same_type if any_precision else str.__eq__
             same = types(left.dtype, right.dtype) and same_dims(left, right)
-            return None if same else Difference(at, left, right)
+            return None if same else ShapeDifference(at, left, right)
         case TupleShape(), TupleShape() if len(left.elements) == len(right.elements):
             pairs = zip(left.elements, right.elements, strict=True)
             for number, (a, b) in enumerate(pairs):
@@ -128,9 +128,9 @@ def difference(
             return None
         case BufferShape(), BufferShape():
             inner = difference(left.element, right.element, any_precision=any_precision)
-            return None if inner is None else Difference(at, left, right)
+            return None if inner is None else ShapeDifference(at, left, right)
         case _:
-            return None if left == right else Difference(at, left, right)
+            return None if left == right else ShapeDifference(at, left, right)
 
 
 def compatible(left: Shape, right: Shape, *, any_precision: bool = False) -> bool:
@@ -140,7 +140,9 @@ def compatible(left: Shape, right: Shape, *, any_precision: bool = False) -> boo
 
 def describe_mismatch(left: Shape, right: Shape, *, any_precision: bool = False) -> tuple[str, str]:
     """Two shapes that are not compatible, as text: of tuples the first elements that differ."""
-    mismatch = difference(left, right, any_precision=any_precision) or Difference((), left, right)
+    mismatch = difference(left, right, any_precision=any_precision) or ShapeDifference(
+        (), left, right
+    )
     place = f" at index {{{','.join(map(str, mismatch.at))}}}" if mismatch.at else ""
     return brief(mismatch.left) + place, brief(mismatch.right) + place
 

@@ -47,7 +47,7 @@ _ELIDED: Final = "get-tuple-element"
 """An opcode that the printer leaves out, and may still name in `control-predecessors`."""
 
 
-class Scope:
+class PrecedingInstructions:
     """The instructions of one computation above a place in its text."""
 
     __slots__ = ("computation", "inference", "number", "rows", "shapes")
@@ -84,7 +84,7 @@ def computation_errors(computation: Computation, inference: ShapeInference) -> I
     text, spans = computation.text, computation.spans
     if not computation.rows and not computation.parse_errors:
         yield ParseError(f"%{computation.name} has no instructions", len(text) - 1, len(text))
-    scope = Scope(computation, inference)
+    scope = PrecedingInstructions(computation, inference)
     root = None
     parameters: dict[int, int] = {}
     for number, record in enumerate(computation.rows):
@@ -125,7 +125,7 @@ def _gap(parameters: dict[int, int]) -> Iterator[ParseError]:
 
 
 def _result(
-    computation: Computation, scope: Scope, root: InstructionRecord | None
+    computation: Computation, scope: PrecedingInstructions, root: InstructionRecord | None
 ) -> Iterator[ParseError]:
     """Errors in a signature: XLA compares its result with the root, and no parameters."""
     signature = computation.signature
@@ -165,7 +165,7 @@ _Error = tuple[str, int]
 """A message, and where it stands in the text of the instruction."""
 
 
-def _record_errors(spans: InstructionSpans, scope: Scope) -> Iterator[_Error]:
+def _record_errors(spans: InstructionSpans, scope: PrecedingInstructions) -> Iterator[_Error]:
     record, operands = spans.record, spans.operands.start
     for reference in references_of(record):
         name, *path = reference.split("#")
@@ -193,7 +193,7 @@ _NEVER_REFUSED: Final = frozenset(("after-all", "add-dependency", "copy", "domai
 """Opcodes whose shape XLA takes from their operands without looking at them."""
 
 
-def _written_operands(spans: InstructionSpans, scope: Scope) -> Iterator[_Error]:
+def _written_operands(spans: InstructionSpans, scope: PrecedingInstructions) -> Iterator[_Error]:
     """Errors in how operands are written: a shape before a name fits what the operand is."""
     references = references_of(spans.record)
     for reference, operand in zip(references, spans.operand_spans, strict=False):
@@ -215,7 +215,7 @@ def _written_operands(spans: InstructionSpans, scope: Scope) -> Iterator[_Error]
             yield f"{message} {shape} of %{reference}", operand.shape_start
 
 
-def _control(spans: InstructionSpans, scope: Scope) -> Iterator[_Error]:
+def _control(spans: InstructionSpans, scope: PrecedingInstructions) -> Iterator[_Error]:
     span = spans.attributes.get("control-predecessors")
     if span is None:
         return
@@ -230,12 +230,14 @@ def _control(spans: InstructionSpans, scope: Scope) -> Iterator[_Error]:
                 yield f"control-predecessors: %{name} is not defined above", span.start
 
 
-def _operand_shape(spans: InstructionSpans, scope: Scope, number: int) -> Shape | None:
+def _operand_shape(
+    spans: InstructionSpans, scope: PrecedingInstructions, number: int
+) -> Shape | None:
     references = references_of(spans.record)
     return scope.shape(references[number]) if number < len(references) else None
 
 
-def _reshape(spans: InstructionSpans, scope: Scope) -> Iterator[_Error]:
+def _reshape(spans: InstructionSpans, scope: PrecedingInstructions) -> Iterator[_Error]:
     shape, operand = shape_or_none(type_of(spans.record)), _operand_shape(spans, scope, 0)
     if shape is None or operand is None:
         return
@@ -249,15 +251,15 @@ def _reshape(spans: InstructionSpans, scope: Scope) -> Iterator[_Error]:
             yield message, spans.shape.start
 
 
-def _broadcast(spans: InstructionSpans, scope: Scope) -> Iterator[_Error]:
+def _broadcast(spans: InstructionSpans, scope: PrecedingInstructions) -> Iterator[_Error]:
     operand = _operand_shape(spans, scope, 0)
     is_scalar = operand is None or (isinstance(operand, ArrayShape) and not operand.rank)
     if not is_scalar and "dimensions=" not in attributes_of(spans.record):
         yield f"broadcast of {operand} needs the attribute dimensions", spans.opcode.start
 
 
-def _indices(first: int) -> Callable[[InstructionSpans, Scope], Iterator[_Error]]:
-    def check(spans: InstructionSpans, scope: Scope) -> Iterator[_Error]:
+def _indices(first: int) -> Callable[[InstructionSpans, PrecedingInstructions], Iterator[_Error]]:
+    def check(spans: InstructionSpans, scope: PrecedingInstructions) -> Iterator[_Error]:
         operand, count = _operand_shape(spans, scope, 0), len(references_of(spans.record))
         if not isinstance(operand, ArrayShape):
             if operand is not None:
@@ -273,14 +275,14 @@ def _indices(first: int) -> Callable[[InstructionSpans, Scope], Iterator[_Error]
     return check
 
 
-def _dynamic_reshape(spans: InstructionSpans, scope: Scope) -> Iterator[_Error]:
+def _dynamic_reshape(spans: InstructionSpans, scope: PrecedingInstructions) -> Iterator[_Error]:
     shape, count = shape_or_none(type_of(spans.record)), len(references_of(spans.record))
     yield from _reshape(spans, scope)
     if isinstance(shape, ArrayShape) and count - 1 != shape.rank:
         yield f"{shape} takes {shape.rank} sizes, not {count - 1}", spans.operands.start
 
 
-def _conditional(spans: InstructionSpans, scope: Scope) -> Iterator[_Error]:
+def _conditional(spans: InstructionSpans, scope: PrecedingInstructions) -> Iterator[_Error]:
     selector, count = _operand_shape(spans, scope, 0), len(references_of(spans.record))
     names = spans.attributes.keys()
     pair = {"true_computation", "false_computation"}
@@ -311,14 +313,14 @@ def _conditional(spans: InstructionSpans, scope: Scope) -> Iterator[_Error]:
         yield message, spans.operands.start
 
 
-def _recv_done(spans: InstructionSpans, scope: Scope) -> Iterator[_Error]:
+def _recv_done(spans: InstructionSpans, scope: PrecedingInstructions) -> Iterator[_Error]:
     operand = _operand_shape(spans, scope, 0)
     if operand is not None and not isinstance(operand, TupleShape):
         yield f"the operand of recv-done is not a tuple: {operand}", spans.operands.start
     yield from _channel(spans, scope)
 
 
-def _channel(spans: InstructionSpans, scope: Scope) -> Iterator[_Error]:
+def _channel(spans: InstructionSpans, scope: PrecedingInstructions) -> Iterator[_Error]:
     """A `send-done` that names a channel names that of its `send`."""
     references = references_of(spans.record)
     start = scope.record(references[0]) if references and "#" not in references[0] else None
@@ -336,7 +338,7 @@ def _channel_id(record: InstructionRecord) -> str:
     return text[slice(*span)] if span else ""
 
 
-def _custom_call(spans: InstructionSpans, scope: Scope) -> Iterator[_Error]:
+def _custom_call(spans: InstructionSpans, scope: PrecedingInstructions) -> Iterator[_Error]:
     span = spans.attributes.get("operand_layout_constraints")
     if span is None:
         return
@@ -350,7 +352,7 @@ def _custom_call(spans: InstructionSpans, scope: Scope) -> Iterator[_Error]:
             yield f"{message} {number}, {operand}", span.start
 
 
-_CHECKS: Final[dict[str, Callable[[InstructionSpans, Scope], Iterator[_Error]]]] = {
+_CHECKS: Final[dict[str, Callable[[InstructionSpans, PrecedingInstructions], Iterator[_Error]]]] = {
     "reshape": _reshape,
     "broadcast": _broadcast,
     "dynamic-slice": _indices(1),

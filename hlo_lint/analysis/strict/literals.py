@@ -37,7 +37,7 @@ class _LiteralError(Exception):
 def literal_errors(shape: Shape, text: str) -> Iterator[ParseError]:
     """The first error in the literal `text` of a constant of that shape."""
     try:
-        reader = _Reader(text)
+        reader = _LiteralReader(text)
         reader.value(shape)
         if reader.token:
             raise _LiteralError("expected `)` after the literal", reader.start)
@@ -45,7 +45,7 @@ def literal_errors(shape: Shape, text: str) -> Iterator[ParseError]:
         yield ParseError(error.message, error.at, len(text))
 
 
-class _Reader:
+class _LiteralReader:
     """One literal, token by token."""
 
     def __init__(self, text: str) -> None:

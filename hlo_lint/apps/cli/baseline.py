@@ -13,7 +13,7 @@ from hlo_lint.apps.cli import common
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hlo_lint.engine.suppressions.baseline import Comparison, Entry
+    from hlo_lint.engine.suppressions.baseline import BaselineComparison, BaselineEntry
 
 DEFAULT = Path("hlo_lint_baseline.json")
 
@@ -82,7 +82,7 @@ def command(
     ctx.exit(1 if any(finding.severity is not Severity.INFO for finding in compared.new) else 0)
 
 
-def _show(compared: Comparison, path: Path) -> None:
+def _show(compared: BaselineComparison, path: Path) -> None:
     from hlo_lint.report.text import render_concise
     from hlo_lint.text.source import shown
 
@@ -94,7 +94,7 @@ def _show(compared: Comparison, path: Path) -> None:
     click.echo(f"{len(compared.new)} new, {_number(compared.gone)} gone")
 
 
-def _written(compared: Comparison, entries: Sequence[Entry], *, added: bool) -> str:
+def _written(compared: BaselineComparison, entries: Sequence[BaselineEntry], *, added: bool) -> str:
     from hlo_lint.text.source import shown
 
     count = _number(entries)
@@ -103,5 +103,5 @@ def _written(compared: Comparison, entries: Sequence[Entry], *, added: bool) -> 
     return shown(f"{compared.updated.path}: {findings}, {new}{_number(compared.gone)} gone")
 
 
-def _number(entries: Sequence[Entry]) -> int:
+def _number(entries: Sequence[BaselineEntry]) -> int:
     return sum(entry.count for entry in entries)

@@ -12,7 +12,7 @@ import click
 from hlo_lint.apps.cli import common
 
 if TYPE_CHECKING:
-    from hlo_lint.dumps.options import Difference
+    from hlo_lint.dumps.options import OptionDifference
     from hlo_lint.dumps.pipeline import Pipeline
 
 
@@ -29,7 +29,7 @@ def command(ctx: click.Context, before: Path, after: Path, as_json: bool) -> Non
     """
     from hlo_lint.dumps.options import differences
 
-    by_difference: dict[Difference, list[str]] = {}
+    by_difference: dict[OptionDifference, list[str]] = {}
     for ours, theirs in _pairs(before, after):
         for difference in differences(ours, theirs):
             by_difference.setdefault(difference, []).append(ours.title)
@@ -70,7 +70,7 @@ def _pairs(before: Path, after: Path) -> Iterable[tuple[Pipeline, Pipeline]]:
     return common.paired(sides, (before, after))
 
 
-def _show(by_difference: dict[Difference, list[str]]) -> None:
+def _show(by_difference: dict[OptionDifference, list[str]]) -> None:
     from hlo_lint.text.source import shown
 
     if not by_difference:

@@ -52,7 +52,7 @@ _T = TypeVar("_T")
 
 
 @dataclass
-class _Open:
+class _OpenText:
     """A text that is open in the editor."""
 
     text: Text
@@ -61,7 +61,7 @@ class _Open:
     memo: Memo = field(default_factory=Memo)
     reading: tuple[int, asyncio.Future[Document]] | None = None
     checking: tuple[int, asyncio.Task[Checked | None]] | None = None
-    troubles: set[str] = field(default_factory=set)
+    logged: set[str] = field(default_factory=set)
     """The reason that it could not be checked, as logged already."""
     replaced: int = 0
     """Characters of the versions since memory was looked through."""
@@ -78,7 +78,7 @@ class HloServer(LanguageServer):
     def __init__(self) -> None:
         super().__init__("hlo-lint", __version__)
         self.options = Options()
-        self.opened: dict[str, _Open] = {}
+        self.opened: dict[str, _OpenText] = {}
         self._readers = ThreadPoolExecutor(1, "read")
         self._checkers = ThreadPoolExecutor(1, "check")
 
@@ -92,7 +92,7 @@ class HloServer(LanguageServer):
         """A text was opened."""
         text = self.workspace.get_text_document(uri)
         assert isinstance(text, Text)
-        self.opened[uri] = _Open(text)
+        self.opened[uri] = _OpenText(text)
         self.check_soon(uri, 0)
 
     def changed(self, uri: str) -> None:
@@ -117,7 +117,7 @@ class HloServer(LanguageServer):
             opened.serial += 1
 
     def configure(self, given: object) -> None:
-        """Takes over settings; wrong ones are told and change nothing."""
+        """Takes over settings; wrong ones are reported and change nothing."""
         try:
             options = read_options(given)
         except UsageError as error:
@@ -167,7 +167,7 @@ class HloServer(LanguageServer):
         assert opened.checking is not None
         return await asyncio.shield(opened.checking[1])
 
-    async def _check(self, uri: str, opened: _Open, delay: float) -> Checked | None:
+    async def _check(self, uri: str, opened: _OpenText, delay: float) -> Checked | None:
         await asyncio.sleep(delay)
         serial, loop = opened.serial, asyncio.get_running_loop()
         try:
@@ -185,27 +185,27 @@ class HloServer(LanguageServer):
         except OutdatedError:
             return None
         except Exception as error:
-            self._tell_of(opened, error)
+            self._log_error(opened, error)
             return None
-        opened.troubles.clear()
+        opened.logged.clear()
         opened.took = time.monotonic() - begun
         if opened.is_outdated(serial):
             return None
-        diagnostics = [published.diagnostic for published in result.told]
+        diagnostics = [published.diagnostic for published in result.published]
         self.text_document_publish_diagnostics(
             types.PublishDiagnosticsParams(uri, diagnostics, document.text.version)
         )
         return result
 
-    def _tell_of(self, opened: _Open, error: Exception) -> None:
+    def _log_error(self, opened: _OpenText, error: Exception) -> None:
         """Says why a text is not checked, once until it is."""
-        trouble = f"hlo-lint: {error}"
+        message = f"hlo-lint: {error}"
         if not isinstance(error, HloLintError):
             log.error("%s cannot be checked", opened.text.uri, exc_info=error)
-            trouble = f"hlo-lint: internal error: {type(error).__name__}: {error}"
-        if trouble not in opened.troubles:
-            opened.troubles.add(trouble)
-            self.say(shown(trouble))
+            message = f"hlo-lint: internal error: {type(error).__name__}: {error}"
+        if message not in opened.logged:
+            opened.logged.add(message)
+            self.say(shown(message))
 
     async def fixed(self, uri: str) -> types.WorkspaceEdit | None:
         """The edits of every fix."""
@@ -253,7 +253,7 @@ class HloServer(LanguageServer):
         return bool(outline and outline.hierarchical_document_symbol_support)
 
 
-def _read(opened: _Open, text: Text, serial: int) -> Document:
+def _read(opened: _OpenText, text: Text, serial: int) -> Document:
     if opened.is_outdated(serial):
         raise OutdatedError
     opened.replaced += len(text.source)
@@ -484,7 +484,7 @@ def _offer_fixes(server: HloServer) -> None:
         if _asks_for(params.context, types.CodeActionKind.QuickFix.value):
             actions += quick_fixes(checked, params.range, versioned=server.versioned)
             actions += allowances(checked, params.range, versioned=server.versioned)
-        if any(published.is_fixable for published in checked.told) and _asks_for(
+        if any(published.is_fixable for published in checked.published) and _asks_for(
             params.context, FIX_ALL
         ):
             every = types.CodeAction("Fix all that hlo-lint can", kind=FIX_ALL, data={"uri": uri})

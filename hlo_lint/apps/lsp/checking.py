@@ -1,4 +1,4 @@
-"""The rules over an open text: stopped when it is outdated, and told as the protocol tells it."""
+"""The rules over an open text: stopped when it is outdated; findings as the protocol has them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class OutdatedError(Exception):
 
 
 @dataclass(frozen=True)
-class Told:
-    """A finding, and what the client is told of it."""
+class PublishedFinding:
+    """A finding, and the diagnostic that the client gets for it."""
 
     finding: Diagnostic
     diagnostic: types.Diagnostic
@@ -48,7 +48,7 @@ class Checked:
     """The findings in one version of a text."""
 
     document: Document
-    told: tuple[Told, ...]
+    published: tuple[PublishedFinding, ...]
 
 
 def check(document: Document, options: Options, is_outdated: Callable[[], bool]) -> Checked:
@@ -71,9 +71,8 @@ def check(document: Document, options: Options, is_outdated: Callable[[], bool])
     findings = [
         finding for finding in report.findings if finding.path == str(document.path)
     ]  # not of settings
-    return Checked(
-        document, tuple(Told(finding, _diagnostic(document, finding)) for finding in findings)
-    )
+    published = (PublishedFinding(finding, _diagnostic(document, finding)) for finding in findings)
+    return Checked(document, tuple(published))
 
 
 def _diagnostic(document: Document, finding: Diagnostic) -> types.Diagnostic:

@@ -30,7 +30,7 @@ MAX_INDEXED = 20_000
 _NAMING = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
 
 
-class Place(NamedTuple):
+class ComputationPlace(NamedTuple):
     """A computation where it stands."""
 
     module: Module
@@ -51,7 +51,7 @@ class Place(NamedTuple):
 class Symbol(NamedTuple):
     """A name in the text, and what it stands for."""
 
-    place: Place
+    place: ComputationPlace
     number: int | None
     """The position of the instruction in the place; None for the computation itself."""
     element: tuple[int, ...]
@@ -69,10 +69,10 @@ class Symbol(NamedTuple):
         return name_of(self.place.computation.rows[self.number])
 
 
-class Statement(NamedTuple):
+class DocumentStatement(NamedTuple):
     """An instruction, a head, or a line that could not be read, with its tokens."""
 
-    place: Place
+    place: ComputationPlace
     number: int | None
     """The position of the instruction; None for a head or an unread line."""
     begin: int
@@ -99,10 +99,10 @@ class Document:
         _forget_older(memo, self.file)
 
     @cached_property
-    def places(self) -> Sequence[Place]:
+    def places(self) -> Sequence[ComputationPlace]:
         """Every computation, in the order of the text, followed by those written into it."""
         parts = [
-            Place(module, computation, module.start + module.offset(number))
+            ComputationPlace(module, computation, module.start + module.offset(number))
             for module in self.file.modules
             for number, computation in enumerate(module.computations)
         ]
@@ -128,7 +128,7 @@ class Document:
             (module, Span(module.start, end)) for module, end in zip(modules, ends, strict=True)
         ]
 
-    def place_at(self, offset: int) -> Place | None:
+    def place_at(self, offset: int) -> ComputationPlace | None:
         """The innermost computation that holds a character of the file."""
         at = bisect_right(self.places, offset, key=lambda place: place.begin)
         while at:  # those after it that end before the offset are written into another one
@@ -140,7 +140,7 @@ class Document:
                 return None
         return None
 
-    def statement_at(self, offset: int) -> Statement | None:
+    def statement_at(self, offset: int) -> DocumentStatement | None:
         """The statement at a character of the file, as its tokens."""
         place = self.place_at(offset)
         if place is None:
@@ -155,9 +155,11 @@ class Document:
         begin = source.rfind("\n", 0, offset) + 1
         end = source.find("\n", offset)
         line = source[max(begin, place.begin) : end if end >= 0 else len(source)]
-        return Statement(place, None, max(begin, place.begin), tuple(instruction_tokens(line)))
+        return DocumentStatement(
+            place, None, max(begin, place.begin), tuple(instruction_tokens(line))
+        )
 
-    def statement(self, place: Place, number: int) -> Statement:
+    def statement(self, place: ComputationPlace, number: int) -> DocumentStatement:
         """An instruction in its tokens."""
         computation = place.computation
         start, end = self.span(place, number)
@@ -165,9 +167,9 @@ class Document:
         text = self.text.source[start:end]
         named = number not in computation.nested and name_of(row) in text.partition("=")[0]
         tokens = instruction_tokens(text, row, named=named)
-        return Statement(place, number, start, tuple(tokens))
+        return DocumentStatement(place, number, start, tuple(tokens))
 
-    def span(self, place: Place, number: int) -> Span:
+    def span(self, place: ComputationPlace, number: int) -> Span:
         """The span of an instruction, in characters of the file."""
         if self._is_by_lines(place):
             line = self.text.line_of(place.begin) + 1 + number
@@ -175,7 +177,7 @@ class Document:
         start, end = place.computation.spans[number]
         return Span(place.begin + start, place.begin + end)
 
-    def number_at(self, place: Place, offset: int) -> int | None:
+    def number_at(self, place: ComputationPlace, offset: int) -> int | None:
         """The innermost instruction of a computation that holds a character of the file."""
         computation = place.computation
         if self._is_by_lines(place):
@@ -189,7 +191,7 @@ class Document:
         index = bisect_right(spans, at, key=lambda span: span.start) - 1
         return index if index >= 0 and at <= spans[index].end else None
 
-    def _is_by_lines(self, place: Place) -> bool:
+    def _is_by_lines(self, place: ComputationPlace) -> bool:
         """True if instructions are lines, so that the span of one is found without those of all."""
         return not (place.computation.has_spans or self._has_returns)
 
@@ -198,7 +200,7 @@ class Document:
         """True if lines end at carriage returns, too."""
         return "\r" in self.text.source
 
-    def readers(self, place: Place, name: str) -> Sequence[int]:
+    def readers(self, place: ComputationPlace, name: str) -> Sequence[int]:
         """Positions of the instructions that read a name, each once, in the order of the text."""
         computation = place.computation
         if len(computation.rows) < MAX_INDEXED:
@@ -217,14 +219,14 @@ class Document:
                 numbers.append(number)
         return numbers
 
-    def head(self, place: Place) -> Statement:
+    def head(self, place: ComputationPlace) -> DocumentStatement:
         """The head of a computation in its tokens."""
         last = len(place.computation.rows) - 1
         end = place.end
         if last >= 0:  # the first row may be written into the operands of the last
             end = min(self.span(place, 0).start, self.span(place, last).start)
         tokens = tuple(head_tokens(self.text.source[place.begin : end]))
-        return Statement(place, None, place.begin, tokens)
+        return DocumentStatement(place, None, place.begin, tokens)
 
     def symbol_at(self, offset: int) -> Symbol | None:
         """The symbol at a character of the file."""
@@ -234,7 +236,7 @@ class Document:
             return None
         return self.resolve(statement, token)
 
-    def resolve(self, statement: Statement, token: Token) -> Symbol | None:
+    def resolve(self, statement: DocumentStatement, token: Token) -> Symbol | None:
         """Resolve a token to its symbol; None if it is not a name or is undefined."""
         place = statement.place
         span = Span(statement.begin + token.name_start, statement.begin + token.name_end)
@@ -256,12 +258,12 @@ class Document:
             case _:
                 return None
 
-    def computation(self, module: Module, name: str) -> Place | None:
+    def computation(self, module: Module, name: str) -> ComputationPlace | None:
         """The computation of that name in a module."""
         return self._by_name.get((id(module), name))
 
     @cached_property
-    def _by_name(self) -> dict[tuple[int, str], Place]:
+    def _by_name(self) -> dict[tuple[int, str], ComputationPlace]:
         """Of a doubled name the first."""
         return {
             (id(place.module), place.computation.name): place for place in reversed(self.places)
@@ -278,7 +280,7 @@ class Document:
         else:
             yield from self._occurrences_of_instruction(symbol.place, symbol.number, uses)
 
-    def _occurrences_of_computation(self, place: Place, uses: bool) -> Iterator[Symbol]:
+    def _occurrences_of_computation(self, place: ComputationPlace, uses: bool) -> Iterator[Symbol]:
         head = self.head(place)
         yield from self._named(head, place, None, defines=True)
         if not uses:
@@ -286,7 +288,7 @@ class Document:
         for statement in self.callers(place):
             yield from self._named(statement, place, None)
 
-    def callers(self, place: Place) -> Iterator[Statement]:
+    def callers(self, place: ComputationPlace) -> Iterator[DocumentStatement]:
         """The instructions that call a computation by its name, in the order of the text."""
         name, module = place.computation.name, place.module
         seen: set[int] = set()
@@ -311,7 +313,7 @@ class Document:
                 yield statement
 
     def _occurrences_of_instruction(
-        self, place: Place, number: int, uses: bool
+        self, place: ComputationPlace, number: int, uses: bool
     ) -> Iterator[Symbol]:
         computation = place.computation
         name = name_of(computation.rows[number])
@@ -337,7 +339,12 @@ class Document:
                     yield occurrence
 
     def _named(
-        self, statement: Statement, place: Place, number: int | None, *, defines: bool = False
+        self,
+        statement: DocumentStatement,
+        place: ComputationPlace,
+        number: int | None,
+        *,
+        defines: bool = False,
     ) -> Iterator[Symbol]:
         """The symbols that a statement names; only its own if `defines`."""
         for token in statement.tokens:
@@ -347,7 +354,7 @@ class Document:
             if symbol.place.begin == place.begin and symbol.number == number:
                 yield symbol
 
-    def statements(self, span: Span) -> Iterator[Statement]:
+    def statements(self, span: Span) -> Iterator[DocumentStatement]:
         """The heads and the instructions in a stretch of the file, each with its own tokens.
 
         What is written into another instruction has no tokens of its own there.
@@ -378,7 +385,7 @@ class Document:
                 ]
                 yield statement._replace(tokens=tuple(tokens))
 
-    def _first(self, place: Place, offset: int) -> int:
+    def _first(self, place: ComputationPlace, offset: int) -> int:
         """The first instruction of a computation that ends after a character of the file."""
         if place.computation.nested or offset <= place.begin:
             return 0
@@ -401,7 +408,7 @@ class Document:
                 return name[0], Span(*name.span())
         return None
 
-    def called_by(self, place: Place, number: int) -> tuple[Place, ...]:
+    def called_by(self, place: ComputationPlace, number: int) -> tuple[ComputationPlace, ...]:
         """The computations that an instruction calls by name and that are there."""
         names = called_names(attributes_of(place.computation.rows[number]))
         callees = (self.computation(place.module, name) for name in names)

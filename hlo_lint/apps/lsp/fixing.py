@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from lsprotocol import types
 
 from hlo_lint.apps.api import fix
-from hlo_lint.apps.lsp.checking import Checked, Told
+from hlo_lint.apps.lsp.checking import Checked, PublishedFinding
 from hlo_lint.apps.lsp.documents import Document
 from hlo_lint.apps.lsp.settings import Options
 from hlo_lint.apps.lsp.texts import Text
@@ -62,11 +62,11 @@ def allowances(
         )
 
 
-def _touching(checked: Checked, wanted: types.Range) -> Iterator[Told]:
+def _touching(checked: Checked, wanted: types.Range) -> Iterator[PublishedFinding]:
     """The findings that have a character, or a place between two, in common with a range."""
     text = checked.document.text
     start, end = text.offset(wanted.start), text.offset(wanted.end)
-    for published in checked.told:
+    for published in checked.published:
         place = published.diagnostic.range
         if text.offset(place.start) <= end and text.offset(place.end) >= start:
             yield published

@@ -7,7 +7,13 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from hlo_lint.apps.lsp.documents import Document, Place, Statement, Symbol, root_of
+from hlo_lint.apps.lsp.documents import (
+    ComputationPlace,
+    Document,
+    DocumentStatement,
+    Symbol,
+    root_of,
+)
 from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.opcodes import COMMON, demands_on, wrapped_opcode
@@ -140,7 +146,7 @@ def _tail(tail: str) -> str:
     return tail[: cut.start()] + ", …" if cut else tail
 
 
-def _origin(place: Place, number: int, style: _Style) -> Iterator[str]:
+def _origin(place: ComputationPlace, number: int, style: _Style) -> Iterator[str]:
     instruction = place.instruction(number)
     origin = origin_of(instruction, place.module)
     if origin is not None:
@@ -151,7 +157,9 @@ def _origin(place: Place, number: int, style: _Style) -> Iterator[str]:
         yield f"op_name {style.code(named[1])}"
 
 
-def _metadata(document: Document, statement: Statement, span: Span, style: _Style) -> Hover | None:
+def _metadata(
+    document: Document, statement: DocumentStatement, span: Span, style: _Style
+) -> Hover | None:
     """The whole Python stack that an instruction comes from."""
     number = statement.number
     if number is None:
@@ -179,7 +187,7 @@ def _typed(computation: Computation, reference: str, style: _Style) -> str:
     return style.code(shown_name if shape is None else f"{shape} {shown_name}")
 
 
-def _computation(document: Document, place: Place, style: _Style) -> Iterator[str]:
+def _computation(document: Document, place: ComputationPlace, style: _Style) -> Iterator[str]:
     computation, module = place.computation, place.module
     title = f"ENTRY %{computation.name}" if computation.is_entry else f"%{computation.name}"
     yield style.block(f"{title} {computation.signature}".rstrip())

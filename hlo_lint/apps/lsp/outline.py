@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from lsprotocol import types
 
-from hlo_lint.apps.lsp.documents import Document, Place
+from hlo_lint.apps.lsp.documents import ComputationPlace, Document
 from hlo_lint.engine.suppressions.comments import read_comments
 from hlo_lint.hlo.records import name_of, opcode_of, type_of
 from hlo_lint.report.text import counted
@@ -56,7 +56,9 @@ def symbols(document: Document) -> list[types.DocumentSymbol]:
     return modules
 
 
-def _computation(document: Document, place: Place, *, listed: bool) -> types.DocumentSymbol:
+def _computation(
+    document: Document, place: ComputationPlace, *, listed: bool
+) -> types.DocumentSymbol:
     computation = place.computation
     whole = Span(place.begin, place.end)
     return types.DocumentSymbol(
@@ -69,7 +71,7 @@ def _computation(document: Document, place: Place, *, listed: bool) -> types.Doc
     )
 
 
-def _name(document: Document, place: Place) -> Span:
+def _name(document: Document, place: ComputationPlace) -> Span:
     """The name of a computation in its head, or the beginning where it has none."""
     for token in document.head(place).tokens:
         if token.name == place.computation.name:
@@ -77,7 +79,7 @@ def _name(document: Document, place: Place) -> Span:
     return Span(place.begin, place.begin)
 
 
-def _instructions(document: Document, place: Place) -> Iterator[types.DocumentSymbol]:
+def _instructions(document: Document, place: ComputationPlace) -> Iterator[types.DocumentSymbol]:
     computation = place.computation
     for number, row in enumerate(computation.rows):
         if number in computation.nested:

@@ -7,7 +7,7 @@ from operator import itemgetter
 
 from lsprotocol import types
 
-from hlo_lint.apps.lsp.documents import Document, Statement
+from hlo_lint.apps.lsp.documents import Document, DocumentStatement
 from hlo_lint.apps.lsp.texts import width
 from hlo_lint.hlo.parser.tokens import Role, Token
 from hlo_lint.text.source import Span
@@ -51,7 +51,7 @@ def tokens(document: Document, span: Span | None = None) -> types.SemanticTokens
     return types.SemanticTokens(data=list(_encoded(document, typed)))
 
 
-def _kind(statement: Statement, token: Token) -> tuple[types.SemanticTokenTypes, bool]:
+def _kind(statement: DocumentStatement, token: Token) -> tuple[types.SemanticTokenTypes, bool]:
     """The type of a token, and True if it is a definition."""
     if token.role is Role.NAME and statement.number is None:
         return _KINDS[Role.CALLED], True

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from hlo_lint.analysis.stage import Stage, parse_stage
-from hlo_lint.apps.settings.toml_locations import Place, displayed
+from hlo_lint.apps.settings.toml_locations import SettingPlace, displayed
 from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.options import Option
@@ -22,14 +22,14 @@ OFF: Final = "off"
 LEVELS: Final = (*(severity.value for severity in Severity), OFF)
 
 
-class Kind(Protocol):
+class ValueKind(Protocol):
     """A type of values: how one is read, and how the JSON Schema says it."""
 
     @property
     def title(self) -> str:
         """In words, for the docs and for messages."""
 
-    def read(self, value: object, place: Place) -> object:
+    def read(self, value: object, place: SettingPlace) -> object:
         """The value as `Settings` holds it.
 
         Raises:
@@ -46,7 +46,7 @@ class _Text:
 
     title: str = "a text"
 
-    def read(self, value: object, place: Place) -> str:
+    def read(self, value: object, place: SettingPlace) -> str:
         if not isinstance(value, str) or not value:
             raise place.error(f"takes {self.title}, not {_spelled(value)}")
         return value
@@ -61,7 +61,7 @@ class _StageWords:
 
     title: str = 'a stage such as "gpu post-layout"'
 
-    def read(self, value: object, place: Place) -> Stage:
+    def read(self, value: object, place: SettingPlace) -> Stage:
         if not isinstance(value, str):
             raise place.error(f"takes {self.title}, not {_spelled(value)}")
         try:
@@ -87,7 +87,7 @@ class _Truth:
 
     title: str = "true or false"
 
-    def read(self, value: object, place: Place) -> bool:
+    def read(self, value: object, place: SettingPlace) -> bool:
         if not isinstance(value, bool):
             raise place.error(f"takes {self.title}, not {_spelled(value)}")
         return value
@@ -108,7 +108,7 @@ class _Choice:
         *most, last = [f'"{word}"' for word in self.words()]
         return f"{', '.join(most)} or {last}" if most else last
 
-    def read(self, value: object, place: Place) -> str:
+    def read(self, value: object, place: SettingPlace) -> str:
         words = self.words()
         if not isinstance(value, str):
             raise place.error(f"takes {self.title}, not {_spelled(value)}")
@@ -126,7 +126,7 @@ class _Level:
 
     title: str = 'one of "error", "warning", "info", "off"'
 
-    def read(self, value: object, place: Place) -> Severity | None:
+    def read(self, value: object, place: SettingPlace) -> Severity | None:
         word = _Choice(lambda: LEVELS).read(value, place)
         return None if word == OFF else Severity(word)
 
@@ -140,7 +140,7 @@ class _FilePath:
 
     title: str = "a path, relative to the folder of the file"
 
-    def read(self, value: object, place: Place) -> Path:
+    def read(self, value: object, place: SettingPlace) -> Path:
         return place.path.parent / _Text(self.title).read(value, place)
 
     def schema(self) -> Schema:
@@ -153,7 +153,7 @@ class _Processes:
 
     title: str = '"auto" or a whole number from 1'
 
-    def read(self, value: object, place: Place) -> int | None:
+    def read(self, value: object, place: SettingPlace) -> int | None:
         if value == "auto":
             return None
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -168,10 +168,10 @@ class _Processes:
 class _Listed:
     """An array of one kind."""
 
-    each: Kind
+    each: ValueKind
     title: str
 
-    def read(self, value: object, place: Place) -> tuple[object, ...]:
+    def read(self, value: object, place: SettingPlace) -> tuple[object, ...]:
         if not isinstance(value, list):
             raise place.error(f"takes {self.title}, not {_spelled(value)}")
         return tuple(self.each.read(one, place.at(at, one)) for at, one in enumerate(value))
@@ -186,7 +186,7 @@ class _RuleName:
 
     title: str = "the name of a rule or of a family"
 
-    def read(self, value: object, place: Place) -> str:
+    def read(self, value: object, place: SettingPlace) -> str:
         name = _Text(self.title).read(value, place)
         try:
             check_names([name])
@@ -202,11 +202,11 @@ class _RuleName:
 class _Table:
     """A table whose keys are of one kind and whose values are of another."""
 
-    key: Kind
-    each: Kind
+    key: ValueKind
+    each: ValueKind
     title: str
 
-    def read(self, value: object, place: Place) -> Mapping[str, object]:
+    def read(self, value: object, place: SettingPlace) -> Mapping[str, object]:
         if not isinstance(value, dict):
             raise place.error(f"takes {self.title}, not {_spelled(value)}")
         values: dict[str, object] = {}
@@ -229,11 +229,11 @@ class _RuleOptions:
 
     title: str = "a table of options for each rule"
 
-    def read(self, value: object, place: Place) -> Mapping[str, Mapping[str, object]]:
+    def read(self, value: object, place: SettingPlace) -> Mapping[str, Mapping[str, object]]:
         tables = _Table(_Text(), _AnyTable(), self.title).read(value, place)
         return {name: self._options(name, table, place.at(name)) for name, table in tables.items()}
 
-    def _options(self, rule: str, table: object, place: Place) -> Mapping[str, object]:
+    def _options(self, rule: str, table: object, place: SettingPlace) -> Mapping[str, object]:
         assert isinstance(table, dict)
         try:
             options = find_rule(rule).options()
@@ -273,11 +273,11 @@ class _Allowances:
 
     title: str = "an array of tables"
 
-    def read(self, value: object, place: Place) -> tuple[Allowance, ...]:
+    def read(self, value: object, place: SettingPlace) -> tuple[Allowance, ...]:
         tables = _Listed(_AnyTable(), self.title).read(value, place)
         return tuple(self._allowance(one, place.at(at)) for at, one in enumerate(tables))
 
-    def _allowance(self, table: object, place: Place) -> Allowance:
+    def _allowance(self, table: object, place: SettingPlace) -> Allowance:
         assert isinstance(table, dict)
         for name, value in table.items():
             if name not in ALLOWANCE:
@@ -303,7 +303,7 @@ class _Allowances:
 class _AnyTable:
     title: str = "a table"
 
-    def read(self, value: object, place: Place) -> dict[str, object]:
+    def read(self, value: object, place: SettingPlace) -> dict[str, object]:
         if not isinstance(value, dict):
             raise place.error(f"takes {self.title}, not {_spelled(value)}")
         return value
@@ -317,7 +317,7 @@ class Key:
     """A key of a settings file; with `_` for `-` it is a field of `Settings`."""
 
     name: str
-    kind: Kind
+    kind: ValueKind
     doc: str
 
     @property
@@ -341,7 +341,7 @@ def _passes() -> Sequence[str]:
 _names = _Listed(_RuleName(), "an array of rules and families")
 _globs = _Listed(_Text("a pattern"), "an array of patterns")
 
-ALLOWANCE: Final[Mapping[str, Kind]] = {
+ALLOWANCE: Final[Mapping[str, ValueKind]] = {
     "rule": _RuleName(),
     "reason": _Reason(),
     "module": _Text("a pattern"),
@@ -411,7 +411,7 @@ KEYS: Final = (
 """In the order of the docs."""
 
 
-def read_settings(table: Mapping[str, object], place: Place) -> dict[str, object]:
+def read_settings(table: Mapping[str, object], place: SettingPlace) -> dict[str, object]:
     """The fields of `Settings` that a table sets.
 
     Raises:

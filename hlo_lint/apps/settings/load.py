@@ -58,7 +58,7 @@ def read(path: Path) -> Settings:
     import tomllib
 
     from hlo_lint.apps.settings.keys import read_settings
-    from hlo_lint.apps.settings.toml_locations import Place, displayed
+    from hlo_lint.apps.settings.toml_locations import SettingPlace, displayed
 
     label = shown(str(displayed(path)))
     try:
@@ -72,7 +72,7 @@ def read(path: Path) -> Settings:
         raise ConfigError(_syntax_error(label, text, str(error))) from error
     except RecursionError as error:
         raise ConfigError(f"{label}: its values are nested too deep") from error
-    place = Place(path, text)
+    place = SettingPlace(path, text)
     if path.name == OWN and "tool" in document:
         raise place.at("tool").error(f"in {OWN} the keys stand at the top, in no table of tools")
     section = SECTION if path.name == PROJECT or "tool" in document else ()
@@ -81,7 +81,7 @@ def read(path: Path) -> Settings:
         place = place.at(key)
     if not isinstance(document, dict):
         raise place.error("has to be a table")
-    place = Place(path, text, place.keys, shown_from=len(section))
+    place = SettingPlace(path, text, place.keys, shown_from=len(section))
     fields = read_settings(document, place)
     origins = {name: f"{label}:{place.at(name.replace('_', '-')).position.line}" for name in fields}
     return Settings(**{**fields, "file": path, "origins": origins})  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ _statement = re.compile(rf"[ \t]*({_part}(?:[ \t]*\.[ \t]*{_part})*)[ \t]*=")
 
 
 @dataclass(frozen=True)
-class Place:
+class SettingPlace:
     """A value of a settings file."""
 
     path: Path
@@ -32,7 +32,7 @@ class Place:
     value: str = ""
     """The text that stands there, to look for it in an array."""
 
-    def at(self, key: Key, value: object = None) -> Place:
+    def at(self, key: Key, value: object = None) -> SettingPlace:
         """A value in it."""
         text = value if isinstance(value, str) else ""
         return replace(self, keys=(*self.keys, key), value=text)

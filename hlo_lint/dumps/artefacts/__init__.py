@@ -1,6 +1,6 @@
 """The files that stand beside the HLO of a dump, read: memory, schedule, timings, configuration.
 
-No reader raises on a file's contents: what cannot be read is in the `troubles` of the artefact.
+No reader raises on a file's contents: what cannot be read is in the `problems` of the artefact.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final, cast
 
-from hlo_lint.dumps.artefacts.records import Artefact, Trouble
+from hlo_lint.dumps.artefacts.records import Artefact
 from hlo_lint.dumps.file_types import looks_like_autotuning
 from hlo_lint.text.source import decode
 
-__all__ = ["ARTEFACTS", "Artefact", "Trouble", "read_artefact", "reader_for"]
+__all__ = ["ARTEFACTS", "Artefact", "read_artefact", "reader_for"]
 
 Reader = Callable[[str, Path | None], Artefact]
 

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from hlo_lint.dumps.artefacts.records import Artefact, Trouble
+from hlo_lint.dumps.artefacts.records import Artefact
 from hlo_lint.dumps.artefacts.text_proto import Message, outer_fields
-from hlo_lint.text.source import Span
+from hlo_lint.text.source import ParseError, Span
 
 _instruction_name = re.compile(r"(?:ROOT )?%?([^\s=]+) =").match
 _ANY = "[type.googleapis.com/"
@@ -130,11 +130,11 @@ class Autotuning(Artefact):
 
 def read_autotuning(text: str, path: Path | None = None) -> Autotuning:
     """Reads a log or results, old or new, whichever it is; what cannot be read is a trouble."""
-    troubles: list[Trouble] = []
+    problems: list[ParseError] = []
     instructions: list[TunedInstruction] = []
     results: list[ChosenConfig] = []
     module, device = 0, ""
-    for field in outer_fields(text, troubles):
+    for field in outer_fields(text, problems):
         if field.name == "device" and isinstance(field.value, str):
             module, device = module + 1, field.value
         elif not isinstance(field.value, Message):
@@ -148,11 +148,11 @@ def read_autotuning(text: str, path: Path | None = None) -> Autotuning:
         elif field.name == "results":
             results.append(_result(field.value, field.span))
         elif field.name != "per_backend_versions":
-            troubles.append(Trouble(f"no autotuner writes {field.name}", *field.span))
+            problems.append(ParseError(f"no autotuner writes {field.name}", *field.span))
     return Autotuning(
         path=path,
         text=text,
-        troubles=tuple(troubles),
+        problems=tuple(problems),
         instructions=tuple(instructions),
         results=tuple(results),
     )

@@ -28,12 +28,11 @@ from hlo_lint.dumps.artefacts.records import (
     INDEX,
     Artefact,
     Index,
-    Trouble,
     index_from,
     lines_of,
-    trouble,
+    parse_error,
 )
-from hlo_lint.text.source import Span
+from hlo_lint.text.source import ParseError, Span
 
 _allocation = re.compile(
     rf"allocation {COUNT}: size {COUNT}(?:, color {COUNT})?(?:, page {COUNT})?"
@@ -48,11 +47,11 @@ _live_ranges_begin = re.compile(r"^HloLiveRange ", re.M).search
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class AllocationSlice:
     """A range of bytes in one allocation.
 
-    >>> Slice(6, 0, 64).overlaps(Slice(6, 32, 64)), Slice(6, 0, 64).overlaps(Slice(6, 64, 64))
-    (True, False)
+    >>> AllocationSlice(6, 0, 64).overlaps(AllocationSlice(6, 32, 64))
+    True
     """
 
     allocation: int
@@ -64,7 +63,7 @@ class Slice:
         """The first byte after it."""
         return self.offset + self.size
 
-    def overlaps(self, other: Slice) -> bool:
+    def overlaps(self, other: AllocationSlice) -> bool:
         """True if a byte is in both."""
         return (
             self.allocation == other.allocation
@@ -89,7 +88,7 @@ class AssignedValue:
     is_phi: bool
     color: int
     """The memory space, as a number: 0 is the device's own memory."""
-    slice: Slice
+    slice: AllocationSlice
     shape: str
     """As it is printed, with its layout; `parse_shape` reads it."""
     span: Span
@@ -213,12 +212,12 @@ class BufferAssignment(Artefact):
         ids = {value.id for value in defined}
         return (*defined, *(value for value in others if value and value.id not in ids))
 
-    def slices_of(self, instruction: str, index: Index = ()) -> tuple[Slice, ...]:
+    def slices_of(self, instruction: str, index: Index = ()) -> tuple[AllocationSlice, ...]:
         """The memory in which a part of an instruction's result may lie; see `values_of`."""
         return tuple(dict.fromkeys(value.slice for value in self.values_of(instruction, index)))
 
 
-class _Open:
+class _OpenAllocation:
     """An allocation whose values are still coming."""
 
     def __init__(self, match: re.Match[str], start: int) -> None:
@@ -256,23 +255,23 @@ def read_buffer_assignment(text: str, path: Path | None = None) -> BufferAssignm
     if (match := _values_begin(text, 0, end)) is not None:
         values = read_values_from(text, match.start(), end, path)
         end = match.start()
-    allocations, troubles = _allocations(text, end)
+    allocations, problems = _allocations(text, end)
     for part in (values, live_range):
-        troubles += part.troubles if part is not None else ()
+        problems += part.problems if part is not None else ()
     return BufferAssignment(
         path=path,
         text=text,
-        troubles=tuple(troubles),
+        problems=tuple(problems),
         allocations=allocations,
         buffer_values=values,
         live_range=live_range,
     )
 
 
-def _allocations(text: str, end: int) -> tuple[tuple[Allocation, ...], list[Trouble]]:
+def _allocations(text: str, end: int) -> tuple[tuple[Allocation, ...], list[ParseError]]:
     allocations: list[Allocation] = []
-    troubles: list[Trouble] = []
-    current: _Open | None = None
+    problems: list[ParseError] = []
+    current: _OpenAllocation | None = None
     reusing = False
     for start, line in lines_of(text, 0, end):
         if (match := _value(line)) is not None and current is not None and not reusing:
@@ -284,7 +283,7 @@ def _allocations(text: str, end: int) -> tuple[tuple[Allocation, ...], list[Trou
                     index_from(index or ""),
                     phi is not None,
                     int(color or 0),
-                    Slice(current.index, int(offset), int(size)),
+                    AllocationSlice(current.index, int(offset), int(size)),
                     shape,
                     Span(start + 1, start + len(line)),
                 )
@@ -292,7 +291,7 @@ def _allocations(text: str, end: int) -> tuple[tuple[Allocation, ...], list[Trou
         elif (match := _allocation(line)) is not None:
             if current is not None:
                 allocations.append(current.closed())
-            current, reusing = _Open(match, start), False
+            current, reusing = _OpenAllocation(match, start), False
         elif line == _REUSED and current is not None:
             reusing = True
         elif reusing and current is not None and (match := _reused(line)) is not None:
@@ -303,7 +302,7 @@ def _allocations(text: str, end: int) -> tuple[tuple[Allocation, ...], list[Trou
             )
         elif line and line != "BufferAssignment:":
             wanted = "an allocation" if current is None else "an allocation or a value"
-            troubles.append(trouble(wanted, line, start))
+            problems.append(parse_error(wanted, line, start))
     if current is not None:
         allocations.append(current.closed())
-    return tuple(allocations), troubles
+    return tuple(allocations), problems

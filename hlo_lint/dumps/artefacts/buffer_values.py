@@ -25,12 +25,11 @@ from hlo_lint.dumps.artefacts.records import (
     NAME,
     Artefact,
     Index,
-    Trouble,
     index_from,
     lines_of,
-    trouble,
+    parse_error,
 )
-from hlo_lint.text.source import Span
+from hlo_lint.text.source import ParseError, Span
 
 SHORT = rf"<{COUNT} {NAME}(?:{INDEX})?( \(phi\))?(?: @{COUNT})?>"
 """`HloValue::ToShortString`: the index is printed where the defining instruction is a tuple."""
@@ -111,7 +110,7 @@ def read_buffer_values(text: str, path: Path | None = None) -> BufferValues:
     return read_values_from(text, 0, None, path)
 
 
-class _Open:
+class _OpenValue:
     """A value whose lines are still coming."""
 
     def __init__(self, match: re.Match[str], start: int) -> None:
@@ -139,14 +138,14 @@ class _Open:
 def read_values_from(text: str, start: int, end: int | None, path: Path | None) -> BufferValues:
     """Reads a part of a text: old releases have other things before and after it."""
     values: list[HloValue] = []
-    troubles: list[Trouble] = []
+    problems: list[ParseError] = []
     total: int | None = None
-    value: _Open | None = None
+    value: _OpenValue | None = None
     section = ""
     for at, line in lines_of(text, start, end):
         if line.startswith(_FROM):
             if value is None:
-                troubles.append(trouble("a value before its instruction", line, at))
+                problems.append(parse_error("a value before its instruction", line, at))
                 continue
             value.end = at + len(line)
             head = _glued_head(line)
@@ -154,36 +153,36 @@ def read_values_from(text: str, start: int, end: int | None, path: Path | None) 
             value.instruction_text = line[len(_FROM) : cut].removeprefix(" ")
             value.end = at + cut
             values.append(value.closed())
-            value = None if head is None else _Open(head, at + cut)
+            value = None if head is None else _OpenValue(head, at + cut)
             section = ""
         elif line.startswith("  "):
             wanted = _take_place(value, section, line, at)
             if wanted:
-                troubles.append(trouble(wanted, line, at))
+                problems.append(parse_error(wanted, line, at))
         elif line in (" positions:", " uses:") and value is not None:
             section = line
             value.end = at + len(line)
         elif (head := _head(line)) is not None:
             if value is not None:
                 values.append(value.closed())  # its instruction is missing: written before it was
-            value = _Open(head, at)
+            value = _OpenValue(head, at)
             section = ""
         elif (match := _total(line)) is not None:
             total = int(match[1])
         elif line not in ("", "Used values:"):
-            troubles.append(trouble("a value, its positions or its uses", line, at))
+            problems.append(parse_error("a value, its positions or its uses", line, at))
     if value is not None:
         values.append(value.closed())
     return BufferValues(
         path=path,
         text=text,
-        troubles=tuple(troubles),
+        problems=tuple(problems),
         total_bytes=total,
         values=tuple(values),
     )
 
 
-def _take_place(value: _Open | None, section: str, line: str, at: int) -> str:
+def _take_place(value: _OpenValue | None, section: str, line: str, at: int) -> str:
     """Read a position or a use into its value; return what was expected if it is neither."""
     if value is None or not section:
         return "a value, its positions or its uses"

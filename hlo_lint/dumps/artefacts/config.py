@@ -59,8 +59,8 @@ class ModuleConfig(Artefact):
 
 def read_config(text: str, path: Path | None = None) -> ModuleConfig:
     """Reads the file; what cannot be read is a trouble."""
-    message, troubles = read_text_proto(text)
-    return ModuleConfig(path=path, text=text, troubles=troubles, message=message)
+    message, problems = read_text_proto(text)
+    return ModuleConfig(path=path, text=text, problems=problems, message=message)
 
 
 def shape_text(shape: Message) -> str:

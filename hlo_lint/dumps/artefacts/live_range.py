@@ -30,12 +30,11 @@ from hlo_lint.dumps.artefacts.records import (
     NAME,
     Artefact,
     Index,
-    Trouble,
     index_from,
     lines_of,
-    trouble,
+    parse_error,
 )
-from hlo_lint.text.source import Span
+from hlo_lint.text.source import ParseError, Span
 
 _BYTES = r"([0-9][0-9 ]{0,30}) bytes"
 _head = re.compile(rf"HloLiveRange \(max {COUNT}\):").fullmatch
@@ -141,7 +140,7 @@ def read_live_range(text: str, path: Path | None = None) -> LiveRange:
     return read_live_range_from(text, 0, None, path)
 
 
-class _Reader:
+class _LiveRangeReader:
     def __init__(self) -> None:
         self.section = self.sequence_line
         self.is_available = True
@@ -214,19 +213,19 @@ class _Reader:
 
 def read_live_range_from(text: str, start: int, end: int | None, path: Path | None) -> LiveRange:
     """Reads a part of a text: old releases have the buffer assignment before it."""
-    reader = _Reader()
-    troubles: list[Trouble] = []
+    reader = _LiveRangeReader()
+    problems: list[ParseError] = []
     for at, line in lines_of(text, start, end):
         if line.startswith("    "):
             wanted = reader.section(line, at)
             if wanted:
-                troubles.append(trouble(wanted, line, at))
+                problems.append(parse_error(wanted, line, at))
         elif line and not reader.heading(line):
-            troubles.append(trouble("a section of live ranges", line, at))
+            problems.append(parse_error("a section of live ranges", line, at))
     return LiveRange(
         path=path,
         text=text,
-        troubles=tuple(troubles),
+        problems=tuple(problems),
         is_available=reader.is_available,
         length=reader.length,
         sequence=tuple(reader.sequence),

@@ -18,8 +18,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from hlo_lint.dumps.artefacts.records import COUNT, Artefact, Trouble, lines_of, trouble
-from hlo_lint.text.source import Span
+from hlo_lint.dumps.artefacts.records import COUNT, Artefact, lines_of, parse_error
+from hlo_lint.text.source import ParseError, Span
 
 _SIZE = r"([0-9]{1,18}(?:\.[0-9]{1,9})?(?:[KMGTPE]i)?B)"
 _space = re.compile(rf"Memory Space: (.*) \(color={COUNT}\)").fullmatch
@@ -94,7 +94,7 @@ class MemoryReport(Artefact):
         return sum(space.total_bytes or 0 for space in self.spaces)
 
 
-class _Open:
+class _OpenSpace:
     """A memory space whose allocations are still coming."""
 
     def __init__(self, name: str, color: int, span: Span) -> None:
@@ -118,24 +118,24 @@ class _Open:
 def read_memory_report(text: str, path: Path | None = None) -> MemoryReport:
     """Reads the file; a line of another form is a trouble."""
     spaces: list[MemorySpace] = []
-    troubles: list[Trouble] = []
-    current: _Open | None = None
+    problems: list[ParseError] = []
+    current: _OpenSpace | None = None
     for start, line in lines_of(text):
         if (match := _space(line)) is not None:
             if current is not None:
                 spaces.append(current.closed())
-            current = _Open(match[1], int(match[2]), Span(start, start + len(line)))
+            current = _OpenSpace(match[1], int(match[2]), Span(start, start + len(line)))
         elif current is None:
             if line:
-                troubles.append(trouble("a memory space", line, start))
+                problems.append(parse_error("a memory space", line, start))
         elif not _take(current, line, start):
-            troubles.append(trouble("a row of the report", line, start))
+            problems.append(parse_error("a row of the report", line, start))
     if current is not None:
         spaces.append(current.closed())
-    return MemoryReport(path=path, text=text, troubles=tuple(troubles), spaces=tuple(spaces))
+    return MemoryReport(path=path, text=text, problems=tuple(problems), spaces=tuple(spaces))
 
 
-def _take(space: _Open, line: str, start: int) -> bool:
+def _take(space: _OpenSpace, line: str, start: int) -> bool:
     """Read a line into a memory space; False if it belongs to none."""
     if not line or _rule(line):
         return True

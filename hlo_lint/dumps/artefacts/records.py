@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from hlo_lint.text.source import Lines, shown
+from hlo_lint.text.source import Lines, ParseError, shown
 
 Index = tuple[int, ...]
 """XLA's ShapeIndex: `{1,0}` is the first element of the second element of a tuple, `{}` all."""
@@ -20,15 +20,6 @@ NAME = r"([^\s{}<>,:]+)"
 _SHOWN = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """Something in an artefact that could not be read, and where: offsets in its text."""
-
-    message: str
-    start: int
-    end: int
-
-
 @dataclass(frozen=True, kw_only=True)
 class Artefact:
     """A file that stands beside the HLO, read as far as it can be."""
@@ -36,12 +27,12 @@ class Artefact:
     path: Path | None
     """Its path; None for a text that does not come from a file."""
     text: str = field(repr=False)
-    troubles: tuple[Trouble, ...]
+    problems: tuple[ParseError, ...]
     """The parts that could not be read, in the order of the text."""
 
     @cached_property
     def lines(self) -> Lines:
-        """Turns the offsets of spans and troubles into lines and columns."""
+        """Turns the offsets of spans and parse errors into lines and columns."""
         return Lines(self.text)
 
 
@@ -56,12 +47,12 @@ def lines_of(text: str, start: int = 0, end: int | None = None) -> Iterator[tupl
         start += len(line) + 1
 
 
-def trouble(wanted: str, line: str, start: int) -> Trouble:
+def parse_error(wanted: str, line: str, start: int) -> ParseError:
     """A line that is not what it should be."""
     stands = line.strip()
     stands = shown(stands[:_SHOWN]) + "…" * (len(stands) > _SHOWN)
     quoted = f"`{stands}`" if stands else "an empty line"
-    return Trouble(f"expected {wanted}, found {quoted}", start, start + len(line))
+    return ParseError(f"expected {wanted}, found {quoted}", start, start + len(line))
 
 
 @lru_cache(maxsize=1 << 12)

@@ -14,9 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from hlo_lint.dumps.artefacts.records import Trouble
 from hlo_lint.hlo.attributes.strings import unescape
-from hlo_lint.text.source import Span, shown
+from hlo_lint.text.source import ParseError, Span, shown
 
 MAX_DEPTH: Final = 100
 """Protobuf's own limit for messages in messages; what lies deeper is left out."""
@@ -50,7 +49,7 @@ class Message:
     (3, ['x', 'y'], '')
     """
 
-    fields: tuple[Field, ...]
+    fields: tuple[TextField, ...]
 
     def __contains__(self, name: str) -> bool:
         return any(field.name == name for field in self.fields)
@@ -101,7 +100,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class TextField:
     """One field with its place in the text; a list of values is as many fields."""
 
     name: str
@@ -128,11 +127,11 @@ class Field:
 _EMPTY = Message(())
 
 
-def read_text_proto(text: str) -> tuple[Message, tuple[Trouble, ...]]:
+def read_text_proto(text: str) -> tuple[Message, tuple[ParseError, ...]]:
     """The whole text as one message, and what of it could not be read."""
-    troubles: list[Trouble] = []
-    fields = tuple(outer_fields(text, troubles))
-    return Message(fields), tuple(troubles)
+    problems: list[ParseError] = []
+    fields = tuple(outer_fields(text, problems))
+    return Message(fields), tuple(problems)
 
 
 class _Frame:
@@ -140,7 +139,7 @@ class _Frame:
 
     __slots__ = ("closing", "fields", "name", "start")
 
-    def __init__(self, name: str, start: int, opening: str, fields: list[Field]) -> None:
+    def __init__(self, name: str, start: int, opening: str, fields: list[TextField]) -> None:
         self.name = name
         self.start = start
         self.closing = _CLOSING[opening]
@@ -151,9 +150,9 @@ class _Frame:
 _CLOSING: Final = {"{": "}", "<": ">", "[": "]", "": ""}
 
 
-def outer_fields(text: str, troubles: list[Trouble]) -> Iterator[Field]:
+def outer_fields(text: str, problems: list[ParseError]) -> Iterator[TextField]:
     """The outermost fields one after the other: a long log need not be held as a whole."""
-    reader = _Reader(text, troubles)
+    reader = _TextProtoReader(text, problems)
     for token in _token.finditer(text):
         reader.take(token)
         if len(reader.stack) == 1 and len(reader.root) > 1:
@@ -163,11 +162,11 @@ def outer_fields(text: str, troubles: list[Trouble]) -> Iterator[Field]:
     yield from reader.root
 
 
-class _Reader:
-    def __init__(self, text: str, troubles: list[Trouble]) -> None:
+class _TextProtoReader:
+    def __init__(self, text: str, problems: list[ParseError]) -> None:
         self.text = text
-        self.troubles = troubles
-        self.root: list[Field] = []
+        self.problems = problems
+        self.root: list[TextField] = []
         self.stack = [_Frame("", 0, "", self.root)]
         self.names: dict[str, str] = {}
 
@@ -176,7 +175,7 @@ class _Reader:
         top = self.stack[-1]
         if kind == "scalar":
             start, end = token.start("name"), token.end()
-            top.fields.append(Field(self.name(token), token["scalar"], False, start, end))
+            top.fields.append(TextField(self.name(token), token["scalar"], False, start, end))
         elif kind == "open":
             self.open(self.name(token), token.start("name"), token["open"][-1])
         elif kind == "close":
@@ -184,7 +183,7 @@ class _Reader:
         elif kind == "string":
             value = unescape(token["string"][1:-1])
             start, end = token.start("name"), token.end()
-            top.fields.append(Field(self.name(token), value, True, start, end))
+            top.fields.append(TextField(self.name(token), value, True, start, end))
         elif kind == "list":
             start = token.start("name")
             self.stack.append(_Frame(self.name(token), start, "[", top.fields))
@@ -204,13 +203,13 @@ class _Reader:
             and not self.text[last.end : start].strip()
         ):
             value = last.value + unescape(token[kind][1:-1])
-            top.fields[-1] = Field(last.name, value, True, last.start, end)
+            top.fields[-1] = TextField(last.name, value, True, last.start, end)
         elif top.closing == "]" and kind == "element":
             self.open(top.name, start, token[kind])
         elif top.closing == "]" and kind == "item_string":
-            top.fields.append(Field(top.name, unescape(token[kind][1:-1]), True, start, end))
+            top.fields.append(TextField(top.name, unescape(token[kind][1:-1]), True, start, end))
         elif top.closing == "]" and kind == "item":
-            top.fields.append(Field(top.name, token[kind], False, start, end))
+            top.fields.append(TextField(top.name, token[kind], False, start, end))
         else:
             self.left_out(start, end)
 
@@ -221,8 +220,8 @@ class _Reader:
 
     def open(self, name: str, start: int, opening: str) -> None:
         if len(self.stack) == MAX_DEPTH + 1:
-            self.troubles.append(
-                Trouble(f"messages nest deeper than {MAX_DEPTH}", start, start + len(name))
+            self.problems.append(
+                ParseError(f"messages nest deeper than {MAX_DEPTH}", start, start + len(name))
             )
         self.stack.append(_Frame(name, start, opening, []))
 
@@ -241,24 +240,24 @@ class _Reader:
     def add(self, frame: _Frame, end: int) -> None:
         if len(self.stack) <= MAX_DEPTH:
             value = Message(tuple(frame.fields))
-            self.stack[-1].fields.append(Field(frame.name, value, False, frame.start, end))
+            self.stack[-1].fields.append(TextField(frame.name, value, False, frame.start, end))
 
     def left_out(self, start: int, end: int) -> None:
         """Report text that is not a field; neighbours on one line are reported together."""
-        last = self.troubles[-1] if self.troubles else None
+        last = self.problems[-1] if self.problems else None
         if last is not None and last.message.startswith("expected a field"):
             between = self.text[last.end : start] if start - last.end < 200 else "\n"
             if "\n" not in between:
-                self.troubles[-1] = Trouble(last.message, last.start, end)
+                self.problems[-1] = ParseError(last.message, last.start, end)
                 return
         stands = shown(self.text[start : start + 20].partition("\n")[0])
-        self.troubles.append(Trouble(f"expected a field, found `{stands}`", start, end))
+        self.problems.append(ParseError(f"expected a field, found `{stands}`", start, end))
 
     def finish(self) -> None:
         """Close what the text left open."""
         while len(self.stack) > 1:
             frame = self.stack.pop()
             end = frame.start + max(len(frame.name), 1)
-            self.troubles.append(Trouble(f"{frame.name} is never closed", frame.start, end))
+            self.problems.append(ParseError(f"{frame.name} is never closed", frame.start, end))
             if frame.closing != "]":
                 self.add(frame, len(self.text))

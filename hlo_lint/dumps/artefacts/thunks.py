@@ -20,15 +20,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from hlo_lint.dumps.artefacts.records import (
-    COUNT,
-    Artefact,
-    Trouble,
-    lines_of,
-    trouble,
-)
+from hlo_lint.dumps.artefacts.records import COUNT, Artefact, lines_of, parse_error
 from hlo_lint.dumps.artefacts.text_proto import Message, outer_fields
-from hlo_lint.text.source import Span
+from hlo_lint.text.source import ParseError, Span
 
 _thunk = re.compile(
     rf"( *){COUNT}: (k\w+) +\[(?:prev={COUNT} \({COUNT}\)|source) *"
@@ -139,7 +133,7 @@ class ThunkSequence(Artefact):
         )
 
 
-class _Open:
+class _OpenThunk:
     """A thunk into which others may follow."""
 
     def __init__(self, place: int, indent: int, kind: str) -> None:
@@ -150,8 +144,8 @@ class _Open:
 def read_thunk_sequence(text: str, path: Path | None = None) -> ThunkSequence:
     """Reads the file; a line of another form is a trouble."""
     thunks: list[Thunk] = []
-    troubles: list[Trouble] = []
-    stack: list[_Open] = []
+    problems: list[ParseError] = []
+    stack: list[_OpenThunk] = []
 
     def add(line: str, start: int) -> bool:
         """Reads a thunk, and the first of its parts where it stands on the same line."""
@@ -176,7 +170,7 @@ def read_thunk_sequence(text: str, path: Path | None = None) -> ThunkSequence:
                     Span(start + at + indent, start + end),
                 )
             )
-            stack.append(_Open(len(thunks) - 1, indent, kind))
+            stack.append(_OpenThunk(len(thunks) - 1, indent, kind))
             if not nested:
                 return True
             at = end
@@ -187,11 +181,11 @@ def read_thunk_sequence(text: str, path: Path | None = None) -> ThunkSequence:
             continue
         label = _label(line)
         if label is None or not _enter(stack, label[2], len(label[1])):
-            troubles.append(trouble("a thunk", line, start))
-    return ThunkSequence(path=path, text=text, troubles=tuple(troubles), thunks=tuple(thunks))
+            problems.append(parse_error("a thunk", line, start))
+    return ThunkSequence(path=path, text=text, problems=tuple(problems), thunks=tuple(thunks))
 
 
-def _enter(stack: list[_Open], region: str, indent: int) -> bool:
+def _enter(stack: list[_OpenThunk], region: str, indent: int) -> bool:
     """Enter a region of the nearest open thunk that has such a region; True if there is one.
 
     `condition:` stands at the left edge however deep its loop is; the others stand two columns
@@ -232,11 +226,11 @@ class ThunkMetadata(Artefact):
 
 def read_thunk_metadata(text: str, path: Path | None = None) -> ThunkMetadata:
     """Reads the text form of `ThunkMetadataListProto`."""
-    troubles: list[Trouble] = []
+    problems: list[ParseError] = []
     thunks = []
-    for field in outer_fields(text, troubles):
+    for field in outer_fields(text, problems):
         if field.name != "thunk_metadata" or not isinstance(field.value, Message):
-            troubles.append(Trouble(f"expected thunk_metadata, found {field.name}", *field.span))
+            problems.append(ParseError(f"expected thunk_metadata, found {field.name}", *field.span))
             continue
         info = field.value.message("thunk_info")
         thunks.append(
@@ -247,4 +241,4 @@ def read_thunk_metadata(text: str, path: Path | None = None) -> ThunkMetadata:
                 field.span,
             )
         )
-    return ThunkMetadata(path=path, text=text, troubles=tuple(troubles), thunks=tuple(thunks))
+    return ThunkMetadata(path=path, text=text, problems=tuple(problems), thunks=tuple(thunks))

@@ -13,13 +13,13 @@ from hlo_lint.dumps.directory import Skipped
 from hlo_lint.engine.findings import Diagnostic, SuppressedBy, SuppressedFinding
 from hlo_lint.engine.fingerprints import base_name, fingerprint, nameless
 from hlo_lint.engine.suppressions.allowances import Allowance
-from hlo_lint.engine.suppressions.baseline import Baseline, Entry
+from hlo_lint.engine.suppressions.baseline import Baseline, BaselineEntry
 from hlo_lint.engine.suppressions.comments import (
     EVERYWHERE,
     STAGE,
     CheckedFile,
     Comment,
-    Lines,
+    LineRange,
     without,
 )
 from hlo_lint.rules.base import Rule
@@ -249,7 +249,7 @@ class _Suppressions:
             for file in self._run.files
         )
 
-    def _was_looked_for(self, entry: Entry) -> bool:
+    def _was_looked_for(self, entry: BaselineEntry) -> bool:
         return entry.rule in self._run.names and any(
             not self._is_silent(entry.rule, path) for path in self._paths.get(entry.module, ())
         )
@@ -270,7 +270,7 @@ class _Suppressions:
         entries = tuple(replace(entry, count=count) for entry, count in self._remaining())
         return self._baseline._replace(entries=entries)
 
-    def _remaining(self) -> Iterator[tuple[Entry, int]]:
+    def _remaining(self) -> Iterator[tuple[BaselineEntry, int]]:
         """The entries that are not used up, and the count that is left of each."""
         counts = self._counts.copy()
         for entry in self._baseline.entries if self._baseline else ():
@@ -284,7 +284,7 @@ class _Comments:
     """The comments of a file, by name and by line."""
 
     def __init__(self, file: CheckedFile) -> None:
-        by_name: dict[str, list[tuple[Lines, int, Comment]]] = {}
+        by_name: dict[str, list[tuple[LineRange, int, Comment]]] = {}
         for number, comment in enumerate(file.comments):
             for name in comment.names if not comment.trouble else ():
                 lines = comment.lines_of(name)
@@ -320,7 +320,7 @@ def _refusal(name: str) -> str:
     return ""
 
 
-def _where(lines: Lines | None) -> str:
+def _where(lines: LineRange | None) -> str:
     if lines is None:
         return "after this comment"
     if lines == EVERYWHERE:

@@ -32,7 +32,7 @@ _TYPE_NAMES = {str: "text", int: "number"}
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BaselineEntry:
     """Equal findings: their number, and the message of one of them."""
 
     fingerprint: str
@@ -50,7 +50,7 @@ class Baseline(NamedTuple):
     """The content of a baseline file."""
 
     path: Path
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[BaselineEntry, ...] = ()
     version: int = VERSION
 
     def kind_of(self, finding: Diagnostic) -> str:
@@ -108,12 +108,12 @@ def write_baseline(baseline: Baseline) -> None:
     write(baseline.path, json.dumps(whole, indent=2) + "\n")
 
 
-class Comparison(NamedTuple):
+class BaselineComparison(NamedTuple):
     """The differences between a baseline and the findings of a run."""
 
     new: tuple[Diagnostic, ...]
     """Findings that are not listed."""
-    gone: tuple[Entry, ...]
+    gone: tuple[BaselineEntry, ...]
     """Entries without their findings; the count of each is the number that is missing."""
     updated: Baseline
     """A baseline of all findings; an entry keeps its message and its reason."""
@@ -123,9 +123,9 @@ class Comparison(NamedTuple):
 
 def compare(
     baseline: Baseline, findings: Sequence[Diagnostic], not_run: Collection[str] = ()
-) -> Comparison:
+) -> BaselineComparison:
     """Compare a baseline with findings; entries of rules that did not run stay as they are."""
-    listed: dict[str, Entry] = {}
+    listed: dict[str, BaselineEntry] = {}
     for entry in baseline.entries:
         same = listed.get(entry.fingerprint)
         count = entry.count + (same.count if same else 0)
@@ -136,14 +136,14 @@ def compare(
     kept = [entry for entry in listed.values() if entry.rule in not_run]
     upgrade = not kept  # what was not found anew has no other fingerprint than its old one
     new: list[Diagnostic] = []
-    updated: list[Entry] = []
+    updated: list[BaselineEntry] = []
     for kind, alike in by_kind.items():
         entry = listed.get(kind) or _entry(alike[0], kind)
         kinds = Counter(finding.fingerprint[:KIND] if upgrade else kind for finding in alike)
         updated += [replace(entry, fingerprint=at, count=count) for at, count in kinds.items()]
         new += alike[entry.count if kind in listed else 0 :]
-    gone: list[Entry] = []
-    pruned: list[Entry] = []
+    gone: list[BaselineEntry] = []
+    pruned: list[BaselineEntry] = []
     for kind, entry in listed.items():
         there = entry.count if entry.rule in not_run else len(by_kind.get(kind, ()))
         if there:
@@ -151,7 +151,7 @@ def compare(
         if there < entry.count:
             gone.append(replace(entry, count=entry.count - there))
     updated += kept
-    return Comparison(
+    return BaselineComparison(
         tuple(new),
         tuple(gone),
         baseline._replace(entries=tuple(updated), version=VERSION if upgrade else baseline.version),
@@ -159,11 +159,11 @@ def compare(
     )
 
 
-def _entry(finding: Diagnostic, kind: str) -> Entry:
-    return Entry(kind, finding.rule, base_name(finding.module), finding.message)
+def _entry(finding: Diagnostic, kind: str) -> BaselineEntry:
+    return BaselineEntry(kind, finding.rule, base_name(finding.module), finding.message)
 
 
-def _as_dict(entry: Entry) -> dict[str, Any]:
+def _as_dict(entry: BaselineEntry) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "fingerprint": entry.fingerprint,
         "rule": entry.rule,
@@ -174,7 +174,7 @@ def _as_dict(entry: Entry) -> dict[str, Any]:
     return fields | ({"reason": entry.reason} if entry.reason else {})
 
 
-def _entries(path: Path, text: str, listed: list[Any]) -> Iterable[Entry]:
+def _entries(path: Path, text: str, listed: list[Any]) -> Iterable[BaselineEntry]:
     at, lines = 0, Lines(text)
     for number, entry in enumerate(listed, 1):
         if not isinstance(entry, dict) or not isinstance(entry.get("fingerprint"), str):
@@ -199,4 +199,4 @@ def _entries(path: Path, text: str, listed: list[Any]) -> Iterable[Entry]:
         if missing or entry.get("count", 1) < 1:
             problem = f"has no {' and no '.join(missing)}" if missing else "has a count below 1"
             raise DumpError(f"{path}:{line}:1: this finding of the baseline {problem}")
-        yield Entry(**{**entry, "fingerprint": digits[:KIND]}, line=line)
+        yield BaselineEntry(**{**entry, "fingerprint": digits[:KIND]}, line=line)

@@ -40,7 +40,7 @@ _dashes = re.compile(r"(?<!\S)--(?!\S)").search
 _is_name = re.compile(r"[a-z][a-z0-9\-]*").fullmatch
 
 
-class Stretch(NamedTuple):
+class TextRange(NamedTuple):
     """A stretch of a file, in characters and in lines."""
 
     span: Span
@@ -55,14 +55,14 @@ class _Directive(NamedTuple):
     reason: str
 
 
-class Lines(NamedTuple):
+class LineRange(NamedTuple):
     """Lines of a file, counted from 1, both ends included."""
 
     first: int
     last: int
 
 
-EVERYWHERE = Lines(1, 1 << 62)
+EVERYWHERE = LineRange(1, 1 << 62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,24 +72,24 @@ class Comment:
     path: str
     module: str
     """The name of the module it stands in, or before."""
-    at: Stretch
+    at: TextRange
     excerpt: str
     """The line it begins on."""
-    removal: Stretch
+    removal: TextRange
     """The text to remove with it: its line if it is alone there, else the blanks before it."""
     verb: str
     names: tuple[str, ...]
     """Rules and families, as spelled."""
-    names_at: Stretch
+    names_at: TextRange
     reason: str
     trouble: str = ""
     """The error that keeps it from allowing anything; empty if there is none."""
-    lines: Lines | None = None
+    lines: LineRange | None = None
     """The lines that it covers; None if there is nothing, and for the end of a region."""
-    regions: Mapping[str, tuple[Lines, Comment]] = field(default_factory=dict, hash=False)
+    regions: Mapping[str, tuple[LineRange, Comment]] = field(default_factory=dict, hash=False)
     """For the beginning of regions: the lines of each, by name, and the comment that ends it."""
 
-    def lines_of(self, name: str) -> Lines | None:
+    def lines_of(self, name: str) -> LineRange | None:
         """The lines that it covers for one of its names."""
         return self.regions[name][0] if name in self.regions else self.lines
 
@@ -161,7 +161,7 @@ def length_without_comments(text: str) -> int:
     return len(_bare(text).rstrip())
 
 
-def without(comment: Comment, names: Collection[str]) -> tuple[Stretch, str]:
+def without(comment: Comment, names: Collection[str]) -> tuple[TextRange, str]:
     """The edit that removes these names from a comment: the place and the new text."""
     left = [name for name in comment.names if name not in names]
     if not left:
@@ -193,7 +193,7 @@ def _comment(
     named = span.start + directive.names.start, span.start + directive.names.end
     words = [text[slice(*named)]] if verb == STAGE else text[slice(*named)].split(",")
     names = tuple(dict.fromkeys(name.strip() for name in words))
-    aim: Lines | None = None
+    aim: LineRange | None = None
     if verb == "allow":
         own = lines.are_bare(begin, stop)
         aim = lines.after(last) if own else lines.around(first, last)
@@ -232,9 +232,9 @@ def _read(comment: str) -> _Directive | None:
     return _Directive(verb, Span(start, start + len(names)), " ".join(reason.split()))
 
 
-def _stretch(file: HloFile, start: int, end: int) -> Stretch:
+def _stretch(file: HloFile, start: int, end: int) -> TextRange:
     span = Span(start, end)
-    return Stretch(span, Region.of(span, file.lines))
+    return TextRange(span, Region.of(span, file.lines))
 
 
 def _trouble(verb: str, names: Sequence[str], reason: str) -> str:
@@ -287,7 +287,7 @@ def _with_regions(comments: Sequence[Comment]) -> Iterator[Comment]:
             closing = ends.get(at, {})
             missing = ", ".join(name for name in comment.names if name not in closing)
             regions = {
-                name: (Lines(comment.at.region.start.line, end.at.region.end.line), end)
+                name: (LineRange(comment.at.region.start.line, end.at.region.end.line), end)
                 for name, end in closing.items()
             }
             trouble = f"no `allow-end {missing}` ends this region" if missing else ""
@@ -317,16 +317,16 @@ class _TextLines:
         self._lines = lines = file.lines
         self._bare: dict[tuple[int, int], bool] = {}
         self._excerpts: dict[int, str] = {}
-        statements: set[Lines] = set()
+        statements: set[LineRange] = set()
         for begin, end in _stretches(file):
             written = _bare(text[begin:end])
             if not written.strip():
                 continue
             start = begin + len(written) - len(written.lstrip())
             stop = begin + len(written.rstrip())
-            statements.add(Lines(lines.position(start).line, lines.position(stop - 1).line))
+            statements.add(LineRange(lines.position(start).line, lines.position(stop - 1).line))
         self._sorted = sorted(statements)
-        self._smallest: dict[int, Lines] = {}
+        self._smallest: dict[int, LineRange] = {}
         for statement in sorted(statements, key=lambda statement: statement.first - statement.last):
             self._smallest.update(
                 dict.fromkeys(range(statement.first, statement.last + 1), statement)
@@ -342,15 +342,15 @@ class _TextLines:
         """A line: the same text for all comments on it."""
         return self._excerpts.setdefault(number, self._lines.line(number))
 
-    def around(self, first: int, last: int) -> Lines:
+    def around(self, first: int, last: int) -> LineRange:
         """The smallest statement on the lines of a comment, with these."""
-        at = self._smallest.get(first) or self._smallest.get(last) or Lines(first, last)
-        return Lines(min(first, at.first), max(last, at.last))
+        at = self._smallest.get(first) or self._smallest.get(last) or LineRange(first, last)
+        return LineRange(min(first, at.first), max(last, at.last))
 
-    def after(self, line: int) -> Lines | None:
+    def after(self, line: int) -> LineRange | None:
         """The statement that begins after a line, else the one around it."""
         innermost = self._smallest.get(line)
-        at = bisect_left(self._sorted, Lines(line + 1, 0))
+        at = bisect_left(self._sorted, LineRange(line + 1, 0))
         first = self._sorted[at].first if at < len(self._sorted) else 0
         if not first or (innermost is not None and innermost.last < first):
             return innermost

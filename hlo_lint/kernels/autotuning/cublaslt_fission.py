@@ -38,7 +38,7 @@ _SPLIT_ALGORITHM = re.compile(r"dot_(\w+?)_.*_x[369]$")
 """DotAlgorithmRewriter makes several dots of one, and computes what each of them reads."""
 
 
-class Outcome(Enum):
+class SwitchOutcome(Enum):
     """The reshapes that the switch leaves outside fusions."""
 
     BREAKS = "breaks"
@@ -74,7 +74,7 @@ class BackendSwitch:
     fusion: Instruction
     dot: str
     """The name of the dot in the fused computation."""
-    outcome: Outcome
+    outcome: SwitchOutcome
     operand: ArrayShape
     """The instruction that the first offending reshape reads."""
     result: ArrayShape
@@ -126,7 +126,7 @@ def _backend_switch(fusion: Instruction, body: Computation) -> BackendSwitch | N
         return None
     # The result's comes first: it is the one of the bug report, and whole layouts depend on it.
     dot, first = min(offending, key=lambda pair: pair[1].what != RESULT)
-    outcome = Outcome.BREAKS if moving else Outcome.SLOWS
+    outcome = SwitchOutcome.BREAKS if moving else SwitchOutcome.SLOWS
     reshapes = tuple(reshaped for _, reshaped in left)
     return BackendSwitch(
         fusion,

@@ -7,11 +7,10 @@
 from __future__ import annotations
 
 from hlo_lint.kernels.ptx.async_copies import Hazard, Survey, insert_wait, survey
-from hlo_lint.kernels.ptx.reader import ParseDiagnostic, Ptx, read_ptx
+from hlo_lint.kernels.ptx.reader import Ptx, read_ptx
 
 __all__ = [
     "Hazard",
-    "ParseDiagnostic",
     "Ptx",
     "Survey",
     "hazards",

@@ -22,7 +22,7 @@ from hlo_lint.kernels.ptx.reader import address, number
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from hlo_lint.kernels.ptx.reader import Function, Instruction
+    from hlo_lint.kernels.ptx.reader import Function, PtxInstruction
 
 UNBOUNDED = 1 << 80
 GROWTHS = 24
@@ -244,7 +244,7 @@ def _field(value: Range, position: Range, length: Range, signed: bool) -> Range:
     return _natural(0, mask, mask)
 
 
-def _computed(one: Instruction, values: list[Range]) -> Range:
+def _computed(one: PtxInstruction, values: list[Range]) -> Range:
     """The result range of an arithmetic instruction for these operands."""
     parts = one.opcode.split(".")
     head, kind = parts[0], parts[-1]
@@ -370,7 +370,7 @@ class Addresses:
     def __init__(self, function: Function, asked: Iterable[tuple[int, str]]) -> None:
         """`asked`: the instructions and operands, `[%r1+16]`, that will be looked up."""
         self._function = function
-        self._instructions: list[Instruction] = []
+        self._instructions: list[PtxInstruction] = []
         self._blocks: list[int] = []
         """The block of each instruction."""
         self._assigned: dict[str, dict[int, bool]] = defaultdict(dict)
@@ -586,7 +586,7 @@ class Addresses:
                 return None
         return setp
 
-    def _selected(self, at: int, one: Instruction) -> Range | None:
+    def _selected(self, at: int, one: PtxInstruction) -> Range | None:
         """Either operand, each narrowed by the comparison that selects it."""
         _, chosen, otherwise, predicate = one.operands
         setp = self._comparison(predicate, at)
@@ -637,7 +637,7 @@ class Addresses:
 _WRITES_NOTHING = ("st", "stmatrix", "bar", "barrier", "cp", "bra", "brx", "red", "mbarrier", "ret")
 
 
-def _written(one: Instruction) -> Iterator[tuple[str, bool]]:
+def _written(one: PtxInstruction) -> Iterator[tuple[str, bool]]:
     """The registers an instruction assigns, and whether its other operands say what."""
     if not one.operands or one.opcode.split(".")[0] in _WRITES_NOTHING:
         # `mbarrier.arrive` and the like give a predicate or a state: no address is made of it.

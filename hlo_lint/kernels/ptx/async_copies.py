@@ -29,7 +29,7 @@ from hlo_lint.kernels.ptx.reader import number
 from hlo_lint.text.source import Lines, Span
 
 if TYPE_CHECKING:
-    from hlo_lint.kernels.ptx.reader import Function, Instruction, Ptx
+    from hlo_lint.kernels.ptx.reader import Function, Ptx, PtxInstruction
 
 OLDEST = 64
 """Ages are not told apart beyond this; a wait that leaves as many groups leaves all of them."""
@@ -84,7 +84,7 @@ class _Event:
     """Its number in the function."""
     block: int
     kind: _Kind
-    one: Instruction
+    one: PtxInstruction
     bulk: bool = False
     """It belongs to bulk groups, which are counted apart."""
     leaves: int = 0
@@ -141,7 +141,7 @@ def insert_wait(text: str, hazard: Hazard) -> tuple[int, str]:
 # ---- instructions
 
 
-def _waits_on_mbarrier(one: Instruction) -> bool:
+def _waits_on_mbarrier(one: PtxInstruction) -> bool:
     is_load = one.is_a("cp.async.bulk") and "mbarrier::complete_tx::bytes" in one.opcode
     return is_load or one.is_a("cp.async.mbarrier.arrive")
 
@@ -149,7 +149,7 @@ def _waits_on_mbarrier(one: Instruction) -> bool:
 _TYPE = re.compile(r"(?:b|u|s|f|bf)(8|16|32|64|128)(x2)?")
 
 
-def access_size(one: Instruction) -> int:
+def access_size(one: PtxInstruction) -> int:
     """The bytes that one thread stores."""
     if one.is_a("stmatrix"):
         return 16  # each address is a row's
@@ -163,7 +163,7 @@ def access_size(one: Instruction) -> int:
     return count * int(kind[1]) // 8 * (2 if kind[2] else 1)
 
 
-def _event(at: int, block: int, one: Instruction) -> _Event | None:
+def _event(at: int, block: int, one: PtxInstruction) -> _Event | None:
     """The effect of an instruction on asynchronous copies; `None` if it has none."""
     opcode = one.opcode
     operands = one.operands
@@ -200,7 +200,7 @@ def _event(at: int, block: int, one: Instruction) -> _Event | None:
     return None
 
 
-def _names_shared(one: Instruction) -> bool:
+def _names_shared(one: PtxInstruction) -> bool:
     return one.is_a("stmatrix", "mbarrier") or any(
         part in {"shared", "shared::cta"} for part in one.opcode.split(".")
     )
@@ -406,7 +406,7 @@ class _Flow:
         conflicts: dict[_Event, _Ages],
         lines: Lines,
     ) -> Hazard:
-        def line(one: Instruction) -> int:
+        def line(one: PtxInstruction) -> int:
             return lines.position(one.span.start).line
 
         store = stores[0]
@@ -451,13 +451,13 @@ class _Place(NamedTuple):
     """The place of the missing wait."""
 
     at: int
-    one: Instruction
+    one: PtxInstruction
     is_barrier: bool
     uncommitted: bool
     """Some copies have not been committed there, so a wait for groups would miss them."""
 
 
-def _is_barrier(one: Instruction, threads: int) -> bool:
+def _is_barrier(one: PtxInstruction, threads: int) -> bool:
     if one.guard or not one.is_a("bar", "barrier"):
         return False
     parts = one.opcode.split(".")

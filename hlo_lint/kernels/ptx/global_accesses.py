@@ -13,7 +13,7 @@ from hlo_lint.kernels.ptx.async_copies import access_size
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from hlo_lint.kernels.ptx.reader import Function, Instruction, Ptx
+    from hlo_lint.kernels.ptx.reader import Function, Ptx, PtxInstruction
 
 _PARAMETER = re.compile(r"\.param\b[^,()]*?([\w$]+)\s*(?:\[\s*\d*\s*\])?\s*(?=[,)])")
 _REGISTER = re.compile(r"%[\w$@]+")
@@ -43,7 +43,7 @@ def global_accesses(ptx: Ptx, pointers: Collection[int]) -> GlobalAccesses | Non
     `pointers` numbers the parameters that are pointers: addresses depend on scalars, too.
     """
     kernels = [function for function in ptx.functions if function.is_kernel]
-    if len(kernels) != 1 or len(ptx.functions) != 1 or ptx.diagnostics:
+    if len(kernels) != 1 or len(ptx.functions) != 1 or ptx.problems:
         return None
     (kernel,) = kernels
     instructions = list(kernel.instructions())
@@ -75,7 +75,7 @@ def global_accesses(ptx: Ptx, pointers: Collection[int]) -> GlobalAccesses | Non
 
 
 def _sources(
-    instructions: list[Instruction], parameters: dict[str, int]
+    instructions: list[PtxInstruction], parameters: dict[str, int]
 ) -> dict[str, frozenset[int]]:
     """The parameters that each register is computed from: loaded values begin anew."""
     sources: dict[str, frozenset[int]] = defaultdict(frozenset)
@@ -101,7 +101,7 @@ def _sources(
 
 
 def _access(
-    instruction: Instruction, sources: dict[str, frozenset[int]]
+    instruction: PtxInstruction, sources: dict[str, frozenset[int]]
 ) -> tuple[frozenset[int], bool, bool]:
     """The parameters that an access goes through, and True if it reads or writes global memory."""
     is_copy = instruction.is_a("cp.async.ca", "cp.async.cg")

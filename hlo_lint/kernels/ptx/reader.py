@@ -1,6 +1,6 @@
 """PTX as text: functions, basic blocks and predicated instructions, and where each stands.
 
-Specified by `grammars/ptx.lark`. What cannot be parsed becomes a `ParseDiagnostic`, and the rest
+Specified by `grammars/ptx.lark`. What cannot be parsed becomes a `ParseError`, and the rest
 is read on. Inline assembly brings scopes of its own (`{ .reg .pred complete; ... }`), so a name
 declared in one is told apart from the same name elsewhere: `complete` becomes `complete@3`.
 
@@ -16,7 +16,7 @@ from collections import ChainMap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlo_lint.text.source import Span
+from hlo_lint.text.source import ParseError, Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,14 +29,6 @@ MAX_PARSE_ERRORS = 100
 """Maximum parse errors kept per file."""
 
 
-@dataclass(frozen=True, slots=True)
-class ParseDiagnostic:
-    """Something that could not be read, and was passed over."""
-
-    span: Span
-    message: str
-
-
 class Address(NamedTuple):
     """`[%r1+16]`: a register or symbol and a constant."""
 
@@ -45,7 +37,7 @@ class Address(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Instruction:
+class PtxInstruction:
     """One instruction, its operands as they are written but for white space."""
 
     span: Span
@@ -57,7 +49,7 @@ class Instruction:
     def is_a(self, *heads: str) -> bool:
         """True if the opcode is one of these or a variant of one.
 
-        >>> Instruction(Span(0, 0), "st.shared::cta.v4.b32").is_a("st.shared")
+        >>> PtxInstruction(Span(0, 0), "st.shared::cta.v4.b32").is_a("st.shared")
         True
         """
         return any(
@@ -70,7 +62,7 @@ class Instruction:
 class Block:
     """Instructions that run one after the other, and the blocks that may come next."""
 
-    instructions: tuple[Instruction, ...]
+    instructions: tuple[PtxInstruction, ...]
     successors: tuple[int, ...]
 
 
@@ -95,7 +87,7 @@ class Function:
     blocks: tuple[Block, ...]
     shared: Mapping[str, Shared]
 
-    def instructions(self) -> Iterator[Instruction]:
+    def instructions(self) -> Iterator[PtxInstruction]:
         """All of them, in the order of the text."""
         for block in self.blocks:
             yield from block.instructions
@@ -107,7 +99,7 @@ class Ptx:
 
     text: str
     functions: tuple[Function, ...] = ()
-    diagnostics: tuple[ParseDiagnostic, ...] = ()
+    problems: tuple[ParseError, ...] = ()
 
 
 class _Token(NamedTuple):
@@ -136,7 +128,7 @@ _JUMPS = ("bra", "brx.idx", "ret", "exit", "trap")
 
 def read_ptx(text: str) -> Ptx:
     """Everything that can be read; never an error."""
-    return _Reader(text).read()
+    return _PtxReader(text).read()
 
 
 def number(text: str) -> int | None:
@@ -194,7 +186,7 @@ class _Scope:
 
 
 @dataclass(slots=True)
-class _Body:
+class _FunctionBody:
     """A function while its body is read."""
 
     name: str
@@ -202,13 +194,13 @@ class _Body:
     is_kernel: bool
     threads: tuple[int, int, int]
     shared: dict[str, Shared] = field(default_factory=dict)
-    instructions: list[Instruction] = field(default_factory=list)
+    instructions: list[PtxInstruction] = field(default_factory=list)
     scopes: list[_Scope] = field(default_factory=list)
     """The scope of each instruction."""
     labelled: set[int] = field(default_factory=set)
 
 
-class _Reader:
+class _PtxReader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.tokens = [
@@ -218,10 +210,10 @@ class _Reader:
         ]
         self.at = 0
         self.line_end = 0
-        self.diagnostics: list[ParseDiagnostic] = []
+        self.problems: list[ParseError] = []
         self.functions: list[Function] = []
         self.shared: dict[str, Shared] = {}
-        self.body: _Body | None = None
+        self.body: _FunctionBody | None = None
         self.scope: _Scope | None = None
         self.scopes = 0
         self.too_deep = 0
@@ -248,15 +240,15 @@ class _Reader:
         if self.body is not None:
             self._note(self.body.span, "the body of this function has no end")
             self._finish(self.body)
-        return Ptx(self.text, tuple(self.functions), tuple(self.diagnostics))
+        return Ptx(self.text, tuple(self.functions), tuple(self.problems))
 
     def _peek(self, ahead: int) -> str:
         at = self.at + ahead
         return self.tokens[at].text if at < len(self.tokens) else ""
 
     def _note(self, span: Span, message: str) -> None:
-        if len(self.diagnostics) < MAX_PARSE_ERRORS:
-            self.diagnostics.append(ParseDiagnostic(span, message))
+        if len(self.problems) < MAX_PARSE_ERRORS:
+            self.problems.append(ParseError(message, *span))
 
     def _unreadable(self, message: str) -> None:
         """Record a parse error and resume after it: at a semicolon or at the end of the line."""
@@ -373,7 +365,7 @@ class _Reader:
                 break
         if not name:
             self._note(span, "a function without a name")
-        self.body = _Body(name, span, is_kernel, _threads(words))
+        self.body = _FunctionBody(name, span, is_kernel, _threads(words))
         self.at += 1
         self.scopes += 1
         self.scope = _Scope(self.scopes, None, 1)
@@ -381,7 +373,7 @@ class _Reader:
 
     # ---- statements
 
-    def _label(self, body: _Body, scope: _Scope) -> None:
+    def _label(self, body: _FunctionBody, scope: _Scope) -> None:
         name = self.tokens[self.at].text
         self.at += 2
         if self._peek(0) == ".branchtargets":
@@ -395,7 +387,7 @@ class _Reader:
         scope.labels[name] = len(body.instructions)
         body.labelled.add(len(body.instructions))
 
-    def _instruction(self, body: _Body, scope: _Scope) -> None:
+    def _instruction(self, body: _FunctionBody, scope: _Scope) -> None:
         first = self.at
         tokens = self.tokens
         guard = ""
@@ -442,7 +434,7 @@ class _Reader:
             self._note(span, message)
             if self._peek(0) in {"]", ")"}:
                 self.at += 1
-        body.instructions.append(Instruction(span, opcode, tuple(operands), guard))
+        body.instructions.append(PtxInstruction(span, opcode, tuple(operands), guard))
         body.scopes.append(scope)
 
     def _name(self, word: str, scope: _Scope) -> str:
@@ -456,7 +448,7 @@ class _Reader:
 
     # ---- the graph
 
-    def _finish(self, body: _Body) -> None:
+    def _finish(self, body: _FunctionBody) -> None:
         self.body = self.scope = None
         self.too_deep = 0
         instructions = body.instructions
@@ -490,7 +482,7 @@ class _Reader:
             )
         )
 
-    def _targets(self, jump: Instruction, scope: _Scope) -> list[int]:
+    def _targets(self, jump: PtxInstruction, scope: _Scope) -> list[int]:
         """The instructions that a branch may go to."""
         names = list(jump.operands[:1])
         if jump.is_a("brx.idx"):

@@ -41,7 +41,7 @@ _MOSAIC = "jaxlib/mosaic/gpu/runtime.cc"
 
 
 @dataclass(frozen=True, slots=True)
-class Violation:
+class ConditionViolation:
     """One field that breaks one condition."""
 
     condition: str
@@ -84,7 +84,9 @@ class Condition:
         return self.sources.get(consumer, self.sources.get(Consumer.CUDA))
 
 
-def violations(descriptor: Descriptor, consumer: Consumer = Consumer.CUDA) -> tuple[Violation, ...]:
+def violations(
+    descriptor: Descriptor, consumer: Consumer = Consumer.CUDA
+) -> tuple[ConditionViolation, ...]:
     """Everything that is wrong with a descriptor on its way through this consumer.
 
     >>> from hlo_lint.kernels.tma.descriptor import element_type
@@ -93,7 +95,7 @@ def violations(descriptor: Descriptor, consumer: Consumer = Consumer.CUDA) -> tu
     global_strides[1] is 2, must be a multiple of 16 (an arbitrary stride of a dimension of size 1)
     """
     return tuple(
-        Violation(
+        ConditionViolation(
             condition.name, breach.field, breach.value, breach.bound, breach.degenerate, source
         )
         for condition in CONDITIONS

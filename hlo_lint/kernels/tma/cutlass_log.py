@@ -17,7 +17,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.file_types import CUTLASS_START, FMHA_START
-from hlo_lint.kernels.tma.descriptor import Consumer, Descriptor, Located, Unreadable, element_type
+from hlo_lint.kernels.tma.descriptor import (
+    Consumer,
+    Descriptor,
+    Located,
+    UnreadableDescriptor,
+    element_type,
+)
 from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:
@@ -62,21 +68,21 @@ class Log:
     """The descriptors of a text, in order."""
 
     descriptors: tuple[Located, ...]
-    unreadable: tuple[Unreadable, ...]
+    unreadable: tuple[UnreadableDescriptor, ...]
     """Descriptors that begin and lack a field, or have a number that does not fit."""
 
 
 def read_log(text: str) -> Log:
     """The descriptors printed in a text, of both kinds, each with the place of each field."""
     descriptors: list[Located] = []
-    unreadable: list[Unreadable] = []
+    unreadable: list[UnreadableDescriptor] = []
     starts = [match.start() for match in _start.finditer(text)]
     for start, end in pairwise([*starts, len(text)]):
         read = _read_cutlass if text.startswith(CUTLASS_START, start) else _read_fmha
         try:
             descriptors.append(read(text, start, end))
         except _Damaged as damaged:
-            unreadable.append(Unreadable(damaged.span, damaged.message))
+            unreadable.append(UnreadableDescriptor(damaged.span, damaged.message))
     return Log(tuple(descriptors), tuple(unreadable))
 
 

@@ -26,7 +26,7 @@ class Consumer(Enum):
     MOSAIC = "Mosaic GPU's runtime"
 
 
-class ElementType(NamedTuple):
+class TensorMapType(NamedTuple):
     """A `CUtensorMapDataType`."""
 
     number: int | None
@@ -43,22 +43,22 @@ class ElementType(NamedTuple):
 
 
 ELEMENT_TYPES = (
-    ElementType(0, "UINT8", 8),
-    ElementType(1, "UINT16", 16),
-    ElementType(2, "UINT32", 32),
-    ElementType(3, "INT32", 32),
-    ElementType(4, "UINT64", 64),
-    ElementType(5, "INT64", 64),
-    ElementType(6, "FLOAT16", 16, floating=True),
-    ElementType(7, "FLOAT32", 32, floating=True),
-    ElementType(8, "FLOAT64", 64, floating=True),
-    ElementType(9, "BFLOAT16", 16, floating=True),
-    ElementType(10, "FLOAT32_FTZ", 32, floating=True),
-    ElementType(11, "TFLOAT32", 32, floating=True),
-    ElementType(12, "TFLOAT32_FTZ", 32, floating=True),
-    ElementType(13, "16U4_ALIGN8B", 4),
-    ElementType(14, "16U4_ALIGN16B", 4),
-    ElementType(15, "16U6_ALIGN16B", 6),
+    TensorMapType(0, "UINT8", 8),
+    TensorMapType(1, "UINT16", 16),
+    TensorMapType(2, "UINT32", 32),
+    TensorMapType(3, "INT32", 32),
+    TensorMapType(4, "UINT64", 64),
+    TensorMapType(5, "INT64", 64),
+    TensorMapType(6, "FLOAT16", 16, floating=True),
+    TensorMapType(7, "FLOAT32", 32, floating=True),
+    TensorMapType(8, "FLOAT64", 64, floating=True),
+    TensorMapType(9, "BFLOAT16", 16, floating=True),
+    TensorMapType(10, "FLOAT32_FTZ", 32, floating=True),
+    TensorMapType(11, "TFLOAT32", 32, floating=True),
+    TensorMapType(12, "TFLOAT32_FTZ", 32, floating=True),
+    TensorMapType(13, "16U4_ALIGN8B", 4),
+    TensorMapType(14, "16U4_ALIGN16B", 4),
+    TensorMapType(15, "16U6_ALIGN16B", 6),
 )
 """By number, as in `cuda.h`."""
 
@@ -68,7 +68,7 @@ L2_PROMOTIONS = ("NONE", "L2_64B", "L2_128B", "L2_256B")
 OOB_FILLS = ("NONE", "NAN_REQUEST_ZERO_FMA")
 
 
-def element_type(number: int) -> ElementType:
+def element_type(number: int) -> TensorMapType:
     """The type of that number; one without a size where `cuda.h` has none.
 
     >>> element_type(9).name, element_type(99).bits
@@ -76,15 +76,15 @@ def element_type(number: int) -> ElementType:
     """
     if 0 <= number < len(ELEMENT_TYPES):
         return ELEMENT_TYPES[number]
-    return ElementType(number, f"type {number}", 0)
+    return TensorMapType(number, f"type {number}", 0)
 
 
-def element_type_of_size(size: int) -> ElementType:
+def element_type_of_size(size: int) -> TensorMapType:
     """The type that XLA passes for elements of that many bytes: it knows only their size."""
     unsigned = {1: 0, 2: 1, 4: 2, 8: 4}
     if size in unsigned:
         return ELEMENT_TYPES[unsigned[size]]
-    return ElementType(None, f"element of {size} bytes", 8 * max(size, 0))
+    return TensorMapType(None, f"element of {size} bytes", 8 * max(size, 0))
 
 
 def swizzle_span(swizzle: int) -> int | None:
@@ -107,7 +107,7 @@ class Descriptor:
     ((128, 1, 32), (2, 256), (64, 128, 1))
     """
 
-    element: ElementType
+    element: TensorMapType
     rank: int
     global_dims: tuple[int, ...]
     global_strides: tuple[int, ...]
@@ -130,7 +130,7 @@ class Descriptor:
     @classmethod
     def from_row_major(
         cls,
-        element: ElementType,
+        element: TensorMapType,
         shape: Sequence[int],
         strides: Sequence[int],
         block_shape: Sequence[int],
@@ -195,7 +195,7 @@ class Located:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableDescriptor:
     """A place where a descriptor begins that cannot be read."""
 
     span: Span

@@ -11,9 +11,9 @@ from typing import TypedDict
 
 from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.engine.findings import Diagnostic, Origin, PassRef, SuppressedFinding
+from hlo_lint.engine.findings import Diagnostic, PassRef, SourceLine, SuppressedFinding
 from hlo_lint.report.html.detail import Detail, details_of
-from hlo_lint.report.html.timeline import Timeline, timeline
+from hlo_lint.report.html.timeline import PassTimeline, timeline
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
 
@@ -74,7 +74,7 @@ class Compiled(TypedDict):
     state: str
     dumps: int
     counts: dict[str, int]
-    timeline: Timeline
+    timeline: PassTimeline
 
 
 class Index(TypedDict):
@@ -132,7 +132,7 @@ def collect(dump: Dump, report: Report, sources: Sequence[Path] = ()) -> Collect
         every = of_pipeline.get(pipeline, {})
         mine = {number: finding for number, finding in every.items() if number in listed}
         place |= dict.fromkeys(mine, len(modules))
-        line = Timeline(passes=[], lives=[], trouble="")
+        line = PassTimeline(passes=[], lives=[], trouble="")
         if pipeline.steps and room > 0:
             line = timeline(pipeline, mine)
             room -= len(line["passes"])
@@ -167,7 +167,9 @@ def _owners(dump: Dump) -> dict[str, Pipeline]:
     return owners
 
 
-def _compiled(pipeline: Pipeline, folder: str, line: Timeline, counts: Counter[str]) -> Compiled:
+def _compiled(
+    pipeline: Pipeline, folder: str, line: PassTimeline, counts: Counter[str]
+) -> Compiled:
     releases = pipeline.releases
     return Compiled(
         title=pipeline.title,
@@ -226,6 +228,6 @@ def _after(ref: PassRef | None) -> Behind | None:
     return Behind(name=ref.pass_name, pipeline=ref.pipeline, step=ref.step)
 
 
-def _place(origin: Origin) -> str:
+def _place(origin: SourceLine) -> str:
     function = f" in {origin.function}" if origin.function else ""
     return f"{origin.file}:{origin.line}{function}"

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TypedDict
 
 from hlo_lint.dumps.pipeline import PassDump, Pipeline
-from hlo_lint.engine.findings import Diagnostic, Origin
+from hlo_lint.engine.findings import Diagnostic, SourceLine
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
-from hlo_lint.report.html.dimensions import Move, move, order
+from hlo_lint.report.html.dimensions import Rearrangement, move, order
 from hlo_lint.report.html.excerpt import (
     Partners,
     Row,
@@ -39,7 +39,7 @@ class Detail(TypedDict):
     remark: str
     """The reason that there is no side before, or that it is not a pass's input."""
     graph: Graph | None
-    move: Move | None
+    move: Rearrangement | None
     fix: Preview | None
     source: list[tuple[int, str]]
     """Lines of Python with their numbers, where they may be shown."""
@@ -161,7 +161,7 @@ def _instruction(dump: PassDump, finding: Diagnostic) -> tuple[Instruction, Modu
     return None
 
 
-def _source(origin: Origin, sources: Sequence[Path]) -> list[tuple[int, str]]:
+def _source(origin: SourceLine, sources: Sequence[Path]) -> list[tuple[int, str]]:
     """The line of Python and those around it, if the file is below one of the folders."""
     for folder in sources:
         root = folder.resolve()

@@ -39,7 +39,7 @@ class Side(TypedDict):
     """The slowest varying one first."""
 
 
-class Move(TypedDict):
+class Rearrangement(TypedDict):
     """Two arrays of the same elements, by the pieces that both are made of."""
 
     title: str
@@ -51,7 +51,7 @@ class Move(TypedDict):
     """The pieces that lie elsewhere in the result: as few elements as explain the difference."""
 
 
-def move(instruction: Instruction, module: Module) -> Move | None:
+def move(instruction: Instruction, module: Module) -> Rearrangement | None:
     """The rearrangement of an instruction that only arranges elements; None for any other.
 
     A fusion that holds nothing else is one, too.
@@ -71,7 +71,7 @@ def move(instruction: Instruction, module: Module) -> Move | None:
     return _drawn("What moves in memory", names, (operand, result), pieces)
 
 
-def order(instruction: Instruction) -> Move | None:
+def order(instruction: Instruction) -> Rearrangement | None:
     """The first array without the default layout, and that layout; None if all have it."""
     read = [(f"%{operand.name}", operand.shape) for operand in instruction.operands]
     for name, shape in (*read, (f"%{instruction.name}", instruction.shape_or_none)):
@@ -87,14 +87,14 @@ def order(instruction: Instruction) -> Move | None:
 
 def _drawn(
     title: str, names: tuple[str, str], shapes: tuple[ArrayShape, ArrayShape], pieces: _Pieces
-) -> Move:
+) -> Rearrangement:
     sizes, *both = pieces
     lies, lands = (
         [piece for number in shape.minor_to_major[::-1] for piece in made_of[number]]
         for shape, made_of in zip(shapes, both, strict=True)
     )
     sides = [_side(*side) for side in zip(names, shapes, both, strict=True)]
-    return Move(
+    return Rearrangement(
         title=title,
         operand=sides[0],
         result=sides[1],

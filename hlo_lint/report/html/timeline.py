@@ -33,7 +33,7 @@ class Pass(TypedDict):
     """The number of unchanged dumps before it, which are not in the timeline."""
 
 
-class Life(TypedDict):
+class FindingSpan(TypedDict):
     """The stretch of a finding, by numbers of passes in the timeline."""
 
     finding: int
@@ -48,16 +48,16 @@ class Life(TypedDict):
     """True if only one dump was read, so that nothing is known of the others."""
 
 
-class Timeline(TypedDict):
+class PassTimeline(TypedDict):
     """A module's passes in the order of the run."""
 
     passes: list[Pass]
-    lives: list[Life]
+    lives: list[FindingSpan]
     trouble: str
     """The reason that there are no passes; empty if there are some."""
 
 
-def timeline(pipeline: Pipeline, findings: Mapping[int, Diagnostic]) -> Timeline:
+def timeline(pipeline: Pipeline, findings: Mapping[int, Diagnostic]) -> PassTimeline:
     """The changes of each pass, with the histories of findings by their numbers on the page.
 
     Dumps that repeat the one before are left out where no finding came or went with them.
@@ -65,7 +65,7 @@ def timeline(pipeline: Pipeline, findings: Mapping[int, Diagnostic]) -> Timeline
     try:
         steps = list(passes(pipeline))
     except DumpError as error:
-        return Timeline(passes=[], lives=[], trouble=str(error))
+        return PassTimeline(passes=[], lives=[], trouble=str(error))
     place = {str(step.dump.path): at for at, step in enumerate(steps)}
     lives = [_life(number, finding, place, len(steps)) for number, finding in findings.items()]
     kept = list(_kept(steps, lives))
@@ -73,14 +73,14 @@ def timeline(pipeline: Pipeline, findings: Mapping[int, Diagnostic]) -> Timeline
     for life in lives:
         life["first"] = None if life["first"] is None else again[life["first"]]
         life["last"] = None if life["last"] is None else again[life["last"]]
-    return Timeline(
+    return PassTimeline(
         passes=[_pass(steps[at], at - before - 1) for before, at in pairwise([-1, *kept])],
         lives=[life for life in lives if life["first"] is not None],
         trouble="",
     )
 
 
-def _life(number: int, finding: Diagnostic, place: Mapping[str, int], count: int) -> Life:
+def _life(number: int, finding: Diagnostic, place: Mapping[str, int], count: int) -> FindingSpan:
     born, died = finding.introduced_by, finding.cured_by
     first = place.get(born.path if born is not None else finding.path)
     last = place.get(died.path) if died is not None else None
@@ -88,10 +88,10 @@ def _life(number: int, finding: Diagnostic, place: Mapping[str, int], count: int
     if finding.seen_in is not None and born is None and first is not None:
         end = count if last is None else last
         first = max(0, min(first, end - finding.seen_in))
-    return Life(finding=number, first=first, born=born is not None, last=last, point=point)
+    return FindingSpan(finding=number, first=first, born=born is not None, last=last, point=point)
 
 
-def _kept(steps: Sequence[Step], lives: Iterable[Life]) -> Iterable[int]:
+def _kept(steps: Sequence[Step], lives: Iterable[FindingSpan]) -> Iterable[int]:
     marked = {at for life in lives for at in (life["first"], life["last"]) if at is not None}
     for at, step in enumerate(steps):
         if step.effect is not Effect.NOTHING or at in marked or at == len(steps) - 1:

@@ -82,7 +82,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ProgramOutcome:
     """The outcome of one program."""
 
     name: str
@@ -97,7 +97,7 @@ class Outcome:
 class Answer:
     """The answer of a child process, and its log."""
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[ProgramOutcome, ...]
     log: str
 
 
@@ -145,11 +145,11 @@ def run(interpreter: Interpreter, job: Job, folder: Path, environment: Mapping[s
     return Answer(tuple(_outcome(program, died) for program in result["programs"]), text)
 
 
-def _outcome(program: Mapping[str, Any], died: str) -> Outcome:
+def _outcome(program: Mapping[str, Any], died: str) -> ProgramOutcome:
     name, folder, message = program["name"], Path(program["folder"]), program.get("message")
     if program["state"] == "not lowered":
-        return Outcome(name, folder, None, message)
-    return Outcome(name, folder, died if program["state"] == "compiling" else message)
+        return ProgramOutcome(name, folder, None, message)
+    return ProgramOutcome(name, folder, died if program["state"] == "compiling" else message)
 
 
 def _refusal(kind: str, message: str, log: str, interpreter: Interpreter) -> HloLintError:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from hlo_lint.apps.api import lint
-from hlo_lint.apps.jax.capture.children import Answer, Interpreter, Job, Outcome, run
+from hlo_lint.apps.jax.capture.children import Answer, Interpreter, Job, ProgramOutcome, run
 from hlo_lint.apps.jax.capture.jit import without_folder
 from hlo_lint.apps.jax.capture.targets import version_of
 from hlo_lint.apps.jax.capture.winners import (
@@ -195,7 +195,7 @@ def _trials(
 
 def _forced(
     interpreter: Interpreter, job: Job, first: Answer, folder: Path
-) -> Mapping[str, Outcome]:
+) -> Mapping[str, ProgramOutcome]:
     """The same with cuBLASLt as the winner; in a new process, since XLA reads results once."""
     results = cublaslt_wins(first.log)
     if results is None:
@@ -208,7 +208,12 @@ def _forced(
 
 
 def _trial(
-    question: Question, release: str, folder: Path, keep: bool, outcome: Outcome, winner: Winner
+    question: Question,
+    release: str,
+    folder: Path,
+    keep: bool,
+    outcome: ProgramOutcome,
+    winner: Winner,
 ) -> Trial:
     begun = partial(Trial, outcome.name, release, winner)
     if outcome.not_lowered is not None:

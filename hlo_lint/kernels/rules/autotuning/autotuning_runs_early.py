@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.buffers import (
-    Result,
+    ResultArray,
     declared_aliases,
     memory_of,
     operand_memory,
@@ -163,7 +163,7 @@ class _Memory:
         aliased = declared_aliases(self._call).values()
         return self._fusion is not None or all(self._of_operand(number) for number in aliased)
 
-    def of_result(self, result: Result) -> tuple[AssignedValue, ...]:
+    def of_result(self, result: ResultArray) -> tuple[AssignedValue, ...]:
         """The memory of one result."""
         if self._fusion is None:
             return memory_of(self._buffers, self._call, result.index)

@@ -67,12 +67,12 @@ class GemmBreaksOnBackendFlip(Rule):
 
     def check(self, before: BeforeAutotuner) -> Findings:
         """Each fusion whose flip would leave a reshape that moves bytes, where that is fatal."""
-        from hlo_lint.kernels.autotuning.cublaslt_fission import Outcome, predict
+        from hlo_lint.kernels.autotuning.cublaslt_fission import SwitchOutcome, predict
 
         if before.release not in (None, DYING):
             return
         for flip in predict(before.module):
-            if flip.outcome is Outcome.BREAKS and not before.was_taken_apart(flip.fusion):
+            if flip.outcome is SwitchOutcome.BREAKS and not before.was_taken_apart(flip.fusion):
                 yield Finding(
                     flip.fusion,
                     f"with cuBLASLt as its backend this fusion leaves a reshape that moves bytes: "
@@ -82,5 +82,5 @@ class GemmBreaksOnBackendFlip(Rule):
                         "jax 0.10.0 then stops in layout_normalization; from 0.10.1 on it costs a "
                         "transpose kernel",
                     ),
-                    severity=Severity.ERROR if before.told else None,
+                    severity=Severity.ERROR if before.is_stated else None,
                 )

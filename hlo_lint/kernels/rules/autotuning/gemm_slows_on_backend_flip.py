@@ -31,17 +31,21 @@ class GemmSlowsOnBackendFlip(Rule):
 
     def check(self, before: BeforeAutotuner) -> Findings:
         """Each fusion whose flip would leave reshapes, where that is not fatal."""
-        from hlo_lint.kernels.autotuning.cublaslt_fission import Outcome, predict
+        from hlo_lint.kernels.autotuning.cublaslt_fission import SwitchOutcome, predict
 
         for flip in predict(before.module):
-            fatal = flip.outcome is Outcome.BREAKS and before.release in (None, DYING)
+            fatal = flip.outcome is SwitchOutcome.BREAKS and before.release in (None, DYING)
             if fatal or before.release == DYING or before.was_taken_apart(flip.fusion):
                 continue  # fatal, or cleaned up by the passes that still come, or done already
-            kind = "a transpose" if flip.outcome is Outcome.BREAKS else "a copy that moves nothing"
+            kind = (
+                "a transpose"
+                if flip.outcome is SwitchOutcome.BREAKS
+                else "a copy that moves nothing"
+            )
             yield Finding(
                 flip.fusion,
                 f"with cuBLASLt as its backend this fusion leaves {kind} as a kernel: "
                 f"{flip.operand} to {flip.result}",
                 notes=(flip.explanation,),
-                severity=Severity.WARNING if before.told else None,
+                severity=Severity.WARNING if before.is_stated else None,
             )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # loaded where there is a descriptor
     from collections.abc import Iterator
 
     from hlo_lint.kernels.custom_calls.triton import TensorDescriptor, TritonCall
-    from hlo_lint.kernels.tma.conditions import Violation
+    from hlo_lint.kernels.tma.conditions import ConditionViolation
     from hlo_lint.kernels.tma.cutlass_log import Log
     from hlo_lint.kernels.tma.descriptor import Descriptor
 
@@ -230,7 +230,7 @@ def _elements(descriptor: Descriptor) -> tuple[int, ...]:
     )
 
 
-def _notes(violation: Violation) -> tuple[str, ...]:
+def _notes(violation: ConditionViolation) -> tuple[str, ...]:
     notes = [violation.source]
     if violation.degenerate:
         notes.append("the dimension has size 1, so any legal stride means the same")
