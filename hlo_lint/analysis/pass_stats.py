@@ -9,7 +9,8 @@ from enum import Enum
 from typing import Any
 
 from hlo_lint.analysis.diff.structural_hash import Structures
-from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import in_order, modules_of
 from hlo_lint.hlo.ir import Computation, Module, called_names
 from hlo_lint.hlo.opcodes import NO_BUFFER

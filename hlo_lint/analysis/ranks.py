@@ -303,13 +303,12 @@ def _pipeline_of(path: Path) -> Pipeline | None:
 
 def _first_other_text(one: Pipeline, other: Pipeline) -> str | None:
     """The first pass of both runs after which the texts differ."""
-    theirs = {(dump.name.pipeline, dump.name.step): dump for dump in other.steps if dump.name}
+    theirs = {(dump.name.pipeline, dump.step): dump for dump in other.steps}
     for dump in one.steps:
-        name = dump.name
-        beside = theirs.get((name.pipeline, name.step)) if name is not None else None
-        if name is None or beside is None or beside.name is None:
+        name, beside = dump.name, theirs.get((dump.name.pipeline, dump.step))
+        if beside is None or beside.name.after != name.after:
             continue
-        if beside.name.after == name.after and _digest(dump.path) != _digest(beside.path):
+        if _digest(dump.path) != _digest(beside.path):
             return f"{name.after} of {name.pipeline}"
     return None
 

@@ -10,7 +10,8 @@ from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.dumps.directory import Dump, open_dump
 from hlo_lint.dumps.file_types import Kind, kind_of
 from hlo_lint.dumps.names import parse_name
-from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.dumps.pass_dump import PassDump, new_dump
+from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import HloFile, Module
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.text.errors import UsageError
@@ -89,5 +90,5 @@ def piped_dump(data: bytes, name: str | None = None) -> Dump:
     text = decode(data)
     kind = Kind.HLO if path.suffix == ".hlo" else kind_of(path.name, text)
     file = parse_file(text, path) if kind is Kind.HLO else HloFile.of_text(text, path)
-    dump = PassDump(path, parse_name(path.name), _file=file, kind=kind)
+    dump = new_dump(path, parse_name(path.name), file=file, kind=kind)
     return Dump([Pipeline([dump], [], lone=True)])

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from hlo_lint.dumps.options import CHANGED_PASSES
-from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.dumps.pass_dump import NumberedDump, PassDump
+from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.records import name_of, references_of, root_mark_of
 
@@ -40,7 +41,6 @@ def disagreements(pipeline: Pipeline) -> Iterator[Disagreement]:
     for before, after in pairwise(steps):
         if not _are_neighbours(before, after):
             continue
-        assert after.name is not None
         if after.name.after == "pipeline-start":
             is_complete = (after.name.pipeline, "pipeline-start") in starts
             reported = False if is_complete and not after.module.is_scheduled else None
@@ -50,15 +50,12 @@ def disagreements(pipeline: Pipeline) -> Iterator[Disagreement]:
             yield Disagreement(before, after, reported)
 
 
-def _are_neighbours(before: PassDump, after: PassDump) -> bool:
+def _are_neighbours(before: NumberedDump, after: NumberedDump) -> bool:
     """True if one pass is between two dumps: neither was written during a pass, nor is the second
     the record of a pipeline that has just ended."""
     ours, theirs = before.name, after.name
-    assert ours is not None
-    assert theirs is not None
-    assert ours.step is not None
     whole = bool(ours.before and theirs.before) and ours.pipeline != theirs.after
-    return whole and theirs.step == ours.step + 1
+    return whole and after.step == before.step + 1
 
 
 def _same(before: PassDump, after: PassDump) -> bool:

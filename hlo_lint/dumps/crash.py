@@ -13,8 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hlo_lint.dumps.options import CHANGED_PASSES, EVERY_PASS, DebugOptions
+from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pass_lists import Pass
-from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.upcoming import upcoming_passes
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ def find_crash_site(pipeline: Pipeline) -> CrashSite:
     if name is None or name.step is None:
         return CrashSite(dump, (), "no pass was dumped", False)
     options = pipeline.options
-    release, passes = pipeline.upcoming(dump)
+    release, passes = upcoming_passes(pipeline, dump)
     if release is None or options is None or not pipeline.is_of(release):
         has_next = bool(name.before) and name.before != "pipeline-end"
         following = ((name.pipeline, name.before),) if has_next else ()
@@ -49,7 +51,7 @@ def find_crash_site(pipeline: Pipeline) -> CrashSite:
         )
     left = [entry for entry in passes if not options.disabled(entry[1])]
     suspects = tuple(_until_dumped(left, _leaves_dump(options)))
-    return CrashSite(dump, suspects, pipeline.likened_to(release), bool(suspects))
+    return CrashSite(dump, suspects, pipeline.release_title(release), bool(suspects))
 
 
 _Leaves = Callable[[Pass, Pass | None], bool]

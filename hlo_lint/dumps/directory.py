@@ -11,8 +11,9 @@ from pathlib import Path
 
 from hlo_lint.dumps.file_types import EMITTER_TEXT, PROTO_TEXT, Kind, kind_of
 from hlo_lint.dumps.names import DumpName, parse_name
+from hlo_lint.dumps.pass_dump import PassDump, new_dump
 from hlo_lint.dumps.pass_lists import backend_of
-from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.hlo.parser.module import Memo
 from hlo_lint.text.errors import DumpError
@@ -146,8 +147,8 @@ def held_dump(file: HloFile, path: Path) -> Dump:
     kind, parts = Kind.HLO, parse_name(path.name)
     if not any(module.header or module.computations for module in file.modules):
         kind = Kind.HLO if path.suffix == ".hlo" else kind_of(path.name, file.text)
-    beside = list(_records(path.parent, parts)) if parts is not None and path.is_absolute() else []
-    return Dump([Pipeline([PassDump(path, parts, _file=file, kind=kind)], beside, lone=True)])
+    beside = list(_records(path.parent, parts)) if path.is_absolute() else []
+    return Dump([Pipeline([new_dump(path, parts, file=file, kind=kind)], beside, lone=True)])
 
 
 def _existing(given: str | Path) -> Path:
@@ -207,7 +208,7 @@ def _add_folder(
             continue
         if is_read:
             if _is_new(path, seen):
-                file = PassDump(path, parts, memo)
+                file = new_dump(path, parts, memo)
                 (loose if parts is None else texts.setdefault(parts.key, [])).append(file)
             continue
         if parts is not None:
@@ -278,7 +279,7 @@ def _add_picked(dump: Dump, folder: Path, files: list[Path]) -> None:
     unread: list[str] = []
     for path in files:
         parts = parse_name(path.name)
-        file = PassDump(path, parts, memo)
+        file = new_dump(path, parts, memo)
         if parts is None:
             dump.pipelines.append(Pipeline([file], [], lone=True))
         elif is_proto(path.name) or (path.name.endswith(TEXT_ENDINGS) and _is_text(path)):
@@ -295,7 +296,8 @@ def _add_picked(dump: Dump, folder: Path, files: list[Path]) -> None:
 
 def _records(folder: Path, name: DumpName | None) -> Iterator[Path]:
     """The debug options and the metadata that lie beside a dump."""
-    assert name is not None
+    if name is None:
+        return
     for prefix in {f"{name.timestamp}." if name.timestamp else "", ""}:
         module = f"{prefix}module_{name.module_id:04d}"
         for path in (

@@ -48,7 +48,7 @@ def passes_run(pipeline: Pipeline) -> tuple[PassesRun, ...]:
         return ()
     whole = "xla_dump_hlo_pipeline_re" not in options.values
     if options.pass_pattern == EVERY_PASS and whole:
-        names = [dump.name for dump in pipeline.steps if dump.name]
+        names = [dump.name for dump in pipeline.steps]
         if [name.step for name in names] != list(range(len(names))):
             return ()  # some were deleted
         ran = tuple((name.pipeline, name.after) for name in names if name.before)
@@ -58,7 +58,7 @@ def passes_run(pipeline: Pipeline) -> tuple[PassesRun, ...]:
     return tuple(
         PassesRun(
             tuple(entry for entry in release.passes if not options.disabled(entry[1])),
-            f"as {pipeline.likened_to(release)} runs them",
+            f"as {pipeline.release_title(release)} runs them",
         )
         for release in pipeline.releases
     )

@@ -7,7 +7,8 @@ from pathlib import Path
 from hlo_lint.dumps.directory import Dump, open_dump
 from hlo_lint.dumps.file_types import Kind
 from hlo_lint.dumps.names import DumpName
-from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import Module
 from hlo_lint.text.errors import DumpError, UsageError
 
@@ -107,7 +108,7 @@ def dump_at(pipeline: Pipeline, which: str) -> PassDump:
             return dump
         if which.isdecimal() and name.step == int(which):
             return dump
-    steps = [dump.name for dump in pipeline.steps if dump.name]
+    steps = [dump.name for dump in pipeline.steps]
     last = f"steps 0 to {steps[-1].step}" if steps else "no steps"
     passes = ", ".join(dict.fromkeys(name.after for name in steps))
     raise UsageError(f"{pipeline.title} has no dump {which}; it has {last}: {passes}")

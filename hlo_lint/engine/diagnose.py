@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.stage import ANY_STAGE
-from hlo_lint.dumps.pipeline import PassDump
+from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.engine.checks import call_fix
 from hlo_lint.engine.findings import Diagnostic, PassRef, SourceLine
 from hlo_lint.engine.fingerprints import fingerprint, identity_of, nameless

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from hlo_lint.dumps.directory import Dump
-from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.findings import FixedFile
 from hlo_lint.engine.reporter import Result
 from hlo_lint.engine.runner import Checker, Progress

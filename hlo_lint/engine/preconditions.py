@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
 
+from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import AUTOTUNERS, PRECONDITIONS, Precondition
-from hlo_lint.dumps.pipeline import Outcome, PassDump, Pipeline, PreconditionStatus
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.upcoming import Outcome, PreconditionStatus, status_of
 from hlo_lint.engine.checks import Check
 from hlo_lint.engine.findings import PassRef
 from hlo_lint.engine.history import FindingHistory, cure, histories_of
@@ -56,7 +58,7 @@ def check_precondition(
         occurrence for occurrence in timeline.find(check) if occurrence.ref.position in bound
     ]
     stated = PreconditionStatus(Outcome.BREAKS, f"{before} comes next, as the caller says")
-    status = stated if before else pipeline.meeting(last, demand)
+    status = stated if before else status_of(pipeline, last, demand)
     binds = _binds(demand, status)
     for history in histories_of(bound_occurrences, timeline):
         if before or (binds and history.last == end):
@@ -78,7 +80,7 @@ def unmet_preconditions(
         demand = check.rule.precondition
         if demand is None or not _is_bound(demand, timeline, last, before):
             continue
-        status = pipeline.meeting(last, demand)
+        status = status_of(pipeline, last, demand)
         if not _binds(demand, status):
             continue
         certain, reported = status.outcome is Outcome.BREAKS, check.rule.name() in chosen
@@ -144,7 +146,7 @@ def _first_binding(demand: Precondition, history: FindingHistory, timeline: Time
     first = len(history.seen) - 1
     while first:
         dump = timeline.dumps[history.seen[first - 1].ref.position]
-        status = timeline.pipeline.meeting(dump, demand)
+        status = status_of(timeline.pipeline, dump, demand)
         if not _binds(demand, status):
             break
         first -= 1

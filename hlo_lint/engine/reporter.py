@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hlo_lint.dumps.directory import Skipped
-from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.checks import Check
 from hlo_lint.engine.diagnose import LocatedFinding, can_stand, diagnose, fix_of
 from hlo_lint.engine.findings import Diagnostic, PassRef

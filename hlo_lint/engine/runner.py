@@ -12,7 +12,8 @@ from pathlib import Path
 
 from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.file_types import Kind
-from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.reporter import Reporter, Result
 from hlo_lint.engine.stages import StageOf
 from hlo_lint.engine.suppressions.allowances import Allowance

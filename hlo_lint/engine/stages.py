@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from hlo_lint.analysis.stage import stage_at
+from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pass_lists import PassList, pass_lists
 from hlo_lint.dumps.phases import (
     BEFORE_LAYOUTS,
@@ -15,7 +16,7 @@ from hlo_lint.dumps.phases import (
     LAYOUT_ASSIGNMENT,
     LAYOUT_NORMALIZATION,
 )
-from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.suppressions.comments import stage_in
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Stage
@@ -130,8 +131,8 @@ class Stages:
     def _assigned(self) -> int | None:
         """The step after layout-assignment, where it was dumped."""
         for dump in self.pipeline.steps:
-            if dump.name and dump.name.after == LAYOUT_ASSIGNMENT:
-                return dump.name.step
+            if dump.name.after == LAYOUT_ASSIGNMENT:
+                return dump.step
         return None
 
     def _is_behind(self, dump: PassDump, wanted: str) -> bool | None:
@@ -174,7 +175,6 @@ class Stages:
         at = 0, len(release.passes)
         for dump in steps:
             name = dump.name
-            assert name is not None
             places = release.places(name.pipeline, name.after, name.before)
             if len(steps) == 1 and places:
                 at = places[0], places[-1]  # on its own it may be any of them

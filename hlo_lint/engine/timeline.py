@@ -11,7 +11,8 @@ from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
-from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.checks import Check, WatchedStage
 from hlo_lint.engine.stages import StageOf, Stages
 from hlo_lint.hlo.ir import Module

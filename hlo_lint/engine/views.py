@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.file_types import Kind
+from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import AUTOTUNERS
-from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.checks import STAGE, Check
 from hlo_lint.engine.diagnose import LocatedFinding, text_of
 from hlo_lint.engine.findings import PassRef

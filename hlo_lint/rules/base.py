@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from hlo_lint.analysis.pass_pairs import ChangedComputation, changed_computations
 from hlo_lint.analysis.stage import Stage as Stage
+from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import Precondition
-from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option, Value

@@ -15,8 +15,10 @@ from hlo_lint import Severity
 from hlo_lint.dumps.directory import Dump, open_dump
 from hlo_lint.dumps.names import DumpName, parse_name
 from hlo_lint.dumps.options import read_debug_options, read_pass_runs
+from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import RESHAPES_ARE_BITCASTS
-from hlo_lint.dumps.pipeline import Outcome, PassDump, Pipeline
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.upcoming import Outcome, status_of
 from tests.conftest import CRASH, DUMPS
 
 CASES = sorted(DUMPS.glob("*/*"))
@@ -58,7 +60,7 @@ def last_bound(pipeline: Pipeline) -> PassDump:
 
 
 def outcome_of(pipeline: Pipeline) -> Outcome:
-    return pipeline.meeting(last_bound(pipeline), RESHAPES_ARE_BITCASTS).outcome
+    return status_of(pipeline, last_bound(pipeline), RESHAPES_ARE_BITCASTS).outcome
 
 
 def step_of(dump: PassDump) -> int | None:
@@ -359,7 +361,7 @@ def test_a_pass_that_was_disabled_does_not_die(crash: Path) -> None:
 def test_before_a_reshape_decomposer_the_reshape_is_repaired() -> None:
     pipeline = main_pipeline(CRASH)
     outcomes = {
-        step_of(dump): pipeline.meeting(dump, RESHAPES_ARE_BITCASTS).outcome
+        step_of(dump): status_of(pipeline, dump, RESHAPES_ARE_BITCASTS).outcome
         for dump in pipeline.steps
         if pipeline.has_layouts(dump)
     }
@@ -498,7 +500,7 @@ def test_the_finding_stands_at_the_first_dump_in_which_it_binds(crash: Path) -> 
     binding = [
         step_of(dump)
         for dump in steps
-        if pipeline.meeting(dump, RESHAPES_ARE_BITCASTS).outcome is Outcome.BREAKS
+        if status_of(pipeline, dump, RESHAPES_ARE_BITCASTS).outcome is Outcome.BREAKS
     ]
     assert found.step == min(
         step for step in binding if step is not None and set(range(step, 31)) <= set(binding)

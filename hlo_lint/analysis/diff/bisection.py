@@ -8,8 +8,9 @@ from difflib import SequenceMatcher
 
 from hlo_lint.analysis.diff.difference import Difference, compare
 from hlo_lint.analysis.diff.structural_hash import Structures
+from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pass_lists import unnumbered
-from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import in_order, modules_of
 
 

@@ -11,7 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from hlo_lint.analysis.diff.difference import Difference
-    from hlo_lint.dumps.pipeline import PassDump
+    from hlo_lint.dumps.pass_dump import PassDump
 
 STYLES = {"-": "red", "+": "green", "~": "yellow", ">": "cyan"}
 

@@ -10,7 +10,7 @@ import click
 from hlo_lint.text.errors import DumpError, UsageError
 
 if TYPE_CHECKING:
-    from hlo_lint.dumps.pipeline import PassDump
+    from hlo_lint.dumps.pass_dump import PassDump
     from hlo_lint.hlo.ir import Module
 
 

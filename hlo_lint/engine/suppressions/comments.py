@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from hlo_lint.analysis.stage import Stage, parse_stage
-from hlo_lint.dumps.pipeline import PassDump
+from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.text.edits import Region
 from hlo_lint.text.errors import UsageError

@@ -174,7 +174,7 @@ def _compiled(
     return Compiled(
         title=pipeline.title,
         folder=folder,
-        release=pipeline.likened_to(releases[0]) if len(releases) == 1 else "",
+        release=pipeline.release_title(releases[0]) if len(releases) == 1 else "",
         state=_state(pipeline),
         dumps=len(pipeline.dumps),
         counts=dict(counts),

@@ -7,7 +7,8 @@ from itertools import pairwise
 from typing import TypedDict
 
 from hlo_lint.analysis.pass_stats import Effect, Step, passes
-from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import in_order
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.text.errors import DumpError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hlo_lint.dumps.changes import disagreements
-from hlo_lint.dumps.pipeline import PassDump
+from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule, first_line
 from hlo_lint.rules.findings import Finding, Severity
 

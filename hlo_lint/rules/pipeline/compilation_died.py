@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from hlo_lint.dumps.crash import CrashSite, find_crash_site
+from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.passes_run import breaches
 from hlo_lint.dumps.phases import PRECONDITIONS
-from hlo_lint.dumps.pipeline import PassDump
 from hlo_lint.rules.base import (
     Bad,
     Compilation,

@@ -93,11 +93,10 @@ def _mixed(pipelines: Sequence[Pipeline]) -> str:
         other = names.setdefault((name.timestamp, name.module_id), name.module)
         if other != name.module:
             return f"module {name.module_id:04d} is both {other} and {name.module}"
-        steps: dict[int | None, str] = {}
+        steps: dict[int, str] = {}
         for dump in pipeline.steps:
-            assert dump.name is not None
             label = f"after {dump.name.after} of {dump.name.pipeline}"
-            other = steps.setdefault(dump.name.step, label)
+            other = steps.setdefault(dump.step, label)
             if other != label:
-                return f"step {dump.name.step:04d} of {pipeline.title} is both {other} and {label}"
+                return f"step {dump.step:04d} of {pipeline.title} is both {other} and {label}"
     return ""

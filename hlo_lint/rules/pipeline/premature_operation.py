@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from hlo_lint.analysis import match as m
+from hlo_lint.dumps.pass_dump import NumberedDump, PassDump
 from hlo_lint.dumps.phases import BEFORE_LAYOUTS, LAYOUT_ASSIGNMENT
-from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
@@ -84,11 +85,9 @@ def _early(pipeline: Pipeline) -> list[PassDump]:
     if pipeline.is_helper:
         return []
     assigned = [
-        dump.name.step if dump.name.after == LAYOUT_ASSIGNMENT else dump.name.step + 1
+        dump.step if dump.name.after == LAYOUT_ASSIGNMENT else dump.step + 1
         for dump in pipeline.steps
-        if dump.name
-        and dump.name.step is not None
-        and LAYOUT_ASSIGNMENT in (dump.name.before, dump.name.after)
+        if LAYOUT_ASSIGNMENT in (dump.name.before, dump.name.after)
     ]
     end = min(assigned, default=0)
     early = []
@@ -110,7 +109,6 @@ def _since(dumps: list[PassDump], instruction: Instruction) -> str:
         if counterpart is None or counterpart.opcode != instruction.opcode:
             break
         first = dump
-    assert first.name is not None
-    if first.name.step is None:
+    if not isinstance(first, NumberedDump):
         return "the input has it"
-    return f"it is there from step {first.name.step:04d} on, {first.name.label}"
+    return f"it is there from step {first.step:04d} on, {first.name.label}"

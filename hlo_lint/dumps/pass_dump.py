@@ -1,0 +1,145 @@
+"""One dump of a module: a file of HLO, read when asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hlo_lint.dumps.file_types import Kind, kind_of
+from hlo_lint.dumps.names import DumpName
+from hlo_lint.dumps.phases import LOOSE_BEFORE_LAYOUTS
+from hlo_lint.hlo.ir import HloFile, Module
+from hlo_lint.hlo.parser.module import Memo, parse_file
+from hlo_lint.text.files import is_proto
+from hlo_lint.text.source import DIRECTIVE, decode
+
+
+@dataclass(eq=False)
+class PassDump:
+    """One file of HLO; its text is read when asked for."""
+
+    path: Path
+    name: DumpName | None
+    """The parts of its name; None for a loose file, which no compiler named."""
+    memo: Memo | None = field(default=None, repr=False)
+    """The cache that files of one folder share."""
+    _file: HloFile | None = field(default=None, repr=False)
+    kind: Kind = Kind.HLO
+    """Its kind; of a file that no compiler named it is known once it is read."""
+    edited: bool = False
+    """True if a fix has changed the text: artefacts beside it then no longer fit."""
+    _can_be_read_again: bool = False
+    """True if it was read from its path, not handed over."""
+    _has_directives: bool | None = field(default=None, repr=False)
+    """True if the bytes hold `DIRECTIVE`; None before they are read."""
+
+    @property
+    def file(self) -> HloFile:
+        """Its content, read once.
+
+        Raises:
+            OSError: where the file cannot be read.
+            DumpError: for a protocol buffer that cannot be turned into text.
+        """
+        if self._file is None:
+            self._can_be_read_again = True
+            if self.name is None and (text := self._other_text()) is not None:
+                self._file = HloFile.of_text(text, self.path)
+            elif is_proto(self.path.name):
+                from hlo_lint.hlo.proto import read_proto
+
+                self._has_directives = False
+                self._file = parse_file(read_proto(self.path), self.path, self.memo)
+            else:
+                data = self.path.read_bytes()
+                self._file = parse_file(data, self.path, self.memo)
+                self._has_directives = _has_directives(self._file, data)
+        return self._file
+
+    @property
+    def is_read(self) -> bool:
+        """True if its text is in memory."""
+        return self._file is not None
+
+    def _other_text(self) -> str | None:
+        """The text, if it is not HLO but something else that rules read."""
+        if self.path.name.endswith((".gz", ".pb", ".hlo", ".hlo.pbtxt")):
+            return None
+        text = decode(self.path.read_bytes())
+        self.kind = kind_of(self.path.name, text)
+        return None if self.kind is Kind.HLO else text
+
+    @property
+    def module(self) -> Module:
+        """The module it holds; of several, the first."""
+        return self.file.modules[0]
+
+    @property
+    def is_named_before_layouts(self) -> bool:
+        """True if people named a loose file for the time before layout-assignment."""
+        return self.name is None and self.stem_ends_with(LOOSE_BEFORE_LAYOUTS)
+
+    def stem_ends_with(self, endings: tuple[str, ...]) -> bool:
+        """True if the file's name without its extension has one of these endings."""
+        return self.path.name.rpartition(".")[0].endswith(endings)
+
+    @property
+    def may_have_directives(self) -> bool:
+        """False if the text is known to hold no comment addressed to hlo-lint."""
+        return self._has_directives is not False and self.kind in (Kind.HLO, Kind.PTX)
+
+    @classmethod
+    def of(cls, file: HloFile, path: Path, kind: Kind = Kind.HLO) -> PassDump:
+        """A dump of what has been read already."""
+        return cls(path, None, _file=file, kind=kind)
+
+    def replace_text(self, text: str) -> None:
+        """Go on with another text in place of what the file holds."""
+        path = self.file.path
+        if self.kind is Kind.HLO:
+            self._file = parse_file(text, path, self.memo)
+        else:
+            self._file = HloFile.of_text(text, path, self.module.name)
+        self._has_directives = None
+        self.edited = True
+
+    def release(self) -> None:
+        """Forget what was read; a text that came from no file stays."""
+        if self._can_be_read_again and self.kind is Kind.HLO:
+            self._file = None
+
+
+class NumberedDump(PassDump):
+    """The dump of one pass, with its number in the order of the run."""
+
+    name: DumpName
+
+    @property
+    def step(self) -> int:
+        """The module's own count of dumps."""
+        assert self.name.step is not None
+        return self.name.step
+
+
+def new_dump(
+    path: Path,
+    name: DumpName | None,
+    memo: Memo | None = None,
+    file: HloFile | None = None,
+    kind: Kind = Kind.HLO,
+) -> PassDump:
+    """The dump in a file; `file` is its content, if it has been read."""
+    is_numbered = name is not None and name.step is not None
+    return (NumberedDump if is_numbered else PassDump)(path, name, memo, file, kind)
+
+
+def _has_directives(file: HloFile, data: bytes) -> bool:
+    """True if a text holds `DIRECTIVE`; files of equal text share the answer.
+
+    The bytes are searched because joining the text would take longer.
+    """
+    memo = file.modules[0].analysis_cache
+    cached = memo.get(DIRECTIVE)
+    if cached is None:
+        cached = memo[DIRECTIVE] = DIRECTIVE.encode() in data
+    return bool(cached)

@@ -1,0 +1,166 @@
+"""The passes that come after a dump, as far as its name, the flags and the pass lists tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.dumps.pass_lists import Pass, PassList, pass_lists
+from hlo_lint.dumps.phases import AFTER_NORMALIZATION, Precondition
+from hlo_lint.dumps.pipeline import Pipeline
+
+
+class Outcome(Enum):
+    """The fate of a module that breaks a precondition."""
+
+    BREAKS = "the pass that demands it comes next"
+    REPAIRED = "a pass that establishes it comes first"
+    NEVER = "no pass that demands it comes any more"
+    UNSURE = "what comes next is not known"
+
+
+@dataclass(frozen=True, slots=True)
+class PreconditionStatus:
+    """An outcome, and the sentence that says how it is known."""
+
+    outcome: Outcome
+    why: str
+
+
+def status_of(pipeline: Pipeline, dump: PassDump, precondition: Precondition) -> PreconditionStatus:
+    """The fate of the module in a dump if it breaks a precondition.
+
+    Evidence is asked in the order of its weight: what the run shows, its flags, the names of dumps,
+    and the pass lists of the nearest releases last, where all of them have to agree.
+    """
+    demanded, name, options = precondition.demanded_by, dump.name, pipeline.options
+    if pipeline.final is not None:
+        return PreconditionStatus(Outcome.NEVER, "the module was compiled to the end")
+    if name is None:
+        return _status_of_loose_file(dump)
+    lists = pass_lists(pipeline.backend)
+    if pipeline.backend and all(passes.last_place(demanded) is None for passes in lists):
+        never = f"XLA:{pipeline.backend.upper()} does not run {demanded}"
+        return PreconditionStatus(Outcome.NEVER, never)
+    over = name.rest.partition(".txt")[0].endswith(AFTER_NORMALIZATION)
+    if over and precondition.about_layouts:
+        return PreconditionStatus(Outcome.NEVER, f"no {demanded} is left to run")
+    if pipeline.is_helper:
+        never = "the autotuner's helper modules are not normalized"
+        return PreconditionStatus(Outcome.NEVER, never)
+    if options is not None and options.disabled(demanded):
+        return PreconditionStatus(Outcome.NEVER, f"{demanded} is disabled")
+    if name.before == demanded:
+        return PreconditionStatus(Outcome.BREAKS, f"{demanded} is named as the next pass")
+    outcomes = {
+        _outcome(pipeline, passes, precondition): release
+        for release, passes in _futures(pipeline, dump)
+    }
+    if len(outcomes) == 1:
+        ((outcome, release),) = outcomes.items()
+        return _explained(pipeline, outcome, release, name.before, precondition)
+    if pipeline.crashed:
+        return PreconditionStatus(Outcome.BREAKS, "compilation ended with this dump")
+    unsure = "which passes come next cannot be told from the dump's name"
+    return PreconditionStatus(Outcome.UNSURE, unsure)
+
+
+def upcoming_passes(pipeline: Pipeline, dump: PassDump) -> tuple[PassList | None, list[Pass]]:
+    """The passes to run after the last dump of a module, disabled ones included, and the release
+    that has them; None if unknown."""
+    runs, name = pipeline.pass_runs, dump.name
+    for release in pipeline.releases[:1]:
+        if runs and (ran := release.places(runs[-1].pipeline, runs[-1].name, "")):
+            return release, release.remaining(ran[-1], runs[-1].pipeline, "")
+        if name is not None and (places := _places(pipeline, release, dump)):
+            return release, release.remaining(places[0], name.pipeline, name.before)
+    return None, []
+
+
+def _explained(
+    pipeline: Pipeline, outcome: Outcome, release: str, following: str, precondition: Precondition
+) -> PreconditionStatus:
+    """The outcome that the pass lists agree on, in words; flags can make it uncertain."""
+    demanded, guards = precondition.demanded_by, precondition.established_by
+    options = pipeline.options
+    match outcome:
+        case Outcome.BREAKS:
+            names = " or ".join(guards)
+            if options and any(map(options.disabled, guards)):
+                why = f"{names} is disabled, and {demanded} is still to run"
+            else:
+                why = f"{release} does not run {names} before the next {demanded}"
+        case Outcome.REPAIRED if pipeline.crashed and options is None and following in guards:
+            # It died where a guard comes next: had the guard run, there would be a dump after it.
+            outcome, why = (
+                Outcome.UNSURE,
+                (
+                    f"compilation ended with this dump, and no debug_options file says "
+                    f"whether {following} was disabled"
+                ),
+            )
+        case Outcome.REPAIRED:
+            why = f"{release} repairs it first"
+        case _:
+            why = f"{release} does not run {demanded} again"
+    return PreconditionStatus(outcome, why)
+
+
+def _status_of_loose_file(dump: PassDump) -> PreconditionStatus:
+    if dump.stem_ends_with(AFTER_NORMALIZATION):
+        return PreconditionStatus(Outcome.NEVER, "its name says that optimization is over")
+    if dump.module.is_scheduled:
+        return PreconditionStatus(Outcome.NEVER, "the module is scheduled, so layouts are settled")
+    if ":T(" in dump.module.header:
+        return PreconditionStatus(Outcome.NEVER, "its layouts have tiles, so it is of XLA:TPU")
+    return PreconditionStatus(Outcome.UNSURE, "nothing says which passes come next")
+
+
+def _outcome(pipeline: Pipeline, passes: list[Pass], precondition: Precondition) -> Outcome:
+    """The first to come decides: the pass that demands, or one that establishes."""
+    for _, name in passes:
+        if pipeline.options is not None and pipeline.options.disabled(name):
+            continue
+        if name == precondition.demanded_by:
+            return Outcome.BREAKS
+        if name in precondition.established_by:
+            return Outcome.REPAIRED
+    return Outcome.NEVER
+
+
+def _futures(pipeline: Pipeline, dump: PassDump) -> Iterator[tuple[str, list[Pass]]]:
+    """The passes that may run after a dump: for each near release and each possible place."""
+    name, runs = dump.name, pipeline.pass_runs or ()
+    assert name is not None
+    for number, run in enumerate(runs):
+        if dump.path.name in run.dumps:
+            ran = [(later.pipeline, later.name) for later in runs[number + 1 :]]
+            last = runs[-1]
+            for release in pipeline.releases:
+                # The metadata ends with the last pass that began; the lists know those after it.
+                for place in release.places(last.pipeline, last.name, "")[-1:]:
+                    ran += release.remaining(place, last.pipeline, "")
+            yield "the module's metadata: this run", ran
+            return
+    for release in pipeline.releases:
+        for place in _places(pipeline, release, dump):
+            yield release.title, release.remaining(place, name.pipeline, name.before)
+
+
+def _places(pipeline: Pipeline, release: PassList, dump: PassDump) -> list[int]:
+    """Places of a dump in a release's list, its predecessors considered.
+
+    A pass may stand in a list several times. Each numbered dump takes the first place after that
+    of the dump before it; a dump on its own may have any.
+    """
+    lowest = -1
+    for step in pipeline.steps:
+        places = release.places(step.name.pipeline, step.name.after, step.name.before)
+        later = [place for place in places if place > lowest] or places
+        if step is dump:
+            return later[:1] if len(pipeline.steps) > 1 else later
+        if later and step.name.after != "pipeline-end":
+            lowest = later[0]
+    return []
