@@ -211,6 +211,7 @@ def fix(
         return not any(settings.ignores(rule, path) for path in paths)
 
     result, files = fix_dump(dump, new_checker, is_wanted, settings.allow, listed, progress)
+    result.skipped[:0] = dump.skipped
     report = _report(result, new_checker(), settings, listed)
     return FixResult(files, report, tuple(dump.skipped))
 

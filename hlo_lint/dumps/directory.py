@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
@@ -46,6 +46,8 @@ class Skipped:
     reason: str
     rule: str = ""
     """The rule that does not apply to it; empty if no rule does."""
+    given: bool = False
+    """True if the caller named the path and nothing of it was checked."""
 
 
 @dataclass
@@ -79,6 +81,10 @@ class Dump:
         Text that is HLO in part stays: rules report the rest of it.
         """
         kept = []
+        self.skipped = [
+            replace(entry, given=False) if os.path.isfile(entry.path) else entry
+            for entry in self.skipped
+        ]
         for pipeline in self.pipelines:
             others = [dump for dump in pipeline.dumps if not _holds_hlo(dump)]
             self.skipped += [Skipped(str(dump.path), "it holds no HLO") for dump in others]
@@ -176,17 +182,31 @@ def _is_new(path: Path, seen: set[tuple[int, int]]) -> bool:
 def _add_directory(
     dump: Dump, root: Path, seen: set[tuple[int, int]], excludes: Callable[[Path], bool]
 ) -> None:
-    before = len(dump.pipelines), len(dump.skipped)
+    before = len(dump.pipelines)
     unread: list[str] = []
-    for folder, folders, names in os.walk(root):
+    reason, excluded = "there is no HLO in it", False
+
+    def not_listed(error: OSError) -> None:
+        nonlocal reason
+        if str(error.filename) == str(root):
+            reason = f"it cannot be listed: {error.strerror}"
+        else:
+            path, why = str(error.filename), f"cannot be listed: {error.strerror}"
+            dump.skipped.append(Skipped(path, why))
+
+    for folder, folders, names in os.walk(root, onerror=not_listed):
         directory = Path(folder)
-        folders[:] = [name for name in sorted(folders) if not excludes(directory / name)]
+        kept_folders = [name for name in sorted(folders) if not excludes(directory / name)]
         kept = [name for name in sorted(names) if not excludes(directory / name)]
+        excluded |= len(kept_folders) < len(folders) or len(kept) < len(names)
+        folders[:] = kept_folders
         unread += _add_folder(dump, directory, kept, seen)
+    empty = len(dump.pipelines) == before
     if unread:
-        dump.skipped.append(Skipped(str(root), _unread(unread)))
-    if (len(dump.pipelines), len(dump.skipped)) == before:
-        dump.skipped.append(Skipped(str(root), "there is no HLO in it"))
+        dump.skipped.append(Skipped(str(root), _unread(unread), given=empty))
+    elif empty:
+        reason = "all HLO in it is excluded" if excluded else reason
+        dump.skipped.append(Skipped(str(root), reason, given=not excluded))
 
 
 def _add_folder(
@@ -291,7 +311,9 @@ def _add_picked(dump: Dump, folder: Path, files: list[Path]) -> None:
         beside = list(_records(folder, dumps[0].name))
         dump.pipelines.append(Pipeline(dumps, beside, lone=True))
     if unread:
-        dump.skipped.append(Skipped(str(folder), _unread(unread)))
+        dump.skipped += [
+            Skipped(str(folder / name), "it holds no HLO text", given=True) for name in unread
+        ]
 
 
 def _records(folder: Path, name: DumpName | None) -> Iterator[Path]:

@@ -73,7 +73,7 @@ class Checker:
                 self.result.modules += len(dump.file.modules)
             except (OSError, DumpError) as error:
                 reason = str(error).removeprefix(f"{dump.path}: ")
-                self.result.skipped.append(Skipped(str(dump.path), reason))
+                self.result.skipped.append(Skipped(str(dump.path), reason, given=pipeline.lone))
                 continue
             self.result.files += 1
             if dump.kind is Kind.AUTOTUNE_LOG:

@@ -32,8 +32,15 @@ class Report:
 
     @property
     def exit_status(self) -> int:
-        """0 if it is clean, else 1."""
+        """2 if something that the caller named was not checked, else 0 if it is clean, else 1."""
+        if self.unchecked:
+            return 2
         return 0 if self.clean else 1
+
+    @property
+    def unchecked(self) -> tuple[Skipped, ...]:
+        """The paths that the caller named and of which nothing was checked."""
+        return tuple(entry for entry in self.skipped if entry.given)
 
     def to_json(self) -> str:
         """The report as one JSON object."""

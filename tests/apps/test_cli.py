@@ -698,6 +698,39 @@ def test_fix_replaces_a_file_and_does_not_write_into_it() -> None:
     assert Path("same.hlo").read_text() == LOOSE
 
 
+@pytest.mark.parametrize("name", ["check", "blame", "report", "fix", "baseline"])
+@pytest.mark.parametrize("content", [{}, {"x.json": "{}"}], ids=["empty", "without HLO"])
+def test_a_directory_without_hlo_exits_2_unless_that_is_allowed(
+    name: str, content: dict[str, str]
+) -> None:
+    Path("dump").mkdir()
+    for file, text in content.items():
+        (Path("dump") / file).write_text(text)
+    output = {"report": ("-o", "page.html"), "baseline": ("--update",)}.get(name, ())
+    ran = run(name, "dump", *output)
+    assert (ran.status, ran.errors.splitlines()[-1][:29]) == (2, "Error: nothing checked: dump:")
+    assert not Path("hlo_lint_baseline.json").exists()
+    if name != "blame":
+        assert run(name, "dump", *output, "--allow-empty").status == 0
+
+
+def test_one_directory_without_hlo_fails_the_run_after_the_others_are_checked() -> None:
+    Path("empty").mkdir()
+    write("sound.hlo", CLEAN)
+    ran = run("check", "empty", "sound.hlo")
+    assert ran.status == 2
+    assert "no findings in 1 file of HLO" in ran.out
+    assert run("check", "empty", "sound.hlo", "--exit-zero").status == 2
+
+
+def test_a_directory_whose_hlo_is_excluded_is_no_error() -> None:
+    Path("dump").mkdir()
+    write("dump/sound.hlo", CLEAN)
+    ran = run("check", "dump", "--exclude", "*.hlo")
+    assert ran.status == 0
+    assert "all HLO in it is excluded" in ran.out
+
+
 def test_what_cannot_be_written_exits_2_and_leaves_nothing_behind() -> None:
     write("loose.hlo")
     write("plain")

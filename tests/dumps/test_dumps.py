@@ -624,6 +624,28 @@ def test_a_file_without_permission_is_skipped_by_name(name: str, tmp_path: Path)
     assert name in reasons(tmp_path)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user for a while")
+def test_a_folder_that_cannot_be_listed_is_skipped_by_name(tmp_path: Path) -> None:
+    for folder in (tmp_path, *tmp_path.parents[:3]):
+        folder.chmod(0o755)
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "x.hlo").write_text(GOOD)
+    (tmp_path / "closed" / "x.hlo").write_text(GOOD)
+    (tmp_path / "closed").chmod(0)
+    hlo_lint.open_dump(tmp_path)
+    os.seteuid(65534)
+    try:
+        some, none = (hlo_lint.open_dump(path) for path in (tmp_path, tmp_path / "closed"))
+    finally:
+        os.seteuid(0)
+    assert [(entry.path, entry.reason, entry.given) for entry in some.skipped] == [
+        (str(tmp_path / "closed"), "cannot be listed: Permission denied", False)
+    ]
+    assert [(entry.reason, entry.given) for entry in none.skipped] == [
+        ("it cannot be listed: Permission denied", True)
+    ]
+
+
 def test_a_pipe_in_a_directory_does_not_stop_the_run(tmp_path: Path) -> None:
     import subprocess
     import sys

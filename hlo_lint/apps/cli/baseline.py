@@ -70,6 +70,8 @@ def command(
     jobs = settings.jobs or automatic_jobs(dump)
     with common.progress_bar(dump) as progress:
         report = lint(dump, settings=replace(settings, baseline=None, jobs=jobs), progress=progress)
+    if report.unchecked and not shared.allow_empty:  # an update would remove every entry
+        ctx.exit(common.exit_status(report, shared))
     ran = {rule.name() for rule in settings.chosen_rules()}
     not_run = {rule.name() for rule in all_rules()} - ran
     compared = compare(baseline, report.findings, not_run)

@@ -33,4 +33,4 @@ def command(
         click.echo(report.to_json(), nl=False)
     else:
         print_lives(common.console(), report.findings)
-    ctx.exit(report.exit_status)
+    ctx.exit(common.exit_status(report, shared))

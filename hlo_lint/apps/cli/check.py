@@ -124,7 +124,7 @@ def command(
         )
         return
     report = _check(paths, options, shared)
-    ctx.exit(0 if exit_zero else report.exit_status)
+    ctx.exit(common.exit_status(report, shared, exit_zero=exit_zero))
 
 
 def _check(paths: tuple[str, ...], options: _Options, shared: common.SharedOptions) -> Report:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hlo_lint.apps.settings.settings import Settings
     from hlo_lint.dumps.directory import Dump
     from hlo_lint.dumps.pipeline import Pipeline
+    from hlo_lint.report.report import Report
     from hlo_lint.rules.findings import Severity
 
 PROGRESS_AFTER = 1.0
@@ -47,6 +48,7 @@ class SharedOptions:
     force_exclude: bool = False
     stdin_filename: str | None = None
     sniff: bool = False
+    allow_empty: bool = False
     config: str | None = None
     isolated: bool = False
 
@@ -144,6 +146,11 @@ _input = (
         "--sniff",
         is_flag=True,
         help="Skip files that hold no HLO, whatever their names, and say so.",
+    ),
+    click.option(
+        "--allow-empty",
+        is_flag=True,
+        help="Accept a PATH that has no HLO to check; by default the exit status is then 2.",
     ),
 )
 color_option = click.option(
@@ -274,6 +281,18 @@ def open_given(
     if shared.sniff:
         dump.skip_other_files()
     return dump
+
+
+def exit_status(report: Report, shared: SharedOptions, *, exit_zero: bool = False) -> int:
+    """The exit status after a report; prints what was named and not checked, which makes it 2."""
+    from hlo_lint.text.source import shown
+
+    if report.unchecked and not shared.allow_empty:
+        for entry in report.unchecked:
+            place = shown(f"{entry.path}: {entry.reason}")
+            click.echo(f"Error: nothing checked: {place}", err=True)
+        return 2
+    return 0 if exit_zero or report.clean else 1
 
 
 def console(*, stderr: bool = False, color: str = "auto") -> Console:

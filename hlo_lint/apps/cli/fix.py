@@ -85,7 +85,7 @@ def command(
     _print_remaining(result, errors, quiet)
     if exit_non_zero_on_fix and result.edits:
         ctx.exit(1)
-    ctx.exit(0 if exit_zero else result.remaining.exit_status)
+    ctx.exit(common.exit_status(result.remaining, shared, exit_zero=exit_zero))
 
 
 def _write_fixed(result: FixResult, inputs: Sequence[Path], out: Path | None) -> Iterator[Path]:

@@ -66,7 +66,7 @@ def command(
         findings = len(report.findings)
         what = f"{findings} finding{'' if findings == 1 else 's'}, {len(page) / 1000:.0f} kB"
         click.echo(shown(f"{out}: {what}"), err=True)
-    ctx.exit(report.exit_status)
+    ctx.exit(common.exit_status(report, shared))
 
 
 def _title(paths: tuple[str, ...]) -> str:
