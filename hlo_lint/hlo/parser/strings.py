@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache, lru_cache
 from typing import Final
 
 from hlo_lint.text.errors import PayloadError
-from hlo_lint.text.source import encode
+from hlo_lint.text.source import decode, encode
 
 
 def mlir_escape(data: bytes) -> str:
@@ -35,7 +36,7 @@ def mlir_unescape(text: str) -> bytes:
     Raises:
         PayloadError: a backslash begins no escape.
     """
-    return _unescaped(text, _is_mlir_escape, _mlir_byte)
+    return _unescaped(text, _MLIR_ESCAPE, _mlir_character)
 
 
 def c_escape(data: bytes) -> str:
@@ -56,7 +57,7 @@ def c_unescape(text: str) -> bytes:
     Raises:
         PayloadError: a backslash begins no escape.
     """
-    return _unescaped(text, _is_c_escape, _c_byte)
+    return _unescaped(text, _C_ESCAPE, _c_character)
 
 
 def _printable(byte: int) -> bool:
@@ -73,41 +74,43 @@ for _byte in b"\"'\\":
     _C[_byte] = f"\\{chr(_byte)}"
 _C[0x0A], _C[0x0D], _C[0x09] = r"\n", r"\r", r"\t"
 
-_Match = Callable[[str, int], "re.Match[str] | None"]
-_is_mlir_escape: Final = re.compile(r'\\(?:([0-9A-Fa-f]{2})|(["\\nt]))').match
-_is_c_escape: Final = re.compile(
-    r"\\(?:([0-3][0-7]{2}|[0-7]{1,2}(?![0-7]))|[xX](0*[0-9A-Fa-f]{1,2})(?![0-9A-Fa-f])"
-    r"|([abfnrtv?'\"\\]))"
-).match
+_MLIR_ESCAPE: Final = re.compile(r'\\(?:([0-9A-Fa-f]{2}|["\\nt])|(.?))', re.S)
+_C_ESCAPE: Final = re.compile(
+    r"\\(?:([0-3][0-7]{2}|[0-7]{1,2}(?![0-7])|[xX]0*[0-9A-Fa-f]{1,2}(?![0-9A-Fa-f])"
+    r"|[abfnrtv?'\"\\])|(.?))",
+    re.S,
+)
+"""An escape without its backslash, or a character that begins none."""
 _LETTERS: Final = dict(zip("abfnrtv", b"\a\b\f\n\r\t\v", strict=True))
 
 
-def _mlir_byte(found: re.Match[str]) -> int:
-    hexadecimal, letter = found.groups()
-    return int(hexadecimal, 16) if hexadecimal else _letter(letter)
+@cache
+def _mlir_character(escape: str) -> str:
+    return _character(int(escape, 16) if len(escape) == 2 else _letter(escape))
 
 
-def _c_byte(found: re.Match[str]) -> int:
-    octal, hexadecimal, letter = found.groups()
-    if octal:
-        return int(octal, 8)
-    return int(hexadecimal, 16) if hexadecimal else _letter(letter)
+@lru_cache(maxsize=1 << 10)
+def _c_character(escape: str) -> str:
+    if escape[0] in "01234567":
+        return _character(int(escape, 8))
+    return _character(int(escape[1:], 16) if escape[0] in "xX" else _letter(escape))
 
 
 def _letter(letter: str) -> int:
     return _LETTERS.get(letter, ord(letter))
 
 
-def _unescaped(text: str, match: _Match, byte_of: Callable[[re.Match[str]], int]) -> bytes:
-    out = bytearray()
-    at = 0
-    while (escape := text.find("\\", at)) >= 0:
-        out += encode(text[at:escape])
-        found = match(text, escape)
-        if found is None:
-            shown = ascii(text[escape : escape + 3])[1:-1]
-            raise PayloadError(f"{shown} is not an escape", escape, "character")
-        out.append(byte_of(found))
-        at = found.end()
-    out += encode(text[at:])
-    return bytes(out)
+def _character(byte: int) -> str:
+    """The character that `encode` turns into one byte."""
+    return decode(bytes((byte,)))
+
+
+def _unescaped(text: str, escapes: re.Pattern[str], character_of: Callable[[str], str]) -> bytes:
+    pieces = escapes.split(text)  # text, escape, what begins none, text, …
+    if any(other is not None for other in pieces[2::3]):
+        at = next(found.start() for found in escapes.finditer(text) if found[2] is not None)
+        shown = ascii(text[at : at + 3])[1:-1]
+        raise PayloadError(f"{shown} is not an escape", at, "character")
+    pieces[1::3] = map(character_of, pieces[1::3])
+    del pieces[2::3]
+    return encode("".join(pieces))
