@@ -9,7 +9,7 @@ is ours: precisions of floats may mix, dynamic flags are not compared, layouts o
 hands on what lies in memory.
 """
 
-from hlo_lint.analysis.shape_inference.module import ShapeInference, check, infer
+from hlo_lint.analysis.shape_inference.module import ShapeInference, check, infer, signature_of
 from hlo_lint.analysis.shape_inference.shape_check import Inferred, Open, Refusal
 
-__all__ = ["Inferred", "Open", "Refusal", "ShapeInference", "check", "infer"]
+__all__ = ["Inferred", "Open", "Refusal", "ShapeInference", "check", "infer", "signature_of"]

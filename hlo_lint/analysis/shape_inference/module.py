@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from hlo_lint.analysis.layout_mismatches import types_of
 from hlo_lint.analysis.shape_inference.operation import Signature
 from hlo_lint.analysis.shape_inference.shape_check import (
     Inferred,
@@ -15,7 +16,7 @@ from hlo_lint.analysis.shape_inference.shape_check import (
     facts,
     inference_of,
 )
-from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.records import attributes_of, opcode_of, references_of, type_of
 from hlo_lint.hlo.shape import Shape, shape_or_none
 
@@ -133,18 +134,22 @@ class ShapeInference:
 
     def _seen(self, computation: Computation) -> Signature | None:
         """A computation from outside; None where it has no root, or something was not read."""
-        cached = computation.analysis_cache.get(Signature)
-        if isinstance(cached, Signature):
-            return cached
+        if (printed := signature_of(computation)) is not None:
+            return printed
         if computation.root is None or computation.parse_errors:
             return None
-        parameters = (
-            self._type(computation, parameter.number) for parameter in computation.parameters
-        )
-        signature = Signature(tuple(parameters), self._type(computation, computation.root.number))
-        if all(type_of(row) for row in computation.rows):
-            computation.analysis_cache[Signature] = signature  # else it follows from what it calls
-        return signature
+        parameters = (self._type(computation, each.number) for each in computation.parameters)
+        return Signature(tuple(parameters), self._type(computation, computation.root.number))
+
+
+@cached_analysis
+def signature_of(computation: Computation) -> Signature | None:
+    """A computation from outside as it is printed; None if a type is left out or was not read."""
+    root = computation.root
+    if root is None or computation.parse_errors or "" in types_of(computation):
+        return None
+    parameters = tuple([parameter.type_text for parameter in computation.parameters])
+    return Signature(parameters, root.type_text)
 
 
 def infer(instruction: Instruction, module: Module | None = None) -> Inferred:

@@ -41,13 +41,14 @@ def _marked(mark: _Mark) -> Callable[[Marked], Marked]:
     return decorate
 
 
-def on(*opcodes: str, local: bool = False) -> Callable[[Marked], Marked]:
+def on(*opcodes: str, local: bool = False, option: str = "") -> Callable[[Marked], Marked]:
     """Mark a check of each instruction of some opcodes.
 
-    A `local` check depends on nothing but the instruction's attributes, the types of its result and
-    its operands, and the stage: equal instructions are checked once.
+    A `local` check depends on nothing but the instruction's attributes, its literal, the types of
+    its result and its operands, and the stage: equal instructions are checked once. With an
+    `option` it binds only where the stage has that set.
     """
-    return _marked(_Mark("local" if local else "opcode", opcodes))
+    return _marked(_Mark("local" if local else "opcode", opcodes, option=option))
 
 
 def on_attribute(
@@ -68,6 +69,13 @@ on_entry = _marked(_Mark("entry"))
 """Mark a check of the header against parameters and root of the entry computation."""
 
 
+class OpcodeCheck(NamedTuple):
+    """A check of the instructions of one opcode."""
+
+    check: InstructionCheck
+    option: str
+
+
 class AttributeCheck(NamedTuple):
     """A check of instructions of any opcode that have an attribute."""
 
@@ -81,7 +89,7 @@ class AttributeCheck(NamedTuple):
 class Checks:
     """All checks, by what they look at."""
 
-    opcodes: Mapping[str, tuple[InstructionCheck, ...]]
+    opcodes: Mapping[str, tuple[OpcodeCheck, ...]]
     local: Mapping[str, tuple[InstructionCheck, ...]]
     """Checks that equal instructions pass alike."""
     attributes: tuple[AttributeCheck, ...]
@@ -109,11 +117,12 @@ class Checks:
         def of(subject: str) -> tuple[Callable[..., Iterable[Violation]], ...]:
             return tuple(check for check, _ in held.get(subject, ()))
 
-        def by_opcode(subject: str) -> Mapping[str, tuple[InstructionCheck, ...]]:
-            table: dict[str, tuple[InstructionCheck, ...]] = {}
+        def by_opcode(subject: str) -> Mapping[str, tuple[OpcodeCheck, ...]]:
+            table: dict[str, tuple[OpcodeCheck, ...]] = {}
             for check, mark in held.get(subject, ()):
                 for opcode in mark.words:
-                    table[opcode] = (*table.get(opcode, ()), check)  # type: ignore[arg-type]
+                    found = OpcodeCheck(check, mark.option)  # type: ignore[arg-type]
+                    table[opcode] = (*table.get(opcode, ()), found)
             return table
 
         attributes = tuple(
@@ -122,7 +131,10 @@ class Checks:
         )
         return cls(
             by_opcode("opcode"),
-            by_opcode("local"),
+            {
+                opcode: tuple([found.check for found in checks])
+                for opcode, checks in by_opcode("local").items()
+            },
             attributes,
             of("computation"),
             of("module"),

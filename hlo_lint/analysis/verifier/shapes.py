@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Final
+from itertools import repeat
+from typing import Final, TypeAlias
 
 from hlo_lint.analysis.layout_mismatches import operand_array, result_array
-from hlo_lint.analysis.shape_inference import Refusal, ShapeInference
-from hlo_lint.analysis.shape_inference.operation import Signature
-from hlo_lint.analysis.shape_inference.shape_check import OPCODES, ShapeCheck, inference_of
+from hlo_lint.analysis.shape_inference import Refusal, ShapeInference, signature_of
+from hlo_lint.analysis.shape_inference.shape_check import (
+    OPCODES,
+    ShapeCheck,
+    element_type,
+    inference_of,
+)
 from hlo_lint.analysis.verifier.checks import Checks
-from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, parameter_types
+from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape
 from hlo_lint.hlo.dtypes import BITS, SUBBYTE, is_float
-from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction
 from hlo_lint.hlo.opcodes import KEEPS_TYPE, MIXED_PRECISION
 from hlo_lint.hlo.records import (
     InstructionRecord,
@@ -21,7 +27,6 @@ from hlo_lint.hlo.records import (
     opcode_of,
     operands_of,
     references_of,
-    root_mark_of,
     type_of,
 )
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, ShapeSyntaxError, arrays, parse_shape
@@ -37,72 +42,72 @@ _SAME_TYPE: Final = frozenset(("broadcast", "reshape", "dynamic-reshape"))
 """Opcodes whose result has the operand's type (`ShapeVerifier::SameElementType`)."""
 
 
-def keys(scope: Scope, stage: int, local: Set[str], good: Set[object]) -> Callable[[int], object]:
-    """Make keys of the instructions of one computation: equal keys have equal shape violations.
+Key: TypeAlias = tuple[object, ...]
+"""All that the shape violations of an instruction depend on: attributes and the signatures of
+callees, the type of the result, the types of the operands."""
 
-    Most lines of a dump are like many others, so that the key of one that passed answers for the
-    next before anything is read. A key holds all that the shape depends on; it is None if that is
-    more than a few texts. A closure, because it runs for every instruction of every dump.
+
+def keys_of(
+    opcode: str,
+    rows: Sequence[InstructionRecord],
+    operand_types: Iterable[tuple[str | None, ...]],
+    callees: Sequence[Sequence[Computation | None]],
+    *,
+    is_checked: bool,
+) -> list[Key]:
+    """The keys of some instructions of one opcode; none where nothing depends on them alone.
+
+    `callees` are those of each row, and `is_checked` is True if a check that is marked `local`
+    reads the rows, too.
     """
-    rows, index = scope.computation.rows, scope.computation.index
-    types = list(map(type_of, rows))
-
-    def key(number: int) -> object:
-        row, printed = rows[number], types[number]
-        opcode = opcode_of(row)
-        attributes, calls = _READS.get(opcode, _UNKNOWN)
-        if attributes is None:
-            return (stage, printed) if opcode in _UNCHECKED else None
-        if not printed:
-            return None
-        try:
-            operands = [types[index[name]] for name in references_of(row)]
-        except KeyError:
-            return None
-        if "" in operands:
-            return None  # inferred from further operands
-        if (
-            opcode in KEEPS_TYPE
-            and operands.count(printed) == len(operands)
-            and (stage, printed) in good
-        ):
-            # Of shapes that are the same only the element type counts.
-            return stage, opcode, len(operands), printed[: printed.find("[")]
-        text = _facts(attributes_of(row)) if attributes or opcode in local else ""
-        if not calls:
-            return (stage, opcode, printed, text, *operands)
-        return _key_of_caller(scope, number, (stage, opcode, printed, text, *operands), operands)
-
-    return key
+    inference = inference_of(opcode)
+    types = map(type_of, rows)
+    if opcode == "constant" and is_checked:
+        return list(zip(map(operands_of, rows), types, strict=True))
+    if (opcode in _UNCHECKED or inference is None) and not is_checked:
+        return []
+    first: Iterable[object] = repeat("", len(rows))
+    if is_checked or (inference is not None and inference.attributes):
+        first = map(_facts, map(attributes_of, rows))
+    if inference is not None and inference.calls:
+        texts = [_CALLEE.sub(r"\1=", str(text)) for text in first]
+        signatures = [tuple([each and signature_of(each) for each in row]) for row in callees]
+        first = zip(texts, signatures, strict=True)
+    return [
+        (attributes, result, *operands)
+        for attributes, result, operands in zip(first, types, operand_types, strict=True)
+    ]
 
 
-def _key_of_caller(
-    scope: Scope, number: int, key: tuple[object, ...], operands: list[str]
-) -> object:
-    instruction = scope.computation.at(number)
-    opcode, called = instruction.opcode, instruction.called_computations
-    if opcode in ("call", "fusion") and len(called) == 1:
-        body = scope.callees.get(called[0])
-        if body is not None and _passes_on(body, operands, instruction.type_text):
-            return key[0], instruction.type_text
-    signatures = []
-    for name in called:
-        callee = scope.callees.get(name)
-        signature = None if callee is None else callee.analysis_cache.get(Signature)
-        if signature is None:
-            return None
-        signatures.append(signature)
-    return (*key, *signatures)
+def summary_of(opcode: str, key: Key) -> Key | None:
+    """What counts where all shapes are the same: the element type and the number of operands."""
+    _, result, *operands = key
+    if opcode not in KEEPS_TYPE or operands.count(result) < len(operands):
+        return None
+    text = str(result)
+    return None if type_errors(text) else (len(operands), text[: text.find("[")])
 
 
-def _passes_on(body: Computation, operands: list[str], result: str) -> bool:
-    """True if a body has the types of its caller, letter by letter."""
-    rows = body.rows
-    return (
-        bool(rows and root_mark_of(rows[-1]))
-        and type_of(rows[-1]) == result
-        and parameter_types(body) == tuple(operands)
-    )
+_CALLEE = re.compile(rf"\b({'|'.join(CALLING_ATTRIBUTES)})=%?[\w.\-]+")
+_INDEX = re.compile(r", index=(\d{1,9})(?:,|\Z)").match
+
+
+def is_known(key: Key) -> bool:
+    """True if nothing is missing that the shape depends on."""
+    first, *types = key
+    missing = isinstance(first, tuple) and not all(first[1])
+    return not missing and all(types)
+
+
+def is_evident(opcode: str, key: Key) -> bool:
+    """True if nothing can be wrong with a shape, as far as its types have no errors."""
+    first, result, *operands = key
+    if opcode == "get-tuple-element" and len(operands) == 1:
+        index = _INDEX(str(first))
+        return index is not None and element_type(str(operands[0]), index[1]) == result
+    if opcode in ("call", "fusion") and isinstance(first, tuple) and len(first[1]) == 1:
+        return bool(first[1][0] == (tuple(operands), result))
+    return False
 
 
 def _facts(attributes: str) -> str:
@@ -112,30 +117,28 @@ def _facts(attributes: str) -> str:
     return head if end < 0 or after.startswith("backend_config=", end + 3) else attributes
 
 
-_UNKNOWN: Final = (None, False)
-_READS: Final[dict[str, tuple[bool | None, bool]]] = {
-    opcode: _UNKNOWN if opcode in _UNCHECKED else (row.attributes, row.calls)
-    for opcode, row in OPCODES.items()
-}
-"""True if inference reads attributes, and if it reads the signatures of callees, by opcode."""
+def type_violations(scope: Scope, number: int) -> Iterator[Violation]:
+    """The violations of the type that an instruction prints."""
+    row = scope.computation.rows[number]
+    for check, message in type_errors(type_of(row)):
+        if check == "element-size" and not scope.stage.packed:
+            continue
+        is_allowed = opcode_of(row) in scope.stage.unbounded_dynamic_opcodes
+        if check == "unbounded-dimension" and is_allowed:
+            continue
+        yield Violation(check, scope.computation.at(number), message)
 
 
 def shape_violations(
-    scope: Scope, inference: Callable[[], ShapeInference], number: int, checks: Checks
+    scope: Scope, inference: ShapeInference, number: int, checks: Checks
 ) -> Iterator[Violation]:
     """The violations of one instruction's shape and of its operands' shapes."""
     computation = scope.computation
     row = computation.rows[number]
     opcode = opcode_of(row)
-    for check, message in _of_type(type_of(row)):
-        if check == "element-size" and not scope.stage.packed:
-            continue
-        if check == "unbounded-dimension" and opcode in scope.stage.unbounded_dynamic_opcodes:
-            continue
-        yield Violation(check, computation.at(number), message)
     if opcode in _UNCHECKED or inference_of(opcode) is None:
         return
-    checked = inference().check_shape(computation, number)
+    checked = inference.check_shape(computation, number)
     if opcode == "bitcast" and not scope.stage.layouts:
         return  # HandleBitcast compares sizes in layout-sensitive mode alone
     messages = [*checked.errors]
@@ -201,7 +204,7 @@ def _changed_precision(instruction: Instruction) -> Iterator[Violation]:
 
 
 @lru_cache(maxsize=1 << 14)
-def _of_type(text: str) -> tuple[tuple[str, str], ...]:
+def type_errors(text: str) -> tuple[tuple[str, str], ...]:
     """The errors of a type on its own: names of checks, and messages."""
     if not text:
         return ()

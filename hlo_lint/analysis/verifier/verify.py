@@ -6,22 +6,32 @@ of its name has as well, with the same operands and the same callees, were check
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import chain
+from operator import itemgetter
 from typing import Final, NamedTuple, cast
 from weakref import WeakValueDictionary
 
 from hlo_lint.analysis.layout_mismatches import name_in
 from hlo_lint.analysis.shape_inference import ShapeInference
 from hlo_lint.analysis.stage import Stage
+from hlo_lint.analysis.verifier.batch import Batch, batches, calls_of
 from hlo_lint.analysis.verifier.checks import Checks
 from hlo_lint.analysis.verifier.scope import Header, Scope, Violation, header_of
-from hlo_lint.analysis.verifier.shapes import keys, shape_violations
+from hlo_lint.analysis.verifier.shapes import (
+    Key,
+    is_evident,
+    is_known,
+    keys_of,
+    shape_violations,
+    summary_of,
+    type_errors,
+    type_violations,
+)
 from hlo_lint.hlo.ir import Computation, Module, cached_analysis
-from hlo_lint.hlo.opcodes import CALLERS
 from hlo_lint.hlo.records import (
-    attributes_of,
     name_of,
     opcode_of,
     operands_of,
@@ -32,15 +42,15 @@ from hlo_lint.hlo.records import (
 Violations = Mapping[str, tuple[Violation, ...]]
 """The violations, by name of the check."""
 
-KNOWN_GOOD_CACHE: Final[set[object]] = set()
-"""Keys of instructions and of headers that passed: most lines of a dump are like many others."""
-_MAX_CACHED = 1 << 15
+_GOOD_SHAPES: Final[dict[Stage, dict[str, set[Key]]]] = {}
+"""Keys of instructions that passed, by opcode: most lines of a dump are like many others."""
+_GOOD_HEADERS: Final[set[tuple[object, ...]]] = set()
+_MAX_CACHED: Final = 1 << 15
 
 _latest: WeakValueDictionary[tuple[int, str], Computation] = WeakValueDictionary()
 """The computation of a name that was checked last, by what bound it."""
 _BINDINGS: Final[dict[tuple[Stage, Header], int]] = {}
 """A number for what binds, which is quickly compared."""
-_STAGES: Final[dict[Stage, int]] = {}
 
 
 class _State(NamedTuple):
@@ -57,7 +67,8 @@ class _State(NamedTuple):
 def clear_caches() -> None:
     """Forget what passed; for tests."""
     _latest.clear()
-    KNOWN_GOOD_CACHE.clear()
+    _GOOD_SHAPES.clear()
+    _GOOD_HEADERS.clear()
 
 
 def verify(module: Module, stage: Stage, checks: Checks) -> Violations:
@@ -94,27 +105,21 @@ def _verify(module: Module, stage: Stage, checks: Checks) -> Iterator[Violation]
     by_name: dict[str, Computation] = {}
     for computation in module.computations:
         by_name.setdefault(computation.name, computation)
-    verifier = _Verifier(module, stage, by_name, checks)
-    for computation in module.computations:
-        yield from verifier.computation(computation)
+    yield from _Verifier(module, stage, by_name, checks).violations()
     for check in checks.modules:
         yield from check(module, stage, by_name)
     if module.entry is None or module.entry.parse_errors:
         return  # what is missing may be where the text cannot be read
     key = (module.header, stage, _face_of(module.entry))
-    if key not in KNOWN_GOOD_CACHE:
+    if key not in _GOOD_HEADERS:
         violations = [
             violation for check in checks.entries for violation in check(module, stage, by_name)
         ]
         if not violations:
-            _remember(key)
+            if len(_GOOD_HEADERS) >= _MAX_CACHED:
+                _GOOD_HEADERS.clear()
+            _GOOD_HEADERS.add(key)
         yield from violations
-
-
-def _remember(key: object) -> None:
-    if len(KNOWN_GOOD_CACHE) >= _MAX_CACHED:
-        KNOWN_GOOD_CACHE.clear()
-    KNOWN_GOOD_CACHE.add(key)
 
 
 @cached_analysis
@@ -138,94 +143,147 @@ class _Verifier:
         self.by_name = by_name
         self.checks = checks
         self.binding = _BINDINGS.setdefault((stage, self.header), len(_BINDINGS))
-        self.stage_number = _STAGES.setdefault(stage, len(_STAGES))
-        self._inference: ShapeInference | None = None
+        self.good = _GOOD_SHAPES.setdefault(stage, {})
+        self._scopes: dict[Computation, Scope] = {}
 
+    @cached_property
     def inference(self) -> ShapeInference:
         """Shape inference over the module: made when an instruction is not like one before."""
-        if self._inference is None:
-            self._inference = ShapeInference(self.module.computations)
-        return self._inference
+        return ShapeInference(self.module.computations)
 
-    def computation(self, computation: Computation) -> tuple[Violation, ...]:
-        """The violations of a computation, cached for as long as its callees are the same."""
-        called = _called(computation)
-        callees = tuple(map(self.by_name.get, called))
-        key = (self.binding, callees)
-        state = computation.analysis_cache.get(key)
-        if not isinstance(state, _State):
-            state = computation.analysis_cache[key] = self._check(computation, called, callees)
-            _latest[self.binding, computation.name] = computation
+    def violations(self) -> Iterator[Violation]:
+        """Those of all computations, cached for as long as what they call is the same."""
+        states: dict[Computation, _State | None] = {}
+        for computation in self.module.computations:
+            state = computation.analysis_cache.get((self.binding, self._callees(computation)))
+            states[computation] = state if isinstance(state, _State) else None
+        changed = [computation for computation, state in states.items() if state is None]
+        if changed:
+            states.update(self._check(changed))
+        for computation in self.module.computations:
+            state = states[computation]
+            if state is not None and (state.of_instructions or state.of_whole):
+                yield from (violation for _, violation in state.of_instructions)
+                yield from state.of_whole
+
+    def _callees(self, computation: Computation) -> tuple[Computation | None, ...]:
+        return tuple(map(self.by_name.get, _called(computation)))
+
+    def _scope(self, computation: Computation) -> Scope:
+        scope = self._scopes.get(computation)
+        if scope is None:
+            scope = self._scopes[computation] = Scope(
+                computation, self.by_name, self.stage, self.header
+            )
+        return scope
+
+    def _check(self, computations: Sequence[Computation]) -> Iterator[tuple[Computation, _State]]:
+        """The violations of computations that were not checked with these callees."""
+        found: dict[Computation, list[tuple[int, Violation]]] = {}
+        places = {each: self._places(each) for each in computations}
+        for batch in batches(places.items()):
+            of_rows = sorted(self._of_rows(batch), key=itemgetter(0))
+            for at, violation in (*of_rows, *self._of_attributes(batch)):
+                computation, number = batch.place(at)
+                found.setdefault(computation, []).append((number, violation))
+        whole = self.checks.computations
+        for computation in computations:
+            scope, rows = self._scope(computation), computation.rows
+            state = _State(
+                dict(zip(_called(computation), self._callees(computation), strict=True)),
+                tuple([(name_of(rows[at]), each) for at, each in found.get(computation, ())]),
+                ()
+                if computation.parse_errors
+                else tuple([each for check in whole for each in check(scope)]),
+            )
+            computation.analysis_cache[self.binding, self._callees(computation)] = state
             computation.analysis_cache[self.binding] = state
-        if not state.of_instructions and not state.of_whole:
-            return ()
-        return (*(violation for _, violation in state.of_instructions), *state.of_whole)
+            _latest[self.binding, computation.name] = computation
+            yield computation, state
 
-    def _check(
-        self,
-        computation: Computation,
-        called: tuple[str, ...],
-        callees: tuple[Computation | None, ...],
-    ) -> _State:
-        by_name = dict(zip(called, callees, strict=True))
+    def _places(self, computation: Computation) -> Sequence[int]:
+        """The positions of the instructions that the computation of that name did not have."""
         before = _latest.get((self.binding, computation.name))
         state = None if before is None else before.analysis_cache.get(self.binding)
-        places: Sequence[int] = range(len(computation.rows))
-        if before is not None and isinstance(state, _State):
-            places = _changed(computation, by_name, before, state)
-        scope = Scope(computation, self.by_name, self.stage, self.header)
-        rows = computation.rows
-        numbered = [*self._of_instructions(scope, places), *self._of_attributes(scope, places)]
-        whole = () if computation.parse_errors else self.checks.computations
-        return _State(
-            by_name,
-            tuple([(name_of(rows[number]), violation) for number, violation in numbered]),
-            tuple([violation for check in whole for violation in check(scope)]),
-        )
+        if before is None or not isinstance(state, _State):
+            return range(len(computation.rows))
+        callees = dict(zip(_called(computation), self._callees(computation), strict=True))
+        return _changed(computation, callees, before, state)
 
-    def _of_instructions(
-        self, scope: Scope, places: Iterable[int]
-    ) -> Iterator[tuple[int, Violation]]:
-        computation, rows = scope.computation, scope.computation.rows
-        opcodes, local, good = self.checks.opcodes, self.checks.local, KNOWN_GOOD_CACHE
-        key_of = keys(scope, self.stage_number, local.keys(), good)
-        checked = opcodes.keys() & scope.opcodes
-        for number in places:
-            key = key_of(number)
-            if key not in good:
-                violations = list(shape_violations(scope, self.inference, number, self.checks))
-                for check in local.get(opcode_of(rows[number]), ()):
-                    violations += check(scope, computation.at(number))
-                if violations:
-                    yield from ((number, violation) for violation in violations)
-                elif key is not None:
-                    _remember(key)
-                    _remember((self.stage_number, type_of(rows[number])))
-            if checked and (opcode := opcode_of(rows[number])) in checked:
-                instruction = computation.at(number)
-                for check in opcodes[opcode]:
-                    for violation in check(scope, instruction):
-                        yield number, violation
+    def _of_rows(self, batch: Batch) -> Iterator[tuple[int, Violation]]:
+        """The violations of single instructions, by what is wrong: type, shape, the rest."""
+        rows = batch.rows
+        wrong = {text for text in set(map(type_of, rows)) if type_errors(text)}
+        for at in [at for at, row in enumerate(rows) if type_of(row) in wrong] if wrong else ():
+            yield from self._at(batch, at, type_violations)
+        for opcode, places in batch.by_opcode.items():
+            yield from self._of_shapes(batch, opcode, places)
+        for opcode in self.checks.opcodes.keys() & batch.by_opcode.keys():
+            for check, option in self.checks.opcodes[opcode]:
+                if option and not getattr(self.stage, option):
+                    continue
+                for at in batch.by_opcode[opcode]:
+                    computation, number = batch.place(at)
+                    for violation in check(self._scope(computation), computation.at(number)):
+                        yield at, violation
 
-    def _of_attributes(
-        self, scope: Scope, places: Sequence[int]
+    def _at(
+        self, batch: Batch, at: int, check: Callable[[Scope, int], Iterator[Violation]]
     ) -> Iterator[tuple[int, Violation]]:
+        computation, number = batch.place(at)
+        for violation in check(self._scope(computation), number):
+            yield at, violation
+
+    def _of_shapes(
+        self, batch: Batch, opcode: str, places: Sequence[int]
+    ) -> Iterator[tuple[int, Violation]]:
+        """The violations of one opcode's shapes: equal instructions are checked once."""
+        local = self.checks.local.get(opcode, ())
+        rows = [batch.rows[at] for at in places]
+        callees = [tuple(map(self.by_name.get, batch.callees.get(at, ()))) for at in places]
+        keys = keys_of(opcode, rows, batch.operand_types(rows), callees, is_checked=bool(local))
+        good = self.good.setdefault(opcode, set())
+        new = set(keys) - good
+        if not new:
+            return
+        example = dict(zip(keys, places, strict=True))
+        bad = {key for key in new if not self._is_good(batch, example[key], opcode, key, good)}
+        good |= new - bad
+        if len(good) > _MAX_CACHED:
+            good.clear()
+        for key, at in zip(keys, places, strict=True) if bad else ():
+            if key in bad:
+                yield from self._at(batch, at, self._shape_violations)
+
+    def _is_good(self, batch: Batch, at: int, opcode: str, key: Key, good: set[Key]) -> bool:
+        """True if instructions with a key have no violations."""
+        if not is_known(key):
+            return False
+        summary = summary_of(opcode, key)
+        if is_evident(opcode, key) or summary in good:
+            return True
+        if any(self._at(batch, at, self._shape_violations)):
+            return False
+        if summary is not None:
+            good.add(summary)
+        return True
+
+    def _shape_violations(self, scope: Scope, number: int) -> Iterator[Violation]:
+        yield from shape_violations(scope, self.inference, number, self.checks)
+        instruction = scope.computation.at(number)
+        for check in self.checks.local.get(instruction.opcode, ()):
+            yield from check(scope, instruction)
+
+    def _of_attributes(self, batch: Batch) -> Iterator[tuple[int, Violation]]:
         """The checks of every opcode, where the text has an attribute of theirs: few texts have."""
-        computation, rows = scope.computation, scope.computation.rows
-        texts: dict[frozenset[str], tuple[Sequence[int], str]] = {}
         for check, words, other_than, option in self.checks.attributes:
-            if option and not getattr(scope.stage, option):
+            if option and not getattr(self.stage, option):
                 continue
-            excluded = other_than & scope.opcodes
-            if excluded not in texts:
-                among = [n for n in places if opcode_of(rows[n]) not in excluded]
-                texts[excluded] = among, "".join([attributes_of(rows[n]) for n in among])
-            numbers, joined = texts[excluded]
             for word in words:
-                if word in joined:
-                    for number in [n for n in numbers if word in attributes_of(rows[n])]:
-                        for violation in check(scope, computation.at(number)):
-                            yield number, violation
+                for at in batch.with_attribute(word, other_than):
+                    computation, number = batch.place(at)
+                    for violation in check(self._scope(computation), computation.at(number)):
+                        yield at, violation
 
 
 def _changed(
@@ -259,7 +317,7 @@ def _changed(
         places.sort()
     if other:
         taken = set(places)
-        for number, names in _calls(computation):
+        for number, names in calls_of(computation).items():
             if number not in taken and not other.isdisjoint(names):
                 places.append(number)
         places.sort()
@@ -267,23 +325,6 @@ def _changed(
 
 
 @cached_analysis
-def _calls(computation: Computation) -> tuple[tuple[int, tuple[str, ...]], ...]:
-    """The instructions that call computations, and the names; of known opcodes alone."""
-    callers = {
-        opcode for opcode in computation.opcodes if opcode in CALLERS or opcode.endswith("-start")
-    }
-    if not callers:
-        return ()
-    return tuple(
-        [
-            (number, computation.at(number).called_computations)
-            for number, row in enumerate(computation.rows)
-            if opcode_of(row) in callers
-        ]
-    )
-
-
-@cached_analysis
 def _called(computation: Computation) -> tuple[str, ...]:
     """The names of the computations that it calls, each once."""
-    return tuple(dict.fromkeys(name for _, names in _calls(computation) for name in names))
+    return tuple(dict.fromkeys(chain.from_iterable(calls_of(computation).values())))

@@ -56,10 +56,10 @@ class BadBitcast(VerifierRule, Rule):
         """),
     )
 
-    @on("reshape")
+    @on("reshape", option="reshape_is_bitcast")
     def reshape(self, scope: Scope, reshape: Instruction) -> Iterator[Violation]:
         """With the option for it, a reshape outside of fusions is a bitcast."""
-        if not scope.stage.reshape_is_bitcast or not scope.stage.layouts:
+        if not scope.stage.layouts:
             return
         before, after = operand_shape(reshape, 0), reshape.shape_or_none
         if not isinstance(before, ArrayShape) or not isinstance(after, ArrayShape):

@@ -42,7 +42,7 @@ class BadConstant(VerifierRule, Rule):
         """),
     )
 
-    @on("constant")
+    @on("constant", local=True)
     def literal(self, scope: Scope, constant: Instruction) -> Iterator[Violation]:
         """A constant has one value for each element."""
         text = constant.operands_text

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import ClassVar
 
+from hlo_lint.analysis.verifier.batch import order_of
 from hlo_lint.analysis.verifier.checks import on, on_attribute, on_computation, on_module
 from hlo_lint.analysis.verifier.scope import Scope, Violation, header_span, parameter_number
 from hlo_lint.hlo.ir import Computation, Instruction, Module
@@ -98,10 +99,7 @@ class BrokenStructure(VerifierRule, Rule):
     @on_computation
     def names(self, scope: Scope) -> Iterable[Violation]:
         """A name stands for one instruction."""
-        computation = scope.computation
-        if len(computation.index) == len(computation.rows):
-            return ()
-        return _doubled(computation)
+        return () if order_of(scope.computation).is_sound else _doubled(scope.computation)
 
     @on_computation
     def parameters(self, scope: Scope) -> Iterable[Violation]:
@@ -113,17 +111,13 @@ class BrokenStructure(VerifierRule, Rule):
     @on_computation
     def roots(self, scope: Scope) -> Iterable[Violation]:
         """A computation has one root."""
-        roots = [number for number, row in enumerate(scope.computation.rows) if root_mark_of(row)]
-        return () if len(roots) < 2 else _doubled_roots(scope.computation, roots)
+        marks = list(map(root_mark_of, scope.computation.rows))
+        return () if len(marks) - marks.count("") < 2 else _doubled_roots(scope.computation)
 
     @on_computation
     def operands(self, scope: Scope) -> Iterable[Violation]:
         """Operands are instructions of the same computation."""
-        computation = scope.computation
-        used = {name for row in computation.rows for name in references_of(row)}
-        if used <= computation.index.keys():
-            return ()
-        return _undefined(computation)
+        return () if order_of(scope.computation).is_sound else _undefined(scope.computation)
 
     @on_attribute("scheduling_name=", option="names_unchanged")
     def unchanged_name(self, scope: Scope, instruction: Instruction) -> Iterator[Violation]:
@@ -210,7 +204,8 @@ def _misnumbered(computation: Computation) -> Iterator[Violation]:
         yield Violation("parameter-number", at, message)
 
 
-def _doubled_roots(computation: Computation, roots: list[int]) -> Iterator[Violation]:
+def _doubled_roots(computation: Computation) -> Iterator[Violation]:
+    roots = [number for number, row in enumerate(computation.rows) if root_mark_of(row)]
     first = computation.at(roots[0])
     message = f"a computation has one root: %{first.name} is the first"
     for number in roots[1:]:

@@ -1,0 +1,161 @@
+"""The instructions of many computations as columns, so that equal ones are checked once.
+
+A module of a language model has hundreds of computations of three instructions, and thousands of
+instructions that differ in nothing but their names. A column is made by `map` and `zip`, which run
+without a Python frame.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from functools import cached_property
+from typing import NamedTuple
+
+from hlo_lint.analysis.layout_mismatches import name_in
+from hlo_lint.analysis.shape_inference.shape_check import element_type
+from hlo_lint.hlo.ir import Computation, cached_analysis
+from hlo_lint.hlo.opcodes import CALLERS
+from hlo_lint.hlo.records import (
+    InstructionRecord,
+    attributes_of,
+    name_of,
+    opcode_of,
+    references_of,
+    type_of,
+)
+
+
+class Batch:
+    """Rows to check, of computations that have no name in common."""
+
+    def __init__(self) -> None:
+        self.rows: list[InstructionRecord] = []
+        self.types: dict[str, str] = {}
+        """The type of each instruction that a row may read, by name."""
+        self.callees: dict[int, tuple[str, ...]] = {}
+        """The names of the computations that a row calls."""
+        self._starts: list[int] = []
+        self._texts: dict[frozenset[str], tuple[Set[str], str]] = {}
+        self._parts: list[tuple[Computation, Sequence[int]]] = []
+
+    def add(self, computation: Computation, numbers: Sequence[int]) -> None:
+        """Add instructions of a computation by their positions."""
+        rows, index = computation.rows, computation.index
+        start = len(self.rows)
+        self._starts.append(start)
+        self._parts.append((computation, numbers))
+        calls = calls_of(computation)
+        if len(numbers) == len(rows) == len(index):
+            self.callees.update([(start + number, names) for number, names in calls.items()])
+            self.rows += rows
+            self.types.update(zip(index, map(type_of, rows), strict=True))
+        else:
+            if calls:
+                self.callees.update(
+                    [(at, calls[n]) for at, n in enumerate(numbers, start) if n in calls]
+                )
+            chosen = [rows[number] for number in numbers]
+            self.rows += chosen
+            names = {name_in(reference) for row in chosen for reference in references_of(row)}
+            self.types.update([(name, type_of(rows[index[name]])) for name in names & index.keys()])
+        for reference in order_of(computation).elements:
+            name, _, element = reference.partition("#")
+            if self.types.get(name):
+                self.types[reference] = element_type(self.types[name], element)
+
+    def place(self, at: int) -> tuple[Computation, int]:
+        """The computation of a row, and its position there."""
+        part = bisect_right(self._starts, at) - 1
+        computation, numbers = self._parts[part]
+        return computation, numbers[at - self._starts[part]]
+
+    @cached_property
+    def by_opcode(self) -> Mapping[str, Sequence[int]]:
+        """The rows of each opcode."""
+        groups: dict[str, list[int]] = defaultdict(list)
+        for at, opcode in enumerate(map(opcode_of, self.rows)):
+            groups[opcode].append(at)
+        return groups
+
+    def operand_types(self, rows: Sequence[InstructionRecord]) -> Iterable[tuple[str | None, ...]]:
+        """The types of each row's operands; None for one that the computation does not define."""
+        type_named = self.types.get
+        references = list(map(references_of, rows))
+        if len(set(map(len, references))) == 1 and references[0]:
+            columns = zip(*references, strict=True)
+            return zip(*[map(type_named, column) for column in columns], strict=True)
+        return [tuple(map(type_named, names)) for names in references]
+
+    def with_attribute(self, word: str, other_than: frozenset[str] = frozenset()) -> Iterator[int]:
+        """The rows whose attributes hold a word, those of some opcodes left out."""
+        texts, joined = self._attributes(other_than)
+        if word in joined:
+            holding = {text for text in texts if word in text}
+            for at, row in enumerate(self.rows):
+                if attributes_of(row) in holding and opcode_of(row) not in other_than:
+                    yield at
+
+    def _attributes(self, other_than: frozenset[str]) -> tuple[Set[str], str]:
+        """The distinct texts of attributes, and all of them in one text."""
+        excluded = other_than.intersection(self.by_opcode)
+        if excluded not in self._texts:
+            rows = [row for row in self.rows if opcode_of(row) not in excluded]
+            texts = set(map(attributes_of, rows if excluded else self.rows))
+            self._texts[excluded] = texts, "\n".join(texts)
+        return self._texts[excluded]
+
+
+class Order(NamedTuple):
+    """The order of the definitions and the uses in a computation."""
+
+    is_sound: bool
+    """True if names are unique, and if operands are defined above what reads them."""
+    elements: Set[str]
+    """The operands that are elements of tuples, as they are spelled: `call#1`."""
+
+
+@cached_analysis
+def order_of(computation: Computation) -> Order:
+    """Read once whether operands come first: most checks of the structure need no more."""
+    elements: set[str] = set()
+    is_sound = len(computation.index) == len(computation.rows)
+    defined: set[str] = set()
+    are_above, define = defined.issuperset, defined.add
+    for row in computation.rows:
+        references = references_of(row)
+        if not are_above(references):
+            elements.update(name for name in references if "#" in name)
+            is_sound = is_sound and are_above(map(name_in, references))
+        define(name_of(row))
+    return Order(is_sound, elements)
+
+
+def batches(parts: Iterable[tuple[Computation, Sequence[int]]]) -> Iterator[Batch]:
+    """The instructions to check of some computations, together as far as names allow."""
+    batch = Batch()
+    for computation, numbers in parts:
+        if not order_of(computation).is_sound:
+            alone = Batch()  # what it reads may be the name of something in another computation
+            alone.add(computation, numbers)
+            yield alone
+            continue
+        if not batch.types.keys().isdisjoint(computation.index):
+            yield batch
+            batch = Batch()
+        batch.add(computation, numbers)
+    yield batch
+
+
+@cached_analysis
+def calls_of(computation: Computation) -> Mapping[int, tuple[str, ...]]:
+    """The names of the computations that each instruction calls; of known opcodes alone."""
+    callers = {each for each in computation.opcodes if each in CALLERS or each.endswith("-start")}
+    if not callers:
+        return {}
+    return {
+        number: computation.at(number).called_computations
+        for number, row in enumerate(computation.rows)
+        if opcode_of(row) in callers
+    }
