@@ -97,11 +97,7 @@ class Timeline:
     def find(self, check: Check) -> Iterator[Occurrence]:
         """The findings of a check in all dumps."""
         rule, everything = check.rule, self._everything(check.kind)
-        views: Iterable[object] = everything.unfused if rule.unfused else everything.stages
-        if check.kind == "Computation" and rule.opcodes is not None:
-            absent = rule.opcodes.isdisjoint
-            views = [view for view in views if not absent(view.opcodes)]  # type: ignore[attr-defined]
-        for view in views:
+        for view in _with_opcodes(check, everything.unfused if rule.unfused else everything.stages):
             earlier: list[tuple[WatchedStage, tuple[Finding, ...]]] = []
             stages = everything.stages[view] if check.takes_stage else (None,)
             for stage in stages:
@@ -123,7 +119,7 @@ class Timeline:
         for number, module in enumerate(self.dumps[position].file.modules):
             ref = ModuleRef(position, number)
             there = stage or self.stage(ref) if check.takes_stage else None
-            for view in _views(check.kind, check.rule.unfused, module):
+            for view in _with_opcodes(check, _views(check.kind, check.rule.unfused, module)):
                 for finding in check.run(view, there):
                     yield Occurrence(finding, ref)
 
@@ -196,6 +192,15 @@ def _views(kind: str, unfused: bool, module: Module) -> Sequence[object]:
             return (module,)
         case _:
             return (module.file,) if module.file.modules[0] is module else ()
+
+
+def _with_opcodes(check: Check, views: Iterable[object]) -> Iterable[object]:
+    """The subjects that hold an opcode which the rule looks at."""
+    opcodes = check.rule.opcodes
+    if check.kind != "Computation" or opcodes is None:
+        return views
+    absent = opcodes.isdisjoint
+    return [view for view in views if not absent(view.opcodes)]  # type: ignore[attr-defined]
 
 
 def _text(dump: PassDump) -> tuple[int, ...]:

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from typing import NamedTuple
 
+from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.layout_mismatches import name_in
 from hlo_lint.analysis.shape_inference.shape_check import element_type
 from hlo_lint.hlo.ir import Computation, cached_analysis
-from hlo_lint.hlo.opcodes import CALLERS
 from hlo_lint.hlo.records import (
     InstructionRecord,
     attributes_of,
@@ -146,16 +146,3 @@ def batches(parts: Iterable[tuple[Computation, Sequence[int]]]) -> Iterator[Batc
             batch = Batch()
         batch.add(computation, numbers)
     yield batch
-
-
-@cached_analysis
-def calls_of(computation: Computation) -> Mapping[int, tuple[str, ...]]:
-    """The names of the computations that each instruction calls; of known opcodes alone."""
-    callers = {each for each in computation.opcodes if each in CALLERS or each.endswith("-start")}
-    if not callers:
-        return {}
-    return {
-        number: computation.at(number).called_computations
-        for number, row in enumerate(computation.rows)
-        if opcode_of(row) in callers
-    }

@@ -14,10 +14,11 @@ from operator import itemgetter
 from typing import Final, NamedTuple, cast
 from weakref import WeakValueDictionary
 
+from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.layout_mismatches import name_in
 from hlo_lint.analysis.shape_inference import ShapeInference
 from hlo_lint.analysis.stage import Stage
-from hlo_lint.analysis.verifier.batch import Batch, batches, calls_of
+from hlo_lint.analysis.verifier.batch import Batch, batches
 from hlo_lint.analysis.verifier.checks import Checks
 from hlo_lint.analysis.verifier.scope import Header, Scope, Violation, header_of
 from hlo_lint.analysis.verifier.shapes import (

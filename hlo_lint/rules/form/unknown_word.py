@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
+from hlo_lint.analysis.layout_mismatches import types_of
 from hlo_lint.hlo.attributes import split_attributes
 from hlo_lint.hlo.attributes.reading import ATTRIBUTE_NAMES
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import OPCODES, wrapped_opcode
-from hlo_lint.hlo.records import InstructionRecord, attributes_of, type_of
+from hlo_lint.hlo.records import attributes_of, type_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.errors import nearest
@@ -85,11 +86,11 @@ class UnknownWord(Rule):
         for opcode in sorted(computation.opcodes - OPCODES.keys() - _FORMER_OPCODES):
             if wrapped_opcode(opcode) is None:
                 yield _finding(computation.with_opcode(opcode)[0], "opcode", opcode, OPCODES)
-        yield from _types(computation)
+        if any(map(_unknown_types, types_of(computation))):
+            yield from _types(computation)
         # Strings hold such words, too: only where one is left each instruction is looked at.
-        words = set[str]().union(
-            *map(_unknown_attributes, map(_without_metadata, computation.rows))
-        )
+        texts = set(map(attributes_of, computation.rows))
+        words = set[str]().union(*map(_unknown_attributes, set(map(_without_metadata, texts))))
         for instruction in computation.instructions if words else ():
             attributes = instruction.attributes_text
             for word in sorted(words):
@@ -106,10 +107,11 @@ def _types(computation: Computation) -> Findings:
         yield _finding(computation.at(number), "element type", word, ELEMENT_TYPES)
 
 
-def _without_metadata(record: InstructionRecord) -> str:
+def _without_metadata(attributes: str) -> str:
     """The attributes but for the metadata, which differs from line to line."""
-    attributes = attributes_of(record)
     head, separator, metadata = attributes.partition(", metadata={")
+    if separator and metadata.find("}") == len(metadata) - 1:
+        return head
     return (
         head + metadata[metadata.find("}") :]
         if separator and '"' not in metadata.partition("}")[2]

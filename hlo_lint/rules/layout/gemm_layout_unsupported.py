@@ -63,9 +63,9 @@ class GemmLayoutUnsupported(Rule):
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Each operand or result that is not a batch of matrices."""
+        if stage.backend != "gpu":
+            return
         for call in in_other_orders(computation, self.opcodes):
-            if stage.backend != "gpu":
-                return
             for side in _wrong_sides(call):
                 what = "result" if side.operand is None else f"operand {side.operand}"
                 yield Finding(

@@ -66,9 +66,9 @@ class NormalFormLost(Rule):
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Each operation that LayoutNormalization would have rewritten."""
+        if stage.normalized is not True or stage.backend != "gpu":
+            return
         for instruction in in_other_orders(computation, _NORMALIZED):
-            if stage.normalized is not True or stage.backend != "gpu":
-                return
             shape = result_array(instruction)
             if shape is not None and not is_descending(shape):
                 yield Finding(

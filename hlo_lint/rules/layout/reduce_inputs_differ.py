@@ -53,9 +53,9 @@ class ReduceInputsDiffer(Rule):
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Each reduction of arrays in more than one order."""
+        if stage.backend != "gpu":
+            return
         for reduce in in_other_orders(computation, self.opcodes):
-            if stage.backend != "gpu":
-                return
             count = len(reduce.operands) // 2
             arrays = [operand_array(reduce, number) for number in range(count)]
             with_layout = [array for array in arrays if array is not None]

@@ -48,9 +48,9 @@ class ReduceOffNormalForm(Rule):
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Each input of a reduction in another order."""
+        if stage.backend != "gpu":
+            return
         for reduce in in_other_orders(computation, self.opcodes):
-            if stage.backend != "gpu":
-                return
             for number in range(len(reduce.operands) // 2):
                 read = operand_array(reduce, number)
                 if read is not None and read.minor_to_major != tuple(reversed(range(read.rank))):

@@ -54,9 +54,9 @@ class ScatterOffNormalForm(Rule):
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Each scatter that is not left alone and is not of that form."""
+        if stage.backend != "gpu":
+            return
         for scatter in in_other_orders(computation, self.opcodes):
-            if stage.backend != "gpu":
-                return
             reason = _reason(scatter)
             if reason:
                 yield Finding(scatter, reason)

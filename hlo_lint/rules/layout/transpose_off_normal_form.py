@@ -90,9 +90,9 @@ class TransposeOffNormalForm(Rule):
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Each transpose one side of which is in another order."""
+        if stage.normalized is not True or stage.backend != "gpu":
+            return
         for transpose in in_other_orders(computation, self.opcodes):
-            if stage.normalized is not True or stage.backend != "gpu":
-                return
             before, after = operand_array(transpose, 0), result_array(transpose)
             if before is None or after is None:
                 continue

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
+from hlo_lint.analysis.layout_mismatches import types_of
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Index, Shape, leaves, part, spelled_index
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
@@ -56,11 +58,19 @@ class HandedOnDifferently(Rule):
         if not stage.assumed:
             return  # the verifier's rules find it, as errors
         for computation in module.nonfusion_computations:
+            if not any(map(_may_differ, types_of(computation))):
+                continue
             for opcode in _HANDS_ON:
                 for instruction in computation.with_opcode(opcode):
                     for number, difference in _differences(instruction):
                         yield Finding(instruction, difference, operand=number)
                         break
+
+
+@lru_cache(maxsize=1 << 14)
+def _may_differ(type_text: str) -> bool:
+    """True if a type spells a memory or a dynamic dimension."""
+    return any(mark in type_text for mark in ("S(", "<=", "?"))
 
 
 def _differences(instruction: Instruction) -> Iterator[tuple[int, str]]:

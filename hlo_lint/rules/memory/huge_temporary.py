@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final, TypeGuard
 
 from hlo_lint.analysis.layout_mismatches import types_of
@@ -97,6 +98,7 @@ def _temporaries(module: Module, least: int) -> Iterator[tuple[int, Instruction]
                 yield size, instruction
 
 
+@lru_cache(maxsize=1 << 14)
 def _bytes_on_device(text: str) -> int:
     shape = shape_or_none(text)
     return (shape.byte_size or 0) if _is_on_device(shape) else 0

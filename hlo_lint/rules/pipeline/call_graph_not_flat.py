@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from hlo_lint.analysis.calls import calls_of
 from hlo_lint.dumps.phases import CALL_GRAPH_IS_FLAT
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.opcodes import CALLERS
-from hlo_lint.hlo.records import opcode_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding
 
@@ -66,18 +65,11 @@ class CallGraphNotFlat(Rule):
     def check(self, module: Module) -> Findings:
         """Yields each instruction but the first that runs a computation which another calls."""
         callers: dict[str, list[Instruction]] = {}
-        for computation in module.computations:
-            # Few opcodes, many instructions: the names are compared once for each opcode.
-            opcodes = {
-                opcode
-                for opcode in computation.opcodes
-                if opcode in CALLERS or (opcode.endswith("-start") and opcode != "async-start")
-            }
-            for number, row in enumerate(computation.rows) if opcodes else ():
-                if opcode_of(row) in opcodes:
-                    instruction = computation.at(number)
-                    for name in instruction.called_computations:
-                        callers.setdefault(name, []).append(instruction)
+        opcodes = frozenset().union(*[computation.opcodes for computation in module.computations])
+        for computation in () if opcodes.isdisjoint(SEQUENTIAL) else module.computations:
+            for number, names in calls_of(computation).items():
+                for name in names:
+                    callers.setdefault(name, []).append(computation.at(number))
         for name, calls in callers.items():
             sequential = [call for call in calls if call.opcode in SEQUENTIAL]
             if sequential and len(calls) > 1:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
+from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, cached_analysis, called_names
 from hlo_lint.hlo.opcodes import OPCODES
@@ -60,5 +63,10 @@ def _called(computation: Computation) -> frozenset[str]:
     """The names of the computations that instructions call; metadata may hold other names."""
     if computation.opcodes <= _CALLS_NOTHING:
         return frozenset()
-    tails = [attributes_of(row) for row in computation.rows if opcode_of(row) not in _CALLS_NOTHING]
-    return frozenset(name for tail in tails for name in called_names(tail))
+    calls = calls_of(computation)
+    others = [
+        called_names(attributes_of(row))
+        for number, row in enumerate(computation.rows)
+        if number not in calls and opcode_of(row) not in _CALLS_NOTHING
+    ]
+    return frozenset(chain.from_iterable((*calls.values(), *others)))
