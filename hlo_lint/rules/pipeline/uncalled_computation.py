@@ -44,6 +44,13 @@ class UncalledComputation(Rule):
     examples = (
         Bad(_PROGRAM.format(mark="  // error", root="negate(p)")),
         Good(_PROGRAM.format(mark="", root="call(p), to_apply=double")),
+        Good.entry("""
+            p = f32[8] parameter(0)
+            ROOT r = f32[8] map(p), dimensions={0}, to_apply={
+              a = f32[] parameter(0)
+              ROOT n = f32[] negate(a)
+            }
+        """),
     )
 
     def check(self, final: FinalModule) -> Findings:
