@@ -30,6 +30,7 @@ LATE = (
     "passes",
     "payload",
     "ranks",
+    "reduce",
     "report",
     "rules",
     "server",

@@ -1,0 +1,225 @@
+"""`hlo-lint reduce`: the smallest module that still shows a problem."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hlo_lint.apps.cli import common
+
+if TYPE_CHECKING:
+    from hlo_lint.apps.reduction import Problem
+    from hlo_lint.engine.reduce.search import Progress
+
+
+@click.command("reduce")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option(
+    "--finding",
+    metavar="RULE[:INSTRUCTION]",
+    help="Keep this finding; by default the first error of PATH.",
+)
+@click.option(
+    "--xla-crashes",
+    is_flag=True,
+    help="Keep the crash, or the error, with which XLA's compiler ends, for a GPU that is not "
+    "there.",
+)
+@click.option(
+    "--interesting",
+    metavar="COMMAND",
+    help="Keep what makes a command end with status 0; the file is its last argument, or stands "
+    "for {}.",
+)
+@click.option(
+    "--jax", "release", metavar="RELEASE", help="Compile with this release of jax: 0.10.0."
+)
+@click.option("--python", metavar="PYTHON", help="Compile with the jax of this Python.")
+@click.option(
+    "--target",
+    default="h100",
+    show_default=True,
+    help="The GPU to compile for, or its description.",
+)
+@click.option("--flags", default="", metavar="FLAGS", help="XLA_FLAGS for the compilation.")
+@click.option(
+    "--passes", default="", metavar="PASS,…", help="Run these passes of XLA on PATH, and no other."
+)
+@click.option(
+    "--message", default="", metavar="REGEX", help="A crash counts if its message matches."
+)
+@click.option(
+    "-o",
+    "--output",
+    "out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the module to this file instead of standard output.",
+)
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Keep verdicts and the smallest module here; a run that was ended goes on from it.",
+)
+@click.option("--jobs", "-j", type=click.IntRange(1), metavar="N", help="Tests at a time.")
+@click.option(
+    "--repeat",
+    type=click.IntRange(1),
+    default=1,
+    metavar="N",
+    help="Test a module up to N times, for a problem that does not always show.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0.1),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="A test that takes longer says no; a compilation that does is a crash.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but the module.")
+@common.settings_options
+def command(
+    path: Path,
+    finding: str | None,
+    xla_crashes: bool,
+    interesting: str | None,
+    release: str | None,
+    python: str | None,
+    target: str,
+    flags: str,
+    passes: str,
+    message: str,
+    out: Path | None,
+    state: Path | None,
+    jobs: int | None,
+    repeat: int,
+    timeout: float,
+    quiet: bool,
+    shared: common.SharedOptions,
+) -> None:
+    """Reduce the module in PATH, a file or a dump directory, to what still shows a problem.
+
+    XLA's parser reads the result, if it reads PATH.
+    """
+    from hlo_lint.apps.reduction import Effort, reduce_problem
+    from hlo_lint.text.errors import UsageError
+    from hlo_lint.text.files import write_atomically
+
+    if sum((bool(finding), xla_crashes, bool(interesting))) > 1:
+        raise UsageError("give one of --finding, --xla-crashes and --interesting")
+    with _problem(
+        path,
+        finding,
+        xla_crashes,
+        interesting,
+        release,
+        python,
+        target,
+        flags,
+        passes,
+        message,
+        timeout,
+        shared,
+    ) as problem:
+        if not quiet and problem.ending is not None:
+            click.echo(f"{problem.path.name}: {problem.ending.message.splitlines()[0]}", err=True)
+        is_slow = xla_crashes or bool(interesting)
+        effort = Effort(jobs or ((os.cpu_count() or 1) if is_slow else 1), repeat, state)
+        with progress_bar(wanted=not quiet) as progress:
+            reduction = reduce_problem(problem, effort, progress)
+    if out is None or str(out) == "-":
+        sys.stdout.write(reduction.text)
+    else:
+        write_atomically(out, reduction.text)
+    if not quiet:
+        click.echo(
+            f"{reduction.before.size} instructions to {reduction.after.size}, "
+            f"{len(problem.text)} characters to {len(reduction.text)}, {reduction.tests} tests",
+            err=True,
+        )
+
+
+@contextmanager
+def _problem(
+    path: Path,
+    finding: str | None,
+    xla_crashes: bool,
+    interesting: str | None,
+    release: str | None,
+    python: str | None,
+    target: str,
+    flags: str,
+    passes: str,
+    message: str,
+    timeout: float,
+    shared: common.SharedOptions,
+) -> Iterator[Problem]:
+    """The problem that the options describe."""
+    from hlo_lint.apps.reduction import Problem, crash_problem, finding_problem, interpreter_of
+
+    if xla_crashes:
+        from hlo_lint.engine.reduce.xla import XlaServers
+
+        interpreter = interpreter_of(release, python, lambda said: click.echo(said, err=True))
+        with XlaServers(interpreter.path, compiles=True, timeout=timeout) as servers:
+            yield crash_problem(
+                path,
+                interpreter,
+                servers,
+                target,
+                flags=flags,
+                passes=passes,
+                message=message,
+            )
+    elif interesting:
+        from hlo_lint.dumps.selection import modules_of, one_file
+        from hlo_lint.engine.reduce.interest import CommandTest
+
+        text = modules_of(one_file(path))[0].text
+        yield Problem(text, CommandTest(tuple(shlex.split(interesting)), timeout), path)
+    else:
+        settings = common.settings_of([str(path)], shared)
+        yield finding_problem([path], finding, settings)
+
+
+@contextmanager
+def progress_bar(*, wanted: bool = True) -> Iterator[Progress]:
+    """Yield a function that shows how far a reduction is, on a terminal."""
+    if not wanted or not sys.stderr.isatty():
+        yield lambda *_: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns: tuple[Any, ...] = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[left]} instructions, {task.fields[tests]} tests"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=common.console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reducing", total=None, left=0, tests=0)
+        first = 0
+
+        def show(transformation: str, left: int, _: int, tests: int) -> None:
+            nonlocal first
+            first = first or left
+            # From the number at the start to one instruction, as far as that can be foreseen.
+            bar.update(
+                task,
+                description=transformation,
+                total=max(first - 1, 1),
+                completed=first - left,
+                left=left,
+                tests=tests,
+            )
+
+        yield show

@@ -1,0 +1,297 @@
+"""What is to be reduced: a finding in a file or a dump, a crash of XLA, a command's verdict.
+
+A `Problem` holds the text that shows it and the test of interest; `reduce_problem` makes the text
+small.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hlo_lint.apps.api import lint
+from hlo_lint.apps.jax.capture.children import Interpreter
+from hlo_lint.apps.settings.settings import Settings
+from hlo_lint.apps.targets import as_dump
+from hlo_lint.dumps.crash import find_crash_site
+from hlo_lint.dumps.directory import Dump
+from hlo_lint.dumps.options import DebugOptions
+from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.dumps.selection import FIRST, main_pipelines, modules_of
+from hlo_lint.engine.findings import Diagnostic
+from hlo_lint.engine.reduce.interest import FindingTest, Test, opcode_at
+from hlo_lint.engine.reduce.search import Progress, Reduction, Search, State
+from hlo_lint.engine.reduce.xla import CrashTest, Ending, Guard, XlaServers
+from hlo_lint.engine.stages import Stages
+from hlo_lint.hlo.ir import Module
+from hlo_lint.rules.base import Rule
+from hlo_lint.rules.findings import Severity
+from hlo_lint.rules.registry import find_rule
+from hlo_lint.text.errors import UsageError
+from hlo_lint.text.source import shown
+
+_HEALTHY = "HloModule m\nENTRY e {\n  ROOT p = f32[1]{0} parameter(0)\n}\n"
+"""A module that every compiler compiles."""
+ONLY_PASSES = "xla_enable_hlo_passes_only"
+"""The flag with which XLA runs the passes of a list, and no other."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A text that shows a problem, and the test that says so."""
+
+    text: str
+    test: Test
+    path: Path
+    """The file that the text is from."""
+    comments: str = ""
+    """The comment that states the stage of the text; empty if nothing has to."""
+    finding: Diagnostic | None = None
+    ending: Ending | None = None
+    """The end of the compilation that crashes."""
+    flags: str = ""
+    """XLA's flags in that compilation."""
+    options: DebugOptions | None = None
+    """The flags of the run that wrote the dump."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """The means of a reduction."""
+
+    jobs: int = 1
+    repeat: int = 1
+    state: Path | None = None
+
+
+def reduce_problem(
+    problem: Problem, effort: Effort = Effort(), progress: Progress = lambda *_: None
+) -> Reduction:
+    """The smallest module that still shows a problem and that XLA's parser reads.
+
+    Raises:
+        UsageError: the text does not show it.
+        DumpError: for a state file that cannot be written.
+    """
+    with _parser() as guard:
+        state = State(effort.state, problem.test.key) if effort.state else None
+        search = Search(problem.test, guard, effort.jobs, effort.repeat, state, progress)
+        return search.run(problem.comments + problem.text, problem.comments)
+
+
+@contextmanager
+def _parser() -> Iterator[Guard]:
+    """XLA's parser, if jaxlib is installed here; else strict mode."""
+    with XlaServers() as servers:
+        try:
+            servers.ask("HloModule m")
+        except UsageError:
+            yield Guard(None)
+        else:
+            yield Guard(servers)
+
+
+# ---- findings
+
+
+def finding_problem(
+    paths: Sequence[str | Path], wanted: str | None = None, settings: Settings | None = None
+) -> Problem:
+    """The problem that a finding is: `RULE`, `RULE:INSTRUCTION`, or the first error.
+
+    Raises:
+        UsageError: there is no such finding, or it is not in one text alone.
+    """
+    settings = settings or Settings()
+    dump = as_dump(list(paths), settings)
+    finding = _chosen(lint(dump, settings=settings).findings, wanted)
+    for pipeline in dump:
+        for each in pipeline.dumps:
+            if str(each.path) == finding.path:
+                return _problem_of(finding, pipeline, each, settings)
+    raise UsageError(f"{finding.rule} is not about HLO: {finding.path} cannot be reduced")
+
+
+_LEVELS = tuple(Severity)
+
+
+def _chosen(findings: Sequence[Diagnostic], wanted: str | None) -> Diagnostic:
+    rule, _, instruction = (wanted or "").partition(":")
+    instruction = instruction.lstrip("%")
+    if rule:
+        find_rule(rule)
+    for each in sorted(findings, key=lambda each: _LEVELS.index(each.severity)):
+        if rule in ("", each.rule) and instruction in ("", each.instruction):
+            return each
+    there = dict.fromkeys(f"{each.rule}:{each.instruction or ''}".rstrip(":") for each in findings)
+    listed = ", ".join([*there][:8]) or "none"
+    raise UsageError(f"no finding {wanted or 'to reduce'}; there is {listed}")
+
+
+def _problem_of(
+    finding: Diagnostic, pipeline: Pipeline, dump: PassDump, settings: Settings
+) -> Problem:
+    module = next((each for each in modules_of(dump) if each.name == finding.module), dump.module)
+    rule = next(
+        (each for each in settings.chosen_rules() if each.name() == finding.rule),
+        None,
+    ) or find_rule(finding.rule)
+    stages = Stages(pipeline, settings.stage_of if settings.has_stages else None)
+    stage = stages.of(dump, module)
+    comments = "" if stage.assumed or not str(stage) else f"// hlo-lint: stage {stage}\n"
+    demanding = rule.precondition.demanded_by if rule.precondition else None
+    if comments and demanding and not stage.next_pass:
+        comments = f"{comments.rstrip()} before={demanding}\n"
+    text = module.text
+    for before in (None, demanding):
+        test = FindingTest.of(rule, finding, opcode_at(module, finding), text, before)
+        for line in dict.fromkeys((comments, "")):
+            if test(line + text).interesting:
+                return Problem(text, test, dump.path, line, finding, options=pipeline.options)
+    raise UsageError(
+        f"{finding.rule} does not find it in {dump.path} alone: the finding depends on other "
+        "files of the dump, and cannot be reduced"
+    )
+
+
+# ---- crashes
+
+
+def crash_problem(
+    path: Path,
+    interpreter: Interpreter,
+    servers: XlaServers,
+    target: str,
+    *,
+    flags: str = "",
+    passes: str = "",
+    message: str = "",
+) -> Problem:
+    """The problem that a crash of XLA is, in a file or in the dump of a run that did not end.
+
+    Of a dump the text that the crashing pass met is taken, if that pass alone crashes as well,
+    else the input of the compiler. `passes` are the only ones to run; `message` is a pattern.
+
+    Raises:
+        UsageError: nothing crashes.
+    """
+    from hlo_lint.apps.jax.capture.targets import target_config
+
+    dump = as_dump(path)
+    pipeline = _crashed(dump, path)
+    config = target_config(target, interpreter.jax)
+    endings = []
+    found: Problem | None = None
+    for file, given in _attempts(pipeline, path, flags, passes):
+        text = modules_of(file)[0].text
+        test = CrashTest(servers, config, given, message=message)
+        at_rest = test.ending(_HEALTHY)
+        if at_rest.crashed:  # the flags are at fault, not the module
+            endings.append(at_rest)
+            continue
+        ending = test.ending(text)
+        endings.append(ending)
+        if not ending.crashed or (message and not test(text).interesting):
+            continue
+        if found is not None and found.ending is not None and ending.kind != found.ending.kind:
+            continue  # it does not die of the same
+        if ONLY_PASSES in given and found is None and not (passes or ending.is_check):
+            continue  # other passes would have made of it what can be emitted
+        test = replace(test, kind="" if message else ending.kind)
+        found = Problem(text, test, file.path, ending=ending, flags=given, options=pipeline.options)
+    if found is None:
+        last = endings[-1] if endings else Ending("ok", "")
+        if last.crashed:
+            said = shown(last.message.partition("\n")[0])
+            raise UsageError(
+                f"jax {interpreter.jax} ends otherwise for {target}, or with any module: {said}"
+            )
+        said = f", which its parser refuses: {shown(last.message)}" if last.message else ""
+        raise UsageError(f"jax {interpreter.jax} does not crash on {path} for {target}{said}")
+    return found
+
+
+def _crashed(dump: Dump, path: Path) -> Pipeline:
+    if not path.is_dir():
+        return dump.pipelines[0]
+    pipelines = main_pipelines(dump)
+    crashed = [pipeline for pipeline in pipelines if pipeline.crashed] or pipelines
+    if not crashed:
+        raise UsageError(f"{path}: no compiler's dumps are in it")
+    return crashed[0]
+
+
+def _attempts(
+    pipeline: Pipeline, path: Path, flags: str, passes: str
+) -> Iterator[tuple[PassDump, str]]:
+    """The texts to compile with the flags for each; the last that crashes is the best."""
+    only = f" --{ONLY_PASSES}={passes}" if passes else ""
+    if not path.is_dir():
+        yield pipeline.dumps[0], (flags + only).strip()
+        return
+    given = flags or flags_of(pipeline.options)
+    first = next(
+        (each for each in pipeline.dumps if each.name and each.name.rest.startswith(FIRST)), None
+    )
+    if first is not None and not passes:
+        yield first, given
+    site = find_crash_site(pipeline)
+    if passes:
+        yield site.dump, (given + only).strip()
+        return
+    disabled = re.compile(r"--xla_disable_hlo_passes=\S+ ?")  # XLA takes one of the two lists
+    for name in dict.fromkeys(name for _, name in site.suspects):
+        yield site.dump, f"{disabled.sub('', given)} --{ONLY_PASSES}={name}".strip()
+
+
+def flags_of(options: DebugOptions | None) -> str:
+    """The flags of a run as `XLA_FLAGS` spells them, without those that name files."""
+    if options is None:
+        return ""
+    return " ".join(
+        f"--{name}={','.join(values)}"
+        for name, values in options.values.items()
+        if not name.startswith(("xla_dump", "xla_gpu_dump"))
+        and name not in _NO_FLAGS
+        and not name.endswith(("_from", "_to", "_path", "_dir"))
+    )
+
+
+_NO_FLAGS = frozenset(
+    {"xla_pjrt_allow_auto_layout_in_hlo", "xla_detailed_logging", "xla_cpu_enable_fast_min_max"}
+)
+"""Options that jax sets in every run."""
+
+
+def interpreter_of(
+    release: str | None, python: str | None, announce: Callable[[str], None]
+) -> Interpreter:
+    """The Python whose XLA compiles: of a release, at a path, or this one.
+
+    Raises:
+        UsageError: it has no jax.
+        CaptureError: an environment for the release cannot be made.
+    """
+    from hlo_lint.apps.jax.capture.children import interpreter_at
+    from hlo_lint.apps.jax.capture.environments import environment_of
+
+    if release is not None:
+        said = f"installing jax {release} and its GPU compiler, once …"
+        return environment_of(release, lambda: announce(said))
+    return interpreter_at(python or sys.executable)
+
+
+def rules_named(names: Sequence[str]) -> list[Rule]:
+    """Rules by their names."""
+    return [find_rule(name) for name in names]
+
+
+def module_of(problem: Problem) -> Module:
+    """The module that shows a problem."""
+    from hlo_lint.hlo.parser.module import parse_file
+
+    return parse_file(problem.text, problem.path).modules[0]

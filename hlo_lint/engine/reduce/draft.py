@@ -1,0 +1,371 @@
+"""A module as records: what transformations change, and what is printed for each test.
+
+Operands are written as names alone, and signatures are left out, because both repeat what the
+instructions say: a change of one instruction is a change of one record.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from hlo_lint.analysis.shape_inference import ShapeInference
+from hlo_lint.hlo.attributes import split_attributes
+from hlo_lint.hlo.ir import Computation, Module, called_names
+from hlo_lint.hlo.opcodes import COMMUNICATES, LITERAL_OPERANDS
+from hlo_lint.hlo.parser.tokens import split_at_commas
+from hlo_lint.hlo.records import (
+    InstructionRecord,
+    attributes_of,
+    name_of,
+    opcode_of,
+    operands_of,
+    references_of,
+    type_of,
+)
+
+ENTRY_LAYOUT = "entry_computation_layout"
+
+_called = re.compile(r"(=\{?|, ?)%?([\w.\-]+)")
+_predecessors = re.compile(r", control-predecessors=\{([^}]*)\}")
+
+
+def record(
+    name: str,
+    type_text: str,
+    opcode: str,
+    operands: Sequence[str] | str = (),
+    tail: str = "",
+) -> InstructionRecord:
+    """The record of an instruction that is not the root; `operands` are names, or a literal."""
+    if isinstance(operands, str):
+        return ("", name, type_text, opcode, operands, tail, ())
+    text = ", ".join(f"%{each}" for each in operands)
+    return ("", name, type_text, opcode, text, tail, tuple(operands))
+
+
+def with_operands(row: InstructionRecord, operands: Sequence[str]) -> InstructionRecord:
+    """The same instruction with other operands."""
+    return record(name_of(row), type_of(row), opcode_of(row), operands, attributes_of(row))
+
+
+def attributes(tail: str) -> dict[str, str]:
+    """Attributes as text, by name, in order."""
+    return {name: tail[start:end] for name, (start, end) in split_attributes(tail).items()}
+
+
+def tail_of(values: Mapping[str, str]) -> str:
+    """The text of attributes."""
+    return "".join(f", {name}={value}" for name, value in values.items())
+
+
+def predecessors(row: InstructionRecord) -> tuple[str, ...]:
+    """The names of its control predecessors."""
+    if "control-predecessors=" not in attributes_of(row):
+        return ()
+    found = _predecessors.search(attributes_of(row))
+    return tuple(name.strip(" %") for name in found[1].split(",")) if found else ()
+
+
+def without_predecessors(row: InstructionRecord, gone: Collection[str]) -> InstructionRecord:
+    """The same instruction, not waiting for those that are gone."""
+    names = predecessors(row)
+    if not gone or not any(name in gone for name in names):
+        return row
+    left = ", ".join(f"%{name}" for name in names if name not in gone)
+    tail = _predecessors.sub(
+        f", control-predecessors={{{left}}}" if left else "", attributes_of(row)
+    )
+    return (*row[:5], tail, row[6])
+
+
+@dataclass(frozen=True)
+class Body:
+    """One computation of a draft."""
+
+    name: str
+    rows: tuple[InstructionRecord, ...]
+    root: str
+    """The name of the root."""
+    is_entry: bool = False
+    tail: str = ""
+    """The text after the closing brace."""
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Positions by name."""
+        return {name: number for number, name in enumerate(map(name_of, self.rows))}
+
+    @cached_property
+    def users(self) -> Counter[str]:
+        """How many operands and control dependencies read each name."""
+        count: Counter[str] = Counter()
+        for row in self.rows:
+            count.update(map(base, references_of(row)))
+            count.update(predecessors(row))
+        return count
+
+    def row(self, name: str) -> InstructionRecord:
+        """The instruction with a name."""
+        return self.rows[self.index[name]]
+
+    @property
+    def parameters(self) -> list[InstructionRecord]:
+        """The parameters in the order of their numbers."""
+        rows = [row for row in self.rows if opcode_of(row) == "parameter"]
+        return sorted(rows, key=parameter_number)
+
+    def called(self) -> set[str]:
+        """The computations that it calls."""
+        return {
+            name
+            for row in self.rows
+            if "=" in attributes_of(row)
+            for name in called_names(attributes_of(row))
+        }
+
+    def changed(self, rows: Iterable[InstructionRecord], root: str | None = None) -> Body:
+        """The same computation with other instructions."""
+        return replace(self, rows=tuple(rows), root=root or self.root)
+
+
+def base(reference: str) -> str:
+    """The instruction that a reference names: `x` of `x#1`."""
+    return reference.partition("#")[0]
+
+
+def parameter_number(row: InstructionRecord) -> int:
+    """The number of a parameter."""
+    digits = re.search(r"\d+", operands_of(row))
+    return int(digits[0]) if digits else 0
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A module that is being reduced."""
+
+    name: str
+    header: Mapping[str, str]
+    """The header's attributes, without the layout of the entry computation."""
+    bodies: tuple[Body, ...]
+    comments: str = ""
+    """Lines before the header: the stage."""
+    tables: str = ""
+    """The tables of stack frames."""
+    keeps_entry_layout: bool = True
+    """True if the header says the layouts of the entry computation's parameters and result."""
+    entry_layout: tuple[tuple[str, ...], str] | None = None
+    """The shapes in the header, where they are not those of the instructions."""
+    _text: list[str] = field(default_factory=list, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, module: Module, comments: str = "") -> Draft:
+        """The draft of a module; shapes that the text leaves out are inferred."""
+        inference = ShapeInference(module.computations)
+        inline = {
+            id(each.computation)
+            for computation in module.computations
+            for several in computation.inline.values()
+            for each in several
+        }
+        bodies = tuple(
+            _body(computation, inference, computation is module.entry)
+            for computation in module.computations
+            if computation.rows and id(computation) not in inline
+        )
+        header = dict(module.attributes)
+        layout = header.pop(ENTRY_LAYOUT, None)
+        draft = cls(
+            module.name, header, bodies, comments, "\n\n".join(module.tables), layout is not None
+        )
+        if layout is None:
+            return draft
+        stated = _entry_layout(layout)
+        return draft if stated == draft.own_layout else replace(draft, entry_layout=stated)
+
+    @property
+    def entry(self) -> Body:
+        """The entry computation."""
+        return next((body for body in self.bodies if body.is_entry), self.bodies[-1])
+
+    @property
+    def own_layout(self) -> tuple[tuple[str, ...], str]:
+        """The shapes of the entry computation's parameters and result."""
+        entry = self.entry
+        shapes = tuple(type_of(row) for row in entry.parameters)
+        return shapes, type_of(entry.row(entry.root))
+
+    @property
+    def size(self) -> int:
+        """The number of instructions."""
+        return sum(len(body.rows) for body in self.bodies)
+
+    def body(self, name: str) -> Body | None:
+        """The computation with a name."""
+        return next((body for body in self.bodies if body.name == name), None)
+
+    def places(self) -> Iterator[tuple[Body, InstructionRecord]]:
+        """Every instruction with its computation, in the order of the text."""
+        for body in self.bodies:
+            for row in body.rows:
+                yield body, row
+
+    def with_bodies(self, changed: Mapping[str, Body | None]) -> Draft:
+        """The draft with other computations in place of some; None drops one."""
+        bodies = (changed.get(body.name, body) for body in self.bodies)
+        return replace(self, bodies=tuple(body for body in bodies if body is not None), _text=[])
+
+    def with_rows(self, change: Callable[[Body, InstructionRecord], InstructionRecord]) -> Draft:
+        """The draft with each instruction changed."""
+        return replace(
+            self,
+            bodies=tuple(
+                body.changed(change(body, row) for row in body.rows) for body in self.bodies
+            ),
+            _text=[],
+        )
+
+    def names(self) -> set[str]:
+        """The names of instructions and computations."""
+        names = {name for body in self.bodies for name in body.index}
+        return names | {body.name for body in self.bodies}
+
+    @property
+    def text(self) -> str:
+        """The module as HLO."""
+        if not self._text:
+            self._text.append("".join(self._lines()))
+        return self._text[0]
+
+    def _lines(self) -> Iterator[str]:
+        yield self.comments
+        header = dict(self.header)
+        if self.keeps_entry_layout:
+            parameters, result = self.entry_layout or self.own_layout
+            header[ENTRY_LAYOUT] = f"{{({', '.join(parameters)})->{result}}}"
+        yield f"HloModule {self.name}{tail_of(header)}\n"
+        if self.tables:
+            yield f"\n{self.tables}\n"
+        for body in self.bodies:
+            yield f"\n{'ENTRY ' if body.is_entry else ''}%{body.name} {{\n"
+            for row in body.rows:
+                root = "ROOT " if name_of(row) == body.root else ""
+                shape = f"{type_of(row)} " if type_of(row) else ""
+                yield f"  {root}%{name_of(row)} = {shape}{opcode_of(row)}({operands_of(row)})"
+                yield f"{attributes_of(row)}\n"
+            yield f"}}{body.tail}\n"
+
+
+def _body(computation: Computation, inference: ShapeInference, is_entry: bool) -> Body:
+    rows: list[InstructionRecord] = []
+    for instruction in computation.instructions:
+        _, name, shape, opcode, operands, tail, references = instruction.row
+        shape = shape or str(inference.shape(instruction) or "")
+        if opcode in LITERAL_OPERANDS:
+            rows.append(("", name, shape, opcode, operands, tail, ()))
+        else:
+            rows.append(record(name, shape, opcode, references, tail))
+    root = computation.root
+    assert root is not None
+    return Body(computation.name, tuple(rows), root.name, is_entry, computation.tail)
+
+
+def _entry_layout(text: str) -> tuple[tuple[str, ...], str]:
+    """The shapes of `{(f32[2]{0}, s32[])->f32[2]{0}}`."""
+    parameters, _, result = text.removeprefix("{").removesuffix("}").rpartition("->")
+    inner = parameters.strip().removeprefix("(").removesuffix(")")
+    return tuple(inner[start:end] for start, end in split_at_commas(inner)), result.strip()
+
+
+_SIDE_EFFECTS = COMMUNICATES | {"infeed", "outfeed", "rng-get-and-update-state", "custom-call"}
+
+
+def swept(after: Draft, before: Draft) -> Draft:
+    """The draft without the instructions, parameters and computations that a change left unused.
+
+    What was unused before the change stays: it may be the problem.
+    """
+    changed: dict[str, Body | None] = {}
+    called: set[str] = set()
+    former_calls = {name for body in before.bodies for name in body.called()}
+    for body in after.bodies:
+        former = before.body(body.name)
+        changed[body.name] = body = _without_unused(body, former)
+        called |= body.called()
+    while True:
+        dead = [
+            name
+            for name, body in changed.items()
+            if body and not body.is_entry and name not in called and name in former_calls
+        ]
+        if not dead:
+            break
+        changed.update(dict.fromkeys(dead))
+        called = {name for body in changed.values() if body for name in body.called()}
+    return _renumbered(after.with_bodies(changed), before)
+
+
+def _without_unused(body: Body, former: Body | None) -> Body:
+    if former is None or (body.rows is former.rows and body.root == former.root):
+        return body
+    users, gone = Counter(body.users), set()
+    kept = {name for name in former.index if not former.users[name] and name != former.root}
+    queue = [row for row in body.rows if not users[name_of(row)]]
+    while queue:
+        row = queue.pop()
+        name = name_of(row)
+        is_fixed = opcode_of(row) == "parameter" and not body.is_entry
+        if name in gone or name in kept or name == body.root or is_fixed:
+            continue
+        gone.add(name)
+        for operand in (*map(base, references_of(row)), *predecessors(row)):
+            users[operand] -= 1
+            if not users[operand] and operand in body.index:
+                queue.append(body.row(operand))
+    if not gone:
+        return body
+    return body.changed(row for row in body.rows if name_of(row) not in gone)
+
+
+def _renumbered(after: Draft, before: Draft) -> Draft:
+    """The entry computation's parameters numbered from 0; what the header says of them follows."""
+    entry = after.entry
+    rows = entry.parameters
+    if [parameter_number(row) for row in rows] == list(range(len(rows))):
+        numbers = None
+    else:
+        numbers = {name_of(row): number for number, row in enumerate(rows)}
+        changed = [
+            (*row[:4], str(numbers[name_of(row)]), *row[5:]) if name_of(row) in numbers else row
+            for row in entry.rows
+        ]
+        after = after.with_bodies({entry.name: entry.changed(changed)})
+    former = before.entry
+    shapes = [type_of(row) for row in former.parameters]
+    if (
+        numbers is None
+        and [type_of(row) for row in rows] == shapes
+        and (type_of(entry.row(entry.root)) == type_of(former.row(former.root)))
+    ):
+        return after
+    # Aliases and donations are by number, and need not fit any more.
+    header = {
+        name: value
+        for name, value in after.header.items()
+        if name not in ("input_output_alias", "buffer_donor", "parameter_replication")
+        and not name.startswith("allow_spmd_sharding_propagation")
+    }
+    return replace(after, header=header, entry_layout=None, _text=[])
+
+
+def fresh(taken: set[str], wanted: str) -> str:
+    """A name that is not taken; it is from now on."""
+    name, number = wanted, 1
+    while name in taken:
+        number += 1
+        name = f"{wanted}.{number}"
+    taken.add(name)
+    return name

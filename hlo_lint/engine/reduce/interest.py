@@ -1,0 +1,212 @@
+"""Tests of interest: true of a text that still shows the problem (`llvm-reduce`'s word)."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from hlo_lint.analysis.shape_inference import ShapeInference
+from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.engine.findings import Diagnostic
+from hlo_lint.engine.fingerprints import nameless
+from hlo_lint.engine.runner import Checker
+from hlo_lint.hlo.ir import Module
+from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.rules.base import Rule
+from hlo_lint.text.errors import UsageError
+from hlo_lint.text.source import encode
+
+_shape = re.compile(r"\(?\b[a-z]\w*\[[^\]]*\](?:\{[^}]*\})?\)?")
+_name = re.compile(r"%[\w.\-]+(?:#\d+)*")
+_several = re.compile(r"(?:\b0\b|\{[^}]*\})(?:, (?:\b0\b|\{[^}]*\}))*")
+
+
+class Verdict(NamedTuple):
+    """The answer of a test."""
+
+    interesting: bool
+    anchor: tuple[str, str] | None = None
+    """The computation and the instruction at which the problem shows, if that is known."""
+
+
+class Test(Protocol):
+    """A test of interest; it may be called by several threads at once."""
+
+    def __call__(self, text: str) -> Verdict:
+        """The verdict on a text."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """Equal for tests that look for the same: a state file is for one of them."""
+        ...
+
+
+def skeleton(message: str) -> str:
+    """A message without shapes, names and numbers: what is left says what is wrong.
+
+    >>> skeleton("%r moves bytes: f32[2,3]{0,1} and f32[6]{0}, of 2 users")
+    '% moves bytes: shape and shape, of  users'
+    """
+    return nameless(_name.sub("%", _shape.sub("shape", message)))
+
+
+@dataclass(frozen=True)
+class FindingTest:
+    """A finding of one rule that says the same at an instruction of the same opcode.
+
+    A text whose shapes have more errors than those of the input is not interesting: the problem
+    has to be the one that was found, not one that the reduction made.
+    """
+
+    rule: Rule
+    opcode: str
+    """Empty for a finding at a stretch of text."""
+    message: str
+    """Its skeleton."""
+    instruction: str | None = None
+    """The one to look at, if several show the problem."""
+    before: str | None = None
+    """The pass that comes next."""
+    max_errors: int = 0
+    """The number of errors in the shapes of the input."""
+
+    @property
+    def key(self) -> str:
+        """The rule and the skeleton of its message."""
+        return f"{self.rule.name()} {self.opcode} {self.message}"
+
+    @classmethod
+    def of(
+        cls, rule: Rule, finding: Diagnostic, opcode: str, text: str, before: str | None = None
+    ) -> FindingTest:
+        """The test for a finding in a text."""
+        return cls(
+            rule,
+            opcode,
+            skeleton(finding.message),
+            finding.instruction,
+            before,
+            _shape_errors(parse_file(text).modules[0]),
+        )
+
+    def __call__(self, text: str) -> Verdict:
+        """The verdict on a text."""
+        matching = []
+        for module, finding in findings(text, [self.rule], self.before):
+            if skeleton(finding.message) == self.message:
+                opcode = opcode_at(module, finding)
+                if opcode == self.opcode:
+                    matching.append(finding)
+        if not matching:
+            return Verdict(False)
+        first = next(
+            (each for each in matching if each.instruction == self.instruction), matching[0]
+        )
+        if _shape_errors(parse_file(text).modules[0]) > self.max_errors:
+            return Verdict(False)
+        if first.computation is None or first.instruction is None:
+            return Verdict(True)
+        return Verdict(True, (first.computation, first.instruction))
+
+
+def findings(
+    text: str, rules: Sequence[Rule], before: str | None = None, path: Path = Path("reduced.hlo")
+) -> list[tuple[Module, Diagnostic]]:
+    """The findings of some rules in a text, each with its module."""
+    file = parse_file(text, path)
+    checker = Checker(rules, before=before)
+    checker.check_pipeline(Pipeline([PassDump.of(file, path)], [], lone=True))
+    module = file.modules[0]
+    return [(module, finding) for finding in checker.result.diagnostics]
+
+
+def opcode_at(module: Module, finding: Diagnostic) -> str:
+    """The opcode of the instruction that a finding is about; empty if it is about none."""
+    computation = module.computation(finding.computation or "")
+    instruction = computation.instruction(finding.instruction or "") if computation else None
+    return instruction.opcode if instruction else ""
+
+
+def _shape_errors(module: Module) -> int:
+    """The number of printed shapes that cannot be, and of operands that nothing defines."""
+    inference = ShapeInference(module.computations)
+    return sum(
+        sum(1 for _ in inference.errors(computation, calls=calls))
+        for computation in module.computations
+        for calls in (False, True)
+    ) + len(module.problems)
+
+
+@dataclass(frozen=True)
+class CommandTest:
+    """A command that ends with status 0 where a file is interesting, as for `llvm-reduce --test`.
+
+    The file's path is the last argument, or stands where the command says `{}`.
+    """
+
+    command: tuple[str, ...]
+    timeout: float
+
+    @property
+    def key(self) -> str:
+        """The command."""
+        return " ".join(self.command)
+
+    def __call__(self, text: str) -> Verdict:
+        """The verdict on a text; a command that hangs says no."""
+        with tempfile.TemporaryDirectory(prefix="hlo_lint_") as folder:
+            path = Path(folder, "module.hlo")
+            path.write_bytes(encode(text))
+            given = [part.replace("{}", str(path)) for part in self.command]
+            if given == list(self.command):
+                given.append(str(path))
+            try:
+                child = subprocess.Popen(
+                    given,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise UsageError(f"{given[0]} cannot be run: {error.strerror}") from error
+            try:
+                return Verdict(child.wait(self.timeout) == 0)
+            except subprocess.TimeoutExpired:
+                return Verdict(False)
+            finally:
+                _end_group(child)
+
+
+def _end_group(child: subprocess.Popen[bytes]) -> None:
+    """Ends a command and what it started, if anything of it still runs."""
+    import os
+
+    if child.poll() is None:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+@dataclass(frozen=True)
+class CallableTest:
+    """A function of a text that is true where the text is interesting."""
+
+    function: Callable[[str], bool]
+    name: str
+
+    @cached_property
+    def key(self) -> str:
+        """The name of the function."""
+        return self.name
+
+    def __call__(self, text: str) -> Verdict:
+        """The verdict on a text."""
+        return Verdict(self.function(text))

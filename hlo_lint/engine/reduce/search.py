@@ -1,0 +1,244 @@
+"""The search: coarse chunks first, then finer ones, until no change leaves the problem (ddmin).
+
+A test may be slow, so several candidates are tested at once; the first in order that is interesting
+is taken, so that the result does not depend on which of them ends first. Verdicts and the smallest
+text so far go to a state file as they come, from which a later run goes on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import TextIO
+
+from hlo_lint.engine.reduce.draft import Draft, swept
+from hlo_lint.engine.reduce.interest import Test, Verdict
+from hlo_lint.engine.reduce.transformations import COARSE, FINE, LAST
+from hlo_lint.engine.reduce.transformations.base import Target, Transformation
+from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.text.errors import DumpError, UsageError
+from hlo_lint.text.source import encode
+
+MAX_ROUNDS = 20
+"""Each round tries every transformation; a round that changes nothing is the last."""
+
+Progress = Callable[[str, int, int, int], None]
+"""Called with a transformation, the instructions and characters left, and the number of tests."""
+
+
+@dataclass
+class Reduction:
+    """The result of a search."""
+
+    text: str
+    before: Draft
+    after: Draft
+    tests: int
+    """The number of times the test ran."""
+    anchor: tuple[str, str] | None
+
+
+class State:
+    """The file that a later run goes on from: a line of JSON for each verdict and each new text."""
+
+    def __init__(self, path: Path, key: str) -> None:
+        self._path, self._key = path, key
+        self.verdicts: dict[str, Verdict] = {}
+        self.text: str | None = None
+        self._file: TextIO | None = None
+
+    @contextmanager
+    def opened(self, text: str) -> Iterator[None]:
+        """Read what an earlier run wrote for the same input and test, and go on writing.
+
+        Raises:
+            UsageError: for a file of another input or test.
+            DumpError: for a file that cannot be read or written.
+        """
+        start = {"input": _digest(text), "test": self._key}
+        try:
+            lines = self._path.read_text("utf-8").splitlines() if self._path.exists() else []
+            for number, line in enumerate(lines):
+                try:
+                    entry = json.loads(line)
+                except ValueError:
+                    break  # the earlier run ended while it wrote this line
+                if not number and entry != start:
+                    raise UsageError(f"{self._path} is the state of another reduction; remove it")
+                if "text" in entry:
+                    self.text = entry["text"]
+                if "verdict" in entry:
+                    self.verdicts[entry["of"]] = Verdict(entry["verdict"], _pair(entry["at"]))
+            with self._path.open("a" if lines else "w", encoding="utf-8") as self._file:
+                if not lines:
+                    self._write(start)
+                yield
+        except OSError as error:
+            raise DumpError(f"{self._path}: {error.strerror or error}") from error
+
+    def judged(self, digest: str, verdict: Verdict) -> None:
+        """Keep a verdict."""
+        self._write({"of": digest, "verdict": verdict.interesting, "at": verdict.anchor})
+
+    def took(self, text: str) -> None:
+        """Keep the smallest text so far."""
+        self._write({"text": text})
+
+    def _write(self, entry: object) -> None:
+        assert self._file is not None
+        self._file.write(json.dumps(entry) + "\n")
+        self._file.flush()
+
+
+def _pair(at: Sequence[str] | None) -> tuple[str, str] | None:
+    return (at[0], at[1]) if at else None
+
+
+def _digest(text: str) -> str:
+    return sha256(encode(text)).hexdigest()[:32]
+
+
+@dataclass
+class Search:
+    """One reduction."""
+
+    test: Test
+    accepts: Callable[[str], bool]
+    """True of texts that XLA's parser reads."""
+    jobs: int = 1
+    """Tests at a time."""
+    repeat: int = 1
+    """Runs of the test for a text, of which one has to show the problem."""
+    state: State | None = None
+    progress: Progress = lambda *_: None
+    tests: int = 0
+    _verdicts: dict[str, Verdict] = field(default_factory=dict)
+
+    def run(self, text: str, comments: str = "") -> Reduction:
+        """The smallest text that is found.
+
+        Raises:
+            UsageError: the text is not interesting, or only as it is spelled.
+        """
+        if self.state is None:
+            return self._run(text, comments)
+        with self.state.opened(text):
+            self._verdicts = self.state.verdicts
+            return self._run(text, comments)
+
+    def _run(self, text: str, comments: str) -> Reduction:
+        is_read = self.accepts(text)
+        if not is_read:
+            self.accepts = lambda _: True  # what XLA refuses may be the problem
+        if not self._judge(text).interesting:
+            raise UsageError("the input does not show the problem: the test of interest is false")
+        before = Draft.of(parse_file(text).modules[0], comments)
+        verdict = self._judge(before.text)
+        if not verdict.interesting:
+            raise UsageError(
+                "the problem depends on the spelling of the text: printed anew, the module does "
+                "not show it"
+            )
+        current = before
+        if self.state is not None and self.state.text is not None:
+            current = Draft.of(parse_file(self.state.text).modules[0], comments)
+            verdict = self._judge(current.text)
+        with ThreadPoolExecutor(self.jobs) as self._pool:
+            current, verdict = self._reduced(current, verdict)
+        return Reduction(current.text, before, current, self.tests, verdict.anchor)
+
+    def _reduced(self, current: Draft, verdict: Verdict) -> tuple[Draft, Verdict]:
+        for group in (COARSE, (*COARSE, *FINE), LAST):
+            for _ in range(MAX_ROUNDS if group is not LAST else 1):
+                start = current.text
+                for transformation in group:
+                    current, verdict = self._apply(transformation, current, verdict)
+                if current.text == start:
+                    break
+        return current, verdict
+
+    def _apply(
+        self, transformation: Transformation, current: Draft, verdict: Verdict
+    ) -> tuple[Draft, Verdict]:
+        """The draft after as many changes of one kind as are possible."""
+        targets = list(transformation.targets(current, verdict.anchor))
+        size = 1 if transformation.alternatives else len(targets)
+        while size and targets:
+            at = 0
+            while at < len(targets):
+                chunks = [
+                    targets[begin : begin + size]
+                    for begin in range(at, min(len(targets), at + size * self.jobs), size)
+                ]
+                taken = self._first(transformation, current, chunks)
+                if taken is None:
+                    at += size * len(chunks)
+                    continue
+                number, current, verdict = taken
+                self._took(transformation, current)
+                if transformation.alternatives:
+                    return current, verdict
+                at += size * number
+                gone = set(targets[at : at + size])
+                left = set(transformation.targets(current, verdict.anchor)) - gone
+                passed = sum(target in left for target in targets[:at])
+                targets = [target for target in targets if target in left]
+                at = passed
+            size = 0 if size == 1 else (size + 1) // 2
+            size = min(size, len(targets))
+        return current, verdict
+
+    def _took(self, transformation: Transformation, current: Draft) -> None:
+        if self.state is not None:
+            self.state.took(current.text)
+        self.progress(transformation.name, current.size, len(current.text), self.tests)
+
+    def _first(
+        self, transformation: Transformation, current: Draft, chunks: Sequence[list[Target]]
+    ) -> tuple[int, Draft, Verdict] | None:
+        """The first chunk whose change leaves the problem, with the changed draft."""
+        pending: list[tuple[int, Draft, Future[Verdict] | None]] = []
+        for number, chunk in enumerate(chunks):
+            made = transformation.apply(current, chunk)
+            if made is None:
+                continue
+            candidate = swept(made, current)
+            if candidate.text == current.text:
+                continue
+            future = self._pool.submit(self._judge, candidate.text) if self.jobs > 1 else None
+            pending.append((number, candidate, future))
+        taken = None
+        for number, candidate, future in pending:
+            if taken is not None:
+                break
+            verdict = self._judge(candidate.text) if future is None else future.result()
+            self.progress(transformation.name, current.size, len(current.text), self.tests)
+            if verdict.interesting:
+                taken = number, candidate, verdict
+        for _, _, future in pending:
+            if future is not None:
+                future.cancel()
+        return taken
+
+    def _judge(self, text: str) -> Verdict:
+        """The verdict on a text, from memory if it was tested before."""
+        digest = _digest(text)
+        verdict = self._verdicts.get(digest)
+        if verdict is None:
+            verdict = Verdict(False)
+            for _ in range(self.repeat):
+                self.tests += 1
+                verdict = self.test(text)
+                if verdict.interesting:
+                    break
+            if verdict.interesting and not self.accepts(text):
+                verdict = Verdict(False)
+            self._verdicts[digest] = verdict
+            if self.state is not None:
+                self.state.judged(digest, verdict)
+        return verdict

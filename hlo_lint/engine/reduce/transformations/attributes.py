@@ -1,0 +1,100 @@
+"""Attributes of instructions and of the module, metadata first: it is most of a dump's text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hlo_lint.engine.reduce.draft import Draft, attributes, tail_of
+from hlo_lint.engine.reduce.transformations.base import Anchor, Target, Transformation
+from hlo_lint.hlo.opcodes import demands_on
+from hlo_lint.hlo.records import attributes_of, name_of, opcode_of
+
+_OF_NO_MEANING = ("metadata", "frontend_attributes", "origin", "original_value", "sharding")
+_ENTRY_LAYOUT, _TABLES = "entry layout", "tables"
+
+
+class DropMetadata(Transformation):
+    """Attributes that say where an instruction comes from, each everywhere at once."""
+
+    name = "drop metadata"
+
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+        names = [
+            name
+            for name in (*_OF_NO_MEANING, "backend_config")
+            if any(f"{name}=" in attributes_of(row) for _, row in draft.places())
+        ]
+        return [(name,) for name in names]
+
+    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+        gone = {name for (name,) in chosen}
+        smaller = draft.with_rows(lambda _, row: (*row[:5], _without(row[5], gone), row[6]))
+        return replace(smaller, tables="") if "metadata" in gone else smaller
+
+
+class DropAttributes(Transformation):
+    """Single attributes of instructions; those that the opcode needs stay."""
+
+    name = "drop attributes"
+
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+        places = []
+        for body, row in draft.places():
+            if "=" not in attributes_of(row):
+                continue
+            facts = demands_on(opcode_of(row))
+            required = facts.required if facts else ()
+            places += [
+                (body.name, name_of(row), name)
+                for name in attributes(attributes_of(row))
+                if name not in required
+            ]
+        return places
+
+    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+        gone: dict[tuple[str, str], set[str]] = {}
+        for computation, instruction, name in chosen:
+            gone.setdefault((computation, instruction), set()).add(name)
+        return draft.with_rows(
+            lambda body, row: (
+                (
+                    *row[:5],
+                    _without(row[5], gone[body.name, name_of(row)]),
+                    row[6],
+                )
+                if (body.name, name_of(row)) in gone
+                else row
+            )
+        )
+
+
+class DropHeader(Transformation):
+    """Attributes of the module, the layout of its entry computation, tables of stack frames."""
+
+    name = "drop attributes of the module"
+
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+        names = [*draft.header]
+        if draft.keeps_entry_layout:
+            names.append(_ENTRY_LAYOUT)
+        if draft.tables:
+            names.append(_TABLES)
+        return [(name,) for name in names]
+
+    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+        gone = {name for (name,) in chosen}
+        header = {name: value for name, value in draft.header.items() if name not in gone}
+        return replace(
+            draft,
+            header=header,
+            tables="" if _TABLES in gone else draft.tables,
+            keeps_entry_layout=draft.keeps_entry_layout and _ENTRY_LAYOUT not in gone,
+            _text=[],
+        )
+
+
+def _without(tail: str, gone: set[str]) -> str:
+    if not any(f"{name}=" in tail for name in gone):
+        return tail
+    return tail_of({name: value for name, value in attributes(tail).items() if name not in gone})

@@ -1,0 +1,215 @@
+"""Instructions: those that nobody reads go, others give way to an operand, a constant, a callee."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hlo_lint.engine.reduce.draft import (
+    Body,
+    Draft,
+    attributes,
+    base,
+    fresh,
+    parameter_number,
+    predecessors,
+    with_operands,
+    without_predecessors,
+)
+from hlo_lint.engine.reduce.transformations.base import Anchor, Target, Transformation
+from hlo_lint.engine.reduce.transformations.parameters import constant_of
+from hlo_lint.hlo.records import (
+    InstructionRecord,
+    attributes_of,
+    name_of,
+    opcode_of,
+    references_of,
+    type_of,
+)
+from hlo_lint.hlo.shape import ArrayShape, shape_or_none
+
+
+class DropUnread(Transformation):
+    """Instructions that nothing reads, also those with a side effect."""
+
+    name = "drop unread instructions"
+
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+        return [
+            (body.name, name_of(row))
+            for body, row in draft.places()
+            if not body.users[name_of(row)]
+            and name_of(row) != body.root
+            and (body.is_entry or opcode_of(row) != "parameter")
+        ]
+
+    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+        gone = set(chosen)
+        bodies: dict[str, Body | None] = {
+            body.name: body.changed(
+                row for row in body.rows if (body.name, name_of(row)) not in gone
+            )
+            for body in draft.bodies
+            if any(computation == body.name for computation, _ in gone)
+        }
+        return draft.with_bodies(bodies)
+
+
+class DropControlDependencies(Transformation):
+    """Control dependencies."""
+
+    name = "drop control dependencies"
+
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+        return [(body.name, name_of(row)) for body, row in draft.places() if predecessors(row)]
+
+    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+        places = set(chosen)
+        return draft.with_rows(
+            lambda body, row: (
+                without_predecessors(row, predecessors(row))
+                if (body.name, name_of(row)) in places
+                else row
+            )
+        )
+
+
+class ForwardOperand(Transformation):
+    """Instructions with an operand of the same shape: who reads them reads the operand."""
+
+    name = "read operands instead"
+
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+        places = []
+        for body, row in draft.places():
+            for number, reference in enumerate(references_of(row)):
+                source = body.index.get(reference)
+                if source is not None and _is_alike(type_of(body.rows[source]), type_of(row)):
+                    places.append((body.name, name_of(row), str(number)))
+                    break
+        return places
+
+    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+        bodies: dict[str, Body | None] = {}
+        for body in draft.bodies:
+            instead = {
+                name: references_of(body.row(name))[int(number)]
+                for computation, name, number in chosen
+                if computation == body.name
+                and name in body.index
+                and int(number) < len(references_of(body.row(name)))
+            }
+            if instead:
+                bodies[body.name] = _redirected(body, instead)
+        return draft.with_bodies(bodies) if bodies else None
+
+
+def _redirected(body: Body, instead: dict[str, str]) -> Body:
+    """A computation in which others are read in place of some instructions."""
+
+    def final(reference: str) -> str:
+        name, hash_sign, element = reference.partition("#")
+        while name in instead:
+            name = instead[name]
+        return f"{name}{hash_sign}{element}"
+
+    rows = []
+    for row in body.rows:
+        if any(base(each) in instead for each in references_of(row)):
+            row = with_operands(row, [final(each) for each in references_of(row)])
+        rows.append(row)
+    return body.changed(rows, final(body.root))
+
+
+def _is_alike(one: str, other: str) -> bool:
+    """True if two shapes differ in nothing but the layout."""
+    if one == other:
+        return True
+    first, second = shape_or_none(one), shape_or_none(other)
+    if not isinstance(first, ArrayShape) or not isinstance(second, ArrayShape):
+        return False
+    return first.with_layout(None) == second.with_layout(None)
+
+
+class ZeroOut(Transformation):
+    """Instructions of called computations as constants, which cannot be their parameters."""
+
+    name = "turn instructions into constants"
+
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+        return [
+            (body.name, name_of(row))
+            for body, row in draft.places()
+            if not body.is_entry
+            and opcode_of(row) not in ("parameter", "constant")
+            and (body.name, name_of(row)) != anchor
+            and constant_of("", type_of(row)) is not None
+        ]
+
+    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+        places = set(chosen)
+
+        def zero(body: Body, row: InstructionRecord) -> InstructionRecord:
+            made = None
+            if (body.name, name_of(row)) in places:
+                made = constant_of(name_of(row), type_of(row))
+            return made or row
+
+        return draft.with_rows(zero)
+
+
+_INLINED = {"call": "to_apply", "fusion": "calls", "while": "body"}
+"""Opcodes that a computation may stand for, and the attribute that names it."""
+
+
+class InlineCallee(Transformation):
+    """Calls and fusions give way to the instructions of their computation, a loop to one turn."""
+
+    name = "inline computations"
+
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+        return [
+            (body.name, name_of(row)) for body, row in draft.places() if opcode_of(row) in _INLINED
+        ]
+
+    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+        taken = draft.names()
+        bodies: dict[str, Body | None] = {}
+        for computation, name in chosen:
+            body = bodies.get(computation) or draft.body(computation)
+            if body is None or name not in body.index:
+                continue
+            row = body.row(name)
+            attribute = attributes(attributes_of(row)).get(_INLINED.get(opcode_of(row), ""), "")
+            callee = draft.body(attribute.lstrip("%"))
+            if callee is not None and callee.name != computation:
+                bodies[computation] = _inlined(body, row, callee, taken)
+        return draft.with_bodies(bodies) if bodies else None
+
+
+def _inlined(body: Body, call: InstructionRecord, callee: Body, taken: set[str]) -> Body:
+    names = {}
+    for row in callee.rows:
+        number = parameter_number(row) if opcode_of(row) == "parameter" else -1
+        if 0 <= number < len(references_of(call)):
+            names[name_of(row)] = references_of(call)[number]
+        else:
+            names[name_of(row)] = fresh(taken, name_of(row))
+    rows: list[InstructionRecord] = []
+    for row in body.rows:
+        if row is not call:
+            rows.append(row)
+            continue
+        for inner in callee.rows:
+            if opcode_of(inner) == "parameter":
+                continue
+            inner = without_predecessors(inner, predecessors(inner))
+            if references_of(inner):
+                operands = [_renamed(each, names) for each in references_of(inner)]
+                inner = with_operands(inner, operands)
+            rows.append(("", names[name_of(inner)], *inner[2:]))
+    return _redirected(body.changed(rows), {name_of(call): names[callee.root]})
+
+
+def _renamed(reference: str, names: dict[str, str]) -> str:
+    name, hash_sign, element = reference.partition("#")
+    return f"{names.get(name, name)}{hash_sign}{element}"

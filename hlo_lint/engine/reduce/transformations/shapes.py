@@ -1,0 +1,439 @@
+"""Sizes: dimensions that have to be equal shrink together; literals, trip counts, element types."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
+from hlo_lint.engine.reduce.draft import Body, Draft, attributes, parameter_number
+from hlo_lint.engine.reduce.transformations.base import Anchor, Target, Transformation
+from hlo_lint.hlo.dtypes import is_float, is_integer
+from hlo_lint.hlo.ir import called_names
+from hlo_lint.hlo.opcodes import BINARY, CALLERS, KEEPS_LAYOUT, UNARY
+from hlo_lint.hlo.records import (
+    InstructionRecord,
+    attributes_of,
+    name_of,
+    opcode_of,
+    operands_of,
+    references_of,
+    type_of,
+)
+from hlo_lint.hlo.shape import ArrayShape, Index, Shape, TupleShape, leaves, part, shape_or_none
+
+_ALIKE = (UNARY | BINARY | KEEPS_LAYOUT | {"select", "clamp", "copy", "convert", "sort"}) - {
+    "concatenate",
+    "dynamic-slice",
+    "dynamic-update-slice",
+    "pad",
+    "slice",
+    "reduce-window",
+    "select-and-scatter",
+    "all-gather",
+    "all-to-all",
+    "reduce-scatter",
+    "bitcast-convert",
+    "scatter",
+    "scan",
+    "fft",
+    "topk",
+    "triangular-solve",
+    "cholesky",
+    "while",
+    "map",
+    "ragged-all-to-all",
+    "add-dependency",
+    "set-dimension-size",
+}
+"""Opcodes whose operands of the result's rank have the result's dimensions."""
+_FREE = frozenset(
+    {"parameter", "constant", "iota", "rng", "custom-call", "partition-id", "replica-id"}
+)
+"""Opcodes whose result may have any dimensions, as far as operands go."""
+_INDICES = re.compile(r"\d+")
+
+Dimension = tuple[str, str, Index, int]
+"""The computation, the instruction, the element of its tuple, and the number."""
+
+
+class _Sizes:
+    """The dimensions of a draft in classes that have to be equal, and products that have to be."""
+
+    def __init__(self, draft: Draft) -> None:
+        self.draft = draft
+        self._parent: dict[Dimension, Dimension] = {}
+        self.size: dict[Dimension, int] = {}
+        self._fixed: set[Dimension] = set()
+        self._products: list[tuple[list[Dimension], list[Dimension]]] = []
+        self._shapes: dict[tuple[str, str], Shape | None] = {}
+        for body, row in draft.places():
+            shape = shape_or_none(type_of(row)) if type_of(row) else None
+            self._shapes[body.name, name_of(row)] = shape
+            for index, leaf in leaves(shape) if shape else ():
+                for number, size in enumerate(leaf.dims if isinstance(leaf, ArrayShape) else ()):
+                    place = (body.name, name_of(row), index, number)
+                    self._parent[place], self.size[place] = place, size
+        for body, row in draft.places():
+            self._relate(body, row)
+        self.fixed = {self.find(place) for place in self._fixed}
+
+    def find(self, place: Dimension) -> Dimension:
+        """The dimension that stands for the class of one."""
+        while self._parent[place] != place:
+            self._parent[place] = self._parent[self._parent[place]]
+            place = self._parent[place]
+        return place
+
+    def classes(self) -> list[Dimension]:
+        """The classes that may shrink, largest first."""
+        found = {self.find(place) for place in self._parent} - self.fixed
+        return sorted(found, key=lambda place: (-self.size[place], place))
+
+    def shrunk(self, wanted: Mapping[Dimension, int]) -> dict[Dimension, int] | None:
+        """The size of each class, with some changed; None where products cannot be kept."""
+        size = {self.find(place): self.size[place] for place in self._parent}
+        size.update({self.find(place): new for place, new in wanted.items()})
+        chosen = {self.find(place) for place in wanted}
+        for _ in range(len(self._products) + 1):
+            is_stable = True
+            for one, other in self._products:
+                first, second = ([self.find(place) for place in side] for side in (one, other))
+                if prod(map(size.__getitem__, first)) == prod(map(size.__getitem__, second)):
+                    continue
+                is_stable = False
+                for side, opposite in ((first, second), (second, first)):
+                    if len(side) == 1 and side[0] not in chosen and side[0] not in self.fixed:
+                        size[side[0]] = prod(map(size.__getitem__, opposite))
+                        break
+                else:
+                    return None
+            if is_stable:
+                return size
+        return None
+
+    def _relate(self, body: Body, row: InstructionRecord) -> None:
+        opcode, values = opcode_of(row), attributes(attributes_of(row))
+        me = body.name, name_of(row)
+        sources = [self._source(body, each) for each in references_of(row)]
+        if opcode == "tuple":
+            for number, (source, index) in enumerate(sources):
+                self._same_leaves(source, index, me, (number,))
+        elif opcode == "get-tuple-element":
+            element = values.get("index", "")
+            if element.isdecimal():
+                source, index = sources[0]
+                self._same_leaves(source, (*index, int(element)), me, ())
+        elif opcode in CALLERS and opcode in ("call", "fusion", "while", "conditional"):
+            self._relate_callees(body, row, sources)
+        elif opcode in _FREE:
+            pass
+        elif not self._relate_array(opcode, values, sources, me):
+            for place in ((me, ()), *sources):
+                self._fix(*place)
+
+    def _relate_callees(
+        self, body: Body, row: InstructionRecord, sources: Sequence[tuple[tuple[str, str], Index]]
+    ) -> None:
+        me = body.name, name_of(row)
+        opcode = opcode_of(row)
+        callees = [self.draft.body(name) for name in called_names(attributes_of(row))]
+        for branch, callee in enumerate(callees):
+            if callee is None:
+                continue
+            for parameter in callee.parameters:
+                number = parameter_number(parameter) + (branch + 1) * (opcode == "conditional")
+                if number < len(sources):
+                    source, index = sources[number]
+                    self._same_leaves(source, index, (callee.name, name_of(parameter)), ())
+                    if opcode == "while":
+                        self._same_leaves(source, index, me, ())
+            if opcode != "while" or type_of(callee.row(callee.root)) == type_of(row):
+                self._same_leaves((callee.name, callee.root), (), me, ())
+
+    def _relate_array(
+        self,
+        opcode: str,
+        values: Mapping[str, str],
+        sources: Sequence[tuple[tuple[str, str], Index]],
+        me: tuple[str, str],
+    ) -> bool:
+        """Relate the dimensions of an array to those of its operands; False if that is unknown."""
+        shape = self._shapes.get(me)
+        if isinstance(shape, TupleShape) and opcode in ("reduce", "sort"):
+            elements = [(source, index, number) for number, (source, index) in enumerate(sources)]
+            return all(
+                self._relate_one(opcode, values, [(source, index)], me, (number,))
+                for source, index, number in elements[: len(shape.elements)]
+            )
+        return self._relate_one(opcode, values, sources, me, ())
+
+    def _relate_one(
+        self,
+        opcode: str,
+        values: Mapping[str, str],
+        sources: Sequence[tuple[tuple[str, str], Index]],
+        me: tuple[str, str],
+        at: Index,
+    ) -> bool:
+        ranks = [self._rank(*source) for source in sources]
+        rank = self._rank(me, at)
+        if rank is None or None in ranks:
+            return False
+        if opcode in _ALIKE:
+            for source, other in zip(sources, ranks, strict=True):
+                if other == rank:
+                    for number in range(rank):
+                        self._same((*source[0], source[1], number), (*me, at, number))
+            return True
+        numbers = [int(each) for each in _INDICES.findall(values.get("dimensions", ""))]
+        if opcode in ("transpose", "broadcast", "reduce"):
+            pairs = {
+                "transpose": [(each, place) for place, each in enumerate(numbers)],
+                "broadcast": list(enumerate(numbers)),
+                "reduce": [
+                    (each, place)
+                    for place, each in enumerate(
+                        n for n in range(ranks[0] or 0) if n not in numbers
+                    )
+                ],
+            }[opcode]
+            for of_operand, of_result in pairs:
+                source = sources[0]
+                self._same((*source[0], source[1], of_operand), (*me, at, of_result))
+            return True
+        if opcode in ("reshape", "bitcast"):
+            return self._relate_groups(sources[0], ranks[0] or 0, me, rank)
+        if opcode == "dot":
+            return self._relate_dot(values, sources, ranks, me)
+        return False
+
+    def _relate_dot(
+        self,
+        values: Mapping[str, str],
+        sources: Sequence[tuple[tuple[str, str], Index]],
+        ranks: Sequence[int | None],
+        me: tuple[str, str],
+    ) -> bool:
+        if len(sources) != 2:
+            return False
+        sides = [
+            [(*place, index, n) for n in range(rank or 0)]
+            for (place, index), rank in zip(sources, ranks, strict=True)
+        ]
+        named = [
+            [
+                [int(each) for each in _INDICES.findall(values.get(f"{side}_{kind}_dims", ""))]
+                for side in ("lhs", "rhs")
+            ]
+            for kind in ("batch", "contracting")
+        ]
+        for left, right in named:
+            for one, other in zip(left, right, strict=False):
+                self._same(sides[0][one], sides[1][other])
+        result = [sides[0][number] for number in named[0][0]]
+        for side in (0, 1):
+            taken = {*named[0][side], *named[1][side]}
+            result += [place for number, place in enumerate(sides[side]) if number not in taken]
+        for number, place in enumerate(result):
+            self._same(place, (*me, (), number))
+        return True
+
+    def _relate_groups(
+        self, source: tuple[tuple[str, str], Index], rank: int, me: tuple[str, str], own: int
+    ) -> bool:
+        """The dimensions of a reshape in groups of equal products (`CommonFactors`, `util.cc`)."""
+        one: list[Dimension] = [(*source[0], source[1], number) for number in range(rank)]
+        other: list[Dimension] = [(*me, (), number) for number in range(own)]
+        if prod(map(self.size.__getitem__, one)) != prod(map(self.size.__getitem__, other)):
+            return True  # it is wrong already, and may be what is looked for
+        while one or other:
+            left, right = one[:1], other[:1]
+            products = [prod(map(self.size.__getitem__, side)) for side in (left, right)]
+            while products[0] != products[1] or not (left and right):
+                side, rest = (
+                    (left, one)
+                    if (products[0] < products[1] and len(left) < len(one))
+                    or len(right) == len(other)
+                    else (right, other)
+                )
+                if len(side) == len(rest):
+                    break
+                side.append(rest[len(side)])
+                products = [prod(map(self.size.__getitem__, each)) for each in (left, right)]
+            one, other = one[len(left) :], other[len(right) :]
+            if len(left) == len(right) == 1:
+                self._same(left[0], right[0])
+            else:
+                self._products.append((left, right))
+        return True
+
+    def _source(self, body: Body, reference: str) -> tuple[tuple[str, str], Index]:
+        name, *index = reference.split("#")
+        return (body.name, name), tuple(map(int, index))
+
+    def _rank(self, place: tuple[str, str], index: Index) -> int | None:
+        shape = part(self._shapes.get(place), index)
+        return len(shape.dims) if isinstance(shape, ArrayShape) else None
+
+    def _same_leaves(
+        self, one: tuple[str, str], at: Index, other: tuple[str, str], there: Index
+    ) -> None:
+        shape = part(self._shapes.get(one), at)
+        for index, leaf in leaves(shape) if shape else ():
+            if isinstance(leaf, ArrayShape):
+                for number in range(len(leaf.dims)):
+                    self._same((*one, at + index, number), (*other, there + index, number))
+
+    def _same(self, one: Dimension, other: Dimension) -> None:
+        if one in self._parent and other in self._parent:
+            first, second = self.find(one), self.find(other)
+            if self.size[first] == self.size[second]:
+                self._parent[first] = second
+            else:
+                self._fixed |= {one, other}
+
+    def _fix(self, place: tuple[str, str], index: Index) -> None:
+        shape = part(self._shapes.get(place), index)
+        for at, leaf in leaves(shape) if shape else ():
+            if isinstance(leaf, ArrayShape):
+                self._fixed |= {(*place, index + at, number) for number in range(len(leaf.dims))}
+
+
+class ShrinkDimensions(Transformation):
+    """Dimensions of one size or more less, with all that have to be equal to them."""
+
+    name = "shrink dimensions"
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+        sizes = _Sizes(draft)
+        return [_target(place) for place in sizes.classes() if sizes.size[place] > self._size]
+
+    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+        sizes = _Sizes(draft)
+        wanted = {target: self._size for target in map(_dimension, chosen) if target in sizes.size}
+        made = sizes.shrunk(wanted)
+        if not wanted or made is None:
+            return None
+
+        def resized(body: Body, row: InstructionRecord) -> InstructionRecord:
+            shape = shape_or_none(type_of(row)) if type_of(row) else None
+            if shape is None:
+                return row
+            new = _resized(shape, (body.name, name_of(row)), (), sizes, made)
+            if new == shape:
+                return row
+            literal = "{...}" if opcode_of(row) == "constant" else operands_of(row)
+            return (*row[:2], str(new), opcode_of(row), literal, *row[5:])
+
+        return draft.with_rows(resized)
+
+
+def _resized(
+    shape: Shape,
+    place: tuple[str, str],
+    index: Index,
+    sizes: _Sizes,
+    made: Mapping[Dimension, int],
+) -> Shape:
+    if isinstance(shape, TupleShape):
+        return TupleShape(
+            tuple(
+                _resized(element, place, (*index, number), sizes, made)
+                for number, element in enumerate(shape.elements)
+            )
+        )
+    if not isinstance(shape, ArrayShape):
+        return shape
+    dims = tuple(made[sizes.find((*place, index, number))] for number in range(shape.rank))
+    return replace(shape, dims=dims)
+
+
+def _target(place: Dimension) -> Target:
+    computation, name, index, number = place
+    return computation, name, ",".join(map(str, index)), str(number)
+
+
+def _dimension(target: Target) -> Dimension:
+    computation, name, index, number = target
+    return computation, name, tuple(int(each) for each in index.split(",") if each), int(number)
+
+
+class ShortenLiterals(Transformation):
+    """Constants of many elements as `{...}`, which XLA's parser reads as any value."""
+
+    name = "shorten literals"
+
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+        return [
+            (body.name, name_of(row))
+            for body, row in draft.places()
+            if opcode_of(row) == "constant"
+            and operands_of(row).startswith("{")
+            and operands_of(row) != "{...}"
+        ]
+
+    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+        places = set(chosen)
+        return draft.with_rows(
+            lambda body, row: (
+                (*row[:4], "{...}", *row[5:]) if (body.name, name_of(row)) in places else row
+            )
+        )
+
+
+class LowerConstants(Transformation):
+    """Scalar integers as 1: the trip counts of loops are such."""
+
+    name = "lower trip counts"
+
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+        return [
+            (body.name, name_of(row))
+            for body, row in draft.places()
+            if opcode_of(row) == "constant"
+            and re.fullmatch(r"[su]\d+\[\](?:\{.*\})?", type_of(row))
+            and operands_of(row).isdecimal()
+            and int(operands_of(row)[:18]) > 1
+        ]
+
+    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+        places = set(chosen)
+        return draft.with_rows(
+            lambda body, row: (
+                (*row[:4], "1", *row[5:]) if (body.name, name_of(row)) in places else row
+            )
+        )
+
+
+_element_type = re.compile(r"\b([a-z][a-z0-9]*)(?=\[)")
+
+
+class PlainElementTypes(Transformation):
+    """Floats as f32 and integers as s32, each type in the whole module."""
+
+    name = "use plain element types"
+
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+        types = {name for _, row in draft.places() for name in _element_type.findall(type_of(row))}
+        return [(name, to) for name in sorted(types) for to in _plain(name)]
+
+    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+        instead = {target[0]: target[1] for target in chosen}
+
+        def plain(_: Body, row: InstructionRecord) -> InstructionRecord:
+            shape = _element_type.sub(lambda found: instead.get(found[1], found[1]), type_of(row))
+            return (*row[:2], shape, *row[3:])
+
+        return draft.with_rows(plain)
+
+
+def _plain(name: str) -> Iterator[str]:
+    if is_float(name) and name != "f32":
+        yield "f32"
+    elif is_integer(name) and name != "s32":
+        yield "s32"

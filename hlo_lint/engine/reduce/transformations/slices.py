@@ -1,0 +1,159 @@
+"""Cuts a module down to the neighbourhood of one instruction, as the first step for a large one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hlo_lint.engine.reduce.draft import (
+    Body,
+    Draft,
+    base,
+    predecessors,
+    record,
+    without_predecessors,
+)
+from hlo_lint.engine.reduce.transformations.base import Anchor, Target, Transformation
+from hlo_lint.engine.reduce.transformations.parameters import parameters_for
+from hlo_lint.hlo.records import name_of, opcode_of, references_of, type_of
+
+_DEPTHS = ((0, 0), (1, 0), (1, 1), (2, 1), (4, 1), (8, 2), (16, 4))
+"""Steps to follow from the instruction, to operands and to users."""
+
+
+class KeepSlice(Transformation):
+    """The computation of the instruction alone, as entry: what is further away is a parameter."""
+
+    name = "keep a slice"
+    alternatives = True
+
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+        if anchor is None:
+            return ()
+        return [(*anchor, str(up), str(down)) for up, down in _DEPTHS]
+
+    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+        ((computation, name, up, down),) = chosen
+        body = draft.body(computation)
+        if body is None or name not in body.index:
+            return None
+        below = _users(body, name, int(down))
+        kept = _operands(body, {name, *below}, int(up))
+        if len(kept) == len(body.rows) and body.is_entry:
+            return None
+        return _entry_alone(draft, body, kept, below or {name})
+
+
+def _operands(body: Body, names: set[str], depth: int) -> set[str]:
+    kept, layer = set(names), set(names)
+    for _ in range(depth + 1):
+        layer = {
+            base(reference) for name in layer for reference in references_of(body.row(name))
+        } - kept
+        layer &= body.index.keys()
+        kept |= layer
+    return kept
+
+
+def _users(body: Body, name: str, depth: int) -> set[str]:
+    """What reads an instruction, and what reads that; as deep as asked."""
+    below: set[str] = set()
+    layer = {name}
+    for _ in range(depth):
+        layer = {
+            name_of(row)
+            for row in body.rows
+            if any(base(reference) in layer for reference in references_of(row))
+        }
+        below |= layer
+    return below
+
+
+def _entry_alone(draft: Draft, body: Body, kept: set[str], below: set[str]) -> Draft:
+    """The kept instructions as the only computation that nothing calls.
+
+    Those whose operands are not kept become parameters; what nobody reads is what it returns.
+    """
+    complete = {
+        name
+        for name in kept
+        if all(base(reference) in kept for reference in references_of(body.row(name)))
+    }
+    gone = body.index.keys() - kept
+    rows = parameters_for(
+        [without_predecessors(row, gone) for row in body.rows if name_of(row) in kept],
+        kept - complete,
+    )
+    read = {base(reference) for row in rows for reference in references_of(row)}
+    read |= {name for row in rows for name in predecessors(row)}
+    ends = [name_of(row) for row in rows if name_of(row) not in read]
+    wanted = [name for name in ends if name in below] or ends
+    root = wanted[0]
+    if len(ends) > 1:
+        shapes = ", ".join(type_of(row) for row in rows if name_of(row) in ends)
+        root = "results"
+        rows.append(record(root, f"({shapes})", "tuple", ends))
+    entry = Body(body.name, tuple(rows), root, True)
+    needed = entry.called()
+    others = [replace(other, is_entry=False) for other in draft.bodies if other is not body]
+    queue = list(needed)
+    while queue:  # computations that it calls, and those that they call
+        callee = draft.body(queue.pop())
+        for called in callee.called() - needed if callee else ():
+            needed.add(called)
+            queue.append(called)
+    bodies = [other for other in others if other.name in needed]
+    header = {
+        name: value
+        for name, value in draft.header.items()
+        if name in ("is_scheduled", "num_partitions", "replica_count")
+    }
+    return Draft(draft.name, header, (*bodies, entry), draft.comments, keeps_entry_layout=False)
+
+
+class PromoteComputation(Transformation):
+    """A computation that is called as the entry of the module, alone."""
+
+    name = "promote a computation"
+    alternatives = True
+
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+        return [
+            (body.name,)
+            for body in draft.bodies
+            if not body.is_entry and any(type_of(row).find("[]") < 0 for row in body.rows)
+        ]
+
+    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+        ((computation,),) = chosen
+        body = draft.body(computation)
+        if body is None or body.is_entry:
+            return None
+        return _entry_alone(draft, body, set(body.index), {body.root})
+
+
+class MoveRoot(Transformation):
+    """An instruction of the entry computation as its root: what comes after it goes."""
+
+    name = "move the root"
+    alternatives = True
+
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+        entry = draft.entry
+        names = [
+            name_of(row) for row in entry.rows if opcode_of(row) not in ("parameter", "constant")
+        ]
+        operands = [base(each) for each in references_of(entry.row(entry.root))]
+        targets, stride = [], len(names) // 2
+        while stride > 4:
+            targets += names[stride - 1 :: stride]
+            stride //= 2
+        targets += [name for name in operands if name in entry.index]
+        return [(name,) for name in dict.fromkeys(targets) if name != entry.root]
+
+    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+        ((name,),) = chosen
+        entry = draft.entry
+        if name not in entry.index or name == entry.root:
+            return None
+        return draft.with_bodies({entry.name: replace(entry, root=name)})

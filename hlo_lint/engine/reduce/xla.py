@@ -1,0 +1,202 @@
+"""XLA asked about texts: is one read, and how does its compilation end?"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from hlo_lint.analysis.strict import strict_problems
+from hlo_lint.engine.reduce.interest import Verdict, skeleton
+from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.text.errors import UsageError
+from hlo_lint.text.source import encode
+
+SERVER = Path(__file__).with_name("xla_server.py")
+
+_fatal = re.compile(r"^F\d{4} [\d:.]+ +\d+ (\S+?:\d+\] .*)", re.M)
+_place = re.compile(r"\b([\w./]*?[\w]+\.(?:cc|h)):\d+")
+_path = re.compile(r"/[\w./\-]+")
+_unknown = re.compile(r"Unknown flags? in XLA_FLAGS: ([^\n]*)")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The end of one compilation."""
+
+    status: str
+    """`ok`, `refused` by the parser, `error`, `died`, `timeout`."""
+    message: str
+
+    @property
+    def crashed(self) -> bool:
+        """True if XLA did not compile a module that its parser read."""
+        return self.status in ("error", "died", "timeout")
+
+    @property
+    def is_check(self) -> bool:
+        """True if a check in XLA's code failed, and the message says where."""
+        return self.crashed and _place.search(self.message) is not None
+
+    @property
+    def kind(self) -> str:
+        """The same for endings of one cause: XLA's line of code, or the message without names."""
+        found = _place.search(self.message)
+        if found is None:
+            # Beyond a name the message repeats the instruction, which is being reduced.
+            first = re.split(r"[\n%]", self.message, maxsplit=1)[0]
+            return f"{self.status}: {skeleton(_path.sub('', first))}"
+        stem = found[1].rpartition("/")[2]
+        line = found[0].rpartition(":")[2]
+        return f"{self.status}: {stem}:{line}"
+
+
+class XlaServers:
+    """Child processes that read or compile texts, one for each thread that asks at a time."""
+
+    def __init__(
+        self, python: Path | None = None, *, compiles: bool = False, timeout: float = 60.0
+    ) -> None:
+        self._command = [str(python or sys.executable), "-P", str(SERVER)]
+        if compiles:
+            self._command.append("compile")
+        self._timeout = timeout
+        self._idle: queue.SimpleQueue[_Server] = queue.SimpleQueue()
+        self._all: list[_Server] = []
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for server in self._all:
+            server.close()
+
+    def ask(self, text: str, target_config: str = "", flags: str = "") -> Ending:
+        """The end of reading a text, and of compiling it where a target is given.
+
+        Raises:
+            UsageError: where there is no jaxlib, or no compiler for GPUs.
+        """
+        data = encode(text)
+        request = {
+            "size": len(data),
+            "timeout": self._timeout,
+            "target_config": target_config,
+            "flags": flags,
+        }
+        with self._server() as server:
+            if target_config and not server.has_plugin:
+                raise UsageError(
+                    f"{self._command[0]} has no GPU compiler: install hlo-lint[gpu-compiler] "
+                    "there (Linux), or give --jax RELEASE"
+                )
+            said = server.ask(request, data)
+        message = said["message"].strip()
+        if said["status"] == "died":
+            fatal = _fatal.search(message)
+            lines = message.splitlines() or [""]
+            message = fatal[1] if fatal else said.get("signal") or lines[-1]
+            if unknown := _unknown.search(said["message"]):
+                raise UsageError(f"this XLA does not know the flags {unknown[1]}")
+        return Ending(said["status"], message)
+
+    @contextmanager
+    def _server(self) -> Iterator[_Server]:
+        try:
+            server = self._idle.get_nowait()
+        except queue.Empty:
+            server = _Server(self._command)
+            with self._lock:
+                self._all.append(server)
+        try:
+            yield server
+        finally:
+            self._idle.put(server)
+
+
+class _Server:
+    """One child process."""
+
+    def __init__(self, command: list[str]) -> None:
+        environment = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
+        self._child = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**environment, "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1"},
+        )
+        state = self._line()
+        if state.get("status") != "ready":
+            self.close()
+            raise UsageError(f"{command[0]} has no jaxlib: {state.get('message', 'it ended')}")
+        self.has_plugin = bool(state["plugin"])
+
+    def ask(self, request: dict[str, Any], data: bytes) -> dict[str, Any]:
+        assert self._child.stdin is not None
+        self._child.stdin.write(json.dumps(request).encode() + b"\n" + data)
+        self._child.stdin.flush()
+        return self._line()
+
+    def close(self) -> None:
+        self._child.kill()
+        self._child.communicate()
+
+    def _line(self) -> dict[str, Any]:
+        assert self._child.stdout is not None
+        line = self._child.stdout.readline()
+        return json.loads(line) if line else {"status": "died", "message": "the server ended"}
+
+
+class Guard:
+    """True of texts that XLA's parser reads; where jaxlib is absent, of those strict mode reads."""
+
+    def __init__(self, servers: XlaServers | None) -> None:
+        self._servers = servers
+
+    def __call__(self, text: str) -> bool:
+        """True if the text is read."""
+        if self._servers is not None:
+            return self._servers.ask(text).status == "ok"
+        return next(strict_problems(parse_file(text)), None) is None
+
+
+@dataclass(frozen=True)
+class CrashTest:
+    """A compilation by XLA that ends as that of the input does."""
+
+    servers: XlaServers
+    target_config: str
+    flags: str
+    kind: str = ""
+    """The kind of the ending to look for; empty if `message` says it."""
+    message: str = ""
+    """A pattern of the message."""
+
+    @property
+    def key(self) -> str:
+        """The kind of the ending, and the flags."""
+        return f"{self.kind} {self.message} {self.flags}"
+
+    def ending(self, text: str) -> Ending:
+        """The end of the compilation of a text."""
+        return self.servers.ask(text, self.target_config, self.flags)
+
+    def __call__(self, text: str) -> Verdict:
+        """The verdict on a text."""
+        ending = self.ending(text)
+        if not ending.crashed:
+            return Verdict(False)
+        if self.message:
+            return Verdict(re.search(self.message, ending.message) is not None)
+        return Verdict(ending.kind == self.kind)
