@@ -20,7 +20,8 @@ from hlo_lint.apps.targets import as_dump
 from hlo_lint.dumps.crash import find_crash_site
 from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.options import DebugOptions
-from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import FIRST, main_pipelines, modules_of
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.reduce.interest import FindingTest, Test, opcode_at
@@ -179,11 +180,9 @@ def crash_problem(
     Raises:
         UsageError: nothing crashes.
     """
-    from hlo_lint.apps.jax.capture.targets import target_config
-
     dump = as_dump(path)
     pipeline = _crashed(dump, path)
-    config = target_config(target, interpreter.jax)
+    config = _description(target, servers)
     endings = []
     found: Problem | None = None
     for file, given in _attempts(pipeline, path, flags, passes):
@@ -213,6 +212,23 @@ def crash_problem(
         said = f", which its parser refuses: {shown(last.message)}" if last.message else ""
         raise UsageError(f"jax {interpreter.jax} does not crash on {path} for {target}{said}")
     return found
+
+
+def _description(name: str, servers: XlaServers) -> str:
+    """The description of a GPU, without the fields that this release of XLA does not know."""
+    from hlo_lint.apps.jax.capture.targets import target_of
+    from hlo_lint.apps.jax.capture.worker import UNKNOWN_FIELD, without_field
+
+    target = target_of(name)
+    if target.is_tpu:
+        raise UsageError(f"{name} is a TPU; modules are compiled for a GPU")
+    text = target.description
+    while True:
+        unknown = UNKNOWN_FIELD.search(servers.ask(_HEALTHY, text).log)
+        shorter = unknown and without_field(text, unknown[3], int(unknown[1]), int(unknown[2]))
+        if not shorter:
+            return text
+        text = shorter
 
 
 def _crashed(dump: Dump, path: Path) -> Pipeline:

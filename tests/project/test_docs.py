@@ -47,7 +47,7 @@ def test_the_page_about_the_parser_is_what_it_does() -> None:
     assert ran > 15
 
 
-@pytest.mark.parametrize("page", ["pipeline.md", "match.md"])
+@pytest.mark.parametrize("page", ["pipeline.md", "match.md", "reduce.md"])
 def test_the_sessions_of_a_page_are_what_the_program_prints(page: str) -> None:
     """They run in `fixtures/`."""
     text = (ROOT / "docs" / page).read_text("utf-8")

@@ -112,7 +112,7 @@ def command(
     """
     from hlo_lint.apps.reduction import Effort, reduce_problem
     from hlo_lint.text.errors import UsageError
-    from hlo_lint.text.files import write_atomically
+    from hlo_lint.text.files import write
 
     if sum((bool(finding), xla_crashes, bool(interesting))) > 1:
         raise UsageError("give one of --finding, --xla-crashes and --interesting")
@@ -139,7 +139,7 @@ def command(
     if out is None or str(out) == "-":
         sys.stdout.write(reduction.text)
     else:
-        write_atomically(out, reduction.text)
+        write(out, reduction.text)
     if not quiet:
         click.echo(
             f"{reduction.before.size} instructions to {reduction.after.size}, "

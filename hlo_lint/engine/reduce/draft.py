@@ -283,17 +283,18 @@ def _entry_layout(text: str) -> tuple[tuple[str, ...], str]:
 _SIDE_EFFECTS = COMMUNICATES | {"infeed", "outfeed", "rng-get-and-update-state", "custom-call"}
 
 
-def swept(after: Draft, before: Draft) -> Draft:
+def swept(after: Draft, before: Draft, *, wholly: bool = True) -> Draft:
     """The draft without the instructions, parameters and computations that a change left unused.
 
-    What was unused before the change stays: it may be the problem.
+    What was unused before the change stays: it may be the problem. If not `wholly`, so do
+    instructions.
     """
     changed: dict[str, Body | None] = {}
     called: set[str] = set()
     former_calls = {name for body in before.bodies for name in body.called()}
     for body in after.bodies:
         former = before.body(body.name)
-        changed[body.name] = body = _without_unused(body, former)
+        changed[body.name] = body = _without_unused(body, former) if wholly else body
         called |= body.called()
     while True:
         dead = [

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from hlo_lint.analysis.shape_inference import ShapeInference
-from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.fingerprints import nameless
 from hlo_lint.engine.runner import Checker

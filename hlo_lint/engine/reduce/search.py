@@ -207,7 +207,7 @@ class Search:
             made = transformation.apply(current, chunk)
             if made is None:
                 continue
-            candidate = swept(made, current)
+            candidate = swept(made, current, wholly=transformation.sweeps)
             if candidate.text == current.text:
                 continue
             future = self._pool.submit(self._judge, candidate.text) if self.jobs > 1 else None

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -36,6 +36,8 @@ class Ending:
     status: str
     """`ok`, `refused` by the parser, `error`, `died`, `timeout`."""
     message: str
+    log: str = field(default="", compare=False, repr=False)
+    """XLA's log, where the process did not die."""
 
     @property
     def crashed(self) -> bool:
@@ -108,7 +110,7 @@ class XlaServers:
             message = fatal[1] if fatal else said.get("signal") or lines[-1]
             if unknown := _unknown.search(said["message"]):
                 raise UsageError(f"this XLA does not know the flags {unknown[1]}")
-        return Ending(said["status"], message)
+        return Ending(said["status"], message, said.get("log", ""))
 
     @contextmanager
     def _server(self) -> Iterator[_Server]:

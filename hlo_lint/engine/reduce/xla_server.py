@@ -158,12 +158,13 @@ def _serve(xla: Any, plugin: Plugin | None, request: Any, text: bytes) -> dict[s
         _, status = os.waitpid(child, 0)
         if is_late:
             return {"status": "timeout", "message": f"no answer in {request['timeout']:g} s"}
-        if said:
-            return json.loads(said)  # type: ignore[no-any-return]
         log.seek(0)
+        words = log.read().decode(errors="replace")[-100_000:]
+        if said:
+            return {**json.loads(said), "log": words}
         return {
             "status": "died",
-            "message": log.read().decode(errors="replace")[-100_000:],
+            "message": words,
             "signal": signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else "",
         }
 

@@ -30,17 +30,24 @@ from hlo_lint.engine.reduce.transformations.shapes import (
     ShortenLiterals,
     ShrinkDimensions,
 )
-from hlo_lint.engine.reduce.transformations.slices import KeepSlice, MoveRoot, PromoteComputation
+from hlo_lint.engine.reduce.transformations.slices import (
+    DropComputations,
+    KeepSlice,
+    MoveRoot,
+    PromoteComputation,
+)
 
 COARSE: Final[tuple[Transformation, ...]] = (
     KeepSlice(),
     DropMetadata(),
     DropHeader(),
+    DropComputations(),
     DropOutputs(),
     MoveRoot(),
     PromoteComputation(),
     CutOperands(),
-    DropUnread(),
+    DropUnread(sweeps=True),
+    DropUnread(sweeps=False),
 )
 """Those that make a large module small."""
 FINE: Final[tuple[Transformation, ...]] = (

@@ -22,6 +22,9 @@ class Transformation(ABC):
     alternatives: ClassVar[bool] = False
     """True if at most one target is changed at a time; else many may be, and are at first."""
 
+    sweeps: bool = True
+    """True if what the change leaves unused goes with it."""
+
     @abstractmethod
     def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
         """The places, most promising first."""

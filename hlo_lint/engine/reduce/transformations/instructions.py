@@ -33,6 +33,9 @@ class DropUnread(Transformation):
 
     name = "drop unread instructions"
 
+    def __init__(self, *, sweeps: bool) -> None:
+        self.sweeps = sweeps
+
     def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
         return [
             (body.name, name_of(row))

@@ -111,6 +111,21 @@ def _entry_alone(draft: Draft, body: Body, kept: set[str], below: set[str]) -> D
     return Draft(draft.name, header, (*bodies, entry), draft.comments, keeps_entry_layout=False)
 
 
+class DropComputations(Transformation):
+    """Computations that nothing calls."""
+
+    name = "drop computations"
+
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+        called = {name for body in draft.bodies for name in body.called()}
+        return [
+            (body.name,) for body in draft.bodies if not body.is_entry and body.name not in called
+        ]
+
+    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+        return draft.with_bodies({name: None for (name,) in chosen})
+
+
 class PromoteComputation(Transformation):
     """A computation that is called as the entry of the module, alone."""
 
@@ -149,6 +164,7 @@ class MoveRoot(Transformation):
             targets += names[stride - 1 :: stride]
             stride //= 2
         targets += [name for name in operands if name in entry.index]
+        targets += [name for name in names if not entry.users[name]]
         return [(name,) for name in dict.fromkeys(targets) if name != entry.root]
 
     def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
