@@ -36,7 +36,7 @@ class LayoutMismatch(NamedTuple):
 
 
 def is_descending(shape: ArrayShape) -> bool:
-    """True if an array lies as in C, dimensions of size 1 aside: where they stand moves no byte.
+    """True if a layout is descending but for dimensions of size 1, whose place moves no byte.
 
     >>> from hlo_lint.hlo.shape import parse_array
     >>> is_descending(parse_array("f32[4,1,6]{2,0,1}"))
@@ -110,7 +110,7 @@ def _packing(shape: ArrayShape) -> int:
 
 
 def in_other_orders(computation: Computation, opcodes: Collection[str]) -> Iterator[Instruction]:
-    """The instructions of these opcodes that read or give what does not lie as in C, or is packed.
+    """The instructions of these opcodes with a layout that is not descending, or is packed.
 
     They are few, so a rule about orders looks at nothing else.
     """

@@ -46,7 +46,7 @@ RESHAPES_ARE_BITCASTS = Precondition(
 
 SCATTERS_ARE_SIMPLE = Precondition(
     demanded_by=LAYOUT_NORMALIZATION,
-    fact="a scatter off the descending order has one scatter dimension, its operands lie alike",
+    fact="a scatter has descending layouts, or one scatter dimension and operands of one layout",
     established_by=("scatter_simplifier",),
     failure="FailedPrecondition (layout_normalization.cc) All scatter operands must have the same "
     "layout, or There should be just a single scatter dimension",
@@ -54,7 +54,7 @@ SCATTERS_ARE_SIMPLE = Precondition(
 
 REDUCE_INPUTS_LIE_ALIKE = Precondition(
     demanded_by="reduction-layout-normalizer",
-    fact="all inputs of a reduction lie in one order",
+    fact="all inputs of a reduction have the same layout",
     established_by=(LAYOUT_ASSIGNMENT,),
     failure="FailedPrecondition (reduction_layout_normalizer.cc) Layout assignment should have "
     "assigned the same layout to all reduce inputs",
@@ -62,7 +62,7 @@ REDUCE_INPUTS_LIE_ALIKE = Precondition(
 
 REDUCE_INPUTS_DESCEND = Precondition(
     demanded_by="reduction-dimension-grouper",
-    fact="inputs of reductions lie in the descending order",
+    fact="the inputs of reductions have descending layouts",
     established_by=("reduction-layout-normalizer",),
     failure="a CHECK that ends the process (reduction_dimension_grouper.cc) Default layout should "
     "be enforced on reduction operand",
@@ -73,7 +73,7 @@ COPY_INSERTION = "copy-insertion"
 
 CALL_GRAPH_IS_FLAT = Precondition(
     demanded_by=COPY_INSERTION,
-    fact="each computation that runs step by step has one caller",
+    fact="each sequential computation has one caller",
     established_by=("flatten-call-graph",),
     failure="FAILED_PRECONDITION: Call graph must be flattened before copy insertion",
     about_layouts=False,

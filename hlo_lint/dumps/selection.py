@@ -24,7 +24,7 @@ def one_file(path: Path) -> PassDump:
     """
     dump = open_dump(path)
     if path.is_dir():
-        raise DumpError(f"{path} is a directory; a file is wanted")
+        raise DumpError(f"{path} is a directory, not a file")
     if not dump.pipelines:
         raise DumpError(f"{path} holds no HLO")
     return dump.pipelines[0].dumps[0]
@@ -70,7 +70,7 @@ def module_named(folder: Path, name: str | None) -> Pipeline:
         if name in names_of(pipeline):
             return pipeline
     titles = ", ".join(dict.fromkeys(pipeline.title for pipeline in pipelines))
-    raise UsageError(f"no module of {folder} is named {name}; there are {titles}")
+    raise UsageError(f"{folder} has no module named {name}; there are {titles}")
 
 
 def in_order(pipeline: Pipeline) -> list[PassDump]:

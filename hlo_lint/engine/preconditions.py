@@ -180,4 +180,4 @@ def _verdict(
             f"fatal if {demand.demanded_by} comes before the next {guards}: XLA would stop with "
             f"{demand.failure}"
         )
-        yield f"{status.why}; say --before {demand.demanded_by} if that pass comes next"
+        yield f"{status.why}; pass --before {demand.demanded_by} if that pass comes next"

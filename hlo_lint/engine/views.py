@@ -382,7 +382,7 @@ def checks_of(rule: Rule) -> Sequence[Check]:
         view = VIEWS[kinds[0]] if len(kinds) == 1 else None
         if view is None or len(asked) != len(parameters) or not others <= view.may_go_with:
             view_names = ", ".join((*VIEWS, STAGE, *ARTEFACTS))
-            raise RuleError(f"{method} of {rule.name()} has to ask for some of {view_names}")
+            raise RuleError(f"{method} of {rule.name()} must ask for some of {view_names}")
         checks.append(Check(rule, method, kinds[0], parameters))
     if not checks and rule.name() not in ABOUT_REPORT:
         raise RuleError(f"{rule.name()} has no check")

@@ -176,7 +176,7 @@ def permute_dimensions(dimensions: Sequence[int], shape: ArrayShape) -> ArraySha
 
 
 def normalize(shape: ArrayShape) -> ArrayShape:
-    """The array that the same bytes spell when they are read as in C.
+    """The array that the same bytes spell when they are read in the default layout.
 
     Tiles, element size, tail padding and memory space stay; splits and other parts go, as in
     `MakeShapeWithDescendingLayoutAndSamePhysicalLayout` (`shape_util.cc:446-487`).

@@ -61,7 +61,7 @@ class Layout:
 
     @property
     def is_descending(self) -> bool:
-        """True if the last dimension varies fastest, as in C: XLA's default order."""
+        """True if the last dimension varies fastest: XLA's default layout."""
         return self.minor_to_major == tuple(range(len(self.minor_to_major) - 1, -1, -1))
 
     def __str__(self) -> str:

@@ -114,7 +114,7 @@ class UnmetPrecondition(NamedTuple):
     demand: Precondition
     finding: Finding
     certain: bool
-    """True if the pass is known to come before any that would mend it."""
+    """True if the pass is known to come before any that would repair it."""
     reported: bool
     """True if the report has the finding itself."""
 

@@ -80,14 +80,14 @@ def _speaks_of_group(folder: str, name: str) -> bool:
 
 def _rules_of(entry: EntryPoint) -> Iterator[type[Rule]]:
     if entry.attr:
-        raise RuleError(f"{_title(entry)} has to name a module, not something in one")
+        raise RuleError(f"{_title(entry)} must name a module, not an object in one")
     try:
         modules = list(_modules(entry.module))
     except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}".partition("\n")[0]
         raise RuleError(
             f"{_title(entry)} cannot be imported: {reason}; "
-            f"mend or uninstall the package, or set {ISOLATED}=1 to do without"
+            f"repair or uninstall the package, or set {ISOLATED}=1 to do without"
         ) from error
     kinds = list(dict.fromkeys(kind for module in modules for kind in _rules_in(module)))
     if not kinds:

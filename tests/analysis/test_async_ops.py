@@ -285,10 +285,10 @@ def test_no_fix_is_promised_where_the_result_is_overwritten() -> None:
             [f"x = {ARRAY} negate(p)", f"ROOT d = {ARRAY} copy-done(x)"],
             "waits for %x, which is not a start but negate",
         ),
-        ([f"ROOT d = {ARRAY} copy-done(gone)"], "waits for %gone, which is not there"),
+        ([f"ROOT d = {ARRAY} copy-done(gone)"], "waits for %gone, which is not defined"),
         (
             [f"d = {ARRAY} copy-done(s)", f"s = {COPY} copy-start(p)", f"ROOT z = {ARRAY} copy(d)"],
-            "stands before its start, %s",
+            "is scheduled before its start, %s",
         ),
     ],
 )

@@ -480,10 +480,10 @@ def test_diff_takes_two_dumps_of_a_directory() -> None:
     ("arguments", "words"),
     [
         (["nowhere.hlo", "nowhere.hlo"], "no such file"),
-        ([".", "."], "is a directory; a file is wanted"),
+        ([".", "."], "is a directory, not a file"),
         (["--in", ".", "1", "2"], "no compiler's dumps are in it"),
         (["--in", str(CRASH), "77", "1"], "has no dump 77; it has steps 0 to 30"),
-        (["--in", str(CRASH), "--module", "nobody", "1", "2"], "no module of"),
+        (["--in", str(CRASH), "--module", "nobody", "1", "2"], "has no module named nobody"),
         (["empty.hlo", "empty.hlo"], "holds no HLO"),
     ],
 )

@@ -458,7 +458,7 @@ def test_the_command_line_and_the_file_name_a_baseline() -> None:
 # What is wrong with a file
 
 WRONG = {
-    'selekt = ["layout"]': "1:1: selekt: there is no such key: did you mean select?",
+    'selekt = ["layout"]': "1:1: selekt: unknown key: did you mean select?",
     'select = "layout"': '1:1: select: takes an array of rules and families, not "layout"',
     'select = [\n  "layout",\n  "layut",\n]': (
         "3:3: select[1]: no rule or family is named layut: did you mean layout?"
@@ -467,7 +467,7 @@ WRONG = {
     "jobs = 0": '1:1: jobs: takes "auto" or a whole number from 1, not 0',
     "jobs = true": '1:1: jobs: takes "auto" or a whole number from 1, not true',
     '\n[severity]\nneedless-transpose = "eror"': (
-        '3:1: severity.needless-transpose: "eror" is none of "error", "warning", "info" or "off": '
+        '3:1: severity.needless-transpose: "eror" is not "error", "warning", "info" or "off": '
         "did you mean error?"
     ),
     '[severity]\nneedles-transpose = "off"': (
@@ -481,7 +481,7 @@ WRONG = {
         '2:1: per-path-ignores.*.hlo: takes an array of rules and families, not "layout"'
     ),
     "[rules.needless-transpose]\nmin-byte = 2": (
-        "2:1: rules.needless-transpose.min-byte: needless-transpose has no such option: "
+        "2:1: rules.needless-transpose.min-byte: unknown option of needless-transpose: "
         "did you mean min-bytes?"
     ),
     "rules = { needless-transpose = { min-bytes = -1 } }": (
@@ -490,13 +490,13 @@ WRONG = {
     "[rules.layout]": "1:1: rules.layout: layout is a family of rules: ",
     "[rules]\nneedless-transpose = 3": "2:1: rules.needless-transpose: takes a table, not 3",
     'output-format = "jsno"': "did you mean json?",
-    'before = "sorting"': '1:1: before: "sorting" is none of "layout_normalization", ',
+    'before = "sorting"': '1:1: before: "sorting" is not "layout_normalization", ',
     'exclude = ["*", 3]': "1:1: exclude[1]: takes a pattern, not 3",
     "baseline = 4": "1:1: baseline: takes a path, relative to the folder of the file, not 4",
     'unsafe-fixes = "yes"': '1:1: unsafe-fixes: takes true or false, not "yes"',
-    '[[allow]]\nrule = "layout"': "1:1: allow[0]: an allowance has to have a reason",
+    '[[allow]]\nrule = "layout"': "1:1: allow[0]: an allowance needs a reason",
     '[[allow]]\nrule="tma"\nreason="r"\n[[allow]]\nreason = "r"\nrul = "layout"': (
-        "6:1: allow[1].rul: there is no such key: did you mean rule?"
+        "6:1: allow[1].rul: unknown key: did you mean rule?"
     ),
     "[tool.hlo_lint]\njobs = 2": "1:1: tool: in hlo_lint.toml the keys stand at the top",
     'allow = [{ rule = "layut", reason = "r" }]': (
@@ -601,7 +601,7 @@ def test_the_schema_accepts_what_the_program_reads_and_nothing_else(
         (b"# caf\xe9\n", "hlo_lint.toml: it is not UTF-8"),
         (b"a = " + b"[" * 5000, "hlo_lint.toml: its values are nested too deep"),
         (b"selekt\x1b = 1", "hlo_lint.toml:1:"),
-        (b'"\\u001b[31m" = 1', "hlo_lint.toml:1:1: \\x1b[31m: there is no such key"),
+        (b'"\\u001b[31m" = 1', "hlo_lint.toml:1:1: \\x1b[31m: unknown key"),
     ],
 )
 def test_what_is_no_toml_is_refused_in_one_line(data: bytes, said: str) -> None:

@@ -208,7 +208,7 @@ def test_a_rule_that_asks_for_a_stage_alone_is_refused() -> None:
         def check(self, stage: Stage) -> Findings:
             yield from ()
 
-    with pytest.raises(RuleError, match="has to ask for"):
+    with pytest.raises(RuleError, match="must ask for"):
         checks_of(Confused())
 
 

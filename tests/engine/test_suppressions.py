@@ -157,14 +157,14 @@ def test_what_is_no_comment_of_ours_allows_nothing(line: str) -> None:
     [
         ("allow reshape-moves-data", "gives no reason"),
         ("allow reshape-moves-data --", "gives no reason"),
-        ("allow reshape-moves-data - why", "is not a name of a rule"),
+        ("allow reshape-moves-data - why", "is not the name of a rule"),
         ("allow reshape-moves-data needless-transpose -- why", "commas"),
-        ("allow reshape-moves-data, -- why", "is not a name of a rule"),
+        ("allow reshape-moves-data, -- why", "is not the name of a rule"),
         ("allow -- why", "names no rule"),
         ("allow reshape-move-data -- why", "did you mean reshape-moves-data?"),
         ("alow reshape-moves-data -- why", "did you mean allow?"),
-        ("", "says nothing: write `hlo-lint: allow RULE -- REASON`"),
-        ("ignore[HLO201]", "is nothing that a comment can say"),
+        ("", "has no directive: write `hlo-lint: allow RULE -- REASON`"),
+        ("ignore[HLO201]", "is not a directive"),
         ("allow-begin reshape-moves-data -- why", "no `allow-end reshape-moves-data` ends"),
         ("allow-end reshape-moves-data", "no `allow-begin reshape-moves-data` stands before"),
     ],
@@ -524,7 +524,7 @@ def test_what_a_baseline_lists_in_vain_is_a_finding(tmp_path: Path) -> None:
     report = hlo_lint.lint(dump, baseline=listed)
     (unused,) = [found for found in report.findings if found.rule == UNUSED]
     assert (unused.path, unused.line) == (str(listed), 5)
-    assert unused.message.startswith("what the baseline lists is gone: reshape-moves-data: ")
+    assert unused.message.startswith("a finding of the baseline is gone: reshape-moves-data: ")
     assert "--prune" in unused.notes[0]
     assert not told(hlo_lint.lint(dump, [UNUSED], baseline=listed))
 

@@ -153,7 +153,7 @@ def test_a_pass_that_was_switched_off_is_missed_by_those_that_rely_on_it(tmp_pat
     (found,) = hlo_lint.lint(copy, ["required-pass-order"]).findings
     assert found.severity is Severity.WARNING
     assert found.message.startswith("triton-gemm-rewriter runs without dot_normalizer before it")
-    assert "dot_normalizer: off by xla_disable_hlo_passes" in found.notes
+    assert "dot_normalizer: disabled by xla_disable_hlo_passes" in found.notes
 
 
 def test_a_switched_off_pass_that_nothing_relies_on_is_no_breach(tmp_path: Path) -> None:
@@ -543,7 +543,7 @@ CAUSES = {
     "shared_computation": ("call-graph-not-flat", "has 2 callers", "flattened"),
     "reduce_of_columns": (
         "reduce-off-normal-form",
-        "does not lie as in C",
+        "whose layout is not descending",
         "Default layout should be enforced on reduction operand",
     ),
     "stable_sort": ("unsupported-at-emission", "this sort has to be stable", "Stable sort"),

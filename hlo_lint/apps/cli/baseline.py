@@ -62,7 +62,7 @@ def command(
     from hlo_lint.text.errors import UsageError
 
     if update and prune:
-        raise UsageError("--update also removes what is gone: give it or --prune, not both")
+        raise UsageError("--update removes what is gone as well: give either --update or --prune")
     settings = common.settings_of(paths, shared)
     path = displayed(path or settings.baseline or DEFAULT)
     baseline = Baseline(path) if update and not path.is_file() else read_baseline(path)

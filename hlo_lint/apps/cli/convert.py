@@ -49,7 +49,7 @@ def command(paths: tuple[str, ...], dialects: tuple[str, ...], out: Path | None)
     given = [Path(path) for path in paths]
     if paths != ("-",) and (len(given) > 1 or given[0].is_dir()):
         if out is None or str(out) == "-":
-            raise UsageError("several files need a folder to go to: -o OUT")
+            raise UsageError("several files need an output folder: -o OUT")
         _report_conversion(list(convert_tree(given, out, names)), out)
         return
     if paths == ("-",):

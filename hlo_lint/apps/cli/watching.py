@@ -36,7 +36,7 @@ def watch(
         UsageError: for standard input, which does not change.
     """
     if "-" in paths:
-        raise UsageError("--watch looks at files: standard input is read once")
+        raise UsageError("--watch needs files: standard input is read once")
 
     def look() -> State:
         file = settings()

@@ -248,9 +248,9 @@ def _order(shape: ArrayShape) -> str:
     steps = [f"{number} (of {shape.dims[number]})" for number in shape.minor_to_major]
     kind = ""
     if shape.layout is None:
-        kind = " (no layout is printed; it is taken as in C)"
+        kind = " (no layout is printed: the default is assumed)"
     elif shape.layout.is_descending:
-        kind = " (as in C)"
+        kind = " (the default layout)"
     elif shape.minor_to_major == tuple(range(shape.rank)):
         kind = " (as in Fortran)"
     return f"in memory, fastest first: dimension {', '.join(steps)}{kind}"

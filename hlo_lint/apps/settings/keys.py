@@ -113,7 +113,7 @@ class _Choice:
         if not isinstance(value, str):
             raise place.error(f"takes {self.title}, not {_spelled(value)}")
         if value not in words:
-            raise place.error(f"{_spelled(value)} is none of {self.title}{_near(value, words)}")
+            raise place.error(f"{_spelled(value)} is not {self.title}{_near(value, words)}")
         return value
 
     def schema(self) -> Schema:
@@ -241,7 +241,7 @@ class _RuleOptions:
             raise place.error(str(error)) from error
         for name, value in table.items():
             if name not in options:
-                raise place.at(name).error(f"{rule} has no such option: {nearest(name, options)}")
+                raise place.at(name).error(f"unknown option of {rule}: {nearest(name, options)}")
             try:
                 options[name].read(value)
             except UsageError as error:
@@ -281,11 +281,11 @@ class _Allowances:
         assert isinstance(table, dict)
         for name, value in table.items():
             if name not in ALLOWANCE:
-                raise place.at(name).error(f"there is no such key: {nearest(name, ALLOWANCE)}")
+                raise place.at(name).error(f"unknown key: {nearest(name, ALLOWANCE)}")
             ALLOWANCE[name].read(value, place.at(name))
         for name in ("rule", "reason"):
             if not str(table.get(name, "")).strip():
-                raise place.error(f"an allowance has to have a {name}")
+                raise place.error(f"an allowance needs a {name}")
         line = place.position.line
         return Allowance(**table, stated_in=str(displayed(place.path)), line=line)
 
@@ -355,43 +355,43 @@ KEYS: Final = (
     Key(
         "select",
         _names,
-        "The rules that run, and no other; by default all but those that run on request.",
+        "The only rules that run; by default all that are enabled by default.",
     ),
     Key("ignore", _names, "Rules that do not run."),
-    Key("extend-select", _names, "Rules that run besides those that are selected."),
-    Key("extend-ignore", _names, "Rules that do not run, besides those that are ignored."),
+    Key("extend-select", _names, "Rules that run in addition to those selected."),
+    Key("extend-ignore", _names, "Rules that do not run, in addition to those ignored."),
     Key(
         "per-path-ignores",
         _Table(_Text("a pattern"), _names, "a table of patterns with an array of rules each"),
-        "Rules that say nothing about the files a pattern means.",
+        "Rules that report nothing in files that match a pattern.",
     ),
     Key(
         "severity",
         _Table(_RuleName(), _Level(), "a table of rules and families with a severity each"),
-        'How bad what a rule finds is: "error" and "warning" make the exit status 1, "info" does '
-        'not, and "off" switches the rule off.',
+        'The severity of findings of a rule: "error" and "warning" make the exit status 1, "info" '
+        'does not, and "off" disables the rule.',
     ),
     Key("rules", _RuleOptions(), "Options of rules; the page of each rule lists its own."),
     Key(
         "before",
         _Choice(_passes),
-        "The pass that comes next, where nothing in a dump says so.",
+        "The pass that comes next, if a dump does not say.",
     ),
     Key(
         "stage",
         _StageWords(),
-        'Where in the pipeline texts are that do not say so: "gpu post-layout".',
+        'The place in the pipeline of texts that do not state theirs: "gpu post-layout".',
     ),
     Key(
         "per-path-stages",
         _Table(_Text("a pattern"), _StageWords(), "a table of patterns with a stage each"),
-        "The stage of the files that a pattern means.",
+        "The stage of files that match a pattern.",
     ),
-    Key("exclude", _globs, "Files and folders that are not looked at."),
+    Key("exclude", _globs, "Files and folders to leave out."),
     Key(
         "force-exclude",
         _Truth(),
-        "True if `exclude` holds for files that are given by name, too.",
+        "True if `exclude` also applies to files given by name.",
     ),
     Key(
         "baseline",
@@ -402,11 +402,15 @@ KEYS: Final = (
         "allow",
         _Allowances(),
         "Findings that may stay: each table has a `rule` and a `reason`, and patterns of `module`, "
-        "`computation`, `op_name` and `path` for what it means.",
+        "`computation`, `op_name` and `path` that select what it allows.",
     ),
-    Key("jobs", _Processes(), 'How many processes check; "auto" is 1 for a small input.'),
-    Key("output-format", _Choice(_formats), "What a report looks like."),
-    Key("unsafe-fixes", _Truth(), "True if `fix` does what may change a value or the cost."),
+    Key("jobs", _Processes(), 'Number of worker processes; "auto" is 1 for a small input.'),
+    Key("output-format", _Choice(_formats), "The format of the report."),
+    Key(
+        "unsafe-fixes",
+        _Truth(),
+        "True if `fix` also applies fixes that may change a value or the cost.",
+    ),
 )
 """In the order of the docs."""
 
@@ -420,7 +424,7 @@ def read_settings(table: Mapping[str, object], place: SettingPlace) -> dict[str,
     by_name = {key.name: key for key in KEYS}
     for name in table:
         if name not in by_name:
-            raise place.at(name).error(f"there is no such key: {nearest(name, by_name)}")
+            raise place.at(name).error(f"unknown key: {nearest(name, by_name)}")
     return {
         by_name[name].attribute: by_name[name].kind.read(value, place.at(name))
         for name, value in table.items()

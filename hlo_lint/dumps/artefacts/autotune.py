@@ -148,7 +148,7 @@ def read_autotuning(text: str, path: Path | None = None) -> Autotuning:
         elif field.name == "results":
             results.append(_result(field.value, field.span))
         elif field.name != "per_backend_versions":
-            problems.append(ParseError(f"no autotuner writes {field.name}", *field.span))
+            problems.append(ParseError(f"unknown field: {field.name}", *field.span))
     return Autotuning(
         path=path,
         text=text,

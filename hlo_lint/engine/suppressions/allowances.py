@@ -39,7 +39,7 @@ class Allowance:
 
     def __post_init__(self) -> None:
         if not self.rule.strip():
-            raise UsageError(f"{self.stated_in}:{self.line}: an allowance has to name a rule")
+            raise UsageError(f"{self.stated_in}:{self.line}: an allowance needs a rule")
         if not self.reason.strip():
             raise UsageError(
                 f"{self.stated_in}:{self.line}: the allowance of {self.rule} gives no reason"

@@ -242,9 +242,7 @@ def _trouble(verb: str, names: Sequence[str], reason: str) -> str:
         from difflib import get_close_matches
 
         near = get_close_matches(verb, VERBS, n=1, cutoff=0.5)
-        problem = (
-            f"`{verb}` is nothing that a comment can say" if verb else "this comment says nothing"
-        )
+        problem = f"`{verb}` is not a directive" if verb else "this comment has no directive"
         return f"{problem}: {f'did you mean {near[0]}?' if near else f'write {USAGE}'}"
     if verb == STAGE:
         try:
@@ -256,7 +254,9 @@ def _trouble(verb: str, names: Sequence[str], reason: str) -> str:
         return f"this comment names no rule: write {USAGE}"
     for name in names:
         if not _is_name(name):
-            return f"`{name}` is not a name of a rule: names go with commas between, then -- REASON"
+            return (
+                f"`{name}` is not the name of a rule: names are separated by commas, then -- REASON"
+            )
     if verb != "allow-end" and not reason:
         return f"this comment gives no reason, so it allows nothing: write {USAGE}"
     return ""

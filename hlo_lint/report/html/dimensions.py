@@ -81,7 +81,7 @@ def order(instruction: Instruction) -> Rearrangement | None:
                 continue
             sides = shape, shape.with_layout(straight)
             pieces = _whole(shape.dims, range(shape.rank))
-            return _drawn("How it lies in memory", (name, "as in C:"), sides, pieces)
+            return _drawn("How it lies in memory", (name, "descending:"), sides, pieces)
     return None
 
 

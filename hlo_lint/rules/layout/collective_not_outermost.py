@@ -12,11 +12,11 @@ _FINAL = {".ir-no-opt.ll": ""}
 
 
 class CollectiveNotOutermost(Rule):
-    """A collective along a dimension that does not lie outermost.
+    """A collective along a dimension that is not the most major one.
 
     ## Why
     NCCL joins and cuts blocks of bytes: what all-gather, reduce-scatter and all-to-all join or cut
-    has to be the outermost dimension in memory. Layout assignment of XLA:GPU sees to that
+    has to be the most major dimension in memory. Layout assignment of XLA:GPU sees to that
     (`backends/gpu/transforms/layout_assignment.cc:657-686`) and nobody looks again: a pass that
     changes the layout or the dimension after it interleaves what the devices send.
     """
@@ -76,8 +76,8 @@ class CollectiveNotOutermost(Rule):
                     if any(shape.dims[d] != 1 for d in outer):
                         yield Finding(
                             collective,
-                            f"this {opcode} is along dimension {dimension} of {shape}, which does "
-                            "not lie outermost",
+                            f"this {opcode} is along dimension {dimension} of {shape}, which is "
+                            "not the most major one",
                         )
                         break
 

@@ -19,7 +19,7 @@ _FINAL = {".ir-no-opt.ll": ""}
 
 
 class ConstraintIgnored(Rule):
-    """A custom call that is handed an operand in another order than it asks for.
+    """A custom call with an operand in another layout than its constraints demand.
 
     ## Why
     `operand_layout_constraints` says how the kernel after a custom call reads its operands. Layout
@@ -80,7 +80,7 @@ class ConstraintIgnored(Rule):
             for number, before, wanted in _ignored(call):
                 yield Finding(
                     call,
-                    f"this call asks for operand {number} as {wanted} and is handed {before}",
+                    f"operand {number} is {before}, but operand_layout_constraints demand {wanted}",
                     operand=number,
                 )
 
@@ -92,7 +92,7 @@ class ConstraintIgnored(Rule):
             ordered = replace(layout, minor_to_major=wanted.minor_to_major)
             shapes[number] = before.with_layout(ordered)
         return with_copied_operands(
-            instruction, module, shapes, "copy the operand into the order that the call asks for"
+            instruction, module, shapes, "copy the operand into the layout of its constraint"
         )
 
 

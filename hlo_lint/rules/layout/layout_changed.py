@@ -39,7 +39,7 @@ class LayoutChanged(Rule):
     operand of an addition and dies there, `RET_CHECK … layout`; it does not compare the second, nor
     operands of concatenate, pad, reverse, the update of a dynamic-update-slice, the predicate of a
     select or the bounds of a clamp (`layout_normalization.cc:178-860`). Where two dimensions have
-    one size, those are transposed without a word.
+    one size, those are transposed silently.
 
     ## Fix
     Copies the operand into the order of the result. Its values stay.
@@ -120,12 +120,13 @@ class LayoutChanged(Rule):
                     continue  # sub-byte-size-setter, which packs both, comes after the layouts
                 hidden = stage.normalized is False and _is_hidden(opcode, number)
                 note = (
-                    "layout_normalization does not compare the two: it transposes the operand "
-                    "without a word where sizes are equal"
+                    "layout_normalization does not compare the two: where sizes are equal it "
+                    "transposes the operand silently"
                 )
                 yield Finding(
                     instruction,
-                    f"this {opcode} cannot move what it reads: {before} is to become {after}",
+                    f"this {opcode} should not change layouts: operand {number} is {before}, "
+                    f"the result {after}",
                     notes=(note,) if hidden else (),
                     operand=number,
                 )
@@ -142,7 +143,7 @@ class LayoutChanged(Rule):
         if not shapes:
             return None
         return with_copied_operands(
-            instruction, module, shapes, "copy the operand into the order of the result"
+            instruction, module, shapes, "copy the operand into the layout of the result"
         )
 
 

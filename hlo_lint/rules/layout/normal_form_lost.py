@@ -25,7 +25,7 @@ _NORMALIZED = (
 
 
 class NormalFormLost(Rule):
-    """An operation on arrays that do not lie as in C, after layout normalization.
+    """An operation on arrays whose layouts are not descending, after layout normalization.
 
     ## Why
     LayoutNormalization of XLA:GPU leaves each slice, pad, broadcast, elementwise operation and the
@@ -73,5 +73,5 @@ class NormalFormLost(Rule):
             if shape is not None and not is_descending(shape):
                 yield Finding(
                     instruction,
-                    f"this {instruction.opcode} gives {shape}, in an order that is normalized",
+                    f"this {instruction.opcode} gives {shape}, whose layout is not descending",
                 )

@@ -1,4 +1,4 @@
-"""The precondition of ReductionLayoutNormalizer: the inputs of a reduction lie alike."""
+"""The precondition of ReductionLayoutNormalizer: the inputs of a reduction have one layout."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ ENTRY e {
 
 
 class ReduceOffNormalForm(Rule):
-    """A reduction that reads an array that does not lie as in C, where it has to.
+    """A reduction that reads an array whose layout is not descending, where it has to be.
 
     ## Why
     ReductionLayoutNormalizer of XLA:GPU gives every reduction an operand in the descending order.
@@ -56,7 +56,7 @@ class ReduceOffNormalForm(Rule):
                 if read is not None and read.minor_to_major != tuple(reversed(range(read.rank))):
                     yield Finding(
                         reduce,
-                        f"this reduce reads {read}, which does not lie as in C",
+                        f"this reduce reads {read}, whose layout is not descending",
                         operand=number,
                     )
                     break

@@ -224,7 +224,7 @@ def spell_out(operand: ArrayShape, result: ArrayShape) -> list[Step]:
 
 
 def transposed(operand: ArrayShape, steps: list[Step]) -> list[Step]:
-    """The same steps with each copy as a transpose between arrays that lie as in C.
+    """The same steps with each copy as a transpose between descending layouts.
 
     A copy is what LayoutNormalization's `HandleCopy` makes of it (`layout_normalization.cc:621`):
     a bitcast to the order in which the bytes lie, a transpose, a bitcast to the shape asked for.

@@ -36,12 +36,12 @@ _ONE_ROW = "s32[6,1]{1,0}", "f32[6,4]{1,0}", 1, 1, ""
 
 
 class ScatterOffNormalForm(Rule):
-    """A scatter that LayoutNormalization cannot bring into the descending order.
+    """A scatter that LayoutNormalization cannot bring into the descending layout.
 
     ## Why
-    LayoutNormalization leaves a scatter alone as long as all its arrays lie as in C. Of any other
-    it demands that the operands share a layout, that the updates share one, and that the updates
-    have at most one scatter dimension, as ScatterSimplifier leaves them; else XLA stops with
+    LayoutNormalization leaves a scatter alone if all its layouts are descending. Of any other it
+    demands that the operands share a layout, that the updates share one, and that the updates have
+    at most one scatter dimension, as ScatterSimplifier leaves them; else XLA stops with
     FailedPrecondition (`layout_normalization.cc:442-481`).
     """
 
@@ -80,8 +80,8 @@ def _reason(scatter: Instruction) -> str:
     dimensions = _scatter_dimensions(scatter, updates[0])
     if dimensions > 1:
         return (
-            f"this scatter has {dimensions} scatter dimensions, "
-            f"and {with_layout[0]} is to be turned"
+            f"this scatter has {dimensions} scatter dimensions, and there should be a single one, "
+            f"since the layout of {with_layout[0]} is not descending"
         )
     return ""
 

@@ -1,4 +1,4 @@
-"""Transposes between arrays that do not lie as in C, once all of them should."""
+"""Transposes between layouts that are not descending, once all of them should be."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FINAL = {".ir-no-opt.ll": ""}
 
 
 class TransposeOffNormalForm(Rule):
-    """A transpose between arrays that do not lie as in C, after layout normalization.
+    """A transpose between layouts that are not descending, after layout normalization.
 
     ## Why
     Once layouts are normalized, XLA:GPU's emitters and heuristics read a transpose by its logical
@@ -99,8 +99,8 @@ class TransposeOffNormalForm(Rule):
             if not is_descending(before) or not is_descending(after):
                 yield Finding(
                     transpose,
-                    f"this transpose leads from {before} to {after}, and is emitted as if both lay "
-                    "as in C",
+                    f"this transpose from {before} to {after} is emitted as if both layouts were "
+                    "descending",
                 )
 
     def fix(self, instruction: Instruction, module: Module) -> Fix | None:

@@ -21,7 +21,7 @@ ENTRY e {{
 
 
 class AliasAcrossMemories(Rule):
-    """A result that is to lie in a parameter of another memory.
+    """A result that aliases a parameter in another memory space.
 
     ## Why
     `input_output_alias` gives the memory of a parameter to a result. Host memory, `S(5)`, cannot
@@ -57,9 +57,8 @@ class AliasAcrossMemories(Rule):
             if None not in spaces and spaces[0] != spaces[1]:
                 yield Finding(
                     header_span(module),
-                    f"part {spelled_index(alias.output_index)} of the result is in memory space "
-                    f"{spaces[1]}, and is to lie in parameter {alias.operand}, which is in "
-                    f"{spaces[0]}",
+                    f"output {spelled_index(alias.output_index)} is in memory space {spaces[1]}, "
+                    f"but aliases parameter {alias.operand}, which is in memory space {spaces[0]}",
                     notes=(f"the parameter is {parameter}, the result {result}",),
                 )
 

@@ -120,8 +120,8 @@ class AsynchronousBufferReused(Rule):
             for read, written in accesses.folds(flight):
                 yield Finding(
                     flight.start,
-                    f"this copies onto its own source: {_common(read, written)} bytes of it lie in "
-                    "the destination, shifted",
+                    f"this copies onto its own source: {_common(read, written)} bytes of it "
+                    "overlap the destination at another offset",
                     notes=(str(read), str(written)),
                     fixable=False,
                 )

@@ -98,7 +98,7 @@ class CustomCallOverlapsOperand(Rule):
                                 yield Finding(
                                     call,
                                     f"result {result} of this call shares memory with operand "
-                                    f"{number}, and it does not declare so",
+                                    f"{number}, but output_to_operand_aliasing does not say so",
                                     notes=(
                                         f"operand %{call.operands[number].name}: {taken.slice}",
                                         f"result {result}: {given[0].slice}",

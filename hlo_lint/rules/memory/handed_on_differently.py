@@ -105,4 +105,4 @@ def _differ(one: ArrayShape, other: ArrayShape) -> bool:
 
 def _message(name: str, place: Index, taken: ArrayShape, given: ArrayShape) -> str:
     where = f", part {spelled_index(place)}," if place else ""
-    return f"%{name}{where} is {taken}, and is handed on as {given}"
+    return f"%{name}{where} is {taken}, but is passed on as {given}"

@@ -119,7 +119,7 @@ def _crossing(instruction: Instruction, backend: str | None) -> str:
     fast = backend != "tpu" and (was == FAST) != (becomes == FAST)
     if not (to_host or from_host or fast):
         return ""
-    return f"this {instruction.opcode} leads from memory space {was} to {becomes}"
+    return f"this {instruction.opcode} moves data from memory space {was} to {becomes}"
 
 
 def _space(shape: ArrayShape) -> int:

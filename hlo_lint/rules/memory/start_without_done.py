@@ -121,7 +121,7 @@ def _starts(flight: AsyncOp, module: Module) -> Findings:
     start = flight.start
     if not flight.dones and not flight.escapes:
         if flight.is_carried:
-            message = f"a loop carries this {start.opcode} along, and no done ever takes it"
+            message = f"a loop carries this {start.opcode} along, and no done ever reads it"
             yield Finding(start, message, severity=Severity.WARNING)
         else:
             users = ", ".join(f"%{user.name}" for user in start.users) or "it has no users"
@@ -153,7 +153,7 @@ def _starts(flight: AsyncOp, module: Module) -> Findings:
         if module.is_scheduled and done.number < start.number:
             yield Finding(
                 done,
-                f"this {done.opcode} stands before its start, %{start.name}",
+                f"this {done.opcode} is scheduled before its start, %{start.name}",
                 notes=(f"instruction {done.number} of the schedule, and {start.number}",),
                 operand=0,
             )
@@ -184,9 +184,9 @@ def _lone(done: Instruction) -> Findings:
         if at is None or at.opcode not in _THROUGH:
             break
     if at is None:
-        yield Finding(done, f"this {done.opcode} waits for %{name}, which is not there")
+        yield Finding(done, f"this {done.opcode} waits for %{name}, which is not defined")
     elif at is done:
-        yield Finding(done, f"this {done.opcode} waits for nothing: it has no operand")
+        yield Finding(done, f"this {done.opcode} has no operand: there is no start to wait for")
     elif at.opcode not in _UNKNOWN or (at.opcode == "parameter" and at.computation.is_entry):
         yield Finding(
             done,

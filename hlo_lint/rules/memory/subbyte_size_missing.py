@@ -74,7 +74,7 @@ def _unpacked_arrays(computation: Computation) -> Findings:
                 bits = SUBBYTE[array.dtype]
                 yield Finding(
                     computation.at(number),
-                    f"{array} has elements of {bits} bits and no E({bits}): each takes a byte here",
+                    f"{array} lacks E({bits}): its elements of {bits} bits take a byte each",
                 )
 
 

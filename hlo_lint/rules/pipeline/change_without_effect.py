@@ -63,6 +63,6 @@ class ChangeWithoutEffect(Rule):
             times = f" ({len(dumps)} times)" if len(dumps) > 1 else ""
             yield Finding(
                 first_line(dumps[0]),
-                f"{name} reported a change, and the text is that of the dump before it{times}",
+                f"{name} reported a change, but the module is the same as before it{times}",
                 file=compilation.dumps.index(dumps[0]),
             )

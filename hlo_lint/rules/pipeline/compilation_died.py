@@ -136,7 +136,7 @@ def _explained(
         ]
         if site is not None and len(site.suspects) > 1:
             listed = ", ".join(entry[1] for entry in site.suspects[:SHOWN])
-            notes.append(f"the dumps alone leave open which it was of {listed}")
+            notes.append(f"the dumps do not show which of {listed} it was")
         yield replace(
             first.finding,
             message=f"compilation {verb} in {name}: {first.finding.message}{more}",
@@ -151,7 +151,7 @@ def _unexplained(
     site: CrashSite, causes: Sequence[UnmetPrecondition], compilation: Compilation
 ) -> Finding:
     dumps = compilation.dumps
-    message = "this is the last dump of a compilation that never ended: it died, or was stopped"
+    message = "the compilation did not finish: this is its last dump; it crashed, or was killed"
     suspects = {name for _, name in site.suspects}
     lacking = {cause.demand.demanded_by for cause in causes}
     passes = dict.fromkeys(demand.demanded_by for demand in PRECONDITIONS)
@@ -170,13 +170,13 @@ def _unexplained(
         for cause in causes[:SHOWN]
     ]
     notes += [
-        f"what {name} is known to demand holds: the process was stopped, or this dump mended, or "
-        "it demands more"
+        f"every known precondition of {name} holds: the process was killed, or this dump was "
+        "edited, or the pass has another precondition"
         for name in held
     ]
     notes += [
-        f"a contract is broken: {breach.order.breach(breach.guilty[1])}, and it relies on this: "
-        f"{breach.contract.promise}; else: {breach.contract.symptom}"
+        f"a contract is broken: {breach.order.breach(breach.guilty[1])}, which relies on: "
+        f"{breach.contract.promise}; otherwise: {breach.contract.symptom}"
         for breach in broken
     ]
     if len(site.suspects) != 1 or not site.is_complete:
@@ -188,7 +188,7 @@ def _unexplained(
 
 def _where(site: CrashSite) -> str:
     if not site.suspects:
-        return f"which pass it was cannot be told: {site.why}"
+        return f"the pass is unknown: {site.why}"
     shown = site.suspects[:SHOWN]
     pipelines = list(dict.fromkeys(pipeline for pipeline, _ in shown))
     more = len(site.suspects) - len(shown)

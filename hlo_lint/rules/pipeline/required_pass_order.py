@@ -69,11 +69,11 @@ class RequiredPassOrder(Rule):
         for key, (number, breach) in by_key.items():
             contract = breach.contract
             notes = [
-                f"{contract.relies} relies on this: {contract.promise}; else: {contract.symptom}",
+                f"{contract.relies} relies on: {contract.promise}; otherwise: {contract.symptom}",
                 f"known from: {breach.how}",
             ]
             if breach.disabled:
-                notes.append(f"{', '.join(breach.disabled)}: off by xla_disable_hlo_passes")
+                notes.append(f"{', '.join(breach.disabled)}: disabled by xla_disable_hlo_passes")
             if modules[key] > 1:
                 notes.append(f"the same in {modules[key]} modules of this folder")
             yield Finding(

@@ -62,7 +62,7 @@ class CollectiveMovesUnread(Rule):
         """Each such collective of a scheduled module."""
         module = final.module
         if not final.is_final and not module.is_scheduled:
-            return  # passes to come may mend it
+            return  # a later pass may resolve it
         bodies = {body.name: body for body in module.computations}
         for computation in module.nonfusion_computations:
             for opcode in (*_COLLECTIVES, *_DONES):

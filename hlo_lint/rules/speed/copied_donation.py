@@ -71,7 +71,7 @@ class CopiedDonation(Rule):
                     copy,
                     f"this copies the donated parameter %{parameter.name}, {size} bytes, and "
                     "nothing else reads it",
-                    notes=(f"%{result.name} is to lie where the parameter lies",),
+                    notes=(f"%{result.name} aliases the parameter",),
                 )
 
 

@@ -84,7 +84,7 @@ class BadBitcast(VerifierRule, Rule):
             and not _is_of_constant(bitcast)
         ):
             spaces = f"{before.memory_space} to {after.memory_space}"
-            message = f"this bitcast leads from memory space {spaces}"
+            message = f"this bitcast changes the memory space: {spaces}"
             yield Violation("bitcast-memory-space", bitcast, message, 0)
 
 

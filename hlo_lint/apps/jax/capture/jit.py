@@ -174,7 +174,7 @@ def capture_jit(
     topology = None if target is None else target_of(target).topology()
     is_lowered = hasattr(function, "compile")
     if is_lowered and (arguments or target is not None):
-        raise UsageError("what is lowered already takes no arguments and no target")
+        raise UsageError("a lowered program takes no arguments and no target")
     try:
         if is_lowered:
             lowered = function

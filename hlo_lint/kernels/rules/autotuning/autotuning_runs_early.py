@@ -114,7 +114,7 @@ class AutotuningRunsEarly(Rule):
                 yield Finding(
                     call,
                     f"the trials of this call overwrite parameter {parameter} before the program "
-                    f"has read it: result {result} lies there",
+                    f"has read it: result {result} has its buffer",
                     notes=(
                         f"{given[0].slice}, which the caller donated",
                         "without the donation, or with the target triton_kernel_call, it is right",
@@ -131,7 +131,9 @@ class AutotuningRunsEarly(Rule):
                 yield Finding(
                     call,
                     f"the trials of this call run before {names} {verb} computed",
-                    notes=("what they read there is garbage: indices would be wild addresses",),
+                    notes=(
+                        "they read uninitialized memory: indices in it would be wild addresses",
+                    ),
                     operand=computed[0],
                     severity=Severity.WARNING,
                     fixable=False,

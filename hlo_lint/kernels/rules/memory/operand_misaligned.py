@@ -64,8 +64,8 @@ class OperandMisaligned(Rule):
                     if offset % divisor:
                         yield Finding(
                             call,
-                            f"the kernel wants operand {number} at a multiple of {divisor} bytes, "
-                            f"and %{source.name} begins {offset} bytes into its array"
+                            f"the kernel requires operand {number} aligned to {divisor} bytes, "
+                            f"but %{source.name} begins {offset} bytes into its array"
                             f"{_iteration(context)}",
                             notes=(
                                 "the call is refused when it runs",

@@ -63,5 +63,5 @@ class DeviceDescriptorMisaligned(Rule):
             }
             for message in sorted(messages):
                 yield Finding(
-                    call, message, notes=("nothing checks it at run time: the numbers are wrong",)
+                    call, message, notes=("nothing checks it at run time: the results are wrong",)
                 )
