@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from hlo_lint.analysis.loop_values import (
@@ -29,7 +29,7 @@ body {
   seven = s32[] constant(7)
   zero = s32[] constant(0)
   at = s32[] subtract(seven, i)
-  row = f32[1,64]{1,0} dynamic-slice(x, at, zero), dynamic_slice_sizes={1,64}, backend_config={"dynamic_slice_config":{"loop_index":"0","byte_offset":"%d","byte_stride":"%d"}}%s
+  row = f32[1,64]{1,0} dynamic-slice(x, at, zero), dynamic_slice_sizes={1,64}, backend_config={"dynamic_slice_config":{CONFIG}}%s
   one = s32[] constant(1)
   next = s32[] add(i, one)
   ROOT t = (s32[], f32[8,64]{1,0}, f32[1,64]{1,0}) tuple(next, x, row)
@@ -51,7 +51,11 @@ ENTRY e {
 }
 """  # noqa: E501
 
-_CONFIG = re.compile(r'("dynamic_slice_config"\s*:\s*)\{[^{}]*\}')
+_LINEAR = '"loop_index":"0","byte_offset":"%d","byte_stride":"%d"'
+# XLA of jax 0.12 has two forms in a field of their own, and prints the former fields as zeros.
+_NESTED = '"byte_offset":"0","byte_stride":"0","linear":{"byte_offset":"%d","byte_stride":"%d"},"loop_index":"0"'  # noqa: E501
+_TABLE = '"table":{"offsets":["0"]},"loop_index":"0"'
+_CONFIG = re.compile(r'("dynamic_slice_config"\s*:\s*)\{(?:[^{}]|\{[^{}]*\})*\}')
 
 
 class _Descriptor(NamedTuple):
@@ -61,6 +65,10 @@ class _Descriptor(NamedTuple):
     byte_stride: int
     loop_index: int | None
     """The enclosing loop whose iterations count; None if the offset is constant."""
+
+
+def _with(config: str) -> str:
+    return _PROGRAM.replace("CONFIG", config)
 
 
 class DynamicSliceConfigDisagrees(Rule):
@@ -86,8 +94,17 @@ class DynamicSliceConfigDisagrees(Rule):
 
     opcodes = frozenset({"dynamic-slice", "dynamic-update-slice"})
     examples = (
-        Bad(_PROGRAM % (0, 256, "  // error"), fixed=_PROGRAM % (1792, -256, "")),
-        Good(_PROGRAM % (1792, -256, "")),
+        Bad(
+            _with(_LINEAR) % (0, 256, "  // error"),
+            fixed=_with(_LINEAR) % (1792, -256, ""),
+        ),
+        Bad(
+            _with(_NESTED) % (0, 256, "  // error"),
+            fixed=_with(_NESTED) % (1792, -256, ""),
+        ),
+        Good(_with(_LINEAR) % (1792, -256, "")),
+        Good(_with(_NESTED) % (1792, -256, "")),
+        Good(_with(_TABLE) % ""),
     )
 
     def check(self, module: Module, stage: Stage) -> Findings:
@@ -127,8 +144,10 @@ class DynamicSliceConfigDisagrees(Rule):
         stride = first.get(1, base) - base
         if any(base + iteration * stride != offset for iteration, offset in first.items()):
             return None
-        fields = f'{{"loop_index":"0","byte_offset":"{base}","byte_stride":"{stride}"}}'
-        text = _CONFIG.sub(rf"\g<1>{fields}", config)
+        former = _CONFIG.search(config)
+        is_nested = former is not None and former[0].count("{") > 1
+        fields = (_NESTED if is_nested else _LINEAR) % (base, stride)
+        text = _CONFIG.sub(rf"\g<1>{{{fields}}}", config)
         edit = attribute_edit(instruction, module, "backend_config", text)
         title = "derive the dynamic_slice_config from the operands"
         return None if edit is None else Fix(title, (edit,), Safety.SAFE)
@@ -142,12 +161,18 @@ def _described(module: Module) -> Iterator[tuple[Instruction, _Descriptor]]:
                 if '"dynamic_slice_config"' not in instruction.attributes_text:
                     continue
                 config = backend_config(instruction).get("dynamic_slice_config")
-                offset, stride = (
-                    integer_field(config, name) for name in ("byte_offset", "byte_stride")
-                )
-                if offset is not None and stride is not None and isinstance(config, dict):
-                    loop = integer_field(config, "loop_index") if "loop_index" in config else None
-                    yield instruction, _Descriptor(offset, stride, loop)
+                if isinstance(config, dict) and (descriptor := _descriptor(config)) is not None:
+                    yield instruction, descriptor
+
+
+def _descriptor(config: Mapping[str, object]) -> _Descriptor | None:
+    """The offsets that a `DynamicSliceConfig` gives; None for a form that is not known."""
+    if "table" in config:
+        return None  # no dump at hand has one, so it is not judged
+    loop = integer_field(config, "loop_index") if "loop_index" in config else None
+    linear = config.get("linear", config)
+    offset, stride = (integer_field(linear, name) for name in ("byte_offset", "byte_stride"))
+    return None if offset is None or stride is None else _Descriptor(offset, stride, loop)
 
 
 def _claimed(descriptor: _Descriptor, context: Context | None) -> list[int]:
