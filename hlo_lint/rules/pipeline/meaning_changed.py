@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Set
+from typing import Any, Final
 
+from hlo_lint.analysis.layout_mismatches import operand_array
 from hlo_lint.analysis.pass_pairs import ChangedComputation
 from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import Instruction
@@ -94,6 +96,34 @@ ENTRY e {{
   ROOT n = f32[8,8]{{1,0}} negate(d)
 }}
 """
+_ROW = """
+HloModule m
+
+ENTRY e {{
+  p = f32[8,8]{{1,0}} parameter(0)
+  zero = f32[] constant(0)
+  s = f32[1,8]{{1,0}} slice(p), slice={{{rows}, [0:8]}}
+  q = f32[4,8]{{1,0}} pad(s, zero), padding={padding}x0_0
+  ROOT n = f32[4,8]{{1,0}} negate(q)
+}}
+"""
+_PAIR = """
+HloModule m
+
+f {{
+  x = f32[8]{{0}} parameter(0)
+  a = f32[8]{{0}} negate(x)
+  b = f32[8]{{0}} negate(x)
+  ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(a, {second})
+}}
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  t = (f32[8]{{0}}, f32[8]{{0}}) fusion(p), kind=kLoop, calls=f
+  g = f32[8]{{0}} get-tuple-element(t), index={index}
+  ROOT n = f32[8]{{0}} negate(g)
+}}
+"""
 _EXACT = _DOT.format(rest=", operand_precision={highest,highest}")
 
 
@@ -130,11 +160,22 @@ class MeaningChanged(Rule):
             file=_AFTER,
             beside={_BEFORE: _EXACT},
         ),
+        Good(
+            _ROW.format(rows="[2:3]", padding="0_3"),
+            file=_AFTER,
+            beside={_BEFORE: _ROW.format(rows="[2:4:2]", padding="0_3_1")},
+        ),
+        Good(
+            _PAIR.format(second="a", index=0),
+            file=_AFTER,
+            beside={_BEFORE: _PAIR.format(second="b", index=1)},
+        ),
     )
 
     def check(self, change: PassPair) -> Findings:
         """Each kept instruction with another meaning."""
         alone: bool | None = None
+        names = {computation.after.name for computation in change.changed}
         for computation in change.changed:
             before = computation.before
             if _MEANING.keys().isdisjoint(before.opcodes):
@@ -149,7 +190,7 @@ class MeaningChanged(Rule):
                 if _is_spelled_alike(old, new):
                     continue
                 difference = _difference(old, new)
-                if difference and _stays(computation, old, new):
+                if difference and _stays(computation, old, new, names):
                     if alone is None:
                         alone = _changes_one_instruction(change)
                     yield Finding(
@@ -210,9 +251,43 @@ def _differs(old: Instruction, new: Instruction, name: str) -> bool:
     if ours is None or theirs is None:
         return name not in _GROUPS
     try:
-        return bool(old.attribute(name) != new.attribute(name)) and not _same_groups(old, new, name)
+        return _effect(old, name) != _effect(new, name) and not _same_groups(old, new, name)
     except AttributeSyntaxError:
         return False
+
+
+def _effect(instruction: Instruction, name: str) -> object:
+    """The value of an attribute less what does nothing on arrays of these sizes."""
+    value: Any = instruction.attribute(name)
+    if not isinstance(value, tuple):
+        return value
+    operand = operand_array(instruction, 0)
+    sizes = operand.dims if operand is not None and len(operand.dims) == len(value) else ()
+    match instruction.opcode, name:
+        case "slice", "slice":  # a stride that leads past the end
+            counts = [len(range(each.start, each.limit, each.stride or 1)) for each in value]
+            return [
+                (each.start, count, each.stride if count > 1 else 1)
+                for each, count in zip(value, counts, strict=True)
+            ]
+        case "pad", "padding" if sizes:  # nothing lies between the elements of one
+            return [
+                (each.low, each.high, each.interior if size > 1 else 0)
+                for each, size in zip(value, sizes, strict=True)
+            ]
+        case "transpose", "dimensions" if sizes:
+            return [number for number in value if sizes[number] > 1]
+        case "reduce", "dimensions":
+            return set(value)
+        case "reverse", "dimensions" if operand is not None:
+            return {number for number in value if operand.dims[number] > 1}
+        case _, "window":  # elements of a window of one lie apart from none
+            return [
+                each._replace(window_dilation=1, is_reversed=False) if each.size == 1 else each
+                for each in value
+            ]
+        case _:
+            return value
 
 
 def _same_groups(old: Instruction, new: Instruction, name: str) -> bool:
@@ -228,8 +303,13 @@ def _sorted_groups(text: str) -> tuple[str, ...]:
     return tuple(sorted("".join(text.split()).strip("{}").split("},{")))
 
 
-def _stays(computation: ChangedComputation, old: Instruction, new: Instruction) -> bool:
-    """True if the operands are computed as before, and the readers are as they were."""
+def _stays(
+    computation: ChangedComputation, old: Instruction, new: Instruction, others: Set[str]
+) -> bool:
+    """True if the operands are computed as before, and the readers are as they were.
+
+    `others` are the computations that changed: an operand that calls one may give another value.
+    """
     kept = set(map(id, computation.after.rows))
     readers = [user for user in old.users if user.name in computation.after.index]
     if len(readers) != len(old.users) or len(old.users) != len(new.users):
@@ -245,6 +325,8 @@ def _stays(computation: ChangedComputation, old: Instruction, new: Instruction) 
         reached.add(name)
         operand = computation.before.instruction(name)
         if operand is None or id(operand.row) not in kept or len(reached) > _MAX_CONE:
+            return False
+        if not others.isdisjoint(operand.called_computations):
             return False
         if operand.opcode not in ("constant", "parameter"):
             waiting += [reference.partition("#")[0] for reference in operand.operand_names]
