@@ -100,9 +100,14 @@ LOOSE_BEFORE_LAYOUTS = (*BEFORE_LAYOUTS, "before_optimization")
 AFTER_NORMALIZATION = ("before_config_assignment", "after_optimizations")
 """Named dumps that are written when no layout_normalization is left to run, by their endings."""
 
-HELPER_PIPELINES = ("cublaslt_rewriter_pipeline", "hipblaslt_rewriter_pipeline")
-"""Pipelines the autotuner runs on a fusion it took out, to try a backend: a module of its own,
-which is never normalized and never gets a final dump."""
+HELPER_PIPELINES = (
+    "cublaslt_rewriter_pipeline",
+    "hipblaslt_rewriter_pipeline",
+    "annotate-sync-collectives",
+)
+"""Pipelines on modules that are never run and never get a final dump: the autotuner's on a fusion
+it took out to try a backend, and the scheduler's of jax 0.7 and 0.8 on a clone without copies,
+which tells it the collectives that overlap with nothing."""
 
 RELEASE_MARKS = (
     ("gpu-jax0.11.2", "config-assigner", "config-assigner"),

@@ -79,7 +79,7 @@ class Pipeline:
 
     @cached_property
     def is_helper(self) -> bool:
-        """True if the autotuner made this module to try a backend."""
+        """True if a pass made this module to try something, and nothing runs it."""
         return any(dump.name.pipeline in HELPER_PIPELINES for dump in self.steps)
 
     @property

@@ -50,8 +50,13 @@ class Stages:
                 made = replace(stated, scheduled=stated.scheduled or module.is_scheduled)
                 cached = self._known[key] = self._stated_stages.setdefault(made, made)
                 return cached
-            of_kind = self._of_file if dump.name is None else self._of_step
-            cached = self._known[key] = of_kind(dump, scheduled=module.is_scheduled)
+            if dump.name is None:
+                cached = self._of_file(dump, scheduled=module.is_scheduled)
+            else:
+                # Emitters write the body of a fusion alone: no pass normalizes what is in it.
+                is_body = dump.path.suffix == ".hlo" and not module.header
+                cached = self._of_step(dump, scheduled=module.is_scheduled, is_body=is_body)
+            self._known[key] = cached
         return cached
 
     def stated(self, dump: PassDump) -> Stage | None:
@@ -78,10 +83,10 @@ class Stages:
             )
         return cached
 
-    def _of_step(self, dump: PassDump, *, scheduled: bool) -> Stage:
+    def _of_step(self, dump: PassDump, *, scheduled: bool, is_body: bool) -> Stage:
         assert dump.name is not None
         layouts, final = self._has_layouts(dump), dump.name.is_final
-        normalized = self._is_behind(dump, LAYOUT_NORMALIZATION)
+        normalized = None if is_body else self._is_behind(dump, LAYOUT_NORMALIZATION)
         backend = self.pipeline.backend
         is_tpu = backend == "tpu"
         host_memory = is_tpu or self._is_behind(dump, HOST_OFFLOADER) is not False

@@ -111,8 +111,8 @@ class Final(View):
         timeline, pipeline = run.timeline, run.timeline.pipeline
         held = set(timeline.dumps)
         last = next((dump for dump in reversed(pipeline.dumps) if dump in held), None)
-        if last is None:
-            return
+        if last is None or pipeline.is_helper:
+            return  # no module, or none that runs
         is_final = last is pipeline.final
         for number, module in enumerate(last.file.modules):
             if not check.rule.is_applicable(module):
@@ -162,7 +162,7 @@ class AutotunerInput(View):
         timeline, pipeline = run.timeline, run.timeline.pipeline
         held = set(timeline.dumps)
         dump, after = pipeline.before_autotuner(), pipeline.after_autotuner()
-        if dump is None or dump not in held:
+        if dump is None or dump not in held or pipeline.is_helper:
             return
         release = pipeline.releases[0].name if len(pipeline.releases) == 1 else None
         left = after.module if after is not None and after in held else None

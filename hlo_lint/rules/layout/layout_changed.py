@@ -112,7 +112,9 @@ class LayoutChanged(Rule):
         """Each operand of such an operation with another order, or packed otherwise."""
         if not stage.layouts or stage.assumed:
             return
-        for instruction in in_other_orders(computation, KEEPS_LAYOUT):
+        # XLA:TPU assigns the updates of a scatter a layout of their own, and moves them itself.
+        opcodes = KEEPS_LAYOUT - {"scatter"} if stage.backend == "tpu" else KEEPS_LAYOUT
+        for instruction in in_other_orders(computation, opcodes):
             opcode = instruction.opcode
             for number, before, after in turned(instruction):
                 same_order = before.minor_to_major == after.minor_to_major

@@ -34,9 +34,9 @@ class SilentChange(Rule):
     for what it did. It shows where the text at the start of a pipeline is not that of the dump
     before it, and, with the module's metadata, where the text changed after a pass that denied
     it. Scheduling, which is not a pass, pipelines that run within a pass, and the workspaces that
-    cuDNN asks for outside any pipeline are left out. Where all
-    that is new are instructions that nobody reads, as layout_normalization of jax 0.11.2 leaves
-    them, it is told for information.
+    cuDNN asks for outside any pipeline are left out, and so is XLA:TPU, which changes modules
+    between its pipelines. Where all that is new are instructions that nobody reads, as
+    layout_normalization of jax 0.11.2 leaves them, it is told for information.
     `--xla_unsupported_crash_on_hlo_pass_silent_hlo_change` makes XLA itself look.
     """
 
