@@ -10,7 +10,7 @@ from hlo_lint.dumps.names import DumpName
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import Module
-from hlo_lint.text.errors import DumpError, UsageError
+from hlo_lint.text.errors import DumpError, UsageError, nearest
 
 FIRST = "before_optimizations"
 """The dump of the compiler's input."""
@@ -69,8 +69,8 @@ def module_named(folder: Path, name: str | None) -> Pipeline:
     for pipeline in pipelines:
         if name in names_of(pipeline):
             return pipeline
-    titles = ", ".join(dict.fromkeys(pipeline.title for pipeline in pipelines))
-    raise UsageError(f"{folder} has no module named {name}; there are {titles}")
+    titles = {title for pipeline in pipelines for title in names_of(pipeline)}
+    raise UsageError(f"{folder} has no module named {name}: {nearest(name, titles)}")
 
 
 def in_order(pipeline: Pipeline) -> list[PassDump]:
@@ -110,5 +110,6 @@ def dump_at(pipeline: Pipeline, which: str) -> PassDump:
             return dump
     steps = [dump.name for dump in pipeline.steps]
     last = f"steps 0 to {steps[-1].step}" if steps else "no steps"
-    passes = ", ".join(dict.fromkeys(name.after for name in steps))
-    raise UsageError(f"{pipeline.title} has no dump {which}; it has {last}: {passes}")
+    passes = list(dict.fromkeys(name.after for name in steps))
+    hint = nearest(which, passes, otherwise=", ".join(passes))
+    raise UsageError(f"{pipeline.title} has no dump {which}; it has {last}: {hint}")

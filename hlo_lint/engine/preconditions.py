@@ -20,7 +20,7 @@ from hlo_lint.engine.reporter import Reporter, introduced_by
 from hlo_lint.engine.timeline import Timeline
 from hlo_lint.rules.base import UnmetPrecondition
 from hlo_lint.rules.findings import Severity
-from hlo_lint.text.errors import UsageError
+from hlo_lint.text.errors import UsageError, nearest
 
 
 def known_pass(name: str | None) -> str | None:
@@ -32,7 +32,7 @@ def known_pass(name: str | None) -> str | None:
     demanding = dict.fromkeys(demand.demanded_by for demand in PRECONDITIONS)
     passes = [*demanding, *AUTOTUNERS]
     if name is not None and name not in passes:
-        raise UsageError(f"no rule binds before a pass named {name}; there is {', '.join(passes)}")
+        raise UsageError(f"no rule binds before a pass named {name}: {nearest(name, passes)}")
     return name
 
 

@@ -1065,6 +1065,65 @@ def test_several_processes_print_what_one_prints() -> None:
         assert (several.output, several.status) == (one.output, one.status)
 
 
+def test_an_interrupt_exits_130_with_one_line() -> None:
+    program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from hlo_lint.apps.cli.main import main; main()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-X", "importtime", "-c", program, "check", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        text=True,
+    ) as waiting:
+        assert waiting.stderr is not None
+        while "hlo_lint.apps.targets" not in waiting.stderr.readline():
+            pass  # once that is imported, the program waits for its input
+        time.sleep(0.2)
+        waiting.send_signal(signal.SIGINT)
+        errors = [line for line in waiting.stderr if not line.startswith("import time:")]
+        output = waiting.stdout.read() if waiting.stdout else ""
+    assert (waiting.returncode, output, errors) == (130, "", ["interrupted\n"])
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("chek", "x.hlo"), "no command is named chek: did you mean check?"),
+        (
+            ("check", "--before", "layout_normalisation", "x.hlo"),
+            "no rule binds before a pass named layout_normalisation: "
+            "did you mean layout_normalization?",
+        ),
+        (
+            ("explain", "reshape-move-data"),
+            "no rule or family is named reshape-move-data: did you mean reshape-moves-data?",
+        ),
+        (
+            ("convert", "x.hlo", "--to", "shrt", "-o", "y.hlo"),
+            "no dialect is named shrt: did you mean short?",
+        ),
+        (
+            ("passes", str(CRASH), "--module", "jit_batched_dots"),
+            f"{CRASH} has no module named jit_batched_dots: did you mean jit_batched_dot?",
+        ),
+    ],
+    ids=lambda words: words[0] if isinstance(words, tuple) else "",
+)
+def test_an_unknown_name_gets_a_hint(words: tuple[str, ...], hint: str) -> None:
+    write("x.hlo", CLEAN)
+    ran = run(*words)
+    assert (ran.status, ran.errors.splitlines()[-1]) == (2, f"Error: {hint}")
+
+
+def test_rules_are_listed_as_json() -> None:
+    listed = json.loads(run("rules", "--output-format", "json").output)
+    assert {"name", "family", "severity", "fixable", "summary"} == set(listed[0])
+    assert len(listed) == len(run("rules").out.splitlines()) - 1
+
+
 # Watching
 
 

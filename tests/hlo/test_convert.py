@@ -650,7 +650,7 @@ def test_each_of_thousands_of_starts_gets_a_name_of_its_own() -> None:
         (["nowhere.hlo"], "nowhere.hlo: cannot be read: No such file or directory"),
         (["fixtures/dumps"], "several files need a folder to go to: -o OUT"),
         (["-", "README.md"], "`-` reads standard input and goes with no other path"),
-        (["README.md", "--to", "jax9"], "no dialect is named jax9; there are jax0.10, "),
+        (["README.md", "--to", "jax9"], "no dialect is named jax9: did you mean"),
         (["fixtures/roundtrip", "-o", "fixtures/roundtrip"], "this is the input itself"),
     ],
 )

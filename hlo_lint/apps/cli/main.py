@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from importlib import import_module
 from typing import Any
@@ -51,6 +52,16 @@ class _Commands(click.Group):
             return loaded
         return None
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is named; an unknown name gets a hint."""
+        if args and args[0] not in LATE and not args[0].startswith("-"):
+            from hlo_lint.text.errors import nearest
+
+            ctx.fail(f"no command is named {args[0]}: {nearest(args[0], LATE)}")
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         from hlo_lint.text.errors import HloLintError
 
@@ -58,6 +69,9 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except HloLintError as error:
             raise _Stop(str(error)) from error
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            ctx.exit(128 + signal.SIGINT)  # as a shell reports a program that Ctrl-C ended
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except Exception as error:

@@ -6,10 +6,32 @@ import click
 
 
 @click.command("rules")
-def command() -> None:
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="The format of the list.",
+)
+def command(output_format: str) -> None:
     """List every rule: family, name, severity, and what it reports."""
     from hlo_lint.rules.registry import all_rules
 
+    if output_format == "json":
+        import json
+
+        listed = [
+            {
+                "name": rule.name(),
+                "family": rule.family(),
+                "severity": rule.severity.value,
+                "fixable": rule.fixable(),
+                "summary": rule.summary(),
+            }
+            for rule in all_rules()
+        ]
+        click.echo(json.dumps(listed, indent=2))
+        return
     rows = [("family", "rule", "severity", "fix", "finds")]
     for rule in all_rules():
         severity, fixable = rule.severity.value, "yes" if rule.fixable() else "no"

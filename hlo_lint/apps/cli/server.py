@@ -10,7 +10,8 @@ import click
 
 
 @click.command("server")
-def command() -> None:
+@click.option("--stdio", is_flag=True, help="Use standard input and output, as always.")
+def command(stdio: bool) -> None:
     """Answer an editor on standard input and output, by the Language Server Protocol.
 
     Editors start it; `editors/` has their settings. It needs hlo-lint[lsp].

@@ -21,7 +21,7 @@ from hlo_lint.hlo.dialects.text_editor import TextEditor
 from hlo_lint.hlo.dialects.tuples import compact, explicit
 from hlo_lint.hlo.ir import HloFile, Module
 from hlo_lint.hlo.parser.module import parse_file
-from hlo_lint.text.errors import UsageError
+from hlo_lint.text.errors import UsageError, nearest
 
 Conversion = Callable[[Module, TextEditor], None]
 
@@ -85,5 +85,5 @@ def conversions(dialects: Sequence[str]) -> tuple[Conversion, ...]:
     """
     for name in dialects:
         if name not in DIALECTS:
-            raise UsageError(f"no dialect is named {name}; there are {', '.join(DIALECTS)}")
+            raise UsageError(f"no dialect is named {name}: {nearest(name, DIALECTS)}")
     return tuple(conversion for name in dialects for conversion in DIALECTS[name][1])
