@@ -20,7 +20,6 @@ from hlo_lint.engine.values.evaluator import (
     indexing,
     linear,
     movement,
-    random,
     reduction,
     single_device,
 )
@@ -521,6 +520,5 @@ _BUILDERS: Final[dict[str, Callable[[Site], Kernel]]] = {
     **reduction.BUILDERS,
     **indexing.BUILDERS,
     **linear.BUILDERS,
-    **random.BUILDERS,
     **single_device.BUILDERS,
 }

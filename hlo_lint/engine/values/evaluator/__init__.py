@@ -10,6 +10,5 @@
 | `reduction` | reduce, reduce-window, select-and-scatter, sort, top-k |
 | `indexing` | gather, scatter, dynamic slices |
 | `linear` | Cholesky, triangular solve, Fourier transforms, batch normalization |
-| `random` | the two generators that XLA defines |
 | `single_device` | collectives whose groups are one device each |
 """
