@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.stage import parse_stage
 from hlo_lint.apps.settings.settings import Settings
@@ -24,6 +25,9 @@ from hlo_lint.report.report import Report
 from hlo_lint.rules.base import Form, Rule, Stage
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.edits import Edit, Safety
+
+if TYPE_CHECKING:  # loaded with the first proof
+    from hlo_lint.engine.proof.gate import Verdict
 
 Progress = Callable[[int], None]
 
@@ -95,6 +99,8 @@ class FixResult:
     remaining: Report
     """The findings in the fixed texts."""
     skipped: tuple[Skipped, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    """With `verify`, what the gate says of each fix, in the order of the rounds."""
 
     @property
     def text(self) -> str:
@@ -183,6 +189,7 @@ def fix(
     form: Form | str | None = None,
     allow: Sequence[Allowance] = (),
     baseline: str | Path | None = None,
+    verify: bool = False,
     progress: Progress = lambda _: None,
 ) -> FixResult:
     """Apply the safe fixes of all findings that are not suppressed; no file is written.
@@ -190,6 +197,7 @@ def fix(
     Takes the arguments of `lint`. With `unsafe_fixes`, fixes that may change a value or the cost
     are applied, too. `form` sets the option `move-as` of reshape-moves-data: "copy" or
     "transpose". By default it is copy if LayoutNormalization is sure to come next, else transpose.
+    With `verify` a fix is safe only if it is proven: see `engine/proof/gate.py`.
 
     Raises:
         DumpError: for a path that is not there, and for a file that is not a baseline.
@@ -210,10 +218,22 @@ def fix(
             return False
         return not any(settings.ignores(rule, path) for path in paths)
 
-    result, files = fix_dump(dump, new_checker, is_wanted, settings.allow, listed, progress)
+    gate = None
+    if verify:
+        from hlo_lint.engine.proof.gate import Gate
+        from hlo_lint.rules.registry import all_rules
+
+        chosen = {rule.name() for rule in rules}
+        every = [*rules, *(rule for rule in all_rules() if rule.name() not in chosen)]
+        gate = Gate(
+            lambda: Checker(every, before=before, stage_of=stage_of),
+            admits_unproven=bool(settings.unsafe_fixes),
+        )
+    result, files = fix_dump(dump, new_checker, is_wanted, settings.allow, listed, progress, gate)
     result.skipped[:0] = dump.skipped
     report = _report(result, new_checker(), settings, listed)
-    return FixResult(files, report, tuple(dump.skipped))
+    verdicts = tuple(gate.verdicts) if gate is not None else ()
+    return FixResult(files, report, tuple(dump.skipped), verdicts)
 
 
 def _overridden(

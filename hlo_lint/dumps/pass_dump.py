@@ -93,13 +93,16 @@ class PassDump:
         """A dump of what has been read already."""
         return cls(path, None, _file=file, kind=kind)
 
-    def replace_text(self, text: str) -> None:
-        """Go on with another text in place of what the file holds."""
+    def reparsed(self, text: str) -> HloFile:
+        """Another text as a file in place of this one, which shares what both repeat."""
         path = self.file.path
         if self.kind is Kind.HLO:
-            self._file = parse_file(text, path, self.memo)
-        else:
-            self._file = HloFile.of_text(text, path, self.module.name)
+            return parse_file(text, path, self.memo)
+        return HloFile.of_text(text, path, self.module.name)
+
+    def replace_text(self, text: str) -> None:
+        """Go on with another text in place of what the file holds."""
+        self._file = self.reparsed(text)
         self._has_directives = None
         self.edited = True
 

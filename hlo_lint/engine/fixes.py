@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.findings import FixedFile
-from hlo_lint.engine.reporter import Result
+from hlo_lint.engine.reporter import PlannedFix, Result
 from hlo_lint.engine.runner import Checker, Progress
 from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.engine.suppressions.apply import UNUSED, SuppressionResult
@@ -16,6 +17,9 @@ from hlo_lint.engine.suppressions.baseline import Baseline
 from hlo_lint.engine.suppressions.comments import length_without_comments, lost_comments
 from hlo_lint.text.edits import Edit, Fix, Safety
 from hlo_lint.text.source import Span, indent_before
+
+if TYPE_CHECKING:  # a proof may need numpy
+    from hlo_lint.engine.proof.gate import Gate
 
 MAX_ROUNDS = 10
 """A fix may uncover another finding; after so many rounds the rest stays."""
@@ -31,10 +35,12 @@ def fix_dump(
     allowances: Sequence[Allowance] = (),
     baseline: Baseline | None = None,
     progress: Progress = lambda _: None,
+    gate: Gate | None = None,
 ) -> tuple[Result, tuple[FixedFile, ...]]:
     """Apply all fixes that are wanted, in memory: the findings that remain, and the changed files.
 
-    A file that was given alone is there even if it did not change.
+    A file that was given alone is there even if it did not change. With a gate, only what it
+    admits is applied.
     """
     fixed: dict[PassDump, FixedFile] = {}
     result = Result()
@@ -44,11 +50,14 @@ def fix_dump(
         checker.check_pipeline(pipeline, progress)
         suppressed = checker.suppress(allowances, baseline)
         for _ in range(MAX_ROUNDS):
-            fixes = _fixes_by_file(checker.result, suppressed, pipeline, is_wanted)
-            if not fixes:
+            plans = _plans_by_file(checker.result, suppressed, pipeline, is_wanted)
+            if gate is not None:
+                plans = gate.admit(pipeline, plans)
+            if not plans:
                 break
-            for file, of_file in fixes.items():
-                fixed[file] = _fix_file(file, of_file, fixed.get(file))
+            for file, of_file in plans.items():
+                fixes = [plan.fix for plan in of_file]
+                fixed[file] = _fix_file(file, fixes, fixed.get(file))
             # Names and places have moved, and a fix may have cured other findings, too.
             checker = new_checker()
             checker.check_pipeline(pipeline)
@@ -62,23 +71,24 @@ def fix_dump(
     return result, tuple(fixed.values())
 
 
-def _fixes_by_file(
+def _plans_by_file(
     result: Result, suppressed: SuppressionResult, pipeline: Pipeline, is_wanted: IsWanted
-) -> dict[PassDump, list[Fix]]:
+) -> dict[PassDump, list[PlannedFix]]:
     """The wanted fixes of findings that count, and of comments that allow nothing."""
-    fixes: dict[PassDump, list[Fix]] = {}
+    plans: dict[PassDump, list[PlannedFix]] = {}
     kept = {id(diagnostic) for diagnostic in suppressed.kept}
     for plan in result.fixes:
         diagnostic = plan.diagnostic
         paths = {diagnostic.path, str(plan.dump.path)}
         if id(diagnostic) in kept and is_wanted(diagnostic.rule, plan.fix.safety, paths):
-            fixes.setdefault(plan.dump, []).append(plan.fix)
+            plans.setdefault(plan.dump, []).append(plan)
     files = {str(dump.path): dump for dump in (*pipeline.dumps, *pipeline.kernels)}
     for diagnostic in suppressed.kept:
         fix = diagnostic.fix
         if diagnostic.rule == UNUSED and fix and is_wanted(UNUSED, fix.safety, {diagnostic.path}):
-            fixes.setdefault(files[diagnostic.path], []).append(fix)
-    return fixes
+            file = files[diagnostic.path]
+            plans.setdefault(file, []).append(PlannedFix(file, fix, diagnostic))
+    return plans
 
 
 def _fix_file(file: PassDump, fixes: Iterable[Fix], earlier: FixedFile | None) -> FixedFile:
@@ -101,19 +111,23 @@ def apply(text: str, fixes: Iterable[Fix]) -> tuple[str, tuple[Edit, ...]]:
     >>> apply("a = b", [fix])[0]
     'x = b'
     """
-    chosen: list[Edit] = []
+    edits = [_with_comments(edit, text) for fix in chosen(fixes) for edit in sorted(fix.edits)]
+    pieces, at = [], 0
+    for edit in edits:
+        pieces += [text[at : edit.span.start], edit.text]
+        at = edit.span.end
+    pieces.append(text[at:])
+    return "".join(pieces), tuple(edits)
+
+
+def chosen(fixes: Iterable[Fix]) -> Iterator[Fix]:
+    """As many fixes as do not overlap, in the order of the text."""
     end = -1
     for fix in sorted(set(fixes), key=lambda fix: fix.edits):
         edits = sorted(fix.edits)
         if edits and edits[0].span.start >= end:
-            chosen += [_with_comments(edit, text) for edit in edits]
+            yield fix
             end = edits[-1].span.end
-    pieces, at = [], 0
-    for edit in chosen:
-        pieces += [text[at : edit.span.start], edit.text]
-        at = edit.span.end
-    pieces.append(text[at:])
-    return "".join(pieces), tuple(chosen)
 
 
 def _with_comments(edit: Edit, text: str) -> Edit:

@@ -43,6 +43,11 @@ if TYPE_CHECKING:
     default=None,
     help="Also apply fixes that may change a value or the cost.",
 )
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="Apply a fix as safe only if it is proven, and print the proof of each.",
+)
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 even if findings remain.")
 @click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if anything was fixed.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the findings that remain.")
@@ -56,6 +61,7 @@ def command(
     form: str | None,
     out: Path | None,
     unsafe_fixes: bool | None,
+    verify: bool,
     exit_zero: bool,
     exit_non_zero_on_fix: bool,
     quiet: bool,
@@ -71,8 +77,11 @@ def command(
     settings = common.settings_of(paths, shared).overridden(unsafe_fixes=unsafe_fixes)
     dump = common.open_given(paths, settings, shared)
     with common.progress_bar(dump, wanted=not quiet) as progress:
-        result = fix_all(dump, settings=settings, form=form, progress=progress)
+        result = fix_all(dump, settings=settings, form=form, verify=verify, progress=progress)
     errors = common.console(stderr=True, color=color)
+    if not quiet:
+        for verdict in result.verdicts:
+            errors.print(f"{verdict}", highlight=False, markup=False, soft_wrap=True)
     if diff:
         for file in result.files:
             _print_diff(file)

@@ -1,0 +1,262 @@
+"""The gate that every fix passes with `fix --verify`, and the reason where one does not.
+
+A fix is safe only if it is minimal, if the finding is gone and no rule finds anything new, if XLA's
+parser reads the text, and if both texts compute the same at the strongest level that applies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from hlo_lint.dumps.file_types import Kind
+from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.engine.findings import Diagnostic
+from hlo_lint.engine.fingerprints import nameless
+from hlo_lint.engine.fixes import apply, chosen
+from hlo_lint.engine.proof.prove import Proof, prove, prove_ptx
+from hlo_lint.engine.proof.xla_parser import refusals
+from hlo_lint.engine.reporter import PlannedFix
+from hlo_lint.engine.runner import Checker
+from hlo_lint.hlo.ir import Module
+from hlo_lint.text.edits import Safety
+
+NOT_ASKED: Final = "XLA's parser was not asked: jaxlib is not installed"
+Plans: TypeAlias = "dict[PassDump, list[PlannedFix]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the gate says of one fix."""
+
+    plan: PlannedFix
+    proof: Proof
+    failures: tuple[str, ...]
+    """The conditions that do not hold; empty if it passes."""
+    notes: tuple[str, ...] = ()
+    """Conditions that could not be looked at."""
+
+    @property
+    def passes(self) -> bool:
+        """True if every condition holds."""
+        return not self.failures
+
+    @property
+    def safety(self) -> Safety:
+        """The rule's word, unless a condition does not hold."""
+        return self.plan.fix.safety if self.passes else Safety.UNSAFE
+
+    def __str__(self) -> str:
+        at = self.plan.diagnostic
+        where = f"%{at.instruction}" if at.instruction else f"line {at.line}"
+        said = "; ".join(self.failures) if self.failures else f"{self.proof}"
+        state = "proven" if self.passes else "refused"
+        notes = "".join(f" ({note})" for note in self.notes)
+        return f"{state}: {at.rule} at {where} of {self.plan.dump.path}: {said}{notes}"
+
+
+@dataclass(slots=True)
+class Gate:
+    """The conditions, and the verdicts so far."""
+
+    new_checker: Callable[[], Checker]
+    """A checker with every rule: a fix may cause a finding of any."""
+    admits_unproven: bool = False
+    """True to let fixes pass that are not proven; one that is known to be wrong never passes."""
+    asks_xla: bool = True
+    """True to have XLA's parser read each text, in a child process."""
+    verdicts: list[Verdict] = field(default_factory=list)
+    _proofs: dict[Hashable, Proof] = field(default_factory=dict)
+    _refused: set[Hashable] = field(default_factory=set)
+
+    def admit(self, pipeline: Pipeline, plans: Plans) -> Plans:
+        """The fixes that may be applied together; a verdict on each one is kept."""
+        todo = [
+            plan
+            for of_file in plans.values()
+            for plan in chosen_plans(of_file)
+            if _identity(plan) not in self._refused
+        ]
+        verdicts = {id(plan): self._alone(plan) for plan in todo}
+        together = [plan for plan in todo if not verdicts[id(plan)].failures]
+        for plan, reason in self._with_new_findings(pipeline, together):
+            verdicts[id(plan)] = _failing(verdicts[id(plan)], reason)
+        together = [plan for plan in todo if not verdicts[id(plan)].failures]
+        for plan, reason, note in _unread_by_xla(together if self.asks_xla else ()):
+            verdicts[id(plan)] = _failing(verdicts[id(plan)], reason, note)
+        admitted: Plans = {}
+        for plan in todo:
+            verdict = verdicts[id(plan)]
+            self.verdicts.append(verdict)
+            if verdict.passes or (self.admits_unproven and not verdict.proof.differs):
+                admitted.setdefault(plan.dump, []).append(plan)
+            else:
+                self._refused.add(_identity(plan))
+        return admitted
+
+    def _alone(self, plan: PlannedFix) -> Verdict:
+        """The conditions that one fix meets or not, whatever is fixed beside it."""
+        before = plan.dump.file.text
+        after, edits = apply(before, [plan.fix])
+        if not edits or after == before:
+            return Verdict(plan, Proof(None, False, ("nothing changes",)), ("it changes nothing",))
+        if plan.dump.kind is not Kind.HLO:
+            proof = prove_ptx(before, after)
+            return Verdict(plan, proof, () if proof.holds else (f"{proof}",))
+        old = plan.dump.file.modules
+        new = plan.dump.reparsed(after).modules
+        if len(old) != len(new):
+            proof = Proof(None, False, ("the file holds another number of modules",))
+            return Verdict(plan, proof, (f"{proof}",))
+        changed = [(a, b) for a, b in zip(old, new, strict=True) if a.text != b.text]
+        failures = [reason for a, b in changed for reason in (_not_minimal(a, b),) if reason]
+        failures += [f"an edit repeats the line {line!r}" for line in _repeated(before, plan)]
+        proof = Proof(None, False, ())
+        for a, b in changed:
+            proof = self._proof(a, b)
+            if not proof.holds:
+                failures.append(f"{proof}")
+                break
+        return Verdict(plan, proof, tuple(failures))
+
+    def _proof(self, before: Module, after: Module) -> Proof:
+        """The proof, made once for all dumps that repeat what changes."""
+        old = {each.name: each.text for each in before.computations}
+        new = {each.name: each.text for each in after.computations}
+        key = (
+            before.header == after.header,
+            tuple((name, text) for name, text in old.items() if new.get(name) != text),
+            tuple((name, text) for name, text in new.items() if old.get(name) != text),
+        )
+        proof = self._proofs.get(key)
+        if proof is None:
+            proof = self._proofs[key] = prove(before, after)
+        return proof
+
+    def _with_new_findings(
+        self, pipeline: Pipeline, plans: Sequence[PlannedFix]
+    ) -> list[tuple[PlannedFix, str]]:
+        """The fixes after which something is found, each with the first such finding."""
+        if not plans:
+            return []
+        before, _ = self._findings(pipeline)
+        return self._bisected(pipeline, plans, before)
+
+    def _bisected(
+        self, pipeline: Pipeline, plans: Sequence[PlannedFix], before: Mapping[Hashable, str]
+    ) -> list[tuple[PlannedFix, str]]:
+        reason = self._new_after(pipeline, plans, before)
+        if not reason:
+            return []
+        if len(plans) == 1:
+            return [(plans[0], reason)]
+        half = len(plans) // 2
+        return [
+            *self._bisected(pipeline, plans[:half], before),
+            *self._bisected(pipeline, plans[half:], before),
+        ]
+
+    def _new_after(
+        self, pipeline: Pipeline, plans: Sequence[PlannedFix], before: Mapping[Hashable, str]
+    ) -> str:
+        """The first finding that some fixes cause or leave; the texts are put back."""
+        texts = {plan.dump: (plan.dump.file.text, plan.dump.edited) for plan in plans}
+        for dump, (text, _) in texts.items():
+            dump.replace_text(apply(text, [p.fix for p in plans if p.dump is dump])[0])
+        try:
+            after, places = self._findings(pipeline)
+        finally:
+            for dump, (text, edited) in texts.items():
+                dump.replace_text(text)
+                dump.edited = edited
+        for identity, message in after.items():
+            if identity not in before:
+                return f"a new finding: {message}"
+        left = next((plan for plan in plans if _identity(plan) in places), None)
+        return "" if left is None else f"not idempotent: {left.diagnostic.rule} is still found"
+
+    def _findings(self, pipeline: Pipeline) -> tuple[dict[Hashable, str], set[Hashable]]:
+        """What is found, and where in each file: also where a dump repeats it."""
+        checker = self.new_checker()
+        checker.check_pipeline(pipeline)
+        found: dict[Hashable, str] = {}
+        places = {_identity(plan) for plan in checker.result.fixes}
+        for each in checker.result.diagnostics:
+            found[_kind(each)] = f"{each.rule}: {each.message}"
+            places.add((each.path, *_kind(each)))
+        return found, places
+
+
+def chosen_plans(plans: Iterable[PlannedFix]) -> list[PlannedFix]:
+    """Those whose fixes do not overlap: the others wait for the next round."""
+    by_fix = {plan.fix: plan for plan in reversed(list(plans))}
+    return [by_fix[fix] for fix in chosen(by_fix)]
+
+
+def _kind(at: Diagnostic) -> tuple[Hashable, ...]:
+    """A finding without its file and its numbers."""
+    where = at.instruction if at.instruction else nameless(at.message)
+    return at.rule, at.computation, where
+
+
+def _identity(plan: PlannedFix) -> Hashable:
+    return (str(plan.dump.path), *_kind(plan.diagnostic))
+
+
+def _failing(verdict: Verdict, reason: str, note: str = "") -> Verdict:
+    failures = (*verdict.failures, reason) if reason else verdict.failures
+    notes = (*verdict.notes, note) if note else verdict.notes
+    return Verdict(verdict.plan, verdict.proof, failures, notes)
+
+
+# Conditions -------------------------------------------------------------------------------------
+
+
+def _not_minimal(before: Module, after: Module) -> str:
+    """The first instruction that is added and not read; empty if there is none."""
+    old = {each.name for each in before.instructions()}
+    for instruction in after.instructions():
+        is_result = instruction is instruction.computation.root
+        if instruction.name not in old and not is_result and not instruction.users:
+            return f"not minimal: nothing reads %{instruction.name}, which it adds"
+    return ""
+
+
+def _repeated(text: str, plan: PlannedFix) -> list[str]:
+    """The lines that an edit replaces by themselves."""
+    repeated = []
+    for edit in plan.fix.edits:
+        start, end = edit.span
+        lines = {line.strip() for line in text[start:end].split("\n")}
+        repeated += [line.strip() for line in edit.text.split("\n") if line.strip() in lines - {""}]
+    return repeated
+
+
+def _unread_by_xla(plans: Sequence[PlannedFix]) -> list[tuple[PlannedFix, str, str]]:
+    """The fixes whose text XLA's parser refuses: the reason, or a note where it cannot tell."""
+    plans = [plan for plan in plans if plan.dump.kind is Kind.HLO]
+    by_dump: Plans = {}
+    for plan in plans:
+        by_dump.setdefault(plan.dump, []).append(plan)
+    texts = [
+        text
+        for dump, of_dump in by_dump.items()
+        for text in (dump.file.text, apply(dump.file.text, [plan.fix for plan in of_dump])[0])
+    ]
+    answers = refusals(texts) if texts else []
+    if answers is None:
+        return [(plan, "", NOT_ASKED) for plan in plans]
+    outcome = []
+    for number, (dump, of_dump) in enumerate(by_dump.items()):
+        before, after = answers[2 * number : 2 * number + 2]
+        if before:
+            note = f"XLA's parser refuses the text without the fix, too: {before}"
+            outcome += [(plan, "", note) for plan in of_dump]
+        elif after:
+            alone = refusals([apply(dump.file.text, [plan.fix])[0] for plan in of_dump]) or []
+            for plan, reason in zip(of_dump, alone, strict=True):
+                if reason:
+                    outcome.append((plan, f"XLA's parser refuses the text: {reason}", ""))
+    return outcome

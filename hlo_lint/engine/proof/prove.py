@@ -1,0 +1,187 @@
+"""The proof that two texts compute the same, at the strongest level that applies.
+
+- `structure`: every instruction computes what it computed, of the same operands. For edits of
+  attributes, payloads and comments, and for another order of the lines.
+- `index maps`: every element comes from where it came from, whatever the values. For chains of
+  data movement of any size, between instructions that stay.
+- `memory`: the touched instructions leave the same bytes, whatever the values. For data movement
+  in tiles with padding, packed types and other widths.
+- `executed`: both modules give the same bits for seeded inputs. A sample, for anything that runs.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.util import find_spec
+from typing import Final
+
+from hlo_lint.engine.proof.terms import Differs, NotLayout, prove_equal
+from hlo_lint.hlo.ir import Module
+
+SEEDS: Final = 3
+"""Inputs on which both modules run: an even seed has negative numbers, an odd one has none."""
+
+
+class Level(StrEnum):
+    """The kind of a proof."""
+
+    STRUCTURE = "structure"
+    INDEX_MAPS = "index maps"
+    MEMORY = "memory"
+    EXECUTED = "executed"
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What is known about two texts."""
+
+    level: Level | None
+    """None if no level proves that they compute the same."""
+    differs: bool
+    """True if they are known to compute something else."""
+    reasons: tuple[str, ...]
+    """What was proven; else the reason of each level that proves nothing."""
+
+    @property
+    def holds(self) -> bool:
+        """True if both compute the same."""
+        return self.level is not None
+
+    def __str__(self) -> str:
+        if self.level is None:
+            return ("not equal: " if self.differs else "not proven: ") + "; ".join(self.reasons)
+        return f"{self.level}: {'; '.join(self.reasons)}"
+
+
+def prove(before: Module, after: Module) -> Proof:
+    """The proof of the strongest level that applies to two modules.
+
+    >>> from hlo_lint.hlo.parser.module import parse_file
+    >>> text = "HloModule m\\nENTRY e {{ p = f32[] parameter(0) ROOT r = f32[] {} }}"
+    >>> modules = [
+    ...     parse_file(text.format(root)).modules[0]
+    ...     for root in ("copy(p)", "negate(p)", "reshape(p)")
+    ... ]
+    >>> print(prove(modules[0], modules[2]))
+    index maps: 1 data movement of 1 element reads what was read
+    >>> prove(modules[0], modules[1]).differs
+    True
+    """
+    if find_spec("numpy") is None:
+        return Proof(None, False, ("pip install 'hlo-lint[prove]' to compare values",))
+    reasons = []
+    try:
+        equality = prove_equal(before, after)
+    except Differs as error:
+        return Proof(None, True, (f"{error}",))
+    except NotLayout as error:
+        reasons.append(f"index maps do not apply: {error}")
+    else:
+        if not equality.moves:
+            return Proof(Level.STRUCTURE, False, (_structure(equality.computations),))
+        moves = _count(equality.moves, "data movement")
+        fact = f"{moves} of {_count(equality.elements, 'element')} reads what was read"
+        contradiction = _contradiction(before, after)
+        if contradiction:
+            return Proof(None, True, (contradiction,))
+        return Proof(Level.INDEX_MAPS, False, (fact,))
+    for level in (_in_memory, _executed):
+        proof = level(before, after)
+        if proof.holds or proof.differs:
+            return proof
+        reasons += proof.reasons
+    return Proof(None, False, tuple(reasons))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _structure(computations: tuple[str, ...]) -> str:
+    if not computations:
+        return "no computation differs"
+    return "every instruction computes what it computed"
+
+
+def _contradiction(before: Module, after: Module) -> str:
+    """What the interpreter of memory says against a proof, where it can run at all."""
+    from hlo_lint.engine.proof.physical_memory import NotCovered, compare
+
+    try:
+        wrong = [one for one in compare(before, after) if not one.equal]
+    except NotCovered:
+        return ""
+    return f"%{wrong[0].instruction}: {wrong[0].detail}, on memory" if wrong else ""
+
+
+def _in_memory(before: Module, after: Module) -> Proof:
+    from hlo_lint.engine.proof.physical_memory import NotCovered, compare
+
+    try:
+        compared = compare(before, after)
+    except NotCovered as error:
+        return Proof(None, False, (f"memory does not apply: {error}",))
+    for one in compared:
+        if not one.equal:
+            return Proof(None, True, (f"%{one.instruction}: {one.detail}",))
+    if not compared:
+        return Proof(None, False, ("memory does not apply: no data movement differs",))
+    elements = sum(one.elements for one in compared)
+    what = f"{_count(len(compared), 'instruction')} of {_count(elements, 'element')}"
+    return Proof(Level.MEMORY, False, (f"{what} leave the same bytes",))
+
+
+def _executed(before: Module, after: Module) -> Proof:
+    from hlo_lint.engine.values.compare import difference
+    from hlo_lint.engine.values.evaluate import NotEvaluated, evaluate, leaves
+    from hlo_lint.engine.values.inputs import inputs_of
+
+    elements = 0
+    for seed in range(SEEDS):
+        inputs = inputs_of(before, seed)
+        try:
+            old, new = (leaves(evaluate(module, inputs).result) for module in (before, after))
+        except NotEvaluated as error:
+            return Proof(None, False, (f"neither module was executed: {error}",))
+        unequal = difference(old, new)
+        if unequal is not None:
+            return Proof(None, True, (f"executed with seed {seed}, {unequal}",))
+        elements = sum(array.size for array in old)
+    what = f"{_count(elements, 'element')} of the result"
+    return Proof(Level.EXECUTED, False, (f"{what} equal bit for bit on {SEEDS} seeded inputs",))
+
+
+# Kernels ----------------------------------------------------------------------------------------
+
+_WAIT: Final = re.compile(
+    r"\s*(?:cp\.async\.wait_(?:group\s+\d+|all)|bar\.sync\s+\d+|barrier\.sync\s+\d+);\s*"
+).fullmatch
+
+
+def prove_ptx(before: str, after: str) -> Proof:
+    """The proof that a kernel only waits more than it did: a wait changes no value of its own.
+
+    >>> print(prove_ptx("ret;", "cp.async.wait_all;\\nret;"))
+    structure: 1 wait is added
+    """
+    rest = iter(after.split("\n"))
+    added = []
+    for line in before.split("\n"):
+        for other in rest:
+            if other == line:
+                break
+            added.append(other)
+        else:
+            return Proof(None, False, (f"the line {line.strip()!r} is gone",))
+    added += rest
+    strange = [line for line in added if not _WAIT(line)]
+    if strange:
+        return Proof(None, False, (f"nothing here executes {strange[0].strip()!r}",))
+    number = len(added)
+    return Proof(
+        Level.STRUCTURE,
+        False,
+        (f"{_count(number, 'wait')} {'is' if number == 1 else 'are'} added",),
+    )
