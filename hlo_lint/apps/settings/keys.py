@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from hlo_lint.analysis.stage import Stage, parse_stage
+from hlo_lint.analysis.stage import parse_stage
+from hlo_lint.apps.settings.toml import spelled
 from hlo_lint.apps.settings.toml_locations import SettingPlace, displayed
+from hlo_lint.dumps.phases import AUTOTUNERS, PRECONDITIONS
 from hlo_lint.engine.suppressions.allowances import Allowance
+from hlo_lint.report.formats import FORMATS
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.options import Option
 from hlo_lint.rules.registry import all_rules, check_names, find_rule, known_names
@@ -22,294 +24,201 @@ OFF: Final = "off"
 LEVELS: Final = (*(severity.value for severity in Severity), OFF)
 
 
-class ValueKind(Protocol):
+@dataclass(frozen=True)
+class ValueKind:
     """A type of values: how one is read, and how the JSON Schema says it."""
 
-    @property
-    def title(self) -> str:
-        """In words, for the docs and for messages."""
-
-    def read(self, value: object, place: SettingPlace) -> object:
-        """The value as `Settings` holds it.
-
-        Raises:
-            ConfigError: where it does not fit.
-        """
-
-    def schema(self) -> Schema:
-        """The JSON Schema of the value."""
-
-
-@dataclass(frozen=True)
-class _Text:
-    """A text."""
-
-    title: str = "a text"
-
-    def read(self, value: object, place: SettingPlace) -> str:
-        if not isinstance(value, str) or not value:
-            raise place.error(f"takes {self.title}, not {_spelled(value)}")
-        return value
-
-    def schema(self) -> Schema:
-        return {"type": "string", "minLength": 1}
-
-
-@dataclass(frozen=True)
-class _StageWords:
-    """Words that describe a stage."""
-
-    title: str = 'a stage such as "gpu post-layout"'
-
-    def read(self, value: object, place: SettingPlace) -> Stage:
-        if not isinstance(value, str):
-            raise place.error(f"takes {self.title}, not {_spelled(value)}")
-        try:
-            return parse_stage(value)
-        except UsageError as error:
-            raise place.error(str(error)) from error
-
-    def schema(self) -> Schema:
-        return {"type": "string", "minLength": 1}
-
-
-@dataclass(frozen=True)
-class _Reason(_Text):
-    """A text with something in it."""
-
-    def schema(self) -> Schema:
-        return {"type": "string", "pattern": r"\S"}
-
-
-@dataclass(frozen=True)
-class _Truth:
-    """True or false."""
-
-    title: str = "true or false"
-
-    def read(self, value: object, place: SettingPlace) -> bool:
-        if not isinstance(value, bool):
-            raise place.error(f"takes {self.title}, not {_spelled(value)}")
-        return value
-
-    def schema(self) -> Schema:
-        return {"type": "boolean"}
-
-
-@dataclass(frozen=True)
-class _Choice:
-    """One of several words."""
-
-    words: Callable[[], Sequence[str]]
-
-    @property
-    def title(self) -> str:
-        """The words."""
-        *most, last = [f'"{word}"' for word in self.words()]
-        return f"{', '.join(most)} or {last}" if most else last
-
-    def read(self, value: object, place: SettingPlace) -> str:
-        words = self.words()
-        if not isinstance(value, str):
-            raise place.error(f"takes {self.title}, not {_spelled(value)}")
-        if value not in words:
-            raise place.error(f"{_spelled(value)} is not {self.title}{_near(value, words)}")
-        return value
-
-    def schema(self) -> Schema:
-        return {"enum": list(self.words())}
-
-
-@dataclass(frozen=True)
-class _Level:
-    """A severity, or `off`."""
-
-    title: str = 'one of "error", "warning", "info", "off"'
-
-    def read(self, value: object, place: SettingPlace) -> Severity | None:
-        word = _Choice(lambda: LEVELS).read(value, place)
-        return None if word == OFF else Severity(word)
-
-    def schema(self) -> Schema:
-        return {"enum": list(LEVELS)}
-
-
-@dataclass(frozen=True)
-class _FilePath:
-    """A path, relative to the folder of the settings file."""
-
-    title: str = "a path, relative to the folder of the file"
-
-    def read(self, value: object, place: SettingPlace) -> Path:
-        return place.path.parent / _Text(self.title).read(value, place)
-
-    def schema(self) -> Schema:
-        return _Text().schema()
-
-
-@dataclass(frozen=True)
-class _Processes:
-    """A number of processes."""
-
-    title: str = '"auto" or a whole number from 1'
-
-    def read(self, value: object, place: SettingPlace) -> int | None:
-        if value == "auto":
-            return None
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise place.error(f"takes {self.title}, not {_spelled(value)}")
-        return value
-
-    def schema(self) -> Schema:
-        return {"oneOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}]}
-
-
-@dataclass(frozen=True)
-class _Listed:
-    """An array of one kind."""
-
-    each: ValueKind
     title: str
+    """In words, for the docs and for messages."""
+    read: Callable[[Any, SettingPlace], Any]
+    """The value as `Settings` holds it; a ConfigError, with the place, if it does not fit."""
+    schema: Callable[[], Schema]
+    """Its JSON Schema, made when asked for: some list all rules."""
 
-    def read(self, value: object, place: SettingPlace) -> tuple[object, ...]:
-        if not isinstance(value, list):
-            raise place.error(f"takes {self.title}, not {_spelled(value)}")
-        return tuple(self.each.read(one, place.at(at, one)) for at, one in enumerate(value))
+    def then(self, convert: Callable[[Any, SettingPlace], Any]) -> ValueKind:
+        """The same kind, its values converted; an unknown name is an error at their place."""
 
-    def schema(self) -> Schema:
-        return {"type": "array", "items": self.each.schema()}
+        def read(value: object, place: SettingPlace) -> object:
+            try:
+                return convert(self.read(value, place), place)
+            except UsageError as error:
+                raise place.error(str(error)) from error
 
-
-@dataclass(frozen=True)
-class _RuleName:
-    """The name of a rule or a family."""
-
-    title: str = "the name of a rule or of a family"
-
-    def read(self, value: object, place: SettingPlace) -> str:
-        name = _Text(self.title).read(value, place)
-        try:
-            check_names([name])
-        except UsageError as error:
-            raise place.error(str(error)) from error
-        return name
-
-    def schema(self) -> Schema:
-        return {"$ref": "#/$defs/rule-or-family"}
+        return ValueKind(self.title, read, self.schema)
 
 
-@dataclass(frozen=True)
-class _Table:
-    """A table whose keys are of one kind and whose values are of another."""
+def _kind(title: str, fits: Callable[[Any], bool], schema: Schema) -> ValueKind:
+    def read(value: object, place: SettingPlace) -> object:
+        if not fits(value):
+            raise place.error(f"takes {title}, not {_spelled(value)}")
+        return value
 
-    key: ValueKind
-    each: ValueKind
-    title: str
+    return ValueKind(title, read, lambda: schema)
 
-    def read(self, value: object, place: SettingPlace) -> Mapping[str, object]:
-        if not isinstance(value, dict):
-            raise place.error(f"takes {self.title}, not {_spelled(value)}")
-        values: dict[str, object] = {}
-        for name, one in value.items():
-            self.key.read(name, place.at(name))
-            values[name] = self.each.read(one, place.at(name))
+
+def _text(title: str, schema: Schema | None = None) -> ValueKind:
+    schema = {"type": "string", "minLength": 1} if schema is None else schema
+    return _kind(title, lambda value: isinstance(value, str) and value != "", schema)
+
+
+def _choice(words: Sequence[str], title: str = "") -> ValueKind:
+    quoted = [f'"{word}"' for word in words]
+    listed = " or ".join(part for part in (", ".join(quoted[:-1]), quoted[-1]) if part)
+    text = _kind(listed, lambda value: isinstance(value, str), {"enum": list(words)})
+
+    def known(value: str, place: SettingPlace) -> str:
+        if value in words:
+            return value
+        near = get_close_matches(value, words, n=1, cutoff=0.5)
+        hint = f": did you mean {near[0]}?" if near else ""
+        raise place.error(f"{_spelled(value)} is not {listed}{hint}")
+
+    return ValueKind(title or listed, text.then(known).read, text.schema)
+
+
+def _listed(of: ValueKind, title: str) -> ValueKind:
+    array = _kind(title, lambda value: isinstance(value, list), {})
+
+    def read(values: list[object], place: SettingPlace) -> tuple[object, ...]:
+        return tuple(of.read(one, place.at(number, one)) for number, one in enumerate(values))
+
+    return ValueKind(title, array.then(read).read, lambda: {"type": "array", "items": of.schema()})
+
+
+def _table(key: ValueKind, of: ValueKind, title: str) -> ValueKind:
+    def read(table: dict[str, object], place: SettingPlace) -> Mapping[str, object]:
+        values = {}
+        for name, one in table.items():
+            key.read(name, place.at(name))
+            values[name] = of.read(one, place.at(name))
         return values
 
-    def schema(self) -> Schema:
+    def schema() -> Schema:
         return {
             "type": "object",
-            "propertyNames": self.key.schema(),
-            "additionalProperties": self.each.schema(),
+            "propertyNames": key.schema(),
+            "additionalProperties": of.schema(),
         }
 
+    return ValueKind(title, _any_table(title).then(read).read, schema)
 
-@dataclass(frozen=True)
-class _RuleOptions:
-    """Tables of the options of rules."""
 
-    title: str = "a table of options for each rule"
+def _any_table(title: str = "a table") -> ValueKind:
+    return _kind(title, lambda value: isinstance(value, dict), {"type": "object"})
 
-    def read(self, value: object, place: SettingPlace) -> Mapping[str, Mapping[str, object]]:
-        tables = _Table(_Text(), _AnyTable(), self.title).read(value, place)
-        return {name: self._options(name, table, place.at(name)) for name, table in tables.items()}
 
-    def _options(self, rule: str, table: object, place: SettingPlace) -> Mapping[str, object]:
-        assert isinstance(table, dict)
+def _closed(properties: Mapping[str, Schema], **more: Any) -> Schema:
+    """The schema of a table that has these keys and no others."""
+    properties = dict(properties)
+    return {"type": "object", "additionalProperties": False, **more, "properties": properties}
+
+
+def _checked_name(name: str, _: SettingPlace) -> str:
+    check_names([name])
+    return name
+
+
+def _read_options(rule: str, table: dict[str, Any], place: SettingPlace) -> Mapping[str, object]:
+    try:
+        options = find_rule(rule).options()
+    except UsageError as error:
+        raise place.error(str(error)) from error
+    for name, value in table.items():
+        if name not in options:
+            raise place.at(name).error(f"unknown option of {rule}: {nearest(name, options)}")
         try:
-            options = find_rule(rule).options()
+            options[name].read(value)
         except UsageError as error:
-            raise place.error(str(error)) from error
-        for name, value in table.items():
-            if name not in options:
-                raise place.at(name).error(f"unknown option of {rule}: {nearest(name, options)}")
-            try:
-                options[name].read(value)
-            except UsageError as error:
-                raise place.at(name).error(
-                    f"takes {options[name].expected}, not {_spelled(value)}"
-                ) from error
-        return dict(table)
+            raise place.at(name).error(
+                f"takes {options[name].expected}, not {_spelled(value)}"
+            ) from error
+    return dict(table)
 
-    def schema(self) -> Schema:
-        return {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {
-                rule.name(): {
-                    "type": "object",
-                    "additionalProperties": False,
-                    "properties": {
-                        name: _option_schema(option) for name, option in rule.options().items()
-                    },
-                }
-                for rule in all_rules()
-            },
+
+def _options_schema() -> Schema:
+    return _closed(
+        {
+            rule.name(): _closed({name: _option_schema(o) for name, o in rule.options().items()})
+            for rule in all_rules()
         }
+    )
 
 
-@dataclass(frozen=True)
-class _Allowances:
-    """Tables that allow findings."""
+def _option_schema(option: Option[Any]) -> Schema:
+    types = {bool: "boolean", int: "integer", float: "number", str: "string"}
+    schema: Schema = {
+        "type": types[option.kind],
+        "default": option.default,
+        "description": option.doc,
+    }
+    return schema if option.least is None else schema | {"minimum": option.least}
 
-    title: str = "an array of tables"
 
-    def read(self, value: object, place: SettingPlace) -> tuple[Allowance, ...]:
-        tables = _Listed(_AnyTable(), self.title).read(value, place)
-        return tuple(self._allowance(one, place.at(at)) for at, one in enumerate(tables))
+def _read_allowance(table: dict[str, Any], place: SettingPlace) -> Allowance:
+    for name, value in table.items():
+        if name not in ALLOWANCE:
+            raise place.at(name).error(f"unknown key: {nearest(name, ALLOWANCE)}")
+        ALLOWANCE[name].read(value, place.at(name))
+    for name in ("rule", "reason"):
+        if not str(table.get(name, "")).strip():
+            raise place.error(f"an allowance needs a {name}")
+    line = place.position.line
+    return Allowance(**table, stated_in=str(displayed(place.path)), line=line)
 
-    def _allowance(self, table: object, place: SettingPlace) -> Allowance:
-        assert isinstance(table, dict)
-        for name, value in table.items():
-            if name not in ALLOWANCE:
-                raise place.at(name).error(f"unknown key: {nearest(name, ALLOWANCE)}")
-            ALLOWANCE[name].read(value, place.at(name))
-        for name in ("rule", "reason"):
-            if not str(table.get(name, "")).strip():
-                raise place.error(f"an allowance needs a {name}")
-        line = place.position.line
-        return Allowance(**table, stated_in=str(displayed(place.path)), line=line)
 
-    def schema(self) -> Schema:
-        one = {
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["rule", "reason"],
-            "properties": {name: kind.schema() for name, kind in ALLOWANCE.items()},
+def _allowances_schema() -> Schema:
+    keys = {name: kind.schema() for name, kind in ALLOWANCE.items()}
+    return {"type": "array", "items": _closed(keys, required=["rule", "reason"])}
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _spelled(value: object) -> str:
+    """A value as TOML spells it, at most a line of it."""
+    text = spelled(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+_pattern = _text("a pattern")
+_rule = _text("the name of a rule or of a family", {"$ref": "#/$defs/rule-or-family"}).then(
+    _checked_name
+)
+_level = _choice(LEVELS, 'one of "error", "warning", "info", "off"').then(
+    lambda word, _: None if word == OFF else Severity(word)
+)
+_stage_title = 'a stage such as "gpu post-layout"'
+_stage = _kind(
+    _stage_title, lambda value: isinstance(value, str), {"type": "string", "minLength": 1}
+).then(lambda words, _: parse_stage(words))
+_file_path = _text("a path, relative to the folder of the file").then(
+    lambda path, place: place.path.parent / path
+)
+_processes = _kind(
+    '"auto" or a whole number from 1',
+    lambda value: value == "auto" or _is_count(value),
+    {"oneOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}]},
+).then(lambda value, _: None if value == "auto" else value)
+_truth = _kind("true or false", lambda value: isinstance(value, bool), {"type": "boolean"})
+_names = _listed(_rule, "an array of rules and families")
+_globs = _listed(_pattern, "an array of patterns")
+_options = ValueKind(
+    "a table of options for each rule",
+    _table(_text("a text"), _any_table(), "a table of options for each rule")
+    .then(
+        lambda tables, place: {
+            name: _read_options(name, table, place.at(name)) for name, table in tables.items()
         }
-        return {"type": "array", "items": one}
-
-
-@dataclass(frozen=True)
-class _AnyTable:
-    title: str = "a table"
-
-    def read(self, value: object, place: SettingPlace) -> dict[str, object]:
-        if not isinstance(value, dict):
-            raise place.error(f"takes {self.title}, not {_spelled(value)}")
-        return value
-
-    def schema(self) -> Schema:
-        return {"type": "object"}
+    )
+    .read,
+    _options_schema,
+)
+_allowances = ValueKind(
+    "an array of tables",
+    _listed(_any_table().then(_read_allowance), "an array of tables").read,
+    _allowances_schema,
+)
 
 
 @dataclass(frozen=True)
@@ -326,28 +235,10 @@ class Key:
         return self.name.replace("-", "_")
 
 
-def _formats() -> Sequence[str]:
-    from hlo_lint.report.formats import FORMATS
-
-    return tuple(FORMATS)
-
-
-def _passes() -> Sequence[str]:
-    from hlo_lint.dumps.phases import AUTOTUNERS, PRECONDITIONS
-
-    return (*dict.fromkeys(demand.demanded_by for demand in PRECONDITIONS), *AUTOTUNERS)
-
-
-_names = _Listed(_RuleName(), "an array of rules and families")
-_globs = _Listed(_Text("a pattern"), "an array of patterns")
-
 ALLOWANCE: Final[Mapping[str, ValueKind]] = {
-    "rule": _RuleName(),
-    "reason": _Reason(),
-    "module": _Text("a pattern"),
-    "computation": _Text("a pattern"),
-    "op_name": _Text("a pattern"),
-    "path": _Text("a pattern"),
+    "rule": _rule,
+    "reason": _text("a text", {"type": "string", "pattern": r"\S"}),
+    **dict.fromkeys(("module", "computation", "op_name", "path"), _pattern),
 }
 """The keys of an allowance; `hlo_lint.engine.suppressions.allowances` defines their meaning."""
 
@@ -362,53 +253,53 @@ KEYS: Final = (
     Key("extend-ignore", _names, "Rules that do not run, in addition to those ignored."),
     Key(
         "per-path-ignores",
-        _Table(_Text("a pattern"), _names, "a table of patterns with an array of rules each"),
+        _table(_pattern, _names, "a table of patterns with an array of rules each"),
         "Rules that report nothing in files that match a pattern.",
     ),
     Key(
         "severity",
-        _Table(_RuleName(), _Level(), "a table of rules and families with a severity each"),
+        _table(_rule, _level, "a table of rules and families with a severity each"),
         'The severity of findings of a rule: "error" and "warning" make the exit status 1, "info" '
         'does not, and "off" disables the rule.',
     ),
-    Key("rules", _RuleOptions(), "Options of rules; the page of each rule lists its own."),
+    Key("rules", _options, "Options of rules; the page of each rule lists its own."),
     Key(
         "before",
-        _Choice(_passes),
+        _choice((*dict.fromkeys(demand.demanded_by for demand in PRECONDITIONS), *AUTOTUNERS)),
         "The pass that comes next, if a dump does not say.",
     ),
     Key(
         "stage",
-        _StageWords(),
+        _stage,
         'The place in the pipeline of texts that do not state theirs: "gpu post-layout".',
     ),
     Key(
         "per-path-stages",
-        _Table(_Text("a pattern"), _StageWords(), "a table of patterns with a stage each"),
+        _table(_pattern, _stage, "a table of patterns with a stage each"),
         "The stage of files that match a pattern.",
     ),
     Key("exclude", _globs, "Files and folders to leave out."),
     Key(
         "force-exclude",
-        _Truth(),
+        _truth,
         "True if `exclude` also applies to files given by name.",
     ),
     Key(
         "baseline",
-        _FilePath(),
+        _file_path,
         "A file of findings that are not reported again.",
     ),
     Key(
         "allow",
-        _Allowances(),
+        _allowances,
         "Findings that may stay: each table has a `rule` and a `reason`, and patterns of `module`, "
         "`computation`, `op_name` and `path` that select what it allows.",
     ),
-    Key("jobs", _Processes(), 'Number of worker processes; "auto" is 1 for a small input.'),
-    Key("output-format", _Choice(_formats), "The format of the report."),
+    Key("jobs", _processes, 'Number of worker processes; "auto" is 1 for a small input.'),
+    Key("output-format", _choice(tuple(FORMATS)), "The format of the report."),
     Key(
         "unsafe-fixes",
-        _Truth(),
+        _truth,
         "True if `fix` also applies fixes that may change a value or the cost.",
     ),
 )
@@ -436,26 +327,3 @@ def rule_names() -> Iterator[str]:
     families = {rule.family() for rule in all_rules()}
     yield from sorted(families)
     yield from sorted(known_names() - families)
-
-
-def _option_schema(option: Option[Any]) -> Schema:
-    types = {bool: "boolean", int: "integer", float: "number", str: "string"}
-    schema: Schema = {
-        "type": types[option.kind],
-        "default": option.default,
-        "description": option.doc,
-    }
-    return schema if option.least is None else schema | {"minimum": option.least}
-
-
-def _spelled(value: object) -> str:
-    """A value as TOML spells it, at most a line of it."""
-    from hlo_lint.apps.settings.toml import spelled
-
-    text = spelled(value)
-    return text if len(text) <= 60 else f"{text[:60]}…"
-
-
-def _near(value: str, words: Sequence[str]) -> str:
-    near = get_close_matches(value, words, n=1, cutoff=0.5)
-    return f": did you mean {near[0]}?" if near else ""
