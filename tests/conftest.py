@@ -29,6 +29,13 @@ def _is_hlo(path: Path) -> bool:
         return file.read(9) == b"HloModule"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what starts a browser as slow: `make check` leaves it out."""
+    for item in items:
+        if "chromium" in getattr(item, "fixturenames", ()):
+            item.add_marker("slow")
+
+
 @pytest.fixture
 def crash(tmp_path: Path) -> Path:
     """A copy of the dump of the RET_CHECK crash of jax 0.10.0, to write in."""

@@ -20,6 +20,7 @@ def run(*command: str, folder: Path, path: Path = ROOT) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_the_rule_of_a_package_is_red_and_then_green(tmp_path: Path) -> None:
     status, output = run(
         "hlo_lint", "new-rule", "twice-negated", "--package", "team", folder=tmp_path

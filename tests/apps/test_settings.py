@@ -711,8 +711,13 @@ def report(path: Path, jobs: int, **more: Any) -> str:
     return hlo_lint.lint(path, settings=Settings(jobs=jobs), **more).to_json()
 
 
-@pytest.mark.parametrize("jobs", [2, 5])
-@pytest.mark.parametrize("cured", [False, True])
+@pytest.mark.parametrize(
+    ("jobs", "cured"),
+    [
+        (2, False),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in ((2, True), (5, False), (5, True))),
+    ],
+)
 def test_several_processes_say_what_one_says_byte_for_byte(jobs: int, cured: bool) -> None:
     assert report(DUMPS, jobs, cured=cured) == report(DUMPS, 1, cured=cured)
 
@@ -722,6 +727,7 @@ def test_logs_of_the_autotuner_are_put_together_by_several_processes_too() -> No
     assert report(FIXTURES / "autotune", 2) == report(FIXTURES / "autotune", 1)
 
 
+@pytest.mark.slow
 def test_processes_that_are_not_forked_say_the_same() -> None:
     """Where other threads run, a fork could catch one of them with a lock in its hand."""
     over = threading.Event()
@@ -743,6 +749,7 @@ class Dies(Rule):
         yield  # type: ignore[unreachable]
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_is_an_error_that_says_what_to_try() -> None:
     with pytest.raises(hlo_lint.DumpError, match="--jobs 1"):
         hlo_lint.lint(DUMPS / "gpu-jax0.10.2", [Dies], settings=Settings(jobs=2))

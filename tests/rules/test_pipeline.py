@@ -616,6 +616,7 @@ def test_a_shared_computation_kills_copy_insertion_as_said(pattern: str, tmp_pat
     assert found.message.startswith("compilation died in copy-insertion: ")
 
 
+@pytest.mark.slow
 def test_with_every_pass_switched_on_the_same_program_has_no_findings(tmp_path: Path) -> None:
     assert "Error" not in compiled(tmp_path, "--xla_dump_hlo_pass_re=.+")
     findings = hlo_lint.lint(tmp_path).findings
