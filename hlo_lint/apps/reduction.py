@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hlo_lint.apps.api import lint
+from hlo_lint.apps.api import fix, lint
 from hlo_lint.apps.jax.capture.children import Interpreter
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import as_dump
@@ -24,12 +24,17 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import FIRST, main_pipelines, modules_of
 from hlo_lint.engine.findings import Diagnostic
-from hlo_lint.engine.reduce.interest import FindingTest, Test, opcode_at
+from hlo_lint.engine.reduce.interest import (
+    FindingTest,
+    Test,
+    findings,
+    opcode_at,
+    skeleton,
+)
 from hlo_lint.engine.reduce.search import Progress, Reduction, Search, State
 from hlo_lint.engine.reduce.xla import CrashTest, Ending, Guard, XlaServers
 from hlo_lint.engine.stages import Stages
-from hlo_lint.hlo.ir import Module
-from hlo_lint.rules.base import Rule
+from hlo_lint.report.repro import Environment, Repro
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import find_rule
 from hlo_lint.text.errors import UsageError
@@ -58,6 +63,8 @@ class Problem:
     """XLA's flags in that compilation."""
     options: DebugOptions | None = None
     """The flags of the run that wrote the dump."""
+    release: str = ""
+    """The release of jax that wrote it, if that is known."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +159,15 @@ def _problem_of(
         test = FindingTest.of(rule, finding, opcode_at(module, finding), text, before)
         for line in dict.fromkeys((comments, "")):
             if test(line + text).interesting:
-                return Problem(text, test, dump.path, line, finding, options=pipeline.options)
+                return Problem(
+                    text,
+                    test,
+                    dump.path,
+                    line,
+                    finding,
+                    options=pipeline.options,
+                    release=(stage.release or "").partition("-jax")[2],
+                )
     raise UsageError(
         f"{finding.rule} does not find it in {dump.path} alone: the finding depends on other "
         "files of the dump, and cannot be reduced"
@@ -301,13 +316,36 @@ def interpreter_of(
     return interpreter_at(python or sys.executable)
 
 
-def rules_named(names: Sequence[str]) -> list[Rule]:
-    """Rules by their names."""
-    return [find_rule(name) for name in names]
+# ---- what a maintainer gets
 
 
-def module_of(problem: Problem) -> Module:
-    """The module that shows a problem."""
-    from hlo_lint.hlo.parser.module import parse_file
+def repro_of(problem: Problem, reduction: Reduction, release: str, target: str) -> Repro:
+    """The directory's contents for a problem that was reduced."""
+    from hlo_lint.apps.jax.capture.targets import target_of
 
-    return parse_file(problem.text, problem.path).modules[0]
+    test, finding = problem.test, problem.finding
+    run_flags = flags_of(problem.options)
+    sizes = reduction.before.size, reduction.after.size
+    if not isinstance(test, FindingTest) or finding is None:
+        assert isinstance(test, CrashTest)
+        assert problem.ending is not None
+        given = Environment(release, test.target_config, problem.flags, run_flags)
+        return Repro(reduction.text, problem.ending.message, sizes, given)
+    demand = test.rule.precondition
+    flags = f"--{ONLY_PASSES}={demand.demanded_by}" if demand else ""
+    given = Environment(release, target_of(target).description, flags, run_flags)
+    found = [each for _, each in findings(reduction.text, [test.rule], test.before)]
+    reduced = next(each for each in found if skeleton(each.message) == test.message)
+    result = fix(reduction.text, [test.rule.name()], None, test.before, unsafe_fixes=True)
+    fixed = result.text if result.edits and not result.findings else None
+    return Repro(
+        reduction.text,
+        reduced.message,
+        sizes,
+        given,
+        finding,
+        reduced,
+        test.rule,
+        test.before,
+        fixed,
+    )

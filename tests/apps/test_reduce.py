@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -162,3 +165,109 @@ def test_deaths_of_single_passes_are_reduced(name: str) -> None:
     result = reduce(ROOT / "fixtures" / "deaths" / name, "--xla-crashes", "--python", OLD_JAX, "-q")
     assert result.exit_code == 0, result.output
     assert size(result.stdout) <= 10
+
+
+# ---- repro
+
+
+def repro(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli, ["repro", *map(str, arguments), "--isolated"])
+
+
+def run_in(folder: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment)
+
+
+@pytest.fixture(scope="module")
+def finding_repro(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("repro") / "out"
+    result = repro(CRASH, "-o", folder)
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+def filecheck(folder: Path, module: str = "reduced.hlo") -> int:
+    """The status of the command in the module's RUN line, run on a module."""
+    pytest.importorskip("filecheck")
+    line = (folder / "reduced.hlo").read_text().partition("\n")[0]
+    check, _, match = line.removeprefix("// RUN: ").partition(" | ")
+    assert match == "filecheck %s"
+    python = shlex.quote(sys.executable)
+    check = check.replace("hlo-lint ", f"{python} -m hlo_lint ", 1).replace("%s", module)
+    return run_in(folder, "sh", "-c", f"{check} | {python} -m filecheck reduced.hlo").returncode
+
+
+def test_the_pytest_of_a_repro_fails_until_the_module_is_fixed(finding_repro: Path) -> None:
+    run = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_repro.py")
+    broken = run_in(finding_repro, *run)
+    assert broken.returncode == 1
+    assert "this reshape moves bytes" in broken.stdout
+    fixed = run_in(finding_repro, *run, HLO_MODULE="fixed.hlo")
+    assert fixed.returncode == 0, fixed.stdout
+
+
+def test_the_filecheck_lines_of_a_repro_hold_for_the_broken_module(finding_repro: Path) -> None:
+    assert filecheck(finding_repro) == 0
+    assert filecheck(finding_repro, "fixed.hlo") == 1
+
+
+def test_the_report_says_which_pass_and_which_line_of_python(finding_repro: Path) -> None:
+    text = (finding_repro / "REPORT.md").read_text()
+    assert "introduced by the pass `autotuner` of post-layout_assignment" in text
+    assert "from `programs.py:40` in `batched_dot`" in text
+    assert "--xla_gpu_experimental_autotune_backends=CUBLASLT_FISSION" in text
+    assert "jax 0.10.0" in text
+    assert "+  %reshape.copy" in text
+
+
+def test_the_test_for_xla_runs_the_pass_on_the_module(finding_repro: Path) -> None:
+    text = (finding_repro / "repro_test.cc").read_text()
+    module = text.partition('R"(')[2].partition(')";')[0]
+    assert not parse(module, strict=True).problems
+    assert "LayoutNormalization pass;" in text
+    assert '#include "xla/service/layout_normalization.h"' in text
+
+
+def test_a_module_with_the_end_of_a_raw_string_gets_another_delimiter(tmp_path: Path) -> None:
+    path = tmp_path / "m.hlo"
+    path.write_text(
+        "HloModule m\nENTRY e {\n  p = f32[2] parameter(0)\n"
+        '  ROOT r = (f32[2]) custom-call(p, p), custom_call_target="f(x)", '
+        "output_to_operand_aliasing={{0}: (7, {})}\n}\n"
+    )
+    result = repro(path, "-o", tmp_path / "out", "--jax", "0.11.2")
+    assert result.exit_code == 0, result.output
+    assert ')hlo";' in (tmp_path / "out" / "repro_test.cc").read_text()
+
+
+def test_several_findings_get_a_directory_each(tmp_path: Path) -> None:
+    path = tmp_path / "m.hlo"
+    path.write_text(
+        "HloModule m\nENTRY e {\n  p = f32[2] parameter(0)\n  a = f32[3] negate(p)\n"
+        "  b = f32[4] cosine(p)\n  ROOT r = (f32[3], f32[4]) tuple(a, b)\n}\n"
+    )
+    rule = "wrong-result-shape"
+    result = repro(path, f"{rule}:a", f"{rule}:b", "-o", tmp_path / "out", "--jax", "0.11.2")
+    assert result.exit_code == 0, result.output
+    assert sorted(each.name for each in (tmp_path / "out").iterdir()) == [rule, f"{rule}.2"]
+    text = (tmp_path / "out" / f"{rule}.2" / "repro_test.cc").read_text()
+    assert "cosine" in text
+    assert "ParseAndReturnUnverifiedModule" in text
+
+
+@pytest.mark.slow
+@needs_old_jax
+def test_the_files_of_a_crash_show_it(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    result = repro(CRASH, "--xla-crashes", "--python", OLD_JAX, "-o", folder)
+    assert result.exit_code == 0, result.output
+    script = run_in(folder, "sh", "run.sh", PYTHON=str(OLD_JAX))
+    assert script.returncode == 1
+    assert "layout_normalization.cc:431" in script.stdout
+    run = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_repro.py")
+    assert run_in(folder, *run, PYTHON=str(OLD_JAX)).returncode == 1
+    fine = tmp_path / "fine.hlo"
+    fine.write_text("HloModule m\nENTRY e {\n  ROOT p = f32[2]{0} parameter(0)\n}\n")
+    fixed = run_in(folder, *run, PYTHON=str(OLD_JAX), HLO_MODULE=str(fine))
+    assert fixed.returncode == 0, fixed.stdout

@@ -33,6 +33,7 @@ LATE = (
     "ranks",
     "reduce",
     "report",
+    "repro",
     "rules",
     "server",
 )

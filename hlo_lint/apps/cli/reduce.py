@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +17,134 @@ import click
 from hlo_lint.apps.cli import common
 
 if TYPE_CHECKING:
-    from hlo_lint.apps.reduction import Problem
+    from hlo_lint.apps.jax.capture.children import Interpreter
+    from hlo_lint.apps.reduction import Effort, Problem
     from hlo_lint.engine.reduce.search import Progress
+
+
+@dataclass(frozen=True)
+class ReduceOptions:
+    """The options of `reduce` and `repro`: the crash to look for, and how to search."""
+
+    xla_crashes: bool
+    release: str | None
+    python: str | None
+    target: str
+    flags: str
+    passes: str
+    message: str
+    state: Path | None
+    jobs: int | None
+    repeat: int
+    timeout: float
+    quiet: bool
+
+    def interpreter(self) -> Interpreter:
+        """The Python whose XLA compiles."""
+        from hlo_lint.apps.reduction import interpreter_of
+
+        return interpreter_of(self.release, self.python, lambda said: click.echo(said, err=True))
+
+    def known_release(self, problem: Problem) -> str:
+        """The release of jax to show a problem with: the one named, else that of the dump."""
+        if self.release or (problem.release and not self.python):
+            return self.release or problem.release
+        return self.interpreter().jax
+
+    def effort(self, *, is_slow: bool) -> Effort:
+        """The means of the search; a slow test is run on every core."""
+        from hlo_lint.apps.reduction import Effort
+
+        jobs = self.jobs or ((os.cpu_count() or 1) if is_slow else 1)
+        return Effort(jobs, self.repeat, self.state)
+
+    @contextmanager
+    def crash(self, path: Path) -> Iterator[Problem]:
+        """The crash of XLA on a path."""
+        from hlo_lint.apps.reduction import crash_problem
+        from hlo_lint.engine.reduce.xla import XlaServers
+
+        interpreter = self.interpreter()
+        with XlaServers(interpreter.path, compiles=True, timeout=self.timeout) as servers:
+            problem = crash_problem(
+                path,
+                interpreter,
+                servers,
+                self.target,
+                flags=self.flags,
+                passes=self.passes,
+                message=self.message,
+            )
+            if not self.quiet and problem.ending is not None:
+                first = problem.ending.message.partition("\n")[0]
+                click.echo(f"{problem.path.name}: {first}", err=True)
+            yield problem
+
+
+_OPTIONS = (
+    click.option(
+        "--xla-crashes",
+        is_flag=True,
+        help="Keep the crash, or the error, with which XLA's compiler ends for a GPU that is not "
+        "there.",
+    ),
+    click.option(
+        "--jax", "release", metavar="RELEASE", help="Compile with this release of jax: 0.10.0."
+    ),
+    click.option("--python", metavar="PYTHON", help="Compile with the jax of this Python."),
+    click.option(
+        "--target",
+        default="h100",
+        show_default=True,
+        help="The GPU to compile for, or its description.",
+    ),
+    click.option("--flags", default="", metavar="FLAGS", help="XLA_FLAGS for the compilation."),
+    click.option(
+        "--passes",
+        default="",
+        metavar="PASS,…",
+        help="Run these passes of XLA on PATH, and no other.",
+    ),
+    click.option(
+        "--message", default="", metavar="REGEX", help="A crash counts if its message matches."
+    ),
+    click.option(
+        "--state",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Keep verdicts and the smallest module here; a run that was ended goes on from it.",
+    ),
+    click.option("--jobs", "-j", type=click.IntRange(1), metavar="N", help="Tests at a time."),
+    click.option(
+        "--repeat",
+        type=click.IntRange(1),
+        default=1,
+        metavar="N",
+        help="Test a module up to N times, for a problem that does not always show.",
+    ),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(0.1),
+        default=60.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="A command that takes longer says no; a compilation that does is a crash.",
+    ),
+    click.option("-q", "--quiet", is_flag=True, help="Print nothing but the result."),
+)
+
+
+def reduce_options(command: common.Command) -> Callable[..., object]:
+    """Adds the options; the command gets them as `options`."""
+
+    @wraps(command)
+    def collected(*arguments: object, **values: Any) -> object:
+        given = {field.name: values.pop(field.name) for field in fields(ReduceOptions)}
+        return command(*arguments, options=ReduceOptions(**given), **values)
+
+    for option in reversed(_OPTIONS):
+        collected = option(collected)
+    return collected
 
 
 @click.command("reduce")
@@ -27,33 +155,10 @@ if TYPE_CHECKING:
     help="Keep this finding; by default the first error of PATH.",
 )
 @click.option(
-    "--xla-crashes",
-    is_flag=True,
-    help="Keep the crash, or the error, with which XLA's compiler ends, for a GPU that is not "
-    "there.",
-)
-@click.option(
     "--interesting",
     metavar="COMMAND",
     help="Keep what makes a command end with status 0; the file is its last argument, or stands "
     "for {}.",
-)
-@click.option(
-    "--jax", "release", metavar="RELEASE", help="Compile with this release of jax: 0.10.0."
-)
-@click.option("--python", metavar="PYTHON", help="Compile with the jax of this Python.")
-@click.option(
-    "--target",
-    default="h100",
-    show_default=True,
-    help="The GPU to compile for, or its description.",
-)
-@click.option("--flags", default="", metavar="FLAGS", help="XLA_FLAGS for the compilation.")
-@click.option(
-    "--passes", default="", metavar="PASS,…", help="Run these passes of XLA on PATH, and no other."
-)
-@click.option(
-    "--message", default="", metavar="REGEX", help="A crash counts if its message matches."
 )
 @click.option(
     "-o",
@@ -63,84 +168,37 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Write the module to this file instead of standard output.",
 )
-@click.option(
-    "--state",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Keep verdicts and the smallest module here; a run that was ended goes on from it.",
-)
-@click.option("--jobs", "-j", type=click.IntRange(1), metavar="N", help="Tests at a time.")
-@click.option(
-    "--repeat",
-    type=click.IntRange(1),
-    default=1,
-    metavar="N",
-    help="Test a module up to N times, for a problem that does not always show.",
-)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0.1),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="A test that takes longer says no; a compilation that does is a crash.",
-)
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but the module.")
+@reduce_options
 @common.settings_options
 def command(
     path: Path,
     finding: str | None,
-    xla_crashes: bool,
     interesting: str | None,
-    release: str | None,
-    python: str | None,
-    target: str,
-    flags: str,
-    passes: str,
-    message: str,
     out: Path | None,
-    state: Path | None,
-    jobs: int | None,
-    repeat: int,
-    timeout: float,
-    quiet: bool,
+    options: ReduceOptions,
     shared: common.SharedOptions,
 ) -> None:
     """Reduce the module in PATH, a file or a dump directory, to what still shows a problem.
 
     XLA's parser reads the result, if it reads PATH.
     """
-    from hlo_lint.apps.reduction import Effort, reduce_problem
+    from hlo_lint.apps.reduction import reduce_problem
     from hlo_lint.text.errors import UsageError
     from hlo_lint.text.files import write
 
-    if sum((bool(finding), xla_crashes, bool(interesting))) > 1:
+    if sum((bool(finding), options.xla_crashes, bool(interesting))) > 1:
         raise UsageError("give one of --finding, --xla-crashes and --interesting")
-    with _problem(
-        path,
-        finding,
-        xla_crashes,
-        interesting,
-        release,
-        python,
-        target,
-        flags,
-        passes,
-        message,
-        timeout,
-        shared,
-    ) as problem:
-        if not quiet and problem.ending is not None:
-            click.echo(f"{problem.path.name}: {problem.ending.message.splitlines()[0]}", err=True)
-        is_slow = xla_crashes or bool(interesting)
-        effort = Effort(jobs or ((os.cpu_count() or 1) if is_slow else 1), repeat, state)
-        with progress_bar(wanted=not quiet) as progress:
-            reduction = reduce_problem(problem, effort, progress)
+    is_slow = options.xla_crashes or bool(interesting)
+    with (
+        _problem(path, finding, interesting, options, shared) as problem,
+        progress_bar(wanted=not options.quiet) as progress,
+    ):
+        reduction = reduce_problem(problem, options.effort(is_slow=is_slow), progress)
     if out is None or str(out) == "-":
         sys.stdout.write(reduction.text)
     else:
         write(out, reduction.text)
-    if not quiet:
+    if not options.quiet:
         click.echo(
             f"{reduction.before.size} instructions to {reduction.after.size}, "
             f"{len(problem.text)} characters to {len(reduction.text)}, {reduction.tests} tests",
@@ -152,43 +210,25 @@ def command(
 def _problem(
     path: Path,
     finding: str | None,
-    xla_crashes: bool,
     interesting: str | None,
-    release: str | None,
-    python: str | None,
-    target: str,
-    flags: str,
-    passes: str,
-    message: str,
-    timeout: float,
+    options: ReduceOptions,
     shared: common.SharedOptions,
 ) -> Iterator[Problem]:
     """The problem that the options describe."""
-    from hlo_lint.apps.reduction import Problem, crash_problem, finding_problem, interpreter_of
+    from hlo_lint.apps.reduction import Problem, finding_problem
 
-    if xla_crashes:
-        from hlo_lint.engine.reduce.xla import XlaServers
-
-        interpreter = interpreter_of(release, python, lambda said: click.echo(said, err=True))
-        with XlaServers(interpreter.path, compiles=True, timeout=timeout) as servers:
-            yield crash_problem(
-                path,
-                interpreter,
-                servers,
-                target,
-                flags=flags,
-                passes=passes,
-                message=message,
-            )
+    if options.xla_crashes:
+        with options.crash(path) as problem:
+            yield problem
     elif interesting:
         from hlo_lint.dumps.selection import modules_of, one_file
         from hlo_lint.engine.reduce.interest import CommandTest
 
         text = modules_of(one_file(path))[0].text
-        yield Problem(text, CommandTest(tuple(shlex.split(interesting)), timeout), path)
+        test = CommandTest(tuple(shlex.split(interesting)), options.timeout)
+        yield Problem(text, test, path)
     else:
-        settings = common.settings_of([str(path)], shared)
-        yield finding_problem([path], finding, settings)
+        yield finding_problem([path], finding, common.settings_of([str(path)], shared))
 
 
 @contextmanager

@@ -5,7 +5,8 @@ it needs nothing else. The plugin is called through the PJRT C API, because it t
 (`pjrt_c_api.h`, format "hlo"): jax's Python API takes StableHLO, which has no layouts and no
 bitcasts. No driver and no device are needed.
 
-Requests are a line of JSON, then the text; answers are lines of JSON.
+Requests are a line of JSON, then the text; answers are lines of JSON. With the arguments FILE and
+TARGET one file is compiled, for the GPU that a text of XLA's `GpuTargetConfigProto` describes.
 """
 
 from __future__ import annotations
@@ -185,8 +186,27 @@ def _read(pipe: int, timeout: float) -> tuple[bytes, bool]:
         parts.append(part)
 
 
+def compile_file(path: Path, target: Path) -> int:
+    """Compile one file and print how that ends; 0 if it is compiled, 1 if not, 2 without XLA."""
+    library = plugin_path()
+    if library is None:
+        print("jax's CUDA plugin is not installed")
+        return 2
+    text = path.read_bytes()
+    request = {
+        "timeout": 600,
+        "target_config": target.read_text("utf-8"),
+        "flags": os.environ.get("XLA_FLAGS", ""),
+    }
+    answer = _serve(_bindings(), Plugin(library), request, text)
+    print(f"{answer['status']}: {answer['message'].strip()}")
+    return int(answer["status"] != "ok")
+
+
 def main() -> None:
-    """Serve requests until standard input ends."""
+    """Serve requests until standard input ends; or compile one file."""
+    if len(sys.argv) == 3:
+        sys.exit(compile_file(Path(sys.argv[1]), Path(sys.argv[2])))
     import resource
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

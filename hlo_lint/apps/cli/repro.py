@@ -1,0 +1,69 @@
+"""`hlo-lint repro`: a directory that shows a problem to a maintainer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hlo_lint.apps.cli import common
+from hlo_lint.apps.cli.reduce import ReduceOptions, progress_bar, reduce_options
+
+if TYPE_CHECKING:
+    from hlo_lint.apps.reduction import Problem
+    from hlo_lint.report.repro import Repro
+
+
+@click.command("repro")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("findings", nargs=-1, metavar="RULE[:INSTRUCTION]…")
+@click.option(
+    "-o",
+    "--output",
+    "out",
+    type=click.Path(path_type=Path),
+    metavar="DIRECTORY",
+    required=True,
+    help="The directory to write; of several findings each gets a directory in it.",
+)
+@reduce_options
+@common.settings_options
+def command(
+    path: Path,
+    findings: tuple[str, ...],
+    out: Path,
+    options: ReduceOptions,
+    shared: common.SharedOptions,
+) -> None:
+    """Reduce findings of PATH, or a crash, and write for each what shows it.
+
+    A directory has the module with FileCheck lines, a pytest, a C++ test in the manner of XLA's
+    own, a script that compiles it with a released jax, and a bug report. By default the first
+    error of PATH is taken.
+    """
+    from hlo_lint.apps.reduction import finding_problem
+    from hlo_lint.report.repro import titles, write_repro
+
+    if options.xla_crashes:
+        with options.crash(path) as problem:
+            repros = [_repro(problem, options)]
+    else:
+        settings = common.settings_of([str(path)], shared)
+        problems = [finding_problem([path], each, settings) for each in findings or (None,)]
+        repros = [_repro(problem, options) for problem in problems]
+    folders = [out] if len(repros) == 1 else [out / title for title in titles(repros)]
+    for repro, folder in zip(repros, folders, strict=True):
+        files = write_repro(repro, folder)
+        if not options.quiet:
+            names = ", ".join(file.name for file in files)
+            click.echo(f"{folder}: {repro.size[0]} instructions to {repro.size[1]}: {names}")
+
+
+def _repro(problem: Problem, options: ReduceOptions) -> Repro:
+    from hlo_lint.apps.reduction import reduce_problem, repro_of
+
+    effort = options.effort(is_slow=options.xla_crashes)
+    with progress_bar(wanted=not options.quiet) as progress:
+        reduction = reduce_problem(problem, effort, progress)
+    return repro_of(problem, reduction, options.known_release(problem), options.target)

@@ -1,0 +1,285 @@
+"""A directory that shows a problem to a maintainer of XLA, of jax, or of the program.
+
+| file | |
+|---|---|
+| `reduced.hlo` | the module, with FileCheck lines |
+| `fixed.hlo` | the module with the fix, if there is one |
+| `test_repro.py` | a pytest, red until the module is sound |
+| `repro_test.cc` | a test as XLA's own are written |
+| `run.sh`, `compile_hlo.py`, `gpu.pbtxt` | shows it with a released jax, without a GPU |
+| `REPORT.md` | the bug report |
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import unified_diff
+from pathlib import Path
+from string import Template
+
+from hlo_lint.engine.findings import Diagnostic
+from hlo_lint.engine.reduce import xla
+from hlo_lint.report.text import render_concise
+from hlo_lint.rules.base import Rule
+from hlo_lint.text.files import write
+
+MODULE, FIXED = "reduced.hlo", "fixed.hlo"
+_TEMPLATES = Path(__file__).parent
+
+_PASSES = {
+    "dce": ("xla/hlo/transforms/simplifiers/hlo_dce.h", "HloDCE"),
+    "flatten-call-graph": (
+        "xla/hlo/transforms/simplifiers/flatten_call_graph.h",
+        "FlattenCallGraph",
+    ),
+    "layout_normalization": ("xla/service/layout_normalization.h", "LayoutNormalization"),
+    "reshape-decomposer": (
+        "xla/hlo/transforms/expanders/reshape_decomposer.h",
+        "ReshapeDecomposer",
+    ),
+    "tuple-simplifier": (
+        "xla/hlo/transforms/simplifiers/tuple_simplifier.h",
+        "TupleSimplifier",
+    ),
+}
+"""Headers and classes of passes that are made without arguments."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The released packages and the flags that show a problem."""
+
+    jax: str
+    """The release."""
+    target_config: str
+    """The description of the GPU to compile for."""
+    flags: str = ""
+    """`XLA_FLAGS`."""
+    run_flags: str = ""
+    """Those of the run that wrote the dump, if they are others."""
+
+
+@dataclass(frozen=True)
+class Repro:
+    """What goes into the directory."""
+
+    text: str
+    """The reduced module."""
+    message: str
+    """The message of the rule, or of XLA."""
+    size: tuple[int, int]
+    """Instructions before and after the reduction."""
+    environment: Environment
+    finding: Diagnostic | None = None
+    """The finding in the input, with the pass that introduced it."""
+    reduced: Diagnostic | None = None
+    """The finding in the reduced module."""
+    rule: Rule | None = None
+    before: str | None = None
+    """The pass that the rule has to be told of."""
+    fixed: str | None = None
+    """The reduced module with the fix of the rule."""
+
+    @property
+    def name(self) -> str:
+        """The rule, or `xla-crash`."""
+        return self.rule.name() if self.rule else "xla-crash"
+
+    @property
+    def pass_name(self) -> str:
+        """The pass that does not take the module; empty if none is known."""
+        if self.before:
+            return self.before
+        if self.rule and self.rule.precondition:
+            return self.rule.precondition.demanded_by
+        named = re.search(r"--xla_enable_hlo_passes_only=([\w\-]+)", self.environment.flags)
+        return named[1] if named else ""
+
+
+def write_repro(repro: Repro, folder: Path) -> list[Path]:
+    """Write the directory; the paths of its files.
+
+    Raises:
+        DumpError: a file cannot be written.
+    """
+    files = {
+        MODULE: _module(repro),
+        "test_repro.py": _filled("test_finding.py" if repro.rule else "test_crash.py", repro),
+        "repro_test.cc": _cpp_test(repro),
+        "run.sh": _filled("run.sh", repro),
+        "compile_hlo.py": xla.SERVER.read_text("utf-8"),
+        "gpu.pbtxt": repro.environment.target_config,
+        "REPORT.md": _report(repro),
+    }
+    if repro.fixed is not None:
+        files[FIXED] = repro.fixed
+    for name, text in files.items():
+        write(folder / name, text)
+    return [folder / name for name in files]
+
+
+def _filled(name: str, repro: Repro) -> str:
+    """A template with what the repro says of it."""
+    environment = repro.environment
+    packages = ("jax", "jaxlib", "jax-cuda12-plugin", "jax-cuda12-pjrt")
+    return Template((_TEMPLATES / f"{name}.txt").read_text("utf-8")).substitute(
+        name=repro.name,
+        identifier=re.sub(r"\W", "_", repro.name),
+        message=repro.message.partition("\n")[0],
+        quoted=repr(_stable(repro.message)),
+        rules=f'["{repro.name}"]',
+        before=f", before={repro.before!r}" if repro.before else "",
+        module=MODULE,
+        flags=environment.flags,
+        shell_flags=shlex.quote(environment.flags),
+        packages=" ".join(f"{package}=={environment.jax}" for package in packages),
+        jax=environment.jax,
+    )
+
+
+def _stable(message: str) -> str:
+    """The part of XLA's message that is the same in every run: its first line, without names."""
+    return re.split(r"[\n%]", message, maxsplit=1)[0].strip()
+
+
+# ---- FileCheck
+
+
+def _module(repro: Repro) -> str:
+    """The reduced module, with the command that shows the problem and what it prints."""
+    if repro.reduced is not None:
+        before = f" --before {repro.before}" if repro.before else ""
+        run = (
+            f"hlo-lint check %s --isolated --exit-zero --select {repro.name}{before} "
+            "--output-format concise | filecheck %s"
+        )
+        line = render_concise(repro.reduced)
+        # The path and the place are those of the file with these lines.
+        wanted = f"{{{{:[0-9]+:[0-9]+:}}}}{_escaped(line.split(':', 3)[3])}"
+    else:
+        flags = f"XLA_FLAGS={shlex.quote(repro.environment.flags)} " * bool(repro.environment.flags)
+        run = f"{flags}python compile_hlo.py %s gpu.pbtxt | filecheck %s"
+        wanted = _escaped(_stable(repro.message))
+    return f"// RUN: {run}\n// CHECK: {wanted}\n{repro.text}"
+
+
+def _escaped(text: str) -> str:
+    """A text that FileCheck looks for as it is: `{{` and `[[` mean something to it."""
+    return text.replace("{{", "{{[{][{]}}").replace("[[", "{{[[][[]}}")
+
+
+# ---- the test for XLA
+
+
+def _cpp_test(repro: Repro) -> str:
+    header, kind = _PASSES.get(repro.pass_name, ("", ""))
+    text = re.sub(r"^//[^\n]*\n", "", repro.text, flags=re.M)
+    is_refused = repro.rule is not None and repro.rule.family() == "verifier"
+    if is_refused:
+        steps = (
+            "  auto module = ParseAndReturnUnverifiedModule(kHlo);\n"
+            "  ASSERT_TRUE(module.ok()) << module.status();\n"
+            "  const absl::Status status = verifier().Run(module->get()).status();\n"
+            "  EXPECT_FALSE(status.ok());\n"
+        )
+    elif kind:
+        steps = (
+            "  auto module = ParseAndReturnVerifiedModule(kHlo);\n"
+            "  ASSERT_TRUE(module.ok()) << module.status();\n"
+            f"  {kind} pass;\n"
+            "  const absl::Status status = RunHloPass(&pass, module->get()).status();\n"
+            "  EXPECT_TRUE(status.ok()) << status;\n"
+        )
+    else:
+        steps = (
+            "  auto module = ParseAndReturnVerifiedModule(kHlo);\n"
+            "  ASSERT_TRUE(module.ok()) << module.status();\n"
+        )
+        if repro.pass_name:
+            steps += f"  // Then run the pass {repro.pass_name} on it: it has to succeed.\n"
+    return Template((_TEMPLATES / "repro_test.cc.txt").read_text("utf-8")).substitute(
+        message=repro.message.partition("\n")[0],
+        include=f'#include "{header}"\n' if kind and not is_refused else "",
+        test="".join(part.capitalize() for part in re.split(r"\W+", repro.name)),
+        case="IsRefused" if is_refused else "IsTaken",
+        sensitive="true" if re.search(r"\]\{[\d,]+", text) else "false",
+        hlo=text.strip(),
+        mark="hlo" if ')"' in text else "",
+        steps=steps,
+    )
+
+
+# ---- the bug report
+
+
+def _report(repro: Repro) -> str:
+    return "\n\n".join(_sections(repro)) + "\n"
+
+
+def _sections(repro: Repro) -> Iterator[str]:
+    before, after = repro.size
+    environment = repro.environment
+    first = repro.message.partition("\n")[0]
+    where = f"{repro.pass_name}: " if repro.pass_name and not repro.rule else ""
+    yield f"# {where}{first}"
+    yield f"Reduced from {before} instructions to {after}:"
+    yield f"```\n{repro.text.strip()}\n```"
+    yield "## Message"
+    yield f"```\n{repro.message.strip()}\n```"
+    notes = list(_notes(repro))
+    if notes:
+        yield "\n".join(f"- {note}" for note in notes)
+    yield "## To see it"
+    yield (
+        f"`sh run.sh` makes an environment with jax {environment.jax}, compiles the module and "
+        "says how that ends; it needs no GPU."
+    )
+    if environment.flags:
+        yield f"XLA_FLAGS: `{environment.flags}`"
+    yield "`pytest test_repro.py` fails until the module is taken; `repro_test.cc` is for XLA."
+    if environment.run_flags:
+        yield "The flags of the run that it comes from:"
+        yield f"```\n{environment.run_flags}\n```"
+    if repro.rule is not None:
+        yield "## Why"
+        yield _why(repro.rule)
+    if repro.fixed is not None:
+        broken, fixed = (text.splitlines(keepends=True) for text in (repro.text, repro.fixed))
+        difference = "".join(unified_diff(broken, fixed, MODULE, FIXED))
+        yield f"## A text that is right\n\n```diff\n{difference.rstrip()}\n```"
+
+
+def _notes(repro: Repro) -> Iterator[str]:
+    finding = repro.finding
+    if finding is None:
+        return
+    if finding.introduced_by is not None:
+        introduced = finding.introduced_by
+        pipeline = f" of {introduced.pipeline}" if introduced.pipeline else ""
+        yield f"introduced by the pass `{introduced.pass_name}`{pipeline}"
+    if finding.origin is not None:
+        origin = finding.origin
+        function = f" in `{origin.function}`" if origin.function else ""
+        yield f"from `{origin.file}:{origin.line}`{function}"
+    if finding.op_name:
+        yield f"op_name `{finding.op_name}`"
+    if finding.pipeline:
+        yield f"in the pipeline `{finding.pipeline}` of the module `{finding.module}`"
+    yield from finding.notes
+
+
+def _why(rule: Rule) -> str:
+    """The part of a rule's page that gives its reason."""
+    return rule.page().partition("## Why")[2].partition("\n## ")[0].strip()
+
+
+def titles(repros: Sequence[Repro]) -> list[str]:
+    """A folder's name for each of several."""
+    names: list[str] = []
+    for repro in repros:
+        number = sum(name.partition(".")[0] == repro.name for name in names)
+        names.append(f"{repro.name}.{number + 1}" if number else repro.name)
+    return names
