@@ -313,6 +313,20 @@ def _conditional(spans: InstructionSpans, scope: PrecedingInstructions) -> Itera
         yield message, spans.operands.start
 
 
+def _get_tuple_element(spans: InstructionSpans, scope: PrecedingInstructions) -> Iterator[_Error]:
+    """XLA's process ends at an element of a `tuple` that is not there: it looks for async states.
+
+    It compares no types, and takes any element of what is not the opcode `tuple`.
+    """
+    references, span = references_of(spans.record), spans.attributes.get("index")
+    made = scope.record(references[0]) if references and "#" not in references[0] else None
+    if span is None or made is None or opcode_of(made) != "tuple":
+        return
+    index, count = spans.text[span.start : span.end], len(references_of(made))
+    if not (index.isdigit() and int(index[:9]) < count):
+        yield f"a tuple of {count} elements has no element {index}", span.start
+
+
 def _recv_done(spans: InstructionSpans, scope: PrecedingInstructions) -> Iterator[_Error]:
     operand = _operand_shape(spans, scope, 0)
     if operand is not None and not isinstance(operand, TupleShape):
@@ -359,6 +373,7 @@ _CHECKS: Final[dict[str, Callable[[InstructionSpans, PrecedingInstructions], Ite
     "dynamic-update-slice": _indices(2),
     "dynamic-reshape": _dynamic_reshape,
     "conditional": _conditional,
+    "get-tuple-element": _get_tuple_element,
     "recv-done": _recv_done,
     "send-done": _channel,
     "custom-call": _custom_call,

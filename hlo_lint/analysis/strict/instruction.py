@@ -57,6 +57,7 @@ _WORDS: Final = {
     "fft_type": "FFT IFFT RFFT IRFFT",
     "transpose_a": "NO_TRANSPOSE TRANSPOSE ADJOINT",
     "padding_type": "PADDING_INVALID PADDING_VALID PADDING_SAME",
+    "convolution_kind": "unset fprop dgrad wgrad",
 }
 """Words that an attribute may be: these sets are closed in XLA."""
 _LOWERED_WORDS: Final = {
@@ -81,8 +82,8 @@ _METADATA = frozenset(
 )
 _LISTS = frozenset(("branch_computations", "called_computations"))
 _ONE_DIMENSION = frozenset(
-    "concatenate sort all-gather all-gather-start reduce-scatter all-to-all get-dimension-size "
-    "set-dimension-size".split()
+    "concatenate sort scan all-gather all-gather-start reduce-scatter all-to-all "
+    "get-dimension-size set-dimension-size".split()
 )
 
 _find_words = re.compile(r"\w+").findall
@@ -479,6 +480,14 @@ def _compare(checked: _Checked) -> Iterator[ParseError]:
         yield checked.error("compare has either type or order, not both", "order")
 
 
+def _scan(checked: _Checked) -> Iterator[ParseError]:
+    carries, count = checked.value("num_carries") or "", len(references_of(checked.record))
+    if carries.isdigit() and int(carries[:9]) <= count:
+        return
+    if "num_carries" in checked.checked:
+        yield checked.error(f"{carries} carries of {count} operands", "num_carries")
+
+
 def _custom_call(checked: _Checked) -> Iterator[ParseError]:
     name = "operand_layout_constraints"
     constraints = checked.value(name)
@@ -497,6 +506,7 @@ _CHECKS: Final[Mapping[str, Callable[[_Checked], Iterator[ParseError]]]] = {
     "reduce": _even,
     "reduce-window": _even,
     "scatter": _odd,
+    "scan": _scan,
     "async-start": _asynchronous,
     "async-update": _asynchronous,
     "infeed": _filled_tuple,

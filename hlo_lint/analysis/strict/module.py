@@ -22,17 +22,20 @@ from hlo_lint.hlo.attributes import (
     Alias,
     AttributeSyntaxError,
     Donor,
+    Recovery,
     read_attribute,
     split_attributes,
     split_attributes_strictly,
 )
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Module
 from hlo_lint.hlo.parser.general import SINGLE
+from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.records import (
     InstructionRecord,
     attributes_of,
     name_of,
     opcode_of,
+    references_of,
     type_of,
 )
 from hlo_lint.hlo.shape import Shape, ShapeSyntaxError, TupleShape, parse_shape, spelled_index
@@ -135,6 +138,7 @@ def _computation_head(computation: Computation) -> Iterator[ParseError]:
     entry = _entry(text)
     yield from name_errors(text, entry.end() if entry else 0, "a computation")
     attributes = split_attributes(computation.tail) if computation.tail else {}
+    yield from attribute_heads(computation.tail, attributes, len(text) - len(computation.tail))
     for name, (start, _) in attributes.items():
         message = ""
         if name != "execution_thread":
@@ -287,12 +291,23 @@ def _header_value(module: Module, name: str, text: str) -> Iterator[tuple[str, i
             yield "expected true or false", 0
         case "input_output_alias" | "buffer_donor" if isinstance(value, tuple):
             yield from _aliases(_result_shape(module), value)
+        case "origin_recovery_table":
+            yield from _recovery_errors(value)
         case "debug_attributes":
             for mode in _log_modes(text):
                 if mode[1] not in ("default", "fusion_debugger"):
                     yield f"unknown log_mode: {mode[1]}", mode.start(1)
         case _:
             pass
+
+
+def _recovery_errors(value: object) -> Iterator[tuple[str, int]]:
+    """Errors in the modules that recover values: `ParseOriginalValueRecoveryTable` reads them."""
+    for recovery in value if isinstance(value, tuple) else ():
+        if isinstance(recovery, Recovery) and recovery.module:
+            for module in parse_file(recovery.module).modules:
+                for error in module_errors(module, CheckedTexts()):
+                    yield f"the module of a row: {error.message}", 0
 
 
 def _result_shape(module: Module) -> Shape | None:
@@ -373,10 +388,19 @@ def _call(
     for call in _called_names(_without_strings(attributes) if '"' in attributes else attributes):
         for name in _word(call[2]):
             if name in defined or any(name == callee.computation.name for callee in inline):
+                if call[1] == "to_apply" and opcode_of(record) == "scan":
+                    yield from _scan_parameters(record, defined.get(name))
                 continue
             is_later = module.computation(name) is not None
             problem = "is called before it is defined" if is_later else "does not exist"
             yield f"{call[1]}: computation %{name} {problem}"
+
+
+def _scan_parameters(record: InstructionRecord, body: Computation | None) -> Iterator[str]:
+    """`CreateInstruction` counts the parameters of this one callee."""
+    count, parameters = len(references_of(record)), len(body.parameters) if body else 0
+    if body is not None and count != parameters:
+        yield f"{count} operands, but to_apply has {parameters} parameters"
 
 
 _written_in_place = re.compile(

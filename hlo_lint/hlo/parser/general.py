@@ -44,6 +44,8 @@ _statement_line = re.compile(
     re.M | re.A,
 ).search
 
+_line_comment = re.compile(r"(?:^|,)[ \t]*(//)", re.M).search
+
 _Match = Callable[[str, int, int], re.Match[str] | None]
 
 _CLOSES = {"(": ")", "{": "}", "[": "]"}
@@ -163,6 +165,7 @@ class Scanner:
         """True if a statement may look beyond the next line that begins one."""
         self.next_statement = -1
         self.last_comment_end = text.rfind("*/")
+        self.has_line_comments = "//" in text
         self.is_bare = False
         """True if statements are read that no computation is around."""
         self.parse_errors: list[ParseError] = []
@@ -584,9 +587,20 @@ class Scanner:
                 break
             self.next_statement = following.start()
             # `metadata={…}` on a line of its own, after a comma, is not a statement.
-            if self.text[self._back(following.start()) - 1] == ",":
+            if self._follows_comma(following.start()):
                 line_end = following.end()
         self.end = self.next_statement
+
+    def _follows_comma(self, at: int) -> bool:
+        """True if a comma stands before `at`; blanks and `//` comments may be between."""
+        end = self._back(at)
+        while self.has_line_comments:
+            begin = self.text.rfind("\n", 0, end) + 1
+            comment = _line_comment(self.text, begin, end)
+            if comment is None:
+                break
+            end = self._back(comment.start(1))
+        return self.text[end - 1 : end] == ","
 
     def _pass_over(self, at: int, unreadable: Unreadable, parse_errors: list[ParseError]) -> int:
         """Note the unreadable line at `at` and go to the next one."""
