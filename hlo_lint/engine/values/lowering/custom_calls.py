@@ -1,0 +1,134 @@
+"""Custom calls as what their configuration says they compute; any other one is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from hlo_lint.engine.values.lowering.graph import Graph, Node, NotLowered, Value, bare, flat, packed
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.shape import ArrayShape, Shape
+from hlo_lint.text.errors import PayloadError
+
+if TYPE_CHECKING:
+    from hlo_lint.engine.values.lowering.lower import Lowering
+
+_IDENTITIES: Final = frozenset(
+    "AssumeGatherIndicesInBound LayoutConstraint MoveToDevice MoveToHost PinToDevice PinToHost "
+    "Sharding annotate_device_placement xla.sdy.FuncResultSharding".split()
+)
+"""Targets that mark their operand."""
+
+
+def lowered_call(lowering: Lowering, call: Instruction, operands: list[Value]) -> Value:
+    """The results of a custom call."""
+    from hlo_lint.engine.values.lowering import convolutions, gemms
+
+    target = call.attributes.get("custom_call_target", "").strip('"')
+    shape = lowering.shape(call)
+    if target in _IDENTITIES and len(operands) == 1:
+        return operands[0]
+    if target == "AllocateBuffer":
+        # Memory that is written before it is read: XLA puts it where the text had zeros.
+        return packed(shape, iter(_workspace(lowering, shape, 0)))
+    leaves = [node for value in operands for node in flat(value)]
+    results: Sequence[Node] | None = None
+    try:
+        if target.startswith(("__cublas$gemm", "__cublas$lt$matmul")):
+            results = gemms.matmul(lowering, call, target, leaves, list(bare(shape)))
+        elif target == "__cublas$triangularSolve":
+            results = gemms.triangular_solve(lowering, call, leaves, list(bare(shape)))
+        elif target.startswith("__cudnn$conv"):
+            results = convolutions.convolution(lowering, call, target, leaves, list(bare(shape)))
+        elif target == "TopK":
+            results = top_k(lowering, leaves[0], list(bare(shape)), True)
+        elif target.startswith("__cub$DeviceRadixSort"):
+            results = _radix_sort(lowering, call, target, leaves)
+        elif target in ("X64Combine", "X64SplitLow", "X64SplitHigh"):
+            results = _halves(lowering, target, leaves, shape)
+    except PayloadError as error:
+        raise NotLowered(f"%{call.name}: {error}") from error
+    if results is None:
+        return lowering.cut(call, target, operands, shape)
+    results = [*results, *_workspace(lowering, shape, len(results))]
+    return packed(shape, iter(results))
+
+
+def _workspace(lowering: Lowering, shape: Shape, count: int) -> list[Node]:
+    """The results after the first ones: scratch memory, which nobody reads."""
+    return [lowering.nodes.filled(0, leaf) for leaf in list(bare(shape))[count:]]
+
+
+def comparator(
+    lowering: Lowering, keys: ArrayShape, others: Sequence[str], direction: str
+) -> Graph:
+    """A comparator of a sort: it compares the keys, and skips the values beside them."""
+    nodes = lowering.nodes
+    scalars = [ArrayShape(dtype, ()) for dtype in (keys.dtype, *others) for _ in range(2)]
+    left, right = nodes.parameter(0, scalars[0]), nodes.parameter(1, scalars[1])
+    attributes = (("direction", direction),)
+    root = nodes.make("compare", ArrayShape("pred", ()), (left, right), attributes)
+    return nodes.graph(tuple(scalars), [root])
+
+
+def sort(lowering: Lowering, columns: Sequence[Node], axis: int, direction: str) -> list[Node]:
+    """Arrays sorted by the first of them, `LT` upwards and `GT` downwards."""
+    keys, *others = columns
+    graph = comparator(lowering, keys.shape, [each.shape.dtype for each in others], direction)
+    node = lowering.nodes.make(
+        "sort",
+        tuple(column.shape for column in columns),
+        columns,
+        (("dimensions", f"{{{axis}}}"),),
+        (("to_apply", graph),),
+    )
+    if len(columns) == 1:
+        return [node]
+    return [lowering.nodes.element(node, at) for at in range(len(columns))]
+
+
+def top_k(
+    lowering: Lowering, keys: Node, results: Sequence[ArrayShape], largest: bool
+) -> list[Node]:
+    """The first elements of each row in order, and their places."""
+    nodes, axis = lowering.nodes, keys.shape.rank - 1
+    places = nodes.make(
+        "iota",
+        ArrayShape(results[1].dtype, keys.shape.dims),
+        attributes=(("iota_dimension", str(axis)),),
+    )
+    ordered = sort(lowering, [keys, places], axis, "GT" if largest else "LT")
+    return [
+        nodes.slice(column, [0] * (axis + 1), result.dims)
+        for column, result in zip(ordered, results, strict=True)
+    ]
+
+
+def _radix_sort(
+    lowering: Lowering, call: Instruction, target: str, leaves: list[Node]
+) -> list[Node]:
+    """CUB sorts along the last dimension; `descending` is in its options (`SortOptions`)."""
+    from hlo_lint.analysis.loops import backend_config
+
+    descending = backend_config(call).get("descending") is True
+    axis = leaves[0].shape.rank - 1
+    return sort(lowering, leaves, axis, "GT" if descending else "LT")
+
+
+def _halves(lowering: Lowering, target: str, leaves: list[Node], shape: Shape) -> list[Node] | None:
+    """A 64-bit integer and its halves: XLA:TPU computes with pairs of 32 bits."""
+    nodes = lowering.nodes
+    result = next(bare(shape))
+    if result.dtype[0] not in "su" or any(leaf.shape.dtype[0] not in "su" for leaf in leaves):
+        return None
+    dims = leaves[0].shape.dims
+    half, whole = ArrayShape("u32", dims), ArrayShape("u64", dims)
+    places = nodes.filled(32, whole)
+    if target == "X64Combine":
+        low, high = (nodes.convert(nodes.bitcast_convert(leaf, half), "u64") for leaf in leaves)
+        both = nodes.binary("or", low, nodes.binary("shift-left", high, places))
+        return [nodes.bitcast_convert(both, result)]
+    wide = nodes.bitcast_convert(leaves[0], whole)
+    if target == "X64SplitHigh":
+        wide = nodes.binary("shift-right-logical", wide, places)
+    return [nodes.bitcast_convert(nodes.convert(wide, "u32"), result)]

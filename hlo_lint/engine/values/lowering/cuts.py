@@ -1,0 +1,81 @@
+"""A function in the place of an operation that cannot be run.
+
+Nobody knows what an opaque custom call computes, but equal operands give equal results. So both
+sides of a step get one function of the operands, smooth, and different for each target, each result
+and each element: a wrong operand is seen in the results, and rounding stays rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Final
+from zlib import crc32
+
+from hlo_lint.engine.values.lowering.graph import Node, Nodes, spelled
+from hlo_lint.hlo.dtypes import PART_OF_COMPLEX, is_complex, is_float
+from hlo_lint.hlo.shape import ArrayShape
+
+_SMALL_INTEGERS: Final = 4
+
+
+def cut(nodes: Nodes, what: str, rows: Sequence[Node], results: Sequence[ArrayShape]) -> list[Node]:
+    """The results, each a row of elements in memory; `rows` are the operands in memory."""
+    total = nodes.scalar(0.5, "f32")
+    for number, row in enumerate(rows):
+        weighed = _mean(nodes, row, crc32(f"{what} {number}".encode()))
+        total = nodes.binary("add", total, weighed)
+    return [
+        _result(nodes, total, shape, crc32(f"{what} result {number}".encode()))
+        for number, shape in enumerate(results)
+    ]
+
+
+def _mean(nodes: Nodes, row: Node, salt: int) -> Node:
+    """The weighed mean of a row as f32; every element has a weight of its own."""
+    if is_complex(row.shape.dtype):
+        part = ArrayShape(PART_OF_COMPLEX[row.shape.dtype], row.shape.dims)
+        halves = [nodes.make(half, part, (row,)) for half in ("real", "imag")]
+        first, second = (_mean(nodes, half, salt + at) for at, half in enumerate(halves))
+        return nodes.binary("add", first, second)
+    count = prod(row.shape.dims)
+    numbers = nodes.convert(row, "f32")
+    weights = _wave(nodes, row.shape.dims, salt)
+    weighed = nodes.binary("multiply", numbers, weights)
+    if row.shape.dims:
+        zero = nodes.scalar(0, "f32")
+        scalar = ArrayShape("f32", ())
+        left, right = nodes.parameter(0, scalar), nodes.parameter(1, scalar)
+        adder = nodes.graph((scalar, scalar), [nodes.binary("add", left, right)])
+        dimensions = (("dimensions", spelled(range(len(row.shape.dims)))),)
+        weighed = nodes.make("reduce", scalar, (weighed, zero), dimensions, (("to_apply", adder),))
+    return nodes.binary("multiply", weighed, nodes.scalar(1 / max(count, 1), "f32"))
+
+
+def _wave(nodes: Nodes, dims: tuple[int, ...], salt: int) -> Node:
+    """Numbers between 0.5 and 1.5, no two neighbours alike."""
+    phase, step = 1 + salt % 997 / 499, 0.5 + salt % 1009 / 1009
+    if not dims:
+        return nodes.scalar(1 + phase / 8, "f32")
+    count = nodes.make("iota", ArrayShape("f32", dims), attributes=(("iota_dimension", "0"),))
+    angle = nodes.binary("multiply", count, nodes.scalar(step, "f32"))
+    angle = nodes.binary("add", angle, nodes.scalar(phase, "f32"))
+    half = nodes.binary("multiply", nodes.unary("sine", angle), nodes.scalar(0.5, "f32"))
+    return nodes.binary("add", half, nodes.scalar(1, "f32"))
+
+
+def _result(nodes: Nodes, total: Node, shape: ArrayShape, salt: int) -> Node:
+    dims = (prod(shape.dims),) if shape.dims else ()
+    wave = _wave(nodes, dims, salt)
+    if is_float(shape.dtype):
+        return nodes.convert(nodes.binary("multiply", wave, total), shape.dtype)
+    if is_complex(shape.dtype):
+        part = nodes.convert(nodes.binary("multiply", wave, total), PART_OF_COMPLEX[shape.dtype])
+        return nodes.make("complex", ArrayShape(shape.dtype, dims), (part, part))
+    # Rounding must not turn into another integer, so integers follow from no float.
+    if not dims:
+        return nodes.convert(nodes.scalar(salt % 2, "s32"), shape.dtype)
+    count = nodes.make("iota", ArrayShape("s32", dims), attributes=(("iota_dimension", "0"),))
+    count = nodes.binary("add", count, nodes.scalar(salt % 5, "s32"))
+    count = nodes.binary("remainder", count, nodes.scalar(_SMALL_INTEGERS, "s32"))
+    return nodes.convert(count, shape.dtype)

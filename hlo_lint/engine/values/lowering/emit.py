@@ -1,0 +1,184 @@
+"""A graph of values as HLO text without layouts, in its own types or with every float in f64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from hlo_lint.engine.values.lowering.graph import (
+    Attributes,
+    Graph,
+    Node,
+    in_order,
+    numbers,
+)
+from hlo_lint.hlo.dtypes import FLOATS, PART_OF_COMPLEX
+from hlo_lint.hlo.shape import ArrayShape
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+NATIVE: Final[Mapping[str, str]] = {}
+"""Each element type as it is."""
+WIDE: Final[Mapping[str, str]] = {
+    **dict.fromkeys(FLOATS, "f64"),
+    **dict.fromkeys(PART_OF_COMPLEX, "c128"),
+}
+"""Every float as f64, so that a difference that stays is not one of rounding."""
+
+
+def emit(graph: Graph, types: Mapping[str, str] = NATIVE, *, keep: Sequence[Node] = ()) -> str:
+    """The text of a module whose entry is the graph.
+
+    The nodes of `keep` are results beside those of the graph, after them.
+    """
+    writer = _Writer(types)
+    entry = Graph(-1, graph.parameters, (*graph.roots, *keep), False, True)
+    writer.write(entry, "main")
+    *computations, main = writer.computations
+    return "\n\n".join(["HloModule values", *computations, f"ENTRY {main}"]) + "\n"
+
+
+class _Writer:
+    """Writes computations, each once, those that are called first."""
+
+    def __init__(self, types: Mapping[str, str]) -> None:
+        self.types = types
+        self.computations: list[str] = []
+        self._names: dict[tuple[int, str], str] = {}
+
+    def shape(self, shape: ArrayShape) -> str:
+        dtype = self.types.get(shape.dtype, shape.dtype)
+        return f"{dtype}[{','.join(map(str, shape.dims))}]"
+
+    def shapes(self, shapes: Iterable[ArrayShape]) -> str:
+        return "(" + ", ".join(map(self.shape, shapes)) + ")"
+
+    def name_of(self, graph: Graph, kind: str = "") -> str:
+        known = self._names.get((graph.number, kind))
+        if known is None:
+            known = self._names[graph.number, kind] = f"c{graph.number}{kind}"
+            self.write(graph, known)
+        return known
+
+    def write(self, graph: Graph, name: str) -> None:
+        lines: list[str] = []
+        names: dict[int, str] = {}
+        if graph.takes_tuple:
+            lines.append(f"state = {self.shapes(graph.parameters)} parameter(0)")
+        for at, shape in enumerate(graph.parameters):
+            source = (
+                f"get-tuple-element(state), index={at}" if graph.takes_tuple else f"parameter({at})"
+            )
+            lines.append(f"p{at} = {self.shape(shape)} {source}")
+        for node in in_order(graph.roots):
+            if node.opcode == "parameter":
+                names[node.number] = f"p{node.attributes[0][1]}"
+                continue
+            names[node.number] = f"n{node.number}"
+            operands = [names[operand.number] for operand in node.operands]
+            lines += self.lines(node, names[node.number], operands)
+        roots = [names[root.number] for root in graph.roots]
+        if graph.gives_tuple:
+            shapes = self.shapes(root.shape for root in graph.roots)
+            lines.append(f"ROOT result = {shapes} tuple({', '.join(roots)})")
+        else:
+            lines.append(f"ROOT result = {self.shape(graph.roots[0].shape)} copy({roots[0]})")
+        text = "".join(f"  {line}\n" for line in lines)
+        self.computations.append(f"{name} {{\n{text}}}")
+
+    def lines(self, node: Node, name: str, operands: list[str]) -> list[str]:
+        """The instruction of a node, and what has to stand before it."""
+        single = node.shapes[0] if len(node.shapes) == 1 else None
+        result = (
+            self.shape(single)
+            if single is not None and not _is_tuple(node)
+            else self.shapes(node.shapes)
+        )
+        match node.opcode:
+            case "constant":
+                assert node.literal is not None
+                literal = spelled_literal(node.literal, node.shape.dtype)
+                return [f"{name} = {result} constant({literal})"]
+            case "while":
+                return [
+                    f"{name}.in = {result} tuple({', '.join(operands)})",
+                    f"{name} = {result} while({name}.in)" + self.tail(node),
+                ]
+            case "conditional":
+                return self.conditional(node, name, result, operands)
+            case "bitcast-convert":
+                return self.bits(node, name, operands[0])
+            case "convert" if result == self.shape(node.operands[0].shape):
+                return [f"{name} = {result} copy({operands[0]})"]
+            case "reduce-precision" if self.types:
+                return [f"{name} = {result} copy({operands[0]})"]
+        return [f"{name} = {result} {node.opcode}({', '.join(operands)})" + self.tail(node)]
+
+    def tail(self, node: Node) -> str:
+        """The attributes of a node."""
+        attributes: Attributes = node.attributes
+        if node.opcode == "compare" and self.types:
+            attributes = tuple(each for each in attributes if each != ("type", "FLOAT"))
+        if node.opcode == "sort":
+            # An unstable sort may order equal keys in any way: here in the same one.
+            attributes = (*attributes, ("is_stable", "true"))
+        texts = [f"{key}={text}" for key, text in attributes]
+        texts += [f"{key}={self.name_of(graph)}" for key, graph in node.called]
+        return "".join(f", {text}" for text in texts)
+
+    def conditional(self, node: Node, name: str, result: str, operands: list[str]) -> list[str]:
+        """A conditional, whose operands are a tuple for each branch."""
+        lines, arguments, at = [], [], 1
+        for number, count in enumerate(numbers(node.attributes[0][1])):
+            part = slice(at, at + count)
+            shapes = self.shapes(operand.shape for operand in node.operands[part])
+            lines.append(f"{name}.{number} = {shapes} tuple({', '.join(operands[part])})")
+            arguments.append(f"{name}.{number}")
+            at += count
+        branches = ", ".join(self.name_of(graph) for _, graph in node.called)
+        every = ", ".join([operands[0], *arguments])
+        lines.append(f"{name} = {result} conditional({every}), branch_computations={{{branches}}}")
+        return lines
+
+    def bits(self, node: Node, name: str, operand: str) -> list[str]:
+        """A bitcast-convert; the bits of a float are those of its own type, also in f64."""
+        source, target = node.operands[0].shape, node.shape
+        lines: list[str] = []
+        if self.types.get(source.dtype, source.dtype) != source.dtype:
+            dims = ",".join(map(str, source.dims))
+            lines.append(f"{name}.narrow = {source.dtype}[{dims}] convert({operand})")
+            operand = f"{name}.narrow"
+        dims = ",".join(map(str, target.dims))
+        if self.types.get(target.dtype, target.dtype) != target.dtype:
+            lines.append(f"{name}.bits = {target.dtype}[{dims}] bitcast-convert({operand})")
+            lines.append(f"{name} = {self.shape(target)} convert({name}.bits)")
+        else:
+            lines.append(f"{name} = {target.dtype}[{dims}] bitcast-convert({operand})")
+        return lines
+
+
+def _is_tuple(node: Node) -> bool:
+    """True if the result of a node is a tuple, also if that has one element."""
+    return len(node.shapes) != 1 or node.opcode in ("while", "conditional")
+
+
+def spelled_literal(literal: NDArray[Any], dtype: str) -> str:
+    """A constant as HLO spells it; of a float the very value that its type holds."""
+    if literal.ndim == 0:
+        return _spelled_number(literal, dtype)
+    return "{" + ", ".join(spelled_literal(part, dtype) for part in literal) + "}"
+
+
+def _spelled_number(number: NDArray[Any], dtype: str) -> str:
+    if dtype == "pred":
+        return "true" if number else "false"
+    if dtype in PART_OF_COMPLEX:
+        return f"({_float(float(number.real))}, {_float(float(number.imag))})"
+    return _float(float(number)) if dtype in FLOATS else str(int(number))
+
+
+def _float(number: float) -> str:
+    if number != number:
+        return "nan"
+    return "-inf" if number == -float("inf") else "inf" if number == float("inf") else repr(number)

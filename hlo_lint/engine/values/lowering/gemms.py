@@ -1,0 +1,144 @@
+"""Calls of cuBLAS as dots: `D = epilogue(alpha * A @ B + beta * C + bias)`.
+
+The operands are those of `CublasLtMatmulThunk` and `GemmThunk` (`xla/backends/gpu/runtime`): A, B,
+C where beta is not 0, scales of 8-bit floats, the bias.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import pi, sqrt
+from typing import TYPE_CHECKING, Final
+
+from hlo_lint.engine.values.lowering.graph import Node, Nodes, NotLowered, spelled
+from hlo_lint.hlo.dtypes import is_complex, is_float
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.shape import ArrayShape
+from hlo_lint.kernels.custom_calls import decode
+from hlo_lint.kernels.custom_calls.gemm import GemmConfig, TriangularSolveConfig
+
+if TYPE_CHECKING:
+    from hlo_lint.engine.values.lowering.lower import Lowering
+
+
+def matmul(
+    lowering: Lowering,
+    call: Instruction,
+    target: str,
+    operands: Sequence[Node],
+    results: Sequence[ArrayShape],
+) -> list[Node]:
+    """The results of a matrix product but for its scratch memory."""
+    config = decode(call)
+    if not isinstance(config, GemmConfig):
+        raise NotLowered(f"%{call.name} has no configuration of a matrix product")
+    nodes, result = lowering.nodes, results[0]
+    left, right, *rest = operands
+    narrow = left.shape.dtype in _NARROW or right.shape.dtype in _NARROW
+    dtype = "f32" if is_float(result.dtype) and result.dtype != "f64" else result.dtype
+    addend = rest.pop(0) if config.beta else None
+    scales = [node for node in rest if not node.shape.dims] if target.endswith("$f8") else []
+    rest = [node for node in rest if node not in scales]
+    if len(scales) < 2 and narrow and target.endswith("$f8"):
+        raise NotLowered(f"%{call.name} has {len(scales)} scales of 8-bit floats")
+    product = _dot(nodes, left, right, config, ArrayShape(dtype, result.dims))
+    for scale in scales[:2]:
+        product = nodes.binary("multiply", product, nodes.convert(scale, dtype))
+    product = times(nodes, product, config.alpha)
+    if addend is not None:
+        addend = times(nodes, nodes.convert(addend, dtype), complex(config.beta))
+        if len(scales) > 3:
+            addend = nodes.binary("multiply", addend, nodes.convert(scales[2], dtype))
+        product = nodes.binary("add", product, addend)
+    words = config.epilogue.split("_")
+    if "BIAS" in words:
+        bias = nodes.convert(rest.pop(0), dtype)
+        last = range(product.shape.rank - bias.shape.rank, product.shape.rank)
+        product = nodes.binary("add", product, nodes.broadcast(bias, result.dims, last))
+    auxiliary = [nodes.convert(product, each.dtype) for each in results[1:2] if "AUX" in words]
+    words = [word for word in words if word not in ("DEFAULT", "BIAS", "AUX")]
+    for word in words:
+        if word not in ACTIVATIONS:
+            raise NotLowered(f"%{call.name} has the unknown epilogue {config.epilogue}")
+        product = ACTIVATIONS[word](nodes, product)
+    if len(scales) > 2 and result.dtype in _NARROW:
+        product = nodes.binary("multiply", product, nodes.convert(scales[-1], dtype))
+    return [nodes.convert(product, result.dtype), *auxiliary]
+
+
+_NARROW: Final = frozenset({"f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz", "f8e4m3", "f8e3m4"})
+
+
+def _dot(nodes: Nodes, left: Node, right: Node, config: GemmConfig, shape: ArrayShape) -> Node:
+    dimensions = config.dimensions
+    attributes = {
+        "lhs_batch_dims": dimensions.lhs_batch,
+        "lhs_contracting_dims": dimensions.lhs_contracting,
+        "rhs_batch_dims": dimensions.rhs_batch,
+        "rhs_contracting_dims": dimensions.rhs_contracting,
+    }
+    spelled_out = tuple((name, spelled(axes)) for name, axes in attributes.items() if axes)
+    if left.shape.dtype != right.shape.dtype:
+        left, right = (nodes.convert(each, shape.dtype) for each in (left, right))
+    return nodes.make("dot", shape, (left, right), spelled_out)
+
+
+def times(nodes: Nodes, node: Node, factor: complex) -> Node:
+    """An array times a number."""
+    if factor == 1:
+        return node
+    number = factor if is_complex(node.shape.dtype) else factor.real
+    return nodes.binary("multiply", node, nodes.filled(number, node.shape))  # type: ignore[arg-type]
+
+
+def _relu(nodes: Nodes, node: Node) -> Node:
+    return nodes.binary("maximum", node, nodes.filled(0, node.shape))
+
+
+def _gelu(nodes: Nodes, node: Node) -> Node:
+    """The approximation by tanh, which is what cuBLASLt has."""
+    cube = nodes.binary("multiply", nodes.binary("multiply", node, node), node)
+    inner = nodes.binary("add", node, times(nodes, cube, 0.044715))
+    tanh = nodes.unary("tanh", times(nodes, inner, sqrt(2 / pi)))
+    factor = times(nodes, nodes.binary("add", tanh, nodes.filled(1, node.shape)), 0.5)
+    return nodes.binary("multiply", node, factor)
+
+
+def _elu(nodes: Nodes, node: Node) -> Node:
+    zero = nodes.filled(0, node.shape)
+    positive = ArrayShape("pred", node.shape.dims)
+    sign = nodes.make("compare", positive, (node, zero), (("direction", "GT"),))
+    negative = nodes.unary("exponential-minus-one", node)
+    return nodes.make("select", node.shape, (sign, node, negative))
+
+
+def _silu(nodes: Nodes, node: Node) -> Node:
+    return nodes.binary("multiply", node, nodes.unary("logistic", node))
+
+
+ACTIVATIONS: Final[Mapping[str, Callable[[Nodes, Node], Node]]] = {
+    "ELU": _elu,
+    "RELU": _relu,
+    "GELU": _gelu,
+    "SIGMOID": lambda nodes, node: nodes.unary("logistic", node),
+    "SILU": _silu,
+    "SWISH": _silu,
+    "TANH": lambda nodes, node: nodes.unary("tanh", node),
+}
+"""Activations by the words of cuBLASLt for its epilogues, and those that only cuDNN has."""
+
+
+def triangular_solve(
+    lowering: Lowering, call: Instruction, operands: Sequence[Node], results: Sequence[ArrayShape]
+) -> list[Node]:
+    """The solution of a triangular system."""
+    config = decode(call)
+    if not isinstance(config, TriangularSolveConfig):
+        raise NotLowered(f"%{call.name} has no configuration of a triangular solve")
+    attributes = (
+        ("left_side", str(config.left_side).lower()),
+        ("lower", str(config.lower).lower()),
+        ("transpose_a", config.transpose_a),
+        ("unit_diagonal", str(config.unit_diagonal).lower()),
+    )
+    return [lowering.nodes.make("triangular-solve", results[0], operands[:2], attributes)]

@@ -1,0 +1,319 @@
+"""Values as nodes, each made once: equal nodes compute equal values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
+
+from hlo_lint.hlo.parser.literals import numpy_dtype
+from hlo_lint.hlo.shape import ArrayShape, OpaqueShape, Shape, TupleShape
+from hlo_lint.text.errors import HloLintError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MAX_NODES: Final = 400_000
+"""Nodes of one program: the inlined calls of a module may be many times its text."""
+
+
+class NotLowered(HloLintError):
+    """A module that cannot be made to run on XLA:CPU; the message says why."""
+
+
+Shapes = tuple[ArrayShape, ...]
+Attributes = tuple[tuple[str, str], ...]
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """One value: an array, or the results of one operation that has several."""
+
+    number: int
+    """Equal numbers of one `Nodes` are equal values, given equal parameters."""
+    opcode: str
+    shapes: Shapes
+    """One shape, without a layout; several for an operation with several results."""
+    operands: tuple[Node, ...]
+    attributes: Attributes
+    called: tuple[tuple[str, Graph], ...]
+    """The computations it calls, each with its attribute."""
+    literal: NDArray[Any] | None = field(default=None, repr=False)
+    """The value of a constant."""
+
+    @property
+    def shape(self) -> ArrayShape:
+        """The shape of its only result."""
+        return self.shapes[0]
+
+
+@dataclass(eq=False, slots=True)
+class Graph:
+    """A computation: parameters, and the nodes that are its results."""
+
+    number: int
+    parameters: Shapes
+    roots: tuple[Node, ...]
+    takes_tuple: bool
+    """True if the parameters are the elements of one tuple, as those of a loop's body are."""
+    gives_tuple: bool
+    """True if the results are the elements of one tuple, also where there is only one."""
+
+
+Value = Node | tuple["Value", ...] | None
+"""An array, a tuple, or None for a token."""
+
+
+class Nodes:
+    """Makes nodes, and gives the same one for the same value."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[tuple[object, ...], Node] = {}
+        self._graphs: dict[tuple[object, ...], Graph] = {}
+        self.asked = 0
+        """The number of nodes asked for by the program that is being lowered."""
+        self.made: list[Node] = []
+        """The nodes asked for since somebody emptied the list, also those that were there."""
+
+    def make(
+        self,
+        opcode: str,
+        shapes: ArrayShape | Shapes,
+        operands: Sequence[Node] = (),
+        attributes: Attributes = (),
+        called: tuple[tuple[str, Graph], ...] = (),
+    ) -> Node:
+        """The node of an operation."""
+        if isinstance(shapes, ArrayShape):
+            shapes = (shapes,)
+        operands = tuple(operands)
+        key = (
+            opcode,
+            shapes,
+            tuple(operand.number for operand in operands),
+            attributes,
+            tuple((name, graph.number) for name, graph in called),
+        )
+        return self._kept(key, opcode, shapes, operands, attributes, called)
+
+    def _kept(
+        self,
+        key: tuple[object, ...],
+        opcode: str,
+        shapes: Shapes,
+        operands: tuple[Node, ...] = (),
+        attributes: Attributes = (),
+        called: tuple[tuple[str, Graph], ...] = (),
+        literal: NDArray[Any] | None = None,
+    ) -> Node:
+        node = self._nodes.get(key)
+        if node is None:
+            number = len(self._nodes)
+            node = Node(number, opcode, shapes, operands, attributes, called, literal)
+            self._nodes[key] = node
+        self.made.append(node)
+        self.asked += 1
+        if self.asked > MAX_NODES:
+            raise NotLowered(f"it has more than {MAX_NODES} operations when calls are inlined")
+        return node
+
+    def graph(
+        self,
+        parameters: Shapes,
+        roots: Sequence[Node],
+        *,
+        takes_tuple: bool = False,
+        gives_tuple: bool = False,
+    ) -> Graph:
+        """A computation; the same one for the same parameters and results."""
+        roots = tuple(roots)
+        gives_tuple = gives_tuple or len(roots) != 1
+        key = (parameters, tuple(root.number for root in roots), takes_tuple, gives_tuple)
+        graph = self._graphs.get(key)
+        if graph is None:
+            graph = Graph(len(self._graphs), parameters, roots, takes_tuple, gives_tuple)
+            self._graphs[key] = graph
+        return graph
+
+    def parameter(self, number: int, shape: ArrayShape) -> Node:
+        """A parameter of whatever computation reads it."""
+        return self.make("parameter", shape, attributes=(("", str(number)),))
+
+    def constant(self, literal: NDArray[Any], dtype: str) -> Node:
+        """A constant; one whose elements are all equal is a broadcast scalar."""
+        shape = ArrayShape(dtype, literal.shape)
+        data = literal.tobytes()
+        size = literal.dtype.itemsize
+        if literal.ndim and literal.size and data == data[:size] * literal.size:
+            return self.broadcast(
+                self.constant(literal.reshape(-1)[0][()].reshape(()), dtype), shape.dims
+            )
+        key = "constant", shape, data
+        return self._kept(key, "constant", (shape,), literal=literal)
+
+    def scalar(self, number: float, dtype: str) -> Node:
+        """A constant of one number."""
+        import numpy as np
+
+        return self.constant(np.asarray(number).astype(numpy_dtype(dtype)), dtype)
+
+    # ---- operations that are nothing in some cases
+
+    def element(self, node: Node, number: int) -> Node:
+        """One result of an operation with several."""
+        return self.make(
+            "get-tuple-element", node.shapes[number], (node,), (("index", str(number)),)
+        )
+
+    def reshape(self, node: Node, dims: tuple[int, ...]) -> Node:
+        """The same elements in the same order, in another shape."""
+        while node.opcode == "reshape":
+            node = node.operands[0]
+        if node.shape.dims == dims:
+            return node
+        if prod(node.shape.dims) != prod(dims):
+            raise NotLowered(f"a reshape of {node.shape} to {list(dims)}")
+        return self.make("reshape", ArrayShape(node.shape.dtype, dims), (node,))
+
+    def transpose(self, node: Node, permutation: Sequence[int]) -> Node:
+        """The dimensions in another order; one that only moves dimensions of 1 is a reshape."""
+        permutation = tuple(permutation)
+        dims = tuple(node.shape.dims[axis] for axis in permutation)
+        moved = [axis for axis in permutation if node.shape.dims[axis] != 1]
+        if moved == sorted(moved):
+            return self.reshape(node, dims)
+        if node.opcode == "transpose":
+            inner = numbers(dict(node.attributes)["dimensions"])
+            return self.transpose(node.operands[0], [inner[axis] for axis in permutation])
+        return self.make(
+            "transpose",
+            ArrayShape(node.shape.dtype, dims),
+            (node,),
+            (("dimensions", spelled(permutation)),),
+        )
+
+    def broadcast(self, node: Node, dims: tuple[int, ...], dimensions: Sequence[int] = ()) -> Node:
+        """The array repeated; `dimensions` are those of the result that it has."""
+        if node.shape.dims == dims and tuple(dimensions) == tuple(range(len(dims))):
+            return node
+        return self.make(
+            "broadcast",
+            ArrayShape(node.shape.dtype, dims),
+            (node,),
+            (("dimensions", spelled(dimensions)),),
+        )
+
+    def filled(self, number: float, shape: ArrayShape) -> Node:
+        """An array of one number."""
+        scalar = self.scalar(number, shape.dtype)
+        return self.broadcast(scalar, shape.dims) if shape.dims else scalar
+
+    def convert(self, node: Node, dtype: str) -> Node:
+        """The elements in another type."""
+        if node.shape.dtype == dtype:
+            return node
+        return self.make("convert", ArrayShape(dtype, node.shape.dims), (node,))
+
+    def bitcast_convert(self, node: Node, shape: ArrayShape) -> Node:
+        """The bits of the elements as elements of another type."""
+        return node if node.shape == shape else self.make("bitcast-convert", shape, (node,))
+
+    def binary(self, opcode: str, left: Node, right: Node) -> Node:
+        """An elementwise operation of two arrays of one shape; a scalar is repeated."""
+        if not right.shape.dims and left.shape.dims:
+            right = self.broadcast(right, left.shape.dims)
+        return self.make(opcode, left.shape, (left, right))
+
+    def unary(self, opcode: str, node: Node) -> Node:
+        """An elementwise operation that keeps the type."""
+        return self.make(opcode, node.shape, (node,))
+
+    def slice(self, node: Node, starts: Sequence[int], limits: Sequence[int]) -> Node:
+        """The part of an array from `starts` to `limits`."""
+        dims = tuple(limit - start for start, limit in zip(starts, limits, strict=True))
+        if dims == node.shape.dims:
+            return node
+        ranges = ",".join(f"[{start}:{limit}]" for start, limit in zip(starts, limits, strict=True))
+        shape = ArrayShape(node.shape.dtype, dims)
+        return self.make("slice", shape, (node,), (("slice", "{" + ranges + "}"),))
+
+    def concatenate(self, parts: Sequence[Node], axis: int) -> Node:
+        """Arrays after each other along one dimension."""
+        if len(parts) == 1:
+            return parts[0]
+        dims = list(parts[0].shape.dims)
+        dims[axis] = sum(part.shape.dims[axis] for part in parts)
+        shape = ArrayShape(parts[0].shape.dtype, tuple(dims))
+        return self.make("concatenate", shape, parts, (("dimensions", spelled([axis])),))
+
+
+def spelled(numbers: Iterable[int]) -> str:
+    """A list as HLO spells it: `{1,0}`."""
+    return "{" + ",".join(map(str, numbers)) + "}"
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """The numbers of such a list."""
+    inner = text.strip("{} ")
+    return tuple(map(int, inner.split(","))) if inner else ()
+
+
+def flat(value: Value) -> Iterator[Node]:
+    """The arrays in a value, in order."""
+    if isinstance(value, tuple):
+        for part in value:
+            yield from flat(part)
+    elif value is not None:
+        yield value
+
+
+def bare(shape: Shape) -> Iterator[ArrayShape]:
+    """The arrays in a shape without their layouts, in order.
+
+    Raises:
+        NotLowered: one has a dimension that is known at run time only.
+    """
+    match shape:
+        case TupleShape(elements):
+            for element in elements:
+                yield from bare(element)
+        case ArrayShape(dtype, dims, _, dynamic):
+            if any(dynamic) or min(dims, default=0) < 0:
+                raise NotLowered(f"{shape} has a size that is known at run time only")
+            yield ArrayShape(dtype, dims)
+        case OpaqueShape():
+            return
+        case _:
+            raise NotLowered(f"{shape} is a mutable buffer")
+
+
+def packed(shape: Shape, leaves: Iterator[Node]) -> Value:
+    """A value of a shape from its arrays."""
+    match shape:
+        case TupleShape(elements):
+            return tuple(packed(element, leaves) for element in elements)
+        case OpaqueShape():
+            return None
+        case _:
+            return next(leaves)
+
+
+def in_order(roots: Iterable[Node]) -> list[Node]:
+    """The nodes that results depend on, operands first."""
+    order: list[Node] = []
+    done: set[int] = set()
+    stack: list[tuple[Node, int]] = [(root, 0) for root in reversed(list(roots))]
+    while stack:
+        node, at = stack.pop()
+        if not at and node.number in done:
+            continue
+        if at < len(node.operands):
+            stack.append((node, at + 1))
+            operand = node.operands[at]
+            if operand.number not in done:
+                stack.append((operand, 0))
+        elif node.number not in done:
+            done.add(node.number)
+            order.append(node)
+    return order

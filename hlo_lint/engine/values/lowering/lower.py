@@ -1,0 +1,628 @@
+"""From the text of a module to the values that it computes.
+
+Fusions and calls are inlined, copies and layouts vanish, an asynchronous operation is the operation
+that it wraps, a custom call is what its configuration says. A module of several devices becomes one
+program that computes the values of all of them (`collectives.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
+
+from hlo_lint.analysis.loop_values import integer_field, read_loop
+from hlo_lint.analysis.loops import backend_config
+from hlo_lint.engine.values.lowering.cuts import cut
+from hlo_lint.engine.values.lowering.graph import (
+    Attributes,
+    Graph,
+    Node,
+    Nodes,
+    NotLowered,
+    Value,
+    bare,
+    flat,
+    packed,
+    spelled,
+)
+from hlo_lint.engine.values.lowering.memory import bitcast, from_memory, in_memory, untiled
+from hlo_lint.hlo.attributes import AttributeSyntaxError
+from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction, Module
+from hlo_lint.hlo.opcodes import COMMON, OPCODES, wrapped_opcode
+from hlo_lint.hlo.parser.literals import ELIDED, LiteralError, LiteralValue
+from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MAX_DEVICES: Final = 8
+"""A program of more devices is not simulated: each has its own copy of every value."""
+_FREE: Final = frozenset(
+    "copy copy-done opt-barrier add-dependency domain optimization-barrier".split()
+)
+"""Opcodes whose result is their first operand, wherever it lies in memory."""
+_DROPPED: Final = frozenset(
+    "algorithm async_execution_thread channel_id constrain_layout custom_call_has_side_effect "
+    "indices_are_sorted inferred_dimension is_composite is_stable operand_precision origin "
+    "output_to_operand_aliasing result_accuracy unique_indices use_global_device_ids".split()
+) | frozenset(COMMON)
+"""Attributes that say how a value is computed, and not which value it is."""
+
+Values = list[Value]
+"""A value on each device."""
+Origins = Mapping[tuple[str, int], Instruction]
+"""The instruction that computes a node, by the body of a loop, a branch or "" for the entry, and
+the number of the node: equal nodes of two loops are one. Of several instructions the first."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """The values of a module."""
+
+    graph: Graph
+    inputs: tuple[Input, ...]
+    """What the parameters of the graph stand for, in order."""
+    origins: Origins
+    cuts: tuple[Cut, ...]
+    """The operations that cannot be run, in the order of the module."""
+    devices: int
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A parameter of a program: a leaf of a parameter of the module, on one device."""
+
+    parameter: Instruction
+    leaf: int
+    """The number of the leaf among those of all parameters."""
+    device: int
+    """0 also for a parameter that all devices share."""
+    shape: ArrayShape
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """An operation that is replaced by a function that nobody knows: equal for equal operands."""
+
+    instruction: Instruction
+    what: str
+    """The target of a custom call, or the opcode."""
+    signature: str
+    """Its operands and results."""
+
+
+@dataclass
+class Loop:
+    """A loop around the instructions that are being lowered."""
+
+    iteration: Callable[[], Node] | None
+    """Makes the number of the iteration, from 0; None where the loop is not annotated."""
+
+
+@dataclass
+class Lowering:
+    """One module on its way to its values."""
+
+    module: Module
+    nodes: Nodes
+    replicated: frozenset[int] = frozenset()
+    """The entry parameters that have the same value on all devices."""
+    cuts: list[Cut] = field(default_factory=list)
+    origins: dict[tuple[str, int], Instruction] = field(default_factory=dict)
+    scope: str = ""
+    loops: list[Loop] = field(default_factory=list)
+    devices: int = 1
+
+    def __post_init__(self) -> None:
+        self.by_name = {each.name: each for each in self.module.computations}
+        for computation in self.module.computations:
+            for inner in computation.inline.values():
+                self.by_name.update({each.computation.name: each.computation for each in inner})
+
+    def program(self) -> Program:
+        """The values of the module.
+
+        Raises:
+            NotLowered: it holds something that cannot be made to run.
+        """
+        from hlo_lint.engine.values.lowering.collectives import device_count
+
+        entry = self.module.entry
+        if entry is None or entry.root is None:
+            raise NotLowered("it has no entry computation")
+        if self.module.problems:
+            raise NotLowered("it has text that cannot be read")
+        self.nodes.asked = 0
+        self.devices = device_count(self.module)
+        if self.devices > MAX_DEVICES:
+            raise NotLowered(f"it runs on {self.devices} devices, more than {MAX_DEVICES}")
+        inputs: list[Input] = []
+        arguments: list[Values] = []
+        leaf = 0
+        for parameter in entry.parameters:
+            shapes = list(bare(self.shape(parameter)))
+            shared = (parameter.parameter_number or 0) in self.replicated
+            values: Values = []
+            for device in range(self.devices):
+                if not (shared and device):
+                    first = len(inputs)
+                    inputs += [
+                        Input(parameter, leaf + number, device, shape)
+                        for number, shape in enumerate(shapes)
+                    ]
+                leaves = iter(
+                    self.nodes.parameter(first + number, shape)
+                    for number, shape in enumerate(shapes)
+                )
+                values.append(packed(self.shape(parameter), leaves))
+            arguments.append(values)
+            leaf += len(shapes)
+        try:
+            results = self.computation(entry, arguments)
+        except (AttributeSyntaxError, LookupError, StopIteration, ValueError) as error:
+            raise NotLowered(f"it is not sound: {type(error).__name__}: {error}") from error
+        roots = [node for value in results for node in flat(value)]
+        graph = self.nodes.graph(tuple(each.shape for each in inputs), roots, gives_tuple=True)
+        return Program(graph, tuple(inputs), self.origins, tuple(self.cuts), self.devices)
+
+    def shape(self, instruction: Instruction) -> Shape:
+        """The shape that an instruction spells."""
+        try:
+            return instruction.shape
+        except ShapeSyntaxError as error:
+            raise NotLowered(f"%{instruction.name} has no shape: {error}") from error
+
+    def computation(self, computation: Computation, arguments: Sequence[Values]) -> Values:
+        """The result of a computation on each device."""
+        known: dict[str, Values] = {}
+        for instruction in _in_order(computation):
+            self.nodes.made.clear()
+            if instruction.opcode == "parameter":
+                number = instruction.parameter_number
+                if number is None or number >= len(arguments):
+                    raise NotLowered(f"%{instruction.name} is a parameter without a number")
+                values = arguments[number]
+            else:
+                operands = [
+                    [_part(value, operand.index) for value in known[operand.name]]
+                    for operand in instruction.operands
+                ]
+                values = self._instruction(instruction, operands)
+            for node in self.nodes.made:
+                self.origins.setdefault((self.scope, node.number), instruction)
+            known[instruction.name] = values
+        assert computation.root is not None
+        return known[computation.root.name]
+
+    def body(self, name: str) -> Computation:
+        """A called computation."""
+        computation = self.by_name.get(name.strip().removeprefix("%"))
+        if computation is None or computation.root is None:
+            raise NotLowered(f"there is no computation %{name}")
+        return computation
+
+    def called(self, instruction: Instruction, name: str) -> Computation:
+        """The computation that an attribute calls."""
+        names = instruction.called_computations
+        attributes = [key for key in instruction.attributes if key in CALLING_ATTRIBUTES]
+        if name not in attributes or len(attributes) != len(names):
+            if len(names) == 1:
+                return self.body(names[0])
+            raise NotLowered(f"%{instruction.name} calls no computation as its {name}")
+        return self.body(names[attributes.index(name)])
+
+    def function(self, computation: Computation) -> Graph:
+        """A computation of scalars: the reducer of a reduce, the comparator of a sort."""
+        shapes: list[ArrayShape] = []
+        arguments: list[Values] = []
+        devices, self.devices = self.devices, 1
+        for parameter in computation.parameters:
+            leaves = list(bare(self.shape(parameter)))
+            first = len(shapes)
+            shapes += leaves
+            nodes = iter([self.nodes.parameter(first + at, leaf) for at, leaf in enumerate(leaves)])
+            arguments.append([packed(self.shape(parameter), nodes)])
+        made, self.nodes.made = self.nodes.made, []
+        around, self.scope = self.scope, computation.name
+        (value,) = self.computation(computation, arguments)
+        self.nodes.made, self.devices, self.scope = made, devices, around
+        return self.nodes.graph(tuple(shapes), list(flat(value)))
+
+    # ---- one instruction
+
+    def _instruction(self, instruction: Instruction, operands: list[Values]) -> Values:
+        opcode = instruction.opcode
+        match opcode:
+            case "fusion" | "call" | "async-start":
+                return self._call(instruction, operands)
+            case "while":
+                return self._while(instruction, operands[0])
+            case "conditional":
+                return self._conditional(instruction, operands)
+            case "async-update":
+                return operands[0]
+            case "async-done":
+                return [_part(value, (1,)) for value in operands[0]]
+        from hlo_lint.engine.values.lowering import collectives
+
+        if opcode in collectives.LOWERED:
+            return collectives.lowered(self, instruction, operands)
+        base = wrapped_opcode(opcode)
+        if base is not None:
+            return self._sugar(instruction, base, operands)
+        return [
+            self._on_device(instruction, opcode, [values[device] for values in operands])
+            for device in range(self.devices)
+        ]
+
+    def _call(self, instruction: Instruction, operands: list[Values]) -> Values:
+        names = instruction.called_computations
+        if len(names) != 1:
+            raise NotLowered(f"%{instruction.name} calls no computation")
+        made, self.nodes.made = self.nodes.made, []
+        results = self.computation(self.body(names[0]), operands)
+        self.nodes.made = made
+        if instruction.opcode != "async-start":
+            return results
+        return [self._started(instruction, operands, results, at) for at in range(self.devices)]
+
+    def _started(
+        self, instruction: Instruction, operands: list[Values], results: Values, device: int
+    ) -> Value:
+        """The tuple of an async-start: operands, the result, and contexts that nobody reads."""
+        shape = self.shape(instruction)
+        parts = len(shape.elements) if isinstance(shape, TupleShape) else 0
+        contexts = [
+            self._nothing(element)
+            for element in (shape.elements[2:] if isinstance(shape, TupleShape) else ())
+        ]
+        if parts < 2:
+            raise NotLowered(f"%{instruction.name} is not a tuple of operands and results")
+        return (tuple(values[device] for values in operands), results[device], *contexts)
+
+    def _nothing(self, shape: Shape) -> Value:
+        """A value that nobody reads: zeros."""
+        leaves = iter([self.nodes.filled(0, leaf) for leaf in bare(shape)])
+        return packed(shape, leaves)
+
+    def _sugar(self, instruction: Instruction, base: str, operands: list[Values]) -> Values:
+        """`slice-start(x)`: the operation that an async-start would call, written in its place."""
+        if not instruction.opcode.endswith("-start"):
+            return [
+                value if instruction.opcode.endswith("-update") else _part(value, (1,))
+                for value in operands[0]
+            ]
+        shape = self.shape(instruction)
+        if not isinstance(shape, TupleShape) or len(shape.elements) < 2:
+            raise NotLowered(f"%{instruction.name} is not a tuple of operands and results")
+        results: Values
+        if base in ("fusion", "call"):
+            results = self.computation(self.body(instruction.called_computations[0]), operands)
+        else:
+            results = [
+                self._on_device(
+                    instruction, base, [values[at] for values in operands], shape.elements[1]
+                )
+                for at in range(self.devices)
+            ]
+        return [self._started(instruction, operands, results, at) for at in range(self.devices)]
+
+    def _while(self, instruction: Instruction, states: Values) -> Values:
+        shape = self.shape(instruction)
+        leaves = [node for value in states for node in flat(value)]
+        shapes = tuple(leaf.shape for leaf in leaves)
+        made, self.nodes.made = self.nodes.made, []
+        parameters = [self.nodes.parameter(at, each) for at, each in enumerate(shapes)]
+        each = iter(parameters)
+        state: Values = [packed(shape, each) for _ in range(self.devices)]
+        self.loops.append(self._loop(instruction, state))
+        body_called, around = self.called(instruction, "body"), self.scope
+        self.scope = body_called.name
+        results = self.computation(body_called, [state])
+        self.scope = around
+        self.loops.pop()
+        body = self.nodes.graph(
+            shapes,
+            [node for value in results for node in flat(value)],
+            takes_tuple=True,
+            gives_tuple=True,
+        )
+        goes_on = self.computation(self.called(instruction, "condition"), [state])
+        # All devices run the loop as often: XLA demands it where the body communicates.
+        condition = self.nodes.graph(shapes, [next(flat(goes_on[0]))], takes_tuple=True)
+        self.nodes.made = made
+        if tuple(root.shape for root in body.roots) != shapes:
+            raise NotLowered(f"the body of %{instruction.name} gives another state than it takes")
+        loop = self.nodes.make(
+            "while", shapes, leaves, called=(("condition", condition), ("body", body))
+        )
+        every = iter([self.nodes.element(loop, at) for at in range(len(shapes))])
+        return [packed(shape, every) for _ in range(self.devices)]
+
+    def _loop(self, instruction: Instruction, state: Values) -> Loop:
+        loop = read_loop(instruction)
+        if loop is None or loop.induction_variable is None or not loop.step:
+            return Loop(None)
+        variable = _part(state[0], (loop.induction_variable,))
+        if not isinstance(variable, Node):
+            return Loop(None)
+
+        def iteration() -> Node:
+            wide = self.nodes.convert(variable, "s64")
+            start = self.nodes.scalar(loop.init, "s64")
+            passed = self.nodes.binary("subtract", wide, start)
+            return self.nodes.binary("divide", passed, self.nodes.scalar(loop.step, "s64"))
+
+        return Loop(iteration)
+
+    def _conditional(self, instruction: Instruction, operands: list[Values]) -> Values:
+        bodies = [self.body(name) for name in instruction.called_computations]
+        shape = self.shape(instruction)
+        predicate = next(flat(operands[0][0]))
+        leaves = [[node for value in values for node in flat(value)] for values in operands[1:]]
+        made, self.nodes.made = self.nodes.made, []
+        branches: list[Graph] = []
+        for body, arguments in zip(bodies, leaves, strict=True):
+            shapes = tuple(leaf.shape for leaf in arguments)
+            nodes = iter([self.nodes.parameter(at, each) for at, each in enumerate(shapes)])
+            parameter = self.shape(body.parameters[0])
+            state: Values = [packed(parameter, nodes) for _ in range(self.devices)]
+            around, self.scope = self.scope, body.name
+            results = self.computation(body, [state])
+            self.scope = around
+            roots = [node for value in results for node in flat(value)]
+            branches.append(self.nodes.graph(shapes, roots, takes_tuple=True, gives_tuple=True))
+        self.nodes.made = made
+        shapes = tuple(root.shape for root in branches[0].roots)
+        if predicate.shape.dtype == "pred":
+            # The first computation is that of true; branch 0 of an index is the first one.
+            index = self.nodes.make("not", predicate.shape, (predicate,))
+            predicate = self.nodes.convert(index, "s32")
+        # The numbers of operands of each branch, so that two splits of one list are not equal.
+        counts = (("", spelled(len(each) for each in leaves)),)
+        node = self.nodes.make(
+            "conditional",
+            shapes,
+            (predicate, *(leaf for arguments in leaves for leaf in arguments)),
+            counts,
+            tuple(("branch", branch) for branch in branches),
+        )
+        every = iter([self.nodes.element(node, at) for at in range(len(shapes))])
+        return [packed(shape, every) for _ in range(self.devices)]
+
+    # ---- an instruction on one device
+
+    def _on_device(
+        self,
+        instruction: Instruction,
+        opcode: str,
+        operands: list[Value],
+        shape: Shape | None = None,
+    ) -> Value:
+        shape = shape or self.shape(instruction)
+        if opcode in _FREE:
+            return operands[0]
+        if opcode == "get-tuple-element":
+            index = instruction.attribute("index")
+            return _part(operands[0], (index,) if isinstance(index, int) else ())
+        if opcode == "tuple":
+            return tuple(operands)
+        if opcode == "after-all":
+            return None
+        if opcode == "copy-start":
+            contexts = shape.elements[2:] if isinstance(shape, TupleShape) else ()
+            return (operands[0], operands[0], *map(self._nothing, contexts))
+        if opcode == "custom-call":
+            from hlo_lint.engine.values.lowering.custom_calls import lowered_call
+
+            return lowered_call(self, instruction, operands)
+        leaves = [node for value in operands for node in flat(value)]
+        match opcode:
+            case "constant":
+                return self._constant(instruction, shape)
+            case "bitcast" if isinstance(shape, ArrayShape):
+                source = instruction.operands[0].shape
+                if isinstance(source, ArrayShape):
+                    return bitcast(
+                        self.nodes, leaves[0], source, next(bare(shape)).with_layout(shape.layout)
+                    )
+            case "reshape" if isinstance(shape, ArrayShape):
+                next(bare(shape))
+                return self.nodes.reshape(leaves[0], shape.dims)
+            case "transpose":
+                return self.nodes.transpose(leaves[0], _numbers(instruction, "dimensions"))
+            case "broadcast" if isinstance(shape, ArrayShape):
+                node = self.nodes.convert(leaves[0], shape.dtype)
+                return self.nodes.broadcast(node, shape.dims, _numbers(instruction, "dimensions"))
+            case "convert" if isinstance(shape, ArrayShape):
+                return self.nodes.convert(leaves[0], shape.dtype)
+            case "dynamic-slice" | "dynamic-update-slice":
+                described = self._by_descriptor(instruction, opcode, leaves, shape)
+                if described is not None:
+                    return described
+            case "topk":
+                from hlo_lint.engine.values.lowering.custom_calls import top_k
+
+                largest = instruction.attribute("largest") is not False
+                return packed(shape, iter(top_k(self, leaves[0], list(bare(shape)), largest)))
+        if opcode not in OPCODES or opcode in _UNRUNNABLE:
+            return self.cut(instruction, opcode, operands, shape)
+        shapes = tuple(bare(shape))
+        attributes, called = self._attributes(instruction, opcode)
+        node = self.nodes.make(opcode, shapes, leaves, attributes, called)
+        if not isinstance(shape, TupleShape):
+            return node
+        return packed(shape, iter([self.nodes.element(node, at) for at in range(len(shapes))]))
+
+    def cut(
+        self, instruction: Instruction, what: str, operands: Sequence[Value], shape: Shape
+    ) -> Value:
+        """The results of an operation that cannot be run: some function of its operands."""
+        shapes = [list(map(untiled, _arrays(each.shape))) for each in instruction.operands]
+        rows: list[Node] = []
+        for value, arrays in zip(operands, shapes, strict=False):
+            for node, leaf in zip(flat(value), arrays, strict=False):
+                rows.append(in_memory(self.nodes, node, leaf) if leaf.dims else node)
+        results = list(map(untiled, _arrays(shape)))
+        signature = (
+            f"{[str(row.shape) for row in rows]} -> {[str(r.with_layout(None)) for r in results]}"
+        )
+        self.cuts.append(Cut(instruction, what, signature))
+        leaves = [
+            from_memory(self.nodes, row, leaf) if leaf.dims else row
+            for row, leaf in zip(
+                cut(self.nodes, what, rows, list(bare(shape))), results, strict=True
+            )
+        ]
+        return packed(shape, iter(leaves))
+
+    def _attributes(
+        self, instruction: Instruction, opcode: str
+    ) -> tuple[Attributes, tuple[tuple[str, Graph], ...]]:
+        """The attributes that decide on the value, and the computations, lowered."""
+        allowed = OPCODES[opcode].allowed - _DROPPED
+        attributes: list[tuple[str, str]] = []
+        called: list[tuple[str, Graph]] = []
+        for name, text in instruction.attributes.items():
+            if name not in allowed:
+                continue
+            if name in CALLING_ATTRIBUTES:
+                called.append((name, self.function(self.called(instruction, name))))
+            elif (name, text) == ("order", "TOTAL"):
+                attributes.append(("type", "TOTALORDER"))  # as releases before 0.11 spell it
+            elif (name, text) not in _DEFAULTS:
+                attributes.append((name, " ".join(text.split())))
+        return tuple(sorted(attributes)), tuple(called)
+
+    def _constant(self, instruction: Instruction, shape: Shape) -> Value:
+        try:
+            literal = instruction.literal
+        except LiteralError as error:
+            raise NotLowered(f"%{instruction.name}: {error}") from error
+        return self._literal(instruction, shape, literal)
+
+    def _literal(self, instruction: Instruction, shape: Shape, literal: LiteralValue) -> Value:
+        if literal is ELIDED:
+            return self.cut(instruction, "constant({...})", (), shape)
+        if isinstance(shape, TupleShape):
+            assert isinstance(literal, tuple)
+            return tuple(
+                self._literal(instruction, element, part)
+                for element, part in zip(shape.elements, literal, strict=True)
+            )
+        if literal is None or not isinstance(shape, ArrayShape):
+            return None
+        array: NDArray[Any] = literal  # type: ignore[assignment]
+        return self.nodes.constant(array, shape.dtype)
+
+    def _by_descriptor(
+        self, instruction: Instruction, opcode: str, leaves: list[Node], shape: Shape
+    ) -> Node | None:
+        """A slice at the offset that its `dynamic_slice_config` gives; None without one.
+
+        XLA:GPU copies what the descriptor says and computes no index (`DynamicMemcpyThunk`).
+        """
+        if '"dynamic_slice_config"' not in instruction.attributes_text:
+            return None
+        config = backend_config(instruction).get("dynamic_slice_config")
+        offset, stride = (integer_field(config, name) for name in ("byte_offset", "byte_stride"))
+        whole = instruction.operands[0].shape
+        if offset is None or stride is None or not isinstance(whole, ArrayShape):
+            return None
+        part = shape if opcode == "dynamic-slice" else instruction.operands[1].shape
+        if not isinstance(part, ArrayShape) or not whole.element_bits:
+            return None
+        at = self.nodes.scalar(offset, "s64")
+        if stride:
+            # In a nest the descriptor may mean any of the loops: the operands decide there.
+            if len(self.loops) != 1 or self.loops[0].iteration is None:
+                return None
+            steps = self.nodes.binary(
+                "multiply", self.loops[0].iteration(), self.nodes.scalar(stride, "s64")
+            )
+            at = self.nodes.binary("add", at, steps)
+        first = self.nodes.binary("divide", at, self.nodes.scalar(whole.element_bits // 8, "s64"))
+        row = in_memory(self.nodes, leaves[0], whole)
+        count = prod(part.dims)
+        if opcode == "dynamic-slice":
+            piece = self.nodes.make(
+                "dynamic-slice",
+                ArrayShape(whole.dtype, (count,)),
+                (row, first),
+                (("dynamic_slice_sizes", spelled([count])),),
+            )
+            return from_memory(self.nodes, piece, part)
+        update = in_memory(self.nodes, leaves[1], part)
+        changed = self.nodes.make("dynamic-update-slice", row.shape, (row, update, first))
+        return from_memory(self.nodes, changed, whole)
+
+
+_UNRUNNABLE: Final = frozenset(
+    "infeed outfeed rng rng-get-and-update-state send send-done recv recv-done scan scaled-dot "
+    "ragged-dot stochastic-convert dynamic-reshape set-dimension-size get-dimension-size".split()
+)
+"""Opcodes that have no value of their own on one CPU, or that jaxlib does not read."""
+_DEFAULTS: Final = frozenset(
+    {("feature_group_count", "1"), ("batch_group_count", "1"), ("order", "PARTIAL")}
+)
+
+
+def _arrays(shape: Shape | None) -> Iterator[ArrayShape]:
+    """The arrays in a shape with their layouts."""
+    match shape:
+        case TupleShape(elements):
+            for element in elements:
+                yield from _arrays(element)
+        case ArrayShape():
+            yield shape
+
+
+def _part(value: Value, index: Sequence[int]) -> Value:
+    """One element of a tuple."""
+    for number in index:
+        if not isinstance(value, tuple) or number >= len(value):
+            raise NotLowered("an element is read of what is not a tuple")
+        value = value[number]
+    return value
+
+
+def _numbers(instruction: Instruction, name: str) -> tuple[int, ...]:
+    """The integers that an attribute lists."""
+    value = instruction.attribute(name)
+    if isinstance(value, int):
+        return (value,)
+    return (
+        tuple(each for each in value if isinstance(each, int)) if isinstance(value, tuple) else ()
+    )
+
+
+def _in_order(computation: Computation) -> list[Instruction]:
+    """The instructions, operands first; those that nothing reads are left out."""
+    root = computation.root
+    assert root is not None
+    order: list[Instruction] = []
+    state: dict[Instruction, bool] = {}
+    stack: list[Instruction] = [root]
+    while stack:
+        instruction = stack[-1]
+        if state.get(instruction):
+            stack.pop()
+            continue
+        waiting: list[Instruction] = []
+        for operand in instruction.operands:
+            if operand.instruction is None:
+                raise NotLowered(f"%{instruction.name} reads %{operand.name}, which is not there")
+            if not state.get(operand.instruction):
+                if operand.instruction in state:
+                    raise NotLowered(f"%{instruction.name} depends on itself")
+                waiting.append(operand.instruction)
+        if not waiting:
+            state[instruction] = True
+            order.append(instruction)
+            stack.pop()
+        else:
+            state[instruction] = False
+            stack += waiting
+    return order

@@ -1,0 +1,280 @@
+"""Two programs run on the same inputs, and the verdict on their results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
+
+from hlo_lint.engine.values.compare import (
+    EXACT,
+    Bound,
+    Difference,
+    difference,
+    largest_error,
+)
+from hlo_lint.engine.values.inputs import index_limit, value
+from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit
+from hlo_lint.engine.values.lowering.graph import Node, in_order
+from hlo_lint.engine.values.xla_cpu import NotRun, XlaCpu
+from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES, PART_OF_COMPLEX, is_float
+from hlo_lint.hlo.parser.literals import numpy_dtype
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hlo_lint.engine.values.lowering.lower import Program
+    from hlo_lint.hlo.ir import Module
+
+WIDE_BOUND: Final = Bound(relative=2.0**-30, of_largest=2.0**-36)
+"""The bound of results in f64: 2^22 times its rounding, and far below that of any other type."""
+CONSTANT_ULPS: Final = 32
+"""Where a pass computed a constant, that was rounded to its own type: so many units of it are
+allowed for, and so many times the error that rounding has in the results."""
+FALLBACK_ULPS: Final = 64
+"""Units in the last place of the results' type where no run in f64 is possible, times the number
+of operations that round on the longest way through the program."""
+MAX_INPUT_BYTES: Final = 1 << 30
+"""Inputs of more bytes are not made."""
+
+
+class Outcome(Enum):
+    """The verdict on one step."""
+
+    SAME_GRAPH = "equal by graph"
+    SAME_BITS = "equal bit for bit"
+    WITHIN_BOUND = "equal within the bound"
+    CHANGED = "changed"
+    NOT_COMPARABLE = "not comparable"
+    NOT_RUN = "not run"
+    NOT_LOWERED = "not lowered"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The verdict on two programs."""
+
+    outcome: Outcome
+    reason: str = ""
+    """The reason why they were not compared."""
+    difference: Difference | None = None
+    seed: int = 0
+    """The seed that shows the difference."""
+    bound: Bound = EXACT
+    """The bound that was kept, or not."""
+
+
+@dataclass
+class Runs:
+    """Runs programs, each once for a seed and a choice of types."""
+
+    xla: XlaCpu
+    edges: bool = False
+    """True if the inputs hold infinities, NaNs, and the ends of the ranges."""
+    _results: dict[tuple[object, ...], list[NDArray[Any]] | NotRun] = field(default_factory=dict)
+
+    def inputs(self, program: Program, module: Module, seed: int) -> list[NDArray[Any]]:
+        """Values for the inputs of a program, in range for a module that reads them."""
+        size = sum(
+            prod(each.shape.dims) * BITS.get(each.shape.dtype, 8) // 8 for each in program.inputs
+        )
+        if size > MAX_INPUT_BYTES:
+            raise NotRun(f"its inputs are {size >> 20} MB, more than {MAX_INPUT_BYTES >> 20}")
+        return [
+            value(
+                each.shape,
+                (seed, each.leaf, each.device),
+                limit=index_limit(each.parameter, module),
+                edges=self.edges,
+            )
+            for each in program.inputs
+        ]
+
+    def results(
+        self,
+        program: Program,
+        inputs: Sequence[NDArray[Any]],
+        seed: int,
+        types: Mapping[str, str] = NATIVE,
+        keep: Sequence[Node] = (),
+    ) -> list[NDArray[Any]]:
+        """The results of a program, then the values of the nodes of `keep`.
+
+        Raises:
+            NotRun: XLA:CPU did not run it.
+        """
+        key = program.graph.number, seed, bool(types), tuple(node.number for node in keep)
+        if key not in self._results:
+            try:
+                text = emit(program.graph, types, keep=keep)
+                self._results[key] = self.xla.run(text, in_types(inputs, program, types))
+            except NotRun as error:
+                self._results[key] = error
+        known = self._results[key]
+        if isinstance(known, NotRun):
+            raise known
+        return known
+
+    def failure(self, program: Program, module: Module, seed: int) -> NotRun | None:
+        """The reason why a program runs neither in its own types nor in f64; None if it runs."""
+        try:
+            inputs = self.inputs(program, module, seed)
+            try:
+                self.results(program, inputs, seed)
+            except NotRun:
+                self.results(program, inputs, seed, WIDE)
+        except NotRun as error:
+            return error
+        return None
+
+    def compare(
+        self, before: Program, after: Program, module: Module, seeds: Sequence[int]
+    ) -> Comparison:
+        """The verdict on two programs; `module` tells the ranges of the inputs."""
+        if before.graph is after.graph:
+            return Comparison(Outcome.SAME_GRAPH)
+        reason = incomparable(before, after)
+        if reason:
+            return Comparison(Outcome.NOT_COMPARABLE, reason)
+        verdicts = []
+        for seed in seeds:
+            verdict = self._compared(before, after, module, seed)
+            if verdict.outcome in (Outcome.CHANGED, Outcome.NOT_RUN):
+                return verdict
+            verdicts.append(verdict)
+        return max(verdicts, key=lambda verdict: verdict.outcome is Outcome.WITHIN_BOUND)
+
+    def _compared(self, before: Program, after: Program, module: Module, seed: int) -> Comparison:
+        native: list[list[NDArray[Any]]] = []
+        wide: list[list[NDArray[Any]]] = []
+        failures: list[NotRun] = []
+        try:
+            inputs = self.inputs(before, module, seed)
+            native = [self.results(side, inputs, seed) for side in (before, after)]
+        except NotRun as error:
+            if not native and "MB" in str(error):
+                return Comparison(Outcome.NOT_RUN, str(error), seed=seed)
+            failures.append(error)
+        if native and difference(native[0], native[1]) is None:
+            return Comparison(Outcome.SAME_BITS, seed=seed)
+        try:
+            wide = [self.results(side, inputs, seed, WIDE) for side in (before, after)]
+        except NotRun as error:
+            failures.append(error)
+        if wide:
+            bound = wide_bound(before, after, native[:1], wide[0])
+            found = difference(wide[0], wide[1], bound)
+        elif native:
+            bound = fallback_bound(before, after)
+            found = difference(native[0], native[1], bound)
+        else:
+            return Comparison(Outcome.NOT_RUN, str(failures[0]), seed=seed)
+        outcome = Outcome.WITHIN_BOUND if found is None else Outcome.CHANGED
+        return Comparison(outcome, "", found, seed, bound)
+
+
+def incomparable(before: Program, after: Program) -> str:
+    """The reason why two programs cannot run on the same inputs; empty if they can."""
+    if before.devices != after.devices:
+        return f"{before.devices} devices before, {after.devices} after"
+    if before.graph.parameters != after.graph.parameters:
+        return "the parameters have other shapes"
+    ours, theirs = (
+        [(root.shape.dtype, root.shape.dims) for root in program.graph.roots]
+        for program in (before, after)
+    )
+    if ours != theirs:
+        return "the results have other shapes"
+    cuts = [sorted(f"{cut.what} {cut.signature}" for cut in each.cuts) for each in (before, after)]
+    if cuts[0] != cuts[1]:
+        only = [sorted(set(one) - set(other)) for one, other in (cuts, cuts[::-1])]
+        names = [", ".join(sorted({each.split(" ")[0] for each in side})) for side in only]
+        sides = [
+            f"{name} {side}" for name, side in zip(names, ("before", "after"), strict=True) if name
+        ]
+        return f"operations that are not run differ: {' and '.join(sides) or 'their number'}"
+    return ""
+
+
+def in_types(
+    inputs: Sequence[NDArray[Any]], program: Program, types: Mapping[str, str]
+) -> list[NDArray[Any]]:
+    """Inputs in the element types in which a program is run."""
+    return [
+        array.astype(numpy_dtype(types[shape.dtype])) if shape.dtype in types else array
+        for array, shape in zip(inputs, program.graph.parameters, strict=True)
+    ]
+
+
+def wide_bound(
+    before: Program, after: Program, native: Sequence[list[NDArray[Any]]], truth: list[NDArray[Any]]
+) -> Bound:
+    """The bound of results in f64; a wider one where a pass computed constants of floats."""
+    known = _constants(before)
+    new = {dtype for dtype, data in _constants(after) - known}
+    if not new:
+        return WIDE_BOUND
+    unit = max(map(unit_of, new))
+    rounding = max((largest_error(results, truth) for results in native), default=unit)
+    share = CONSTANT_ULPS * max(unit, min(rounding, unit * 2**10))
+    return Bound(relative=share, of_largest=share)
+
+
+def _constants(program: Program) -> set[tuple[str, bytes]]:
+    """The float constants of a program, those left out that every type holds: 0, 1, 0.5 …"""
+    found: set[tuple[str, bytes]] = set()
+    graphs = [program.graph]
+    seen: set[int] = set()
+    for graph in graphs:
+        for node in in_order(graph.roots):
+            graphs += [each for _, each in node.called if each.number not in seen]
+            seen.update(each.number for _, each in node.called)
+            if node.literal is None or not _is_rounded(node.shape.dtype):
+                continue
+            if node.literal.ndim or not _is_short(float(abs(node.literal))):
+                found.add((node.shape.dtype, node.literal.tobytes()))
+    return found
+
+
+def _is_rounded(dtype: str) -> bool:
+    return is_float(dtype) or dtype in PART_OF_COMPLEX
+
+
+def _is_short(number: float) -> bool:
+    """True for a number of at most 3 significant bits, which no rounding to a type has made."""
+    from math import frexp, isfinite
+
+    return not isfinite(number) or (frexp(number)[0] * 8).is_integer()
+
+
+def unit_of(dtype: str) -> float:
+    """The unit in the last place of 1 in an element type."""
+    facts = ELEMENT_TYPES[PART_OF_COMPLEX.get(dtype, dtype)]
+    return 2.0 ** (1 - facts.significand_bits)
+
+
+OPERATION_ULPS: Final[Mapping[str, int]] = {
+    **dict.fromkeys(("dot", "convolution", "reduce", "reduce-window", "scatter", "fft"), 8),
+    **dict.fromkeys(
+        ("exponential", "log", "power", "tanh", "logistic", "erf", "sine", "cosine"), 4
+    ),
+}
+"""Units in the last place by which one operation may be off; any other one by 1."""
+
+
+def fallback_bound(before: Program, after: Program) -> Bound:
+    """The bound of results in their own types, from the operations of both programs."""
+    ulps, unit = 0, 0.0
+    for program in (before, after):
+        depth: dict[int, int] = {}
+        for node in in_order(program.graph.roots):
+            deepest = max((depth[operand.number] for operand in node.operands), default=0)
+            rounded = any(_is_rounded(shape.dtype) for shape in node.shapes)
+            depth[node.number] = deepest + rounded * OPERATION_ULPS.get(node.opcode, 1)
+            if rounded:
+                unit = max(unit, *(unit_of(s.dtype) for s in node.shapes if _is_rounded(s.dtype)))
+        ulps = max(ulps, *depth.values())
+    share = min(FALLBACK_ULPS * ulps * unit, 0.5)
+    return Bound(relative=share, of_largest=share)

@@ -1,0 +1,249 @@
+"""The first instruction of a step whose value differs: both programs run once more, step by step.
+
+The values of all nodes that only one side has become results. A node of the side after is explained
+if the side before has its value, too. Back from a wrong result, through what is not explained, the
+first node is the one that went wrong. In a loop the body runs on the state of each iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
+
+from hlo_lint.engine.values.compare import Bound, Difference, array_difference, difference
+from hlo_lint.engine.values.lowering.emit import WIDE, emit
+from hlo_lint.engine.values.lowering.graph import Graph, Node, in_order
+from hlo_lint.engine.values.programs import WIDE_BOUND, Runs
+from hlo_lint.engine.values.xla_cpu import NotRun
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.parser.literals import numpy_dtype
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hlo_lint.engine.values.lowering.lower import Program
+
+MAX_KEPT_BYTES: Final = 1 << 29
+"""The values of so many bytes are kept; of more, those of the smallest nodes."""
+MAX_ITERATIONS: Final = 16
+"""Iterations of a loop in which the first difference is looked for."""
+MAX_NESTING: Final = 4
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """The first instruction whose value differs."""
+
+    instruction: Instruction
+    """In the module after the step."""
+    difference: Difference | None
+    """The difference of its value from that of its counterpart; None where it has none."""
+    iteration: int | None = None
+    """The iteration of the innermost loop that it is in, from 0."""
+
+
+def culprit(
+    before: Program,
+    after: Program,
+    runs: Runs,
+    module: Module,
+    seed: int,
+    bound: Bound = WIDE_BOUND,
+) -> Culprit | None:
+    """The first instruction of `after` whose value differs; None where the replay did not run."""
+    try:
+        inputs = runs.inputs(before, module, seed)
+    except NotRun:
+        return None
+    replay = _Replay(before, after, runs, bound)
+    wide = [
+        array.astype(numpy_dtype(WIDE[shape.dtype])) if shape.dtype in WIDE else array
+        for array, shape in zip(inputs, before.graph.parameters, strict=True)
+    ]
+    return replay.first(before.graph, after.graph, wide)
+
+
+@dataclass
+class _Replay:
+    before: Program
+    after: Program
+    runs: Runs
+    bound: Bound
+    scopes: list[str] = field(default_factory=lambda: [""])
+    """The bodies of the loops that are being looked into, innermost last."""
+
+    def origin(self, node: Node) -> Instruction | None:
+        """The instruction after the step that computes a node, in the innermost loop."""
+        return self.after.origins.get((self.scopes[-1], node.number))
+
+    def first(self, ours: Graph, theirs: Graph, inputs: Sequence[NDArray[Any]]) -> Culprit | None:
+        """The first instruction of `theirs` that differs, run on the same inputs as `ours`."""
+        our_nodes, their_nodes = (in_order(graph.roots) for graph in (ours, theirs))
+        shared = {node.number for node in our_nodes} & {node.number for node in their_nodes}
+        kept = [_kept(nodes, shared) for nodes in (our_nodes, their_nodes)]
+        try:
+            values = [
+                self._values(graph, nodes, inputs)
+                for graph, nodes in zip((ours, theirs), kept, strict=True)
+            ]
+        except NotRun:
+            return self._by_structure(theirs, shared)
+        roots = [
+            results[: len(graph.roots)]
+            for results, graph in zip(values, (ours, theirs), strict=True)
+        ]
+        wrong = [
+            node
+            for node, one, other in zip(theirs.roots, *roots, strict=True)
+            if array_difference(one, other, self.bound) is not None
+        ]
+        if not wrong:
+            return None
+        ours_by_number = _by_number(kept[0], values[0][len(ours.roots) :])
+        theirs_by_number = _by_number(kept[1], values[1][len(theirs.roots) :])
+        node = self._start(wrong, shared, ours_by_number, theirs_by_number)
+        found = self._counterpart(node, kept[0], ours_by_number, theirs_by_number)
+        loop = node.operands[0] if node.opcode == "get-tuple-element" else node
+        instruction = self.origin(node) or self.origin(loop)
+        if instruction is None:
+            return None
+        if loop.opcode == "while" and len(self.scopes) <= MAX_NESTING:
+            inner = self._in_loop(loop, instruction, ours, inputs)
+            if inner is not None:
+                return inner
+        return Culprit(instruction, found)
+
+    def _values(
+        self, graph: Graph, keep: Sequence[Node], inputs: Sequence[NDArray[Any]]
+    ) -> list[NDArray[Any]]:
+        return self.runs.xla.run(emit(graph, WIDE, keep=keep), inputs)
+
+    def _by_structure(self, theirs: Graph, shared: set[int]) -> Culprit | None:
+        """Without values: the first instruction that the side before does not have."""
+        for node in in_order(theirs.roots):
+            instruction = None if node.number in shared else self.origin(node)
+            if instruction is not None:
+                return Culprit(instruction, None)
+        return None
+
+    def _start(
+        self,
+        wrong: Sequence[Node],
+        shared: set[int],
+        ours: dict[int, NDArray[Any]],
+        theirs: dict[int, NDArray[Any]],
+    ) -> Node:
+        """The first unexplained node on the way to a wrong result."""
+        explained: dict[int, bool] = {}
+        by_size: dict[tuple[int, ...], list[NDArray[Any]]] = {}
+        for array in ours.values():
+            by_size.setdefault(array.shape, []).append(array)
+
+        def is_explained(node: Node) -> bool:
+            known = explained.get(node.number)
+            if known is None:
+                known = node.number in shared
+                value = theirs.get(node.number)
+                if not known and value is not None:
+                    known = any(
+                        other.dtype == value.dtype
+                        and array_difference(other, value, self.bound) is None
+                        for other in by_size.get(value.shape, ())
+                    )
+                explained[node.number] = known
+            return known
+
+        suspects: dict[int, Node] = {node.number: node for node in wrong}
+        queue = list(wrong)
+        for node in queue:
+            for operand in node.operands:
+                if operand.number not in suspects and not is_explained(operand):
+                    suspects[operand.number] = operand
+                    queue.append(operand)
+        for node in in_order(wrong):
+            if node.number in suspects and self.origin(node) is not None:
+                return node
+        return wrong[0]
+
+    def _counterpart(
+        self,
+        node: Node,
+        before: Sequence[Node],
+        ours: dict[int, NDArray[Any]],
+        theirs: dict[int, NDArray[Any]],
+    ) -> Difference | None:
+        """The difference from the value of the instruction of the same name before the step."""
+        origin = self.origin(node)
+        value = theirs.get(node.number)
+        if origin is None or value is None:
+            return None
+        named = {number: same.name for (_, number), same in self.before.origins.items()}
+        for other in before:
+            if named.get(other.number) == origin.name and other.shapes == node.shapes:
+                array = ours.get(other.number)
+                found = None if array is None else array_difference(array, value, self.bound)
+                if found is not None:
+                    return found
+        return None
+
+    def _in_loop(
+        self, loop: Node, instruction: Instruction, ours: Graph, inputs: Sequence[NDArray[Any]]
+    ) -> Culprit | None:
+        """The first instruction that differs in the body of a loop, in the first such iteration."""
+        before = [node for node in in_order(ours.roots) if node.opcode == "while"]
+        same = [node for node in before if node.shapes == loop.shapes]
+        names = instruction.called_computations
+        if not same or not names:
+            return None
+        # Loops of one state are told apart by the values that they begin with, where they can be.
+        other = next((node for node in same if node.operands == loop.operands), same[0])
+        bodies = [_flat(dict(node.called)["body"]) for node in (other, loop)]
+        condition = _flat(dict(other.called)["condition"])
+        attributes = [key for key in instruction.attributes if key in ("body", "condition")]
+        self.scopes.append(names[attributes.index("body")] if "body" in attributes else names[-1])
+        try:
+            state = self._values(ours, other.operands, inputs)[len(ours.roots) :]
+            for iteration in range(MAX_ITERATIONS):
+                if not bool(self._values(condition, (), state)[0]):
+                    break
+                after = [self._values(body, (), state) for body in bodies]
+                if difference(after[0], after[1], self.bound) is not None:
+                    found = self.first(bodies[0], bodies[1], state)
+                    if found is None or found.iteration is not None:
+                        return found
+                    return replace(found, iteration=iteration)
+                state = after[0]
+        except NotRun:
+            return None
+        finally:
+            self.scopes.pop()
+        return None
+
+
+def _flat(graph: Graph) -> Graph:
+    """The body of a loop as a program: its parameters one by one."""
+    return Graph(graph.number, graph.parameters, graph.roots, False, True)
+
+
+def _kept(nodes: Sequence[Node], shared: set[int]) -> list[Node]:
+    """The nodes whose values are compared: arrays that only one side has."""
+    own = [
+        node
+        for node in nodes
+        if node.number not in shared
+        and len(node.shapes) == 1
+        and node.opcode not in ("parameter", "constant", "while", "conditional")
+    ]
+    kept, size = [], 0
+    for node in sorted(own, key=lambda node: prod(node.shape.dims)):
+        size += 8 * prod(node.shape.dims)
+        if size > MAX_KEPT_BYTES:
+            break
+        kept.append(node)
+    return kept
+
+
+def _by_number(nodes: Sequence[Node], values: Sequence[NDArray[Any]]) -> dict[int, NDArray[Any]]:
+    return {node.number: value for node, value in zip(nodes, values, strict=True)}
