@@ -23,7 +23,15 @@ if TYPE_CHECKING:
     from hlo_lint.analysis import match
     from hlo_lint.analysis.rewrite import Rewrite
     from hlo_lint.apps import testing
-    from hlo_lint.apps.api import FixResult, emit, fix, lint, parse, parse_all
+    from hlo_lint.apps.api import (
+        FixResult,
+        emit,
+        fix,
+        lint,
+        parse,
+        parse_all,
+        validate,
+    )
     from hlo_lint.apps.jax import xla_hook as live
     from hlo_lint.apps.jax.capture.jit import (
         Capture,
@@ -34,6 +42,7 @@ if TYPE_CHECKING:
     )
     from hlo_lint.apps.settings.load import load_settings
     from hlo_lint.apps.settings.settings import Settings
+    from hlo_lint.apps.validation import ValidationResult
     from hlo_lint.dumps.artefacts import read_artefact
     from hlo_lint.dumps.directory import Dump, open_dump
     from hlo_lint.engine.findings import Diagnostic, SuppressedFinding
@@ -78,7 +87,9 @@ _HOMES = {
         "lint",
         "parse",
         "parse_all",
+        "validate",
     ),
+    "hlo_lint.apps.validation": ("ValidationResult",),
     "hlo_lint.apps.jax.capture.jit": (
         "Capture",
         "FindingsError",
@@ -175,6 +186,7 @@ __all__ = [
     "Stage",
     "SuppressedFinding",
     "UsageError",
+    "ValidationResult",
     "capture_jit",
     "check_jit",
     "compile_for",
@@ -190,6 +202,7 @@ __all__ = [
     "parse_all",
     "read_artefact",
     "testing",
+    "validate",
 ]
 
 

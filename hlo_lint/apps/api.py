@@ -26,10 +26,13 @@ from hlo_lint.rules.base import Form, Rule, Stage
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.edits import Edit, Safety
 
-if TYPE_CHECKING:  # loaded with the first proof
+if TYPE_CHECKING:  # loaded with the first proof, or the first module that is run
+    from hlo_lint.apps.validation import ValidationResult
     from hlo_lint.engine.proof.gate import Verdict
 
 Progress = Callable[[int], None]
+Note = Callable[[str], None]
+"""Callback for what is being done at the moment, in a few words."""
 
 
 def parse(text: str | bytes, path: str | Path | None = None, *, strict: bool = False) -> Module:
@@ -234,6 +237,55 @@ def fix(
     report = _report(result, new_checker(), settings, listed)
     verdicts = tuple(gate.verdicts) if gate is not None else ()
     return FixResult(files, report, tuple(dump.skipped), verdicts)
+
+
+def validate(
+    target: Target,
+    *,
+    against: Target | None = None,
+    module: str | None = None,
+    seeds: int = 2,
+    edges: bool = False,
+    all_steps: bool = False,
+    seconds: float = 60.0,
+    memory: int = 8 << 30,
+    settings: Settings | None = None,
+    note: Note = lambda _: None,
+) -> ValidationResult:
+    """Find the first pass after which a module computes something else.
+
+    Each compilation of a dump directory is run, step by step, by XLA:CPU of the installed jaxlib,
+    in child processes. A finding of the rule `values-changed` names the pass and the instruction;
+    `report.skipped` says what was not compared.
+
+    Args:
+        target: what `lint` takes; a compilation needs at least two dumps.
+        against: the dump of another run of the same programs, which is compared at common steps.
+        module: the name of the only module to look at, `jit_step`.
+        seeds: the number of sets of inputs.
+        edges: True for inputs with infinities, NaNs, and the ends of the ranges.
+        all_steps: True to run every step; by default bisection finds the first change.
+        seconds: CPU time for one program.
+        memory: bytes that the child process may map.
+
+    Raises:
+        DumpError: for a path that is not there, or without numpy and jaxlib.
+    """
+    from hlo_lint.apps.validation import validate_dump
+
+    settings = settings or Settings()
+    return validate_dump(
+        as_dump(target, settings),
+        None if against is None else as_dump(against, settings),
+        settings,
+        seeds=range(seeds),
+        edges=edges,
+        all_steps=all_steps,
+        module=module,
+        seconds=seconds,
+        memory=memory,
+        note=note,
+    )
 
 
 def _overridden(

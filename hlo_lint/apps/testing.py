@@ -13,8 +13,9 @@ from inspect import cleandoc
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hlo_lint.apps.api import fix, lint
+from hlo_lint.apps.api import fix, lint, validate
 from hlo_lint.apps.settings.settings import Settings
+from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.rules.base import Bad, Good, Rule
 
 _ENDINGS = {"HloModule": "hlo", ".entry": "ptx", "instruction_profiles": "textproto"}
@@ -65,12 +66,12 @@ def check_example(rule: type[Rule], example: Bad | Good) -> None:
     with TemporaryDirectory() as folder:
         path = write_example(example, Path(folder))
         before = rule.precondition.demanded_by if rule.precondition else None
-        findings = lint(path, [rule], None, before).findings
+        findings = _reported(rule, path, before)
         listed = "".join(f"\n  {finding.line}: {finding.message}" for finding in findings)
         marked = ", ".join(map(str, wanted)) or "none"
         lines = [finding.line for finding in findings]
         _expect(lines == wanted, f"{place} marks the lines {marked}; found:{listed or ' none'}")
-        again = lint(path, [rule], None, before).findings
+        again = _reported(rule, path, before)
         _expect(findings == again, f"{place}: the second check said something else")
         for finding in findings:
             _expect(bool(finding.message), f"{place}: line {finding.line} has no message")
@@ -79,6 +80,13 @@ def check_example(rule: type[Rule], example: Bad | Good) -> None:
             )
         if isinstance(example, Bad) and example.fixed:
             _check_fix(rule, example, path, place)
+
+
+def _reported(rule: type[Rule], path: Path, before: str | None) -> tuple[Diagnostic, ...]:
+    """The findings of a rule, by the command that reports them."""
+    if rule.command == "validate":
+        return validate(path).report.findings
+    return lint(path, [rule], None, before).findings
 
 
 def _check_fix(rule: type[Rule], example: Bad, path: Path, place: str) -> None:

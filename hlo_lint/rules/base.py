@@ -269,6 +269,8 @@ class Rule:
     """True if bodies of fusions and computations of other threads are left out."""
     enabled_by_default: ClassVar[bool] = True
     """False if the rule runs only where its name or its family is selected."""
+    command: ClassVar[str] = "check"
+    """The command that reports it."""
     examples: ClassVar[tuple[Bad | Good, ...]] = ()
     entry_point: ClassVar[str] = ""
     """The entry point that brought it, where another package has it (`plugins.py`)."""

@@ -9,7 +9,11 @@ from hlo_lint.apps.testing import check_example, check_page
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.registry import all_rules, find_rule, select_rules
 
-EXAMPLES = [(type(rule), example) for rule in all_rules() for example in rule.examples]
+EXAMPLES = [
+    pytest.param(type(rule), example, marks=[] if rule.command == "check" else [pytest.mark.slow])
+    for rule in all_rules()
+    for example in rule.examples
+]
 
 
 def _name(value: object) -> str:

@@ -73,6 +73,11 @@ def bisect(before: Pipeline, after: Pipeline) -> Bisection:
     return _Walk(before, after).bisection()
 
 
+def aligned_steps(before: Pipeline, after: Pipeline) -> list[BisectionStep]:
+    """The steps of two runs of one program in one order; one that both have holds two dumps."""
+    return list(_Walk(before, after).steps())
+
+
 class _Walk:
     def __init__(self, before: Pipeline, after: Pipeline) -> None:
         self.before, self.after = before, after
@@ -84,7 +89,7 @@ class _Walk:
     def bisection(self) -> Bisection:
         walked = 0
         dumps: tuple[PassDump, PassDump] | None = None
-        for step in self._steps():
+        for step in self.steps():
             one = step.before or (dumps and dumps[0])
             other = step.after or (dumps and dumps[1])
             if one is None or other is None:
@@ -117,7 +122,7 @@ class _Walk:
         self.structures.keep((before, after))
         return compare(self.structures.of(before), self.structures.of(after))
 
-    def _steps(self) -> Iterator[BisectionStep]:
+    def steps(self) -> Iterator[BisectionStep]:
         """The steps of both runs, in one order: as they come while they have the same names."""
         i = j = 0
         while i < len(self.ours) or j < len(self.theirs):

@@ -36,6 +36,7 @@ LATE = (
     "repro",
     "rules",
     "server",
+    "validate",
 )
 """The commands, each the `command` of its module."""
 

@@ -53,15 +53,29 @@ class Difference:
     """The absolute difference; infinite where one side is not a number, or the shapes differ."""
     count: int
     """The number of elements that differ by more than the bound."""
+    region: tuple[tuple[int, int], ...]
+    """The smallest box that holds these, the first and the last number in each dimension."""
     elements: int
     """The number of elements of the result."""
     bound: Bound
 
+    @property
+    def place(self) -> str:
+        """The index of the element: `[0,3]`; empty for a scalar."""
+        return f"[{','.join(map(str, self.index))}]" if self.index else ""
+
+    @property
+    def box(self) -> str:
+        """The box as slices: `[0:4,3]`."""
+        sides = [f"{low}:{high + 1}" if low < high else f"{low}" for low, high in self.region]
+        return f"[{','.join(sides)}]"
+
     def __str__(self) -> str:
-        place = f"[{','.join(map(str, self.index))}]" if self.index else ""
+        values = [f"{each:.9g}" for each in (self.before, self.after)]
+        where = f", all in {self.box}" if self.region and self.count > 1 else ""
         return (
-            f"result {self.output}{place}: {self.before} before, {self.after} after "
-            f"({self.count} of {self.elements} elements differ)"
+            f"result {self.output}{self.place} is {values[1]} and was {values[0]}; "
+            f"{self.count} of {self.elements} elements differ{where}"
         )
 
 
@@ -78,7 +92,7 @@ def difference(
             return found
     if len(before) != len(after):
         number = min(len(before), len(after))
-        return Difference(number, (), len(before), len(after), float("inf"), 1, 1, bound)
+        return Difference(number, (), len(before), len(after), float("inf"), 1, (), 1, bound)
     return None
 
 
@@ -90,7 +104,7 @@ def array_difference(
 
     if before.shape != after.shape:
         sizes = float(before.size), float(after.size)
-        return Difference(output, (), *sizes, float("inf"), 1, 1, bound)
+        return Difference(output, (), *sizes, float("inf"), 1, (), 1, bound)
     if before.dtype == after.dtype and before.tobytes() == after.tobytes():
         return None
     left, right = wide(before), wide(after)
@@ -120,6 +134,7 @@ def array_difference(
         after[index].item() if after.dtype.kind in "biufc" else float(right[index].real),
         float(distance[index]),
         int(wrong.sum()),
+        tuple((int(axis.min()), int(axis.max())) for axis in np.nonzero(wrong)),
         before.size,
         bound,
     )

@@ -14,7 +14,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from hlo_lint.dumps.pipeline import PassDump, Pipeline
+from hlo_lint.analysis.diff.bisection import aligned_steps
+from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.selection import in_order
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
 from hlo_lint.engine.values.lowering.lower import Lowering, Program
 from hlo_lint.engine.values.programs import Comparison, Outcome, Runs, incomparable
@@ -36,8 +39,10 @@ class Step:
     program: Program | None
     comparison: Comparison
     """The verdict against the dump before it."""
-    before: PassDump | None = None
-    """The dump that it was compared with; None for the first."""
+    before: Step | None = None
+    """The step before it that became a program."""
+    is_judged: bool = True
+    """False for the first dump of a run, which is compared with nothing."""
 
     @property
     def label(self) -> str:
@@ -73,13 +78,18 @@ class Validation:
     @property
     def counts(self) -> Counter[Outcome]:
         """The number of steps of each outcome."""
-        return Counter(step.comparison.outcome for step in self.steps[1:])
+        return Counter(step.comparison.outcome for step in self._judged)
+
+    @property
+    def _judged(self) -> list[Step]:
+        """The steps that were compared with another one, or could not be."""
+        return [step for step in self.steps if step.is_judged]
 
     @property
     def compared(self) -> int:
         """The number of steps that were compared, by graph or by values."""
         missing = (Outcome.NOT_COMPARABLE, Outcome.NOT_RUN, Outcome.NOT_LOWERED)
-        return sum(step.comparison.outcome not in missing for step in self.steps[1:])
+        return sum(step.comparison.outcome not in missing for step in self._judged)
 
 
 def validate_pipeline(
@@ -96,18 +106,15 @@ def validate_pipeline(
     With `all_steps` each step is run, else only as many as bisection needs: a change that a later
     pass takes back is then not seen.
     """
-    dumps = [dump for dump in pipeline.dumps if _belongs(dump)]
     return validate_dumps(
-        pipeline.title, dumps, xla, seeds=seeds, edges=edges, all_steps=all_steps, progress=progress
+        pipeline.title,
+        in_order(pipeline),
+        xla,
+        seeds=seeds,
+        edges=edges,
+        all_steps=all_steps,
+        progress=progress,
     )
-
-
-def _belongs(dump: PassDump) -> bool:
-    """True for a dump that has its place in the run: numbered, the first, or the final one."""
-    name = dump.name
-    if name is None or name.step is not None or name.is_final:
-        return True
-    return name.rest.startswith("before_optimizations")
 
 
 def validate_dumps(
@@ -129,9 +136,47 @@ def validate_dumps(
     for dump in dumps:
         progress(dump.path.name)
         result.steps.append(_lowered(dump, nodes, replicated))
+        result.steps[0].is_judged = False
     stretches = _stretches(result)
     for stretch in stretches:
         _compare_stretch(stretch, result, runs, seeds, all_steps, progress)
+    result.runs = xla.texts_run - ran
+    result.notes = _notes(result)
+    return result
+
+
+def validate_pair(
+    ours: Pipeline,
+    theirs: Pipeline,
+    xla: XlaCpu,
+    *,
+    seeds: Sequence[int] = SEEDS,
+    edges: bool = False,
+    progress: Progress = lambda _: None,
+) -> Validation:
+    """Compare two runs over one program after each step that both have, up to the first change."""
+    result = Validation(f"{ours.title} and {theirs.title}")
+    ran, runs, nodes = xla.texts_run, Runs(xla, edges), Nodes()
+    replicated = _replicated(ours.dumps)
+    verdicts: dict[tuple[int, int], Comparison] = {}
+    for aligned in aligned_steps(ours, theirs):
+        if aligned.before is None or aligned.after is None:
+            continue
+        progress(aligned.title)
+        one, other = (_lowered(each, nodes, replicated) for each in (aligned.before, aligned.after))
+        result.steps.append(one)
+        if one.program is None or other.program is None:
+            other.comparison = one.comparison if one.program is None else other.comparison
+        else:
+            key = one.program.graph.number, other.program.graph.number
+            if key not in verdicts:
+                module = one.dump.module
+                verdicts[key] = runs.compare(one.program, other.program, module, seeds)
+            other.comparison = verdicts[key]
+        one.comparison = other.comparison
+        if one.comparison.outcome is Outcome.CHANGED:
+            result.changes.append(_change(one, other, runs, one.dump.module))
+            break
     result.runs = xla.texts_run - ran
     result.notes = _notes(result)
     return result
@@ -171,7 +216,7 @@ def _stretches(result: Validation) -> list[list[Step]]:
     for step in result.steps:
         if step.program is None:
             continue
-        step.before = last.dump if last is not None else None
+        step.before = last
         if last is None or last.program is None:
             stretches.append([step])
         elif last.program.graph is not step.program.graph:
@@ -215,7 +260,7 @@ def _compare_stretch(
             step.comparison = Comparison(Outcome.NOT_RUN, str(failure))
     if all_steps:
         for one, other in pairwise(running):
-            other.before, other.comparison = one.dump, verdict(one, other)
+            other.comparison = verdict(one, other)
             if other.comparison.outcome is Outcome.CHANGED:
                 result.changes.append(_change(one, other, runs, module))
         return
@@ -223,8 +268,9 @@ def _compare_stretch(
         first, last = running[0], running[-1]
         whole = verdict(first, last)
         if whole.outcome is not Outcome.CHANGED:
-            for step in running[1:]:
-                step.comparison = Comparison(whole.outcome, whole.reason, bound=whole.bound)
+            for step in running[1:-1]:
+                step.comparison = Comparison(Outcome.BETWEEN)
+            last.comparison = whole
             return
         low, high = 0, len(running) - 1
         while high - low > 1:
@@ -238,9 +284,9 @@ def _compare_stretch(
             else:
                 low = middle
         one, other = running[low], running[high]
-        other.before, other.comparison = one.dump, verdict(one, other)
+        other.comparison = verdict(one, other)
         for step in running[1:high]:
-            step.comparison = Comparison(Outcome.WITHIN_BOUND)
+            step.comparison = Comparison(Outcome.BETWEEN)
         if other.comparison.outcome is Outcome.CHANGED:
             result.changes.append(_change(one, other, runs, module))
         running = running[high:]
@@ -250,7 +296,10 @@ def _change(one: Step, other: Step, runs: Runs, module: Module) -> Change:
     assert one.program is not None
     assert other.program is not None
     found = culprit(one.program, other.program, runs, module, other.comparison.seed)
-    return Change(one.dump, other.dump, other.comparison, found)
+    nearest = other.before
+    if nearest is None or nearest.program is None or nearest.program.graph is not one.program.graph:
+        nearest = one  # what lies between did not run
+    return Change(nearest.dump, other.dump, other.comparison, found)
 
 
 def _notes(result: Validation) -> list[str]:

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from hlo_lint.hlo.parser.literals import numpy_dtype
-from hlo_lint.text.errors import HloLintError
+from hlo_lint.text.errors import DumpError, HloLintError
 from hlo_lint.text.source import decode, shown
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ class XlaCpu:
 
         Raises:
             NotRun: XLA refused the text, aborted, or needed more time or memory than the limits.
+            DumpError: jaxlib is not installed.
         """
         if self._child is None:
             self._start()
@@ -148,7 +149,7 @@ class XlaCpu:
             raise NotRun(self._ending()) from None
         if "error" in answer:
             self.close()
-            raise NotRun(answer["error"])
+            raise DumpError(answer["error"])
 
     def _send(self, request: Mapping[str, Any], arrays: Sequence[NDArray[Any]]) -> None:
         assert self._child is not None

@@ -21,7 +21,7 @@ def test_the_element_that_differs_most_is_named() -> None:
     assert found is not None
     assert (found.index, found.before, found.after, found.error) == ((1, 1), 4.0, 9.0, 5.0)
     assert (found.count, found.elements) == (2, 4)
-    assert str(found) == "result 0[1,1]: 4.0 before, 9.0 after (2 of 4 elements differ)"
+    assert str(found) == ("result 0[1,1] is 9 and was 4; 2 of 4 elements differ, all in [0:2,1]")
 
 
 def test_a_bound_forgives_rounding_of_floats_only() -> None:

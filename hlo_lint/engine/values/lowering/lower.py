@@ -39,9 +39,7 @@ if TYPE_CHECKING:
 
 MAX_DEVICES: Final = 8
 """A program of more devices is not simulated: each has its own copy of every value."""
-_FREE: Final = frozenset(
-    "copy copy-done opt-barrier add-dependency domain optimization-barrier".split()
-)
+_FREE: Final = frozenset("copy opt-barrier add-dependency domain optimization-barrier".split())
 """Opcodes whose result is their first operand, wherever it lies in memory."""
 _DROPPED: Final = frozenset(
     "algorithm async_execution_thread channel_id constrain_layout custom_call_has_side_effect "
@@ -407,6 +405,8 @@ class Lowering:
         if opcode == "get-tuple-element":
             index = instruction.attribute("index")
             return _part(operands[0], (index,) if isinstance(index, int) else ())
+        if opcode == "copy-done":
+            return _part(operands[0], (0,))
         if opcode == "tuple":
             return tuple(operands)
         if opcode == "after-all":

@@ -6,12 +6,12 @@ from math import prod
 
 from hlo_lint.engine.values.lowering.graph import Node, Nodes, NotLowered
 from hlo_lint.hlo.dtypes import BITS
-from hlo_lint.hlo.shape import ArrayShape, Layout
+from hlo_lint.hlo.shape import ArrayShape, Layout, Tile
 
 
 def untiled(shape: ArrayShape) -> ArrayShape:
-    """The shape without tiles, where these are padded: memory then holds more than the elements."""
-    if shape.layout is None or not _is_padded(shape):
+    """The shape without tiles: what a call computes does not follow from its padding."""
+    if shape.layout is None or not shape.layout.tiles:
         return shape
     return shape.with_layout(Layout(shape.layout.minor_to_major))
 
@@ -71,10 +71,10 @@ def bitcast(nodes: Nodes, node: Node, source: ArrayShape, target: ArrayShape) ->
         return node
     if prod(source.dims) == prod(target.dims):
         if _is_padded(source) or _is_padded(target):
-            # Padding stays where it is: only dimensions of 1 may come and go then.
-            if _without_ones(source) != _without_ones(target):
+            # Padding stays where it is: dimensions may change places, and those of 1 come and go.
+            if _in_memory(source) != _in_memory(target):
                 raise NotLowered(f"a bitcast of {source} to {target}, whose tiles are padded")
-            return nodes.bitcast_convert(nodes.reshape(node, target.dims), plain[1])
+            source, target = untiled(source), untiled(target)
         row = in_memory(nodes, node, source)
         row = nodes.bitcast_convert(row, ArrayShape(target.dtype, row.shape.dims))
         return from_memory(nodes, row, target)
@@ -91,11 +91,10 @@ def bitcast(nodes: Nodes, node: Node, source: ArrayShape, target: ArrayShape) ->
     return from_memory(nodes, nodes.reshape(row, (count,)), target)
 
 
-def _without_ones(shape: ArrayShape) -> tuple[list[int], list[int]]:
-    """The dimensions larger than 1, by their numbers and as they lie in memory."""
-    in_order = [size for size in shape.dims if size != 1]
-    in_memory_order = [shape.dims[axis] for axis in shape.minor_to_major if shape.dims[axis] != 1]
-    return in_order, in_memory_order
+def _in_memory(shape: ArrayShape) -> tuple[list[int], tuple[Tile, ...]]:
+    """The sizes larger than 1, the fastest one first, and the tiles."""
+    sizes = [shape.dims[axis] for axis in shape.minor_to_major if shape.dims[axis] != 1]
+    return sizes, shape.layout.tiles if shape.layout is not None else ()
 
 
 def _is_padded(shape: ArrayShape) -> bool:

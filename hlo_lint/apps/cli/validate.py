@@ -1,0 +1,172 @@
+"""`hlo-lint validate`: the first pass after which a module computes something else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hlo_lint.apps.cli import common
+from hlo_lint.report.formats import FORMATS
+
+if TYPE_CHECKING:
+    from hlo_lint.apps.validation import ValidationResult
+    from hlo_lint.engine.values.validate import Validation
+
+
+@click.command("validate")
+@common.paths_argument
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path, exists=True),
+    metavar="DUMP",
+    help="Compare with another run of the same programs, after each step that both have.",
+)
+@click.option("--module", metavar="NAME", help="Look only at this module.")
+@click.option(
+    "--all-steps", is_flag=True, help="Run every step; by default bisection finds the first change."
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(1),
+    default=2,
+    show_default=True,
+    help="The number of sets of inputs; those of odd numbers are positive.",
+)
+@click.option(
+    "--edges", is_flag=True, help="Put infinities, NaNs and the ends of the ranges into the inputs."
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(1),
+    default=60.0,
+    show_default=True,
+    help="CPU time that one program may take.",
+)
+@click.option(
+    "--memory",
+    type=click.IntRange(1),
+    default=8192,
+    show_default=True,
+    metavar="MB",
+    help="Memory that the child process may map.",
+)
+@click.option(
+    "--output-format",
+    type=click.Choice([*FORMATS, "html"]),
+    default="text",
+    show_default=True,
+    help="The format of the report.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the report to a file.",
+)
+@common.color_option
+@common.file_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    paths: tuple[str, ...],
+    against: Path | None,
+    module: str | None,
+    all_steps: bool,
+    seeds: int,
+    edges: bool,
+    seconds: float,
+    memory: int,
+    output_format: str,
+    output: Path | None,
+    color: str,
+    shared: common.SharedOptions,
+) -> None:
+    """Find the first pass after which a module of the dumps in PATH computes something else.
+
+    The dumps of each compilation run on the same inputs, on the CPU, with the installed jaxlib.
+
+    Exit status: 0 nothing changed, 1 a pass changed the values, 2 wrong use.
+    """
+    from hlo_lint.apps.api import validate
+
+    settings = common.settings_of(paths, shared)
+    dump = common.open_given(paths, settings)
+    with _status() as note:
+        result = validate(
+            dump,
+            against=against,
+            module=module,
+            seeds=seeds,
+            edges=edges,
+            all_steps=all_steps,
+            seconds=seconds,
+            memory=memory << 20,
+            settings=settings,
+            note=note,
+        )
+    if output_format == "text" and output is None:
+        from hlo_lint.report.text import print_text
+
+        print_text(common.console(color=color), result.report.findings)
+        _print_summary(result)
+    else:
+        text = _rendered(result, output_format, paths)
+        if output is None:
+            sys.stdout.write(text)
+        else:
+            from hlo_lint.text.files import write
+
+            write(output, text)
+    ctx.exit(result.report.exit_status)
+
+
+@contextmanager
+def _status() -> Iterator[Callable[[str], None]]:
+    """The step that is looked at, on a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.text import Text
+
+    with common.console(stderr=True).status("") as status:
+        yield lambda text: status.update(Text(text))
+
+
+def _rendered(result: ValidationResult, output_format: str, paths: tuple[str, ...]) -> str:
+    if output_format == "html":
+        from hlo_lint.apps.targets import open_paths
+        from hlo_lint.report.html.page import check_installed, render_html
+
+        check_installed()
+        return render_html(open_paths(paths), result.report, title=paths[0], sources=())
+    from hlo_lint.report.formats import render
+
+    return render(
+        result.report, output_format, lambda line: click.echo(f"hlo-lint: {line}", err=True)
+    )
+
+
+def _print_summary(result: ValidationResult) -> None:
+    """A line for each module, and the reasons why steps were not compared."""
+    from hlo_lint.text.source import shown
+
+    for validation in result.validations:
+        click.echo(shown(f"{validation.title}: {_counts(validation)}"))
+        for note in validation.notes:
+            click.echo(shown(f"  {note}"))
+    if not result.validations:
+        click.echo("nothing to compare: no compilation has two dumps")
+
+
+def _counts(validation: Validation) -> str:
+    counts = validation.counts
+    total = sum(counts.values())
+    parts = [f"{count} {outcome.value}" for outcome, count in counts.most_common()]
+    return f"{total} step{'s' * (total != 1)}: {', '.join(parts)}; {validation.runs} runs"

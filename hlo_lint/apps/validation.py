@@ -1,0 +1,107 @@
+"""The result of `validate`, and how it is made from a dump."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hlo_lint.dumps.directory import Dump, Skipped
+from hlo_lint.dumps.file_types import Kind
+from hlo_lint.dumps.selection import main_pipelines, names_of
+from hlo_lint.engine.fingerprints import numbered
+from hlo_lint.report.report import Report
+from hlo_lint.rules.findings import Severity
+from hlo_lint.text.errors import DumpError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hlo_lint.apps.api import Note
+    from hlo_lint.apps.settings.settings import Settings
+    from hlo_lint.dumps.pipeline import Pipeline
+    from hlo_lint.engine.values.validate import Validation
+
+
+@dataclass
+class ValidationResult:
+    """The outcome of `validate`."""
+
+    report: Report
+    """A finding for each step that changed the values; `skipped` says what was not compared."""
+    validations: tuple[Validation, ...]
+    """The verdict on each compilation that has at least two dumps."""
+
+
+def validate_dump(
+    dump: Dump,
+    against: Dump | None,
+    settings: Settings,
+    *,
+    seeds: Sequence[int],
+    edges: bool,
+    all_steps: bool,
+    module: str | None,
+    seconds: float,
+    memory: int,
+    note: Note,
+) -> ValidationResult:
+    """Compare the dumps of each compilation, or of two runs at the steps that both have."""
+    try:
+        import numpy  # noqa: F401
+
+        from hlo_lint.engine.values.findings import diagnostic_of
+        from hlo_lint.engine.values.validate import validate_pair, validate_pipeline
+        from hlo_lint.engine.values.xla_cpu import XlaCpu
+    except ImportError as error:
+        raise DumpError(f"pip install 'hlo-lint[xla]' to run modules: {error}") from error
+    validations: list[Validation] = []
+    with XlaCpu(seconds=seconds, memory=memory) as xla:
+        if against is not None:
+            validations += [
+                validate_pair(ours, theirs, xla, seeds=seeds, edges=edges, progress=note)
+                for ours, theirs in _pairs(dump, against, module)
+            ]
+        else:
+            validations += [
+                validate_pipeline(
+                    pipeline, xla, seeds=seeds, edges=edges, all_steps=all_steps, progress=note
+                )
+                for pipeline in _compilations(dump, module)
+            ]
+    found = [diagnostic_of(change) for each in validations for change in each.changes]
+    findings = tuple(
+        settings.judged(diagnostic)
+        for diagnostic in numbered(found)
+        if not settings.ignores(diagnostic.rule, diagnostic.path)
+    )
+    skipped = [
+        Skipped(each.title, note, "values-changed") for each in validations for note in each.notes
+    ]
+    stats = {
+        "files": sum(len(each.steps) for each in validations),
+        "modules": sum(len(each.steps) for each in validations),
+        **{f"{level.value}s": sum(f.severity is level for f in findings) for level in Severity},
+    }
+    return ValidationResult(Report(findings, tuple(skipped), stats), tuple(validations))
+
+
+def _compilations(dump: Dump, module: str | None) -> Iterator[Pipeline]:
+    """The compilations of a dump that have steps to compare."""
+    for pipeline in dump:
+        kinds = {each.kind for each in pipeline.dumps}
+        if kinds != {Kind.HLO} or len(pipeline.dumps) < 2:
+            continue
+        if module is None or module in names_of(pipeline):
+            yield pipeline
+
+
+def _pairs(ours: Dump, theirs: Dump, module: str | None) -> Iterator[tuple[Pipeline, Pipeline]]:
+    """The compilations of one name in two dumps, the first with the first."""
+    by_name: dict[str, list[Pipeline]] = {}
+    for pipeline in main_pipelines(theirs):
+        by_name.setdefault(names_of(pipeline)[-1], []).append(pipeline)
+    for pipeline in main_pipelines(ours):
+        others = by_name.get(names_of(pipeline)[-1])
+        if others and (module is None or module in names_of(pipeline)):
+            yield pipeline, others.pop(0)

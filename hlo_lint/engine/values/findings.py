@@ -1,0 +1,49 @@
+"""A step that changed the values, as a finding of the rule `values-changed`."""
+
+from __future__ import annotations
+
+from hlo_lint.engine.diagnose import LocatedFinding, diagnose
+from hlo_lint.engine.findings import Diagnostic, PassRef
+from hlo_lint.engine.values.validate import Change
+from hlo_lint.rules.base import first_line
+from hlo_lint.rules.findings import Finding
+from hlo_lint.rules.pipeline.values_changed import ValuesChanged
+
+
+def diagnostic_of(change: Change) -> Diagnostic:
+    """The finding of a change: at the first instruction whose value differs, else at the module."""
+    dump, culprit, difference = change.after, change.culprit, change.comparison.difference
+    assert difference is not None
+    name = dump.name
+    step = f"after {name.after}" if name is not None and name.step is not None else "in this dump"
+    notes = [
+        f"largest error {difference.error:.6g}, seed {change.comparison.seed}; the bound was "
+        f"{change.comparison.bound}",
+        f"compared with {change.before.path.name}",
+    ]
+    if culprit is not None:
+        notes.insert(0, _first(change))
+    finding = Finding(
+        culprit.instruction if culprit is not None else first_line(dump),
+        f"the module computes something else {step}: {difference}",
+        notes=tuple(notes),
+        key="values",
+    )
+    introduced = None
+    if name is not None and name.step is not None:
+        introduced = PassRef(name.after, name.pipeline, name.step, str(dump.path))
+    module = dump.file.modules[0] if culprit is not None else None
+    return diagnose(LocatedFinding(ValuesChanged(), finding, dump, module), introduced)
+
+
+def _first(change: Change) -> str:
+    culprit = change.culprit
+    assert culprit is not None
+    text = f"%{culprit.instruction.name} is the first instruction whose value differs"
+    if culprit.iteration is not None:
+        text += f", in iteration {culprit.iteration} of its loop"
+    if culprit.difference is not None:
+        element = culprit.difference.place
+        before, after = culprit.difference.before, culprit.difference.after
+        text += f": its element {element} is {after:.9g} and was {before:.9g}"
+    return text

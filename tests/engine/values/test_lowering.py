@@ -1,0 +1,185 @@
+"""Modules as values: what is semantics-free vanishes, what a configuration says is computed."""
+
+from __future__ import annotations
+
+import pytest
+
+import hlo_lint
+from hlo_lint.engine.values.lowering.emit import WIDE, emit
+from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered, in_order
+from hlo_lint.engine.values.lowering.lower import Lowering, Program
+
+HEAD = "HloModule m\n\n"
+
+
+def lowered(text: str, nodes: Nodes | None = None) -> Program:
+    return Lowering(hlo_lint.parse(text), nodes or Nodes()).program()
+
+
+def entry(lines: str) -> str:
+    return f"{HEAD}ENTRY e {{\n{lines}\n}}\n"
+
+
+PLAIN = entry(
+    """  x = f32[4,8] parameter(0)
+  y = f32[4,8] add(x, x)
+  ROOT z = f32[8,4] transpose(y), dimensions={1,0}"""
+)
+SAME = {
+    "layouts, copies and a bitcast": entry(
+        """  x = f32[4,8]{1,0} parameter(0)
+  c = f32[4,8]{0,1} copy(x)
+  y = f32[4,8]{0,1} add(c, c)
+  ROOT z = f32[8,4]{1,0} bitcast(y)"""
+    ),
+    "a fusion": HEAD
+    + """f {
+  p = f32[4,8] parameter(0)
+  s = f32[4,8] add(p, p)
+  ROOT t = f32[8,4] transpose(s), dimensions={1,0}
+}
+
+ENTRY e {
+  x = f32[4,8] parameter(0)
+  ROOT r = f32[8,4] fusion(x), kind=kLoop, calls=f
+}
+""",
+    "an asynchronous call and a copy to the host": HEAD
+    + """f {
+  p = f32[4,8] parameter(0)
+  ROOT s = f32[4,8] add(p, p)
+}
+
+ENTRY e {
+  x = f32[4,8] parameter(0)
+  h = (f32[4,8]{1,0:S(5)}, f32[4,8], u32[]) copy-start(x)
+  d = f32[4,8]{1,0:S(5)} copy-done(h)
+  s = ((f32[4,8]), f32[4,8], u32[]) async-start(d), calls=f
+  t = f32[4,8] async-done(s)
+  ROOT r = f32[8,4] transpose(t), dimensions={1,0}
+}
+""",
+    "common subexpressions and dead code": entry(
+        """  x = f32[4,8] parameter(0)
+  dead = f32[4,8] multiply(x, x)
+  y = f32[4,8] add(x, x)
+  again = f32[4,8] add(x, x)
+  t = (f32[4,8], f32[4,8]) tuple(y, again)
+  second = f32[4,8] get-tuple-element(t), index=1
+  ROOT z = f32[8,4] transpose(second), dimensions={1,0}"""
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_what_is_semantics_free_vanishes(name: str) -> None:
+    nodes = Nodes()
+    assert lowered(SAME[name], nodes).graph is lowered(PLAIN, nodes).graph
+
+
+def test_another_operand_is_another_graph() -> None:
+    nodes = Nodes()
+    other = PLAIN.replace("add(x, x)", "subtract(x, x)")
+    assert lowered(other, nodes).graph is not lowered(PLAIN, nodes).graph
+
+
+def test_a_loop_is_one_node_whatever_its_computations_are_called() -> None:
+    text = (
+        HEAD
+        + """body {
+  p = (s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = f32[4] get-tuple-element(p), index=1
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  y = f32[4] add(x, x)
+  ROOT t = (s32[], f32[4]) tuple(next, y)
+}
+
+condition {
+  p = (s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(3)
+  ROOT less = pred[] compare(i, n), direction=LT
+}
+
+ENTRY e {
+  x = f32[4] parameter(0)
+  zero = s32[] constant(0)
+  t = (s32[], f32[4]) tuple(zero, x)
+  w = (s32[], f32[4]) while(t), condition=condition, body=body
+  ROOT r = f32[4] get-tuple-element(w), index=1
+}
+"""
+    )
+    nodes = Nodes()
+    first = lowered(text, nodes)
+    assert (
+        lowered(text.replace("=body", "=region_0").replace("body {", "region_0 {"), nodes).graph
+        is first.graph
+    )
+    assert [node.opcode for node in in_order(first.graph.roots)].count("while") == 1
+    assert "while(" in emit(first.graph)
+
+
+def test_floats_become_f64_and_bits_stay_those_of_their_type() -> None:
+    text = emit(
+        lowered(
+            entry(
+                """  x = f32[2] parameter(0)
+  b = u32[2] bitcast-convert(x)
+  h = bf16[2] convert(x)
+  ROOT t = (u32[2], bf16[2]) tuple(b, h)"""
+            )
+        ).graph,
+        WIDE,
+    )
+    assert "f64[2] parameter(0)" in text
+    assert "f32[2] convert(p0)" in text
+    assert "bf16" not in text
+
+
+def test_an_opaque_call_is_cut_and_says_so() -> None:
+    program = lowered(
+        entry(
+            """  x = f32[4] parameter(0)
+  ROOT y = f32[4] custom-call(x), custom_call_target="opaque" """
+        )
+    )
+    assert [cut.what for cut in program.cuts] == ["opaque"]
+
+
+def test_two_devices_exchange_values_in_one_program() -> None:
+    text = """HloModule m, num_partitions=2
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+
+ENTRY e {
+  x = f32[4] parameter(0)
+  ROOT r = f32[4] all-reduce(x), replica_groups={{0,1}}, channel_id=1, to_apply=add
+}
+"""
+    program = lowered(text)
+    assert (program.devices, len(program.inputs)) == (2, 2)
+    assert [node.opcode for node in in_order(program.graph.roots)] == ["parameter"] * 2 + ["add"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ("  x = f32[<=4] parameter(0)\n  ROOT y = f32[<=4] negate(x)", "known at run time"),
+        ("  x = f32[4] parameter(0)\n  ROOT y = f32[4] add(x, gone)", "gone"),
+        (
+            "  x = f32[4] parameter(0)\n  ROOT y = f32[4] custom-call(x, x), "
+            'custom_call_target="__cublas$gemm", backend_config={"gemm_backend_config":3}',
+            "not an object",
+        ),
+    ],
+)
+def test_what_cannot_run_is_refused_with_the_reason(lines: str, reason: str) -> None:
+    with pytest.raises(NotLowered, match=reason):
+        lowered(entry(lines))
