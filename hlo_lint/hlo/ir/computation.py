@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -79,13 +79,19 @@ class Computation:
         signature: str,
         rows: tuple[InstructionRecord, ...],
         tail: str = "",
-        spans: tuple[Span, ...] | None = None,
+        spans: tuple[Span, ...] | Callable[[str], tuple[Span, ...]] | None = None,
         parse_errors: tuple[ParseError, ...] = (),
         nested: frozenset[int] = frozenset(),
         inline: Mapping[int, tuple[Inline, ...]] | None = None,
         part: tuple[int, int] | None = None,
     ) -> None:
-        """`part` is its place in `text` if that is the text of a whole file."""
+        """Make it of what was read.
+
+        Args:
+            spans: the place of each instruction in its text, or a function of the text that finds
+                them; None where each has a line of its own.
+            part: its place in `text` if that is the text of a whole file.
+        """
         self._text = text
         self._part = part
         self.name = name
@@ -132,6 +138,8 @@ class Computation:
                 Span(start + 2, start + len(line))
                 for start, line in zip(starts, lines, strict=False)
             )[1 : len(self.rows) + 1]
+        elif not isinstance(self._spans, tuple):
+            self._spans = self._spans(self.text)
         return self._spans
 
     @property

@@ -16,6 +16,7 @@ from operator import add
 
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
+from hlo_lint.hlo.parser.references import NAME_BYTES, read_references, utf8
 from hlo_lint.hlo.records import InstructionRecord
 
 # Groups: root, name, type, opcode, operands, tail. A tuple type ends at the first `)` before a
@@ -30,17 +31,6 @@ _find_instructions = re.compile(
 _is_opcode = re.compile(r"[a-z][a-z\d\-]*").fullmatch
 _match_head = re.compile(r"(ENTRY )?%?([A-Za-z_][\w.\-]*) (\(.*)?\{", re.A).fullmatch
 _match_tail = re.compile(r"\}(, execution_thread=\"[^\"\n]*\")?(?: //[^\n]*)?").fullmatch
-_is_no_index = re.compile(r"#(?:(?<=[ \n]#)|(?<=\A#)|(?![0-9]+(?:[# \n]|\Z)))").search
-_remove_comments = re.compile(r"/\*[^*\n]*\*/").sub
-_match_typed_operand = re.compile(
-    r" ?(?:[a-z0-9]*\[\] )?%?([A-Za-z_][\w.\-]*(?:#[0-9]+)*)", re.A
-).fullmatch
-_balanced_type = re.compile(r"\([^()]*\)")
-
-_NAME_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-\n"
-_REFERENCE_BYTES = _NAME_BYTES + b"# "
-_FIRST_LETTERS = bytes.maketrans(b"0123456789.-\n", b"0" * 12 + b" ")
-"""Makes `0` of what no name begins with, and a blank of what ends a line of operands."""
 _MAX_TOGETHER = 1 << 16
 """How many characters of computations are read together."""
 _SHARED_FROM = 4 << 20
@@ -275,11 +265,13 @@ def _make_rows(
 ) -> list[InstructionRecord] | None:
     if not groups:
         return []
-    if _bytes("\n".join([group[1] for group in groups])).translate(None, _NAME_BYTES):
+    if utf8("\n".join([group[1] for group in groups])).translate(None, NAME_BYTES):
         return None
     if not all(map(_is_opcode, {group[3] for group in groups})):
         return None
-    references = _references(["" if group[3] in LITERAL_OPERANDS else group[4] for group in groups])
+    references = read_references(
+        ["" if group[3] in LITERAL_OPERANDS else group[4] for group in groups]
+    )
     if references is None:
         return None
     tails = [group[5] for group in groups]
@@ -296,10 +288,6 @@ def _make_rows(
     ]
 
 
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
 def _is_one_tail(tail: str) -> bool:
     """True if it is nothing but attributes, and no instruction stands in it or after it."""
     from hlo_lint.hlo.parser.general import Scanner, Unreadable
@@ -311,52 +299,3 @@ def _is_one_tail(tail: str) -> bool:
     except Unreadable:
         return False
     return end == len(tail) and not computations
-
-
-def _references(operands: list[str]) -> list[tuple[str, ...]] | None:
-    """The names each operand list refers to, or None where a list is not plain enough."""
-    joined = "\n".join(operands)
-    if "/" in joined:
-        joined = _remove_comments("", joined)
-    if joined.count(" ") != joined.count(", "):
-        return _typed_references(joined.replace(", ", ","))
-    joined = joined.replace(", ", " ").replace("%", "")
-    encoded = _bytes(joined)
-    if encoded.translate(None, _REFERENCE_BYTES) or _has_a_gap(joined):
-        return None
-    if b" 0" in b" " + encoded.translate(_FIRST_LETTERS):
-        return None
-    if "#" in joined and _is_no_index(joined):
-        return None
-    return list(map(tuple, map(str.split, joined.split("\n"))))
-
-
-def _typed_references(joined: str) -> list[tuple[str, ...]] | None:
-    """References out of `f32[8]{0} %x,(f32[], s32[]) %y`, as older releases print operands."""
-    result: list[tuple[str, ...]] = []
-    for line in joined.split("\n"):
-        plain = _BOUNDS.sub("[]", _LAYOUT.sub("", line))
-        while "(" in plain:
-            shorter = _balanced_type.sub("[]", plain)
-            if shorter == plain:
-                return None
-            plain = shorter
-        names = []
-        for operand in plain.split(",") if plain else ():
-            found = _match_typed_operand(operand)
-            if found is None:
-                return None
-            names.append(found[1])
-        result.append(tuple(names))
-    return result
-
-
-def _has_a_gap(joined: str) -> bool:
-    """True if an operand is missing between two others, or before or after one."""
-    if joined[:1] == " " or joined[-1:] == " ":
-        return True
-    return "  " in joined or "\n " in joined or " \n" in joined
-
-
-_LAYOUT = re.compile(r"\{[^{}]*\}")
-_BOUNDS = re.compile(r"\[[^\[\]]*\]")

@@ -12,13 +12,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
 
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Inline
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
+from hlo_lint.hlo.parser.plain import CLOSE, ENTRY, HEAD, SIGNATURE, Stretch, read_stretch, spans
 from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of
 from hlo_lint.text.source import ParseError, Span
 
-_white = re.compile(r"(?:[ \t\r\n\f\v\ufeff]+|//[^\n\r]*|^#(?![(\d])[^\n]*)*", re.M).match
+_white_before_returns = re.compile(
+    r"(?:[ \t\r\n\f\v\ufeff]+|//[^\n\r]*|^#(?![(\d])[^\n]*)*", re.M
+).match
+"""White space and comments, which end at a carriage return, too."""
+_white = re.compile(
+    r"[ \t\r\n\f\v\ufeff]*+(?:(?://|^#(?![(\d])).*+[ \t\r\n\f\v\ufeff]*+)*+", re.M
+).match
+"""White space and comments of a text in which each carriage return stands before a line break:
+`.` is several times faster than a class of characters."""
 _blank = re.compile(r"(?:[ \t\f\v]+|/\*[^\n*]*\*/)*").match
 _name = re.compile(r"%?([A-Za-z_][\w.\-]*)", re.A).match
 _word = re.compile(r"[A-Za-z_][\w\-]*", re.A).match
@@ -66,14 +77,24 @@ class Unreadable(Exception):
         """True if the text ended before a bracket, string or comment did."""
 
 
+class _Place(NamedTuple):
+    """The place of one statement, or of several plain ones and what stands between them."""
+
+    start: int
+    end: int
+    plain: int = 0
+    """The number of plain statements; 0 for one that was read by itself."""
+    may_wrap: bool = False
+
+
 class _Body:
     """What was read of the statements of one computation so far."""
 
-    __slots__ = ("inline", "nested", "parse_errors", "rows", "spans")
+    __slots__ = ("inline", "nested", "parse_errors", "places", "rows")
 
     def __init__(self) -> None:
         self.rows: list[InstructionRecord] = []
-        self.spans: list[tuple[int, int]] = []
+        self.places: list[_Place] = []
         self.parse_errors: list[ParseError] = []
         self.nested: set[int] = set()
         """Rows that stand in the operands of another."""
@@ -89,11 +110,11 @@ class _Body:
     ) -> None:
         self.inline += [(len(self.rows), at, computation) for at, computation in inline]
         self.rows.append(row)
-        self.spans.append((begin, end))
+        self.places.append(_Place(begin, end))
 
-    def forget(self, number: int) -> None:
+    def forget(self, number: int, places: int) -> None:
         """Drop what stands in the operands of a statement that could not be read to its end."""
-        del self.rows[number:], self.spans[number:]
+        del self.rows[number:], self.places[places:]
         self.nested = {each for each in self.nested if each < number}
         self.inline = [each for each in self.inline if each[0] < number]
 
@@ -110,7 +131,7 @@ class _Body:
             signature,
             tuple(self.rows),
             tail,
-            tuple(Span(begin - start, end - start) for begin, end in self.spans),
+            partial(_spans, tuple(self.places), start),
             tuple(
                 ParseError(said, begin - start, end - start)
                 for said, begin, end in self.parse_errors
@@ -148,6 +169,17 @@ class _Body:
         ]
 
 
+def _spans(places: tuple[_Place, ...], start: int, text: str) -> tuple[Span, ...]:
+    """The spans of the instructions at some places, in the text that begins at `start`."""
+    found: list[Span] = []
+    for begin, end, plain, may_wrap in places:
+        if plain:
+            found += spans(text, begin - start, end - start, may_wrap)
+        else:
+            found.append(Span(begin - start, end - start))
+    return tuple(found)
+
+
 _NAMELESS = "\0"
 """Begins what stands for a name until all names of the computation are known."""
 SINGLE = "_"
@@ -157,15 +189,20 @@ SINGLE = "_"
 class Scanner:
     """Reads the computations of one text; `parse_errors` collects what it could not read."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, reads_plain: bool = True) -> None:
+        """`reads_plain` is false in tests: then each statement is read by itself."""
         self.text = text
+        has_returns = "\r" in text and text.count("\r") != text.count("\r\n")
+        self._white = _white_before_returns if has_returns else _white
+        self.reads_plain = reads_plain and not has_returns and "\0" not in text
+        """True if plain statements may be read in bulk."""
+        self._stretch = Stretch([], -1, is_stuck=False)
         self.end = len(text)
         """How far the statement at hand may look."""
         self.may_look_on = True
         """True if a statement may look beyond the next line that begins one."""
         self.next_statement = -1
-        self.last_comment_end = text.rfind("*/")
-        self.has_line_comments = "//" in text
+        self._last_comment_end: int | None = None
         self.is_bare = False
         """True if statements are read that no computation is around."""
         self.parse_errors: list[ParseError] = []
@@ -205,7 +242,40 @@ class Scanner:
         except Unreadable as unreadable:
             return name, self._pass_over(start, unreadable, self.parse_errors)
 
+    def _plain_at(self, at: int) -> int:
+        """The number in the stretch at hand of the plain statement at `at`; -1 if none is there."""
+        stretch = self._stretch
+        if not self.reads_plain:
+            return -1
+        if at > stretch.end or (at == stretch.end and not stretch.is_stuck):
+            stretch = self._stretch = read_stretch(self.text, at, self.may_look_on)
+        return stretch.at(at)
+
     def _computation(self, start: int) -> tuple[int, Computation]:
+        text = self.text
+        name, is_entry, signature, at = self._head(start)
+        body, at = self._body(at, name)
+        number = self._plain_at(at - 1)
+        if number >= 0 and (close := self._stretch.pieces[number][CLOSE]):
+            at += len(close) - 1
+            tail = close[1:].strip()
+        else:
+            tail_start = at
+            self._bound(at)
+            try:
+                at, _ = self.attributes_and_computations(at)
+            except Unreadable:
+                at = tail_start
+            tail = text[tail_start:at].strip()
+        return at, body.computation(text[start:at], start, name, is_entry, signature, tail)
+
+    def _head(self, start: int) -> tuple[str, bool, str, int]:
+        """Name, whether it is the entry, signature, and where the statements begin."""
+        number = self._plain_at(start)
+        if number >= 0 and (piece := self._stretch.pieces[number])[HEAD]:
+            self._stretch.next = number + 1
+            after = self._stretch.starts[number + 1]
+            return piece[HEAD], bool(piece[ENTRY]), piece[SIGNATURE], after
         self._bound(start)
         text = self.text
         named = self._expect(_name, start, "expected a computation")
@@ -227,15 +297,7 @@ class Scanner:
             at = self.skip(at)
         if not text.startswith("{", at):
             raise Unreadable("expected a computation: a name, a signature and `{`", at)
-        body, at = self._body(self.skip(at + 1), named[1])
-        tail_start = at
-        self._bound(at)
-        try:
-            at, _ = self.attributes_and_computations(at)
-        except Unreadable:
-            at = tail_start
-        tail = text[tail_start:at].strip()
-        return at, body.computation(text[start:at], start, named[1], is_entry, signature, tail)
+        return named[1], is_entry, signature, self.skip(at + 1)
 
     def statements(self, start: int) -> tuple[int, Computation] | None:
         """Statements with no computation around them, to the end of the text; None at others.
@@ -259,7 +321,10 @@ class Scanner:
     def _body(self, at: int, name: str, depth: int = 0) -> tuple[_Body, int]:
         body = _Body()
         text = self.text
+        by_itself = depth or self.is_bare
         while True:
+            if not by_itself:
+                at = self._plain_instructions(at, body)
             if text.startswith("}", at) and not self.is_bare:
                 return body, at + 1
             if at >= len(text) or self._begins_computation(at):
@@ -268,18 +333,33 @@ class Scanner:
                     message = f"the braces of %{name} never close"
                     body.parse_errors.append(ParseError(message, at, at))
                 return body, at
-            read = len(body.rows)
+            read = len(body.rows), len(body.places)
             try:
                 end = self._statement(at, body, depth)
             except Unreadable as unreadable:
-                body.forget(read)
+                body.forget(*read)
                 at = self._pass_over(at, unreadable, body.parse_errors)
                 continue
             at = self.skip(end)
 
+    def _plain_instructions(self, at: int, body: _Body) -> int:
+        """Read the plain instructions from `at` on, and give the place after them."""
+        while True:
+            number = self._plain_at(at)
+            if number < 0:
+                return at
+            stretch = self._stretch
+            stop = stretch.next = stretch.instructions(number)
+            if stop == number:
+                return at
+            body.rows += stretch.rows[number:stop]
+            end = stretch.starts[stop]
+            body.places.append(_Place(at, end, stop - number, self.may_look_on))
+            at = end
+
     def _statement(self, at: int, body: _Body, depth: int) -> int:
         self._bound(at)
-        read = len(body.rows)
+        read = len(body.rows), len(body.places)
         try:
             return self._instruction(at, body, depth)
         except Unreadable as unreadable:
@@ -287,11 +367,12 @@ class Scanner:
                 raise
             first = unreadable
         self.end = len(self.text)
-        body.forget(read)
+        body.forget(*read)
         try:
             return self._instruction(at, body, depth)
         except Unreadable:
             self.may_look_on = False
+            self._stretch = Stretch([], -1, is_stuck=False)
             raise first from None
 
     def _instruction(self, start: int, body: _Body, depth: int) -> int:
@@ -550,10 +631,16 @@ class Scanner:
     def skip(self, at: int) -> int:
         """The end of the white space and comments at `at`."""
         while True:
-            at = _end(_white(self.text, at))
-            if not self.text.startswith("/*", at) or at + 2 > self.last_comment_end:
+            at = _end(self._white(self.text, at))
+            if not self.text.startswith("/*", at) or at + 2 > self._comments_end():
                 return at
             at = self.text.index("*/", at + 2) + 2
+
+    def _comments_end(self) -> int:
+        """The last `*/`; -1 if there is none."""
+        if self._last_comment_end is None:
+            self._last_comment_end = self.text.rfind("*/")
+        return self._last_comment_end
 
     def _expect(self, match: _Match, at: int, message: str) -> re.Match[str]:
         found = match(self.text, at, self.end)
@@ -594,11 +681,7 @@ class Scanner:
     def _follows_comma(self, at: int) -> bool:
         """True if a comma stands before `at`; blanks and `//` comments may be between."""
         end = self._back(at)
-        while self.has_line_comments:
-            begin = self.text.rfind("\n", 0, end) + 1
-            comment = _line_comment(self.text, begin, end)
-            if comment is None:
-                break
+        while comment := _line_comment(self.text, self.text.rfind("\n", 0, end) + 1, end):
             end = self._back(comment.start(1))
         return self.text[end - 1 : end] == ","
 

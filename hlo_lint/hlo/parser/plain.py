@@ -1,0 +1,241 @@
+"""Plain statements: the instructions, heads and closing braces that people write, read in bulk.
+
+One `findall` reads statements one after the other as far as they are plain, and what they hold is
+checked in bulk: brackets in pairs, attributes with values, operands with names. Plain statements
+mean the same to the general reader (`general.py`), which would take ten times as long. They may be
+indented, end with comments, and go on in the next line.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from itertools import accumulate
+from operator import itemgetter
+from typing import Final
+
+from hlo_lint.hlo.ir.instruction import CALLING_ATTRIBUTES
+from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
+from hlo_lint.hlo.parser.references import read_references
+from hlo_lint.hlo.records import InstructionRecord, name_of
+from hlo_lint.text.source import Span
+
+# Brackets are matched roughly here, a pair of quotes or braces at a time. `are_balanced` and the
+# patterns after it decide. A statement ends where the next one begins, a comma or an open comment
+# do not follow.
+_WHITE = r"[ \t\r\n\f\v]"
+_LEAD = rf"{_WHITE}*+(?://.*+{_WHITE}*+)*+"
+_NAME = r"[A-Za-z_][\w.\-]*+"
+_COMMENT = r"/\*[^*\n]*+\*/"
+_STRING = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"'
+_ARRAY = (
+    r"[a-z][a-z0-9]*+\[(?:[\d, ?]++|<=)*+\]"
+    r"(?:\{(?:[-\d:?][-\d,:?]*+(?:[A-Z]*+\([-\d,*A-Z ]*+\))*+)?+\})?+"
+)
+
+
+def _in_pairs(outside: str) -> str:
+    """A pattern of text in which parentheses stand in pairs, at most three deep."""
+    flat = rf"[^()=\"'/{outside}]++|<=|{_COMMENT}"
+    once = rf"{flat}|\((?:{flat})*+\)"
+    return rf"(?:{flat}|\((?:{once})*+\))*+"
+
+
+def _piece(wraps: bool) -> re.Pattern[str]:
+    """The pattern of one statement, and of the white space and comments after it.
+
+    A line may end after a comma, in brackets, and where the next one is indented.
+    """
+    gap = r"[ \t]*+(?:\r?\n[ \t]++)*+" if wraps else r"[ \t]*+"
+    in_line, inside = _in_pairs(r"\n"), _in_pairs("" if wraps else r"\n")
+    braces = rf"[^{{}}\"/']++|{_STRING}"
+    braces = rf"{braces}|\{{(?:{braces}|\{{(?:{braces})*+\}})*+\}}"
+    line_ends = rf"|(?<=,)\n|(?<=,\r)\n|(?<=\{{)\n(?:{braces})*+\}}" if wraps else ""
+    tail = rf",(?:[^\n\"'/]++|{_STRING}|/(?![/*]){line_ends})*+"
+    instruction = (
+        rf"(?:(ROOT )[ \t]*+)?+(?!ROOT\b)%?({_NAME}):?[ \t]*+=(?!=){gap}"
+        rf"(?:({_ARRAY}|b?\({inside}\)){gap})?+(?!b\()([A-Za-z_][\w\-]*+)\(({inside})\)"
+        rf"(?:{gap}({tail}))?+[ \t]*+(?=[\n\r/}}]|\Z)"
+    )
+    signature = rf"\({in_line}\)[ \t]*+->[ \t]*+(?:{_ARRAY}|b?\({in_line}\))"
+    head = (
+        rf"(ENTRY[ \t]++)?+(?!ENTRY\b)%?({_NAME}):?[ \t]*+(?:({signature})[ \t]*+)?+"
+        r"\{(?!\s*+[-\d:?}])"  # the body of a computation, and no layout
+    )
+    close = r"(\}(?:,[ \t]*+execution_thread=\"[^\"\n]*+\"(?=[ \t]*+(?:[\r\n]|//|\Z)))?+)"
+    return re.compile(
+        rf"((?:{instruction}|{head}|{close}){_LEAD}(?![,/#\ufeff]))|(?s:.++)", re.ASCII
+    )
+
+
+FULL: Final = 0
+"""The groups of a piece: the whole of it first, with what follows up to the next statement."""
+NAME: Final = 2
+"""The name of an instruction; empty for a head and a closing brace."""
+_TYPE: Final = 3
+_OPCODE: Final = 4
+_OPERANDS: Final = 5
+_TAIL: Final = 6
+ENTRY: Final = 7
+HEAD: Final = 8
+"""The name of a computation that begins."""
+SIGNATURE: Final = 9
+CLOSE: Final = 10
+"""The closing brace of a computation and the attributes after it."""
+Piece = tuple[str, ...]
+
+_MARK: Final[InstructionRecord] = ("", "", "", "", "", "", ())
+"""Stands for a head or a closing brace among the rows of a stretch."""
+_NOT_PLAIN: Final[InstructionRecord] = ("", "", "", "", "", ", =", ())
+"""Stands for a statement that is not plain."""
+_MAX_TOGETHER = 1 << 16
+"""How many characters are read together: as many as stay in the processor's second cache."""
+_wrapping = _piece(wraps=True)
+_of_one_line = _piece(wraps=False)
+
+# What is checked together is joined with NUL, which no text has that is read here.
+_SEPARATOR = "\0"
+_strings = re.compile(_STRING, re.S)
+_comments = re.compile(_COMMENT)
+_inside = r"[^(){}\[\]\0]*+"
+_pair = re.compile(rf"\{{{_inside}\}}|\({_inside}\)|\[{_inside}\]")
+_has_bracket = re.compile(r"[(){}\[\]]").search
+_VALUE = "\1"
+"""Stands for a string, and for a pair of brackets and what is in it."""
+_ANOTHER = r"(?:%?[A-Za-z_][A-Za-z0-9_.\-]*\s*=(?!=)|(?:ROOT|ENTRY)\b)"
+"""Begins another statement after a value, be it in the same line."""
+_are_attributes = re.compile(
+    r"(?:(?:,\s*+[A-Za-z_][A-Za-z0-9_.\-]*+[ \t]*+=[ \t]*+"
+    rf"(?:[^\s,(){{}}\[\]\"'\0{_VALUE}]++|{_VALUE}(?!{_ANOTHER}))++[ \t\r]*+)++(?:\0|\Z))*+"
+).fullmatch
+_has_computation = re.compile(
+    rf"\b(?:{'|'.join(CALLING_ATTRIBUTES)})[ \t]*+=[ \t]*+\{{[^}}\0]*="
+).search
+_white = re.compile(r"\s+")
+
+
+class Stretch:
+    """Statements that follow one another, and a row for each instruction."""
+
+    __slots__ = ("end", "is_stuck", "next", "pieces", "rows", "starts", "stops")
+
+    def __init__(self, pieces: list[Piece], start: int, is_stuck: bool) -> None:
+        self.pieces = pieces
+        self.is_stuck = is_stuck
+        """True if no plain piece begins at the end."""
+        lengths = map(len, map(itemgetter(FULL), pieces))
+        self.starts: list[int] = list(accumulate(lengths, initial=start))
+        """The first character of each piece, and then the end of the last."""
+        self.end = self.starts[-1]
+        self.rows = _rows(pieces)
+        """A row for each piece, `_NOT_PLAIN` among them."""
+        self.stops = [at for at, row in enumerate(self.rows) if not name_of(row)]
+        """The numbers of the pieces that are no plain instructions, and then of all pieces."""
+        self.stops.append(len(pieces))
+        self.next = 0
+        """The piece that is asked for next, most likely."""
+
+    def at(self, place: int) -> int:
+        """The number of the plain piece that begins at a place of the text; -1 if none does."""
+        number = self.next
+        if self.starts[number] != place:
+            number = bisect_left(self.starts, place)
+        if number >= len(self.pieces) or self.starts[number] != place:
+            return -1
+        return number if self.rows[number] is not _NOT_PLAIN else -1
+
+    def instructions(self, number: int) -> int:
+        """The number of the first piece from `number` on that is not a plain instruction."""
+        return self.stops[bisect_left(self.stops, number)]
+
+
+def read_stretch(text: str, start: int, may_wrap: bool) -> Stretch:
+    """The statements from a place on that look plain, about 64 KB of them at most.
+
+    Args:
+        text: in which no carriage return stands without a line break, and no NUL.
+        start: the first character of a statement.
+        may_wrap: whether a statement may go on in the next line.
+    """
+    size, end = _MAX_TOGETHER, len(text)
+    pattern = _wrapping if may_wrap else _of_one_line
+    while True:
+        cut = text.find("\n", start + size) if start + size < end else -1
+        pieces = pattern.findall(text, start, end if cut < 0 else cut)
+        is_stuck = bool(pieces) and not pieces[-1][FULL]
+        if is_stuck or cut >= 0:
+            pieces.pop()  # the text after the last one was not looked at
+        if pieces or cut < 0 or is_stuck:
+            return Stretch(pieces, start, is_stuck)
+        size *= 8
+
+
+def spans(text: str, start: int, end: int, may_wrap: bool) -> list[Span]:
+    """The places of the instructions in a text that a stretch was read from."""
+    pattern = _wrapping if may_wrap else _of_one_line
+    places = []
+    for piece in pattern.finditer(text, start, end):
+        tail = piece[_TAIL + 1]
+        stop = piece.end(_OPERANDS + 1) + 1
+        if tail:
+            stop = piece.start(_TAIL + 1) + len(tail.rstrip())
+        places.append(Span(piece.start(), stop))
+    return places
+
+
+def _rows(pieces: list[Piece]) -> list[InstructionRecord]:
+    rows = _plain_rows(pieces)
+    if rows is not None:
+        return rows
+    if len(pieces) == 1:
+        return [_NOT_PLAIN]
+    half = len(pieces) // 2
+    return _rows(pieces[:half]) + _rows(pieces[half:])
+
+
+def _plain_rows(pieces: list[Piece]) -> list[InstructionRecord] | None:
+    """A row for each piece; None if one of them is not plain."""
+    if not pieces:
+        return []
+    bracketed = {piece[_TYPE] for piece in pieces if "(" in piece[_TYPE]}
+    bracketed.update(piece[SIGNATURE] for piece in pieces if piece[SIGNATURE])
+    operands = []
+    for piece in pieces:
+        text = piece[_OPERANDS]
+        if piece[_OPCODE] in LITERAL_OPERANDS:
+            if _has_bracket(text):
+                bracketed.add(text)
+            text = ""
+        elif "\n" in text:
+            text = _white.sub(" ", text).strip()
+        operands.append(text)
+    if bracketed:
+        joined = _comments.sub("", _SEPARATOR.join(bracketed))
+        if _has_bracket(_without_pairs(joined)):
+            return None
+    references = read_references(operands, by_people=True)
+    if references is None:
+        return None
+    tails = {piece[_TAIL] for piece in pieces}
+    tails.discard("")
+    if tails:
+        joined = _strings.sub(_VALUE, _SEPARATOR.join(tails))
+        if _has_computation(joined) or not _are_attributes(_without_pairs(joined)):
+            return None
+    return [
+        ("ROOT " if root else "", name, shape, opcode, text, tail.rstrip(), names)
+        if name
+        else _MARK
+        for (_, root, name, shape, opcode, text, tail, *_), names in zip(
+            pieces, references, strict=True
+        )
+    ]
+
+
+def _without_pairs(joined: str) -> str:
+    """The texts with one character for each pair of brackets and what is in it."""
+    while True:
+        shorter = _pair.sub(_VALUE, joined)
+        if shorter == joined:
+            return joined
+        joined = shorter
