@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache, cached_property
@@ -189,9 +189,19 @@ class Bad:
     """The other files of that directory, by name, where the text's has one."""
 
     @classmethod
-    def entry(cls, instructions: str) -> Bad:
+    def entry(cls, instructions: str, **more: Any) -> Bad:
         """A module that has these instructions and no other computation."""
-        return cls(_module_of(instructions))
+        return cls._expanded(_entry_of, instructions, more)
+
+    @classmethod
+    def module(cls, computations: str, **more: Any) -> Bad:
+        """A module that has these computations and nothing in its header."""
+        return cls._expanded(_module_of, computations, more)
+
+    @classmethod
+    def _expanded(cls, expand: Callable[[str], str], text: str, more: dict[str, Any]) -> Bad:
+        fixed = {"fixed": expand(more["fixed"])} if "fixed" in more else {}
+        return cls(expand(text), **(more | fixed))
 
     @property
     def source(self) -> str:
@@ -229,9 +239,14 @@ class Good:
     """The other files of that directory, by name, where the text's has one."""
 
     @classmethod
-    def entry(cls, instructions: str) -> Good:
+    def entry(cls, instructions: str, **more: Any) -> Good:
         """A module that has these instructions and no other computation."""
-        return cls(_module_of(instructions))
+        return cls(_entry_of(instructions), **more)
+
+    @classmethod
+    def module(cls, computations: str, **more: Any) -> Good:
+        """A module that has these computations and nothing in its header."""
+        return cls(_module_of(computations), **more)
 
     @property
     def source(self) -> str:
@@ -239,9 +254,13 @@ class Good:
         return cleandoc(self.text) + "\n"
 
 
-def _module_of(instructions: str) -> str:
+def _module_of(computations: str) -> str:
+    return f"HloModule m\n\n{cleandoc(computations)}"
+
+
+def _entry_of(instructions: str) -> str:
     body = cleandoc(instructions).replace("\n", "\n  ")
-    return f"HloModule m\n\nENTRY e {{\n  {body}\n}}"
+    return _module_of(f"ENTRY e {{\n  {body}\n}}")
 
 
 class Rule:

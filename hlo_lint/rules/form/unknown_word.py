@@ -53,10 +53,8 @@ class UnknownWord(Rule):
             p = f23[8]{0} parameter(0)  // error
             ROOT n = f32[8]{0} negate(p)
         """),
-        Bad(
+        Bad.module(
             """
-            HloModule m
-
             sum {
               a = f32[] parameter(0)
               b = f32[] parameter(1)

@@ -35,34 +35,22 @@ class ConstraintIgnored(Rule):
     opcodes = frozenset({"custom-call"})
     always_reported = True
     examples = (
-        Bad(
+        Bad.entry(
             """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8,3]{0,1} parameter(0)
-              ROOT c = f32[8,3]{1,0} custom-call(p), custom_call_target="t", operand_layout_constraints={f32[8,3]{1,0}}  // error
-            }
+            p = f32[8,3]{0,1} parameter(0)
+            ROOT c = f32[8,3]{1,0} custom-call(p), custom_call_target="t", operand_layout_constraints={f32[8,3]{1,0}}  // error
             """,  # noqa: E501
             fixed="""
-            HloModule m
-
-            ENTRY e {
-              p = f32[8,3]{0,1} parameter(0)
-              c.copy = f32[8,3]{1,0} copy(p)
-              ROOT c = f32[8,3]{1,0} custom-call(c.copy), custom_call_target="t", operand_layout_constraints={f32[8,3]{1,0}}
-            }
+            p = f32[8,3]{0,1} parameter(0)
+            c.copy = f32[8,3]{1,0} copy(p)
+            ROOT c = f32[8,3]{1,0} custom-call(c.copy), custom_call_target="t", operand_layout_constraints={f32[8,3]{1,0}}
             """,  # noqa: E501
             artefacts=_FINAL,
         ),
-        Good(
+        Good.entry(
             """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8,1]{0,1} parameter(0)
-              ROOT c = f32[8,1]{1,0} custom-call(p), custom_call_target="t", operand_layout_constraints={f32[8,1]{1,0}}
-            }
+            p = f32[8,1]{0,1} parameter(0)
+            ROOT c = f32[8,1]{1,0} custom-call(p), custom_call_target="t", operand_layout_constraints={f32[8,1]{1,0}}
             """,  # noqa: E501
             artefacts=_FINAL,
         ),

@@ -49,59 +49,39 @@ class LayoutChanged(Rule):
     unfused = False
     always_reported = True
     examples = (
-        Bad(
+        Bad.entry(
             """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8,8]{1,0} parameter(0)
-              q = f32[8,8]{0,1} parameter(1)
-              ROOT sum = f32[8,8]{1,0} add(p, q)  // error
-            }
+            p = f32[8,8]{1,0} parameter(0)
+            q = f32[8,8]{0,1} parameter(1)
+            ROOT sum = f32[8,8]{1,0} add(p, q)  // error
             """,
             fixed="""
-            HloModule m
-
-            ENTRY e {
-              p = f32[8,8]{1,0} parameter(0)
-              q = f32[8,8]{0,1} parameter(1)
-              sum.copy = f32[8,8]{1,0} copy(q)
-              ROOT sum = f32[8,8]{1,0} add(p, sum.copy)
-            }
+            p = f32[8,8]{1,0} parameter(0)
+            q = f32[8,8]{0,1} parameter(1)
+            sum.copy = f32[8,8]{1,0} copy(q)
+            ROOT sum = f32[8,8]{1,0} add(p, sum.copy)
             """,
             file=_BEFORE,
             beside=_AFTER,
         ),
-        Bad(
+        Bad.entry(
             """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8,8]{1,0} parameter(0)
-              ROOT half = f32[4,8]{0,1} slice(p), slice={[0:4], [0:8]}  // error
-            }
+            p = f32[8,8]{1,0} parameter(0)
+            ROOT half = f32[4,8]{0,1} slice(p), slice={[0:4], [0:8]}  // error
             """,
             fixed="""
-            HloModule m
-
-            ENTRY e {
-              p = f32[8,8]{1,0} parameter(0)
-              half.copy = f32[8,8]{0,1} copy(p)
-              ROOT half = f32[4,8]{0,1} slice(half.copy), slice={[0:4], [0:8]}
-            }
+            p = f32[8,8]{1,0} parameter(0)
+            half.copy = f32[8,8]{0,1} copy(p)
+            ROOT half = f32[4,8]{0,1} slice(half.copy), slice={[0:4], [0:8]}
             """,
             file=_BEFORE,
             beside=_AFTER,
         ),
-        Good(
+        Good.entry(
             """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8,8]{0,1} parameter(0)
-              q = f32[8,8]{0,1} parameter(1)
-              ROOT sum = f32[8,8]{0,1} add(p, q)
-            }
+            p = f32[8,8]{0,1} parameter(0)
+            q = f32[8,8]{0,1} parameter(1)
+            ROOT sum = f32[8,8]{0,1} add(p, q)
             """,
             file=_BEFORE,
             beside=_AFTER,

@@ -38,27 +38,19 @@ class NormalFormLost(Rule):
     severity = Severity.WARNING
     opcodes = _NORMALIZED
     examples = (
-        Bad(
+        Bad.entry(
             """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8,3]{0,1} parameter(0)
-              ROOT n = f32[8,3]{0,1} negate(p)  // error
-            }
+            p = f32[8,3]{0,1} parameter(0)
+            ROOT n = f32[8,3]{0,1} negate(p)  // error
             """,
             artefacts=_FINAL,
         ),
-        Good(
+        Good.entry(
             """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8,3]{0,1} parameter(0)
-              b = f32[3,8]{1,0} bitcast(p)
-              n = f32[3,8]{1,0} negate(b)
-              ROOT r = f32[8,3]{0,1} bitcast(n)
-            }
+            p = f32[8,3]{0,1} parameter(0)
+            b = f32[3,8]{1,0} bitcast(p)
+            n = f32[3,8]{1,0} negate(b)
+            ROOT r = f32[8,3]{0,1} bitcast(n)
             """,
             artefacts=_FINAL,
         ),

@@ -36,53 +36,33 @@ class TransposeOffNormalForm(Rule):
 
     opcodes = frozenset({"transpose"})
     examples = (
-        Bad(
+        Bad.entry(
             """
-            HloModule m
-
-            ENTRY e {
-              p = f32[2,3,4]{0,2,1} parameter(0)
-              ROOT t = f32[4,2,3]{2,1,0} transpose(p), dimensions={2,0,1}  // error
-            }
+            p = f32[2,3,4]{0,2,1} parameter(0)
+            ROOT t = f32[4,2,3]{2,1,0} transpose(p), dimensions={2,0,1}  // error
             """,
             fixed="""
-            HloModule m
-
-            ENTRY e {
-              p = f32[2,3,4]{0,2,1} parameter(0)
-              t.bitcast = f32[3,4,2]{2,1,0} bitcast(p)
-              ROOT t = f32[4,2,3]{2,1,0} transpose(t.bitcast), dimensions={1,2,0}
-            }
+            p = f32[2,3,4]{0,2,1} parameter(0)
+            t.bitcast = f32[3,4,2]{2,1,0} bitcast(p)
+            ROOT t = f32[4,2,3]{2,1,0} transpose(t.bitcast), dimensions={1,2,0}
             """,
             artefacts=_FINAL,
         ),
-        Bad(
+        Bad.entry(
             """
-            HloModule m
-
-            ENTRY e {
-              p = f32[2,3]{1,0} parameter(0)
-              ROOT t = f32[3,2]{0,1} transpose(p), dimensions={1,0}  // error
-            }
+            p = f32[2,3]{1,0} parameter(0)
+            ROOT t = f32[3,2]{0,1} transpose(p), dimensions={1,0}  // error
             """,
             fixed="""
-            HloModule m
-
-            ENTRY e {
-              p = f32[2,3]{1,0} parameter(0)
-              ROOT t = f32[3,2]{0,1} bitcast(p)
-            }
+            p = f32[2,3]{1,0} parameter(0)
+            ROOT t = f32[3,2]{0,1} bitcast(p)
             """,
             artefacts=_FINAL,
         ),
-        Good(
+        Good.entry(
             """
-            HloModule m
-
-            ENTRY e {
-              p = f32[2,1,3]{2,0,1} parameter(0)
-              ROOT t = f32[3,2,1]{2,1,0} transpose(p), dimensions={2,0,1}
-            }
+            p = f32[2,1,3]{2,0,1} parameter(0)
+            ROOT t = f32[3,2,1]{2,1,0} transpose(p), dimensions={2,0,1}
             """,
             artefacts=_FINAL,
         ),

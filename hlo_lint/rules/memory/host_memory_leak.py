@@ -47,39 +47,27 @@ class HostMemoryLeak(Rule):
     unfused = False
     always_reported = True
     examples = (
-        Bad(
+        Bad.entry(
             """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8]{0} parameter(0)
-              ROOT c = f32[8]{0:S(5)} copy(p)  // error
-            }
+            p = f32[8]{0} parameter(0)
+            ROOT c = f32[8]{0:S(5)} copy(p)  // error
             """,
             file=_EARLY,
             beside=_AFTER,
         ),
-        Bad(
+        Bad.entry(
             """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8]{0} parameter(0)
-              i = s32[] parameter(1)
-              ROOT d = f32[4]{0:S(5)} dynamic-slice(p, i), dynamic_slice_sizes={4}  // error
-            }
+            p = f32[8]{0} parameter(0)
+            i = s32[] parameter(1)
+            ROOT d = f32[4]{0:S(5)} dynamic-slice(p, i), dynamic_slice_sizes={4}  // error
             """,
             artefacts=_FINAL,
         ),
-        Good(
+        Good.entry(
             """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8]{0:S(5)} parameter(0)
-              i = s32[] parameter(1)
-              ROOT d = f32[4]{0} dynamic-slice(p, i), dynamic_slice_sizes={4}
-            }
+            p = f32[8]{0:S(5)} parameter(0)
+            i = s32[] parameter(1)
+            ROOT d = f32[4]{0} dynamic-slice(p, i), dynamic_slice_sizes={4}
             """,
             artefacts=_FINAL,
         ),

@@ -27,25 +27,17 @@ class SubbyteSizeMissing(Rule):
     """
 
     examples = (
-        Bad(
+        Bad.entry(
             """
-            HloModule m
-
-            ENTRY e {
-              p = s4[8,4]{1,0:E(4)} parameter(0)
-              ROOT c = s4[8,4]{0,1} copy(p)  // error
-            }
+            p = s4[8,4]{1,0:E(4)} parameter(0)
+            ROOT c = s4[8,4]{0,1} copy(p)  // error
             """,
             artefacts=_FINAL,
         ),
-        Good(
+        Good.entry(
             """
-            HloModule m
-
-            ENTRY e {
-              p = s4[8,4]{1,0:E(4)} parameter(0)
-              ROOT c = s4[8,4]{0,1:E(4)} copy(p)
-            }
+            p = s4[8,4]{1,0:E(4)} parameter(0)
+            ROOT c = s4[8,4]{0,1:E(4)} copy(p)
             """,
             artefacts=_FINAL,
         ),

@@ -51,10 +51,8 @@ class LoopNeverEnds(Rule):
     examples = (
         Bad(_PROGRAM.format(step=0, limit=10, direction="LT", mark=_ERROR)),
         Bad(_PROGRAM.format(step=2, limit=7, direction="NE", mark=_ERROR)),
-        Bad(
+        Bad.module(
             """
-            HloModule m
-
             body {
               b = (s32[]) parameter(0)
               i = s32[] get-tuple-element(b), index=0

@@ -26,21 +26,15 @@ class NeedlessTranspose(Rule):
         0, "Smallest number of bytes read and written by a kernel that is reported.", least=0
     )
     examples = (
-        Bad(
+        Bad.entry(
             """
-            HloModule m
-
-            ENTRY e {
-              p = f32[64,1,128]{2,1,0} parameter(0)
-              ROOT t = f32[64,128,1]{2,1,0} transpose(p), dimensions={0,2,1}  // error
-            }
+            p = f32[64,1,128]{2,1,0} parameter(0)
+            ROOT t = f32[64,128,1]{2,1,0} transpose(p), dimensions={0,2,1}  // error
             """,
             artefacts=_FINAL,
         ),
-        Bad(
+        Bad.module(
             """
-            HloModule m
-
             one {
               q = f32[64,128]{1,0} parameter(0)
               ROOT u = f32[128,64]{1,0} transpose(q), dimensions={1,0}
@@ -60,16 +54,12 @@ class NeedlessTranspose(Rule):
             """,
             artefacts=_FINAL,
         ),
-        Good(
+        Good.entry(
             """
-            HloModule m
-
-            ENTRY e {
-              p = f32[4,8,16]{2,1,0} parameter(0)
-              t = f32[16,4,8]{2,1,0} transpose(p), dimensions={2,0,1}
-              u = f32[8,16,4]{2,1,0} transpose(t), dimensions={2,0,1}
-              ROOT c = f32[8,16,4]{2,1,0} copy(u)
-            }
+            p = f32[4,8,16]{2,1,0} parameter(0)
+            t = f32[16,4,8]{2,1,0} transpose(p), dimensions={2,0,1}
+            u = f32[8,16,4]{2,1,0} transpose(t), dimensions={2,0,1}
+            ROOT c = f32[8,16,4]{2,1,0} copy(u)
             """,
             artefacts=_FINAL,
         ),

@@ -94,10 +94,8 @@ class BadCollective(VerifierRule, Rule):
             p = f32[8] parameter(0)
             ROOT g = f32[24] all-gather(p), dimensions={0}, replica_groups={{0,1,2,3}}  // error
         """),
-        "all-reduce-shape": Bad(
+        "all-reduce-shape": Bad.module(
             """
-            HloModule m
-
             add {
               a = f32[] parameter(0)
               b = f32[] parameter(1)
@@ -110,10 +108,8 @@ class BadCollective(VerifierRule, Rule):
             }
             """
         ),
-        "reduce-scatter-shape": Bad(
+        "reduce-scatter-shape": Bad.module(
             """
-            HloModule m
-
             add {
               a = f32[] parameter(0)
               b = f32[] parameter(1)
@@ -145,10 +141,8 @@ class BadCollective(VerifierRule, Rule):
             p = f32[8] parameter(0)
             ROOT g = f32[9] collective-permute(p), source_target_pairs={{0,1}}  // error
         """),
-        "all-reduce-channel": Bad(
+        "all-reduce-channel": Bad.module(
             """
-            HloModule m
-
             add {
               a = f32[] parameter(0)
               b = f32[] parameter(1)
@@ -161,10 +155,8 @@ class BadCollective(VerifierRule, Rule):
             }
             """
         ),
-        "reducer-parameters": Bad(
+        "reducer-parameters": Bad.module(
             """
-            HloModule m
-
             one {
               a = f32[] parameter(0)
               ROOT n = f32[] negate(a)
@@ -176,10 +168,8 @@ class BadCollective(VerifierRule, Rule):
             }
             """
         ),
-        "all-reduce-constrained": Bad(
+        "all-reduce-constrained": Bad.module(
             """
-            HloModule m
-
             add {
               a = f32[] parameter(0)
               b = f32[] parameter(1)
@@ -249,10 +239,8 @@ class BadCollective(VerifierRule, Rule):
             p = f32[8] parameter(0)
             ROOT g = f32[32] all-gather(p), dimensions={0}, replica_groups={{0,1,2,3}}
         """),
-        Good(
+        Good.module(
             """
-            HloModule m
-
             add {
               a = f32[] parameter(0)
               b = f32[] parameter(1)

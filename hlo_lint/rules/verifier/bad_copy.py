@@ -39,26 +39,18 @@ class BadCopy(VerifierRule, Rule):
         "copy-done-shape": "copy-done",
     }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "copy-from-host": Bad(
+        "copy-from-host": Bad.entry(
             """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8,3]{1,0:S(5)} parameter(0)
-              ROOT c = f32[8,3]{0,1} copy(p)  // error
-            }
+            p = f32[8,3]{1,0:S(5)} parameter(0)
+            ROOT c = f32[8,3]{0,1} copy(p)  // error
             """,
             artefacts={".ir-no-opt.ll": ""},
         ),
-        "copy-start-shape": Bad(
+        "copy-start-shape": Bad.entry(
             """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8]{0} parameter(0)
-              s = (f32[9]{0}, f32[8]{0}, u32[]) copy-start(p)  // error
-              ROOT n = f32[8]{0} negate(p)
-            }
+            p = f32[8]{0} parameter(0)
+            s = (f32[9]{0}, f32[8]{0}, u32[]) copy-start(p)  // error
+            ROOT n = f32[8]{0} negate(p)
             """
         ),
         "copy-done-shape": Bad.entry("""

@@ -43,10 +43,8 @@ class BadOutputAliasing(VerifierRule, Rule):
         ),
     }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "fusion-aliasing": Bad(
+        "fusion-aliasing": Bad.module(
             """
-            HloModule m
-
             wrapped {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -64,10 +62,8 @@ class BadOutputAliasing(VerifierRule, Rule):
             ROOT c = f32[9]{0} custom-call(p), custom_call_target="f",  // error
                 output_to_operand_aliasing={{}: (0, {})}
         """),
-        "async-start-aliasing": Bad(
+        "async-start-aliasing": Bad.module(
             """
-            HloModule m
-
             wrapped {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -81,10 +77,8 @@ class BadOutputAliasing(VerifierRule, Rule):
             }
             """
         ),
-        "async-update-aliasing": Bad(
+        "async-update-aliasing": Bad.module(
             """
-            HloModule m
-
             wrapped {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)

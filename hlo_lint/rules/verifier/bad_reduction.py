@@ -27,10 +27,8 @@ class BadReduction(VerifierRule, Rule):
         "reducer-shape": "reduce reduce-window map",
     }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "reducer-shape": Bad(
+        "reducer-shape": Bad.module(
             """
-            HloModule m
-
             twice {
               a = f32[] parameter(0)
               ROOT s = f32[] add(a, a)
@@ -46,10 +44,8 @@ class BadReduction(VerifierRule, Rule):
     }
     examples = (
         *rows.values(),
-        Good(
+        Good.module(
             """
-            HloModule m
-
             add {
               a = f32[] parameter(0)
               b = f32[] parameter(1)

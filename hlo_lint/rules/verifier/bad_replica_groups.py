@@ -104,10 +104,8 @@ class BadReplicaGroups(VerifierRule, Rule):
             ROOT g = f32[8] all-to-all(p), dimensions={0},  // error
                 replica_groups={{0,1,2,3},{4,5}}
         """),
-        "replica-groups-missing": Bad(
+        "replica-groups-missing": Bad.module(
             """
-            HloModule m
-
             add {
               a = f32[] parameter(0)
               b = f32[] parameter(1)
@@ -121,10 +119,8 @@ class BadReplicaGroups(VerifierRule, Rule):
             }
             """
         ),
-        "device-ids-without-channel": Bad(
+        "device-ids-without-channel": Bad.module(
             """
-            HloModule m
-
             sum {
               a = f32[] parameter(0)
               b = f32[] parameter(1)

@@ -36,10 +36,8 @@ class BadScan(VerifierRule, Rule):
         "scan-shape": "scan",
     }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "scan-dimension": Bad(
+        "scan-dimension": Bad.module(
             """
-            HloModule m
-
             step {
               x = f32[] parameter(0)
               c = f32[] parameter(1)
@@ -55,10 +53,8 @@ class BadScan(VerifierRule, Rule):
             }
             """
         ),
-        "scan-associative": Bad(
+        "scan-associative": Bad.module(
             """
-            HloModule m
-
             step {
               x = f32[] parameter(0)
               c = f32[] parameter(1)
@@ -75,10 +71,8 @@ class BadScan(VerifierRule, Rule):
             """,
             artefacts={".ir-no-opt.ll": ""},
         ),
-        "scan-shape": Bad(
+        "scan-shape": Bad.module(
             """
-            HloModule m
-
             step {
               x = f32[] parameter(0)
               c = f32[] parameter(1)
@@ -97,10 +91,8 @@ class BadScan(VerifierRule, Rule):
     }
     examples = (
         *rows.values(),
-        Good(
+        Good.module(
             """
-            HloModule m
-
             step {
               x = f32[] parameter(0)
               c = f32[] parameter(1)

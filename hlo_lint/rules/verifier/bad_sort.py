@@ -27,10 +27,8 @@ class BadSort(VerifierRule, Rule):
         "sort-comparator": "sort",
     }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "sort-comparator": Bad(
+        "sort-comparator": Bad.module(
             """
-            HloModule m
-
             less {
               a = f32[] parameter(0)
               b = f32[] parameter(1)
@@ -46,10 +44,8 @@ class BadSort(VerifierRule, Rule):
     }
     examples = (
         *rows.values(),
-        Good(
+        Good.module(
             """
-            HloModule m
-
             less {
               a = f32[] parameter(0)
               b = f32[] parameter(1)

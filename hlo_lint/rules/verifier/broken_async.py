@@ -101,10 +101,8 @@ class BrokenAsync(VerifierRule, Rule):
         "async-operand-count": "async-done",
     }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "async-shape": Bad(
+        "async-shape": Bad.module(
             """
-            HloModule m
-
             wrapped {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -117,10 +115,8 @@ class BrokenAsync(VerifierRule, Rule):
             }
             """
         ),
-        "async-start-operands": Bad(
+        "async-start-operands": Bad.module(
             """
-            HloModule m
-
             wrapped {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -133,10 +129,8 @@ class BrokenAsync(VerifierRule, Rule):
             }
             """
         ),
-        "async-update-shape": Bad(
+        "async-update-shape": Bad.module(
             """
-            HloModule m
-
             wrapped {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -151,10 +145,8 @@ class BrokenAsync(VerifierRule, Rule):
             }
             """
         ),
-        "async-update-computation": Bad(
+        "async-update-computation": Bad.module(
             """
-            HloModule m
-
             wrapped {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -173,10 +165,8 @@ class BrokenAsync(VerifierRule, Rule):
             }
             """
         ),
-        "async-done-computation": Bad(
+        "async-done-computation": Bad.module(
             """
-            HloModule m
-
             wrapped {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -194,10 +184,8 @@ class BrokenAsync(VerifierRule, Rule):
             }
             """
         ),
-        "async-computation-shapes": Bad(
+        "async-computation-shapes": Bad.module(
             """
-            HloModule m
-
             wrapped {
               a = f32[8,3]{0,1} parameter(0)
               ROOT n = f32[8,3]{0,1} negate(a)
@@ -210,10 +198,8 @@ class BrokenAsync(VerifierRule, Rule):
             }
             """
         ),
-        "async-done-shape": Bad(
+        "async-done-shape": Bad.module(
             """
-            HloModule m
-
             wrapped {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -237,10 +223,8 @@ class BrokenAsync(VerifierRule, Rule):
             p = (f32[8]{0}, f32[8]{0}) custom-call(), custom_call_target="make"
             ROOT d = f32[8]{0} collective-permute-done(p)  // error
         """),
-        "async-consumer": Bad(
+        "async-consumer": Bad.module(
             """
-            HloModule m
-
             wrapped {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -254,10 +238,8 @@ class BrokenAsync(VerifierRule, Rule):
             }
             """
         ),
-        "async-operand-count": Bad(
+        "async-operand-count": Bad.module(
             """
-            HloModule m
-
             wrapped {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -270,10 +252,8 @@ class BrokenAsync(VerifierRule, Rule):
             }
             """
         ),
-        "async-chain": Bad(
+        "async-chain": Bad.module(
             """
-            HloModule m
-
             wrapped {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -289,10 +269,8 @@ class BrokenAsync(VerifierRule, Rule):
             }
             """
         ),
-        "async-computation": Bad(
+        "async-computation": Bad.module(
             """
-            HloModule m
-
             wrapped {
               a = f32[8]{0} parameter(0)
               b = f32[8]{0} sine(a)
@@ -309,10 +287,8 @@ class BrokenAsync(VerifierRule, Rule):
     }
     examples = (
         *rows.values(),
-        Good(
+        Good.module(
             """
-            HloModule m
-
             wrapped {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -326,10 +302,8 @@ class BrokenAsync(VerifierRule, Rule):
             }
             """
         ),
-        Good(
+        Good.module(
             """
-            HloModule m
-
             wrapped {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)

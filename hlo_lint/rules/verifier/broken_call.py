@@ -50,10 +50,8 @@ class BrokenCall(VerifierRule, Rule):
         "call-shapes": "call",
     }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "control-flow-thread": Bad(
+        "control-flow-thread": Bad.module(
             """
-            HloModule m
-
             yes {
               a = f32[8] parameter(0)
               ROOT n = f32[8] negate(a)
@@ -72,10 +70,8 @@ class BrokenCall(VerifierRule, Rule):
             }
             """
         ),
-        "caller-opcode": Bad(
+        "caller-opcode": Bad.module(
             """
-            HloModule m
-
             f {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -87,10 +83,8 @@ class BrokenCall(VerifierRule, Rule):
             }
             """
         ),
-        "call-shapes": Bad(
+        "call-shapes": Bad.module(
             """
-            HloModule m
-
             f {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -102,10 +96,8 @@ class BrokenCall(VerifierRule, Rule):
             }
             """
         ),
-        "composite-name": Bad(
+        "composite-name": Bad.module(
             """
-            HloModule m
-
             f {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -118,10 +110,8 @@ class BrokenCall(VerifierRule, Rule):
             }
             """
         ),
-        "call-aliasing": Bad(
+        "call-aliasing": Bad.module(
             """
-            HloModule m
-
             f {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -137,10 +127,8 @@ class BrokenCall(VerifierRule, Rule):
     }
     examples = (
         *rows.values(),
-        Good(
+        Good.module(
             """
-            HloModule m
-
             f {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)

@@ -36,10 +36,8 @@ class BrokenConditional(VerifierRule, Rule):
         "conditional-shapes": "conditional",
     }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "conditional-shapes": Bad(
+        "conditional-shapes": Bad.module(
             """
-            HloModule m
-
             yes {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -58,10 +56,8 @@ class BrokenConditional(VerifierRule, Rule):
             }
             """
         ),
-        "conditional-sharding": Bad(
+        "conditional-sharding": Bad.module(
             """
-            HloModule m
-
             yes {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a), sharding={replicated}
@@ -83,10 +79,8 @@ class BrokenConditional(VerifierRule, Rule):
     }
     examples = (
         *rows.values(),
-        Good(
+        Good.module(
             """
-            HloModule m
-
             yes {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)

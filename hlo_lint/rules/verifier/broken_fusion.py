@@ -46,10 +46,8 @@ class BrokenFusion(VerifierRule, Rule):
             p = f32[8]{0} parameter(0)
             ROOT r = f32[8]{0} fusion(p), kind=kLoop  // error
         """),
-        "fusion-shape": Bad(
+        "fusion-shape": Bad.module(
             """
-            HloModule m
-
             f {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -61,10 +59,8 @@ class BrokenFusion(VerifierRule, Rule):
             }
             """
         ),
-        "fusion-parameters": Bad(
+        "fusion-parameters": Bad.module(
             """
-            HloModule m
-
             f {
               a = f32[8,3]{1,0} parameter(0)
               ROOT n = f32[8,3]{1,0} negate(a)
@@ -76,10 +72,8 @@ class BrokenFusion(VerifierRule, Rule):
             }
             """
         ),
-        "fusion-dead-instruction": Bad(
+        "fusion-dead-instruction": Bad.module(
             """
-            HloModule m
-
             f {
               a = f32[8]{0} parameter(0)
               m = f32[8]{0} sine(a)  // error
@@ -95,10 +89,8 @@ class BrokenFusion(VerifierRule, Rule):
     }
     examples = (
         *rows.values(),
-        Good(
+        Good.module(
             """
-            HloModule m
-
             f {
               a = f32[8,3]{0,1} parameter(0)
               ROOT n = f32[8,3]{0,1} negate(a)

@@ -56,10 +56,8 @@ class BrokenStructure(VerifierRule, Rule):
             ROOT q = f32[8] negate(p)
             ROOT r = f32[8] add(p, q)  // error
         """),
-        "module-entry": Bad(
+        "module-entry": Bad.module(
             """
-            HloModule m
-
             f {
               a = f32[8] parameter(0)
               ROOT b = f32[8] fusion(a), kind=kLoop, calls=e  // error
@@ -71,10 +69,8 @@ class BrokenStructure(VerifierRule, Rule):
             }
             """
         ),
-        "operand-defined": Bad(
+        "operand-defined": Bad.module(
             """
-            HloModule m
-
             f {
               a = f32[8] parameter(0)
               ROOT b = f32[8] negate(a)

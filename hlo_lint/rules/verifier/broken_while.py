@@ -34,10 +34,8 @@ class BrokenWhile(VerifierRule, Rule):
         "while-shapes": "while",
     }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "while-parameters": Bad(
+        "while-parameters": Bad.module(
             """
-            HloModule m
-
             body {
               q = (s32[], f32[8]{0}) parameter(0)
               ROOT b = (s32[], f32[8]{0}) copy(q)
@@ -56,10 +54,8 @@ class BrokenWhile(VerifierRule, Rule):
             }
             """
         ),
-        "while-shapes": Bad(
+        "while-shapes": Bad.module(
             """
-            HloModule m
-
             body {
               q = (s32[], f32[8]{0}) parameter(0)
               ROOT b = (s32[], f32[8]{0}) copy(q)
@@ -77,10 +73,8 @@ class BrokenWhile(VerifierRule, Rule):
             }
             """
         ),
-        "while-sharding": Bad(
+        "while-sharding": Bad.module(
             """
-            HloModule m
-
             body {
               q = (s32[], f32[8]{0}) parameter(0)
               ROOT b = (s32[], f32[8]{0}) copy(q), sharding={{replicated}, {maximal device=0}}
@@ -102,10 +96,8 @@ class BrokenWhile(VerifierRule, Rule):
     }
     examples = (
         *rows.values(),
-        Good(
+        Good.module(
             """
-            HloModule m
-
             body {
               q = (s32[], f32[8]{0}) parameter(0)
               ROOT b = (s32[], f32[8]{0}) copy(q)

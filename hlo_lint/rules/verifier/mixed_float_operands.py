@@ -26,31 +26,23 @@ class MixedFloatOperands(VerifierRule, Rule):
         ),
     }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "operand-precision": Bad(
+        "operand-precision": Bad.entry(
             """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8]{0} parameter(0)
-              q = bf16[8]{0} parameter(1)
-              ROOT r = f32[8]{0} add(p, q)  // error
-            }
+            p = f32[8]{0} parameter(0)
+            q = bf16[8]{0} parameter(1)
+            ROOT r = f32[8]{0} add(p, q)  // error
             """,
             artefacts={".ir-no-opt.ll": ""},
         ),
     }
     examples = (
         *rows.values(),
-        Good(
+        Good.entry(
             """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8]{0} parameter(0)
-              q = bf16[8]{0} parameter(1)
-              c = f32[8]{0} convert(q)
-              ROOT r = f32[8]{0} add(p, c)
-            }
+            p = f32[8]{0} parameter(0)
+            q = bf16[8]{0} parameter(1)
+            c = f32[8]{0} convert(q)
+            ROOT r = f32[8]{0} add(p, c)
             """,
             artefacts={".ir-no-opt.ll": ""},
         ),

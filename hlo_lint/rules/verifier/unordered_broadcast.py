@@ -29,38 +29,26 @@ class UnorderedBroadcast(VerifierRule, Rule):
         "broadcast-dimension-repeated": ("", "no two dimensions of a broadcast go to one"),
     }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "broadcast-order": Bad(
+        "broadcast-order": Bad.entry(
             """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8,3]{1,0} parameter(0)
-              ROOT b = f32[3,8,2]{2,1,0} broadcast(p), dimensions={1,0}  // error
-            }
+            p = f32[8,3]{1,0} parameter(0)
+            ROOT b = f32[3,8,2]{2,1,0} broadcast(p), dimensions={1,0}  // error
             """,
             artefacts={".ir-no-opt.ll": ""},
         ),
-        "broadcast-dimension-repeated": Bad(
+        "broadcast-dimension-repeated": Bad.entry(
             """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8,8]{1,0} parameter(0)
-              ROOT b = f32[8,2]{1,0} broadcast(p), dimensions={0,0}  // error
-            }
+            p = f32[8,8]{1,0} parameter(0)
+            ROOT b = f32[8,2]{1,0} broadcast(p), dimensions={0,0}  // error
             """
         ),
     }
     examples = (
         *rows.values(),
-        Good(
+        Good.entry(
             """
-            HloModule m
-
-            ENTRY e {
-              p = f32[8,3]{1,0} parameter(0)
-              ROOT b = f32[8,3,2]{2,1,0} broadcast(p), dimensions={0,1}
-            }
+            p = f32[8,3]{1,0} parameter(0)
+            ROOT b = f32[8,3,2]{2,1,0} broadcast(p), dimensions={0,1}
             """,
             artefacts={".ir-no-opt.ll": ""},
         ),

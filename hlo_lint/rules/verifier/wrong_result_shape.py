@@ -171,10 +171,8 @@ class WrongResultShape(VerifierRule, Rule):
             n = s32[] parameter(1)
             ROOT s = f32[<=8] set-dimension-size(p, n), dimensions={1}  // error
         """),
-        "scatter-dimensions": Bad(
+        "scatter-dimensions": Bad.module(
             """
-            HloModule m
-
             add {
               a = f32[] parameter(0)
               b = f32[] parameter(1)
