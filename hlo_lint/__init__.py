@@ -79,66 +79,29 @@ if TYPE_CHECKING:
     from hlo_lint.text.source import Span
 
 _HOMES = {
-    "hlo_lint.engine.suppressions.allowances": ("Allowance",),
-    "hlo_lint.apps.api": (
-        "FixResult",
-        "emit",
-        "fix",
-        "lint",
-        "parse",
-        "parse_all",
-        "validate",
-    ),
-    "hlo_lint.apps.validation": ("ValidationResult",),
-    "hlo_lint.apps.jax.capture.jit": (
-        "Capture",
-        "FindingsError",
-        "capture_jit",
-        "check_jit",
-        "compile_for",
-    ),
-    "hlo_lint.apps.settings.load": ("load_settings",),
-    "hlo_lint.apps.settings.settings": ("Settings",),
-    "hlo_lint.dumps.artefacts": ("read_artefact",),
-    "hlo_lint.dumps.directory": (
-        "Dump",
-        "open_dump",
-    ),
-    "hlo_lint.text.errors": (
-        "CaptureError",
-        "ConfigError",
-        "DumpError",
-        "HloLintError",
-        "HloSyntaxError",
-        "RuleError",
-        "UsageError",
-    ),
-    "hlo_lint.engine.findings": ("SuppressedFinding", "Diagnostic"),
-    "hlo_lint.rules.findings": ("Finding", "Severity"),
-    "hlo_lint.text.edits": ("Edit", "Fix", "Safety"),
-    "hlo_lint.report.report": ("Report",),
-    "hlo_lint.hlo.ir": (
-        "Computation",
-        "Instruction",
-        "Module",
-    ),
-    "hlo_lint.analysis.rewrite": ("Rewrite",),
+    "hlo_lint.analysis.rewrite": "Rewrite",
+    "hlo_lint.apps.api": "FixResult emit fix lint parse parse_all validate",
+    "hlo_lint.apps.jax.capture.jit": "Capture FindingsError capture_jit check_jit compile_for",
+    "hlo_lint.apps.settings.load": "load_settings",
+    "hlo_lint.apps.settings.settings": "Settings",
+    "hlo_lint.apps.validation": "ValidationResult",
+    "hlo_lint.dumps.artefacts": "read_artefact",
+    "hlo_lint.dumps.directory": "Dump open_dump",
+    "hlo_lint.engine.findings": "SuppressedFinding Diagnostic",
+    "hlo_lint.engine.suppressions.allowances": "Allowance",
+    "hlo_lint.hlo.ir": "Computation Instruction Module",
+    "hlo_lint.report.report": "Report",
     "hlo_lint.rules.base": (
-        "AutotuningRuns",
-        "Bad",
-        "BeforeAutotuner",
-        "Compilation",
-        "DumpFolder",
-        "FinalModule",
-        "Findings",
-        "Form",
-        "Good",
-        "PassPair",
-        "Rule",
-        "Stage",
+        "AutotuningRuns Bad BeforeAutotuner Compilation DumpFolder FinalModule Findings Form "
+        "Good PassPair Rule Stage"
     ),
-    "hlo_lint.rules.options": ("Option",),
-    "hlo_lint.text.source": ("Span",),
+    "hlo_lint.rules.findings": "Finding Severity",
+    "hlo_lint.rules.options": "Option",
+    "hlo_lint.text.edits": "Edit Fix Safety",
+    "hlo_lint.text.errors": (
+        "CaptureError ConfigError DumpError HloLintError HloSyntaxError RuleError UsageError"
+    ),
+    "hlo_lint.text.source": "Span",
 }
 """Where the public names live. They are imported when asked for: pytest imports this package for
 its plugin in every run, and most of these runs want nothing of it."""
@@ -231,7 +194,7 @@ sys.meta_path.insert(0, _Finder)
 
 def __getattr__(name: str) -> Any:
     for home, names in _HOMES.items():
-        if name in names:
+        if name in names.split():
             return globals().setdefault(name, getattr(import_module(home), name))
     if name in ("dialects", "live", "match", "testing"):
         return import_module(f"hlo_lint.{name}")
