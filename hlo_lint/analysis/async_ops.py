@@ -235,11 +235,11 @@ class _Follower:
             else:
                 self._escapes = True
         elif opcode == "get-tuple-element":
-            if index and _attribute_number(user) == index[0]:
+            if index and user.integer_attribute("index") == index[0]:
                 self._visit(user, index[1:])
         elif opcode == "tuple":
             self._visit(user, (number, *index))
-        elif opcode in FORWARDS or _target(user) in _SHARDING:
+        elif opcode in FORWARDS or user.custom_call_target in _SHARDING:
             self._visit(user, index)
         elif opcode in CONTROL_FLOW:
             self._takers.add(user)
@@ -455,7 +455,7 @@ class Accesses:
         opcode = instruction.opcode
         if opcode in NO_KERNEL or is_done(instruction) or is_update(instruction):
             return
-        if opcode == "custom-call" and _target(instruction) in _ALLOCATES:
+        if opcode == "custom-call" and instruction.custom_call_target in _ALLOCATES:
             return
         if opcode == "conditional":
             yield from self._reads(instruction, last=1)
@@ -520,7 +520,7 @@ class Accesses:
     def _behind(self, at: Instruction, index: Index) -> Position | None:
         opcode = at.opcode
         if opcode == "get-tuple-element":
-            number = _attribute_number(at)
+            number = at.integer_attribute("index")
             return None if number is None else operand_position(at, 0, (number, *index))
         if opcode in ("bitcast", "opt-barrier", "add-dependency", "while") or is_update(at):
             return operand_position(at, 0, index)
@@ -628,15 +628,3 @@ def _attribute(instruction: Instruction, name: str) -> str:
     if isinstance(value, tuple) and value and isinstance(value[0], str):
         return value[0]
     return value.removeprefix("%") if isinstance(value, str) else ""
-
-
-def _attribute_number(element: Instruction) -> int | None:
-    try:
-        value = element.attribute("index")
-    except AttributeSyntaxError:
-        return None
-    return value if isinstance(value, int) else None
-
-
-def _target(instruction: Instruction) -> str:
-    return _attribute(instruction, "custom_call_target")

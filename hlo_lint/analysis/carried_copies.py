@@ -11,7 +11,6 @@ from hlo_lint.analysis.loops import Loop, loops
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import FORWARDS
 from hlo_lint.hlo.shape import ArrayShape, Index
-from hlo_lint.text.source import whole_number
 
 _MAX_STEPS = 256
 _HANDS_ON = FORWARDS | {"copy-done", "reshape"}
@@ -87,7 +86,7 @@ def _source(
         argument = calls.argument(callers[0], at) if len(callers) == 1 else None
         return None if argument is None else (argument[0], (*argument[1], *index))
     if at.opcode == "get-tuple-element":
-        number = whole_number(at.attributes.get("index", ""))
+        number = at.integer_attribute("index")
         return None if number is None else operand_position(at, 0, (number, *index))
     if at.opcode == "tuple":
         return operand_position(at, index[0], index[1:]) if index else None

@@ -190,7 +190,7 @@ def state_element(instruction: Instruction, operand: int) -> int | None:
     taken = source.operands[0].instruction if source.operands else None
     if taken is None or taken.opcode != "parameter":
         return None
-    return whole_number(source.attributes.get("index", ""))
+    return source.integer_attribute("index")
 
 
 def operand_shape(instruction: Instruction, operand: int) -> object:

@@ -85,7 +85,5 @@ def _records_only_in(one: Computation, other: Computation) -> tuple[int, ...]:
 
 
 def _value(instruction: Instruction) -> tuple[object, ...]:
-    target = None
-    if instruction.opcode == "custom-call":
-        target = instruction.attributes.get("custom_call_target")
+    target = instruction.custom_call_target if instruction.opcode == "custom-call" else ""
     return instruction.opcode, instruction.operand_names, instruction.type_text, target

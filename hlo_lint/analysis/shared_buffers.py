@@ -19,7 +19,6 @@ from hlo_lint.analysis.async_ops import Calls, Position, operand_position
 from hlo_lint.hlo.attributes import Alias, AttributeSyntaxError
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Index, Shape, leaves, part
-from hlo_lint.text.source import whole_number
 
 Value: TypeAlias = Position
 """A part of a result that an instruction itself makes, and does not only hand on."""
@@ -184,7 +183,7 @@ class _Buffers:
             opcode = instruction.opcode
             number = 0
             if opcode == "get-tuple-element":
-                element = whole_number(instruction.attributes.get("index", ""))
+                element = instruction.integer_attribute("index")
                 if element is None:
                     return None
                 index = (element, *index)

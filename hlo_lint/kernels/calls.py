@@ -108,8 +108,7 @@ def is_fresh_fill(call: Instruction, number: int, module: Module) -> bool:
     if source.opcode == "fusion":
         bodies = [module.computation(name) for name in source.called_computations]
         return bool(bodies) and all(body is not None and _only_fills(body) for body in bodies)
-    target = source.attributes.get("custom_call_target", "")
-    return source.opcode == "custom-call" and target == '"AllocateBuffer"'
+    return source.opcode == "custom-call" and source.custom_call_target == "AllocateBuffer"
 
 
 def _is_constant(broadcast: Instruction) -> bool:

@@ -9,10 +9,8 @@ from hlo_lint.analysis.verifier.scope import (
     Scope,
     Violation,
     operand_shape,
-    parameter_number,
     parameter_types,
     shape_of,
-    value_of,
 )
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.records import type_of
@@ -42,7 +40,7 @@ def parameter_layouts(check: str, scope: Scope, caller: Instruction) -> Iterator
     if types == parameter_types(callee):
         return
     for instruction in callee.with_opcode("parameter"):
-        number = parameter_number(instruction)
+        number = instruction.parameter_number
         if number is None or (number < len(types) and types[number] == instruction.type_text):
             continue
         mismatch = shapes_differ(scope, operand_shape(caller, number), shape_of(instruction))
@@ -67,7 +65,9 @@ def different_shardings(
     check: str, at: Instruction, parts: list[tuple[str, Instruction | None]]
 ) -> Iterator[Violation]:
     """Check that all parts that have a sharding have the same."""
-    values = [(what, value_of(part, "sharding")) for what, part in parts if part is not None]
+    values = [
+        (what, part.attribute_or_none("sharding")) for what, part in parts if part is not None
+    ]
     given = [(what, value) for what, value in values if value is not None]
     for what, value in given[1:]:
         if value != given[0][1]:

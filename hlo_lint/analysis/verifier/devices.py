@@ -6,7 +6,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from hlo_lint.analysis.verifier.scope import device_list_error, text_of, value_or_none
+from hlo_lint.analysis.verifier.scope import device_list_error, value_or_none
 from hlo_lint.hlo.attributes import IotaReplicaGroups, MeshReplicaGroups, ReplicaGroupList
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import COMMUNICATES
@@ -34,7 +34,7 @@ def mode_of(collective: Instruction) -> Mode:
         return Mode.REPLICAS
     if collective.opcode not in _BY_FLAG:
         return Mode.PARTITIONS
-    flag = text_of(collective, "use_global_device_ids") == "true"
+    flag = collective.attribute_text("use_global_device_ids") == "true"
     return Mode.DEVICES if flag else Mode.REPLICAS_OF_ALL_PARTITIONS
 
 

@@ -6,9 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlo_lint.analysis.layout_mismatches import name_in
 from hlo_lint.analysis.stage import Stage
-from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute, split_attributes
+from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.records import opcode_of, operands_of, type_of
 from hlo_lint.hlo.shape import Shape, part
@@ -99,21 +98,6 @@ def header_span(module: Module) -> Span:
 # Attributes
 
 
-def text_of(instruction: Instruction, name: str) -> str | None:
-    """An attribute as it is spelled; None if absent."""
-    attributes = instruction.attributes_text
-    if f"{name}=" not in attributes:
-        return None
-    span = split_attributes(attributes).get(name)
-    return None if span is None else attributes[span[0] : span[1]]
-
-
-def value_of(instruction: Instruction, name: str) -> AttributeValue | None:
-    """An attribute's value; None if absent or unreadable."""
-    text = text_of(instruction, name)
-    return None if text is None else value_or_none(name, text)
-
-
 def value_or_none(name: str, text: str) -> AttributeValue | None:
     """The value that a text spells; None if unreadable."""
     try:
@@ -122,20 +106,9 @@ def value_or_none(name: str, text: str) -> AttributeValue | None:
         return None
 
 
-def integer_of(instruction: Instruction, name: str) -> int | None:
-    """An attribute that is one integer, else None."""
-    value = value_of(instruction, name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def target_of(call: Instruction) -> str:
-    """The target of a custom call; empty if absent."""
-    return (text_of(call, "custom_call_target") or "").strip('"')
-
-
 def callee_name(instruction: Instruction, attribute: str) -> str | None:
     """The one computation that an attribute names; None if it names none, or several."""
-    value = value_of(instruction, attribute)
+    value = instruction.attribute_or_none(attribute)
     if isinstance(value, tuple) and len(value) == 1:
         (value,) = value
     return value if isinstance(value, str) and "=" not in value else None
@@ -170,23 +143,10 @@ def operand_shape(instruction: Instruction, number: int) -> Shape | None:
     return part(shape, tuple(map(int, index.split("#")))) if index else shape
 
 
-def producer(instruction: Instruction, number: int = 0) -> Instruction | None:
-    """The instruction that makes an operand; None if there is none."""
-    references = instruction.operand_names
-    if number >= len(references):
-        return None
-    return instruction.computation.instruction(name_in(references[number]))
-
-
-def parameter_number(parameter: Instruction) -> int | None:
-    """The number of a parameter; None if the text does not give one."""
-    return parameter.parameter_number
-
-
 def parameter(computation: Computation | None, number: int) -> Instruction | None:
     """A parameter by its number."""
     for instruction in computation.with_opcode("parameter") if computation is not None else ():
-        if parameter_number(instruction) == number:
+        if instruction.parameter_number == number:
             return instruction
     return None
 

@@ -175,10 +175,51 @@ class Instruction:
         Raises:
             AttributeSyntaxError: the value cannot be read.
         """
+        text = self.attribute_text(name)
+        if text is None:
+            return None
         from hlo_lint.hlo.attributes import read_attribute
 
-        text = self.attributes.get(name) if f"{name}=" in self.row[TAIL] else None
-        return None if text is None else read_attribute(name, text)
+        return read_attribute(name, text)
+
+    def attribute_text(self, name: str) -> str | None:
+        """An attribute as it is spelled; None if it is absent."""
+        tail = self.row[TAIL]
+        if f"{name}=" not in tail:  # most often: no need to split, nor to import what splits
+            return None
+        from hlo_lint.hlo.attributes import split_attributes
+
+        span = split_attributes(tail).get(name)
+        return None if span is None else tail[span[0] : span[1]]
+
+    def attribute_or_none(self, name: str) -> AttributeValue | None:
+        """One attribute's value; None if it is absent or cannot be read."""
+        text = self.attribute_text(name)
+        if text is None:
+            return None
+        from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute
+
+        try:
+            return read_attribute(name, text)
+        except AttributeSyntaxError:
+            return None
+
+    def integer_attribute(self, name: str) -> int | None:
+        """An attribute that is one integer, else None."""
+        value = self.attribute_or_none(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    @property
+    def custom_call_target(self) -> str:
+        """The target of a custom call; empty if there is none."""
+        return (self.attribute_text("custom_call_target") or "").strip('"')
+
+    def producer(self, number: int = 0) -> Instruction | None:
+        """The instruction that makes an operand; None if there is none."""
+        references = self.operand_names
+        if number >= len(references):
+            return None
+        return self.computation.instruction(references[number].partition("#")[0])
 
     @property
     def literal(self) -> LiteralValue:

@@ -53,13 +53,13 @@ def decode(instruction: Instruction) -> Payload | None:
         return _decoded("", instruction.attributes["backend_config"])
     if instruction.opcode != "custom-call":
         return None
-    attributes = instruction.attributes
-    target = attributes.get("custom_call_target", "").strip('"')
+    target = instruction.custom_call_target
     if not _is_known(target):
         return None
-    if "backend_config" not in attributes:
+    config = instruction.attribute_text("backend_config")
+    if config is None:
         raise PayloadError(f"a call of {target} without a backend_config")
-    return _decoded(target, attributes["backend_config"])
+    return _decoded(target, config)
 
 
 def encode(instruction: Instruction, payload: Payload) -> str:

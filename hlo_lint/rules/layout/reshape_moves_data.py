@@ -318,7 +318,7 @@ def _feeder(operand: Operand) -> tuple[str, ...]:
     producer = _producer(operand)
     if producer is None or GEMM_TARGET not in producer.attributes_text:
         return ()
-    target = producer.attribute("custom_call_target")
+    target = producer.custom_call_target
     return (f"%{producer.name}, which feeds it, is a GEMM call ({target}) with a pinned layout",)
 
 

@@ -12,11 +12,11 @@ from hlo_lint.rules.findings import Finding
 if TYPE_CHECKING:  # loaded where a module has such a call
     from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment
 
-CONCAT_BITCAST = '"ConcatBitcast"'
+CONCAT_BITCAST = "ConcatBitcast"
 """The call with which XLA's memory-space assignment joins slices of one buffer where they are
 (`memory_space_assignment.cc`): it computes nothing."""
 
-GEMM = '"__cublas$lt$matmul"'
+GEMM = "__cublas$lt$matmul"
 MATRIX, PRODUCT = 2, ((), (0,))
 """The operand of a GEMM that beta multiplies, and the result that may take its place
 (`nvptx_alias_info.cc`)."""
@@ -83,7 +83,7 @@ class CustomCallOverlapsOperand(Rule):
         """Each pair of result and operand that overlap without being declared."""
         for computation in final.module.nonfusion_computations:
             for call in computation.with_opcode("custom-call"):
-                if call.attributes.get("custom_call_target") == CONCAT_BITCAST:
+                if call.custom_call_target == CONCAT_BITCAST:
                     continue
                 declared = declared_aliases(call)
                 for result in results(call):
@@ -109,7 +109,7 @@ class CustomCallOverlapsOperand(Rule):
 
 def _adds_matrix(call: Instruction) -> bool:
     """True for a GEMM of cuBLASLt whose beta is not 0."""
-    if call.attributes.get("custom_call_target") != GEMM:
+    if call.custom_call_target != GEMM:
         return False
     from hlo_lint.kernels.custom_calls import GemmConfig, PayloadError, decode
 

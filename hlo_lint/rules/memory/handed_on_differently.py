@@ -11,7 +11,6 @@ from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Index, Shape, leaves, part, spelled_index
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
-from hlo_lint.text.source import whole_number
 
 _HANDS_ON: Final = ("tuple", "get-tuple-element", "opt-barrier")
 
@@ -81,7 +80,7 @@ def _differences(instruction: Instruction) -> Iterator[tuple[int, str]]:
         if instruction.opcode == "tuple":
             given = part(given, (number,))
         elif instruction.opcode == "get-tuple-element":
-            index = whole_number(instruction.attributes.get("index", ""))
+            index = instruction.integer_attribute("index")
             taken = None if index is None else part(taken, (index,))
         if taken is None or given is None or taken is given:
             continue

@@ -12,8 +12,7 @@ from hlo_lint.rules.findings import Finding, Severity
 
 
 def _calls_cublaslt(call: Instruction) -> bool:
-    target = call.attributes.get("custom_call_target", "")
-    return target.strip('"').startswith("__cublas$lt")
+    return call.custom_call_target.startswith("__cublas$lt")
 
 
 PREMATURE = {

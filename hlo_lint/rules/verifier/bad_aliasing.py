@@ -9,7 +9,6 @@ from hlo_lint.analysis.verifier.checks import on_entry
 from hlo_lint.analysis.verifier.scope import (
     Violation,
     header_span,
-    parameter_number,
     shape_of,
     value_or_none,
 )
@@ -220,7 +219,7 @@ def _entry_shapes(module: Module) -> tuple[dict[int, Shape], Shape] | None:
         return None
     parameters = {}
     for parameter in entry.with_opcode("parameter"):
-        number, shape = parameter_number(parameter), parameter.shape_or_none
+        number, shape = parameter.parameter_number, parameter.shape_or_none
         if shape is None or number is None:
             return None
         parameters[number] = shape

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from hlo_lint.analysis.verifier.checks import on
-from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, producer
+from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.layouts import reshape_is_bitcast
 from hlo_lint.hlo.shape import HOST_MEMORY, ArrayShape
@@ -89,7 +89,7 @@ class BadBitcast(VerifierRule, Rule):
 
 
 def _is_of_constant(bitcast: Instruction) -> bool:
-    operand = producer(bitcast)
+    operand = bitcast.producer()
     if operand is not None and operand.opcode == "copy":
-        operand = producer(operand)
+        operand = operand.producer()
     return operand is not None and operand.opcode == "constant"

@@ -11,11 +11,8 @@ from hlo_lint.analysis.verifier.checks import on, on_computation
 from hlo_lint.analysis.verifier.scope import (
     Scope,
     Violation,
-    integer_of,
     operand_shape,
     parameter,
-    target_of,
-    value_of,
 )
 from hlo_lint.hlo.attributes import Alias
 from hlo_lint.hlo.ir import Computation, Instruction
@@ -186,7 +183,7 @@ def writers_of(scope: Scope, computation: Computation) -> Mapping[_Value, list[I
             }
             continue
         if opcode == "get-tuple-element" and values:
-            place = integer_of(instruction, "index")
+            place = instruction.integer_attribute("index")
             made[instruction.name] = {i[1:]: v for i, v in values[0].items() if i[:1] == (place,)}
             continue
         if opcode in ("bitcast", "opt-barrier") and values:
@@ -224,7 +221,7 @@ def _writes(scope: Scope, user: Instruction, place: int, index: tuple[int, ...])
 
 def _target_error(call: Instruction, shapes: list[Shape | None]) -> str:
     """The error of a custom call that makes or ends a buffer, or ""."""
-    target, result, count = target_of(call), call.shape_or_none, len(shapes)
+    target, result, count = call.custom_call_target, call.shape_or_none, len(shapes)
     operand = shapes[0] if shapes else None
     if target == "CreateBuffer":
         if count:
@@ -232,7 +229,7 @@ def _target_error(call: Instruction, shapes: list[Shape | None]) -> str:
         if not isinstance(result, BufferShape):
             return f"CreateBuffer returns a buffer, not {result}"
     if target in ("Pin", "Unpin"):
-        aliases = value_of(call, "output_to_operand_aliasing")
+        aliases = call.attribute_or_none("output_to_operand_aliasing")
         if not isinstance(aliases, tuple) or len(aliases) != 1:
             return f"{target} needs one pair in output_to_operand_aliasing"
     if target == "Pin":
@@ -252,7 +249,7 @@ def _alias_counts(
     call: Instruction, shapes: list[Shape | None], result: Shape | None
 ) -> Iterator[Violation]:
     """Each buffer operand of a custom call is one of its results, and the other way round."""
-    if target_of(call) in _TARGETS:
+    if call.custom_call_target in _TARGETS:
         return
     outputs = sorted(_buffer_indices(result))
     operands = [
@@ -262,7 +259,7 @@ def _alias_counts(
     ]
     if not outputs and not operands:
         return
-    aliases = value_of(call, "output_to_operand_aliasing")
+    aliases = call.attribute_or_none("output_to_operand_aliasing")
     pairs = [a for a in aliases if isinstance(a, Alias)] if isinstance(aliases, tuple) else []
     used = [(alias.operand, alias.operand_index) for alias in pairs]
     made = [alias.output_index for alias in pairs]

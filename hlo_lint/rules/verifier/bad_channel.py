@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 
 from hlo_lint.analysis.verifier.checks import on_computation, on_module
 from hlo_lint.analysis.verifier.devices import all_communicating
-from hlo_lint.analysis.verifier.scope import Scope, Violation, integer_of, text_of
+from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.rules.base import Bad, Good, Rule, Stage
 from hlo_lint.rules.verifier import VerifierRule
@@ -70,7 +70,7 @@ class BadChannel(VerifierRule, Rule):
                 or "is_host_transfer=true" not in instruction.attributes_text
             ):
                 continue
-            channel = integer_of(instruction, "channel_id")
+            channel = instruction.integer_attribute("channel_id")
             if channel is None:
                 continue
             same = first.setdefault((instruction.opcode, channel), instruction)
@@ -88,7 +88,7 @@ _TRANSFERS: Final = frozenset({"send", "recv"})
 def _mismatches(scope: Scope) -> Iterator[Violation]:
     for opcode in ("send", "recv"):
         for start in scope.computation.with_opcode(opcode):
-            channel = integer_of(start, "channel_id")
+            channel = start.integer_attribute("channel_id")
             if channel is None:
                 continue
             users = start.users
@@ -101,11 +101,13 @@ def _mismatches(scope: Scope) -> Iterator[Violation]:
 
 
 def _pair_mismatch(start: Instruction, done: Instruction, channel: int) -> Iterator[Violation]:
-    other = integer_of(done, "channel_id")
+    other = done.integer_attribute("channel_id")
     if other is not None and other != channel:
         message = f"{done.opcode} is on channel {other}, its {start.opcode} on channel {channel}"
         yield Violation("channel-mismatch", done, message, 0)
-    hosts = [text_of(instruction, "is_host_transfer") == "true" for instruction in (start, done)]
+    hosts = [
+        instruction.attribute_text("is_host_transfer") == "true" for instruction in (start, done)
+    ]
     if hosts[0] != hosts[1]:
         message = f"only one of {start.opcode} and {done.opcode} has is_host_transfer=true"
         yield Violation("channel-mismatch", done, message, 0)

@@ -10,10 +10,7 @@ from hlo_lint.analysis.verifier.devices import Mode, all_communicating, groups_o
 from hlo_lint.analysis.verifier.scope import (
     Scope,
     Violation,
-    integer_of,
     operand_shape,
-    text_of,
-    value_of,
 )
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape, part
@@ -259,7 +256,7 @@ class BadCollective(VerifierRule, Rule):
     @on("all-reduce", "all-reduce-start")
     def channel(self, scope: Scope, reduce: Instruction) -> Iterator[Violation]:
         """A channel of an all-reduce is above 0."""
-        channel = integer_of(reduce, "channel_id")
+        channel = reduce.integer_attribute("channel_id")
         if channel is not None and channel <= 0:
             message = f"channel_id={channel} has to be greater than 0"
             yield Violation("all-reduce-channel", reduce, message)
@@ -282,12 +279,12 @@ class BadCollective(VerifierRule, Rule):
         operands = [operand_shape(collective, n) for n in range(len(collective.operand_names))]
         if devices == 1:
             return
-        if collective.opcode == "all-to-all" and text_of(collective, "dimensions") is None:
+        if collective.opcode == "all-to-all" and collective.attribute_text("dimensions") is None:
             if len(operands) != devices:
                 message = f"all-to-all has {len(operands)} operands for groups of {devices}"
                 yield Violation("all-to-all-shape", collective, message)
             return
-        dims = value_of(collective, "dimensions")
+        dims = collective.attribute_or_none("dimensions")
         dim = dims[0] if isinstance(dims, tuple) and dims else None
         if not isinstance(dim, int):
             return
@@ -332,7 +329,7 @@ def _devices_by_module(scope: Scope, collective: Instruction) -> int:
     A count of 1 is what XLA takes where nothing is set: nothing follows from it.
     """
     mode, header = mode_of(collective), scope.header
-    groups = groups_of(text_of(collective, "replica_groups") or "{}")
+    groups = groups_of(collective.attribute_text("replica_groups") or "{}")
     if groups is None or groups.error is not None or mode is Mode.DEVICES:
         return 1
     if mode is Mode.PARTITIONS:

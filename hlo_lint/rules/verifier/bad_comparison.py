@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from hlo_lint.analysis.verifier.checks import on
-from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, value_of
+from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape
 from hlo_lint.hlo.dtypes import is_complex, is_float, is_integer, is_signed
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape
@@ -47,7 +47,7 @@ class BadComparison(VerifierRule, Rule):
         """The comparison is one of the element type."""
         if "type=" not in compare.attributes_text:
             return
-        kind, shape = value_of(compare, "type"), operand_shape(compare, 0)
+        kind, shape = compare.attribute_or_none("type"), operand_shape(compare, 0)
         if not isinstance(shape, ArrayShape) or not isinstance(kind, str):
             return
         kinds = _comparisons(shape.dtype)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from hlo_lint.analysis.shape_inference.types import compatible, describe_mismatch
 from hlo_lint.analysis.verifier.checks import on
-from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, target_of, value_of
+from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, OpaqueShape, TupleShape
 from hlo_lint.rules.base import Bad, Good, Rule
@@ -56,9 +56,9 @@ class BadCustomCall(VerifierRule, Rule):
         """Each operand has the shape of its constraint; a layout left out is the default one."""
         if "operand_layout_constraints=" not in call.attributes_text:
             return
-        if target_of(call) in ("LayoutConstraint", "control_dep"):
+        if call.custom_call_target in ("LayoutConstraint", "control_dep"):
             return
-        constraints = value_of(call, "operand_layout_constraints")
+        constraints = call.attribute_or_none("operand_layout_constraints")
         if not isinstance(constraints, tuple):
             return
         count = len(call.operand_names)
@@ -80,7 +80,7 @@ class BadCustomCall(VerifierRule, Rule):
     @on("custom-call")
     def rng_seed(self, scope: Scope, call: Instruction) -> Iterator[Violation]:
         """GetRngSeed takes nothing and returns a seed."""
-        if "GetRngSeed" not in call.attributes_text or target_of(call) != "GetRngSeed":
+        if "GetRngSeed" not in call.attributes_text or call.custom_call_target != "GetRngSeed":
             return
         shape = call.shape_or_none
         if call.operand_names:

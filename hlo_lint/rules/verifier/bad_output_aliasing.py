@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from hlo_lint.analysis.shape_inference.types import compatible, layout_mismatch
 from hlo_lint.analysis.verifier.checks import on
-from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, target_of, value_of
+from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape
 from hlo_lint.hlo.attributes import Alias
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, Shape, part, spelled_index
@@ -112,7 +112,7 @@ class BadOutputAliasing(VerifierRule, Rule):
         if is_call and "xla_skip_custom_call_alias_shape_check" in instruction.attributes_text:
             return
         aliases, result = (
-            value_of(instruction, "output_to_operand_aliasing"),
+            instruction.attribute_or_none("output_to_operand_aliasing"),
             instruction.shape_or_none,
         )
         if not isinstance(aliases, tuple) or result is None:
@@ -141,7 +141,7 @@ def _error(scope: Scope, instruction: Instruction, alias: Alias, result: Shape) 
     ours = part(result, alias.output_index)
     if ours is None:
         return f"the output has no index {spelled_index(alias.output_index)}"
-    if instruction.opcode == "custom-call" and target_of(instruction) in ("Pin", "Unpin"):
+    if instruction.opcode == "custom-call" and instruction.custom_call_target in ("Pin", "Unpin"):
         ours, theirs = _content(ours), _content(theirs)
     if not compatible(ours, theirs):
         return (

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.devices import Mode, groups_of, mode_of
-from hlo_lint.analysis.verifier.scope import Scope, Violation, text_of
+from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.verifier import VerifierRule
@@ -174,7 +174,7 @@ class BadReplicaGroups(VerifierRule, Rule):
         if has_device_ids and "channel_id=" not in collective.attributes_text:
             message = f"{collective.opcode} has use_global_device_ids=true without a channel_id"
             yield Violation("device-ids-without-channel", collective, message)
-        text = text_of(collective, "replica_groups")
+        text = collective.attribute_text("replica_groups")
         mode = mode_of(collective)
         groups = groups_of(text) if text is not None else None
         if groups is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar, Final
 
 from hlo_lint.analysis.verifier.checks import on_attribute
-from hlo_lint.analysis.verifier.scope import Scope, Violation, text_of
+from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.opcodes import APPROXIMATED, UNARY
 from hlo_lint.rules.base import Bad, Good, Rule
@@ -44,7 +44,7 @@ class BadResultAccuracy(VerifierRule, Rule):
     @on_attribute("result_accuracy=")
     def accuracy(self, scope: Scope, instruction: Instruction) -> Iterator[Violation]:
         """Only approximated opcodes have an accuracy."""
-        if instruction.opcode in _EXACT and text_of(instruction, "result_accuracy"):
+        if instruction.opcode in _EXACT and instruction.attribute_text("result_accuracy"):
             message = f"{instruction.opcode} cannot have a result_accuracy"
             yield Violation("result-accuracy", instruction, message)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from hlo_lint.analysis.verifier.checks import on
-from hlo_lint.analysis.verifier.scope import Scope, Violation, text_of
+from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.verifier import VerifierRule
@@ -113,6 +113,6 @@ class BadScan(VerifierRule, Rule):
     @on("scan")
     def associative(self, scope: Scope, scan: Instruction) -> Iterator[Violation]:
         """The layout-sensitive verifier takes only associative scans."""
-        if not scope.stage.scan and text_of(scan, "is_associative") != "true":
+        if not scope.stage.scan and scan.attribute_text("is_associative") != "true":
             message = "a scan after layout-assignment is associative: scan_expander expands others"
             yield Violation("scan-associative", scan, message)

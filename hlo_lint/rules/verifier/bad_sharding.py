@@ -13,7 +13,6 @@ from hlo_lint.analysis.verifier.scope import (
     Scope,
     Violation,
     device_list_error,
-    text_of,
     value_or_none,
 )
 from hlo_lint.hlo.attributes import NamedSharding, TiledSharding, TupleSharding, device_numbers
@@ -64,7 +63,7 @@ class BadSharding(VerifierRule, Rule):
     @on_attribute("sharding=")
     def sharding(self, scope: Scope, instruction: Instruction) -> Iterator[Violation]:
         """A sharding fits the shape and the devices."""
-        text = text_of(instruction, "sharding")
+        text = instruction.attribute_text("sharding")
         if text is None or instruction.opcode == "outfeed":
             return  # an outfeed has the shardings of what it sends
         if error := _error(text, instruction.type_text, scope.header.partitions):

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.devices import Mode, mode_of
-from hlo_lint.analysis.verifier.scope import Scope, Violation, value_of
+from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.verifier import VerifierRule
@@ -66,13 +66,15 @@ class BadSourceTargetPairs(VerifierRule, Rule):
     @on("collective-permute", "collective-permute-start")
     def pairs(self, scope: Scope, permute: Instruction) -> Iterator[Violation]:
         """A device of the module sends once and receives once."""
-        pairs = value_of(permute, "source_target_pairs")
+        pairs = permute.attribute_or_none("source_target_pairs")
         if not isinstance(pairs, tuple):
             return
         header, of_replicas = scope.header, mode_of(permute) is Mode.REPLICAS
         limit = header.replicas if of_replicas else header.partitions
         what = "replicas" if of_replicas else "partitions"
-        slices = value_of(permute, "slice_sizes") if len(permute.operand_names) == 4 else None
+        slices = (
+            permute.attribute_or_none("slice_sizes") if len(permute.operand_names) == 4 else None
+        )
         most = len(slices) if isinstance(slices, tuple) else 1
         for place, name in enumerate(("source", "target")):
             seen: Counter[int] = Counter()

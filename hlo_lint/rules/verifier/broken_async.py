@@ -17,10 +17,7 @@ from hlo_lint.analysis.verifier.scope import (
     Violation,
     operand_shape,
     parameter,
-    producer,
     shape_of,
-    target_of,
-    text_of,
 )
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.opcodes import PASSES_STATE
@@ -325,7 +322,7 @@ class BrokenAsync(VerifierRule, Rule):
         if (
             callee is None
             # The parser puts the computation on the thread of its start.
-            or (text_of(start, "async_execution_thread") or '"main"') != '"main"'
+            or (start.attribute_text("async_execution_thread") or '"main"') != '"main"'
             or "_collectives_group" in start.attributes_text
             or _is_barrier(callee)
         ):
@@ -382,7 +379,7 @@ _SHARDING: Final = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape")
 def _passes_on(instruction: Instruction) -> bool:
     if instruction.opcode in PASSES_STATE:
         return True
-    return instruction.opcode == "custom-call" and target_of(instruction) in _SHARDING
+    return instruction.opcode == "custom-call" and instruction.custom_call_target in _SHARDING
 
 
 _SILENT: Final = frozenset("parameter tuple get-tuple-element opt-barrier bitcast".split())
@@ -404,7 +401,7 @@ def _wrong_consumers(computation: Computation) -> Iterator[Violation]:
                     yield Violation("start-consumer", start, message, notes=(note,))
     for done, start_opcode in _START_OF.items():
         for instruction in computation.with_opcode(done):
-            operand = producer(instruction)
+            operand = instruction.producer()
             if operand is None or operand.opcode == start_opcode:
                 continue
             # A tuple is not taken apart for a done; what loops carry is (VerifySingleOperand).
@@ -419,7 +416,7 @@ def _wrong_consumers(computation: Computation) -> Iterator[Violation]:
 def _unless_read_once(start: Instruction, done: str) -> Iterator[Violation]:
     """Exactly one instruction reads a start (`VerifySingleUser`)."""
     opcode = start.opcode
-    users = [user for user in start.users if target_of(user) != "control_dep"]
+    users = [user for user in start.users if user.custom_call_target != "control_dep"]
     # A transfer that ends an asynchronous computation is done with the computation.
     is_wrapped = opcode in ("send", "recv") and not start.computation.is_entry
     if start.is_root and not users and not is_wrapped:
@@ -457,7 +454,7 @@ def _chains(scope: Scope) -> Iterator[Violation]:
         if opcode.endswith("-update") and not after.users and not after.is_root:
             message = f"%{after.name} is an orphan: no async-update or async-done continues it"
             yield Violation("async-chain", after, message)
-        before = producer(after)
+        before = after.producer()
         if before is None:
             continue
         if _is_async(before.opcode, "-update") or _is_async(before.opcode, "-start"):

@@ -8,7 +8,7 @@ from typing import ClassVar
 from hlo_lint.analysis.shape_inference.shape_check import inference_of
 from hlo_lint.analysis.verifier.calls import parameter_layouts
 from hlo_lint.analysis.verifier.checks import on, on_attribute
-from hlo_lint.analysis.verifier.scope import Scope, Violation, text_of, value_of
+from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Instruction
 from hlo_lint.hlo.opcodes import CALLERS
 from hlo_lint.rules.base import Bad, Good, Rule
@@ -150,9 +150,9 @@ class BrokenCall(VerifierRule, Rule):
     @on("call")
     def composite(self, scope: Scope, call: Instruction) -> Iterator[Violation]:
         """A composite call says which composite it is."""
-        if text_of(call, "is_composite") != "true":
+        if call.attribute_text("is_composite") != "true":
             return
-        attributes = value_of(call, "frontend_attributes")
+        attributes = call.attribute_or_none("frontend_attributes")
         name = attributes.get("composite.name", "") if isinstance(attributes, dict) else ""
         if not isinstance(name, str) or not name.strip('"'):
             message = "a composite call needs a non-empty composite.name"
@@ -187,7 +187,7 @@ class BrokenCall(VerifierRule, Rule):
     @on("call")
     def aliasing(self, scope: Scope, call: Instruction) -> Iterator[Violation]:
         """A call has its results for itself."""
-        if text_of(call, "output_to_operand_aliasing") not in (None, "{}"):
+        if call.attribute_text("output_to_operand_aliasing") not in (None, "{}"):
             message = "a call may not have output_to_operand_aliasing"
             yield Violation("call-aliasing", call, message)
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from hlo_lint.analysis.verifier.batch import order_of
 from hlo_lint.analysis.verifier.checks import on, on_attribute, on_computation, on_module
-from hlo_lint.analysis.verifier.scope import Scope, Violation, header_span, parameter_number
+from hlo_lint.analysis.verifier.scope import Scope, Violation, header_span
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.records import name_of, opcode_of, operands_of, references_of, root_mark_of
 from hlo_lint.rules.base import Bad, Good, Rule, Stage
@@ -184,7 +184,7 @@ def _up_to(end: int) -> frozenset[str]:
 def _misnumbered(computation: Computation) -> Iterator[Violation]:
     numbers: dict[int, str] = {}
     for parameter in computation.with_opcode("parameter"):
-        number = parameter_number(parameter)
+        number = parameter.parameter_number
         if number is None:
             message = f"{parameter.operands_text.strip() or 'nothing'} is not a parameter number"
             yield Violation("parameter-number", parameter, message)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from hlo_lint.analysis.shape_inference.types import compatible, describe_mismatch, layout_mismatch
 from hlo_lint.analysis.verifier.checks import on_entry
-from hlo_lint.analysis.verifier.scope import Violation, header_span, parameter_number, value_or_none
+from hlo_lint.analysis.verifier.scope import Violation, header_span, value_or_none
 from hlo_lint.hlo.attributes import ProgramShape
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import Shape, arrays
@@ -124,7 +124,7 @@ class EntryLayoutDisagrees(VerifierRule, Rule):
             yield Violation("entry-parameter-count", at, message)
             return
         for parameter in parameters:
-            number = parameter_number(parameter)
+            number = parameter.parameter_number
             if number is not None and number < count:
                 wanted = program.parameters[number]
                 if error := _error(parameter, f"parameter {number}", wanted, stage):

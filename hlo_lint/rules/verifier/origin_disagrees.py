@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from hlo_lint.analysis.verifier.checks import on_attribute
-from hlo_lint.analysis.verifier.scope import Scope, Violation, value_of
+from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.attributes import Origin, OriginalArray
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import Shape, TupleShape
@@ -45,7 +45,7 @@ class OriginDisagrees(VerifierRule, Rule):
         """An origin is given for each array."""
         shape = instruction.shape_or_none
         for name in ("origin", "original_value"):
-            value = value_of(instruction, name)
+            value = instruction.attribute_or_none(name)
             if not isinstance(value, Origin) or value.is_synthetic_call or shape is None:
                 continue
             if not _same_tree(value.tree, shape):

@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 
 from hlo_lint.analysis.verifier.checks import on_computation
 from hlo_lint.analysis.verifier.devices import communicating
-from hlo_lint.analysis.verifier.scope import Scope, Violation, value_of, value_or_none
+from hlo_lint.analysis.verifier.scope import Scope, Violation, value_or_none
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.verifier import VerifierRule
@@ -169,7 +169,7 @@ _PAIRS: Final = "_xla_send_recv_source_target_pairs"
 def _pairs_of(instruction: Instruction) -> tuple[tuple[int, int], ...]:
     if _PAIRS not in instruction.attributes_text:
         return ()
-    attributes = value_of(instruction, "frontend_attributes")
+    attributes = instruction.attribute_or_none("frontend_attributes")
     text = attributes.get(_PAIRS) if isinstance(attributes, dict) else None
     value = value_or_none("source_target_pairs", text.strip('"')) if isinstance(text, str) else None
     if not isinstance(value, tuple):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from hlo_lint.analysis.verifier.checks import on
-from hlo_lint.analysis.verifier.scope import Scope, Violation, value_of
+from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.verifier import VerifierRule
@@ -57,7 +57,7 @@ class UnorderedBroadcast(VerifierRule, Rule):
     @on("broadcast", local=True)
     def order(self, scope: Scope, broadcast: Instruction) -> Iterator[Violation]:
         """No dimension is named twice, and on XLA:GPU dimensions stay in order."""
-        dimensions = value_of(broadcast, "dimensions")
+        dimensions = broadcast.attribute_or_none("dimensions")
         if not isinstance(dimensions, tuple) or not all(isinstance(n, int) for n in dimensions):
             return
         if len(set(dimensions)) < len(dimensions):
