@@ -41,6 +41,7 @@ def disagreements(pipeline: Pipeline) -> Iterator[Disagreement]:
     releases = () if pipeline.backend == "tpu" else pipeline.releases
     starts = {entry for release in releases for entry in release.passes}
     for before, after in pairwise(steps):
+        # Between others a pass may have run that left no dump.
         if not _are_neighbours(before, after):
             continue
         if after.name.after == "pipeline-start":

@@ -104,6 +104,7 @@ class Order(NamedTuple):
 
     def _out_of_order(self, passes: Sequence[Pass]) -> Pass | None:
         earlier: Pass | None = None
+        # The first of `then` that runs before the last of `first` is guilty.
         for entry in passes:
             if entry[1] in self.first and earlier is not None:
                 return earlier
@@ -113,6 +114,7 @@ class Order(NamedTuple):
 
     def _not_followed(self, passes: Sequence[Pass]) -> Pass | None:
         open_: Pass | None = None
+        # The first of `first` after the last of `then` is guilty: nothing closes it.
         for entry in passes:
             if entry[1] in self.then:
                 open_ = None
@@ -128,6 +130,7 @@ class Order(NamedTuple):
             if name in self.first:
                 begun, earlier = pipeline, None
             elif name in self.then:
+                # Only within one pipeline: a pipeline nested in another has passes of its own.
                 if begun == pipeline and earlier is not None:
                     return earlier
                 begun = None
@@ -224,5 +227,7 @@ def broken_orders(
 @cache
 def orders_broken_anyway(release: PassList) -> frozenset[tuple[int, Order]]:
     """The orders that a release itself does not keep, with the numbers of their contracts."""
+    # A contract may be read wrongly, or kept in a way that the order does not show: what a whole
+    # release breaks in each run, and lives with, is not reported.
     broken = broken_orders(release.backend, release.passes)
     return frozenset((contract.number, order) for contract, order, _ in broken)

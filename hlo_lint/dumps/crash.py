@@ -41,6 +41,7 @@ def find_crash_site(pipeline: Pipeline) -> CrashSite:
         return CrashSite(dump, (), "no pass was dumped", False)
     options = pipeline.options
     release, passes = upcoming_passes(pipeline, dump)
+    # Without the flags no pass is known to leave a dump; without the list none is known to run.
     if release is None or options is None or not pipeline.is_of(release):
         has_next = bool(name.before) and name.before != "pipeline-end"
         following = ((name.pipeline, name.before),) if has_next else ()
@@ -49,6 +50,8 @@ def find_crash_site(pipeline: Pipeline) -> CrashSite:
         return CrashSite(
             dump, following, "the last dump names the pass that is next in the list", False
         )
+    # A pass that leaves a dump for certain has ended if its dump is there. So the failing one is
+    # among those up to the first that leaves a dump.
     left = [entry for entry in passes if not options.disabled(entry[1])]
     suspects = tuple(_until_dumped(left, _leaves_dump(options)))
     return CrashSite(dump, suspects, pipeline.release_title(release), bool(suspects))
@@ -80,6 +83,7 @@ def _until_dumped(passes: Sequence[Pass], leaves: _Leaves) -> list[Pass]:
     for number, entry in enumerate(passes):
         pipeline, name = entry
         after = passes[number + 1] if number + 1 < len(passes) else None
+        # The outer pass of a nested pipeline stands after its parts: these are the suspects.
         nested = number > 0 and passes[number - 1] == (name, "pipeline-end")
         if name == "pipeline-start":
             if leaves(entry, after):

@@ -265,6 +265,8 @@ def _join_renumbered(texts: dict[_Key, list[PassDump]], artefacts: dict[_Key, li
         names = [dump.name for dump in texts[key] if dump.name]
         if backend_of(names) != "tpu":
             continue
+        # The steps of the renumbered module count from 0 again, so a pipeline at its end and at the
+        # beginning of the next number is what shows that the two are one run.
         steps = sorted((name.step, name.pipeline) for name in names if name.step is not None)
         first = unfinished.pop((key[0], key[2]), None)
         begins = any(name.rest.startswith("before_optimizations") for name in names)

@@ -37,6 +37,8 @@ def layouts_bind(file: HloFile) -> bool | None:
     cache = file.modules[0].analysis_cache
     if layouts_bind not in cache:
         answers = [_layouts_of_module(module) for module in file.modules]
+        # One module with assigned layouts decides: all modules of a file are of one moment of a
+        # run.
         decided = True if True in answers else None if None in answers else False
         cache[layouts_bind] = decided
     answer = cache[layouts_bind]
@@ -57,6 +59,7 @@ def _layouts_of_module(module: Module) -> bool | None:
 
 def _is_inferred(computation: Computation) -> bool:
     """True if shape inference may have given every layout of a computation."""
+    # Tiles, memory spaces and sizes of elements are never inferred.
     if _assigned(computation.text):
         return False
     if all(map(_descends, set(_printed_orders(computation.text)))):
@@ -72,6 +75,7 @@ def _has_inferred_order(instruction: Instruction) -> bool:
     shape = instruction.shape_or_none
     if not isinstance(shape, ArrayShape) or shape.layout is None or shape.layout.is_descending:
         return True
+    # Shape inference permutes the layout with the dimensions: the bytes stay where they are.
     if instruction.opcode == "transpose":
         return _permuted_order(instruction) == shape.minor_to_major
     is_input = instruction.opcode == "parameter" and instruction.computation.is_entry

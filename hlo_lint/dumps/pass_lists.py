@@ -76,6 +76,8 @@ class PassList:
         ahead = self._places.get((pipeline, before), [])
         if not behind:  # a pass this release does not have, before one that it has
             return [place - 1 for place in ahead]
+        # Which run of a repeated pass it was shows in what follows. Where nothing fits, a flag
+        # added or removed the pass that follows, and every run stays possible.
         fitting = [place for place in behind if self._next(place, pipeline) == before]
         return fitting or behind
 
@@ -106,6 +108,8 @@ class PassList:
 
     def remaining(self, place: int, pipeline: str, before: str) -> list[Pass]:
         """The passes after a place, without those that `before` shows to be left out."""
+        # A dump between two passes of its pipeline proves that those listed between them do not
+        # run.
         later = self.passes[place + 1 :]
         try:
             stop = later.index((pipeline, unnumbered(before)))
@@ -192,6 +196,8 @@ def recognise(names: Sequence[DumpName]) -> tuple[PassList, ...]:
     marked = _marked(names)
     if marked is not None and backend in (None, marked.backend):
         return (marked,)
+    # A list that has the two passes in this order counts twice as much as one that has another
+    # between them, so that neighbouring releases can be told apart.
     steps = [name for name in names if name.step is not None]
     known_steps = {entry: sum(map(entry.knows, steps)) for entry in pass_lists(backend)}
     most = max(known_steps.values(), default=0)

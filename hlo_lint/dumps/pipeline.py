@@ -147,6 +147,7 @@ class Pipeline:
 
     def is_of(self, release: PassList) -> bool:
         """True if this run is of a release, as far as the passes that were dumped show."""
+        # Names are what a release is known by: dumps hold no version.
         names = [dump.name for dump in self.steps]
         known_passes = sum(release.knows(name) > 0 for name in names)
         options = self.options or DebugOptions({})

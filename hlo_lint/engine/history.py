@@ -71,6 +71,7 @@ def histories_of(occurrences: Iterable[Occurrence], timeline: Timeline) -> list[
     stretches = [
         stretch for key, seen in by_key.items() for stretch in _stretches(key, seen, timeline)
     ]
+    # A defect that went away and came back is one history: the last stretch, with what is beside.
     last: dict[Key, FindingHistory] = {}
     for history in _joined(stretches, timeline):
         older = last.pop(history.key, None)
@@ -101,6 +102,7 @@ def followed_back(
         if not following or ref.number >= len(timeline.dumps[position].file.modules):
             break
         module = timeline.module(earlier)
+        # Dumps of one text share their pieces: most passes change nothing, and are not looked at.
         if seen is None or seen[0].pieces is not module.pieces:
             seen = module, list(look(module))
         following = _still_there(following, _occurrences(seen[1], earlier), timeline)
@@ -117,6 +119,7 @@ def _still_there(
     histories: list[FindingHistory], occurrences: list[Occurrence], timeline: Timeline
 ) -> list[FindingHistory]:
     """The histories that go on in one more dump: equal by key, else equal but for names."""
+    # Names first: passes rename few instructions. What is left pairs by what it is but for names.
     named: dict[Key, deque[Occurrence]] = {}
     for occurrence in occurrences:
         named.setdefault(_key(occurrence, timeline), deque()).append(occurrence)

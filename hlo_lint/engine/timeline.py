@@ -98,6 +98,8 @@ class Timeline:
         """The findings of a check in all dumps."""
         rule, everything = check.rule, self._everything(check.kind)
         for view in _with_opcodes(check, everything.unfused if rule.unfused else everything.stages):
+            # A computation that stays the same is dumped at several stages. The check runs again
+            # only if it reads a field of the stage that differs from those it has seen.
             earlier: list[tuple[WatchedStage, tuple[Finding, ...]]] = []
             stages = everything.stages[view] if check.takes_stage else (None,)
             for stage in stages:

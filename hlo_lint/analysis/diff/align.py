@@ -70,6 +70,8 @@ class _Pairs:
         for at in self.after.positions:
             if theirs[at] in same:
                 others[theirs[at]].append(at)
+        # A value number stands for a whole tree of operands, so equal numbers need no further look.
+        # Names decide among copies, as long as both runs kept them.
         for value, right in others.items():
             left = same[value]
             if len(left) > 1 or len(right) > 1:
@@ -106,6 +108,7 @@ class _Pairs:
         self._downwards(ours, theirs)
 
     def _downwards(self, ours: Kinds, theirs: Kinds) -> None:
+        # From pairs that are certain to their operands: place by place, kind by kind.
         while self._new:
             left, right = self._new.pop()
             for (one, path), (other, index) in zip(
@@ -123,6 +126,7 @@ class _Pairs:
                 readers[theirs[at], self.after.reads[at]].append(at)
         if not readers:
             return
+        # And from pairs to their readers: an instruction whose operands are all paired alike.
         for at in self._left():
             reads = tuple([(self.forth[one], path) for one, path in self.before.reads[at]])
             waiting = readers.get((ours[at], reads))
@@ -140,6 +144,7 @@ class _Pairs:
 
     def by_neighbour(self, ours: Kinds, theirs: Kinds) -> None:
         """Pairs what reads one and the same pair at the same place, or is read so, in order."""
+        # The weakest evidence comes last: one common neighbour. What pairs here differs somewhere.
         for down in (True, False):
             waiting: dict[tuple[object, Edge], deque[int]] = defaultdict(deque)
             for at, edge in _edges(self.after, self._right(), down):

@@ -191,6 +191,7 @@ class Structures:
             for at, names in surface.called.items()
         }
         frames: tuple[object, ...] = (module.tables,) if self._metadata else ()
+        # A computation is numbered anew only if what it calls, or its Python frames, changed.
         key = (*(number for group in numbers.values() for number in group), hash(frames))
         variants = self._bodies.setdefault(computation, {})
         body = variants.get(key)
@@ -225,6 +226,8 @@ class Structures:
                 key = labels[at], callees.get(at, ()), tuple(inputs[:split])
                 controlled = tuple(sorted(inputs[split:]))
                 values[at] = self._number((*key, controlled) if controlled else key)
+        # All values count, not only those that the root needs: side effects and dead code differ,
+        # too. Their order does not: only a schedule gives it a meaning.
         kept = sorted(value for at, value in enumerate(values) if at not in elements)
         at_root = -1 if root is None else root.number
         whole = self._number(
@@ -309,6 +312,8 @@ def _reads(
                 _index(attributes_of(row)),
                 _place(references_of(row)[0], places),
             )
+            # Elements are read through: dialects disagree on whether they are instructions of their
+            # own.
             if element is not None and 0 <= position < at and index[name_of(row)] == at:
                 places[name_of(row)] = (position, (*path, element))
                 through.add(at)
@@ -359,6 +364,7 @@ def _bottom_up(needs: Sequence[Sequence[int]]) -> Sequence[int]:
 
     Numbers on a circle come last, in their own order; -1 needs nothing.
     """
+    # The usual case: XLA prints operands before their users.
     if all(need < at for at, needed in enumerate(needs) for need in needed):
         return range(len(needs))
     waiting = [len({need for need in needed if need >= 0}) for needed in needs]

@@ -190,6 +190,8 @@ def _is_gemm_rewriter_candidate(dot: Instruction) -> bool:
             return False
         if operand.rank > len(batch) + 2 or prod(operand.dims[d] for d in batch) > MAX_BATCHES:
             return False
+        # Two batch dimensions are merged first. If the merged one is the fastest in memory, cuBLAS
+        # has no leading dimension to go by, and MatrixLayout::For refuses the shape.
         if len(batch) == 2 and operand.rank > 2:
             collapsed = _collapse(operand, min(batch)) if _adjacent(batch) else None
             if collapsed is not None and collapsed.minor_to_major[0] == min(batch):
@@ -215,6 +217,7 @@ def _normalized(dot: Instruction) -> Iterator[InsertedReshape]:
         shape, batch = _array(operand), _numbers(dot, f"{side}_batch_dims")
         first = min(batch)
         transposed = not _adjacent(batch)
+        # NormalizeBatchDimensions transposes batch dimensions that are not neighbours, then merges.
         if transposed:
             order = [d for d in range(shape.rank) if d != max(batch)]
             order.insert(first + 1, max(batch))
@@ -300,6 +303,7 @@ def _is_computed(operand: Operand) -> bool:
 def _only_renamed(instruction: Instruction) -> bool:
     """True if the value reaches a dot or the fusion's root through bitcasts alone."""
     at = instruction
+    # A reshape that stands alone is wrapped into a fusion of its own: one kernel for no work.
     while at.users:
         at, *others = at.users
         if others or at.opcode not in ("bitcast", "dot"):

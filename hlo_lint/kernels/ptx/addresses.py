@@ -417,6 +417,7 @@ class Addresses:
             return assigned
         block = self._blocks[at]
         guarded: list[int] = []
+        # Within the block the nearest unguarded assignment hides all before it.
         for other in reversed(assigned):
             if other < at and self._blocks[other] == block:
                 guarded.append(other)
@@ -435,6 +436,8 @@ class Addresses:
         if self._steps_left < 0:
             self._entering[register] = None
             return None
+        # Reaching definitions, as in any compiler: `made` is what a block adds, `kills` the blocks
+        # that let nothing through.
         made: dict[int, frozenset[int]] = {}
         kills: set[int] = set()
         for at in assigned:
@@ -494,6 +497,8 @@ class Addresses:
             new = join(old, self._evaluated(definition.at) if is_whole else ANYTHING)
             if new is None or new == old:
                 continue
+            # A loop counter would grow by one a round, 2^32 times. After a few rounds its range is
+            # widened to all values, and the comparison of a `selp` narrows it again.
             growths[definition] += 1
             if growths[definition] > GROWTHS:
                 new = Range(new.base, -UNBOUNDED, UNBOUNDED)
@@ -589,6 +594,7 @@ class Addresses:
     def _selected(self, at: int, one: PtxInstruction) -> Range | None:
         """Either operand, each narrowed by the comparison that selects it."""
         _, chosen, otherwise, predicate = one.operands
+        # Buffers of a pipelined loop are chosen so: `selp r, i+1, 0, i+1 < n` stays below n.
         setp = self._comparison(predicate, at)
         if setp is None:
             return join(self._value(chosen, at), self._value(otherwise, at))

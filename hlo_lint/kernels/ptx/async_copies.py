@@ -239,6 +239,8 @@ class _Flow:
                     elif event.kind is _Kind.STORE:
                         stores.append(event)
             self._events.append(events)
+        # Compilers fill the lanes that a masked copy leaves out by a store under the opposite
+        # guard.
         self._masked = {(copy.block, copy.operand, copy.one.guard) for copy in self.copies.values()}
         self._bytes: dict[int, Bytes] = {}
         if self.copies:
@@ -256,8 +258,11 @@ class _Flow:
         self._steps += 1 + len(ages)
         if self._steps > MAX_STEPS:
             raise _TooMuchError
+        # The age of a copy counts the groups committed since: wait_group N ends those older than N
+        # (PTX ISA, cp.async.wait_group). Bulk copies have groups of their own.
         if event.kind is _Kind.COPY:
             ages[event.at] = 0
+        # A guarded wait may not run, and a guarded commit may not either: neither ends anything.
         elif event.one.guard or event.kind is _Kind.STORE:
             return
         elif event.kind is _Kind.COMMIT:
@@ -292,6 +297,8 @@ class _Flow:
                     queue.append(successor)
                     continue
                 self._steps += len(ages)
+                # A copy that is younger on one of the ways is in flight for longer: the join keeps
+                # the youngest age. Ages only fall, so this ends.
                 younger = {at: age for at, age in ages.items() if age < entry.get(at, OLDEST + 1)}
                 if younger:
                     entry.update(younger)
@@ -372,6 +379,9 @@ class _Flow:
         for dim in self._function.threads:
             threads *= dim
         uncommitted = any(age == 0 for age in ages.values())
+        # Walk back from the store as long as there is one way. A wait before the barrier in front
+        # of the first conflicting store is seen by all threads; without a barrier it stands at the
+        # store.
         best = _Place(store.at, store.one, False, uncommitted)
         seeks_barrier = True
         index, at = store.block, store.at
