@@ -5,7 +5,11 @@ from __future__ import annotations
 from hlo_lint.engine.reduce.draft import Draft, swept
 from hlo_lint.engine.reduce.transformations.attributes import DropAttributes, DropHeader
 from hlo_lint.engine.reduce.transformations.base import Anchor, Transformation
-from hlo_lint.engine.reduce.transformations.instructions import InlineCallee, ZeroOut
+from hlo_lint.engine.reduce.transformations.instructions import (
+    InlineCallee,
+    MergeParameters,
+    ZeroOut,
+)
 from hlo_lint.engine.reduce.transformations.names import Rename
 from hlo_lint.engine.reduce.transformations.parameters import (
     CutOperands,
@@ -70,6 +74,23 @@ ENTRY %main {
   %q = f32[4] parameter(0)
   %a = f32[4] parameter(1)
   ROOT %r = f32[4] add(%a, %q)
+}"""
+    )
+
+
+def test_a_parameter_like_another_gives_way_to_it() -> None:
+    text = """HloModule m
+ENTRY %main {
+  %p = f32[4] parameter(0)
+  %q = f32[4] parameter(1)
+  ROOT %r = f32[4] add(%p, %q)
+}
+"""
+    assert (
+        changed(text, MergeParameters())
+        == """ENTRY %main {
+  %p = f32[4] parameter(0)
+  ROOT %r = f32[4] add(%p, %p)
 }"""
     )
 

@@ -15,6 +15,7 @@ from hlo_lint.engine.reduce.transformations.instructions import (
     DropUnread,
     ForwardOperand,
     InlineCallee,
+    MergeParameters,
     ZeroOut,
 )
 from hlo_lint.engine.reduce.transformations.names import Rename
@@ -52,6 +53,7 @@ COARSE: Final[tuple[Transformation, ...]] = (
 """Those that make a large module small."""
 FINE: Final[tuple[Transformation, ...]] = (
     ForwardOperand(),
+    MergeParameters(),
     InlineCallee(),
     ZeroOut(),
     DropCalleeParameters(),
@@ -62,6 +64,7 @@ FINE: Final[tuple[Transformation, ...]] = (
     DropAttributes(),
     *(ShrinkDimensions(size) for size in (1, 2, 3, 4, 8, 16, 32, 64, 128, 256)),
     PlainElementTypes(),
+    MergeParameters(),
 )
 """Those that look at single instructions, attributes and dimensions."""
 LAST: Final[tuple[Transformation, ...]] = (Rename(),)

@@ -160,6 +160,25 @@ class ZeroOut(Transformation):
         return draft.with_rows(zero)
 
 
+class MergeParameters(Transformation):
+    """Parameters of the entry computation whose shape is that of an earlier one, which is read."""
+
+    name = "merge parameters"
+
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+        first: dict[str, str] = {}
+        return [
+            (name_of(row), first[type_of(row)])
+            for row in draft.entry.parameters
+            if first.setdefault(type_of(row), name_of(row)) != name_of(row)
+        ]
+
+    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+        entry = draft.entry
+        instead = {name: first for name, first in chosen if {name, first} <= entry.index.keys()}
+        return draft.with_bodies({entry.name: _redirected(entry, instead)}) if instead else None
+
+
 _INLINED = {"call": "to_apply", "fusion": "calls", "while": "body"}
 """Opcodes that a computation may stand for, and the attribute that names it."""
 
