@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import FIRST, main_pipelines, modules_of
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.reduce.interest import (
+    LOOSE,
     FindingTest,
     Test,
     findings,
@@ -32,7 +33,7 @@ from hlo_lint.engine.reduce.interest import (
     skeleton,
 )
 from hlo_lint.engine.reduce.search import Progress, Reduction, Search, State
-from hlo_lint.engine.reduce.xla import CrashTest, Ending, Guard, XlaServers
+from hlo_lint.engine.reduce.xla import ONLY_PASSES, CrashTest, Ending, Guard, XlaServers
 from hlo_lint.engine.stages import Stages
 from hlo_lint.report.repro import Environment, Repro
 from hlo_lint.rules.findings import Severity
@@ -42,8 +43,6 @@ from hlo_lint.text.source import shown
 
 _HEALTHY = "HloModule m\nENTRY e {\n  ROOT p = f32[1]{0} parameter(0)\n}\n"
 """A module that every compiler compiles."""
-ONLY_PASSES = "xla_enable_hlo_passes_only"
-"""The flag with which XLA runs the passes of a list, and no other."""
 
 
 @dataclass(frozen=True)
@@ -77,22 +76,27 @@ class Effort:
 
 
 def reduce_problem(
-    problem: Problem, effort: Effort = Effort(), progress: Progress = lambda *_: None
+    problem: Problem,
+    effort: Effort = Effort(),
+    progress: Progress = lambda *_: None,
+    guard: Guard | None = None,
 ) -> Reduction:
     """The smallest module that still shows a problem and that XLA's parser reads.
+
+    `guard` is the parser, if the caller has one for several problems.
 
     Raises:
         UsageError: the text does not show it.
         DumpError: for a state file that cannot be written.
     """
-    with _parser() as guard:
+    with nullcontext(guard) if guard else parser() as guard:
         state = State(effort.state, problem.test.key) if effort.state else None
         search = Search(problem.test, guard, effort.jobs, effort.repeat, state, progress)
         return search.run(problem.comments + problem.text, problem.comments)
 
 
 @contextmanager
-def _parser() -> Iterator[Guard]:
+def parser() -> Iterator[Guard]:
     """XLA's parser, if jaxlib is installed here; else strict mode."""
     with XlaServers() as servers:
         try:
@@ -155,9 +159,9 @@ def _problem_of(
     if comments and demanding and not stage.next_pass:
         comments = f"{comments.rstrip()} before={demanding}\n"
     text = module.text
-    for before in (None, demanding):
-        test = FindingTest.of(rule, finding, opcode_at(module, finding), text, before)
-        for line in dict.fromkeys((comments, "")):
+    for before, name in ((None, LOOSE), (demanding, LOOSE), (demanding, dump.path.name)):
+        test = FindingTest.of(rule, finding, opcode_at(module, finding), text, before, name)
+        for line in dict.fromkeys((comments, "") if name is LOOSE else ("",)):
             if test(line + text).interesting:
                 return Problem(
                     text,
@@ -229,6 +233,53 @@ def crash_problem(
     return found
 
 
+# ---- values
+
+
+@contextmanager
+def values_problem(
+    path: Path,
+    interpreter: Interpreter,
+    servers: XlaServers,
+    target: str,
+    *,
+    flags: str = "",
+    passes: str = "",
+) -> Iterator[Problem]:
+    """The problem that a pass changes the values which a module computes.
+
+    Of a dump directory it is the first pass that does; the text is the one that this pass met.
+
+    Raises:
+        UsageError: no pass does, or the pass of this release does not.
+    """
+    from hlo_lint.engine.reduce.values import ValuesTest
+    from hlo_lint.engine.values.validate import validate_pipeline
+    from hlo_lint.engine.values.xla_cpu import XlaCpu
+
+    pipeline = _crashed(as_dump(path), path)
+    file, name = pipeline.dumps[0], passes
+    if path.is_dir():
+        with XlaCpu() as xla:
+            changes = validate_pipeline(pipeline, xla).changes
+        wanted = [each for each in changes if each.after.name and passes in each.after.name.after]
+        if not wanted or wanted[0].after.name is None:
+            raise UsageError(f"{path}: no pass changes the values of {pipeline.title}")
+        file, name = wanted[0].before, wanted[0].after.name.after
+    elif not passes:
+        raise UsageError("--values needs a dump directory, or --passes with the pass to look at")
+    given = _without_disabled(flags or flags_of(pipeline.options))
+    with ValuesTest(servers, _description(target, servers), given, name) as test:
+        text = modules_of(file)[0].text
+        change = test.change(text)
+        if change is None:
+            raise UsageError(
+                f"{name} of jax {interpreter.jax} does not change the values of {file.path}"
+            )
+        said = f"{name} changes the values: {change.comparison.difference}"
+        yield Problem(text, test, file.path, ending=Ending("changed", said), flags=given)
+
+
 def _description(name: str, servers: XlaServers) -> str:
     """The description of a GPU, without the fields that this release of XLA does not know."""
     from hlo_lint.apps.jax.capture.targets import target_of
@@ -274,9 +325,13 @@ def _attempts(
     if passes:
         yield site.dump, (given + only).strip()
         return
-    disabled = re.compile(r"--xla_disable_hlo_passes=\S+ ?")  # XLA takes one of the two lists
     for name in dict.fromkeys(name for _, name in site.suspects):
-        yield site.dump, f"{disabled.sub('', given)} --{ONLY_PASSES}={name}".strip()
+        yield site.dump, f"{_without_disabled(given)} --{ONLY_PASSES}={name}".strip()
+
+
+def _without_disabled(flags: str) -> str:
+    """The flags without the passes that they disable: XLA takes a list of either kind."""
+    return re.sub(r"--xla_disable_hlo_passes=\S+ ?", "", flags)
 
 
 def flags_of(options: DebugOptions | None) -> str:
@@ -334,7 +389,7 @@ def repro_of(problem: Problem, reduction: Reduction, release: str, target: str) 
     demand = test.rule.precondition
     flags = f"--{ONLY_PASSES}={demand.demanded_by}" if demand else ""
     given = Environment(release, target_of(target).description, flags, run_flags)
-    found = [each for _, each in findings(reduction.text, [test.rule], test.before)]
+    found = [each for _, each in findings(reduction.text, [test.rule], test.before, test.file_name)]
     reduced = next(each for each in found if skeleton(each.message) == test.message)
     result = fix(reduction.text, [test.rule.name()], None, test.before, unsafe_fixes=True)
     fixed = result.text if result.edits and not result.findings else None
@@ -348,4 +403,5 @@ def repro_of(problem: Problem, reduction: Reduction, release: str, target: str) 
         test.rule,
         test.before,
         fixed,
+        test.file_name,
     )

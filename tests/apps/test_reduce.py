@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,13 @@ from click.testing import CliRunner, Result
 
 from hlo_lint import lint, parse
 from hlo_lint.apps.cli.main import cli
+from hlo_lint.apps.reduction import finding_problem, parser, reduce_problem
+from hlo_lint.apps.settings.settings import Settings
+from hlo_lint.apps.testing import write_example
+from hlo_lint.engine.reduce.xla import Guard
+from hlo_lint.rules.base import Bad, Rule
+from hlo_lint.rules.registry import all_rules
+from hlo_lint.text.errors import DumpError, UsageError
 from tests.conftest import DUMPS, ROOT
 
 RELEASES = os.environ.get("HLO_LINT_RELEASES", "")
@@ -77,6 +85,37 @@ def test_a_finding_of_a_dump_keeps_its_stage() -> None:
     assert size(result.stdout) <= 2
     (finding,) = lint(result.stdout, ["reshape-moves-data"]).findings
     assert finding.severity.value == "error"
+
+
+@pytest.fixture(scope="module")
+def guard() -> Iterator[Guard]:
+    with parser() as guard:
+        yield guard
+
+
+FROM_OTHER_FILES = "depends on other files|holds no HLO|no finding|spelling of the text"
+
+
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.name())
+def test_each_bad_example_is_reduced_or_there_is_a_reason(
+    rule: Rule, guard: Guard, tmp_path: Path
+) -> None:
+    """What is left has the same finding, and is not larger."""
+    demand = rule.precondition
+    settings = Settings().overridden(before=demand.demanded_by if demand else None)
+    reasons: list[str] = []
+    for number, example in enumerate(each for each in rule.examples if isinstance(each, Bad)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        try:
+            problem = finding_problem([write_example(example, folder)], rule.name(), settings)
+            reduction = reduce_problem(problem, guard=guard)
+        except (UsageError, DumpError) as error:
+            reasons.append(str(error))
+            continue
+        assert problem.test(reduction.text).interesting
+        assert reduction.after.size <= reduction.before.size
+    assert all(re.search(FROM_OTHER_FILES, reason) for reason in reasons), reasons
 
 
 def test_a_finding_that_is_not_there_is_a_clear_error(tmp_path: Path) -> None:

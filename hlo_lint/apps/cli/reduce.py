@@ -59,6 +59,27 @@ class ReduceOptions:
         return Effort(jobs, self.repeat, self.state)
 
     @contextmanager
+    def values(self, path: Path) -> Iterator[Problem]:
+        """The change of values by a pass of XLA."""
+        from hlo_lint.apps.reduction import values_problem
+        from hlo_lint.engine.reduce.xla import XlaServers
+
+        interpreter = self.interpreter()
+        with (
+            XlaServers(interpreter.path, compiles=True, timeout=self.timeout) as servers,
+            values_problem(
+                path, interpreter, servers, self.target, flags=self.flags, passes=self.passes
+            ) as problem,
+        ):
+            self._tell(problem)
+            yield problem
+
+    def _tell(self, problem: Problem) -> None:
+        if not self.quiet and problem.ending is not None:
+            first = problem.ending.message.partition("\n")[0]
+            click.echo(f"{problem.path.name}: {first}", err=True)
+
+    @contextmanager
     def crash(self, path: Path) -> Iterator[Problem]:
         """The crash of XLA on a path."""
         from hlo_lint.apps.reduction import crash_problem
@@ -75,9 +96,7 @@ class ReduceOptions:
                 passes=self.passes,
                 message=self.message,
             )
-            if not self.quiet and problem.ending is not None:
-                first = problem.ending.message.partition("\n")[0]
-                click.echo(f"{problem.path.name}: {first}", err=True)
+            self._tell(problem)
             yield problem
 
 
@@ -155,6 +174,11 @@ def reduce_options(command: common.Command) -> Callable[..., object]:
     help="Keep this finding; by default the first error of PATH.",
 )
 @click.option(
+    "--values",
+    is_flag=True,
+    help="Keep the change of the values by a pass of XLA: the first of a dump, or that of --passes.",
+)
+@click.option(
     "--interesting",
     metavar="COMMAND",
     help="Keep what makes a command end with status 0; the file is its last argument, or stands "
@@ -173,6 +197,7 @@ def reduce_options(command: common.Command) -> Callable[..., object]:
 def command(
     path: Path,
     finding: str | None,
+    values: bool,
     interesting: str | None,
     out: Path | None,
     options: ReduceOptions,
@@ -183,14 +208,15 @@ def command(
     XLA's parser reads the result, if it reads PATH.
     """
     from hlo_lint.apps.reduction import reduce_problem
+    from hlo_lint.engine.reduce.interest import LOOSE
     from hlo_lint.text.errors import UsageError
     from hlo_lint.text.files import write
 
-    if sum((bool(finding), options.xla_crashes, bool(interesting))) > 1:
-        raise UsageError("give one of --finding, --xla-crashes and --interesting")
-    is_slow = options.xla_crashes or bool(interesting)
+    if sum((bool(finding), options.xla_crashes, values, bool(interesting))) > 1:
+        raise UsageError("give one of --finding, --xla-crashes, --values and --interesting")
+    is_slow = options.xla_crashes or values or bool(interesting)
     with (
-        _problem(path, finding, interesting, options, shared) as problem,
+        _problem(path, finding, values, interesting, options, shared) as problem,
         progress_bar(wanted=not options.quiet) as progress,
     ):
         reduction = reduce_problem(problem, options.effort(is_slow=is_slow), progress)
@@ -198,6 +224,9 @@ def command(
         sys.stdout.write(reduction.text)
     else:
         write(out, reduction.text)
+    name = getattr(problem.test, "file_name", LOOSE)
+    if name != LOOSE:
+        click.echo(f"note: the rule finds it in a file named {name}", err=True)
     if not options.quiet:
         click.echo(
             f"{reduction.before.size} instructions to {reduction.after.size}, "
@@ -210,6 +239,7 @@ def command(
 def _problem(
     path: Path,
     finding: str | None,
+    values: bool,
     interesting: str | None,
     options: ReduceOptions,
     shared: common.SharedOptions,
@@ -219,6 +249,9 @@ def _problem(
 
     if options.xla_crashes:
         with options.crash(path) as problem:
+            yield problem
+    elif values:
+        with options.values(path) as problem:
             yield problem
     elif interesting:
         from hlo_lint.dumps.selection import modules_of, one_file

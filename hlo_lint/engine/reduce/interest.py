@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from hlo_lint.analysis.shape_inference import ShapeInference
+from hlo_lint.dumps.names import parse_name
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.findings import Diagnostic
@@ -27,6 +28,10 @@ from hlo_lint.text.source import encode
 _shape = re.compile(r"\(?\b[a-z]\w*\[[^\]]*\](?:\{[^}]*\})?\)?")
 _name = re.compile(r"%[\w.\-]+(?:#\d+)*")
 _several = re.compile(r"(?:\b0\b|\{[^}]*\})(?:, (?:\b0\b|\{[^}]*\}))*")
+
+
+LOOSE = "reduced.hlo"
+"""A name that no compiler gives to a file."""
 
 
 class Verdict(NamedTuple):
@@ -78,6 +83,8 @@ class FindingTest:
     """The pass that comes next."""
     max_errors: int = 0
     """The number of errors in the shapes of the input."""
+    file_name: str = LOOSE
+    """The name of the file: a dump's name says where in a run it stands."""
 
     @property
     def key(self) -> str:
@@ -86,7 +93,13 @@ class FindingTest:
 
     @classmethod
     def of(
-        cls, rule: Rule, finding: Diagnostic, opcode: str, text: str, before: str | None = None
+        cls,
+        rule: Rule,
+        finding: Diagnostic,
+        opcode: str,
+        text: str,
+        before: str | None = None,
+        file_name: str = LOOSE,
     ) -> FindingTest:
         """The test for a finding in a text."""
         return cls(
@@ -96,12 +109,13 @@ class FindingTest:
             finding.instruction,
             before,
             _shape_errors(parse_file(text).modules[0]),
+            file_name,
         )
 
     def __call__(self, text: str) -> Verdict:
         """The verdict on a text."""
         matching = []
-        for module, finding in findings(text, [self.rule], self.before):
+        for module, finding in findings(text, [self.rule], self.before, self.file_name):
             if skeleton(finding.message) == self.message:
                 opcode = opcode_at(module, finding)
                 if opcode == self.opcode:
@@ -119,12 +133,14 @@ class FindingTest:
 
 
 def findings(
-    text: str, rules: Sequence[Rule], before: str | None = None, path: Path = Path("reduced.hlo")
+    text: str, rules: Sequence[Rule], before: str | None = None, file_name: str = LOOSE
 ) -> list[tuple[Module, Diagnostic]]:
-    """The findings of some rules in a text, each with its module."""
+    """The findings of some rules in the text of a file of that name, each with its module."""
+    path = Path(file_name)
     file = parse_file(text, path)
     checker = Checker(rules, before=before)
-    checker.check_pipeline(Pipeline([PassDump.of(file, path)], [], lone=True))
+    dump = PassDump(path, parse_name(file_name), _file=file)
+    checker.check_pipeline(Pipeline([dump], [], lone=True))
     module = file.modules[0]
     return [(module, finding) for finding in checker.result.diagnostics]
 

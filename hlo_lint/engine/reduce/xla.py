@@ -22,6 +22,8 @@ from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import encode
 
 SERVER = Path(__file__).with_name("xla_server.py")
+ONLY_PASSES = "xla_enable_hlo_passes_only"
+"""The flag with which XLA runs the passes of a list, and no other."""
 
 _fatal = re.compile(r"^F\d{4} [\d:.]+ +\d+ (\S+?:\d+\] .*)", re.M)
 _place = re.compile(r"\b([\w./]*?[\w]+\.(?:cc|h)):\d+")

@@ -22,11 +22,12 @@ from string import Template
 
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.reduce import xla
+from hlo_lint.engine.reduce.interest import LOOSE
 from hlo_lint.report.text import render_concise
 from hlo_lint.rules.base import Rule
 from hlo_lint.text.files import write
 
-MODULE, FIXED = "reduced.hlo", "fixed.hlo"
+FIXED = "fixed.hlo"
 _TEMPLATES = Path(__file__).parent
 
 _PASSES = {
@@ -82,6 +83,8 @@ class Repro:
     """The pass that the rule has to be told of."""
     fixed: str | None = None
     """The reduced module with the fix of the rule."""
+    module: str = LOOSE
+    """The name of the module's file."""
 
     @property
     def name(self) -> str:
@@ -106,7 +109,7 @@ def write_repro(repro: Repro, folder: Path) -> list[Path]:
         DumpError: a file cannot be written.
     """
     files = {
-        MODULE: _module(repro),
+        repro.module: _module(repro),
         "test_repro.py": _filled("test_finding.py" if repro.rule else "test_crash.py", repro),
         "repro_test.cc": _cpp_test(repro),
         "run.sh": _filled("run.sh", repro),
@@ -132,7 +135,7 @@ def _filled(name: str, repro: Repro) -> str:
         quoted=repr(_stable(repro.message)),
         rules=f'["{repro.name}"]',
         before=f", before={repro.before!r}" if repro.before else "",
-        module=MODULE,
+        module=repro.module,
         flags=environment.flags,
         shell_flags=shlex.quote(environment.flags),
         packages=" ".join(f"{package}=={environment.jax}" for package in packages),
@@ -248,7 +251,7 @@ def _sections(repro: Repro) -> Iterator[str]:
         yield _why(repro.rule)
     if repro.fixed is not None:
         broken, fixed = (text.splitlines(keepends=True) for text in (repro.text, repro.fixed))
-        difference = "".join(unified_diff(broken, fixed, MODULE, FIXED))
+        difference = "".join(unified_diff(broken, fixed, repro.module, FIXED))
         yield f"## A text that is right\n\n```diff\n{difference.rstrip()}\n```"
 
 

@@ -111,8 +111,10 @@ def _redirected(body: Body, instead: dict[str, str]) -> Body:
 
     def final(reference: str) -> str:
         name, hash_sign, element = reference.partition("#")
-        while name in instead:
+        seen = {name}
+        while name in instead and instead[name] not in seen:  # a broken graph may have a cycle
             name = instead[name]
+            seen.add(name)
         return f"{name}{hash_sign}{element}"
 
     rows = []
@@ -203,9 +205,20 @@ class InlineCallee(Transformation):
             row = body.row(name)
             attribute = attributes(attributes_of(row)).get(_INLINED.get(opcode_of(row), ""), "")
             callee = draft.body(attribute.lstrip("%"))
-            if callee is not None and callee.name != computation:
+            if callee is not None and computation not in _reached(draft, callee):
                 bodies[computation] = _inlined(body, row, callee, taken)
         return draft.with_bodies(bodies) if bodies else None
+
+
+def _reached(draft: Draft, callee: Body) -> set[str]:
+    """The computations that run when one does: itself, those it calls, and so on."""
+    reached, queue = {callee.name}, [callee]
+    while queue:
+        for name in queue.pop().called() - reached:
+            reached.add(name)
+            if (body := draft.body(name)) is not None:
+                queue.append(body)
+    return reached
 
 
 def _inlined(body: Body, call: InstructionRecord, callee: Body, taken: set[str]) -> Body:

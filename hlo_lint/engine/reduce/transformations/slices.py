@@ -87,7 +87,7 @@ def _entry_alone(draft: Draft, body: Body, kept: set[str], below: set[str]) -> D
     read = {base(reference) for row in rows for reference in references_of(row)}
     read |= {name for row in rows for name in predecessors(row)}
     ends = [name_of(row) for row in rows if name_of(row) not in read]
-    wanted = [name for name in ends if name in below] or ends
+    wanted = [name for name in ends if name in below] or ends or sorted(below)  # or a cycle
     root = wanted[0]
     if len(ends) > 1:
         shapes = ", ".join(type_of(row) for row in rows if name_of(row) in ends)

@@ -1,0 +1,72 @@
+"""A test of interest: a pass of XLA, run on the text, changes the values that it computes."""
+
+from __future__ import annotations
+
+import queue
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Self
+
+from hlo_lint.dumps.directory import open_dump
+from hlo_lint.dumps.selection import in_order, main_pipelines
+from hlo_lint.engine.reduce.interest import Verdict
+from hlo_lint.engine.reduce.xla import ONLY_PASSES, XlaServers
+from hlo_lint.engine.values.validate import Change, validate_dumps
+from hlo_lint.engine.values.xla_cpu import XlaCpu
+
+_DUMPING = "--xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.* --xla_dump_to="
+
+
+class ValuesTest:
+    """A pass of a release that makes of a module one that computes something else.
+
+    XLA's compiler runs that pass alone and dumps the module before and after it; both are run as
+    `hlo-lint validate` runs the steps of a dump.
+    """
+
+    def __init__(self, servers: XlaServers, target_config: str, flags: str, pass_name: str) -> None:
+        self._servers = servers
+        self._target_config = target_config
+        self._flags = f"{flags} --{ONLY_PASSES}={pass_name}".strip()
+        self.pass_name = pass_name
+        self._idle: queue.SimpleQueue[XlaCpu] = queue.SimpleQueue()
+
+    @property
+    def key(self) -> str:
+        """The pass, and the flags."""
+        return f"values {self._flags}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while not self._idle.empty():
+            self._idle.get().close()
+
+    def __call__(self, text: str) -> Verdict:
+        """The verdict on a text."""
+        return Verdict(self.change(text) is not None)
+
+    def change(self, text: str) -> Change | None:
+        """The change of the values by the pass; None if it makes none, or nothing ran."""
+        with tempfile.TemporaryDirectory(prefix="hlo_lint_") as folder, self._xla_cpu() as xla:
+            self._servers.ask(text, self._target_config, f"{self._flags} {_DUMPING}{folder}")
+            for pipeline in main_pipelines(open_dump(folder)):
+                steps = [dump for dump in in_order(pipeline) if dump.name and dump.name.step]
+                for change in validate_dumps(pipeline.title, steps, xla).changes:
+                    if change.after.name and change.after.name.after == self.pass_name:
+                        return change
+        return None
+
+    @contextmanager
+    def _xla_cpu(self) -> Iterator[XlaCpu]:
+        """XLA:CPU for one thread."""
+        try:
+            xla = self._idle.get_nowait()
+        except queue.Empty:
+            xla = XlaCpu()
+        try:
+            yield xla
+        finally:
+            self._idle.put(xla)
