@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -204,6 +205,50 @@ def test_deaths_of_single_passes_are_reduced(name: str) -> None:
     result = reduce(ROOT / "fixtures" / "deaths" / name, "--xla-crashes", "--python", OLD_JAX, "-q")
     assert result.exit_code == 0, result.output
     assert size(result.stdout) <= 10
+
+
+SCALED = """HloModule jit_f
+
+ENTRY %main {
+  %a = f32[32,48]{1,0} parameter(0)
+  %b = f32[48,64]{1,0} parameter(1)
+  %c = f32[64]{0} parameter(2)
+  %e = f32[32,48]{1,0} negate(%a)
+  %d = f32[32,64]{1,0} dot(%e, %b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %bias = f32[32,64]{1,0} broadcast(%c), dimensions={1}
+  %sum = f32[32,64]{1,0} add(%d, %bias)
+  %scale = f32[] constant(0.25)
+  %scales = f32[32,64]{1,0} broadcast(%scale), dimensions={}
+  %scaled = f32[32,64]{1,0} multiply(%sum, %scales)
+  ROOT %r = f32[32,64]{1,0} tanh(%scaled)
+}
+"""
+
+
+@pytest.mark.slow
+@needs_old_jax
+def test_a_pass_that_changes_the_values_is_reduced(tmp_path: Path) -> None:
+    """cublas-gemm-rewriter of jax 0.10.0 scales a product before its bias is added, not after."""
+    path = tmp_path / "program.hlo"
+    path.write_text(SCALED)
+    asked = ("--values", "--python", OLD_JAX, "--passes")
+    result = reduce(path, *asked, "cublas-gemm-rewriter")
+    assert result.exit_code == 0, result.output
+    assert "cublas-gemm-rewriter changes the values: result 0" in result.stderr
+    module = parse(result.stdout)
+    opcodes = Counter(each.opcode for each in module.instructions())
+    del opcodes["parameter"]
+    assert opcodes == {
+        "constant": 1,
+        "broadcast": 2,
+        "dot": 1,
+        "add": 1,
+        "multiply": 1,
+    }
+    healthy = reduce(path, *asked, "layout_normalization")
+    assert healthy.exit_code == 2
+    assert "layout_normalization of jax 0.10.0 does not change the values" in healthy.output
+    assert "needs a dump directory" in reduce(path, *asked[:-1]).output
 
 
 # ---- repro

@@ -176,7 +176,8 @@ def reduce_options(command: common.Command) -> Callable[..., object]:
 @click.option(
     "--values",
     is_flag=True,
-    help="Keep the change of the values by a pass of XLA: the first of a dump, or that of --passes.",
+    help="Keep the change of the values by a pass of XLA: the first of a dump, or that of "
+    "--passes.",
 )
 @click.option(
     "--interesting",

@@ -7,7 +7,7 @@ from hlo_lint.engine.reduce.transformations.attributes import DropAttributes, Dr
 from hlo_lint.engine.reduce.transformations.base import Anchor, Transformation
 from hlo_lint.engine.reduce.transformations.instructions import (
     InlineCallee,
-    MergeParameters,
+    MergeValues,
     ZeroOut,
 )
 from hlo_lint.engine.reduce.transformations.names import Rename
@@ -78,7 +78,7 @@ ENTRY %main {
     )
 
 
-def test_a_parameter_like_another_gives_way_to_it() -> None:
+def test_a_value_with_the_shape_of_another_gives_way_to_it() -> None:
     text = """HloModule m
 ENTRY %main {
   %p = f32[4] parameter(0)
@@ -87,7 +87,7 @@ ENTRY %main {
 }
 """
     assert (
-        changed(text, MergeParameters())
+        changed(text, MergeValues(), only=1)
         == """ENTRY %main {
   %p = f32[4] parameter(0)
   ROOT %r = f32[4] add(%p, %p)

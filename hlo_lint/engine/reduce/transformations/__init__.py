@@ -15,7 +15,7 @@ from hlo_lint.engine.reduce.transformations.instructions import (
     DropUnread,
     ForwardOperand,
     InlineCallee,
-    MergeParameters,
+    MergeValues,
     ZeroOut,
 )
 from hlo_lint.engine.reduce.transformations.names import Rename
@@ -53,7 +53,7 @@ COARSE: Final[tuple[Transformation, ...]] = (
 """Those that make a large module small."""
 FINE: Final[tuple[Transformation, ...]] = (
     ForwardOperand(),
-    MergeParameters(),
+    MergeValues(),
     InlineCallee(),
     ZeroOut(),
     DropCalleeParameters(),
@@ -64,7 +64,7 @@ FINE: Final[tuple[Transformation, ...]] = (
     DropAttributes(),
     *(ShrinkDimensions(size) for size in (1, 2, 3, 4, 8, 16, 32, 64, 128, 256)),
     PlainElementTypes(),
-    MergeParameters(),
+    MergeValues(),
 )
 """Those that look at single instructions, attributes and dimensions."""
 LAST: Final[tuple[Transformation, ...]] = (Rename(),)

@@ -162,23 +162,66 @@ class ZeroOut(Transformation):
         return draft.with_rows(zero)
 
 
-class MergeParameters(Transformation):
-    """Parameters of the entry computation whose shape is that of an earlier one, which is read."""
+MAX_MERGED = 64
+"""In an entry computation of more instructions nothing is merged: the pairs are too many."""
 
-    name = "merge parameters"
+
+class MergeValues(Transformation):
+    """Values of the entry computation that have the shape of another, which is read instead."""
+
+    name = "merge values"
+    alternatives = True
 
     def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
-        first: dict[str, str] = {}
+        entry = draft.entry
+        if len(entry.rows) > MAX_MERGED:
+            return ()
+        below = _readers(entry)
+        by_shape: dict[str, list[str]] = {}
+        for row in entry.rows:
+            by_shape.setdefault(type_of(row), []).append(name_of(row))
         return [
-            (name_of(row), first[type_of(row)])
-            for row in draft.entry.parameters
-            if first.setdefault(type_of(row), name_of(row)) != name_of(row)
+            (name, other)
+            for names in by_shape.values()
+            for name in names
+            for other in names
+            if name not in (other, entry.root, anchor and anchor[1]) and other not in below[name]
         ]
 
     def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
         entry = draft.entry
-        instead = {name: first for name, first in chosen if {name, first} <= entry.index.keys()}
-        return draft.with_bodies({entry.name: _redirected(entry, instead)}) if instead else None
+        ((name, other),) = chosen
+        if not {name, other} <= entry.index.keys():
+            return None
+        return draft.with_bodies({entry.name: _sorted(_redirected(entry, {name: other}))})
+
+
+def _readers(body: Body) -> dict[str, set[str]]:
+    """The instructions that depend on each instruction."""
+    below: dict[str, set[str]] = {name: set() for name in body.index}
+    for row in reversed(body.rows):
+        for name in (*map(base, references_of(row)), *predecessors(row)):
+            if name in below:
+                below[name] |= {name_of(row)} | below[name_of(row)]
+    return below
+
+
+def _sorted(body: Body) -> Body:
+    """The instructions, each after those that it reads, and else in the order of the text."""
+    rows: dict[str, InstructionRecord] = {}
+    begun: set[str] = set()
+
+    def place(row: InstructionRecord) -> None:
+        begun.add(name_of(row))
+        for name in (*map(base, references_of(row)), *predecessors(row)):
+            if name in body.index and name not in begun:
+                place(body.row(name))
+        rows.setdefault(name_of(row), row)
+
+    for row in body.rows:
+        if name_of(row) not in begun:
+            place(row)
+    return body.changed(rows.values())
 
 
 _INLINED = {"call": "to_apply", "fusion": "calls", "while": "body"}
