@@ -135,9 +135,9 @@ def _reads(computation: Computation, buffers: _Buffers) -> Iterator[tuple[Value,
     for instruction in computation.instructions:
         if instruction.opcode in _FORWARDS:
             continue
-        for operand in instruction.operands:
+        for number, operand in enumerate(instruction.operands):
             for index in _arrays(operand.shape):
-                if operand.instruction is not None:
+                if operand.instruction is not None and buffers.is_read(instruction, number, index):
                     value = buffers.value(operand.instruction, (*operand.index, *index))
                     if value is not None:
                         yield value, instruction
@@ -146,6 +146,15 @@ def _reads(computation: Computation, buffers: _Buffers) -> Iterator[tuple[Value,
             value = buffers.value(root, index)
             if value is not None:
                 yield value, root
+
+
+def _reads_element(user: Instruction, parameter: Instruction, element: int) -> bool:
+    if user.opcode == "get-tuple-element":
+        return user.attributes.get("index") == str(element)
+    return any(
+        operand.instruction is parameter and operand.index[:1] in ((), (element,))
+        for operand in user.operands
+    )
 
 
 def control_predecessors(instruction: Instruction) -> tuple[str, ...]:
@@ -196,6 +205,17 @@ class _Buffers:
                 return None
             instruction, index = position
         return None
+
+    def is_read(self, reader: Instruction, number: int, index: Index) -> bool:
+        """False if a call hands a tuple to computations that read other elements of it."""
+        if not index or reader.opcode not in ("call", "conditional"):
+            return True
+        parameters = self._calls.parameters(reader, number)
+        return not parameters or any(
+            parameter.is_root
+            or any(_reads_element(user, parameter, index[0]) for user in parameter.users)
+            for parameter in parameters
+        )
 
     def written_by(self, instruction: Instruction) -> frozenset[int]:
         """The shared buffers that an instruction writes, or what it runs."""

@@ -26,6 +26,25 @@ ENTRY e {{
 """
 _UPDATE = "d = f32[8]{0} dynamic-update-slice(x, u, i)"
 _READ = "y = f32[8]{0} sine(x)"
+_CALL = """
+HloModule m, is_scheduled=true
+
+f {{
+  s = (f32[8]{{0}}, f32[8]{{0}}) parameter(0)
+  a = f32[8]{{0}} get-tuple-element(s), index={index}
+  ROOT y = f32[8]{{0}} sine(a)
+}}
+
+ENTRY e {{
+  s = (f32[8]{{0}}, f32[8]{{0}}) parameter(0)
+  u = f32[4]{{0}} parameter(1)
+  i = s32[] parameter(2)
+  x = f32[8]{{0}} get-tuple-element(s), index=0
+  d = f32[8]{{0}} dynamic-update-slice(x, u, i){mark}
+  y = f32[8]{{0}} call(s), to_apply=f
+  ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(d, y)
+}}
+"""
 _UNSCHEDULED = """
 HloModule m
 
@@ -65,6 +84,8 @@ class ReadAfterOverwrite(Rule):
             _UNSCHEDULED.format(first="", mark="  // error", second="y = f32[8]{0} add(x, d)"),
             file=f"module_0001.m.0001.copy-insertion.{_COPIED}.txt",
         ),
+        Bad(_CALL.format(index=0, mark="  // error")),
+        Good(_CALL.format(index=1, mark="")),
         Good(
             _UNSCHEDULED.format(first="y = f32[8]{0} sine(x)", mark="", second=""),
             file=f"module_0001.m.0001.copy-insertion.{_COPIED}.txt",
