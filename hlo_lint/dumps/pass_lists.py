@@ -8,7 +8,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from hlo_lint.dumps.names import DumpName
-from hlo_lint.dumps.phases import RELEASE_MARKS
+from hlo_lint.dumps.phases import AUTOTUNERS, RELEASE_MARKS
 
 Pass = tuple[str, str]
 """Pipeline and pass, as dump file names spell them."""
@@ -189,19 +189,19 @@ def pass_list(name: str) -> PassList:
 def recognise(names: Sequence[DumpName]) -> tuple[PassList, ...]:
     """The known releases that are nearest to a run; several if they are equally near.
 
-    A mark that only one release has decides; else the number of names that a list knows. Empty if
-    none knows any.
+    A mark that only some releases have decides, then the number of names that a list knows. Empty
+    if there is no mark, and none knows any.
     """
     backend = backend_of(names)
-    marked = _marked(names)
-    if marked is not None and backend in (None, marked.backend):
-        return (marked,)
+    marked = [entry for entry in _marked(names) if backend in (None, entry.backend)]
     # A list that has the two passes in this order counts twice as much as one that has another
     # between them, so that neighbouring releases can be told apart.
     steps = [name for name in names if name.step is not None]
-    known_steps = {entry: sum(map(entry.knows, steps)) for entry in pass_lists(backend)}
+    known_steps = {entry: sum(map(entry.knows, steps)) for entry in marked or pass_lists(backend)}
     most = max(known_steps.values(), default=0)
-    return tuple(entry for entry, count in known_steps.items() if most and count == most)
+    if not most and not marked:
+        return ()
+    return tuple(entry for entry, count in known_steps.items() if count == most)
 
 
 def backend_of(names: Iterable[DumpName]) -> str | None:
@@ -210,11 +210,11 @@ def backend_of(names: Iterable[DumpName]) -> str | None:
     return backends.pop() if len(backends) == 1 else None
 
 
-def _marked(names: Sequence[DumpName]) -> PassList | None:
-    if any(name.rest.startswith("before_config_assignment") for name in names):
-        return pass_list("gpu-jax0.11.2")  # the first release that writes this dump
+def _marked(names: Sequence[DumpName]) -> tuple[PassList, ...]:
     seen = {(name.pipeline, entry) for name in names for entry in (name.after, name.before)}
-    for title, pipeline, entry in RELEASE_MARKS:
+    if any(name.rest.startswith("before_config_assignment") for name in names):
+        seen.add((AUTOTUNERS[-1], AUTOTUNERS[-1]))  # releases with this pass write this dump
+    for titles, pipeline, entry in RELEASE_MARKS:
         if (pipeline, entry) in seen or (pipeline == entry and any(p == entry for p, _ in seen)):
-            return pass_list(title)
-    return None
+            return tuple(map(pass_list, titles))
+    return ()

@@ -110,8 +110,10 @@ it took out to try a backend, and the scheduler's of jax 0.7 and 0.8 on a clone 
 which tells it the collectives that overlap with nothing."""
 
 RELEASE_MARKS = (
-    ("gpu-jax0.11.2", "config-assigner", "config-assigner"),
-    ("gpu-jax0.10.2", "autotuner", "autotuner"),
-    ("gpu-jax0.10.0", "post-layout_assignment", "autotuner"),
+    (("gpu-jax0.12.0",), "pre-scheduling-copy-insertion", "constant-fill-copy-rewriter"),
+    (("gpu-jax0.11.2",), "pre-spmd-partitioner", "async-collective-custom-call-rewriter"),
+    (("gpu-jax0.11.2", "gpu-jax0.12.0"), "config-assigner", "config-assigner"),
+    (("gpu-jax0.10.2",), "autotuner", "autotuner"),
+    (("gpu-jax0.10.0",), "post-layout_assignment", "autotuner"),
 )
-"""Marks of one release alone: pass list, pipeline, a pass that runs or is next in it."""
+"""Marks of some releases alone: their pass lists, pipeline, a pass that runs or is next in it."""

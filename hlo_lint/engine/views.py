@@ -164,14 +164,14 @@ class AutotunerInput(View):
         dump, after = pipeline.before_autotuner(), pipeline.after_autotuner()
         if dump is None or dump not in held or pipeline.is_helper:
             return
-        release = pipeline.releases[0].name if len(pipeline.releases) == 1 else None
+        releases = tuple(release.name for release in pipeline.releases)
         left = after.module if after is not None and after in held else None
         has_autotuned = run.reporter.before in AUTOTUNERS
 
         def look(module: Module) -> tuple[Finding, ...]:
             if not check.rule.is_applicable(module):
                 return ()
-            return check.run(BeforeAutotuner(module, release, has_autotuned, left))
+            return check.run(BeforeAutotuner(module, releases, has_autotuned, left))
 
         at = timeline.dumps.index(dump)
         for number, module in enumerate(dump.file.modules):

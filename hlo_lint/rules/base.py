@@ -47,12 +47,17 @@ class BeforeAutotuner(NamedTuple):
     """The module that the autotuner meets, or the nearest dump before it."""
 
     module: Module
-    release: str | None
-    """The pass list of the release, `gpu-jax0.10.0`; None where it is not known."""
+    releases: tuple[str, ...]
+    """The pass lists that fit, `gpu-jax0.10.0`; none where the release is not known."""
     is_stated: bool
     """True if the caller says that the autotuner comes next."""
     after: Module | None = None
     """The module after the autotuner, if it was dumped."""
+
+    @property
+    def release(self) -> str | None:
+        """The one pass list that fits; None where none or several do."""
+        return self.releases[0] if len(self.releases) == 1 else None
 
     def was_taken_apart(self, fusion: Instruction) -> bool:
         """True if the autotuner has put something else in a fusion's place already."""

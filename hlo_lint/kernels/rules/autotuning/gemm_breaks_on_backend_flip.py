@@ -69,7 +69,7 @@ class GemmBreaksOnBackendFlip(Rule):
         """Each fusion whose flip would leave a reshape that moves bytes, where that is fatal."""
         from hlo_lint.kernels.autotuning.cublaslt_fission import SwitchOutcome, predict
 
-        if before.release not in (None, DYING):
+        if before.releases and DYING not in before.releases:
             return
         for flip in predict(before.module):
             if flip.outcome is SwitchOutcome.BREAKS and not before.was_taken_apart(flip.fusion):

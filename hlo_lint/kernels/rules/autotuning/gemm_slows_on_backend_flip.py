@@ -34,7 +34,8 @@ class GemmSlowsOnBackendFlip(Rule):
         from hlo_lint.kernels.autotuning.cublaslt_fission import SwitchOutcome, predict
 
         for flip in predict(before.module):
-            fatal = flip.outcome is SwitchOutcome.BREAKS and before.release in (None, DYING)
+            may_die = not before.releases or DYING in before.releases
+            fatal = flip.outcome is SwitchOutcome.BREAKS and may_die
             if fatal or before.release == DYING or before.was_taken_apart(flip.fusion):
                 continue  # fatal, or cleaned up by the passes that still come, or done already
             kind = (
