@@ -1,0 +1,55 @@
+"""One healthy program as each release of jax compiles it, for CPU, GPU and TPU."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+import hlo_lint
+from hlo_lint.dumps.directory import open_dump
+from hlo_lint.dumps.selection import main_pipelines
+from hlo_lint.hlo.parser.module import parse_file
+from tests.conftest import FIXTURES, ROOT, hlo_files
+
+ARCHIVES = sorted((FIXTURES / "releases").glob("*.tar.xz"))
+
+
+@pytest.fixture(params=ARCHIVES, ids=lambda path: path.name.partition(".tar")[0])
+def dump(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The folder of a dump, by the name of its backend and release."""
+    path: Path = request.param
+    folder = tmp_path / path.name.removesuffix(".tar.xz")
+    with tarfile.open(path) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+def test_a_healthy_dump_of_each_release_has_no_findings(dump: Path) -> None:
+    report = hlo_lint.lint(dump)
+    assert [str(finding) for finding in report.findings] == []
+    pipeline = max(main_pipelines(open_dump(dump)), key=lambda found: len(found.dumps))
+    assert pipeline.final is not None
+    assert pipeline.backend == dump.name.partition("-")[0]
+
+
+def test_the_texts_of_each_release_are_read_as_they_are_printed(dump: Path) -> None:
+    for path in hlo_files(dump):
+        assert parse_file(path.read_bytes(), path).text == path.read_bytes().decode()
+        hlo_lint.parse(path.read_text("utf-8"), strict=True)
+
+
+def test_releases_with_a_pass_list_are_recognised(dump: Path) -> None:
+    if not (ROOT / "hlo_lint" / "dumps" / "pipelines" / f"{dump.name}.txt").exists():
+        pytest.skip("the passes of this release are in no list")
+    pipeline = max(main_pipelines(open_dump(dump)), key=lambda found: len(found.dumps))
+    assert dump.name in [release.name for release in pipeline.releases]
+    assert pipeline.is_of_known_release
+
+
+def test_each_release_on_the_page_has_an_archive() -> None:
+    page = (ROOT / "docs" / "releases.md").read_text("utf-8")
+    for path in ARCHIVES:
+        release = path.name.partition("-jax")[2].removesuffix(".tar.xz")
+        assert f"| {release} |" in page
