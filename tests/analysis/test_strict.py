@@ -133,6 +133,7 @@ def test_no_dump_is_refused() -> None:
         assert not problems(text_of(path)), path
 
 
+@pytest.mark.slow
 def test_ten_times_the_text_takes_about_ten_times_as_long() -> None:
     steps = [_steps(lines) for lines in (300, 3_000)]
     assert steps[1] < 15 * steps[0]

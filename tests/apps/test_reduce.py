@@ -282,6 +282,7 @@ def filecheck(folder: Path, module: str = "reduced.hlo") -> int:
     return run_in(folder, "sh", "-c", f"{check} | {python} -m filecheck reduced.hlo").returncode
 
 
+@pytest.mark.slow
 def test_the_pytest_of_a_repro_fails_until_the_module_is_fixed(finding_repro: Path) -> None:
     run = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_repro.py")
     broken = run_in(finding_repro, *run)

@@ -403,6 +403,7 @@ def test_grammar_and_reader_say_the_same_of_every_line(path: Path, ending: str) 
     assert records_of(_reader(ending)(text, path)) == by_grammar(ending, text)
 
 
+@pytest.mark.slow
 def test_what_the_grammar_accepts_of_damaged_files_is_read_without_trouble() -> None:
     accepted = refused = 0
     for path, ending in SPECIFIED:

@@ -107,6 +107,7 @@ def test_a_kernel_that_was_compiled_again_has_the_same_finding(tmp_path: Path) -
     assert prints(folder / "triton_sm80_three_stages.ptx") == prints(other) != []
 
 
+@pytest.mark.slow
 def test_they_do_not_depend_on_the_order_of_hashing() -> None:
     code = f"import hlo_lint; print(hlo_lint.lint({str(CRASH)!r}).findings[0].fingerprint)"
     said = {

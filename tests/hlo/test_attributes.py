@@ -472,6 +472,7 @@ def offset_of_error(name: str, text: str) -> int:
     return 0
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(
     st.sampled_from(KNOWN),

@@ -239,6 +239,7 @@ def test_a_reshape_and_the_way_back_are_free_together(a: ArrayShape, b: ArraySha
     assert a.elements == b.elements or not reshape_is_bitcast(a, b)
 
 
+@pytest.mark.slow
 @every_case
 @given(pairs(), facts, facts, flags)
 def test_only_dimensions_order_and_type_decide_as_in_xla(
@@ -399,6 +400,7 @@ def test_a_layout_is_found_if_and_only_if_there_is_one(a: ArrayShape, data: st.D
         assert offsets(found) == here
 
 
+@pytest.mark.slow
 @every_case
 @given(pairs(), facts, flags)
 def test_an_aligned_array_forgets_all_but_its_order(

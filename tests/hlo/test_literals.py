@@ -185,6 +185,7 @@ def test_the_grammar_takes_what_printers_write() -> None:
     assert tree.data == "tuple"
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     st.sampled_from(["f32[]", "f32[2]", "s32[2,2]", "pred[1]", "c64[1]", "(f32[], s32[1])"]),

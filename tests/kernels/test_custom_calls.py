@@ -641,6 +641,7 @@ def test_the_descriptors_of_a_mosaic_kernel_are_read_by_mlir() -> None:
     assert "func.call" in module.text
 
 
+@pytest.mark.slow
 @needs_jax
 def test_what_mlir_does_not_read_says_why() -> None:
     with pytest.raises(PayloadError, match=r"MLIR does not read it: .*bytecode"):

@@ -508,6 +508,7 @@ PIECES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(PIECES, max_size=60))
 @settings(max_examples=300, deadline=None)
 def test_any_heap_of_pieces_is_read(pieces: list[str]) -> None:
@@ -516,6 +517,7 @@ def test_any_heap_of_pieces_is_read(pieces: list[str]) -> None:
     assert whole(read_ptx(program(COPY, heap, STORE)))
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=60, deadline=None)
 def test_a_kernel_with_a_piece_torn_out_is_read(data: st.DataObject) -> None:

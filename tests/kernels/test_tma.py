@@ -449,6 +449,7 @@ def strides_wrong(descriptor: Descriptor) -> list[ConditionViolation]:
     return [v for v in violations(known) if v.field.startswith("global_strides")]
 
 
+@pytest.mark.slow
 @settings(derandomize=True, deadline=None, database=None, max_examples=400)
 @given(descriptors())
 def test_a_repair_leaves_no_wrong_stride_and_touches_nothing_else(before: Descriptor) -> None:
