@@ -514,10 +514,10 @@ class Accesses:
             assigned = self._buffers.values_of(at[0].name, at[1])
             if assigned:
                 return assigned
-            at = self._behind(*at)
+            at = self._source(*at)
         return ()
 
-    def _behind(self, at: Instruction, index: Index) -> Position | None:
+    def _source(self, at: Instruction, index: Index) -> Position | None:
         opcode = at.opcode
         if opcode == "get-tuple-element":
             number = at.integer_attribute("index")
@@ -535,25 +535,25 @@ class Accesses:
         if opcode == "call":
             return self._root(at, index)
         if is_done(at):
-            return self._behind_done(at, index)
+            return self._source_of_done(at, index)
         if is_start(at):
-            return self._behind_start(at, index)
+            return self._source_of_start(at, index)
         return None
 
-    def _behind_done(self, done: Instruction, index: Index) -> Position | None:
+    def _source_of_done(self, done: Instruction, index: Index) -> Position | None:
         handle = operand_position(done, 0, ())
         if handle is None:
             return None
         start = handle[0]
         for _ in range(64):  # the form of the result is the start's to say
-            behind = None if is_start(start) else self._behind(start, ())
-            if behind is None:
+            source = None if is_start(start) else self._source(start, ())
+            if source is None:
                 break
-            start = behind[0]
+            start = source[0]
         prefix = _result_index(start) if is_start(start) else (1,)
         return None if prefix is None else (handle[0], (*handle[1], *prefix, *index))
 
-    def _behind_start(self, start: Instruction, index: Index) -> Position | None:
+    def _source_of_start(self, start: Instruction, index: Index) -> Position | None:
         prefix = _result_index(start)
         if prefix is not None and index[: len(prefix)] == prefix:
             return self._root(start, index[len(prefix) :])

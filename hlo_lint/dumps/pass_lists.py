@@ -72,14 +72,14 @@ class PassList:
         return {}
 
     def _find(self, pipeline: str, after: str, before: str) -> list[int]:
-        behind = self._places.get((pipeline, after), [])
-        ahead = self._places.get((pipeline, before), [])
-        if not behind:  # a pass this release does not have, before one that it has
-            return [place - 1 for place in ahead]
+        after_places = self._places.get((pipeline, after), [])
+        before_places = self._places.get((pipeline, before), [])
+        if not after_places:  # a pass this release does not have, before one that it has
+            return [place - 1 for place in before_places]
         # Which run of a repeated pass it was shows in what follows. Where nothing fits, a flag
         # added or removed the pass that follows, and every run stays possible.
-        fitting = [place for place in behind if self._next(place, pipeline) == before]
-        return fitting or behind
+        fitting = [place for place in after_places if self._next(place, pipeline) == before]
+        return fitting or after_places
 
     def last_place(self, name: str) -> int | None:
         """The place of the last run of a pass, in whatever pipeline; None where none runs it."""
@@ -122,11 +122,11 @@ class PassList:
     def knows(self, name: DumpName) -> float:
         """The fit of a dump's name: 1 if the passes follow each other, less if one has
         been left out between them, 0 if the release has none of them."""
-        behind = self._places.get((name.pipeline, unnumbered(name.after)), [])
+        after_places = self._places.get((name.pipeline, unnumbered(name.after)), [])
         before = unnumbered(name.before)
-        if any(self._next(place, name.pipeline) == before for place in behind):
+        if any(self._next(place, name.pipeline) == before for place in after_places):
             return 1
-        return 0.5 if behind and (name.pipeline, before) in self._places else 0
+        return 0.5 if after_places and (name.pipeline, before) in self._places else 0
 
     def misfits(self, names: Iterable[DumpName], is_disabled: Callable[[str], bool]) -> int:
         """The number of places where a run goes from one pass to another and this list does not,

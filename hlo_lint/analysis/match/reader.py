@@ -92,7 +92,7 @@ def _function(tree: Tree[Token], text: str) -> Pattern | ArrayPattern:
             return op(*arguments)
         return opcode(_known(name, text, start))(*arguments)
     except TypeError as error:
-        _refuse(_told(error), text, start)
+        _refuse(_message(error), text, start)
 
 
 def _known(name: str, text: str, start: int) -> str:
@@ -117,13 +117,13 @@ def _modified(pattern: Pattern, name: str, tree: Tree[Token], text: str) -> Patt
             raise TypeError("attr wants attributes, like attr(index=0)")
         modified: Pattern = getattr(pattern, name)(*positional, **keywords)
     except TypeError as error:
-        _refuse(_told(error), text, start)
+        _refuse(_message(error), text, start)
     except ShapeSyntaxError as error:
         _refuse(f"no shape: {error.message}", text, start)
     return modified
 
 
-def _told(error: TypeError) -> str:
+def _message(error: TypeError) -> str:
     """Python's message without the names of classes in it."""
     return re.sub(r"^[\w.<>]+\.", "", str(error))
 

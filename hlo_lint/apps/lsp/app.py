@@ -112,7 +112,7 @@ class HloServer(LanguageServer):
             self._readers.submit(gc.collect)
 
     def stop(self) -> None:
-        """Ends what is under way: nobody waits for it."""
+        """Cancel what is under way: no client waits for it."""
         for opened in self.opened.values():
             opened.serial += 1
 

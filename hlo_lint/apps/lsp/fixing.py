@@ -26,16 +26,16 @@ def quick_fixes(
     """The fixes of the findings that touch a range."""
     text = checked.document.text
     for published in _touching(checked, wanted):
-        mend = published.finding.fix
-        if mend is None:
+        offered = published.finding.fix
+        if offered is None:
             continue
-        is_safe = mend.safety is Safety.SAFE
+        is_safe = offered.safety is Safety.SAFE
         yield types.CodeAction(
-            title=mend.title if is_safe else f"{mend.title} (may change values or cost)",
+            title=offered.title if is_safe else f"{offered.title} (may change values or cost)",
             kind=types.CodeActionKind.QuickFix,
             diagnostics=[published.diagnostic],
             is_preferred=is_safe,
-            edit=_workspace_edit(text, mend.edits, versioned=versioned),
+            edit=_workspace_edit(text, offered.edits, versioned=versioned),
         )
 
 
@@ -44,7 +44,7 @@ def allowances(
 ) -> Iterator[types.CodeAction]:
     """Comments that allow the findings that touch a range.
 
-    The reason is left to be written: until then the comment allows nothing, and is told to.
+    The reason is left to be written: until then the comment allows nothing, and a finding says so.
     """
     text = checked.document.text
     for published in _touching(checked, wanted):

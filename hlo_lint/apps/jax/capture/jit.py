@@ -7,7 +7,7 @@
     compile_for("v5e", f, x, y).lint()      # XLA:TPU's, without a TPU
 
 The dump is asked for with compiler options, so no environment variable is set and nothing else that
-is compiled is dumped. What fails to compile is no exception: the dump says how far it came.
+is compiled is dumped. What fails to compile is not an exception: the dump says how far it came.
 """
 
 from __future__ import annotations
