@@ -27,12 +27,12 @@ from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.reduce.interest import (
     LOOSE,
     FindingTest,
-    Test,
+    InterestTest,
     findings,
     opcode_at,
     skeleton,
 )
-from hlo_lint.engine.reduce.search import Progress, Reduction, Search, State
+from hlo_lint.engine.reduce.search import Progress, Reduction, ReductionState, Search
 from hlo_lint.engine.reduce.xla import ONLY_PASSES, CrashTest, Ending, Guard, XlaServers
 from hlo_lint.engine.stages import Stages
 from hlo_lint.report.repro import Environment, Repro
@@ -50,7 +50,7 @@ class Problem:
     """A text that shows a problem, and the test that says so."""
 
     text: str
-    test: Test
+    test: InterestTest
     path: Path
     """The file that the text is from."""
     comments: str = ""
@@ -90,7 +90,7 @@ def reduce_problem(
         DumpError: for a state file that cannot be written.
     """
     with nullcontext(guard) if guard else parser() as guard:
-        state = State(effort.state, problem.test.key) if effort.state else None
+        state = ReductionState(effort.state, problem.test.key) if effort.state else None
         search = Search(problem.test, guard, effort.jobs, effort.repeat, state, progress)
         return search.run(problem.comments + problem.text, problem.comments)
 

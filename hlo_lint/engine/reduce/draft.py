@@ -83,7 +83,7 @@ def without_predecessors(row: InstructionRecord, gone: Collection[str]) -> Instr
 
 
 @dataclass(frozen=True)
-class Body:
+class DraftComputation:
     """One computation of a draft."""
 
     name: str
@@ -127,7 +127,9 @@ class Body:
             for name in called_names(attributes_of(row))
         }
 
-    def changed(self, rows: Iterable[InstructionRecord], root: str | None = None) -> Body:
+    def changed(
+        self, rows: Iterable[InstructionRecord], root: str | None = None
+    ) -> DraftComputation:
         """The same computation with other instructions."""
         return replace(self, rows=tuple(rows), root=root or self.root)
 
@@ -150,7 +152,7 @@ class Draft:
     name: str
     header: Mapping[str, str]
     """The header's attributes, without the layout of the entry computation."""
-    bodies: tuple[Body, ...]
+    bodies: tuple[DraftComputation, ...]
     comments: str = ""
     """Lines before the header: the stage."""
     tables: str = ""
@@ -187,7 +189,7 @@ class Draft:
         return draft if stated == draft.own_layout else replace(draft, entry_layout=stated)
 
     @property
-    def entry(self) -> Body:
+    def entry(self) -> DraftComputation:
         """The entry computation."""
         return next((body for body in self.bodies if body.is_entry), self.bodies[-1])
 
@@ -203,22 +205,24 @@ class Draft:
         """The number of instructions."""
         return sum(len(body.rows) for body in self.bodies)
 
-    def body(self, name: str) -> Body | None:
+    def body(self, name: str) -> DraftComputation | None:
         """The computation with a name."""
         return next((body for body in self.bodies if body.name == name), None)
 
-    def places(self) -> Iterator[tuple[Body, InstructionRecord]]:
+    def places(self) -> Iterator[tuple[DraftComputation, InstructionRecord]]:
         """Every instruction with its computation, in the order of the text."""
         for body in self.bodies:
             for row in body.rows:
                 yield body, row
 
-    def with_bodies(self, changed: Mapping[str, Body | None]) -> Draft:
+    def with_bodies(self, changed: Mapping[str, DraftComputation | None]) -> Draft:
         """The draft with other computations in place of some; None drops one."""
         bodies = (changed.get(body.name, body) for body in self.bodies)
         return replace(self, bodies=tuple(body for body in bodies if body is not None), _text=[])
 
-    def with_rows(self, change: Callable[[Body, InstructionRecord], InstructionRecord]) -> Draft:
+    def with_rows(
+        self, change: Callable[[DraftComputation, InstructionRecord], InstructionRecord]
+    ) -> Draft:
         """The draft with each instruction changed."""
         return replace(
             self,
@@ -259,7 +263,7 @@ class Draft:
             yield f"}}{body.tail}\n"
 
 
-def _body(computation: Computation, inference: ShapeInference, is_entry: bool) -> Body:
+def _body(computation: Computation, inference: ShapeInference, is_entry: bool) -> DraftComputation:
     rows: list[InstructionRecord] = []
     for instruction in computation.instructions:
         _, name, shape, opcode, operands, tail, references = instruction.row
@@ -270,7 +274,7 @@ def _body(computation: Computation, inference: ShapeInference, is_entry: bool) -
             rows.append(record(name, shape, opcode, references, tail))
     root = computation.root
     assert root is not None
-    return Body(computation.name, tuple(rows), root.name, is_entry, computation.tail)
+    return DraftComputation(computation.name, tuple(rows), root.name, is_entry, computation.tail)
 
 
 def _entry_layout(text: str) -> tuple[tuple[str, ...], str]:
@@ -289,7 +293,7 @@ def swept(after: Draft, before: Draft, *, wholly: bool = True) -> Draft:
     What was unused before the change stays: it may be the problem. If not `wholly`, so do
     instructions.
     """
-    changed: dict[str, Body | None] = {}
+    changed: dict[str, DraftComputation | None] = {}
     called: set[str] = set()
     former_calls = {name for body in before.bodies for name in body.called()}
     for body in after.bodies:
@@ -309,7 +313,7 @@ def swept(after: Draft, before: Draft, *, wholly: bool = True) -> Draft:
     return _renumbered(after.with_bodies(changed), before)
 
 
-def _without_unused(body: Body, former: Body | None) -> Body:
+def _without_unused(body: DraftComputation, former: DraftComputation | None) -> DraftComputation:
     if former is None or (body.rows is former.rows and body.root == former.root):
         return body
     users, gone = Counter(body.users), set()

@@ -6,9 +6,8 @@ import re
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -17,7 +16,6 @@ from hlo_lint.dumps.names import parse_name
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.findings import Diagnostic
-from hlo_lint.engine.fingerprints import nameless
 from hlo_lint.engine.runner import Checker
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.parser.module import parse_file
@@ -27,14 +25,14 @@ from hlo_lint.text.source import encode
 
 _shape = re.compile(r"\(?\b[a-z]\w*\[[^\]]*\](?:\{[^}]*\})?\)?")
 _name = re.compile(r"%[\w.\-]+(?:#\d+)*")
-_several = re.compile(r"(?:\b0\b|\{[^}]*\})(?:, (?:\b0\b|\{[^}]*\}))*")
+_number = re.compile(r"\d+(?:\.\d+)?")
 
 
 LOOSE = "reduced.hlo"
 """A name that no compiler gives to a file."""
 
 
-class Verdict(NamedTuple):
+class InterestVerdict(NamedTuple):
     """The answer of a test."""
 
     interesting: bool
@@ -42,10 +40,10 @@ class Verdict(NamedTuple):
     """The computation and the instruction at which the problem shows, if that is known."""
 
 
-class Test(Protocol):
+class InterestTest(Protocol):
     """A test of interest; it may be called by several threads at once."""
 
-    def __call__(self, text: str) -> Verdict:
+    def __call__(self, text: str) -> InterestVerdict:
         """The verdict on a text."""
         ...
 
@@ -61,7 +59,7 @@ def skeleton(message: str) -> str:
     >>> skeleton("%r moves bytes: f32[2,3]{0,1} and f32[6]{0}, of 2 users")
     '% moves bytes: shape and shape, of  users'
     """
-    return nameless(_name.sub("%", _shape.sub("shape", message)))
+    return _number.sub("", _name.sub("%", _shape.sub("shape", message)))
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,7 @@ class FindingTest:
             file_name,
         )
 
-    def __call__(self, text: str) -> Verdict:
+    def __call__(self, text: str) -> InterestVerdict:
         """The verdict on a text."""
         matching = []
         for module, finding in findings(text, [self.rule], self.before, self.file_name):
@@ -121,15 +119,15 @@ class FindingTest:
                 if opcode == self.opcode:
                     matching.append(finding)
         if not matching:
-            return Verdict(False)
+            return InterestVerdict(False)
         first = next(
             (each for each in matching if each.instruction == self.instruction), matching[0]
         )
         if _shape_errors(parse_file(text).modules[0]) > self.max_errors:
-            return Verdict(False)
+            return InterestVerdict(False)
         if first.computation is None or first.instruction is None:
-            return Verdict(True)
-        return Verdict(True, (first.computation, first.instruction))
+            return InterestVerdict(True)
+        return InterestVerdict(True, (first.computation, first.instruction))
 
 
 def findings(
@@ -177,7 +175,7 @@ class CommandTest:
         """The command."""
         return " ".join(self.command)
 
-    def __call__(self, text: str) -> Verdict:
+    def __call__(self, text: str) -> InterestVerdict:
         """The verdict on a text; a command that hangs says no."""
         with tempfile.TemporaryDirectory(prefix="hlo_lint_") as folder:
             path = Path(folder, "module.hlo")
@@ -196,9 +194,9 @@ class CommandTest:
             except OSError as error:
                 raise UsageError(f"{given[0]} cannot be run: {error.strerror}") from error
             try:
-                return Verdict(child.wait(self.timeout) == 0)
+                return InterestVerdict(child.wait(self.timeout) == 0)
             except subprocess.TimeoutExpired:
-                return Verdict(False)
+                return InterestVerdict(False)
             finally:
                 _end_group(child)
 
@@ -210,20 +208,3 @@ def _end_group(child: subprocess.Popen[bytes]) -> None:
     if child.poll() is None:
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()
-
-
-@dataclass(frozen=True)
-class CallableTest:
-    """A function of a text that is true where the text is interesting."""
-
-    function: Callable[[str], bool]
-    name: str
-
-    @cached_property
-    def key(self) -> str:
-        """The name of the function."""
-        return self.name
-
-    def __call__(self, text: str) -> Verdict:
-        """The verdict on a text."""
-        return Verdict(self.function(text))

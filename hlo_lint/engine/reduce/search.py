@@ -14,10 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from threading import Lock
 from typing import TextIO
 
 from hlo_lint.engine.reduce.draft import Draft, swept
-from hlo_lint.engine.reduce.interest import Test, Verdict
+from hlo_lint.engine.reduce.interest import InterestTest, InterestVerdict
 from hlo_lint.engine.reduce.transformations import COARSE, FINE, LAST
 from hlo_lint.engine.reduce.transformations.base import Target, Transformation
 from hlo_lint.hlo.parser.module import parse_file
@@ -43,14 +44,15 @@ class Reduction:
     anchor: tuple[str, str] | None
 
 
-class State:
+class ReductionState:
     """The file that a later run goes on from: a line of JSON for each verdict and each new text."""
 
     def __init__(self, path: Path, key: str) -> None:
         self._path, self._key = path, key
-        self.verdicts: dict[str, Verdict] = {}
+        self.verdicts: dict[str, InterestVerdict] = {}
         self.text: str | None = None
         self._file: TextIO | None = None
+        self._lock = Lock()
 
     @contextmanager
     def opened(self, text: str) -> Iterator[None]:
@@ -73,7 +75,9 @@ class State:
                 if "text" in entry:
                     self.text = entry["text"]
                 if "verdict" in entry:
-                    self.verdicts[entry["of"]] = Verdict(entry["verdict"], _pair(entry["at"]))
+                    self.verdicts[entry["of"]] = InterestVerdict(
+                        entry["verdict"], _pair(entry["at"])
+                    )
             with self._path.open("a" if lines else "w", encoding="utf-8") as self._file:
                 if not lines:
                     self._write(start)
@@ -81,7 +85,7 @@ class State:
         except OSError as error:
             raise DumpError(f"{self._path}: {error.strerror or error}") from error
 
-    def judged(self, digest: str, verdict: Verdict) -> None:
+    def judged(self, digest: str, verdict: InterestVerdict) -> None:
         """Keep a verdict."""
         self._write({"of": digest, "verdict": verdict.interesting, "at": verdict.anchor})
 
@@ -91,8 +95,9 @@ class State:
 
     def _write(self, entry: object) -> None:
         assert self._file is not None
-        self._file.write(json.dumps(entry) + "\n")
-        self._file.flush()
+        with self._lock:  # tests run in several threads
+            self._file.write(json.dumps(entry) + "\n")
+            self._file.flush()
 
 
 def _pair(at: Sequence[str] | None) -> tuple[str, str] | None:
@@ -107,17 +112,17 @@ def _digest(text: str) -> str:
 class Search:
     """One reduction."""
 
-    test: Test
+    test: InterestTest
     accepts: Callable[[str], bool]
     """True of texts that XLA's parser reads."""
     jobs: int = 1
     """Tests at a time."""
     repeat: int = 1
     """Runs of the test for a text, of which one has to show the problem."""
-    state: State | None = None
+    state: ReductionState | None = None
     progress: Progress = lambda *_: None
     tests: int = 0
-    _verdicts: dict[str, Verdict] = field(default_factory=dict)
+    _verdicts: dict[str, InterestVerdict] = field(default_factory=dict)
 
     def run(self, text: str, comments: str = "") -> Reduction:
         """The smallest text that is found.
@@ -152,7 +157,7 @@ class Search:
             current, verdict = self._reduced(current, verdict)
         return Reduction(current.text, before, current, self.tests, verdict.anchor)
 
-    def _reduced(self, current: Draft, verdict: Verdict) -> tuple[Draft, Verdict]:
+    def _reduced(self, current: Draft, verdict: InterestVerdict) -> tuple[Draft, InterestVerdict]:
         for group in (COARSE, (*COARSE, *FINE), LAST):
             for _ in range(MAX_ROUNDS if group is not LAST else 1):
                 start = current.text
@@ -163,8 +168,8 @@ class Search:
         return current, verdict
 
     def _apply(
-        self, transformation: Transformation, current: Draft, verdict: Verdict
-    ) -> tuple[Draft, Verdict]:
+        self, transformation: Transformation, current: Draft, verdict: InterestVerdict
+    ) -> tuple[Draft, InterestVerdict]:
         """The draft after as many changes of one kind as are possible."""
         targets = list(transformation.targets(current, verdict.anchor))
         size = 1 if transformation.alternatives else len(targets)
@@ -200,9 +205,9 @@ class Search:
 
     def _first(
         self, transformation: Transformation, current: Draft, chunks: Sequence[list[Target]]
-    ) -> tuple[int, Draft, Verdict] | None:
+    ) -> tuple[int, Draft, InterestVerdict] | None:
         """The first chunk whose change leaves the problem, with the changed draft."""
-        pending: list[tuple[int, Draft, Future[Verdict] | None]] = []
+        pending: list[tuple[int, Draft, Future[InterestVerdict] | None]] = []
         for number, chunk in enumerate(chunks):
             made = transformation.apply(current, chunk)
             if made is None:
@@ -225,19 +230,19 @@ class Search:
                 future.cancel()
         return taken
 
-    def _judge(self, text: str) -> Verdict:
+    def _judge(self, text: str) -> InterestVerdict:
         """The verdict on a text, from memory if it was tested before."""
         digest = _digest(text)
         verdict = self._verdicts.get(digest)
         if verdict is None:
-            verdict = Verdict(False)
+            verdict = InterestVerdict(False)
             for _ in range(self.repeat):
                 self.tests += 1
                 verdict = self.test(text)
                 if verdict.interesting:
                     break
             if verdict.interesting and not self.accepts(text):
-                verdict = Verdict(False)
+                verdict = InterestVerdict(False)
             self._verdicts[digest] = verdict
             if self.state is not None:
                 self.state.judged(digest, verdict)

@@ -10,7 +10,7 @@ from typing import Self
 
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.selection import in_order, main_pipelines
-from hlo_lint.engine.reduce.interest import Verdict
+from hlo_lint.engine.reduce.interest import InterestVerdict
 from hlo_lint.engine.reduce.xla import ONLY_PASSES, XlaServers
 from hlo_lint.engine.values.validate import Change, validate_dumps
 from hlo_lint.engine.values.xla_cpu import XlaCpu
@@ -44,9 +44,9 @@ class ValuesTest:
         while not self._idle.empty():
             self._idle.get().close()
 
-    def __call__(self, text: str) -> Verdict:
+    def __call__(self, text: str) -> InterestVerdict:
         """The verdict on a text."""
-        return Verdict(self.change(text) is not None)
+        return InterestVerdict(self.change(text) is not None)
 
     def change(self, text: str) -> Change | None:
         """The change of the values by the pass; None if it makes none, or nothing ran."""

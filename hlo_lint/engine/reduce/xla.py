@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from hlo_lint.analysis.strict import strict_problems
-from hlo_lint.engine.reduce.interest import Verdict, skeleton
+from hlo_lint.engine.reduce.interest import InterestVerdict, skeleton
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import encode
@@ -196,11 +196,11 @@ class CrashTest:
         """The end of the compilation of a text."""
         return self.servers.ask(text, self.target_config, self.flags)
 
-    def __call__(self, text: str) -> Verdict:
+    def __call__(self, text: str) -> InterestVerdict:
         """The verdict on a text."""
         ending = self.ending(text)
         if not ending.crashed:
-            return Verdict(False)
+            return InterestVerdict(False)
         if self.message:
-            return Verdict(re.search(self.message, ending.message) is not None)
-        return Verdict(ending.kind == self.kind)
+            return InterestVerdict(re.search(self.message, ending.message) is not None)
+        return InterestVerdict(ending.kind == self.kind)

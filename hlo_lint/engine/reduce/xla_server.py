@@ -207,12 +207,12 @@ def main() -> None:
     """Serve requests until standard input ends; or compile one file."""
     if len(sys.argv) == 3:
         sys.exit(compile_file(Path(sys.argv[1]), Path(sys.argv[2])))
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     try:
+        import resource  # as fork, it is not on every system
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         xla = _bindings()
         path = plugin_path() if "compile" in sys.argv else None
         plugin = Plugin(path) if path else None

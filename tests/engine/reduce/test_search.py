@@ -11,8 +11,8 @@ from threading import Lock
 
 import pytest
 
-from hlo_lint.engine.reduce.interest import CommandTest, Verdict
-from hlo_lint.engine.reduce.search import Search, State
+from hlo_lint.engine.reduce.interest import CommandTest, InterestVerdict
+from hlo_lint.engine.reduce.search import ReductionState, Search
 from hlo_lint.engine.reduce.xla import Guard, XlaServers
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.text.errors import UsageError
@@ -29,14 +29,14 @@ class HasOpcode:
     lock: Lock = field(default_factory=Lock)
     key: str = "has an opcode"
 
-    def __call__(self, text: str) -> Verdict:
+    def __call__(self, text: str) -> InterestVerdict:
         with self.lock:
             self.asked[text] += 1
         for computation in parse_file(text).modules[0].computations:
             for instruction in computation.with_opcode(self.opcode):
                 at = (computation.name, instruction.name)
-                return Verdict(True, at if self.with_anchor else None)
-        return Verdict(False)
+                return InterestVerdict(True, at if self.with_anchor else None)
+        return InterestVerdict(False)
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +70,8 @@ def test_tests_at_a_time_do_not_change_the_result(reads: Guard) -> None:
 
 def test_what_xla_refuses_is_never_taken(reads: Guard) -> None:
     class Anything(HasOpcode):
-        def __call__(self, text: str) -> Verdict:
-            return Verdict("reduce(" in text)
+        def __call__(self, text: str) -> InterestVerdict:
+            return InterestVerdict("reduce(" in text)
 
     reduction = Search(Anything(), reads).run(random_module(1))
     assert reads(reduction.text)
@@ -82,17 +82,17 @@ def test_a_run_goes_on_from_its_state(tmp_path: Path, reads: Guard) -> None:
     text, path = random_module(11), tmp_path / "state"
 
     class Stopping(HasOpcode):
-        def __call__(self, text: str) -> Verdict:
+        def __call__(self, text: str) -> InterestVerdict:
             if self.asked.total() == 12:
                 raise KeyboardInterrupt
             return super().__call__(text)
 
     first = Stopping(with_anchor=False)
     with pytest.raises(KeyboardInterrupt):
-        Search(first, reads, state=State(path, "k")).run(text)
+        Search(first, reads, state=ReductionState(path, "k")).run(text)
     path.write_text(path.read_text() + '{"of": "cut o')
     second = HasOpcode(with_anchor=False)
-    resumed = Search(second, reads, state=State(path, "k")).run(text)
+    resumed = Search(second, reads, state=ReductionState(path, "k")).run(text)
     whole = Search(HasOpcode(with_anchor=False), reads).run(text)
     assert resumed.text == whole.text
     assert not first.asked.keys() & second.asked.keys()
@@ -102,14 +102,14 @@ def test_a_state_of_another_reduction_is_refused(tmp_path: Path, reads: Guard) -
     path = tmp_path / "state"
     path.write_text(json.dumps({"input": "another", "test": "k"}) + "\n")
     with pytest.raises(UsageError, match="another reduction"):
-        Search(HasOpcode(), reads, state=State(path, "k")).run(random_module(0))
+        Search(HasOpcode(), reads, state=ReductionState(path, "k")).run(random_module(0))
 
 
 def test_a_problem_that_does_not_always_show_is_asked_for_again(reads: Guard) -> None:
     class Flaky(HasOpcode):
-        def __call__(self, text: str) -> Verdict:
+        def __call__(self, text: str) -> InterestVerdict:
             verdict = super().__call__(text)
-            return verdict if self.asked[text] % 3 == 0 else Verdict(False)
+            return verdict if self.asked[text] % 3 == 0 else InterestVerdict(False)
 
     reduction = Search(Flaky(), reads, repeat=3).run(random_module(2))
     assert reduction.after.size == 2

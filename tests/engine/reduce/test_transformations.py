@@ -6,6 +6,7 @@ from hlo_lint.engine.reduce.draft import Draft, swept
 from hlo_lint.engine.reduce.transformations.attributes import DropAttributes, DropHeader
 from hlo_lint.engine.reduce.transformations.base import Anchor, Transformation
 from hlo_lint.engine.reduce.transformations.instructions import (
+    ForwardElement,
     InlineCallee,
     MergeValues,
     ZeroOut,
@@ -185,8 +186,26 @@ def test_a_parameter_that_a_fusion_does_not_read_goes_with_its_operand() -> None
     assert "%p" not in after
 
 
+def test_elements_of_a_tuple_that_is_made_here_are_read_directly() -> None:
+    text = """HloModule m
+ENTRY %main {
+  %p = f32[4] parameter(0)
+  %t = (f32[4], f32[4]) tuple(%p, %p)
+  %e = f32[4] get-tuple-element(%t), index=1
+  ROOT %r = f32[4] negate(%e)
+}
+"""
+    assert (
+        changed(text, ForwardElement())
+        == """ENTRY %main {
+  %p = f32[4] parameter(0)
+  ROOT %r = f32[4] negate(%p)
+}"""
+    )
+
+
 def test_instructions_of_a_fusion_become_constants() -> None:
-    assert "ROOT %r = f32[4] constant({...})" in changed(FUSION, ZeroOut())
+    assert "ROOT %r = f32[4] constant({...})" in changed(FUSION, ZeroOut(sweeps=True))
 
 
 def test_attributes_that_the_opcode_needs_stay() -> None:

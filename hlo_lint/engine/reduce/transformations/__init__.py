@@ -13,6 +13,7 @@ from hlo_lint.engine.reduce.transformations.base import Transformation
 from hlo_lint.engine.reduce.transformations.instructions import (
     DropControlDependencies,
     DropUnread,
+    ForwardElement,
     ForwardOperand,
     InlineCallee,
     MergeValues,
@@ -55,7 +56,9 @@ FINE: Final[tuple[Transformation, ...]] = (
     ForwardOperand(),
     MergeValues(),
     InlineCallee(),
-    ZeroOut(),
+    ForwardElement(),
+    ZeroOut(sweeps=True),
+    ZeroOut(sweeps=False),
     DropCalleeParameters(),
     DropLoopState(),
     DropControlDependencies(),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hlo_lint.engine.reduce.draft import (
-    Body,
     Draft,
+    DraftComputation,
     attributes,
     base,
     fresh,
@@ -47,7 +47,7 @@ class DropUnread(Transformation):
 
     def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
         gone = set(chosen)
-        bodies: dict[str, Body | None] = {
+        bodies: dict[str, DraftComputation | None] = {
             body.name: body.changed(
                 row for row in body.rows if (body.name, name_of(row)) not in gone
             )
@@ -92,7 +92,7 @@ class ForwardOperand(Transformation):
         return places
 
     def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
-        bodies: dict[str, Body | None] = {}
+        bodies: dict[str, DraftComputation | None] = {}
         for body in draft.bodies:
             instead = {
                 name: references_of(body.row(name))[int(number)]
@@ -106,7 +106,7 @@ class ForwardOperand(Transformation):
         return draft.with_bodies(bodies) if bodies else None
 
 
-def _redirected(body: Body, instead: dict[str, str]) -> Body:
+def _redirected(body: DraftComputation, instead: dict[str, str]) -> DraftComputation:
     """A computation in which others are read in place of some instructions."""
 
     def final(reference: str) -> str:
@@ -135,10 +135,48 @@ def _is_alike(one: str, other: str) -> bool:
     return first.with_layout(None) == second.with_layout(None)
 
 
+class ForwardElement(Transformation):
+    """Elements of a tuple that the computation makes: who reads them reads what is in it."""
+
+    name = "read elements instead"
+
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+        return [
+            (body.name, name_of(row))
+            for body, row in draft.places()
+            if opcode_of(row) == "get-tuple-element" and _element(body, row) is not None
+        ]
+
+    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+        bodies: dict[str, DraftComputation | None] = {}
+        for body in draft.bodies:
+            names = [name for computation, name in chosen if computation == body.name]
+            elements = {
+                name: _element(body, body.row(name)) for name in names if name in body.index
+            }
+            instead = {name: element for name, element in elements.items() if element}
+            if instead:
+                bodies[body.name] = _redirected(body, instead)
+        return draft.with_bodies(bodies) if bodies else None
+
+
+def _element(body: DraftComputation, row: InstructionRecord) -> str | None:
+    """The operand of a tuple that a get-tuple-element reads; None if it reads no tuple."""
+    at = body.index.get(references_of(row)[0]) if references_of(row) else None
+    number = attributes(attributes_of(row)).get("index", "")
+    if at is None or opcode_of(body.rows[at]) != "tuple" or not number.isdecimal():
+        return None
+    operands = references_of(body.rows[at])
+    return operands[int(number)] if int(number) < len(operands) else None
+
+
 class ZeroOut(Transformation):
     """Instructions of called computations as constants, which cannot be their parameters."""
 
     name = "turn instructions into constants"
+
+    def __init__(self, *, sweeps: bool) -> None:
+        self.sweeps = sweeps
 
     def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
         return [
@@ -153,7 +191,7 @@ class ZeroOut(Transformation):
     def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
         places = set(chosen)
 
-        def zero(body: Body, row: InstructionRecord) -> InstructionRecord:
+        def zero(body: DraftComputation, row: InstructionRecord) -> InstructionRecord:
             made = None
             if (body.name, name_of(row)) in places:
                 made = constant_of(name_of(row), type_of(row))
@@ -196,7 +234,7 @@ class MergeValues(Transformation):
         return draft.with_bodies({entry.name: _sorted(_redirected(entry, {name: other}))})
 
 
-def _readers(body: Body) -> dict[str, set[str]]:
+def _readers(body: DraftComputation) -> dict[str, set[str]]:
     """The instructions that depend on each instruction."""
     below: dict[str, set[str]] = {name: set() for name in body.index}
     for row in reversed(body.rows):
@@ -206,7 +244,7 @@ def _readers(body: Body) -> dict[str, set[str]]:
     return below
 
 
-def _sorted(body: Body) -> Body:
+def _sorted(body: DraftComputation) -> DraftComputation:
     """The instructions, each after those that it reads, and else in the order of the text."""
     rows: dict[str, InstructionRecord] = {}
     begun: set[str] = set()
@@ -240,7 +278,7 @@ class InlineCallee(Transformation):
 
     def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
         taken = draft.names()
-        bodies: dict[str, Body | None] = {}
+        bodies: dict[str, DraftComputation | None] = {}
         for computation, name in chosen:
             body = bodies.get(computation) or draft.body(computation)
             if body is None or name not in body.index:
@@ -253,7 +291,7 @@ class InlineCallee(Transformation):
         return draft.with_bodies(bodies) if bodies else None
 
 
-def _reached(draft: Draft, callee: Body) -> set[str]:
+def _reached(draft: Draft, callee: DraftComputation) -> set[str]:
     """The computations that run when one does: itself, those it calls, and so on."""
     reached, queue = {callee.name}, [callee]
     while queue:
@@ -264,7 +302,9 @@ def _reached(draft: Draft, callee: Body) -> set[str]:
     return reached
 
 
-def _inlined(body: Body, call: InstructionRecord, callee: Body, taken: set[str]) -> Body:
+def _inlined(
+    body: DraftComputation, call: InstructionRecord, callee: DraftComputation, taken: set[str]
+) -> DraftComputation:
     names = {}
     for row in callee.rows:
         number = parameter_number(row) if opcode_of(row) == "parameter" else -1

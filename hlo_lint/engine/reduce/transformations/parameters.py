@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 
 from hlo_lint.engine.reduce.draft import (
-    Body,
     Draft,
+    DraftComputation,
     attributes,
     base,
     parameter_number,
@@ -126,7 +126,7 @@ class DropCalleeParameters(Transformation):
 
 
 def _without_operands(
-    callee: str, numbers: set[int], _: Body, row: InstructionRecord
+    callee: str, numbers: set[int], _: DraftComputation, row: InstructionRecord
 ) -> InstructionRecord:
     """A caller of a computation without some operands; other instructions as they are."""
     if "=" not in attributes_of(row) or callee not in called_names(attributes_of(row)):
@@ -197,7 +197,7 @@ def _without_state(draft: Draft, computation: str, name: str, gone: set[int]) ->
     if None in inner or len(gone) >= len(elements):
         return None
     shape = _tuple_without(type_of(loop), gone)
-    changed: dict[str, Body | None] = {}
+    changed: dict[str, DraftComputation | None] = {}
     places = {base(references_of(loop)[0]), name}
     start = _narrowed(caller, places, shape, gone, {name})
     if start is None:
@@ -215,8 +215,8 @@ def _without_state(draft: Draft, computation: str, name: str, gone: set[int]) ->
 
 
 def _narrowed(
-    body: Body, places: set[str], shape: str, gone: set[int], carriers: set[str]
-) -> Body | None:
+    body: DraftComputation, places: set[str], shape: str, gone: set[int], carriers: set[str]
+) -> DraftComputation | None:
     """A computation in which some values have a narrower tuple."""
     rows = []
     for row in body.rows:
@@ -261,5 +261,5 @@ def _tuple_without(shape: str, gone: set[int]) -> str:
     return f"({', '.join(each for n, each in enumerate(elements) if n not in gone)})"
 
 
-def _with(body: Body, changed: InstructionRecord) -> Body:
+def _with(body: DraftComputation, changed: InstructionRecord) -> DraftComputation:
     return body.changed(changed if name_of(row) == name_of(changed) else row for row in body.rows)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from hlo_lint.engine.reduce.draft import Body, Draft, attributes, parameter_number
+from hlo_lint.engine.reduce.draft import Draft, DraftComputation, attributes, parameter_number
 from hlo_lint.engine.reduce.transformations.base import Anchor, Target, Transformation
 from hlo_lint.hlo.dtypes import is_float, is_integer
 from hlo_lint.hlo.ir import called_names
@@ -113,7 +113,7 @@ class _Sizes:
                 return size
         return None
 
-    def _relate(self, body: Body, row: InstructionRecord) -> None:
+    def _relate(self, body: DraftComputation, row: InstructionRecord) -> None:
         opcode, values = opcode_of(row), attributes(attributes_of(row))
         me = body.name, name_of(row)
         sources = [self._source(body, each) for each in references_of(row)]
@@ -134,7 +134,10 @@ class _Sizes:
                 self._fix(*place)
 
     def _relate_callees(
-        self, body: Body, row: InstructionRecord, sources: Sequence[tuple[tuple[str, str], Index]]
+        self,
+        body: DraftComputation,
+        row: InstructionRecord,
+        sources: Sequence[tuple[tuple[str, str], Index]],
     ) -> None:
         me = body.name, name_of(row)
         opcode = opcode_of(row)
@@ -269,7 +272,7 @@ class _Sizes:
                 self._products.append((left, right))
         return True
 
-    def _source(self, body: Body, reference: str) -> tuple[tuple[str, str], Index]:
+    def _source(self, body: DraftComputation, reference: str) -> tuple[tuple[str, str], Index]:
         name, *index = reference.split("#")
         return (body.name, name), tuple(map(int, index))
 
@@ -320,7 +323,7 @@ class ShrinkDimensions(Transformation):
         if not wanted or made is None:
             return None
 
-        def resized(body: Body, row: InstructionRecord) -> InstructionRecord:
+        def resized(body: DraftComputation, row: InstructionRecord) -> InstructionRecord:
             shape = shape_or_none(type_of(row)) if type_of(row) else None
             if shape is None:
                 return row
@@ -425,7 +428,7 @@ class PlainElementTypes(Transformation):
     def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
         instead = {target[0]: target[1] for target in chosen}
 
-        def plain(_: Body, row: InstructionRecord) -> InstructionRecord:
+        def plain(_: DraftComputation, row: InstructionRecord) -> InstructionRecord:
             shape = _element_type.sub(lambda found: instead.get(found[1], found[1]), type_of(row))
             return (*row[:2], shape, *row[3:])
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hlo_lint.engine.reduce.draft import (
-    Body,
     Draft,
+    DraftComputation,
     base,
     predecessors,
     record,
@@ -44,7 +44,7 @@ class KeepSlice(Transformation):
         return _entry_alone(draft, body, kept, below or {name})
 
 
-def _operands(body: Body, names: set[str], depth: int) -> set[str]:
+def _operands(body: DraftComputation, names: set[str], depth: int) -> set[str]:
     kept, layer = set(names), set(names)
     for _ in range(depth + 1):
         layer = {
@@ -55,7 +55,7 @@ def _operands(body: Body, names: set[str], depth: int) -> set[str]:
     return kept
 
 
-def _users(body: Body, name: str, depth: int) -> set[str]:
+def _users(body: DraftComputation, name: str, depth: int) -> set[str]:
     """What reads an instruction, and what reads that; as deep as asked."""
     below: set[str] = set()
     layer = {name}
@@ -69,7 +69,7 @@ def _users(body: Body, name: str, depth: int) -> set[str]:
     return below
 
 
-def _entry_alone(draft: Draft, body: Body, kept: set[str], below: set[str]) -> Draft:
+def _entry_alone(draft: Draft, body: DraftComputation, kept: set[str], below: set[str]) -> Draft:
     """The kept instructions as the only computation that nothing calls.
 
     Those whose operands are not kept become parameters; what nobody reads is what it returns.
@@ -93,7 +93,7 @@ def _entry_alone(draft: Draft, body: Body, kept: set[str], below: set[str]) -> D
         shapes = ", ".join(type_of(row) for row in rows if name_of(row) in ends)
         root = "results"
         rows.append(record(root, f"({shapes})", "tuple", ends))
-    entry = Body(body.name, tuple(rows), root, True)
+    entry = DraftComputation(body.name, tuple(rows), root, True)
     needed = entry.called()
     others = [replace(other, is_entry=False) for other in draft.bodies if other is not body]
     queue = list(needed)
