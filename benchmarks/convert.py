@@ -1,6 +1,7 @@
-"""Every HLO text of the dumps at hand, converted for jaxlib 0.10.2: `make corpus ARCHIVES=FOLDER`.
+"""Every HLO text of the dumps at hand, converted for older parsers: `make corpus ARCHIVES=FOLDER`.
 
-It needs jaxlib 0.10 and 0.11 (`HLO_LINT_ORACLES`). What 0.10 reads of the new text is compared,
+It needs jaxlib 0.10 and 0.11 (`HLO_LINT_ORACLES`), and takes any older one that a dialect is for.
+What the older one reads of the new text is compared,
 field by field, with what 0.11 reads of the old one. 0.11 refuses some of its own texts, because
 control predecessors in them are defined nowhere: there it reads the old text without these, and
 the new one has to wait for exactly the elements that `elided_predecessors` names.
@@ -8,14 +9,15 @@ the new one has to wait for exactly the elements that `elided_predecessors` name
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.measure import unpacked
-from hlo_lint.hlo.dialects import convert
+from hlo_lint.hlo.dialects import DIALECTS, convert
 from hlo_lint.hlo.dialects.releases import drop_undefined_predecessors
 from hlo_lint.hlo.dialects.text_editor import TextEditor
 from hlo_lint.hlo.dialects.tuples import elided_predecessors
@@ -23,18 +25,37 @@ from hlo_lint.hlo.ir import HloFile
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.text.source import decode
 from tests.conftest import hlo_files
-from tests.oracle.fields import COMPARISON_ORDER, Fields, differences, read_fields
+from tests.oracle.fields import (
+    COMPARISON_ORDER,
+    OF_NEWER_RELEASES,
+    Fields,
+    differences,
+    less_numbered,
+    read_fields,
+)
 from tests.oracle.xla import Oracle, oracles
 
 RESULTS = Path(__file__).parent / "CONVERT.md"
 BATCH = 40
 WAITS = "waits for"
+is_expected = re.compile(r"stack frames:|source_|.* of a sharding:").match
+"""Notes on metadata and shardings, which are not compared for releases before 0.10."""
+
+
+def dialect_for(release: str) -> str | None:
+    """The dialect that a release of jaxlib reads: that of the release, or of its minor version."""
+    names = f"jax{release}", f"jax{release.rpartition('.')[0]}"
+    return next((name for name in names if name in DIALECTS), None)
 
 
 def judged(old: list[str], older: Oracle, newer: Oracle) -> Iterator[tuple[str, ...]]:
     """What became of each text: some words, to be counted."""
+    dialect = dialect_for(older.version)
+    assert dialect is not None
+    respelled = {COMPARISON_ORDER} if dialect.startswith("jax0.10") else OF_NEWER_RELEASES
+    compared = (lambda fields: fields) if dialect.startswith("jax0.10") else less_numbered
     files = [parse_file(text) for text in old]
-    new = [convert(file, ["jax0.10"]) for file in files]
+    new = [convert(file, [dialect]) for file in files]
     before = read_fields(older, old)
     theirs = read_fields(newer, old)
     definite = read_fields(newer, [without_undefined(file) for file in files])
@@ -44,23 +65,26 @@ def judged(old: list[str], older: Oracle, newer: Oracle) -> Iterator[tuple[str, 
     ):
         words = []
         if "error" in was:
-            words.append("refused by 0.10")
+            words.append("refused")
         if "error" in full:
             words.append("refused by 0.11")
         if "error" in found:
             yield (*words, f"still refused: {found['error'][:200]}")
             continue
-        words.append("read by 0.10 when converted")
+        words.append("read when converted")
         if "error" in full:
-            different = [*unmet_predecessors(file, found), *same_but_for_waits(rest, found)]
+            unmet = unmet_predecessors(file, found)
+            rest, found = compared(rest), compared(found)
+            different = [*unmet, *same_but_for_waits(rest, found, respelled)]
         else:
-            different = list(differences(full, found, {COMPARISON_ORDER}))
-        noted = sum(conversion.notes.values())
+            different = list(differences(compared(full), compared(found), respelled))
+        notes = [note for note in conversion.notes if not is_expected(note)]
+        noted = sum(conversion.notes[note] for note in notes)
         if len(different) > noted:
             words.append(f"another graph: {different[0][:200]}")
         else:
             words.append("the same graph" if not noted else "the same graph but for what is noted")
-        yield (*words, *(f"noted: {note}" for note in conversion.notes))
+        yield (*words, *(f"noted: {note}" for note in notes))
 
 
 def without_undefined(file: HloFile) -> str:
@@ -73,7 +97,7 @@ def without_undefined(file: HloFile) -> str:
     return "".join(parts)
 
 
-def same_but_for_waits(without: Fields, whole: Fields) -> list[str]:
+def same_but_for_waits(without: Fields, whole: Fields, respelled: Collection[str]) -> list[str]:
     """The differences, less elements that are there because somebody waits for them."""
     for name, computation in whole["computations"].items():
         others = without["computations"].get(name, {"instructions": {}})["instructions"]
@@ -88,7 +112,7 @@ def same_but_for_waits(without: Fields, whole: Fields) -> list[str]:
         if name in whole["schedule"]:
             order = whole["schedule"][name]
             whole["schedule"][name] = [each for each in order if each not in awaited]
-    return list(differences(without, whole, {COMPARISON_ORDER, WAITS}))
+    return list(differences(without, whole, {*respelled, WAITS}))
 
 
 def unmet_predecessors(file: HloFile, found: Fields) -> Iterator[str]:
@@ -108,25 +132,25 @@ def unmet_predecessors(file: HloFile, found: Fields) -> Iterator[str]:
                     yield f"%{instruction.name} waits for {waits}, not {expected}"
 
 
-def report(folder: Path, older: Oracle, newer: Oracle) -> list[str]:
-    """The lines of the table."""
+def report(folder: Path, releases: Sequence[Oracle], newer: Oracle) -> list[str]:
+    """The lines of the tables."""
     files = Counter(decode(path.read_bytes()) for path in hlo_files(folder))
     texts = list(files)
-    counted: Counter[tuple[str, ...]] = Counter()
-    for start in range(0, len(texts), BATCH):
-        batch = texts[start : start + BATCH]
-        for text, words in zip(batch, judged(batch, older, newer), strict=True):
-            counted[words] += files[text]
     lines = [
-        "# Conversion of the dumps at hand for jaxlib 0.10",
+        "# Conversion of the dumps at hand for older parsers",
         "",
-        f"{files.total()} HLO texts, {len(texts)} of them different; jaxlib {older.version} and "
+        f"{files.total()} HLO texts, {len(texts)} of them different, compared with jaxlib "
         f"{newer.version}; `make corpus`.",
-        "",
-        "| texts | what became of them |",
-        "|---|---|",
     ]
-    lines += [f"| {number} | {', '.join(words)} |" for words, number in counted.most_common()]
+    for older in releases:
+        counted: Counter[tuple[str, ...]] = Counter()
+        for start in range(0, len(texts), BATCH):
+            batch = texts[start : start + BATCH]
+            for text, words in zip(batch, judged(batch, older, newer), strict=True):
+                counted[words] += files[text]
+        title = f"## jaxlib {older.version}: `{dialect_for(older.version)}`"
+        lines += ["", title, "", "| texts | what became of them |", "|---|---|"]
+        lines += [f"| {number} | {', '.join(words)} |" for words, number in counted.most_common()]
     return [*lines, ""]
 
 
@@ -137,9 +161,12 @@ def main() -> None:
     if not {"0.10", "0.11"} <= found.keys():
         print("conversion: not measured without jaxlib 0.10 and 0.11 (HLO_LINT_ORACLES)")
         return
+    numbers = {oracle.version: [*map(int, oracle.version.split("."))] for oracle in oracles()}
+    older = [oracle for oracle in oracles() if dialect_for(oracle.version) not in (None, "jax0.11")]
+    older.sort(key=lambda oracle: numbers[oracle.version], reverse=True)
     with tempfile.TemporaryDirectory() as scratch:
         folder = unpacked(Path(sys.argv[1]), Path(scratch))
-        text = "\n".join(report(folder, found["0.10"], found["0.11"]))
+        text = "\n".join(report(folder, older, found["0.11"]))
     print(text)
     RESULTS.write_text(text, "utf-8")
 

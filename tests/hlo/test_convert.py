@@ -39,11 +39,13 @@ from tests.oracle.fields import (
     COMPARISON_TYPE,
     IS_STABLE,
     METADATA,
+    OF_NEWER_RELEASES,
     REPLICA_GROUPS,
     SCHEDULE_OF_ELEMENTS,
     SHARDING,
     Fields,
     differences,
+    less_numbered,
     read_fields,
 )
 from tests.oracle.xla import Oracle, as_utf8, oracles
@@ -54,11 +56,14 @@ PRINTER = Path(__file__).parents[1] / "oracle" / "print_hlo.py"
 SHARDINGS = Path(__file__).parents[1] / "oracle" / "read_shardings.py"
 ARCHIVES = ROOT.parent / "shared" / "dumps"
 
+OLDER = ("jax0.9", "jax0.8", "jax0.7", "jax0.6", "jax0.5", "jax0.4.38")
+"""Dialects for parsers before 0.10."""
 LOST = {
     "compact": {METADATA, SCHEDULE_OF_ELEMENTS},
     "jax0.11": {METADATA, SCHEDULE_OF_ELEMENTS},
     "jax0.10": {IS_STABLE},
     "jax0.10.0": {IS_STABLE},
+    **{dialect: {IS_STABLE, *OF_NEWER_RELEASES} for dialect in OLDER},
     "short": {METADATA, "waits for"},
     "tiles": {SHARDING, *REPLICA_GROUPS},
     "async-sugar": {METADATA},
@@ -104,6 +109,62 @@ def converted(text: str, *dialects: str) -> str:
 def without_table(found: Sequence[str]) -> list[str]:
     """Less what short text does not say of the module: its table of stack frames."""
     return [each for each in found if not each.startswith("module: ")]
+
+
+# ---- releases before 0.10
+
+
+LINE = """HloModule m
+
+FileNames
+1 "model.py"
+
+FunctionNames
+1 "step"
+
+FileLocations
+1 {file_name_id=1 function_name_id=1 line=7 end_line=7 column=4 end_column=9}
+
+StackFrames
+1 {file_location_id=1 parent_frame_id=1}
+
+ENTRY e {
+  p = f32[8]{0} parameter(0), sharding={mesh['x'=2], [{'x'}]}
+  ROOT n = f32[8]{0} negate(p), metadata={op_name="neg" stack_frame_id=1 source_column=4}
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("dialect", "metadata"),
+    [
+        ("jax0.9", '{op_name="neg" stack_frame_id=1 source_column=4}'),
+        ("jax0.8", '{op_name="neg" source_column=4 source_file="model.py" source_line=7}'),
+        ("jax0.5", '{op_name="neg" source_file="model.py" source_line=7}'),
+    ],
+)
+def test_the_line_of_an_instruction_is_where_an_older_release_looks_for_it(
+    dialect: str, metadata: str
+) -> None:
+    new = convert(parse_file(LINE), [dialect])
+    assert f"metadata={metadata}" in new.text
+    assert "sharding={devices=[2]<=[2]}" in new.text
+    assert ("StackFrames" in new.text) == (dialect == "jax0.9")
+    assert not hlo_lint.parse(new.text, strict=True).problems
+
+
+@pytest.mark.parametrize("dialect", OLDER)
+def test_an_older_parser_reads_the_same_graph(dialect: str) -> None:
+    older = oracle(f"{dialect.removeprefix('jax')}")
+    before = [text for text in texts() if "error" not in read_by_0_11(text)]
+    new = [convert(parse_file(text), [dialect]) for text in before]
+    after = read_fields(older, [each.text for each in new])
+    for text, conversion, found in zip(before, new, after, strict=True):
+        if "error" in found:
+            assert any(" stay" in note for note in conversion.notes), (text, found)
+        elif text.startswith("HloModule jit_"):
+            known = less_numbered(read_by_0_11(text))
+            assert not list(differences(known, less_numbered(found), LOST[dialect])), text
 
 
 # ---- one dialect at a time
@@ -648,7 +709,7 @@ def test_each_of_thousands_of_starts_gets_a_name_of_its_own() -> None:
     [
         (["README.md"], "README.md: not HLO: there is nothing to convert"),
         (["nowhere.hlo"], "nowhere.hlo: cannot be read: No such file or directory"),
-        (["fixtures/dumps"], "several files need a folder to go to: -o OUT"),
+        (["fixtures/dumps"], "several files need an output folder: -o OUT"),
         (["-", "README.md"], "`-` reads standard input and goes with no other path"),
         (["README.md", "--to", "jax9"], "no dialect is named jax9: did you mean"),
         (["fixtures/roundtrip", "-o", "fixtures/roundtrip"], "this is the input itself"),

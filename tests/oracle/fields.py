@@ -23,6 +23,10 @@ COMPARISON_ORDER = "102"
 """New in 0.11: says what the field of the comparison's type says as well."""
 IS_STABLE = "60"
 """Of a topk, new in 0.11."""
+OF_NEWER_RELEASES = {METADATA, SHARDING, *REPLICA_GROUPS, COMPARISON_ORDER}
+"""Fields that a dialect for a release before 0.10 respells: lines, named meshes."""
+NUMBERED = {"6", "17"}
+"""Of a module: the entry's number, which releases count differently, and the stack frames."""
 SCHEDULE_OF_ELEMENTS = "schedule of get-tuple-elements"
 """XLA makes those of compact text where their first reader stands."""
 
@@ -49,6 +53,14 @@ def read_fields(oracle: Oracle, texts: Sequence[str]) -> list[Fields]:
                 raise RuntimeError(f"{oracle.python}: {child.stderr.decode(errors='replace')}")
             found.append({"error": "died"})
     return found
+
+
+def less_numbered(fields: Fields) -> Fields:
+    """What was read, less the fields of the module in `NUMBERED`."""
+    if "error" in fields:
+        return fields
+    kept = {name: value for name, value in fields["fields"].items() if name not in NUMBERED}
+    return {**fields, "fields": kept}
 
 
 def differences(one: Fields, other: Fields, without: Collection[str] = ()) -> Iterator[str]:

@@ -14,9 +14,15 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from jaxlib import _hlo  # type: ignore[attr-defined]
-
 from tests.oracle.schema import Message, integer, integers, read, text
+
+try:
+    from jaxlib import _hlo  # type: ignore[attr-defined]
+except ImportError:  # before jax 0.10
+    try:
+        from jaxlib import _jax as _hlo
+    except ImportError:  # before jax 0.6
+        from jaxlib import xla_extension as _hlo  # type: ignore[attr-defined]
 
 SHAPE = 4
 """Of a computation; field 3 in it repeats the names of parameters."""

@@ -13,6 +13,7 @@ from typing import Final
 
 from hlo_lint.hlo.dialects.asynchronous import generic, sugar
 from hlo_lint.hlo.dialects.meshes import tiles
+from hlo_lint.hlo.dialects.older import PARSERS
 from hlo_lint.hlo.dialects.operand_shapes import typed_operands, untyped_operands
 from hlo_lint.hlo.dialects.percent import with_percent, without_percent
 from hlo_lint.hlo.dialects.releases import readable_by_0_10_0, readable_by_0_10_2
@@ -25,12 +26,15 @@ from hlo_lint.text.errors import UsageError, nearest
 
 Conversion = Callable[[Module, TextEditor], None]
 
+_FOR_0_10_0: Final = (explicit, readable_by_0_10_2, readable_by_0_10_0)
+
 DIALECTS: Final[dict[str, tuple[str, tuple[Conversion, ...]]]] = {
     "jax0.10": ("what jaxlib 0.10.2 reads", (explicit, readable_by_0_10_2)),
-    "jax0.10.0": (
-        "what jaxlib 0.10.0 reads",
-        (explicit, readable_by_0_10_2, readable_by_0_10_0),
-    ),
+    "jax0.10.0": ("what jaxlib 0.10.0 reads", _FOR_0_10_0),
+    **{
+        name: (f"what jaxlib {parser.release} reads", (*_FOR_0_10_0, tiles, parser))
+        for name, parser in PARSERS.items()
+    },
     "jax0.11": ("what jaxlib 0.11 prints: compact", (compact,)),
     "explicit": ("a get-tuple-element for each element that is read", (explicit,)),
     "compact": ("%x#1 for an element", (compact,)),

@@ -54,11 +54,18 @@ def short(module: Module, editor: TextEditor) -> None:
                     editor.note(f"{name}: short text has none")
                 drop_attributes(editor, statement, _LONG_ONLY)
                 _drop_metadata_of_sharding(editor, statement)
-    if module.tables and module.computations:
-        start = editor.text.index(module.tables[0], len(module.header))
-        last = editor.text.index(module.tables[-1], start) + len(module.tables[-1])
-        editor.replace(start, blank_lines(editor.text, last), "")
+    if drop_tables(module, editor):
         editor.note("stack frames: short text has none")
+
+
+def drop_tables(module: Module, editor: TextEditor) -> bool:
+    """Take out the tables of stack frames; False where there are none."""
+    if not module.tables or not module.computations:
+        return False
+    start = editor.text.index(module.tables[0], len(module.header))
+    last = editor.text.index(module.tables[-1], start) + len(module.tables[-1])
+    editor.replace(start, blank_lines(editor.text, last), "")
+    return True
 
 
 def _drop_metadata_of_sharding(editor: TextEditor, statement: Statement) -> None:
