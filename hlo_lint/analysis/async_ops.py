@@ -8,15 +8,15 @@ is, the operation runs beside the schedule, and other instructions must keep off
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from hlo_lint.analysis.calls import calls_of, opcodes_of
 from hlo_lint.hlo.attributes import AttributeSyntaxError
-from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import CONTROL_FLOW, FORWARDS, NO_KERNEL
-from hlo_lint.hlo.records import opcode_of
 from hlo_lint.hlo.shape import ArrayShape, Index, Shape, TupleShape, leaves
 
 if TYPE_CHECKING:
@@ -41,8 +41,7 @@ def _begins(opcode: str) -> bool:
 
 def has_flights(module: Module) -> bool:
     """True if anything in a module begins an asynchronous operation, or waits for one."""
-    opcodes = frozenset().union(*[computation.opcodes for computation in module.computations])
-    return any(_begins(opcode) or opcode.endswith("-done") for opcode in opcodes)
+    return any(_begins(opcode) or opcode.endswith("-done") for opcode in opcodes_of(module))
 
 
 def is_update(instruction: Instruction) -> bool:
@@ -116,14 +115,17 @@ class Calls:
         self._by_name = {computation.name: computation for computation in module.computations}
         fused = module.fusion_computations
         self.computations = tuple(c for c in module.computations if c.name not in fused)
-        self._callers: dict[str, list[Instruction]] = {}
+
+    @cached_property
+    def _callers(self) -> Mapping[str, Sequence[Instruction]]:
+        callers: dict[str, list[Instruction]] = {}
         for computation in self.computations:
-            for row_number, row in enumerate(computation.rows):
-                opcode = opcode_of(row)
-                if opcode in CONTROL_FLOW or opcode.endswith("-start"):
-                    caller = computation.at(row_number)
+            for number in calls_of(computation):
+                caller = computation.at(number)
+                if caller.opcode in CONTROL_FLOW or is_start(caller):
                     for callee in self.callees(caller):
-                        self._callers.setdefault(callee.name, []).append(caller)
+                        callers.setdefault(callee.name, []).append(caller)
+        return callers
 
     def callees(self, caller: Instruction) -> tuple[Computation, ...]:
         """The computations whose instructions run when this one does; of a loop the body first."""
@@ -163,15 +165,24 @@ class Calls:
         return None if number is None else operand_position(caller, number, ())
 
 
+sequential_calls = cached_analysis(Calls)
+"""The callers and callees of a module, read once for all rules."""
+
+
+@cached_analysis
 def flights(module: Module) -> tuple[AsyncOp, ...]:
     """Every asynchronous operation of a module, in the order of the text."""
-    calls = Calls(module)
+    calls = sequential_calls(module)
     return tuple(
         _Follower(start, calls).flight()
         for computation in calls.computations
-        for start in computation.instructions
-        if is_start(start)
+        for start in _starts(computation)
     )
+
+
+def _starts(computation: Computation) -> Iterator[Instruction]:
+    if any(map(_begins, computation.opcodes)):
+        yield from filter(is_start, computation.instructions)
 
 
 _MAX_INDEX_DEPTH = 100
@@ -341,7 +352,7 @@ class Accesses:
 
     @cached_property
     def _calls(self) -> Calls:
-        return Calls(self._module)
+        return sequential_calls(self._module)
 
     def races(self, flight: AsyncOp) -> Iterator[Race]:
         """Each instruction that is in the way, once for each way in which it is."""

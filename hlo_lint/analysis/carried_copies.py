@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from hlo_lint.analysis.async_ops import Calls, Position, operand_position
+from hlo_lint.analysis.async_ops import Calls, Position, operand_position, sequential_calls
 from hlo_lint.analysis.data_movement import moves
 from hlo_lint.analysis.loops import Loop, loops
 from hlo_lint.hlo.ir import Computation, Instruction, Module
@@ -34,9 +34,8 @@ class CarriedCopy(NamedTuple):
 def carried_copies(module: Module) -> Iterator[CarriedCopy]:
     """The copies of whole elements of loop states, loop by loop."""
     kernels = {move.kernel for move in moves(module)}
-    calls: Calls | None = None
     for loop in loops(module):
-        calls = calls or Calls(module)
+        calls = sequential_calls(module)
         for computation in _run_in_each_iteration(loop, calls):
             for instruction in computation.instructions:
                 if instruction not in kernels and instruction.opcode != "copy-start":

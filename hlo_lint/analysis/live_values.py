@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from hlo_lint.analysis.async_ops import Accesses, Calls, Life, MemoryAccess
+from hlo_lint.analysis.async_ops import Accesses, Life, MemoryAccess, sequential_calls
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Clash(NamedTuple):
 def clashes(module: Module, buffers: BufferAssignment) -> Iterator[Clash]:
     """The first such write into each value, computation by computation."""
     accesses = Accesses(module, buffers)
-    for computation in Calls(module).computations:
+    for computation in sequential_calls(module).computations:
         yield from _in_computation(computation, accesses)
 
 

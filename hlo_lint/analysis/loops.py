@@ -9,7 +9,7 @@ from functools import cached_property
 from math import gcd
 from typing import Final
 
-from hlo_lint.analysis.async_ops import Calls
+from hlo_lint.analysis.async_ops import sequential_calls
 from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
@@ -160,8 +160,7 @@ def loops(module: Module) -> tuple[Loop, ...]:
     whiles = [
         instruction for one in module.computations for instruction in one.with_opcode("while")
     ]
-    calls = Calls(module) if whiles else None
-    pairs = [(loop, calls.callees(loop)) for loop in whiles] if calls else []
+    pairs = [(loop, sequential_calls(module).callees(loop)) for loop in whiles]
     return tuple(Loop(loop, *callees) for loop, callees in pairs if len(callees) == 2)
 
 

@@ -20,7 +20,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
-from hlo_lint.analysis.async_ops import Calls
+from hlo_lint.analysis.async_ops import Calls, sequential_calls
 from hlo_lint.analysis.diff.bisection import bisect
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.names import DumpName, parse_name
@@ -212,7 +212,7 @@ def scheduled_collectives(module: Module) -> Iterator[Collective]:
     A loop's collectives count once, and those of each branch of a conditional.
     """
     if module.entry is not None:
-        yield from _collectives(module.entry, Calls(module), frozenset())
+        yield from _collectives(module.entry, sequential_calls(module), frozenset())
 
 
 def _collectives(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, TypeAlias
 
-from hlo_lint.analysis.async_ops import Calls, Position, operand_position
+from hlo_lint.analysis.async_ops import Position, operand_position, sequential_calls
 from hlo_lint.hlo.attributes import Alias, AttributeSyntaxError
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Index, Shape, leaves, part
@@ -168,7 +168,7 @@ class _Buffers:
     """Which values of a module have to share a buffer: sets that are joined, by number."""
 
     def __init__(self, module: Module) -> None:
-        self._calls = Calls(module)
+        self._calls = sequential_calls(module)
         self._numbers: dict[Value, int] = {}
         self._joined: list[int] = []
         self._written: dict[str, frozenset[int]] = {}

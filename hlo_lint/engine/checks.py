@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache, cached_property
+from functools import cache
 from inspect import signature
 from typing import Any
 
@@ -44,12 +44,10 @@ class Check:
         """The type of view that it looks at, `Module`."""
         self.parameters = parameters
         """The parameter of each type that it asks for."""
+        self._subject = parameters[kind]
         self._function: Any = getattr(rule, method)
-
-    @cached_property
-    def takes_stage(self) -> bool:
+        self.takes_stage = STAGE in parameters
         """True if the findings may depend on the stage of the run."""
-        return STAGE in self.parameters
 
     @property
     def artefacts(self) -> Iterable[str]:
@@ -67,11 +65,11 @@ class Check:
         Raises:
             RuleError: the rule crashed; names the rule and the subject.
         """
-        views = {self.parameters[self.kind]: subject}
+        views = {self._subject: subject}
         if self.takes_stage:
             views[self.parameters[STAGE]] = stage
-        for kind, artefact in (artefacts or {}).items():
-            views[self.parameters[kind]] = artefact
+        if artefacts:
+            views.update({self.parameters[kind]: value for kind, value in artefacts.items()})
         try:
             return tuple(self._function(**views))
         except Exception as error:

@@ -17,7 +17,14 @@ from hlo_lint.analysis.shape_inference.shape_check import (
     inference_of,
 )
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
-from hlo_lint.hlo.records import attributes_of, opcode_of, references_of, type_of
+from hlo_lint.hlo.records import (
+    attributes_of,
+    opcode_of,
+    operands_of,
+    references_of,
+    root_mark_of,
+    type_of,
+)
 from hlo_lint.hlo.shape import Shape, shape_or_none
 
 _MAX_CALL_DEPTH = 100
@@ -145,11 +152,15 @@ class ShapeInference:
 @cached_analysis
 def signature_of(computation: Computation) -> Signature | None:
     """A computation from outside as it is printed; None if a type is left out or was not read."""
-    root = computation.root
-    if root is None or computation.parse_errors or "" in types_of(computation):
+    rows = computation.rows
+    if not rows or computation.parse_errors or "" in types_of(computation):
         return None
+    root = next((row for row in reversed(rows) if root_mark_of(row)), rows[-1])
+    numbered = [(operands_of(row), type_of(row)) for row in rows if opcode_of(row) == "parameter"]
+    if [number for number, _ in numbered] == list(map(str, range(len(numbered)))):
+        return Signature(tuple([text for _, text in numbered]), type_of(root))
     parameters = tuple([parameter.type_text for parameter in computation.parameters])
-    return Signature(parameters, root.type_text)
+    return Signature(parameters, type_of(root))
 
 
 def infer(instruction: Instruction, module: Module | None = None) -> Inferred:

@@ -79,14 +79,18 @@ class Batch:
             groups[opcode].append(at)
         return groups
 
-    def operand_types(self, rows: Sequence[InstructionRecord]) -> Iterable[tuple[str | None, ...]]:
-        """The types of each row's operands; None for one that the computation does not define."""
+    def operand_types(
+        self, rows: Sequence[InstructionRecord]
+    ) -> Sequence[Iterable[str | tuple[str | None, ...] | None]]:
+        """The types of the rows' operands in columns; None for one that is not defined.
+
+        Rows of different lengths have one column, of tuples.
+        """
         type_named = self.types.get
         references = list(map(references_of, rows))
-        if len(set(map(len, references))) == 1 and references[0]:
-            columns = zip(*references, strict=True)
-            return zip(*[map(type_named, column) for column in columns], strict=True)
-        return [tuple(map(type_named, names)) for names in references]
+        if len(set(map(len, references))) == 1:
+            return [map(type_named, column) for column in zip(*references, strict=True)]
+        return [[tuple(map(type_named, names)) for names in references]]
 
     def with_attribute(self, word: str, other_than: frozenset[str] = frozenset()) -> Iterator[int]:
         """The rows whose attributes hold a word, those of some opcodes left out."""

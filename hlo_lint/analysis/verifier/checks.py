@@ -31,6 +31,8 @@ class _Mark(NamedTuple):
     words: tuple[str, ...] = ()
     other_than: frozenset[str] = frozenset()
     option: str = ""
+    concerns: Callable[[frozenset[str]], bool] | None = None
+    is_local: bool = False
 
 
 def _marked(mark: _Mark) -> Callable[[Marked], Marked]:
@@ -52,17 +54,28 @@ def on(*opcodes: str, local: bool = False, option: str = "") -> Callable[[Marked
 
 
 def on_attribute(
-    *words: str, other_than: frozenset[str] = frozenset(), option: str = ""
+    *words: str,
+    other_than: frozenset[str] = frozenset(),
+    option: str = "",
+    local: bool = False,
 ) -> Callable[[Marked], Marked]:
     """Mark a check of each instruction whose attributes hold one of some words.
 
-    With an `option` it binds only where the stage has that set.
+    With an `option` it binds only where the stage has that set. A `local` check depends on nothing
+    but attributes, type, opcode, header and stage.
     """
-    return _marked(_Mark("attribute", words, other_than, option))
+    return _marked(_Mark("attribute", words, other_than, option, is_local=local))
 
 
 on_computation = _marked(_Mark("computation"))
 """Mark a check of each computation as a whole."""
+
+
+def on_computation_if(concerns: Callable[[frozenset[str]], bool]) -> Callable[[Marked], Marked]:
+    """Mark such a check that is left out where the opcodes of a module do not concern it."""
+    return _marked(_Mark("computation", concerns=concerns))
+
+
 on_module = _marked(_Mark("module"))
 """Mark a check of the module as a whole."""
 on_entry = _marked(_Mark("entry"))
@@ -76,6 +89,14 @@ class OpcodeCheck(NamedTuple):
     option: str
 
 
+class WholeCheck(NamedTuple):
+    """A check of computations."""
+
+    check: ComputationCheck
+    concerns: Callable[[frozenset[str]], bool] | None
+    """False for the opcodes of a module in which the check cannot find anything."""
+
+
 class AttributeCheck(NamedTuple):
     """A check of instructions of any opcode that have an attribute."""
 
@@ -83,6 +104,7 @@ class AttributeCheck(NamedTuple):
     words: tuple[str, ...]
     other_than: frozenset[str]
     option: str
+    is_local: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +115,7 @@ class Checks:
     local: Mapping[str, tuple[InstructionCheck, ...]]
     """Checks that equal instructions pass alike."""
     attributes: tuple[AttributeCheck, ...]
-    computations: tuple[ComputationCheck, ...]
+    computations: tuple[WholeCheck, ...]
     modules: tuple[ModuleCheck, ...]
     entries: tuple[ModuleCheck, ...]
     shapes: Mapping[str, str] = field(default_factory=dict)
@@ -126,7 +148,7 @@ class Checks:
             return table
 
         attributes = tuple(
-            AttributeCheck(check, mark.words, mark.other_than, mark.option)  # type: ignore[arg-type]
+            AttributeCheck(check, mark.words, mark.other_than, mark.option, mark.is_local)  # type: ignore[arg-type]
             for check, mark in held.get("attribute", ())
         )
         return cls(
@@ -136,7 +158,7 @@ class Checks:
                 for opcode, checks in by_opcode("local").items()
             },
             attributes,
-            of("computation"),
+            tuple(WholeCheck(check, mark.concerns) for check, mark in held.get("computation", ())),
             of("module"),
             of("entry"),
             shapes,

@@ -44,13 +44,13 @@ _SAME_TYPE: Final = frozenset(("broadcast", "reshape", "dynamic-reshape"))
 
 Key: TypeAlias = tuple[object, ...]
 """All that the shape violations of an instruction depend on: attributes and the signatures of
-callees, the type of the result, the types of the operands."""
+callees, the type of the result, the types of the operands, one by one or in a tuple."""
 
 
 def keys_of(
     opcode: str,
     rows: Sequence[InstructionRecord],
-    operand_types: Iterable[tuple[str | None, ...]],
+    operand_types: Sequence[Iterable[object]],
     callees: Sequence[Sequence[Computation | None]],
     *,
     is_checked: bool,
@@ -68,24 +68,26 @@ def keys_of(
         return []
     first: Iterable[object] = repeat("", len(rows))
     if is_checked or (inference is not None and inference.attributes):
-        first = map(_facts, map(attributes_of, rows))
+        first = map(facts, map(attributes_of, rows))
     if inference is not None and inference.calls:
-        texts = [_CALLEE.sub(r"\1=", str(text)) for text in first]
+        texts = [_without_callees(str(text)) for text in first]
         signatures = [tuple([each and signature_of(each) for each in row]) for row in callees]
         first = zip(texts, signatures, strict=True)
-    return [
-        (attributes, result, *operands)
-        for attributes, result, operands in zip(first, types, operand_types, strict=True)
-    ]
+    return list(zip(first, types, *operand_types, strict=True))
 
 
 def summary_of(opcode: str, key: Key) -> Key | None:
     """What counts where all shapes are the same: the element type and the number of operands."""
-    _, result, *operands = key
+    result, operands = key[1], _operand_types(key)
     if opcode not in KEEPS_TYPE or operands.count(result) < len(operands):
         return None
     text = str(result)
     return None if type_errors(text) else (len(operands), text[: text.find("[")])
+
+
+def _without_callees(attributes: str) -> str:
+    """The attributes without the names of callees, of which the signatures count."""
+    return _CALLEE.sub(r"\1=", attributes)
 
 
 _CALLEE = re.compile(rf"\b({'|'.join(CALLING_ATTRIBUTES)})=%?[\w.\-]+")
@@ -94,23 +96,26 @@ _INDEX = re.compile(r", index=(\d{1,9})(?:,|\Z)").match
 
 def is_known(key: Key) -> bool:
     """True if nothing is missing that the shape depends on."""
-    first, *types = key
-    missing = isinstance(first, tuple) and not all(first[1])
-    return not missing and all(types)
+    is_missing = isinstance(key[0], tuple) and not all(key[0][1])
+    return not is_missing and bool(key[1]) and all(_operand_types(key))
+
+
+def _operand_types(key: Key) -> Key:
+    return key[2] if len(key) == 3 and isinstance(key[2], tuple) else key[2:]
 
 
 def is_evident(opcode: str, key: Key) -> bool:
     """True if nothing can be wrong with a shape, as far as its types have no errors."""
-    first, result, *operands = key
+    first, result, operands = key[0], key[1], _operand_types(key)
     if opcode == "get-tuple-element" and len(operands) == 1:
         index = _INDEX(str(first))
         return index is not None and element_type(str(operands[0]), index[1]) == result
     if opcode in ("call", "fusion") and isinstance(first, tuple) and len(first[1]) == 1:
-        return bool(first[1][0] == (tuple(operands), result))
+        return bool(first[1][0] == (operands, result))
     return False
 
 
-def _facts(attributes: str) -> str:
+def facts(attributes: str) -> str:
     """The attributes before metadata, if nothing that counts follows it."""
     head, _, after = attributes.partition(", metadata={")
     end = after.find("}, ")

@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple, cast
 from weakref import WeakValueDictionary
 
-from hlo_lint.analysis.calls import calls_of
+from hlo_lint.analysis.calls import calls_of, opcodes_of
 from hlo_lint.analysis.layout_mismatches import name_in
 from hlo_lint.analysis.shape_inference import ShapeInference
 from hlo_lint.analysis.stage import Stage
@@ -23,6 +23,7 @@ from hlo_lint.analysis.verifier.checks import Checks
 from hlo_lint.analysis.verifier.scope import Header, Scope, Violation, header_of
 from hlo_lint.analysis.verifier.shapes import (
     Key,
+    facts,
     is_evident,
     is_known,
     keys_of,
@@ -33,6 +34,7 @@ from hlo_lint.analysis.verifier.shapes import (
 )
 from hlo_lint.hlo.ir import Computation, Module, cached_analysis
 from hlo_lint.hlo.records import (
+    attributes_of,
     name_of,
     opcode_of,
     operands_of,
@@ -187,7 +189,12 @@ class _Verifier:
             for at, violation in (*of_rows, *self._of_attributes(batch)):
                 computation, number = batch.place(at)
                 found.setdefault(computation, []).append((number, violation))
-        whole = self.checks.computations
+        opcodes = opcodes_of(self.module)
+        whole = [
+            check
+            for check, concerns in self.checks.computations
+            if not concerns or concerns(opcodes)
+        ]
         for computation in computations:
             scope, rows = self._scope(computation), computation.rows
             state = _State(
@@ -277,14 +284,21 @@ class _Verifier:
 
     def _of_attributes(self, batch: Batch) -> Iterator[tuple[int, Violation]]:
         """The checks of every opcode, where the text has an attribute of theirs: few texts have."""
-        for check, words, other_than, option in self.checks.attributes:
+        for check, words, other_than, option, is_local in self.checks.attributes:
             if option and not getattr(self.stage, option):
                 continue
             for word in words:
+                good = self.good.setdefault(word, set())
                 for at in batch.with_attribute(word, other_than):
+                    row = batch.rows[at]
+                    key = self.header, opcode_of(row), type_of(row), facts(attributes_of(row))
+                    if is_local and key in good:
+                        continue
                     computation, number = batch.place(at)
-                    for violation in check(self._scope(computation), computation.at(number)):
-                        yield at, violation
+                    violations = [*check(self._scope(computation), computation.at(number))]
+                    yield from ((at, violation) for violation in violations)
+                    if not violations:
+                        good.add(key)
 
 
 def _changed(

@@ -22,6 +22,7 @@ _FORMER_OPCODES: Final = frozenset(
     "cross-replica-sum generate-token host-compute trace all-reduce-scatter".split()
 )
 """Opcodes that XLA no longer has (`hlo_opcode.h`)."""
+_OPCODES: Final = _FORMER_OPCODES | OPCODES.keys()
 _ATTRIBUTES: Final = ATTRIBUTE_NAMES.union(*(opcode.allowed for opcode in OPCODES.values()))
 _TYPES: Final = frozenset(ELEMENT_TYPES) | {"token", "opaque"}
 
@@ -81,7 +82,7 @@ class UnknownWord(Rule):
 
     def check(self, computation: Computation) -> Findings:
         """One finding for each word of a computation, at the first instruction that has it."""
-        for opcode in sorted(computation.opcodes - OPCODES.keys() - _FORMER_OPCODES):
+        for opcode in sorted(computation.opcodes - _OPCODES):
             if wrapped_opcode(opcode) is None:
                 yield _finding(computation.with_opcode(opcode)[0], "opcode", opcode, OPCODES)
         if any(map(_unknown_types, types_of(computation))):

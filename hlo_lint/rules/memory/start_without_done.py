@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.async_ops import AsyncOp, Calls, flights, has_flights, is_done, operation
+from hlo_lint.analysis.async_ops import (
+    AsyncOp,
+    flights,
+    has_flights,
+    is_done,
+    operation,
+    sequential_calls,
+)
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
@@ -111,7 +118,7 @@ class StartWithoutDone(Rule):
             if not (grouped and flight.start.computation.name in wrapped):
                 yield from _starts(flight, module)
         waited = {done for flight in started for done in flight.dones}
-        for computation in Calls(module).computations:
+        for computation in sequential_calls(module).computations:
             for done in computation.instructions:
                 if is_done(done) and done not in waited:
                     yield from _lone(done)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.calls import calls_of
+from hlo_lint.analysis.calls import calls_of, opcodes_of
 from hlo_lint.dumps.phases import CALL_GRAPH_IS_FLAT
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
@@ -65,8 +65,8 @@ class CallGraphNotFlat(Rule):
     def check(self, module: Module) -> Findings:
         """Yields each instruction but the first that runs a computation which another calls."""
         callers: dict[str, list[Instruction]] = {}
-        opcodes = frozenset().union(*[computation.opcodes for computation in module.computations])
-        for computation in () if opcodes.isdisjoint(SEQUENTIAL) else module.computations:
+        is_flat = opcodes_of(module).isdisjoint(SEQUENTIAL)
+        for computation in () if is_flat else module.computations:
             for number, names in calls_of(computation).items():
                 for name in names:
                     callers.setdefault(name, []).append(computation.at(number))

@@ -55,12 +55,12 @@ class UncalledComputation(Rule):
 
     def check(self, final: FinalModule) -> Findings:
         """One finding for each, at its root; what only such a computation calls is left out."""
-        module = final.module
-        if module.entry is None or len(module.computations) == 1:
+        module, entry = final.module, final.module.entry
+        if entry is None or len(module.computations) == 1:
             return
         called = {name for caller in module.computations for name in _called(caller)}
         for computation in module.computations:
-            if computation is not module.entry and computation.name not in called:
+            if computation is not entry and computation.name not in called:
                 at = computation.root or header_span(module)
                 yield Finding(at, f"nothing calls %{computation.name}")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
-from hlo_lint.analysis.verifier.checks import on_computation, on_module
+from hlo_lint.analysis.calls import opcodes_of
+from hlo_lint.analysis.verifier.checks import on_computation_if, on_module
 from hlo_lint.analysis.verifier.devices import all_communicating
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Computation, Instruction, Module
@@ -53,10 +54,10 @@ class BadChannel(VerifierRule, Rule):
         """),
     )
 
-    @on_computation
+    @on_computation_if(lambda opcodes: not opcodes.isdisjoint(_TRANSFERS))
     def pairs(self, scope: Scope) -> Iterable[Violation]:
         """A send or recv and its done have one channel, and both or neither talk to the host."""
-        return () if _TRANSFERS.isdisjoint(scope.opcodes) else _mismatches(scope)
+        return _mismatches(scope)
 
     @on_module
     def host_transfers(
@@ -64,7 +65,8 @@ class BadChannel(VerifierRule, Rule):
     ) -> Iterator[Violation]:
         """Transfers to the host that share a channel are the same."""
         first: dict[tuple[str, int], Instruction] = {}
-        for instruction in all_communicating(module):
+        transfers = _TRANSFERS & opcodes_of(module)
+        for instruction in all_communicating(module) if transfers else ():
             if (
                 instruction.opcode not in _TRANSFERS
                 or "is_host_transfer=true" not in instruction.attributes_text
@@ -82,7 +84,7 @@ class BadChannel(VerifierRule, Rule):
                 yield Violation("host-channel", instruction, message)
 
 
-_TRANSFERS: Final = frozenset({"send", "recv"})
+_TRANSFERS: Final[frozenset[str]] = frozenset({"send", "recv"})
 
 
 def _mismatches(scope: Scope) -> Iterator[Violation]:

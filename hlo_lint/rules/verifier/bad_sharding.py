@@ -60,7 +60,7 @@ class BadSharding(VerifierRule, Rule):
         ),
     )
 
-    @on_attribute("sharding=")
+    @on_attribute("sharding=", local=True)
     def sharding(self, scope: Scope, instruction: Instruction) -> Iterator[Violation]:
         """A sharding fits the shape and the devices."""
         text = instruction.attribute_text("sharding")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
 from itertools import chain
 from typing import ClassVar, Final
 
@@ -11,7 +10,7 @@ from hlo_lint.analysis.layout_mismatches import name_in
 from hlo_lint.analysis.shape_inference.asynchronous import prefix_error
 from hlo_lint.analysis.shape_inference.types import brief, compatible
 from hlo_lint.analysis.verifier.calls import parameter_layouts, shapes_differ
-from hlo_lint.analysis.verifier.checks import on, on_computation
+from hlo_lint.analysis.verifier.checks import on, on_computation_if
 from hlo_lint.analysis.verifier.scope import (
     Scope,
     Violation,
@@ -350,12 +349,12 @@ class BrokenAsync(VerifierRule, Rule):
             message = f"the result and that of the start have different layouts: {mismatch}"
             yield Violation("async-done-shape", done, message)
 
-    @on_computation
+    @on_computation_if(lambda opcodes: not opcodes.isdisjoint(_OF_PAIRS))
     def consumers(self, scope: Scope) -> Iterable[Violation]:
         """The value of a start is read by its done, or passed on."""
         return () if _OF_PAIRS.isdisjoint(scope.opcodes) else _wrong_consumers(scope.computation)
 
-    @on_computation
+    @on_computation_if(lambda opcodes: _has_pairs(opcodes))
     def flows(self, scope: Scope) -> Iterable[Violation]:
         """From a start one chain of updates leads to a done, of one computation."""
         if not _has_pairs(scope.opcodes):
@@ -372,7 +371,7 @@ _DONE_OF: Final = {
     "recv": "recv-done",
 }
 _START_OF: Final = {done: start for start, done in _DONE_OF.items()}
-_OF_PAIRS: Final = frozenset({*_DONE_OF, *_START_OF})
+_OF_PAIRS: Final[frozenset[str]] = frozenset({*_DONE_OF, *_START_OF})
 _SHARDING: Final = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape")
 
 
@@ -435,7 +434,6 @@ def _is_async(opcode: str, suffix: str) -> bool:
     return opcode.endswith(suffix) and opcode not in _DONE_OF and opcode not in _START_OF
 
 
-@lru_cache(maxsize=1 << 12)
 def _has_pairs(opcodes: frozenset[str]) -> bool:
     return any(opcode.endswith(("-start", "-update", "-done")) for opcode in opcodes)
 

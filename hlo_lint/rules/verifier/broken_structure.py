@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from hlo_lint.analysis.verifier.batch import order_of
 from hlo_lint.analysis.verifier.checks import on, on_attribute, on_computation, on_module
@@ -102,7 +101,7 @@ class BrokenStructure(VerifierRule, Rule):
         """Parameters are numbered from 0, each number once."""
         rows = scope.computation.rows
         texts = [operands_of(row) for row in rows if opcode_of(row) == "parameter"]
-        return () if _up_to(len(texts)) == set(texts) else _misnumbered(scope.computation)
+        return () if texts == _NUMBERS[: len(texts)] else _misnumbered(scope.computation)
 
     @on_computation
     def roots(self, scope: Scope) -> Iterable[Violation]:
@@ -164,6 +163,8 @@ class BrokenStructure(VerifierRule, Rule):
                     yield Violation("unique-name", computation.at(number), message)
 
 
+_NUMBERS: Final = list(map(str, range(1 << 10)))
+"""The numbers of parameters in the order in which XLA prints them."""
 _find_scheduling_name = re.compile(r'scheduling_name="([^"]*)"').search
 
 
@@ -174,11 +175,6 @@ def _doubled(computation: Computation) -> Iterator[Violation]:
         if name in seen:
             yield Violation("unique-name", computation.at(number), f"%{name} is defined twice")
         seen.add(name)
-
-
-@lru_cache(maxsize=1 << 10)
-def _up_to(end: int) -> frozenset[str]:
-    return frozenset(map(str, range(end)))
 
 
 def _misnumbered(computation: Computation) -> Iterator[Violation]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
-from hlo_lint.analysis.verifier.checks import on_computation
+from hlo_lint.analysis.verifier.checks import on_computation_if
 from hlo_lint.analysis.verifier.devices import communicating
 from hlo_lint.analysis.verifier.scope import Scope, Violation, value_or_none
 from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.opcodes import COMMUNICATES
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.verifier import VerifierRule
 
@@ -149,7 +150,7 @@ class SendRecvDeadlock(VerifierRule, Rule):
         ),
     )
 
-    @on_computation
+    @on_computation_if(lambda opcodes: not opcodes.isdisjoint(COMMUNICATES))
     def deadlocks(self, scope: Scope) -> Iterable[Violation]:
         """No other collective begins between a send and its recv."""
         binds = scope.stage.deadlocks
