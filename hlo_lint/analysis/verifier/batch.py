@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.layout_mismatches import name_in
@@ -120,6 +120,34 @@ class Order(NamedTuple):
     """The operands that are elements of tuples, as they are spelled: `call#1`."""
 
 
+Template: TypeAlias = tuple[tuple[object, ...], ...]
+"""A small computation without the names of its instructions, and without metadata."""
+
+_MAX_TEMPLATE: Final = 8
+
+
+@cached_analysis
+def template_of(computation: Computation) -> Template | None:
+    """Equal for computations that do the same: a module has a reducer for each reduction.
+
+    None if it is long or calls others, or if its text has something besides its instructions.
+    """
+    rows, index = computation.rows, computation.index
+    if len(rows) > _MAX_TEMPLATE or len(index) < len(rows) or computation.is_entry:
+        return None
+    if computation.parse_errors or computation.tail or computation.inline or computation.nested:
+        return None
+    if calls_of(computation):
+        return None
+    lines = []
+    for root, _, type_text, opcode, operands, attributes, references in rows:
+        if "control-predecessors" in attributes:
+            return None
+        read: object = tuple(map(index.get, references)) if references else operands
+        lines.append((root, type_text, opcode, read, facts(attributes)))
+    return tuple(lines)
+
+
 @cached_analysis
 def order_of(computation: Computation) -> Order:
     """Read once whether operands come first: most checks of the structure need no more."""
@@ -150,3 +178,10 @@ def batches(parts: Iterable[tuple[Computation, Sequence[int]]]) -> Iterator[Batc
             batch = Batch()
         batch.add(computation, numbers)
     yield batch
+
+
+def facts(attributes: str) -> str:
+    """The attributes before metadata, if nothing that counts follows it."""
+    head, _, after = attributes.partition(", metadata={")
+    end = after.find("}, ")
+    return head if end < 0 or after.startswith("backend_config=", end + 3) else attributes

@@ -16,6 +16,7 @@ from hlo_lint.analysis.shape_inference.shape_check import (
     element_type,
     inference_of,
 )
+from hlo_lint.analysis.verifier.batch import facts
 from hlo_lint.analysis.verifier.checks import Checks
 from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape
 from hlo_lint.hlo.dtypes import BITS, SUBBYTE, is_float
@@ -113,13 +114,6 @@ def is_evident(opcode: str, key: Key) -> bool:
     if opcode in ("call", "fusion") and isinstance(first, tuple) and len(first[1]) == 1:
         return bool(first[1][0] == (operands, result))
     return False
-
-
-def facts(attributes: str) -> str:
-    """The attributes before metadata, if nothing that counts follows it."""
-    head, _, after = attributes.partition(", metadata={")
-    end = after.find("}, ")
-    return head if end < 0 or after.startswith("backend_config=", end + 3) else attributes
 
 
 def type_violations(scope: Scope, number: int) -> Iterator[Violation]:

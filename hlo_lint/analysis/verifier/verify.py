@@ -18,12 +18,11 @@ from hlo_lint.analysis.calls import calls_of, opcodes_of
 from hlo_lint.analysis.layout_mismatches import name_in
 from hlo_lint.analysis.shape_inference import ShapeInference
 from hlo_lint.analysis.stage import Stage
-from hlo_lint.analysis.verifier.batch import Batch, batches
+from hlo_lint.analysis.verifier.batch import Batch, Template, batches, facts, template_of
 from hlo_lint.analysis.verifier.checks import Checks
 from hlo_lint.analysis.verifier.scope import Header, Scope, Violation, header_of
 from hlo_lint.analysis.verifier.shapes import (
     Key,
-    facts,
     is_evident,
     is_known,
     keys_of,
@@ -47,6 +46,8 @@ Violations = Mapping[str, tuple[Violation, ...]]
 
 _GOOD_SHAPES: Final[dict[Stage, dict[str, set[Key]]]] = {}
 """Keys of instructions that passed, by opcode: most lines of a dump are like many others."""
+_GOOD_COMPUTATIONS: Final[dict[int, set[Template]]] = {}
+"""Small computations that passed, by what bound them."""
 _GOOD_HEADERS: Final[set[tuple[object, ...]]] = set()
 _MAX_CACHED: Final = 1 << 15
 
@@ -67,10 +68,14 @@ class _State(NamedTuple):
     """Violations of the computation as a whole."""
 
 
+_GOOD_STATE: Final = _State({}, (), ())
+
+
 def clear_caches() -> None:
     """Forget what passed; for tests."""
     _latest.clear()
     _GOOD_SHAPES.clear()
+    _GOOD_COMPUTATIONS.clear()
     _GOOD_HEADERS.clear()
 
 
@@ -147,6 +152,9 @@ class _Verifier:
         self.checks = checks
         self.binding = _BINDINGS.setdefault((stage, self.header), len(_BINDINGS))
         self.good = _GOOD_SHAPES.setdefault(stage, {})
+        self.templates = _GOOD_COMPUTATIONS.setdefault(self.binding, set())
+        if len(self.templates) > _MAX_CACHED:
+            self.templates.clear()
         self._scopes: dict[Computation, Scope] = {}
 
     @cached_property
@@ -156,18 +164,29 @@ class _Verifier:
 
     def violations(self) -> Iterator[Violation]:
         """Those of all computations, cached for as long as what they call is the same."""
-        states: dict[Computation, _State | None] = {}
-        for computation in self.module.computations:
-            state = computation.analysis_cache.get((self.binding, self._callees(computation)))
-            states[computation] = state if isinstance(state, _State) else None
-        changed = [computation for computation, state in states.items() if state is None]
-        if changed:
-            states.update(self._check(changed))
-        for computation in self.module.computations:
-            state = states[computation]
+        computations = self.module.computations
+        # Of computations that do the same one is checked, and the others if that one is not good.
+        examples: dict[object, Computation] = {}
+        for computation in self._unchecked():
+            examples.setdefault(template_of(computation) or computation, computation)
+        self._check(list(examples.values()))
+        self._check(self._unchecked())
+        for computation in computations:
+            state = self._state(computation)
             if state is not None and (state.of_instructions or state.of_whole):
                 yield from (violation for _, violation in state.of_instructions)
                 yield from state.of_whole
+
+    def _unchecked(self) -> list[Computation]:
+        return [each for each in self.module.computations if self._state(each) is None]
+
+    def _state(self, computation: Computation) -> _State | None:
+        """What is known of a computation with these callees, or of one that does the same."""
+        key = self.binding, self._callees(computation)
+        state = computation.analysis_cache.get(key)
+        if state is None and template_of(computation) in self.templates:
+            state = computation.analysis_cache[key] = _GOOD_STATE
+        return state if isinstance(state, _State) else None
 
     def _callees(self, computation: Computation) -> tuple[Computation | None, ...]:
         return tuple(map(self.by_name.get, _called(computation)))
@@ -180,8 +199,10 @@ class _Verifier:
             )
         return scope
 
-    def _check(self, computations: Sequence[Computation]) -> Iterator[tuple[Computation, _State]]:
-        """The violations of computations that were not checked with these callees."""
+    def _check(self, computations: Sequence[Computation]) -> None:
+        """Find the violations of computations that were not checked with these callees."""
+        if not computations:
+            return
         found: dict[Computation, list[tuple[int, Violation]]] = {}
         places = {each: self._places(each) for each in computations}
         for batch in batches(places.items()):
@@ -207,7 +228,9 @@ class _Verifier:
             computation.analysis_cache[self.binding, self._callees(computation)] = state
             computation.analysis_cache[self.binding] = state
             _latest[self.binding, computation.name] = computation
-            yield computation, state
+            template = template_of(computation)
+            if template is not None and state == _GOOD_STATE:
+                self.templates.add(template)
 
     def _places(self, computation: Computation) -> Sequence[int]:
         """The positions of the instructions that the computation of that name did not have."""

@@ -95,6 +95,9 @@ _is_laid_out = re.compile(
 ).fullmatch
 """Tiles, size of elements and memory space: all that TPUs and host memory print in a layout."""
 _OPAQUE = {f"{kind}[]": OpaqueShape(kind) for kind in ("token", "opaque")}
+_INDEX = re.compile(r"/\*index=\d+\*/")
+_nests = re.compile(r"\((?![\d*])").search
+"""Finds a tuple or a buffer: parentheses of a layout hold numbers."""
 _OPENS = {"(", "[", "{"}
 _CLOSES = {")", "]", "}"}
 
@@ -108,8 +111,20 @@ def read_shape(text: str) -> Shape:
     Raises:
         ShapeSyntaxError: where it is not a shape.
     """
+    if text.startswith("(") and (printed := _read_printed_tuple(text)) is not None:
+        return printed
     start = _blank_end(text, 0)
     return _read_tuple(text, start) if text.startswith("(", start) else _read_single(text)
+
+
+def _read_printed_tuple(text: str) -> TupleShape | None:
+    """A tuple of arrays as XLA prints it; None where it has to be taken apart."""
+    if not text.endswith(")") or _nests(text, 1):
+        return None
+    elements = [shape_or_none(each) for each in _INDEX.sub("", text[1:-1]).split(", ")]
+    if not all(isinstance(shape, ArrayShape) for shape in elements):
+        return None
+    return TupleShape(tuple(filter(None, elements)))
 
 
 def _blank_end(text: str, start: int) -> int:
