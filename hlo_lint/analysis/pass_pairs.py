@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.hlo.records import InstructionRecord
+from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,13 @@ class ChangedComputation:
         """The positions of the instructions after whose line was not there before."""
         return _records_only_in(self.after, self.before)
 
+    @cached_property
+    def kept(self) -> tuple[tuple[int, int], ...]:
+        """The changed instructions before that have an instruction of their name after."""
+        rows, position = self.before.rows, self.after.index.get
+        pairs = [(number, position(name_of(rows[number]))) for number in self.removed]
+        return tuple([(number, after) for number, after in pairs if after is not None])
+
     def kept_instructions(
         self, is_relevant: Callable[[InstructionRecord], bool]
     ) -> Iterator[tuple[Instruction, Instruction]]:
@@ -40,18 +47,14 @@ class ChangedComputation:
         Name and opcode are the same. An instruction that a pass replaced by a clone has another
         name, the same opcode, operands and type; it counts where no other has them.
         """
-        replaced: list[Instruction] = []
-        for number in self.removed:
-            if not is_relevant(self.before.rows[number]):
-                continue
-            old = self.before.at(number)
-            new = self.after.instruction(old.name)
-            if new is None:
-                replaced.append(old)
-            elif new.opcode == old.opcode:
-                yield old, new
+        rows, others = self.before.rows, self.after.rows
+        relevant = {number for number in self.removed if is_relevant(rows[number])}
+        for number, position in self.kept if relevant else ():
+            if number in relevant and opcode_of(rows[number]) == opcode_of(others[position]):
+                yield self.before.at(number), self.after.at(position)
+        replaced = relevant.difference([number for number, _ in self.kept])
         if replaced:
-            yield from self._clones(replaced)
+            yield from self._clones([self.before.at(number) for number in sorted(replaced)])
 
     def _clones(self, replaced: list[Instruction]) -> Iterator[tuple[Instruction, Instruction]]:
         before, after = self.before, self.after

@@ -63,6 +63,7 @@ class Timeline:
             for number, module in enumerate(self.dumps[positions[0]].file.modules)
         ]
         """The modules of each distinct text, with all their places."""
+        self._stages: dict[ModuleRef, Stage] = {}
         self._views: dict[str, _Everything] = {}
         self._refs: dict[tuple[str, bool], dict[object, list[Sequence[ModuleRef]]]] = {}
 
@@ -86,7 +87,11 @@ class Timeline:
 
     def stage(self, ref: ModuleRef) -> Stage:
         """The stage there: the same object for equal stages."""
-        return self.stages.of(self.dumps[ref.position], self.module(ref))
+        stage = self._stages.get(ref)
+        if stage is None:
+            dump = self.dumps[ref.position]
+            stage = self._stages[ref] = self.stages.of(dump, dump.file.modules[ref.number])
+        return stage
 
     @cached_property
     def next_pass(self) -> str | None:
@@ -139,7 +144,8 @@ class Timeline:
                     stages.setdefault(view, []).append(stage)
             unfused: Mapping[object, object] = stages
             if kind == "Computation":
-                unfused = _outside_of_fusions(self._modules)
+                outside = (module.nonfusion_computations for _, module in self._modules)
+                unfused = dict.fromkeys(chain.from_iterable(outside))
             cached = self._views[kind] = _Everything(stages, unfused)
         return cached
 
@@ -158,31 +164,6 @@ class Timeline:
             for ref in there:
                 if stage is None or self.stage(ref) is stage:
                     yield ref
-
-
-def _outside_of_fusions(
-    modules: Sequence[tuple[Sequence[ModuleRef], Module]],
-) -> dict[object, None]:
-    """Computations that are outside fusions in at least one module."""
-    distinct = dict.fromkeys(chain.from_iterable(module.computations for _, module in modules))
-    fused_by = {
-        computation: names for computation in distinct if (names := computation.fusion_computations)
-    }
-    aside = {computation for computation in distinct if computation.thread != "main"}
-    unfused: dict[object, None] = {}
-    for _, module in modules:
-        computations = dict.fromkeys(module.computations)
-        fused = frozenset().union(
-            *[fused_by[name] for name in fused_by.keys() & computations.keys()]
-        )
-        unfused.update(
-            dict.fromkeys(
-                [computation for computation in computations if computation.name not in fused]
-            )
-        )
-    for computation in aside:
-        unfused.pop(computation, None)
-    return unfused
 
 
 def _views(kind: str, unfused: bool, module: Module) -> Sequence[object]:

@@ -9,7 +9,14 @@ from hlo_lint.analysis.layout_mismatches import operand_array
 from hlo_lint.analysis.pass_pairs import ChangedComputation
 from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.records import InstructionRecord, opcode_of
+from hlo_lint.hlo.records import (
+    InstructionRecord,
+    attributes_of,
+    opcode_of,
+    operands_of,
+    references_of,
+    type_of,
+)
 from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -180,15 +187,10 @@ class MeaningChanged(Rule):
             before = computation.before
             if _MEANING.keys().isdisjoint(before.opcodes):
                 continue
-            for number in computation.removed:
-                if not _may_change(before.rows[number]):
+            for number, position in computation.kept:
+                if not _may_differ(before.rows[number], computation.after.rows[position]):
                     continue
-                old = before.at(number)
-                new = computation.after.instruction(old.name)
-                if new is None or new.opcode != old.opcode or new.type_text != old.type_text:
-                    continue
-                if _is_spelled_alike(old, new):
-                    continue
+                old, new = before.at(number), computation.after.at(position)
                 difference = _difference(old, new)
                 if difference and _stays(computation, old, new, names):
                     if alone is None:
@@ -205,18 +207,21 @@ class MeaningChanged(Rule):
                     )
 
 
-def _may_change(record: InstructionRecord) -> bool:
-    return opcode_of(record) in _MEANING
+def _may_differ(old: InstructionRecord, new: InstructionRecord) -> bool:
+    """True if more differs than metadata and the names of others: of few lines that change."""
+    opcode = opcode_of(old)
+    if opcode not in _MEANING or opcode != opcode_of(new) or type_of(old) != type_of(new):
+        return False
+    if opcode == "constant":
+        return operands_of(old) != operands_of(new)
+    return references_of(old) != references_of(new) or not _has_equal_attributes(old, new)
 
 
-def _is_spelled_alike(old: Instruction, new: Instruction) -> bool:
-    """True if only metadata or the name of something differs: most lines that a pass changes."""
-    if old.opcode == "constant":
-        return old.operands_text == new.operands_text
-    ours, theirs = (
-        instruction.attributes_text.partition(", metadata=")[0] for instruction in (old, new)
-    )
-    return ours == theirs and old.operand_names == new.operand_names
+def _has_equal_attributes(old: InstructionRecord, new: InstructionRecord) -> bool:
+    """True if attributes are spelled alike, metadata and what follows it aside."""
+    ours, _, _ = attributes_of(old).partition(", metadata=")
+    theirs, _, _ = attributes_of(new).partition(", metadata=")
+    return ours == theirs
 
 
 def _difference(old: Instruction, new: Instruction) -> str:
@@ -225,15 +230,19 @@ def _difference(old: Instruction, new: Instruction) -> str:
         ours, theirs = _literal(old), _literal(new)
         is_other = ours != theirs and "..." not in ours + theirs
         return f"the value of the constant from {_cut(ours)} to {_cut(theirs)}" if is_other else ""
+    is_reordered = old.operand_names != new.operand_names
+    if is_reordered and (
+        old.opcode in _SWAPPED or sorted(old.operand_names) != sorted(new.operand_names)
+    ):
+        return ""
+    names = () if _has_equal_attributes(old.row, new.row) else _MEANING[old.opcode]
     differences = [
         f"{name} from {_cut(old.attributes.get(name, 'none'))} "
         f"to {_cut(new.attributes.get(name, 'none'))}"
-        for name in _MEANING[old.opcode]
+        for name in names
         if _differs(old, new, name)
     ]
-    if old.operand_names != new.operand_names:
-        if old.opcode in _SWAPPED or sorted(old.operand_names) != sorted(new.operand_names):
-            return ""
+    if is_reordered:
         if old.attributes.get("direction") in _SYMMETRIC:
             return ""
         differences.append("the order of the operands")
