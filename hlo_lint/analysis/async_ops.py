@@ -347,6 +347,7 @@ class Accesses:
         self._buffers = buffers
         self._module = module
         self._touches: dict[Instruction, tuple[MemoryAccess, ...]] = {}
+        self._values: dict[Position, tuple[AssignedValue, ...]] = {}
         self._inside: dict[str, tuple[MemoryAccess, ...]] = {}
         self._spans: dict[Computation, dict[int, list[Life]]] = {}
 
@@ -518,7 +519,13 @@ class Accesses:
         Where the assignment does not name the position, the one that it takes its memory from is
         asked: what only renames, what a caller passes, what an asynchronous computation gives.
         """
-        at: Position | None = (instruction, index)
+        place = instruction, index
+        values = self._values.get(place)
+        if values is None:
+            values = self._values[place] = self._found_values(place)
+        return values
+
+    def _found_values(self, at: Position | None) -> tuple[AssignedValue, ...]:
         for _ in range(64):
             if at is None:
                 break

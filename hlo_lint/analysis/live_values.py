@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hlo_lint.analysis.async_ops import Accesses, Life, MemoryAccess, sequential_calls
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 
 if TYPE_CHECKING:
-    from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment
+    from hlo_lint.dumps.artefacts.buffer_assignment import Allocation, BufferAssignment
 
 _ON_PURPOSE: Final = ("xla_disjoint_read_write_regions", '"ConcatBitcast"')
 """In the text of instructions that use parts of what they share, and say so."""
@@ -26,9 +27,24 @@ class Clash(NamedTuple):
 
 def clashes(module: Module, buffers: BufferAssignment) -> Iterator[Clash]:
     """The first such write into each value, computation by computation."""
+    if not any(map(_takes_turns, buffers.allocations)):
+        return
     accesses = Accesses(module, buffers)
     for computation in sequential_calls(module).computations:
         yield from _in_computation(computation, accesses)
+
+
+def _takes_turns(allocation: Allocation) -> bool:
+    """True if bytes of an allocation belong to more than one value."""
+    end = 0
+    for place in sorted([value.slice for value in allocation.values], key=_OFFSET):
+        if place.size and place.offset < end:
+            return True
+        end = max(end, place.end)
+    return False
+
+
+_OFFSET = attrgetter("offset")
 
 
 def _in_computation(computation: Computation, accesses: Accesses) -> Iterator[Clash]:

@@ -15,14 +15,13 @@ import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.artefacts.buffer_values import (
     SHORT,
     BufferValues,
-    HloPosition,
     read_values_from,
 )
-from hlo_lint.dumps.artefacts.live_range import LiveRange, read_live_range_from
 from hlo_lint.dumps.artefacts.records import (
     COUNT,
     INDEX,
@@ -33,6 +32,9 @@ from hlo_lint.dumps.artefacts.records import (
     parse_error,
 )
 from hlo_lint.text.source import ParseError, Span
+
+if TYPE_CHECKING:
+    from hlo_lint.dumps.artefacts.live_range import LiveRange
 
 _allocation = re.compile(
     rf"allocation {COUNT}: size {COUNT}(?:, color {COUNT})?(?:, page {COUNT})?"
@@ -192,10 +194,10 @@ class BufferAssignment(Artefact):
         return {allocation.index: allocation for allocation in self.allocations}
 
     @cached_property
-    def _by_definition(self) -> dict[HloPosition, tuple[AssignedValue, ...]]:
-        by_position: dict[HloPosition, tuple[AssignedValue, ...]] = {}
+    def _by_definition(self) -> dict[tuple[str, Index], tuple[AssignedValue, ...]]:
+        by_position: dict[tuple[str, Index], tuple[AssignedValue, ...]] = {}
         for value in self.values.values():
-            position = HloPosition(value.instruction, value.index)
+            position = value.instruction, value.index
             by_position[position] = (*by_position.get(position, ()), value)
         return by_position
 
@@ -205,7 +207,7 @@ class BufferAssignment(Artefact):
         Without positions only the instructions that define a value are known: no
         get-tuple-element, no bitcast, no tuple's elements.
         """
-        defined = self._by_definition.get(HloPosition(instruction, index), ())
+        defined = self._by_definition.get((instruction, index), ())
         if self.buffer_values is None:
             return defined
         others = (self.values.get(value.id) for value in self.buffer_values.at(instruction, index))
@@ -250,6 +252,8 @@ def read_buffer_assignment(text: str, path: Path | None = None) -> BufferAssignm
     end = len(text)
     live_range, values = None, None
     if (match := _live_ranges_begin(text)) is not None:
+        from hlo_lint.dumps.artefacts.live_range import read_live_range_from
+
         live_range = read_live_range_from(text, match.start(), None, path)
         end = match.start()
     if (match := _values_begin(text, 0, end)) is not None:
