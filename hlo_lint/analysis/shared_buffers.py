@@ -10,7 +10,7 @@ buffer assignment chooses to share.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, TypeAlias
@@ -18,6 +18,8 @@ from typing import Final, TypeAlias
 from hlo_lint.analysis.async_ops import Position, operand_position, sequential_calls
 from hlo_lint.hlo.attributes import Alias, AttributeSyntaxError
 from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.opcodes import OPCODES
+from hlo_lint.hlo.records import attributes_of, opcode_of
 from hlo_lint.hlo.shape import ArrayShape, Index, Shape, leaves, part
 
 Value: TypeAlias = Position
@@ -26,6 +28,11 @@ Value: TypeAlias = Position
 _HANDS_ON: Final = frozenset({"add-dependency", "bitcast", "opt-barrier"})
 _FORWARDS: Final = _HANDS_ON | {"get-tuple-element", "tuple"}
 _CONTROL: Final = frozenset({"call", "conditional", "while"})
+_JOINS: Final = _CONTROL | {"dynamic-update-slice"}
+_MAY_JOIN: Final = _JOINS.union(
+    opcode for opcode, facts in OPCODES.items() if "output_to_operand_aliasing" in facts.allowed
+)
+"""Opcodes whose result may share a buffer with an operand, or with what they call."""
 _WRITES_NOTHING: Final = frozenset({"constant", "parameter", "after-all"})
 
 
@@ -58,13 +65,12 @@ def _in_computation(
     shared = {buffer for buffer, sharing in values.items() if len(sharing) > 1}
     readers: dict[Value, list[Instruction]] = {}
     if shared:
-        for value, reader in _reads(computation, buffers):
+        makers = {maker.name for buffer in shared for maker, _ in values[buffer]}
+        for value, reader in _reads(computation, buffers, makers):
             if buffers.of(value) in shared:
                 readers.setdefault(value, []).append(reader)
-    for writer in computation.instructions:
-        written = buffers.written_by(writer) & shared if shared else ()
-        if not written:
-            continue
+    for writer in buffers.writers(computation) if shared else ():
+        written = buffers.written_by(writer) & shared
         for buffer in sorted(written):
             for value in values[buffer]:
                 maker = value[0]
@@ -119,33 +125,49 @@ class _Order:
 def _by_buffer(computation: Computation, buffers: _Buffers) -> dict[int, list[Value]]:
     """The values of a computation that share, by buffer."""
     by_buffer: dict[int, list[Value]] = {}
-    for instruction in computation.instructions:
-        if instruction.opcode in _FORWARDS:
-            continue
-        for index in _arrays(instruction.shape_or_none):
-            buffer = buffers.of((instruction, index))
-            if buffer is not None:
-                by_buffer.setdefault(buffer, []).append((instruction, index))
+    for value in buffers.sharing.get(computation, ()):
+        buffer = buffers.of(value)
+        if buffer is not None and value[0].opcode not in _FORWARDS:
+            by_buffer.setdefault(buffer, []).append(value)
     return by_buffer
 
 
-def _reads(computation: Computation, buffers: _Buffers) -> Iterator[tuple[Value, Instruction]]:
-    """Each value with each instruction that reads it; the root reads what the caller gets."""
+def _reads(
+    computation: Computation, buffers: _Buffers, makers: Iterable[str]
+) -> Iterator[tuple[Value, Instruction]]:
+    """Each value of some instructions with each instruction that reads it.
+
+    The root reads what the caller gets.
+    """
     root = computation.root
-    for instruction in computation.instructions:
-        if instruction.opcode in _FORWARDS:
-            continue
-        for number, operand in enumerate(instruction.operands):
+    for reader in _readers(computation, makers):
+        for number, operand in enumerate(reader.operands):
             for index in _arrays(operand.shape):
-                if operand.instruction is not None and buffers.is_read(instruction, number, index):
+                if operand.instruction is not None and buffers.is_read(reader, number, index):
                     value = buffers.value(operand.instruction, (*operand.index, *index))
                     if value is not None:
-                        yield value, instruction
+                        yield value, reader
     if root is not None and root.opcode in _FORWARDS:
         for index in _arrays(root.shape_or_none):
             value = buffers.value(root, index)
             if value is not None:
                 yield value, root
+
+
+def _readers(computation: Computation, makers: Iterable[str]) -> list[Instruction]:
+    """The instructions that read a result, also one that is handed on, in the order of the text."""
+    readers: set[int] = set()
+    seen = set(makers)
+    todo = list(seen)
+    while todo:
+        for number in computation.users.get(todo.pop(), ()):
+            user = computation.at(number)
+            if user.opcode not in _FORWARDS:
+                readers.add(number)
+            elif user.name not in seen:
+                seen.add(user.name)
+                todo.append(user.name)
+    return [computation.at(number) for number in sorted(readers)]
 
 
 def _reads_element(user: Instruction, parameter: Instruction, element: int) -> bool:
@@ -173,13 +195,29 @@ class _Buffers:
         self._joined: list[int] = []
         self._written: dict[str, frozenset[int]] = {}
         for computation in module.nonfusion_computations:
-            for instruction in computation.instructions:
+            for instruction in _joining(computation):
                 if instruction.opcode in _CONTROL:
                     self._join_callees(instruction)
                 elif instruction.opcode == "dynamic-update-slice":
                     self._join((instruction, ()), self._operand(instruction, 0, ()))
-                elif "output_to_operand_aliasing=" in instruction.attributes_text:
+                else:
                     self._join_aliases(instruction)
+
+    @cached_property
+    def sharing(self) -> Mapping[Computation, Sequence[Value]]:
+        """The values that may share with others, in the order of the text."""
+        by_computation: dict[Computation, list[Value]] = {}
+        for value in sorted(self._numbers, key=lambda value: (value[0].number, value[1])):
+            if isinstance(part(value[0].shape_or_none, value[1]), ArrayShape):
+                by_computation.setdefault(value[0].computation, []).append(value)
+        return by_computation
+
+    def writers(self, computation: Computation) -> list[Instruction]:
+        """The instructions that may write a shared buffer, in the order of the text."""
+        numbers = {maker.number for maker, _ in self.sharing.get(computation, ())}
+        for opcode in _CONTROL & computation.opcodes:
+            numbers.update(caller.number for caller in computation.with_opcode(opcode))
+        return [computation.at(number) for number in sorted(numbers)]
 
     def of(self, value: Value) -> int | None:
         """The buffer of a value; None where it shares with no other."""
@@ -233,7 +271,7 @@ class _Buffers:
         if written is None:
             self._written[computation.name] = frozenset()  # a computation that calls itself
             written = self._written[computation.name] = frozenset().union(
-                *[self.written_by(instruction) for instruction in computation.instructions]
+                *map(self.written_by, self.writers(computation))
             )
         return written
 
@@ -287,6 +325,18 @@ class _Buffers:
         while self._joined[number] != number:
             self._joined[number] = number = self._joined[self._joined[number]]
         return number
+
+
+def _joining(computation: Computation) -> Iterator[Instruction]:
+    """The instructions whose results share a buffer with what they read or call."""
+    opcodes = _MAY_JOIN & computation.opcodes
+    opcodes |= {opcode for opcode in computation.opcodes if opcode.endswith(("-start", "-update"))}
+    for number, row in enumerate(computation.rows) if opcodes else ():
+        opcode = opcode_of(row)
+        if opcode in opcodes and (
+            opcode in _JOINS or "output_to_operand_aliasing=" in attributes_of(row)
+        ):
+            yield computation.at(number)
 
 
 def _arrays(shape: Shape | None) -> Iterator[Index]:

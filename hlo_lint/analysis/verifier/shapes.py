@@ -58,8 +58,8 @@ def keys_of(
 ) -> list[Key]:
     """The keys of some instructions of one opcode; none where nothing depends on them alone.
 
-    `callees` are those of each row, and `is_checked` is True if a check that is marked `local`
-    reads the rows, too.
+    `callees` are those of each row, none if no row calls any. `is_checked` is True if a check that
+    is marked `local` reads the rows, too.
     """
     inference = inference_of(opcode)
     types = map(type_of, rows)
@@ -70,7 +70,7 @@ def keys_of(
     first: Iterable[object] = repeat("", len(rows))
     if is_checked or (inference is not None and inference.attributes):
         first = map(facts, map(attributes_of, rows))
-    if inference is not None and inference.calls:
+    if inference is not None and inference.calls and callees:
         texts = [_without_callees(str(text)) for text in first]
         signatures = [tuple([each and signature_of(each) for each in row]) for row in callees]
         first = zip(texts, signatures, strict=True)

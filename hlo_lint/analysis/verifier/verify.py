@@ -271,7 +271,8 @@ class _Verifier:
         """The violations of one opcode's shapes: equal instructions are checked once."""
         local = self.checks.local.get(opcode, ())
         rows = [batch.rows[at] for at in places]
-        callees = [tuple(map(self.by_name.get, batch.callees.get(at, ()))) for at in places]
+        called = [batch.callees.get(at, ()) for at in places] if batch.callees else []
+        callees = [tuple(map(self.by_name.get, names)) for names in called] if any(called) else []
         keys = keys_of(opcode, rows, batch.operand_types(rows), callees, is_checked=bool(local))
         good = self.good.setdefault(opcode, set())
         new = set(keys) - good
