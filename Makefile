@@ -98,8 +98,8 @@ corpus: $(VENV)/tools $(ORACLE)/installed  ## check and convert every dump of AR
 corpora: $(BIN)/hlo-lint  ## check the texts of CORPORA, which others wrote; writes benchmarks/CORPORA.md
 	$(BIN)/python -m benchmarks.corpora $(CORPORA)
 
-bench: $(VENV)/tools $(ORACLE)/installed  ## speed and memory beside XLA's parser on DUMP, and BIG; writes benchmarks/RESULTS.md
-	$$(ls $(ORACLE)/bin/python $(BIN)/python 2>/dev/null | head -n 1) -m benchmarks.bench $(DUMP) $(addprefix --big=,$(BIG))
+bench: $(VENV)/tools $(ORACLE)/installed  ## speed and memory beside XLA's parser on DUMP, BIG and FILES; writes benchmarks/RESULTS.md
+	$$(ls $(ORACLE)/bin/python $(BIN)/python 2>/dev/null | head -n 1) -m benchmarks.bench $(DUMP) $(addprefix --big=,$(BIG)) $(addprefix --file=,$(FILES))
 
 clean:  ## remove the environments
 	rm -rf $(VENV) .venv-latest $(ORACLE) $(RELEASES)

@@ -1,6 +1,7 @@
-"""Speed and memory beside XLA's own parser, on the same files: `make bench DUMP=… BIG=…`.
+"""Speed and memory beside XLA's own parser, on the same files: `make bench DUMP=… BIG=… FILES=…`.
 
-DUMP are folders of dumps, BIG is one that `benchmarks.big_dump` made. The goals are measured in one
+DUMP are folders of dumps, BIG is one that `benchmarks.big_dump` made, FILES are single texts, or
+folders of which the largest are taken. The goals are measured in one
 process (`goals.py`). In the tables after them every figure is the median of rounds in which all
 kinds take turns, each in a process of its own, so that neither drift of the machine nor memory of
 the other is in it.
@@ -12,11 +13,12 @@ import json
 import platform
 import subprocess
 import sys
+from argparse import ArgumentParser
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
-from benchmarks import goals
+from benchmarks import goals, rules
 from benchmarks.measure import KINDS, hlo_texts
 
 ROOT = Path(__file__).parent.parent
@@ -68,10 +70,14 @@ def compare(folder: Path) -> list[str]:
 
 
 def main() -> None:
-    big = [Path(argument[6:]).resolve() for argument in sys.argv[1:] if argument[:6] == "--big="]
-    folders = [
-        Path(argument).resolve() for argument in sys.argv[1:] if not argument.startswith("--big=")
-    ] or [ROOT / "fixtures/dumps/gpu-jax0.11.2/attention"]
+    parser = ArgumentParser()
+    parser.add_argument("folders", nargs="*", type=Path)
+    parser.add_argument("--big", type=Path)
+    parser.add_argument("--file", action="append", type=Path, default=[])
+    given = parser.parse_args()
+    folders = [folder.resolve() for folder in given.folders] or [
+        ROOT / "fixtures/dumps/gpu-jax0.11.2/attention"
+    ]
     compared = [line for folder in folders for line in compare(folder)]
     lines = [
         "# Results",
@@ -84,7 +90,7 @@ def main() -> None:
         "Ratios of CPU time, XLA's over ours, in one process, in turns: medians of "
         f"{ROUNDS} rounds [least-greatest].",
         "",
-        *goals.table(goals.measure(folders, big[0] if big else None)),
+        *goals.table(goals.measure(folders, given.big)),
         "",
         "What the printers print is read without a problem, and as XLA reads it (G9, G10): "
         "[AGREEMENT.md](AGREEMENT.md). Nothing is kept between two runs: a second check costs as "
@@ -95,6 +101,7 @@ def main() -> None:
         "threads on both sides, for ours the import of the rules.",
         "",
         *compared,
+        *rules.report(rules.chosen(path.resolve() for path in given.file)),
     ]
     text = "\n".join(lines)
     print(text)

@@ -252,7 +252,7 @@ def exponent() -> Iterator[Goal]:
                     took = min(seconds(alone, data, users) for _ in range(again))
                     points.append((math.log(len(data)), math.log(took)))
                     gc.collect()
-                slopes.append(_slope(points))
+                slopes.append(slope(points))
             yield Goal(
                 f"G8 exponent of time over size, {name}",
                 f"made up, {SIZES_IN_MB[0]} to {len(texts[-1]) / 1e6:.0f} MB",
@@ -261,7 +261,7 @@ def exponent() -> Iterator[Goal]:
             )
 
 
-def _slope(points: Sequence[tuple[float, float]]) -> float:
+def slope(points: Sequence[tuple[float, float]]) -> float:
     """Of the line of least squares."""
     x, y = (sum(column) / len(points) for column in zip(*points, strict=True))
     return float(sum((a - x) * (b - y) for a, b in points) / sum((a - x) ** 2 for a, _ in points))
