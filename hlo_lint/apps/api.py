@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hlo_lint.analysis.stage import parse_stage
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import Target, as_dump
-from hlo_lint.dumps.directory import Skipped
+from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.engine.findings import Diagnostic, FixedFile
 from hlo_lint.engine.fingerprints import numbered
 from hlo_lint.engine.fixes import fix_dump
@@ -26,8 +26,9 @@ from hlo_lint.rules.base import Form, Rule, Stage
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.edits import Edit, Safety
 
-if TYPE_CHECKING:  # loaded with the first proof, or the first module that is run
+if TYPE_CHECKING:  # loaded with the first proof, the first module that is run, the first cache
     from hlo_lint.apps.validation import ValidationResult
+    from hlo_lint.engine.cache.parts import CachedParts
     from hlo_lint.engine.proof.gate import Verdict
 
 Progress = Callable[[int], None]
@@ -171,13 +172,35 @@ def lint(
         cured=cured,
         notes_files=bool(settings.allow or listed),
     )
-    if (settings.jobs or 1) > 1:
-        from hlo_lint.engine.parallel import check_in_parallel
+    cache = _cache(dump, checker, settings) if settings.cache else None
+    if (settings.jobs or 1) > 1 or cache is not None:
+        from hlo_lint.engine.parallel import check_in_parts
 
-        result = check_in_parallel(checker, dump, settings.jobs or 1, progress)
+        result = check_in_parts(checker, dump, settings.jobs or 1, progress, cache)
+        if cache is not None:
+            cache.save()
     else:
         result = checker.check_dump(dump, progress)
     return _report(result, checker, settings, listed)
+
+
+def _cache(dump: Dump, checker: Checker, settings: Settings) -> CachedParts | None:
+    """The findings of earlier runs; None if a check costs less than to look for them."""
+    from hlo_lint.engine.cache.parts import CachedParts, is_worth_caching
+
+    if not is_worth_caching(dump.pipelines):
+        return None
+    from hlo_lint.engine.cache.keys import run_digest
+    from hlo_lint.engine.cache.store import Store, cache_folder
+
+    stages = settings.stage, sorted(settings.per_path_stages.items()), str(settings.root)
+    facts = (
+        checker.reporter.before,
+        checker.reporter.cured,
+        checker.notes_files,
+        stages if settings.has_stages else (),
+    )
+    return CachedParts(Store(cache_folder()), run_digest(checker.rules, *facts))
 
 
 def fix(

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -49,6 +49,7 @@ class SharedOptions:
     stdin_filename: str | None = None
     sniff: bool = False
     allow_empty: bool = False
+    no_cache: bool = False
     config: str | None = None
     isolated: bool = False
 
@@ -152,6 +153,11 @@ _input = (
         is_flag=True,
         help="Accept a PATH that has no HLO to check; by default the exit status is then 2.",
     ),
+    click.option(
+        "--no-cache",
+        is_flag=True,
+        help="Check every file, also those whose findings are known from an earlier run.",
+    ),
 )
 color_option = click.option(
     "--color",
@@ -215,6 +221,10 @@ def settings_of(paths: Sequence[str], shared: SharedOptions) -> Settings:
         settings = settings.overridden(severity={**settings.severity, **levels})
     if shared.exclude:
         settings = settings.overridden(exclude=(*settings.exclude, *shared.exclude))
+    if shared.no_cache:
+        settings = settings.overridden(cache=False)
+    elif settings.cache is None:
+        settings = replace(settings, cache=True)
     return settings.overridden(
         before=shared.before,
         stage=parse_stage(shared.stage) if shared.stage else None,

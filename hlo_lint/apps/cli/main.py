@@ -17,6 +17,7 @@ LATE = (
     "baseline",
     "bisect",
     "blame",
+    "cache",
     "capture",
     "check",
     "config",

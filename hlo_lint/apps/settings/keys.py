@@ -296,6 +296,11 @@ KEYS: Final = (
         "`computation`, `op_name` and `path` that select what it allows.",
     ),
     Key("jobs", _processes, 'Number of worker processes; "auto" is 1 for a small input.'),
+    Key(
+        "cache",
+        _truth,
+        "False if findings of earlier runs are not used for files that did not change.",
+    ),
     Key("output-format", _choice(tuple(FORMATS)), "The format of the report."),
     Key(
         "unsafe-fixes",

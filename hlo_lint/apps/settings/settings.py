@@ -56,6 +56,9 @@ class Settings:
     jobs: int | None = None
     """Number of worker processes. None: `hlo-lint check` chooses by the size of the input, and
     from Python it is one."""
+    cache: bool | None = None
+    """True if findings of earlier runs are used for files that did not change. None: commands use
+    them, and from Python nothing does."""
     output_format: str = "text"
     baseline: Path | None = None
     """The file of findings that are not reported again."""

@@ -1,0 +1,27 @@
+"""`hlo-lint cache`: the findings of earlier runs."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command("cache")
+@click.argument("action", type=click.Choice(["info", "clear"]))
+def command(action: str) -> None:
+    """Print where the findings of earlier runs are kept, or remove them.
+
+    A file whose content, rules and settings are those of an earlier run is not checked again. The
+    folder is HLO_LINT_CACHE_DIR, else the user's.
+    """
+    from hlo_lint.engine.cache.store import Store, cache_folder
+    from hlo_lint.text.errors import DumpError
+
+    store = Store(cache_folder())
+    if action == "clear":
+        try:
+            store.clear()
+        except OSError as error:
+            raise DumpError(f"{store.path}: cannot be removed: {error.strerror}") from error
+        return
+    info = store.info()
+    click.echo(f"{info.path}: {info.entries} entries, {info.bytes / 1e6:.1f} MB")

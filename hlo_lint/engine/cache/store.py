@@ -1,0 +1,153 @@
+"""Values by key in one file of the user's cache folder, which several runs may use at once.
+
+SQLite in WAL mode: a run that is killed leaves what it had committed. A cache that cannot be read
+or written is not used; no run fails because of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import sys
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from hlo_lint.text.errors import DumpError
+
+FILE: Final = "findings.sqlite3"
+MAX_BYTES: Final = 256 << 20
+"""Bytes of values that stay; beyond these the values that were used longest ago go."""
+FOLDER_VARIABLE: Final = "HLO_LINT_CACHE_DIR"
+_LOCK_SECONDS = 2.0
+_AT_ONCE = 500
+"""Keys of one query."""
+
+
+def cache_folder() -> Path:
+    """The folder of this program's cached files: `HLO_LINT_CACHE_DIR`, or the user's."""
+    if given := os.environ.get(FOLDER_VARIABLE):
+        return Path(given)
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "hlo_lint"
+
+
+class CacheInfo(NamedTuple):
+    """The content of a cache."""
+
+    path: Path
+    entries: int
+    bytes: int
+
+
+class Store:
+    """Compressed values by key."""
+
+    def __init__(self, folder: Path, max_bytes: int = MAX_BYTES) -> None:
+        self.path = folder / FILE
+        self.max_bytes = max_bytes
+        self._connection: sqlite3.Connection | None = None
+
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """The values that are there; none if the cache cannot be read."""
+        values: dict[bytes, bytes] = {}
+        if not self.path.exists():
+            return values
+        with contextlib.suppress(sqlite3.Error, OSError), self._open() as connection:
+            for start in range(0, len(keys), _AT_ONCE):
+                chunk = keys[start : start + _AT_ONCE]
+                marks = ",".join("?" * len(chunk))
+                query = f"SELECT key, value FROM results WHERE key IN ({marks})"
+                for key, value in connection.execute(query, chunk):
+                    with contextlib.suppress(zlib.error):
+                        values[key] = zlib.decompress(value)
+        return values
+
+    def put(self, values: Mapping[bytes, bytes], used: Sequence[bytes] = ()) -> None:
+        """Store values, note which others were used, and drop the oldest of too many."""
+        rows = [(key, zlib.compress(value, 1)) for key, value in values.items()]
+        try:
+            self._put(rows, used)
+        except sqlite3.DatabaseError as error:
+            if "locked" in str(error):
+                return
+            with contextlib.suppress(sqlite3.Error, OSError):  # not a database, or a damaged one
+                self.clear()
+                self._put(rows, ())
+        except OSError:
+            return
+
+    def _put(self, rows: Sequence[tuple[bytes, bytes]], used: Sequence[bytes]) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self._open() as connection:
+            connection.executemany(
+                "INSERT OR REPLACE INTO results (key, value) VALUES (?, ?)", rows
+            )
+            connection.executemany(
+                "UPDATE results SET used = strftime('%s', 'now') WHERE key = ?",
+                ((key,) for key in used),
+            )
+            (size,) = connection.execute("SELECT total(length(value)) FROM results").fetchone()
+            if size > self.max_bytes:
+                connection.execute(_DROP_OLDEST, (self.max_bytes // 2,))
+
+    def info(self) -> CacheInfo:
+        """The number of entries, and the size of the file.
+
+        Raises:
+            DumpError: it cannot be read.
+        """
+        if not self.path.exists():
+            return CacheInfo(self.path, 0, 0)
+        try:
+            with self._open() as connection:
+                (entries,) = connection.execute("SELECT count(*) FROM results").fetchone()
+        except sqlite3.Error as error:
+            raise DumpError(f"{self.path}: {error}; `hlo-lint cache clear` removes it") from error
+        return CacheInfo(self.path, entries, self.path.stat().st_size)
+
+    def clear(self) -> None:
+        """Remove the file.
+
+        Raises:
+            OSError: it cannot be removed.
+        """
+        for ending in ("", "-wal", "-shm"):
+            Path(f"{self.path}{ending}").unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """A connection for one transaction."""
+        connection = sqlite3.connect(self.path, timeout=_LOCK_SECONDS, isolation_level=None)
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute(_TABLE)
+            connection.execute("BEGIN")
+            yield connection
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+
+
+_TABLE = """
+CREATE TABLE IF NOT EXISTS results (
+    key BLOB PRIMARY KEY,
+    value BLOB NOT NULL,
+    used INTEGER NOT NULL DEFAULT (strftime('%s', 'now'))
+) WITHOUT ROWID
+"""
+_DROP_OLDEST = """
+DELETE FROM results WHERE key IN (
+    SELECT key FROM (
+        SELECT key, sum(length(value)) OVER (ORDER BY used DESC, key) AS newer FROM results
+    ) WHERE newer > ?
+)
+"""

@@ -1,0 +1,86 @@
+"""Dataclasses, named tuples and enums as JSON values, and back, by their type hints.
+
+JSON and not pickle: a cache that somebody else wrote must not be able to run code.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+Reader = Callable[[Any], Any]
+
+
+def to_json(value: Any) -> Any:
+    """A value as lists, objects, texts and numbers: the fields of a record become a list."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case Enum():
+            return value.value
+        case Path():
+            return str(value)
+        case tuple() | list():
+            return [to_json(item) for item in value]
+        case frozenset() | set():
+            return sorted(to_json(item) for item in value)
+        case Mapping():
+            return {key: to_json(item) for key, item in value.items()}
+        case _:
+            return [to_json(getattr(value, field.name)) for field in fields(value)]
+
+
+def from_json(kind: Any, value: Any) -> Any:
+    """The value of a type that `to_json` made a JSON value of.
+
+    Raises:
+        ValueError, TypeError, KeyError: it is not the value of that type.
+    """
+    return _reader(kind)(value)
+
+
+@cache
+def _reader(kind: Any) -> Reader:
+    if kind in (str, int, float, bool, type(None), Any):
+        return _same
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return _optional(arguments)
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        readers = [_reader(argument) for argument in arguments]
+        return lambda value: tuple(read(item) for read, item in zip(readers, value, strict=True))
+    if origin in (tuple, list, frozenset, set):
+        item_reader = _reader(arguments[0])
+        return lambda value: origin(map(item_reader, value))
+    if origin is not None and issubclass(origin, Mapping):
+        # Late: the type may be a record that holds itself.
+        return lambda value: {key: from_json(arguments[1], item) for key, item in value.items()}
+    if issubclass(kind, Enum | Path):
+        return lambda value: kind(value)
+    return _record(kind)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _optional(arguments: tuple[Any, ...]) -> Reader:
+    (kind,) = (argument for argument in arguments if argument is not type(None))
+    read = _reader(kind)
+    return lambda value: None if value is None else read(value)
+
+
+def _record(kind: Any) -> Reader:
+    hints = get_type_hints(kind)
+    names = [field.name for field in fields(kind)] if is_dataclass(kind) else kind._fields
+    readers = [_reader(hints[name]) for name in names]
+
+    def read(value: Any) -> Any:
+        return kind(*(read(item) for read, item in zip(readers, value, strict=True)))
+
+    return read
