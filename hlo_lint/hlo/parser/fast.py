@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from operator import add
+from typing import Final
 
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
@@ -30,8 +31,9 @@ _find_instructions = re.compile(
 ).findall
 _is_opcode = re.compile(r"[a-z][a-z\d\-]*").fullmatch
 _match_head = re.compile(r"(ENTRY )?%?([A-Za-z_][\w.\-]*) (\(.*)?\{", re.A).fullmatch
+_begins_line = re.compile(r"\n  (?:ROOT )?%?[A-Za-z_][\w.\-]* = ", re.A).match
 _match_tail = re.compile(r"\}(, execution_thread=\"[^\"\n]*\")?(?: //[^\n]*)?").fullmatch
-_MAX_TOGETHER = 1 << 16
+MAX_TOGETHER: Final = 1 << 16
 """How many characters of computations are read together."""
 _SHARED_FROM = 4 << 20
 """From how many characters on a module that is read alone shares the texts of its types: that takes
@@ -106,14 +108,13 @@ def read_again(texts: Sequence[str], found: list[Computation | None], memo: Line
             known[text] = latest[text[: text.find(" ")]] = computation
 
 
-def read_alone(text: str, at: int) -> list[tuple[int, Computation]] | None:
-    """The computations from `at` on and where they begin, of a file that is read alone.
+def read_alone(text: str, at: int, found: list[tuple[int, Computation]]) -> int:
+    """Add to `found` the computations from `at` on, and where they begin; give the place after.
 
-    None where anything is there but computations as a dump spells them, two line breaks apart.
-    Their texts are not copied: each is a part of `text`.
+    That is the end of the text, or the place where something else begins than computations as a
+    dump spells them, two line breaks apart. Their texts are not copied: each is a part of `text`.
     """
     shared: dict[str, str] | None = {} if len(text) > _SHARED_FROM else None
-    found: list[tuple[int, Computation]] = []
     outlines: list[tuple[int, int, int, str, bool, str, str]] = []
     find, count, size = text.find, text.count, len(text)
     begin, total = at, 0
@@ -127,25 +128,25 @@ def read_alone(text: str, at: int) -> list[tuple[int, Computation]] | None:
         first = find("\n", at, end)
         head = _match_head(text, at, first) if first >= 0 else None
         if head is None:
-            return None
+            return begin
         entry, name, signature = head.groups("")
         signature = signature.rstrip()
         if signature and ") -> " not in signature:
-            return None
+            return begin
         tail = ""
         if not text.endswith("\n}", at, end):
             closing = _match_tail(text, text.rfind("\n", at, end) + 1, end)
             if closing is None:
-                return None
+                return begin
             tail = closing[1] or ""
         lines = count("\n", first, end) - 1
         outlines.append((at, end, lines, name, bool(entry), signature, tail))
         total += lines
         at = end + 2
-        if end - begin > _MAX_TOGETHER or at >= size:
+        if end - begin > MAX_TOGETHER or at >= size:
             rows = _find_rows(text, begin, end, total, shared)
             if rows is None:
-                return None
+                return begin
             row = 0
             for start, stop, lines, name, is_entry, signature, tail in outlines:
                 own = tuple(rows[row : row + lines])
@@ -154,7 +155,33 @@ def read_alone(text: str, at: int) -> list[tuple[int, Computation]] | None:
                 found.append((start, computation))
                 row += lines
             outlines, begin, total = [], at, 0
-    return None if outlines else found
+    return begin if outlines else size
+
+
+def read_lines(text: str, at: int) -> tuple[list[InstructionRecord], int]:
+    """The instructions of the lines from `at` on, and where the next one begins.
+
+    None are read unless each of some 64 KB is as a dump spells it, up to a closing brace or to the
+    next instruction.
+
+    Args:
+        at: the first character after the two blanks of a line.
+    """
+    begin = at - 3
+    if not text.startswith("\n  ", begin):
+        return [], at
+    end = text.find("\n", at + MAX_TOGETHER)
+    end = len(text) if end < 0 else end
+    close = text.find("\n}", at, end)
+    if close >= 0:
+        end = close
+    elif not _begins_line(text, end):
+        return [], at
+    # A statement of several lines has brackets that close in another line.
+    if any(text.count(a, at, end) != text.count(b, at, end) for a, b in ("{}", "()", "[]")):
+        return [], at
+    rows = _find_rows(text, begin, end, text.count("\n", begin, end), None)
+    return (rows, end + (1 if close >= 0 else 3)) if rows else ([], at)
 
 
 _Outline = tuple[int, str, int, str, bool, str, str]
@@ -188,7 +215,7 @@ def _outlines(
             tail = closing[1] or ""
         outlines.append((at, text, lines, name, bool(entry), signature, tail))
         size += len(text)
-        if size > _MAX_TOGETHER:
+        if size > MAX_TOGETHER:
             yield outlines
             outlines, size = [], 0
     if outlines:
@@ -220,7 +247,7 @@ def _find_rows(
     """The rows of a stretch that holds so many lines of instructions and no other indented ones."""
     rows: list[InstructionRecord] = []
     while begin < end:  # each line is read with the line breaks around it
-        stop = text.find("\n", begin + _MAX_TOGETHER, end) if end - begin > _MAX_TOGETHER else -1
+        stop = text.find("\n", begin + MAX_TOGETHER, end) if end - begin > MAX_TOGETHER else -1
         stop = end if stop < 0 else stop
         found = _make_rows(_find_instructions(text, begin, stop + 1), shared)
         if found is None:

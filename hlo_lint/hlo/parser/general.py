@@ -17,7 +17,17 @@ from typing import NamedTuple
 
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Inline
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
-from hlo_lint.hlo.parser.plain import CLOSE, ENTRY, HEAD, SIGNATURE, Stretch, read_stretch, spans
+from hlo_lint.hlo.parser.fast import MAX_TOGETHER, read_lines
+from hlo_lint.hlo.parser.plain import (
+    CLOSE,
+    ENTRY,
+    HEAD,
+    SIGNATURE,
+    Stretch,
+    are_attributes,
+    read_stretch,
+    spans,
+)
 from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of
 from hlo_lint.text.source import ParseError, Span
 
@@ -85,6 +95,8 @@ class _Place(NamedTuple):
     plain: int = 0
     """The number of plain statements; 0 for one that was read by itself."""
     may_wrap: bool = False
+    by_line: bool = False
+    """True if each of the statements is a line."""
 
 
 class _Body:
@@ -172,8 +184,13 @@ class _Body:
 def _spans(places: tuple[_Place, ...], start: int, text: str) -> tuple[Span, ...]:
     """The spans of the instructions at some places, in the text that begins at `start`."""
     found: list[Span] = []
-    for begin, end, plain, may_wrap in places:
-        if plain:
+    for begin, end, plain, may_wrap, by_line in places:
+        if by_line:
+            at = begin - start
+            for line in text[at : end - start].split("\n", plain)[:plain]:
+                found.append(Span(at, at + len(line)))
+                at += len(line) + 3
+        elif plain:
             found += spans(text, begin - start, end - start, may_wrap)
         else:
             found.append(Span(begin - start, end - start))
@@ -197,6 +214,9 @@ class Scanner:
         self.reads_plain = reads_plain and not has_returns and "\0" not in text
         """True if plain statements may be read in bulk."""
         self._stretch = Stretch([], -1, is_stuck=False)
+        is_long = self.reads_plain and len(text) > MAX_TOGETHER
+        self._lines_from = 0 if is_long else len(text) + 1
+        """From where on statements may be lines of a dump."""
         self.end = len(text)
         """How far the statement at hand may look."""
         self.may_look_on = True
@@ -209,11 +229,19 @@ class Scanner:
 
     # Statements
 
-    def computations(self, start: int) -> list[tuple[int, int, Computation]]:
-        """Every computation from `start` on, with where each begins and ends."""
+    def computations(
+        self, start: int, enough: int | None = None
+    ) -> tuple[list[tuple[int, int, Computation]], int]:
+        """The computations from `start` on, with where each begins and ends, and the place after.
+
+        Args:
+            start: a place between computations.
+            enough: one that begins after this place is not read; all are if it is None.
+        """
         found: list[tuple[int, int, Computation]] = []
         at = self.skip(start)
-        while at < len(self.text):
+        enough = len(self.text) if enough is None else min(enough, len(self.text))
+        while at < enough:
             try:
                 begin, (end, computation) = at, self._computation(at)
             except Unreadable as unreadable:
@@ -221,7 +249,7 @@ class Scanner:
                 continue
             found.append((begin, end, computation))
             at = self.skip(end)
-        return found
+        return found, at
 
     def header(self, start: int) -> tuple[str, int]:
         """The name in `HloModule name, attribute=…` and where that ends, as far as it is read."""
@@ -232,6 +260,17 @@ class Scanner:
             named = self._expect(_name, self.skip(at), "a module needs a name")
             name = named[1]
             at = named.end() + self.text.startswith(":", named.end())
+            line_end = self.text.find("\n", at)
+            line_end = len(self.text) if line_end < 0 else line_end
+            tail = self.text[at:line_end].rstrip()
+            if self.reads_plain and tail[:1] == "," and "//" not in tail:
+                after = self.skip(line_end)
+                if (
+                    "/*" not in tail
+                    and are_attributes(tail)
+                    and self.text[after : after + 1] != ","
+                ):
+                    return name, at + len(tail)
             try:
                 return name, self.attributes(at)
             except Unreadable as unreadable:
@@ -345,6 +384,14 @@ class Scanner:
     def _plain_instructions(self, at: int, body: _Body) -> int:
         """Read the plain instructions from `at` on, and give the place after them."""
         while True:
+            if at >= self._lines_from:
+                rows, end = read_lines(self.text, at)
+                if rows:
+                    body.rows += rows
+                    body.places.append(_Place(at, end, len(rows), by_line=True))
+                    at = end
+                    continue
+                self._lines_from = at + MAX_TOGETHER
             number = self._plain_at(at)
             if number < 0:
                 return at

@@ -7,7 +7,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 
 from hlo_lint.hlo.ir import Computation, HloFile, Module
-from hlo_lint.hlo.parser.fast import LineMemo, known_blocks, read_again, read_alone
+from hlo_lint.hlo.parser.fast import MAX_TOGETHER, LineMemo, known_blocks, read_again, read_alone
 from hlo_lint.text.source import ParseError, decode
 
 _module_start = re.compile(r"^(?:// -----[ \t]*\r?$|[ \t]*HloModule\b)", re.M)
@@ -99,24 +99,39 @@ def _is_void(part: str) -> bool:
 
 def _modules(text: str, memo: Memo | None) -> tuple[Module, ...]:
     """All modules of a text."""
-    whole = _module(text, memo)
-    if not whole.is_rough:
-        return (whole.module(),)  # each of its lines is read, and none begins another module
-    parts = _split(text)
+    try:
+        return (_module(text, memo, may_be_several=True).module(),)
+    except _SeveralError:
+        parts = _split(text)
     if len(parts) < 2:
-        return (whole.module(),)
+        return (_module(text, memo).module(),)
     modules = tuple(_module(part, memo).module() for part in parts)
     if not any(module.header or module.computations for module in modules):
-        return (_rough_module(text).module(),)  # no HLO at all, though it has separators
+        return (_rough_module(text, None, False).module(),)  # no HLO at all, though with separators
     return modules
 
 
-def _module(text: str, memo: Memo | None) -> _Builder:
+class _SeveralError(Exception):
+    """The text may be that of several modules."""
+
+
+def _refuse_several(text: str, at: int) -> None:
+    """Raise if another module may begin after `at`, where one has begun before."""
+    if text.find("HloModule", at) >= 0 or text.find("// -----", at) >= 0:
+        raise _SeveralError
+
+
+def _module(text: str, memo: Memo | None, may_be_several: bool = False) -> _Builder:
+    """Read one module.
+
+    Raises:
+        _SeveralError: the text `may_be_several` modules; lines that a dump has begin no other.
+    """
     end = text.find("\n\n")
     header = text if end < 0 else text[:end]
     name = _module_name(header)
     if name is None or "\n" in header or "\r" in header or "//" in header:
-        return _rough_module(text)
+        return _rough_module(text, memo, may_be_several)
     builder = _Builder(name[1], header)
     builder.text(header)
     at = len(header)
@@ -126,35 +141,15 @@ def _module(text: str, memo: Memo | None) -> _Builder:
         builder.table(text[at + 2 : end])
         at = end
     if text.startswith((" ", "\t"), at + 2):
-        return _rough_module(text)  # a table that is indented
+        return _rough_module(text, memo, may_be_several)  # a table that is indented
     if at == len(text):
         # A line that holds a whole module is not a header alone.
-        return _rough_module(text) if " ENTRY " in header else builder
+        is_whole = " ENTRY " in header
+        return _rough_module(text, memo, may_be_several) if is_whole else builder
     if memo is None:
-        alone = read_alone(text, at + 2)
-        if alone is not None:
-            builder.whole(text, alone)
-            return builder
-        memo = Memo()
-    blocks, found = known_blocks(text, at + 2, memo)
-    bodies = [_body(block) for block in blocks]
-    read_again(bodies, found, memo)
-    rough: list[str] = []
-    for block, body, computation in zip(blocks, bodies, found, strict=True):
-        if computation is None:
-            rough.append(block)
-            continue
-        if rough:
-            builder.rough("\n\n" + "\n\n".join(rough))
-            rough = []
-        if block is body:
-            builder.printed("\n\n", computation)
-            continue
-        lead = _lead(block)
-        builder.printed("\n\n" + block[:lead], computation)
-        builder.text(block[lead + len(body) :])
-    if rough:
-        builder.rough("\n\n" + "\n\n".join(rough))
+        builder.rest(text, at + 2, may_be_several, is_printed=True)
+    else:
+        builder.blocks(text, at + 2, memo, may_be_several)
     return builder
 
 
@@ -166,31 +161,36 @@ def _lead(block: str) -> int:
     return len(block) - len(block.lstrip("\n"))
 
 
-def _rough_module(text: str) -> _Builder:
+def _rough_module(text: str, memo: Memo | None, may_be_several: bool) -> _Builder:
     """A module whose header no printer wrote."""
     from hlo_lint.hlo.parser.general import SINGLE, Scanner
 
     builder = _Builder("", "")
-    builder.is_rough = True
     scanner = Scanner(text)
     begin = scanner.skip(0)
+    if may_be_several:
+        _refuse_several(text, begin + 1)
     end = 0
     if _begins_module(text, begin):
         builder.name, end = scanner.header(begin)
         builder.header = text[begin:end]
-    builder.text(text[:end])
     builder.parse_errors += scanner.parse_errors
     at = scanner.skip(end)
     while found := _table.match(text, at):
         builder.tables.append(found[0])
         at = scanner.skip(found.end())
-    builder.text(text[end:at])
     bare = None if builder.header else scanner.statements(at)
     if bare is not None:
-        builder.text(text[at : scanner.skip(at)])
+        builder.text(text[: scanner.skip(at)])
         builder.computation(bare[1])
         builder.name, at = SINGLE, bare[0]
-    builder.rough(text[at:])
+        builder.rough(text[at:])
+    elif memo is not None and len(text) > MAX_TOGETHER and text.startswith("\n\n", at - 2):
+        builder.text(text[: at - 2])
+        builder.blocks(text, at, memo, may_be_several=False)
+    else:
+        # Nobody writes so much by hand: a printer did, and somebody added a comment.
+        builder.rest(text, at, may_be_several=False, is_printed=len(text) > MAX_TOGETHER)
     if not builder.computations and not builder.header:
         message = "this is no HLO: there is neither HloModule nor a computation"
         builder.parse_errors = [ParseError(message, begin, max(begin, text.find("\n", begin)))]
@@ -204,8 +204,6 @@ class _Builder:
         self.name = name
         self.header = header
         self.tables: list[str] = []
-        self.is_rough = False
-        """True if something of it has another shape than a dump's."""
         self.pieces: list[str] = []
         self.computations: list[Computation] = []
         self.places: list[int] = []
@@ -233,12 +231,61 @@ class _Builder:
         self.computations.append(computation)
         pieces += (before, computation.text)
 
-    def whole(self, text: str, computations: list[tuple[int, Computation]]) -> None:
-        """Take computations that are parts of the whole text, which becomes the only piece."""
+    def rest(self, text: str, at: int, may_be_several: bool, is_printed: bool) -> None:
+        """Read the computations from `at` on; the whole text becomes the only piece.
+
+        Where no printer wrote the text, each statement is looked at, to find what is wrong in it.
+        """
         self.pieces = [text]
-        self.places = [0] * len(computations)
-        self.computations = [computation for _, computation in computations]
-        self.offsets = tuple([start for start, _ in computations])
+        found: list[tuple[int, Computation]] = []
+        if is_printed:
+            at = read_alone(text, at, found)
+        if at < len(text):
+            from hlo_lint.hlo.parser.general import Scanner  # most runs never need it
+
+            if may_be_several:
+                _refuse_several(text, at)
+            scanner = Scanner(text)
+            while at < len(text):
+                read, at = scanner.computations(at, at + MAX_TOGETHER)
+                found += [(begin, computation) for begin, _, computation in read]
+                if is_printed:
+                    at = read_alone(text, at, found)
+            self.parse_errors += scanner.parse_errors
+        offsets: list[int] = []
+        for start, computation in found:
+            if computation.inline:
+                self._add_inline(computation, 0)
+                inner = range(len(offsets), len(self.computations))
+                offsets += [start + self.within[number] for number in inner]
+            self.computations.append(computation)
+            offsets.append(start)
+        self.places = [0] * len(offsets)
+        self.offsets = tuple(offsets)
+
+    def blocks(self, text: str, at: int, memo: Memo, may_be_several: bool) -> None:
+        """Read the computations from `at` on, two line breaks apart; those known are not read."""
+        blocks, found = known_blocks(text, at, memo)
+        bodies = [_body(block) for block in blocks]
+        read_again(bodies, found, memo)
+        if may_be_several and None in found:
+            _refuse_several(text, at)
+        rough: list[str] = []
+        for block, body, computation in zip(blocks, bodies, found, strict=True):
+            if computation is None:
+                rough.append(block)
+                continue
+            if rough:
+                self.rough("\n\n" + "\n\n".join(rough))
+                rough = []
+            if block is body:
+                self.printed("\n\n", computation)
+                continue
+            lead = _lead(block)
+            self.printed("\n\n" + block[:lead], computation)
+            self.text(block[lead + len(body) :])
+        if rough:
+            self.rough("\n\n" + "\n\n".join(rough))
 
     def computation(self, computation: Computation) -> None:
         self._add_inline(computation, 0)
@@ -274,10 +321,9 @@ class _Builder:
             return
         from hlo_lint.hlo.parser.general import Scanner  # most runs never need it
 
-        self.is_rough = True
         scanner = Scanner(text)
         base, end = self.length, 0
-        for begin, stop, computation in scanner.computations(0):
+        for begin, stop, computation in scanner.computations(0)[0]:
             self.text(text[end:begin])
             self.computation(computation)
             end = stop

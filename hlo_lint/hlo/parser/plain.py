@@ -16,6 +16,7 @@ from typing import Final
 
 from hlo_lint.hlo.ir.instruction import CALLING_ATTRIBUTES
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
+from hlo_lint.hlo.parser.fast import MAX_TOGETHER
 from hlo_lint.hlo.parser.references import read_references
 from hlo_lint.hlo.records import InstructionRecord, name_of
 from hlo_lint.text.source import Span
@@ -84,12 +85,8 @@ CLOSE: Final = 10
 """The closing brace of a computation and the attributes after it."""
 Piece = tuple[str, ...]
 
-_MARK: Final[InstructionRecord] = ("", "", "", "", "", "", ())
-"""Stands for a head or a closing brace among the rows of a stretch."""
 _NOT_PLAIN: Final[InstructionRecord] = ("", "", "", "", "", ", =", ())
 """Stands for a statement that is not plain."""
-_MAX_TOGETHER = 1 << 16
-"""How many characters are read together: as many as stay in the processor's second cache."""
 _wrapping = _piece(wraps=True)
 _of_one_line = _piece(wraps=False)
 
@@ -128,7 +125,7 @@ class Stretch:
         """The first character of each piece, and then the end of the last."""
         self.end = self.starts[-1]
         self.rows = _rows(pieces)
-        """A row for each piece, `_NOT_PLAIN` among them."""
+        """A row for each piece; that of a head or a brace has no name, nor has `_NOT_PLAIN`."""
         self.stops = [at for at, row in enumerate(self.rows) if not name_of(row)]
         """The numbers of the pieces that are no plain instructions, and then of all pieces."""
         self.stops.append(len(pieces))
@@ -157,7 +154,7 @@ def read_stretch(text: str, start: int, may_wrap: bool) -> Stretch:
         start: the first character of a statement.
         may_wrap: whether a statement may go on in the next line.
     """
-    size, end = _MAX_TOGETHER, len(text)
+    size, end = MAX_TOGETHER, len(text)
     pattern = _wrapping if may_wrap else _of_one_line
     while True:
         cut = text.find("\n", start + size) if start + size < end else -1
@@ -197,18 +194,16 @@ def _plain_rows(pieces: list[Piece]) -> list[InstructionRecord] | None:
     """A row for each piece; None if one of them is not plain."""
     if not pieces:
         return []
-    bracketed = {piece[_TYPE] for piece in pieces if "(" in piece[_TYPE]}
-    bracketed.update(piece[SIGNATURE] for piece in pieces if piece[SIGNATURE])
-    operands = []
-    for piece in pieces:
-        text = piece[_OPERANDS]
-        if piece[_OPCODE] in LITERAL_OPERANDS:
+    _, roots, names, types, opcodes, texts, tails, _, _, signatures, _ = zip(*pieces, strict=True)
+    bracketed = {text for text in {*types, *signatures} if "(" in text}
+    operands = list(texts)
+    for at, opcode in enumerate(opcodes):
+        if opcode in LITERAL_OPERANDS:
+            text, operands[at] = operands[at], ""
             if _has_bracket(text):
                 bracketed.add(text)
-            text = ""
-        elif "\n" in text:
-            text = _white.sub(" ", text).strip()
-        operands.append(text)
+    if "\n" in "".join(operands):
+        operands = [_white.sub(" ", text).strip() if "\n" in text else text for text in operands]
     if bracketed:
         joined = _comments.sub("", _SEPARATOR.join(bracketed))
         if _has_bracket(_without_pairs(joined)):
@@ -216,20 +211,22 @@ def _plain_rows(pieces: list[Piece]) -> list[InstructionRecord] | None:
     references = read_references(operands, by_people=True)
     if references is None:
         return None
-    tails = {piece[_TAIL] for piece in pieces}
-    tails.discard("")
-    if tails:
-        joined = _strings.sub(_VALUE, _SEPARATOR.join(tails))
-        if _has_computation(joined) or not _are_attributes(_without_pairs(joined)):
+    distinct = {*tails}
+    distinct.discard("")
+    if distinct:
+        if not are_attributes(_SEPARATOR.join(distinct)):
             return None
-    return [
-        ("ROOT " if root else "", name, shape, opcode, text, tail.rstrip(), names)
-        if name
-        else _MARK
-        for (_, root, name, shape, opcode, text, tail, *_), names in zip(
-            pieces, references, strict=True
-        )
-    ]
+        tails = tuple(map(str.rstrip, tails))
+    roots = tuple(["ROOT " if root else "" for root in roots])
+    return list(zip(roots, names, types, opcodes, texts, tails, references, strict=True))
+
+
+def are_attributes(joined: str) -> bool:
+    """True if texts that NUL is between are attributes, without comments and computations."""
+    joined = _strings.sub(_VALUE, joined) if '"' in joined else joined
+    if "//" in joined or "/*" in joined or _has_computation(joined):
+        return False
+    return _are_attributes(_without_pairs(joined)) is not None
 
 
 def _without_pairs(joined: str) -> str:
