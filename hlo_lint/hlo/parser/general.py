@@ -186,10 +186,10 @@ def _spans(places: tuple[_Place, ...], start: int, text: str) -> tuple[Span, ...
     found: list[Span] = []
     for begin, end, plain, may_wrap, by_line in places:
         if by_line:
-            at = begin - start
+            at = begin - start - 2  # each line begins with two blanks
             for line in text[at : end - start].split("\n", plain)[:plain]:
-                found.append(Span(at, at + len(line)))
-                at += len(line) + 3
+                found.append(Span(at + 2, at + len(line)))
+                at += len(line) + 1
         elif plain:
             found += spans(text, begin - start, end - start, may_wrap)
         else:

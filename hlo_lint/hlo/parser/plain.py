@@ -49,8 +49,9 @@ def _piece(wraps: bool) -> re.Pattern[str]:
     """
     gap = r"[ \t]*+(?:\r?\n[ \t]++)*+" if wraps else r"[ \t]*+"
     in_line, inside = _in_pairs(r"\n"), _in_pairs("" if wraps else r"\n")
-    braces = rf"[^{{}}\"/']++|{_STRING}"
-    braces = rf"{braces}|\{{(?:{braces}|\{{(?:{braces})*+\}})*+\}}"
+    flat = braces = rf"[^{{}}\"/']++|{_STRING}"
+    for _ in range(6):
+        braces = rf"{flat}|\{{(?:{braces})*+\}}"
     line_ends = rf"|(?<=,)\n|(?<=,\r)\n|(?<=\{{)\n(?:{braces})*+\}}" if wraps else ""
     tail = rf",(?:[^\n\"'/]++|{_STRING}|/(?![/*]){line_ends})*+"
     instruction = (

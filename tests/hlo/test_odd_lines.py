@@ -1,0 +1,185 @@
+"""One odd line hides nothing: plain statements read in bulk are what reading each of them gives."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hlo_lint
+from hlo_lint.hlo.ir import Computation
+from hlo_lint.hlo.parser import general
+from hlo_lint.hlo.parser.module import parse_file
+from tests.conftest import BROKEN, FIXTURES, ROUNDTRIP, hlo_files
+
+ODD = (
+    "  // a comment\n",
+    "\n",
+    "  \t\n",
+    "# a comment of a script\n",
+    "  /* a comment of\n  several lines */\n",
+    "  what is this\n",
+    "  , foo=bar\n",
+    "\r\n",
+    "\r",
+    "}\n",
+    '}, execution_thread="other"\n',
+    "  x = f32[] add(b, c)\n",
+    '  x = f32[] add(b,\n    c), metadata={op_name="a"\n    source_line=1}\n',
+    '  y = f32[] custom-call(), custom_call_target="t", backend_config={"a":\n    {"b": [1]}}\n',
+    "  z = f32[] call(), to_apply={ ROOT c = f32[] constant(1) }\n",
+    "  n = f32[] add(negate(f32[] a), b)\n",
+    "  t = (f32[], /*index=1*/f32[2]{0:T(128)}) tuple(f32[] a,%b)\n",
+    "ENTRY e {\n",
+    "%f (a: f32[8]) -> f32[8] {\n",
+    "(",
+    "[",
+    '"',
+    "'",
+    "/*",
+    "%",
+    ", calls={a=b}",
+    "metadata={}",
+    "\ufeff",
+    "\0",
+    "ROOT ",
+)
+"""What people write into a dump and what editors make of one, in lines and in parts of lines."""
+
+TEXTS = [
+    text
+    for path in hlo_files(FIXTURES)
+    if len(text := path.read_text("utf-8", "surrogateescape")) < 6000
+]
+
+
+def _graph(text: str) -> object:
+    """All that a reader made of a text."""
+
+    def contents(computation: Computation) -> object:
+        inline = computation.inline.values()
+        return (
+            computation.name,
+            computation.text,
+            computation.signature,
+            computation.tail,
+            computation.rows,
+            computation.spans,
+            computation.nested,
+            computation.parse_errors,
+            [[(each.start, contents(each.computation)) for each in row] for row in inline],
+        )
+
+    return [
+        (
+            module.name,
+            module.header,
+            module.problems,
+            [contents(computation) for computation in module.computations],
+            [module.offset(number) for number in range(len(module.computations))],
+        )
+        for module in parse_file(text).modules
+    ]
+
+
+@pytest.fixture(scope="module")
+def one_by_one() -> Callable[[str], object]:
+    """Reads each statement of what is not a dump's by itself."""
+    scanner = general.Scanner
+
+    class Careful(scanner):  # type: ignore[misc, valid-type]
+        def __init__(self, text: str) -> None:
+            super().__init__(text, reads_plain=False)
+
+    def graph(text: str) -> object:
+        general.Scanner = Careful  # type: ignore[assignment, misc]
+        try:
+            return _graph(text)
+        finally:
+            general.Scanner = scanner  # type: ignore[misc]
+
+    return graph
+
+
+def _with_odd_lines(text: str, chance: random.Random) -> str:
+    for _ in range(chance.randint(1, 4)):
+        at = chance.randrange(len(text) + 1)
+        odd = chance.choice(ODD)
+        if odd.endswith("\n"):
+            at = text.find("\n", at) + 1
+        text = text[:at] + odd + text[at:]
+    return chance.choice((text, text, text.replace("\n", "\r\n"), text.replace("\n", "\n  ")))
+
+
+def test_what_people_wrote_is_read_in_bulk_as_statement_by_statement(
+    one_by_one: Callable[[str], object],
+) -> None:
+    for folder in (ROUNDTRIP, BROKEN):
+        for path in folder.glob("*.hlo"):
+            text = path.read_text("utf-8", "surrogateescape")
+            assert _graph(text) == one_by_one(text), path
+
+
+@settings(max_examples=300, deadline=None)
+@given(seed=st.integers(0, 1 << 32))
+def test_an_odd_line_is_read_the_same_in_bulk(
+    one_by_one: Callable[[str], object], seed: int
+) -> None:
+    chance = random.Random(seed)
+    text = _with_odd_lines(chance.choice(TEXTS), chance)
+    assert _graph(text) == one_by_one(text)
+    assert hlo_lint.emit(hlo_lint.parse_all(text)[0]) == text
+
+
+def _dump(lines: int) -> str:
+    body = "".join(
+        f'  %p.{n} = f32[8]{{0}} add(%p.{n - 1}, %p.{n - 2}), metadata={{op_name="a/b"}}\n'
+        for n in range(2, lines)
+    )
+    return (
+        "HloModule m, is_scheduled=true\n\n%f (a: f32[8]) -> f32[8] {\n"
+        "  ROOT %a = f32[8]{0} parameter(0)\n}\n\nENTRY %e (p.0: f32[8]) -> f32[8] {\n"
+        f"  %p.0 = f32[8]{{0}} parameter(0)\n  %p.1 = f32[8]{{0}} negate(%p.0)\n{body}"
+        "  ROOT %r = f32[8]{0} call(%p.9), to_apply=%f\n}\n"
+    )
+
+
+@pytest.mark.parametrize("odd", ["  // a comment\n", "\n", "  \n", "// -- a comment\n"])
+def test_an_odd_line_of_a_large_dump_changes_no_row(odd: str) -> None:
+    text = _dump(4_000)
+    rows = [computation.rows for computation in parse_file(text).modules[0].computations]
+    for at in (0, text.index("%f"), text.index("ENTRY"), text.index("  %p.2000 "), len(text) - 2):
+        module = parse_file(text[:at] + odd + text[at:]).modules[0]
+        assert not module.problems
+        assert [computation.rows for computation in module.computations] == rows
+        entry = module.computations[1]
+        assert all(
+            entry.text[start:end].lstrip("ROT ").startswith(f"%{row[1]} = ")
+            and entry.text[start:end].endswith(row[5] or ")")
+            for row, (start, end) in zip(entry.rows, entry.spans, strict=True)
+        )
+
+
+@pytest.mark.parametrize("odd", ["", "  // a comment\n", "\n"])
+def test_a_large_dump_is_not_read_line_by_line(odd: str) -> None:
+    """An odd line may cost the lines around it: the calls are counted, not the time."""
+    import sys
+
+    text = _dump(20_000)
+    at = text.index("  %p.9000 ")
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    parse_file(text[:at] + odd + text[at:])  # patterns are compiled once
+    sys.setprofile(count)
+    try:
+        parse_file(text[:at] + odd + text[at:])
+    finally:
+        sys.setprofile(None)
+    assert calls < 20_000
