@@ -46,6 +46,8 @@ _word = re.compile(r"[A-Za-z_][\w\-]*", re.A).match
 _string = re.compile(r'"(?:[^"\\]|\\.)*"', re.S).match
 _quoted = re.compile(r"'(?:[^'\\\n]|\\.)*'").match
 _bracket = re.compile(r"[(){}\[\]\"']|/\*|//").search
+_part_mark = re.compile(r"[({\[\",/#]").search
+"""What may begin a comment, or something in which a comma ends no part."""
 _atom = re.compile(r"[^\s,(){}\[\]\"'/]+|/(?![/*])").match
 _attribute = re.compile(r"([A-Za-z_][\w.\-]*)\s*=", re.A).match
 _ARRAY = r"[a-z][a-z0-9]*[ \t]*\[(?:[^\[\]=]|<=)*\]"
@@ -525,8 +527,9 @@ class Scanner:
         """Where the parts between top-level commas stand."""
         parts = []
         at = begin = start
-        while at < end:
-            character = self.text[at]
+        while found := _part_mark(self.text, at, end):
+            at = found.start()
+            character = found[0]
             if character in _CLOSES:
                 at = self._balanced(at)
             elif character == '"':
@@ -535,8 +538,7 @@ class Scanner:
                 parts.append((begin, at))
                 at = begin = at + 1
             else:
-                after = self.skip(at)
-                at = after if after > at else at + 1
+                at = max(self.skip(at), at + 1)
         if parts or self.skip(begin) < end:
             parts.append((begin, end))
         return parts
@@ -677,11 +679,14 @@ class Scanner:
 
     def skip(self, at: int) -> int:
         """The end of the white space and comments at `at`."""
+        text = self.text
         while True:
-            at = _end(self._white(self.text, at))
-            if not self.text.startswith("/*", at) or at + 2 > self._comments_end():
+            found = self._white(text, at)
+            assert found is not None  # the pattern matches the empty text
+            at = found.end()
+            if not text.startswith("/*", at) or at + 2 > self._comments_end():
                 return at
-            at = self.text.index("*/", at + 2) + 2
+            at = text.index("*/", at + 2) + 2
 
     def _comments_end(self) -> int:
         """The last `*/`; -1 if there is none."""

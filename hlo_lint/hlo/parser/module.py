@@ -32,13 +32,15 @@ class Memo(LineMemo):
 def parse_file(data: bytes | str, path: Path | None = None, memo: Memo | None = None) -> HloFile:
     """All modules of a file; what cannot be read is in their `problems`."""
     text = decode(data) if isinstance(data, bytes) else data
-    known = _known(text, memo) if memo is not None else None
-    if known is None:
-        known = _modules(text, memo)
-        if memo is not None:
+    if memo is None:
+        modules = _modules(text, None)
+    else:
+        known = _known(text, memo)
+        if known is None:
+            known = _modules(text, memo)
             memo.files.setdefault(len(text), []).append(known)
+        modules = tuple([module.share_for_file() for module in known])
     start = 0
-    modules = tuple([module.share_for_file() for module in known])
     file = HloFile(modules, path)
     for module in modules:
         module.file = file

@@ -42,6 +42,8 @@ def read_references(operands: list[str], by_people: bool = False) -> list[tuple[
     joined = "\n".join(operands)
     if "/" in joined:
         joined = _remove_comments("", joined)
+    if by_people and joined.count(",") != joined.count(", "):
+        joined = joined.replace(", ", ",").replace(",", ", ")
     if is_typed := joined.count(" ") != joined.count(", "):
         plain = _without_shapes(joined.replace(", ", ","))
         if plain is None or " " in plain:
