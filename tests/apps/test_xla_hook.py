@@ -12,6 +12,7 @@ from hlo_lint.apps.jax import xla_hook as live
 from hlo_lint.hlo.xla_child import long_text, xla_bindings
 from hlo_lint.kernels.calls import triton_calls
 from hlo_lint.kernels.custom_calls.triton import AutotunedKernelCall
+from hlo_lint.text.edits import Edit, Fix, Safety
 from hlo_lint.text.errors import UsageError
 from tests.conftest import FIXTURES
 
@@ -134,3 +135,42 @@ def test_what_nothing_knows_is_said_before_anything_is_installed(
 ) -> None:
     with pytest.raises(UsageError):
         live.install(action, select)
+
+
+class Halved(hlo_lint.Rule):
+    """A rule whose fix is wrong: it writes a sum in place of a product.
+
+    ## Why
+    To see that nothing wrong goes on.
+    """
+
+    unfused = False  # XLA:CPU hands the module over after fusion
+
+    def check(self, computation: hlo_lint.Computation) -> hlo_lint.Findings:
+        """Each product."""
+        for product in computation.with_opcode("multiply"):
+            yield hlo_lint.Finding(product, "a product")
+
+    def fix(self, instruction: hlo_lint.Instruction, module: hlo_lint.Module) -> Fix:
+        """A sum of the same operands."""
+        place = module.span(instruction)
+        text = instruction.text.replace("multiply", "add")
+        return Fix("add", (Edit(place, text),), Safety.SAFE)
+
+
+def test_a_fix_that_is_not_proven_is_refused() -> None:
+    vector = jax.numpy.arange(4.0)
+    with (
+        live.install("fix", [Halved], platforms=["cpu"], verify=True) as checks,
+        pytest.warns(live.LiveWarning) as caught,
+    ):
+        assert jax.jit(lambda x, y: x * y)(vector, vector).tolist() == [0, 1, 4, 9]
+    assert not checks.mended
+    assert "refused: halved at %" in str(caught[0].message)
+    assert "not equal: executed with seed" in str(caught[0].message)
+
+
+def test_a_fix_that_is_proven_goes_on() -> None:
+    with live.install("fix", platforms=["cpu"], verify=True) as checks:
+        compile_until_xla_misses_the_kernel("add_wrong_legacy")
+    assert [str(verdict.proof.level) for verdict in checks.mended[0].verdicts] == ["structure"]

@@ -22,6 +22,7 @@ from enum import StrEnum
 from itertools import count
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from hlo_lint.apps.api import FixResult, fix, lint
 from hlo_lint.hlo.parser.module import parse_file
@@ -31,6 +32,9 @@ from hlo_lint.rules.base import Rule
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import select_rules
 from hlo_lint.text.errors import HloLintError, UsageError
+
+if TYPE_CHECKING:  # loaded with the first proof
+    from hlo_lint.engine.proof.gate import Verdict
 
 _numbers = count()
 
@@ -62,6 +66,8 @@ class Live:
     select: Sequence[str | type[Rule]] | None = None
     ignore: Sequence[str] | None = None
     platforms: Sequence[str] | None = None
+    verify: bool = False
+    """True to apply, with `Action.FIX`, only fixes that are proven."""
     reports: list[tuple[str, Report]] = field(default_factory=list)
     """The report on each module, under the module's name, in the order of compilation; with
     `Action.FIX`, on the module before its fixes."""
@@ -95,8 +101,8 @@ class Live:
         if self.action is not Action.FIX or not report.findings:
             _warn(name, report)
             return None
-        result = fix(file, self.select, self.ignore)
-        _warn(name, result.remaining)
+        result = fix(file, self.select, self.ignore, verify=self.verify)
+        _warn(name, result.remaining, [v for v in result.verdicts if not v.passes])
         if not result.edits:
             return None
         fixed = xla.hlo_module_from_text(result.files[0].after)
@@ -127,8 +133,12 @@ def install(
     ignore: Sequence[str] | None = None,
     *,
     platforms: Sequence[str] | None = None,
+    verify: bool = False,
 ) -> Live:
     """Looks at every module that is compiled from here on, for every platform or for some.
+
+    With `verify`, a fix that is not proven to keep every value is refused: the module goes on
+    without it, and the warning says why.
 
     Raises:
         UsageError: for a rule or an action that nothing knows, and for a jax without the hook.
@@ -142,11 +152,13 @@ def install(
         from jax.extend.xla import register_hlo_module_transformation
     except ImportError as error:
         raise UsageError("hlo_lint.apps.jax.xla_hook needs jax 0.10.2 or later") from error
-    live = Live(chosen, select, ignore, platforms)
+    live = Live(chosen, select, ignore, platforms, verify)
     register_hlo_module_transformation(live, name=live.name, platforms=platforms)
     return live
 
 
-def _warn(name: str, report: Report) -> None:
-    if not report.clean:
-        warnings.warn(f"hlo_lint, in the compilation of {name}:\n{report}", LiveWarning, 1)
+def _warn(name: str, report: Report, refused: Sequence[Verdict] = ()) -> None:
+    if not report.clean or refused:
+        reasons = "".join(f"\n{verdict}" for verdict in refused)
+        message = f"hlo_lint, in the compilation of {name}:\n{report}{reasons}"
+        warnings.warn(message, LiveWarning, 1)
