@@ -36,6 +36,7 @@ LATE = (
     "report",
     "repro",
     "rules",
+    "run",
     "server",
     "validate",
 )

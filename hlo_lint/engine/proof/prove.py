@@ -70,7 +70,7 @@ def prove(before: Module, after: Module) -> Proof:
     True
     """
     if find_spec("numpy") is None:
-        return Proof(None, False, ("pip install 'hlo-lint[prove]' to compare values",))
+        return Proof(None, False, ("pip install 'hlo-lint[literals]' to compare values",))
     reasons = []
     try:
         equality = prove_equal(before, after)

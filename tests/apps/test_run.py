@@ -1,0 +1,87 @@
+"""`hlo-lint run`: values are printed, and what cannot be evaluated is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from hlo_lint.apps.cli.main import cli
+
+MODULE = """HloModule m
+
+ENTRY %e (x: f32[2,2], y: (s32[], bf16[2])) -> f32[2,2] {
+  %x = f32[2,2]{0,1} parameter(0)
+  %y = (s32[], bf16[2]{0}) parameter(1)
+  %flat = f32[4]{0} bitcast(%x)
+  %half = bf16[2]{0} get-tuple-element(%y), index=1
+  %sum = bf16[2]{0} add(%half, %half)
+  %call = f32[4]{0} custom-call(%flat), custom_call_target="mystery"
+  ROOT %r = f32[2,2]{0,1} bitcast(%call)
+}
+"""
+
+
+def run(path: Path, *arguments: object) -> Result:
+    return CliRunner().invoke(cli, ["run", str(path), *map(str, arguments)])
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Path:
+    path = tmp_path / "m.hlo"
+    path.write_text(MODULE)
+    return path
+
+
+def test_values_of_instructions_are_printed(module: Path) -> None:
+    inputs = module.with_name("inputs.npz")
+    given: dict[str, Any] = {"x": np.array([[1, 2], [3, 4]]), "y.1": np.array([1, 0.5])}
+    np.savez(inputs, **given)
+    out = module.with_name("out.npz")
+    ran = run(module, "--inputs", inputs, "--print", "flat", "--print", "%sum", "-o", out)
+    assert ran.exit_code == 0, ran.output
+    assert ran.output == "%flat = f32[4]{0}\n[1., 3., 2., 4.]\n%sum = bf16[2]{0}\n[2., 1.]\n"
+    assert np.load(out)["flat"].tolist() == [1, 3, 2, 4]
+
+
+def test_the_same_seed_gives_the_same_values(module: Path) -> None:
+    one, same, other = (run(module, "--seed", seed, "--print", "flat") for seed in (4, 4, 5))
+    assert one.output == same.output != other.output
+
+
+def test_the_result_is_printed_where_nothing_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "m.hlo"
+    path.write_text("HloModule m\nENTRY e { c = s32[] constant(3) ROOT t = (s32[]) tuple(c) }")
+    assert run(path).output == "%t.0 = s32[]\n3\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "%call: a custom call of mystery"),
+        (["--print", "falt"], "no instruction is named falt: did you mean flat?"),
+        (["--inputs", "m.hlo"], "m.hlo: not a .npz file of arrays"),
+        (["--inputs", "no.npz"], "no.npz: not a .npz file of arrays"),
+        (["--inputs", "z.npz"], "no parameter is named z: there are x, y.0, y.1"),
+        (["--inputs", "long.npz", "--print", "flat"], "%x: the input has the dimensions [3]"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    module: Path, arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(module.parent)
+    np.savez("z.npz", z=np.zeros(1))
+    np.savez("long.npz", x=np.zeros(3))
+    ran = run(module, *arguments)
+    assert ran.exit_code == 2
+    assert message in ran.output
+
+
+def test_a_folder_and_another_text_are_refused(tmp_path: Path) -> None:
+    assert "is a folder; give one file" in run(tmp_path).output
+    (tmp_path / "notes.txt").write_text("nothing\n")
+    assert run(tmp_path / "notes.txt").exit_code == 2
+    assert run(tmp_path / "gone.hlo").exit_code == 2
