@@ -134,7 +134,7 @@ def array_difference(
         after[index].item() if after.dtype.kind in "biufc" else float(right[index].real),
         float(distance[index]),
         int(wrong.sum()),
-        tuple((int(axis.min()), int(axis.max())) for axis in np.nonzero(wrong)),
+        tuple((int(axis.min()), int(axis.max())) for axis in np.argwhere(wrong).T),
         before.size,
         bound,
     )
