@@ -36,9 +36,6 @@ MAX_WORK: Final = 1 << 33
 MAX_DEPTH: Final = 100
 """Calls inside calls; a computation that calls itself has no value."""
 
-Lower = Callable[[Instruction, Sequence[Value]], Value]
-"""The value of a custom call from its operands; raises `Unsupported` where it has none."""
-
 
 class NotEvaluated(HloLintError):
     """An instruction that has no value here, and the reason."""
@@ -66,7 +63,6 @@ def evaluate(
     *,
     watch: Collection[str] = (),
     given: Mapping[str, Value] | None = None,
-    lower: Lower | None = None,
     wide: bool = False,
     needs_result: bool = True,
     max_work: int = MAX_WORK,
@@ -78,7 +74,6 @@ def evaluate(
             converted to the parameter's type.
         watch: names of instructions, in any computation, whose values are wanted.
         given: values of instructions by name, taken instead of computing them.
-        lower: asked for the value of a custom call.
         wide: hold every float as a double and round nothing: the values without rounding errors.
         needs_result: False to evaluate what `watch` needs alone.
         max_work: elementary operations after which to give up.
@@ -92,7 +87,7 @@ def evaluate(
     Raises:
         NotEvaluated: an instruction that is needed has no value here.
     """
-    machine = _Machine(module, frozenset(watch), given or {}, lower, Numbers(wide), max_work)
+    machine = _Machine(module, frozenset(watch), given or {}, Numbers(wide), max_work)
     entry = module.entry
     if entry is None or entry.root is None:
         raise NotEvaluated("", "the module has no entry")
@@ -172,7 +167,6 @@ class _Machine:
     module: Module
     watch: frozenset[str]
     given: Mapping[str, Value]
-    lower: Lower | None
     numbers: Numbers
     budget: int
     watched: dict[str, Value] = field(default_factory=dict)
@@ -374,23 +368,15 @@ class _Machine:
             _runs_on_one_device(self.module),
         )
 
-    def _custom_call(self, instruction: Instruction) -> Kernel:
-        target = instruction.attribute("custom_call_target")
-        if target in _MARKERS:
-            return lambda x: x
-        lower = self.lower
-        if lower is None:
-            raise Unsupported(f"a custom call of {target}")
-        return lambda *operands: _as_held(
-            lower(instruction, operands), instruction.shape, instruction.name, self.numbers
-        )
+    def _custom_call(self, call: Instruction) -> Kernel:
+        # It needs the lowering of whole modules, which most modules do not.
+        from hlo_lint.engine.values.evaluator.custom_calls import custom_call
 
+        def run(module: Module, inputs: tuple[Value, ...]) -> tuple[Array, ...]:
+            wide, work = self.numbers.wide, self.budget
+            return leaves(evaluate(module, inputs, wide=wide, max_work=work).result)
 
-_MARKERS: Final = frozenset(
-    "Sharding SPMDFullToShardShape SPMDShardToFullShape annotate_device_placement MoveToHost "
-    "MoveToDevice xla.sdy.FuncResultSharding".split()
-)
-"""Custom calls that only say where a value is to live."""
+        return custom_call(call, run)
 
 
 def _runs_on_one_device(module: Module) -> bool:

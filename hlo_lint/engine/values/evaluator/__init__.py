@@ -10,5 +10,6 @@
 | `reduction` | reduce, reduce-window, select-and-scatter, sort, top-k |
 | `indexing` | gather, scatter, dynamic slices |
 | `linear` | Cholesky, triangular solve, Fourier transforms, batch normalization |
+| `custom_calls` | custom calls of libraries, from their configuration |
 | `single_device` | collectives whose groups are one device each |
 """
