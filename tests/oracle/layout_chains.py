@@ -111,15 +111,15 @@ class Chain:
 
 def random_pair(random: Random) -> tuple[Chain, Chain]:
     """Two chains from one shape to one shape; about half of the pairs do the same."""
-    count = random.choice([1, 2, 4, 6, 8, 12, 16, 24, 30, 36, 48, 64, 72, 96])
+    count = random.choice([1, 4, 6, 8, 12, 16, 24, 30, 36, 48, 64, 72, 96])
     start = _laid(_dims(count, random), random)
     one = _extended(Chain(start, ()), random.randint(1, 5), random)
     match random.randint(0, 5):
-        case 0 | 1:
+        case 0:
             other = _with_detours(one, random)
-        case 2:
+        case 1:
             other = _spelled_otherwise(one, random)
-        case 3:
+        case 2 | 3:
             other = _damaged(_with_detours(one, random), random)
         case 4:
             other = _damaged(one, random)
@@ -160,7 +160,7 @@ def _extended(chain: Chain, count: int, random: Random) -> Chain:
 
 def _step(shape: Laid, random: Random) -> Step:
     count, rank = prod(shape.dims), len(shape.dims)
-    match random.choice(["reshape", "transpose", "bitcast", "copy", "broadcast"]):
+    match random.choice("reshape transpose transpose bitcast bitcast copy broadcast".split()):
         case "transpose":
             order = list(range(rank))
             random.shuffle(order)
@@ -218,34 +218,14 @@ def _spelled_otherwise(chain: Chain, random: Random) -> Chain:
 
 
 def _damaged(chain: Chain, random: Random) -> Chain:
-    """One step done otherwise: another order of a transpose, another layout of a bitcast."""
-    steps = list(chain.steps)
-    number = random.randrange(len(steps))
-    step = steps[number]
-    dims = list(step.shape.dims)
-    if step.opcode == "transpose":
-        before = chain.steps[number - 1].shape if number else chain.start
-        orders = [
-            order
-            for order in (
-                [*step.dimensions[1:], *step.dimensions[:1]],
-                [*reversed(step.dimensions)],
-            )
-            if [before.dims[n] for n in order] == dims
-        ]
-        if orders:
-            steps[number] = Step("transpose", step.shape, tuple(random.choice(orders)))
-    elif step.opcode == "bitcast":
-        steps[number] = Step("bitcast", _laid(dims, random))
-    else:
-        # A turn that keeps the dimensions: two of one size change places.
-        places = [(a, b) for a in range(len(dims)) for b in range(a) if dims[a] == dims[b]]
-        if places:
-            a, b = random.choice(places)
-            order = list(range(len(dims)))
-            order[a], order[b] = b, a
-            steps.insert(number + 1, Step("transpose", step.shape, tuple(order)))
-    return Chain(chain.start, tuple(steps))
+    """One step more that changes places: the dimensions of one value are turned and renamed."""
+    number = random.randrange(len(chain.steps) + 1)
+    here = chain.steps[number - 1].shape if number else chain.start
+    order = list(range(len(here.dims)))
+    random.shuffle(order)
+    turned = _laid([here.dims[n] for n in order], random)
+    added = (Step("transpose", turned, tuple(order)), Step("reshape", here))
+    return Chain(chain.start, (*chain.steps[:number], *added, *chain.steps[number:]))
 
 
 def _ending_alike(one: Chain, other: Chain) -> tuple[Chain, Chain]:

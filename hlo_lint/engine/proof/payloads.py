@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from hlo_lint.hlo.attributes.plain import Alias
 from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.shape import leaves
 from hlo_lint.kernels.custom_calls import decode
 from hlo_lint.kernels.custom_calls.triton import (
     AutotunedKernelCall,
@@ -52,3 +54,31 @@ def _unused_strides(payload: TritonCall) -> dict[tuple[int, int], tuple[int, ...
         for place, parameter in enumerate(call.parameters)
         if isinstance(parameter, TensorDescriptor) and 1 in parameter.shape
     }
+
+
+def inputs_read(call: Instruction) -> int:
+    """How many of a call's operands, from the first on, have a value that its kernel reads.
+
+    A Triton kernel takes as many pointers as its payload lists: to the operands, then to the
+    results. Where operands are listed a second time as the memory of all results, each aliased to
+    one, the kernel takes the same pointers; what lies in that memory before is anybody's.
+    """
+    count = len(call.operands)
+    try:
+        payload = decode(call)
+    except PayloadError:
+        return count
+    if not isinstance(payload, TritonCall):
+        return count
+    results = [index for index, _ in leaves(call.shape)]
+    read = payload.pointer_count - len(results)
+    declared = call.attribute("output_to_operand_aliasing")
+    aliases = declared if isinstance(declared, tuple) else ()
+    places = {
+        (alias.output_index, alias.operand)
+        for alias in aliases
+        if isinstance(alias, Alias) and not alias.operand_index
+    }
+    appended = {(index, read + number) for number, index in enumerate(results)}
+    is_listed_twice = count == payload.pointer_count and read >= 0 and appended <= places
+    return read if is_listed_twice else count

@@ -65,7 +65,7 @@ def prove(before: Module, after: Module) -> Proof:
     ...     for root in ("copy(p)", "negate(p)", "reshape(p)")
     ... ]
     >>> print(prove(modules[0], modules[2]))
-    index maps: 1 data movement of 1 element reads what was read
+    index maps: 1 element in 1 data movement: every source is the same
     >>> prove(modules[0], modules[1]).differs
     True
     """
@@ -82,7 +82,8 @@ def prove(before: Module, after: Module) -> Proof:
         if not equality.moves:
             return Proof(Level.STRUCTURE, False, (_structure(equality.computations),))
         moves = _count(equality.moves, "data movement")
-        fact = f"{moves} of {_count(equality.elements, 'element')} reads what was read"
+        each = _count(equality.elements, "element")
+        fact = f"{each} in {moves}: every source is the same"
         contradiction = _contradiction(before, after)
         if contradiction:
             return Proof(None, True, (contradiction,))

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from hlo_lint.engine.proof import index_maps
 from hlo_lint.engine.proof.index_maps import IndexMap, identity
-from hlo_lint.engine.proof.payloads import payload_key
+from hlo_lint.engine.proof.payloads import inputs_read, payload_key
 from hlo_lint.hlo.attributes.plain import Alias
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COMMUNICATES
@@ -240,6 +240,10 @@ class _Side:
             if inlined is not None:
                 return inlined
         aliases = self._new_aliases(instruction)
+        if opcode == "custom-call":
+            read = inputs_read(instruction)
+            operands = operands[:read]
+            aliases = frozenset(alias for alias in aliases if alias.operand < read)
         head: tuple[Hashable, ...]
         head = (opcode, _attributes(instruction), aliases, self._callees(instruction))
         if opcode == "constant":
@@ -469,7 +473,11 @@ class _Comparison:
     def _check_control(self, old: Computation, new: Computation) -> None:
         for instruction in new.instructions:
             former = old.instruction(instruction.name)
-            if former is None or "control-predecessors" not in instruction.row[6] + former.row[6]:
+            if (
+                former is None
+                or "control-predecessors"
+                not in instruction.attributes_text + former.attributes_text
+            ):
                 continue
             if _control(former) & set(new.index) != _control(instruction) & set(old.index):
                 raise Differs(f"the control predecessors of %{instruction.name} differ")
