@@ -48,7 +48,10 @@ CONFIGURATION = DOCS / "configuration.md"
 SCHEMA = DOCS.parent / "hlo_lint" / "apps" / "settings" / "schema.json"
 RUN = tuple(
     DOCS / f"{name}.md"
-    for name in ("allow", "command-line", "configuration", "live", "tutorial", "writing-rules")
+    for name in (
+        *("allow", "command-line", "configuration", "fixes"),
+        *("live", "run", "tutorial", "writing-rules"),
+    )
 )
 """Pages whose commands are run: `tests/pages.py`."""
 
