@@ -256,7 +256,11 @@ def _unread_by_xla(plans: Sequence[PlannedFix]) -> list[tuple[PlannedFix, str, s
             outcome += [(plan, "", note) for plan in of_dump]
         elif after:
             alone = refusals([apply(dump.file.text, [plan.fix])[0] for plan in of_dump]) or []
-            for plan, reason in zip(of_dump, alone, strict=True):
-                if reason:
-                    outcome.append((plan, f"XLA's parser refuses the text: {reason}", ""))
+            if not any(alone):  # only together do they make a text that is refused
+                alone = [after] * len(of_dump)
+            outcome += [
+                (plan, f"XLA's parser refuses the text: {reason}", "")
+                for plan, reason in zip(of_dump, alone, strict=True)
+                if reason
+            ]
     return outcome
