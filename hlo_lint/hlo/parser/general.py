@@ -244,6 +244,10 @@ class Scanner:
         at = self.skip(start)
         enough = len(self.text) if enough is None else min(enough, len(self.text))
         while at < enough:
+            if plain := self._plain_computation(at):
+                begin, (end, at, computation) = at, plain
+                found.append((begin, end, computation))
+                continue
             try:
                 begin, (end, computation) = at, self._computation(at)
             except Unreadable as unreadable:
@@ -309,6 +313,31 @@ class Scanner:
                 at = tail_start
             tail = text[tail_start:at].strip()
         return at, body.computation(text[start:at], start, name, is_entry, signature, tail)
+
+    def _plain_computation(self, start: int) -> tuple[int, int, Computation] | None:
+        """A computation of nothing but plain statements, its end, and where the next one begins."""
+        number = self._plain_at(start)
+        stretch = self._stretch
+        if number < 0 or not (name := stretch.pieces[number][HEAD]):
+            return None
+        stop = stretch.instructions(number + 1)
+        if stop == len(stretch.pieces) or not (close := stretch.pieces[stop][CLOSE]):
+            return None
+        stretch.next = stop + 1
+        starts, head = stretch.starts, stretch.pieces[number]
+        end = starts[stop] + len(close)
+        rows = tuple(stretch.rows[number + 1 : stop])
+        place = _Place(starts[number + 1], starts[stop], len(rows), self.may_look_on)
+        computation = Computation(
+            self.text[start:end],
+            name,
+            bool(head[ENTRY]),
+            head[SIGNATURE],
+            rows,
+            close[1:].strip(),
+            partial(_spans, (place,), start) if rows else (),
+        )
+        return end, starts[stop + 1], computation
 
     def _head(self, start: int) -> tuple[str, bool, str, int]:
         """Name, whether it is the entry, signature, and where the statements begin."""

@@ -36,10 +36,11 @@ _ARRAY = (
 
 
 def _in_pairs(outside: str) -> str:
-    """A pattern of text in which parentheses stand in pairs, at most three deep."""
-    flat = rf"[^()=\"'/{outside}]++|<=|{_COMMENT}"
-    once = rf"{flat}|\((?:{flat})*+\)"
-    return rf"(?:{flat}|\((?:{once})*+\))*+"
+    """A pattern of text in which parentheses stand in pairs, at most six deep."""
+    flat = pairs = rf"[^()=<\"'/{outside}]++|<=?|{_COMMENT}"
+    for _ in range(5):
+        pairs = rf"{flat}|\((?:{pairs})*+\)"
+    return rf"(?:{pairs})*+"
 
 
 def _piece(wraps: bool) -> re.Pattern[str]:
@@ -52,7 +53,7 @@ def _piece(wraps: bool) -> re.Pattern[str]:
     flat = braces = rf"[^{{}}\"/']++|{_STRING}"
     for _ in range(6):
         braces = rf"{flat}|\{{(?:{braces})*+\}}"
-    line_ends = rf"|(?<=,)\n|(?<=,\r)\n|(?<=\{{)\n(?:{braces})*+\}}" if wraps else ""
+    line_ends = rf"|(?<=[,=:])\n|(?<=,\r)\n|(?<=\{{)\n(?:{braces})*+\}}" if wraps else ""
     tail = rf",(?:[^\n\"'/]++|{_STRING}|/(?![/*]){line_ends})*+"
     instruction = (
         rf"(?:(ROOT )[ \t]*+)?+(?!ROOT\b)%?({_NAME}):?[ \t]*+=(?!=){gap}"
@@ -88,6 +89,8 @@ Piece = tuple[str, ...]
 
 _NOT_PLAIN: Final[InstructionRecord] = ("", "", "", "", "", ", =", ())
 """Stands for a statement that is not plain."""
+_ODD_NAMES: Final = ("?",)
+"""Stands for the names of operands that are not plain: no name is a question mark."""
 _wrapping = _piece(wraps=True)
 _of_one_line = _piece(wraps=False)
 
@@ -103,12 +106,14 @@ _VALUE = "\1"
 _ANOTHER = r"(?:%?[A-Za-z_][A-Za-z0-9_.\-]*\s*=(?!=)|(?:ROOT|ENTRY)\b)"
 """Begins another statement after a value, be it in the same line."""
 _are_attributes = re.compile(
-    r"(?:(?:,\s*+[A-Za-z_][A-Za-z0-9_.\-]*+[ \t]*+=[ \t]*+"
+    rf"(?:(?:,\s*+[A-Za-z_][A-Za-z0-9_.\-]*+[ \t]*+=[ \t]*+(?:\n\s*+(?!{_ANOTHER}))?+"
     rf"(?:[^\s,(){{}}\[\]\"'\0{_VALUE}]++|{_VALUE}(?!{_ANOTHER}))++[ \t\r]*+)++(?:\0|\Z))*+"
 ).fullmatch
 _has_computation = re.compile(
     rf"\b(?:{'|'.join(CALLING_ATTRIBUTES)})[ \t]*+=[ \t]*+\{{[^}}\0]*="
 ).search
+_has_instruction = re.compile(r"[a-z0-9_\-]\((?<!\Wb\()(?<!\Ab\()").search
+"""An operand that is an instruction of its own: `negate(x)`."""
 _white = re.compile(r"\s+")
 
 
@@ -182,44 +187,52 @@ def spans(text: str, start: int, end: int, may_wrap: bool) -> list[Span]:
 
 
 def _rows(pieces: list[Piece]) -> list[InstructionRecord]:
-    rows = _plain_rows(pieces)
-    if rows is not None:
-        return rows
-    if len(pieces) == 1:
-        return [_NOT_PLAIN]
-    half = len(pieces) // 2
-    return _rows(pieces[:half]) + _rows(pieces[half:])
-
-
-def _plain_rows(pieces: list[Piece]) -> list[InstructionRecord] | None:
-    """A row for each piece; None if one of them is not plain."""
+    """A row for each piece, `_NOT_PLAIN` for those that are not."""
     if not pieces:
         return []
     _, roots, names, types, opcodes, texts, tails, _, _, signatures, _ = zip(*pieces, strict=True)
+    odd: set[str] = set()
+    nested: list[int] = []
     bracketed = {text for text in {*types, *signatures} if "(" in text}
     operands = list(texts)
     for at, opcode in enumerate(opcodes):
+        text = operands[at]
         if opcode in LITERAL_OPERANDS:
-            text, operands[at] = operands[at], ""
+            operands[at] = ""
             if _has_bracket(text):
                 bracketed.add(text)
+        elif "(" in text and _has_instruction(text):
+            operands[at] = ""
+            nested.append(at)
+    if bracketed and not _are_in_pairs(_SEPARATOR.join(bracketed)):
+        odd.update(text for text in bracketed if not _are_in_pairs(text))
     if "\n" in "".join(operands):
         operands = [_white.sub(" ", text).strip() if "\n" in text else text for text in operands]
-    if bracketed:
-        joined = _comments.sub("", _SEPARATOR.join(bracketed))
-        if _has_bracket(_without_pairs(joined)):
-            return None
     references = read_references(operands, by_people=True)
     if references is None:
-        return None
+        references = []
+        for text in operands:
+            names_read = read_references([text], by_people=True)
+            references += names_read or [_ODD_NAMES]
     distinct = {*tails}
     distinct.discard("")
-    if distinct:
-        if not are_attributes(_SEPARATOR.join(distinct)):
-            return None
-        tails = tuple(map(str.rstrip, tails))
-    roots = tuple(["ROOT " if root else "" for root in roots])
-    return list(zip(roots, names, types, opcodes, texts, tails, references, strict=True))
+    if distinct and not are_attributes(_SEPARATOR.join(distinct)):
+        odd.update(tail for tail in distinct if not are_attributes(tail))
+    stripped = map(str.rstrip, tails)
+    marks = ["ROOT " if root else "" for root in roots]
+    rows = list(zip(marks, names, types, opcodes, texts, stripped, references, strict=True))
+    for at in nested:
+        rows[at] = _NOT_PLAIN
+    if odd or _ODD_NAMES in references:
+        for at, (_, _, shape, _, text, _, read) in enumerate(rows):
+            if read is _ODD_NAMES or odd & {shape, text, tails[at], signatures[at]}:
+                rows[at] = _NOT_PLAIN
+    return rows
+
+
+def _are_in_pairs(joined: str) -> bool:
+    """True if brackets stand in pairs in each of some texts that NUL is between."""
+    return not _has_bracket(_without_pairs(_comments.sub("", joined)))
 
 
 def are_attributes(joined: str) -> bool:
