@@ -132,6 +132,11 @@ VALUES: list[tuple[str, str, object]] = [
     ("replica_groups", "mesh['x'=2,'y'=4] {'y'}", MeshReplicaGroups(XY, (Y,))),
     (
         "replica_groups",
+        "mesh['x'=2,'y'=4], device_ids=([4,2]T(1,0)) {'y'}",
+        MeshReplicaGroups(Mesh(XY.axes, Iota((4, 2), (1, 0))), (Y,)),
+    ),
+    (
+        "replica_groups",
         "mesh['x'=2,'y'=4], device_ids=(0,1,2,3,4,5,7,6) {'x','y':(2)2}",
         MeshReplicaGroups(Mesh(XY.axes, (0, 1, 2, 3, 4, 5, 7, 6)), (X, AxisRef("y", (2, 2)))),
     ),

@@ -211,7 +211,8 @@ MESH: Final = rf"mesh\[((?:{_AXIS}=\d{{1,18}}(?:,{_AXIS}=\d{{1,18}})*+)?)\]"
 _AXIS_REF = rf"{_AXIS}(?::\(\d{{1,18}}\)\d{{1,18}})?"
 AXES: Final = rf"\{{((?:{_AXIS_REF}(?:, ?{_AXIS_REF})*+)?)\}}"
 """References to axes as they are usually printed, all of them a group."""
-_is_by_mesh = re.compile(rf"{MESH} {AXES}").fullmatch
+_DEVICE_IDS = rf", device_ids=\(\[{_COUNTS}\]T\({_COUNTS}\)\)"
+_is_by_mesh = re.compile(rf"{MESH}(?:{_DEVICE_IDS})? {AXES}").fullmatch
 _find_mesh_axes = re.compile(r"'([^'\\]*)'=(\d+)").findall
 _find_axis_refs = re.compile(r"'([^'\\]*)'(?::\((\d+)\)(\d+))?").findall
 
@@ -246,8 +247,13 @@ def read_replica_groups(text: str) -> ReplicaGroups:
         order = iota(counts(dims), counts(permutation) if permutation else None, text)
         return _checked_groups(IotaReplicaGroups(int(count), int(size), order), text)
     if found := _is_by_mesh(text):
-        groups = MeshReplicaGroups(Mesh(mesh_axes(found[1])), axis_refs(found[2]))
-        return _checked_groups(groups, text)
+        axes, dims, permutation, references = found.groups()
+        mesh = Mesh(mesh_axes(axes))
+        if dims:
+            order = iota(counts(dims), counts(permutation), text)
+            check_iota(order, prod(axis.size for axis in mesh.axes), text)
+            mesh = Mesh(mesh.axes, order)
+        return _checked_groups(MeshReplicaGroups(mesh, axis_refs(references)), text)
     return replica_groups_by_grammar(text)
 
 

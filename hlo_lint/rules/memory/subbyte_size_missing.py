@@ -47,9 +47,9 @@ class SubbyteSizeMissing(Rule):
         """Each instruction with such an array in its type, in what a compiler ended with."""
         if not stage.final or stage.backend is None:
             return
-        for computation in module.computations:
-            # Releases before sub-byte-size-setter print no E anywhere, and pack nothing.
-            if stage.release is not None or _packs(module):
+        # Releases before sub-byte-size-setter print no E anywhere, and pack nothing.
+        if stage.release is not None or _packs(module):
+            for computation in module.computations:
                 yield from _unpacked_arrays(computation)
 
 
