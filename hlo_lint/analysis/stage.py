@@ -43,7 +43,7 @@ class Stage:
     """True if this is the compiler's final module."""
     packed: bool = True
     """True if only types of less than 8 bits may have an element size, E(n), as
-    `CpuGpuVerifierMetadata` demands after sub-byte-size-setter."""
+    `CpuGpuVerifierMetadata` demands, at every stage."""
     ordered_broadcasts: bool = False
     """True if broadcasts keep the order of dimensions: `verify_broadcast_dimensions_order`."""
     unique_names: bool = False
@@ -150,7 +150,7 @@ def stage_at(backend: str | None, **fields: Any) -> Stage:
         stage,
         mixed_precision=not is_strict,
         scan=not (is_strict and stage.layouts),
-        packed=backend is None or stage.normalized is True or stage.final,
+        packed=backend != "tpu",
         ordered_broadcasts=backend == "gpu" and stage.normalized is True,
     )
 

@@ -69,7 +69,7 @@ bitcast                     1!  no-kernel forwards
 bitcast-convert             1!  unary changes-type
 broadcast                   1: ?dimensions
 call                        0+  mixed-precision calls control passes-state: to_apply ?is_composite
-cbrt                        1   unary approximated: ?result_accuracy
+cbrt                        1   unary: ?result_accuracy
 ceil                        1   unary
 cholesky                    1   keeps-layout: ?lower
 clamp                       3   keeps-layout
@@ -96,7 +96,7 @@ copy                        1   forwards passes-state
 copy-done                   1!  mixed-precision
 copy-start                  1!  mixed-precision: ?cross_program_prefetch_index
 cosh                        1   unary: ?result_accuracy
-cosine                      1   unary approximated: ?result_accuracy
+cosine                      1   unary: ?result_accuracy
 count-leading-zeros         1   unary
 custom-call                 0+! mixed-precision calls: custom_call_target ?api_version \
     ?batch_group_count ?called_computations ?custom_call_has_side_effect ?dim_labels \
@@ -109,9 +109,9 @@ dot                         2+  mixed-precision: ?algorithm ?lhs_batch_dims ?lhs
 dynamic-reshape             1+!
 dynamic-slice               1+! keeps-layout: dynamic_slice_sizes
 dynamic-update-slice        2+! keeps-layout
-erf                         1   unary approximated: ?result_accuracy
-exponential                 1   unary approximated: ?result_accuracy
-exponential-minus-one       1   unary approximated: ?result_accuracy
+erf                         1   unary: ?result_accuracy
+exponential                 1   unary: ?result_accuracy
+exponential-minus-one       1   unary: ?result_accuracy
 fft                         1   keeps-layout: fft_type fft_length
 floor                       1   unary
 fusion                      0+! mixed-precision calls: kind calls ?output_to_operand_aliasing
@@ -123,9 +123,9 @@ imag                        1   unary changes-type
 infeed                      1!  mixed-precision: ?infeed_config
 iota                        0!: iota_dimension
 is-finite                   1   unary changes-type
-log                         1   unary approximated: ?result_accuracy
-log-plus-one                1   unary approximated: ?result_accuracy
-logistic                    1   unary approximated: ?result_accuracy
+log                         1   unary: ?result_accuracy
+log-plus-one                1   unary: ?result_accuracy
+logistic                    1   unary: ?result_accuracy
 map                         0+  keeps-layout calls: to_apply ?dimensions
 maximum                     2   binary
 minimum                     2   binary
@@ -161,7 +161,7 @@ rng-bit-generator           1!: algorithm
 rng-get-and-update-state    0!: delta
 round-nearest-afz           1   unary
 round-nearest-even          1   unary
-rsqrt                       1   unary approximated: ?result_accuracy
+rsqrt                       1   unary: ?result_accuracy
 scaled-dot                  4   mixed-precision: ?algorithm ?lhs_batch_dims ?lhs_contracting_dims \
     ?operand_precision ?rhs_batch_dims ?rhs_contracting_dims
 scan                        0+  calls: dimensions to_apply num_carries ?is_associative ?is_reverse
@@ -177,15 +177,15 @@ shift-left                  2   binary
 shift-right-arithmetic      2   binary
 shift-right-logical         2   binary
 sign                        1   unary
-sine                        1   unary approximated: ?result_accuracy
+sine                        1   unary: ?result_accuracy
 sinh                        1   unary: ?result_accuracy
 slice                       1!  keeps-layout: slice
 sort                        0+  keeps-layout mixed-precision calls: dimensions to_apply ?is_stable
-sqrt                        1   unary approximated: ?result_accuracy
+sqrt                        1   unary: ?result_accuracy
 stochastic-convert          2!  binary changes-type
 subtract                    2   binary
-tan                         1   unary approximated: ?result_accuracy
-tanh                        1   unary approximated: ?result_accuracy
+tan                         1   unary: ?result_accuracy
+tanh                        1   unary: ?result_accuracy
 topk                        1   calls: k ?is_stable ?largest
 transpose                   1: dimensions
 triangular-solve            2   keeps-layout: ?left_side ?lower ?transpose_a ?unit_diagonal
@@ -227,8 +227,6 @@ BINARY: Final = _family("binary")
 """Elementwise opcodes of two operands."""
 KEEPS_TYPE: Final = (UNARY | BINARY) - _family("changes-type")
 """Elementwise opcodes whose result has the type of their operands."""
-APPROXIMATED: Final = _family("approximated")
-"""Unary opcodes that may have a `result_accuracy` (`IsUnaryOpWithResultAccuracy`)."""
 KEEPS_LAYOUT: Final = UNARY | BINARY | _family("keeps-layout")
 """Opcodes that may not change a layout (`InstructionCanChangeLayout`, `layout_assignment.cc`)."""
 MIXED_PRECISION: Final = _family("mixed-precision")

@@ -236,10 +236,8 @@ def _ragged_all_to_all(operation: Operation) -> Shape:
 
 
 def _collective_broadcast(operation: Operation) -> Shape:
-    if operation.text("has_dynamic_root") != "true":
-        return _same(operation)
-    arrays = tuple(map(_plain, operation.arrays(0, len(operation.operands) - 1)))
-    return arrays[0] if len(arrays) == 1 else TupleShape(arrays)
+    """The first operand (`InferCollectiveBroadcastShape`), whatever else is sent with it."""
+    return _plain(operation.array(0))
 
 
 def _number_of_this_device(operation: Operation) -> Shape:

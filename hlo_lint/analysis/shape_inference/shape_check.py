@@ -134,7 +134,9 @@ def check_shape(
     if inference.ignores_type:
         return ShapeCheck(inferred)
     if shape is None:
-        return ShapeCheck(inferred)
+        if printed or isinstance(inferred, Open):
+            return ShapeCheck(inferred)
+        return ShapeCheck(inferred, _errors(inference, operation, inferred, inferred)[0])
     if inference.free_type and isinstance(inferred, ArrayShape) and isinstance(shape, ArrayShape):
         inferred = replace(inferred, dtype=shape.dtype)
     errors, precision_error = _errors(inference, operation, inferred, shape)

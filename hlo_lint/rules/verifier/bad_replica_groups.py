@@ -45,7 +45,7 @@ class BadReplicaGroups(VerifierRule, Rule):
         ),
         "collective-broadcast-groups": (
             "",
-            "groups of collective-broadcast hold each id once and have one size",
+            "groups of collective-broadcast hold each id once",
         ),
     }
     rows: ClassVar[Mapping[str, Bad]] = {
@@ -176,7 +176,7 @@ class BadReplicaGroups(VerifierRule, Rule):
             yield Violation("device-ids-without-channel", collective, message)
         text = collective.attribute_text("replica_groups")
         mode = mode_of(collective)
-        groups = groups_of(text) if text is not None else None
+        groups = groups_of(text or "{}")
         if groups is None:
             return
         broadcast = collective.opcode == "collective-broadcast"
@@ -187,15 +187,18 @@ class BadReplicaGroups(VerifierRule, Rule):
             return
         if groups.error is not None:
             check, message = groups.error
+            if broadcast and check == "replica-id-range":
+                return  # a device that is in no group takes no part
             check = "collective-broadcast-groups" if broadcast else check
             yield Violation(check, collective, message)
             return
-        if not broadcast:
-            yield from _count(scope, collective, mode, groups.total)
+        if broadcast:
+            return
+        yield from _count(scope, collective, mode, groups.total)
         if len(groups.sizes) > 1 and not collective.opcode.startswith("all-reduce"):
             sizes = ", ".join(map(str, sorted(groups.sizes)))
-            check = "collective-broadcast-groups" if broadcast else "replica-group-size"
-            yield Violation(check, collective, f"the replica groups have different sizes: {sizes}")
+            message = f"the replica groups have different sizes: {sizes}"
+            yield Violation("replica-group-size", collective, message)
 
 
 def _count(scope: Scope, collective: Instruction, mode: Mode, total: int) -> Iterator[Violation]:

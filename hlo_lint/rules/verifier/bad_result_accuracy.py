@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 from hlo_lint.analysis.verifier.checks import on_attribute
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.opcodes import APPROXIMATED, UNARY
+from hlo_lint.hlo.opcodes import OPCODES, UNARY
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.verifier import VerifierRule
 
@@ -49,5 +49,7 @@ class BadResultAccuracy(VerifierRule, Rule):
             yield Violation("result-accuracy", instruction, message)
 
 
-_EXACT: Final = (UNARY | {"copy"}) - APPROXIMATED
+_EXACT: Final = frozenset(
+    opcode for opcode in (*UNARY, "copy") if "result_accuracy" not in OPCODES[opcode].allowed
+)
 """Unary opcodes that are not approximated."""

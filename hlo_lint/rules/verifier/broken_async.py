@@ -521,7 +521,8 @@ def _readers(computation: Computation) -> Iterator[Violation]:
         if not opcode_of(row).endswith(("-start", "-update")) or opcode_of(row) in _DONE_OF:
             continue
         start = computation.at(number)
-        if opcode_of(row).startswith("async-") and start.is_root and computation.is_entry:
+        is_last = start.is_root and computation.is_entry and not start.users
+        if is_last and opcode_of(row).startswith("async-"):
             message = f"no async-done ends this {start.opcode}"
             yield Violation("async-chain", start, message)
         for user in start.users:
