@@ -125,3 +125,24 @@ def test_a_violation_is_of_a_check_that_its_rule_declares() -> None:
         assert set(rule.shapes_of) | set(rule.counts_of) <= set(rule.demands), rule.name()
     for path in Path(verifier.__file__).parent.glob("*.py"):
         assert set(re.findall(r'Violation\("([\w-]+)"', path.read_text("utf-8"))) <= declared
+
+
+def test_the_aliasing_of_a_start_may_name_an_operand_that_an_update_binds() -> None:
+    text = """
+HloModule m
+
+work {
+  a = f32[8]{0} parameter(0)
+  ROOT c = (f32[8]{0}) custom-call(a), custom_call_target="f"
+}
+
+ENTRY e {
+  p = f32[8]{0} parameter(0)
+  s = ((), (f32[8]{0}), s32[]) async-start(), calls=work,
+      output_to_operand_aliasing={{1,0}: (%s, {})}
+  u = ((f32[8]{0}), (f32[8]{0}), s32[]) async-update(s, p)
+  ROOT d = (f32[8]{0}) async-done(u)
+}
+"""
+    assert not hlo_lint.lint(text % 0).findings
+    assert [found.rule for found in hlo_lint.lint(text % 1).findings] == ["bad-output-aliasing"]

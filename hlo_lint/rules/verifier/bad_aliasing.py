@@ -92,6 +92,16 @@ class BadAliasing(VerifierRule, Rule):
     }
     examples = (
         *rows.values(),
+        Bad(
+            """
+            HloModule m, input_output_alias={ {}: (0, {}, must-alias) }  // error
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              ROOT r = s32[8] bitcast-convert(p)
+            }
+            """
+        ),
         Good(
             """
             HloModule m, input_output_alias={ {}: (0, {}, must-alias) },
@@ -159,17 +169,16 @@ class BadAliasing(VerifierRule, Rule):
             elif place in aliased or output in outputs:
                 message = f"{where} or its output is aliased twice"
                 yield Violation("input-output-alias", at, message)
-            elif alias.kind == "may-alias" and (theirs.byte_size or 0) > (ours.byte_size or 0):
+            elif alias.kind == "must-alias":
+                yield from _must_alias(module, alias, ours, theirs)
+            elif (theirs.byte_size or 0) > (ours.byte_size or 0):
                 pass  # releases up to jax 0.4 make such modules, and run them
             elif ours.byte_size != theirs.byte_size:
                 message = (
                     f"{where} has {theirs.byte_size} bytes, the output that aliases it "
                     f"{ours.byte_size}: {theirs} and {ours}"
                 )
-                is_optional = is_unsure or alias.kind != "must-alias"
-                yield Violation("alias-size", at, message, is_warning=is_optional)
-            elif alias.kind == "must-alias":
-                yield from _must_alias(module, alias)
+                yield Violation("alias-size", at, message, is_warning=is_unsure)
             aliased.add(place)
             outputs.add(output)
         for donor in _listed(module, "buffer_donor"):
@@ -194,22 +203,24 @@ def _part(parameters: Mapping[int, Shape], number: int, index: tuple[int, ...]) 
     return None if shape is None else part(shape, index)
 
 
-def _must_alias(module: Module, alias: Alias) -> Iterator[Violation]:
-    """A must-alias pair has one shape and one layout in the header."""
+def _must_alias(
+    module: Module, alias: Alias, ours: ArrayShape, theirs: ArrayShape
+) -> Iterator[Violation]:
+    """A must-alias pair has one shape and one layout: in the header, if that says them."""
     text = module.attributes.get("entry_computation_layout", "")
     program = value_or_none("entry_computation_layout", text)
-    if not isinstance(program, ProgramShape) or alias.operand >= len(program.parameters):
-        return
-    ours = part(program.result, alias.output_index)
-    theirs = part(program.parameters[alias.operand], alias.operand_index)
-    if isinstance(ours, ArrayShape) and isinstance(theirs, ArrayShape):
-        ordered = ours.layout is None or theirs.layout is None or ours.layout == theirs.layout
-        if ours.dtype != theirs.dtype or ours.dims != theirs.dims or not ordered:
-            message = (
-                f"output {spelled_index(alias.output_index)} is {ours}, but must alias parameter "
-                f"{alias.operand}, which is {theirs}"
-            )
-            yield Violation("must-alias-shape", header_span(module), message)
+    if isinstance(program, ProgramShape) and alias.operand < len(program.parameters):
+        result = part(program.result, alias.output_index)
+        parameter = part(program.parameters[alias.operand], alias.operand_index)
+        if isinstance(result, ArrayShape) and isinstance(parameter, ArrayShape):
+            ours, theirs = result, parameter
+    ordered = ours.layout is None or theirs.layout is None or ours.layout == theirs.layout
+    if ours.with_layout(None) != theirs.with_layout(None) or not ordered:
+        message = (
+            f"output {spelled_index(alias.output_index)} is {ours}, but must alias parameter "
+            f"{alias.operand}, which is {theirs}"
+        )
+        yield Violation("must-alias-shape", header_span(module), message)
 
 
 def _entry_shapes(module: Module) -> tuple[dict[int, Shape], Shape] | None:

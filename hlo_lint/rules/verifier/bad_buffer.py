@@ -82,6 +82,20 @@ class BadBuffer(VerifierRule, Rule):
     }
     examples = (
         *rows.values(),
+        Bad.entry("""
+            p = f32[8] parameter(0)
+            ROOT c = f32[8] custom-call(), custom_call_target="CreateBuffer"  // error
+        """),
+        Bad.entry("""
+            p = f32[8] parameter(0)
+            b = b(f32[8]) custom-call(p), custom_call_target="Pin",
+                output_to_operand_aliasing={{}: (0, {})}
+            t = (b(f32[8]), f32[8]) tuple(b, p)
+            w = (b(f32[8])) custom-call(t), custom_call_target="writer",
+                output_to_operand_aliasing={{0}: (0, {0})}
+            ROOT u = f32[8] custom-call(b), custom_call_target="Unpin",  // error
+                output_to_operand_aliasing={{}: (0, {})}
+        """),
         Good.entry("""
             p = f32[8]{0} parameter(0)
             b = b(f32[8]{0}) custom-call(p), custom_call_target="Pin",
@@ -109,7 +123,9 @@ class BadBuffer(VerifierRule, Rule):
     @on_computation
     def buffers(self, scope: Scope) -> Iterable[Violation]:
         """Buffers are made, written once and freed by the instructions that may do so."""
-        return _uses(scope) if "b(" in "".join(types_of(scope.computation)) else ()
+        if "b(" in "".join(types_of(scope.computation)):
+            return _uses(scope)
+        return _targets(scope) if "custom-call" in scope.opcodes else ()
 
 
 _CARRIES: Final = frozenset(
@@ -125,6 +141,15 @@ def _buffer_indices(shape: Shape | None) -> set[tuple[int, ...]]:
     if shape is None:
         return set()
     return {index for index, leaf in leaves(shape) if isinstance(leaf, BufferShape)}
+
+
+def _targets(scope: Scope) -> Iterator[Violation]:
+    """Custom calls that make or end a buffer, where nothing is one."""
+    for call in scope.computation.with_opcode("custom-call"):
+        if call.custom_call_target in _TARGETS:
+            shapes = [operand_shape(call, place) for place in range(len(call.operand_names))]
+            if message := _target_error(call, shapes):
+                yield Violation("buffer-custom-call", call, message)
 
 
 def _uses(scope: Scope) -> Iterator[Violation]:
@@ -195,6 +220,12 @@ def writers_of(scope: Scope, computation: Computation) -> Mapping[_Value, list[I
             for index, value in by_index.items():
                 if _writes(scope, instruction, place, index):
                     writers.setdefault(value, []).append(instruction)
+    root = computation.root
+    if root is not None:
+        for value in made.get(root.name, {}).values():
+            maker = computation.instruction(value[0])
+            if value in writers and maker is not None and maker.opcode == "parameter":
+                writers[value].append(root)
     return writers
 
 
@@ -208,7 +239,9 @@ def _values(
 
 
 def _writes(scope: Scope, user: Instruction, place: int, index: tuple[int, ...]) -> bool:
-    if user.opcode in ("custom-call", "dynamic-update-slice"):
+    if user.opcode == "custom-call":
+        return True
+    if user.opcode == "dynamic-update-slice":
         return not index
     callee = scope.named(user, "body") if user.opcode == "while" else None
     if user.opcode == "call":

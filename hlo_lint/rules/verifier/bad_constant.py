@@ -60,6 +60,8 @@ class BadConstant(VerifierRule, Rule):
         values = len(_find_values(without_comments(text)))
         if values == 1 < shape.elements and "{" not in text:
             # XLA's parser takes a value without braces for the first element of an array.
+            if _is_zero(text):
+                return
             message = f"a constant of {shape} has one value: all but the first element are 0"
             yield Violation("constant-literal", constant, message, is_warning=True)
         elif values != shape.elements:
@@ -69,4 +71,5 @@ class BadConstant(VerifierRule, Rule):
 
 _MAX_ELEMENTS: Final = 1 << 10
 """Values of longer constants are not counted."""
+_is_zero = re.compile(r"\s*(?:[-+]?[0.]*0[0.]*|false)\s*").fullmatch
 _find_values = re.compile(r"\([^()]*\)|[^\s{},()]+(?:\([^()]*\))?").findall

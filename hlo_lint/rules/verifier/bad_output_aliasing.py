@@ -7,7 +7,13 @@ from typing import ClassVar
 
 from hlo_lint.analysis.shape_inference.types import compatible, layout_mismatch
 from hlo_lint.analysis.verifier.checks import on
-from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape
+from hlo_lint.analysis.verifier.scope import (
+    Scope,
+    Violation,
+    operand_shape,
+    parameter,
+    shape_of,
+)
 from hlo_lint.hlo.attributes import Alias
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, Shape, part, spelled_index
@@ -125,14 +131,19 @@ class BadOutputAliasing(VerifierRule, Rule):
 
 
 def _error(scope: Scope, instruction: Instruction, alias: Alias, result: Shape) -> str:
-    count = len(instruction.operand_names)
+    count, callee = len(instruction.operand_names), None
+    if instruction.opcode == "async-start" and (callee := scope.callee(instruction)):
+        count = max(count, len(callee.parameters))  # a later update may bind operands
     if instruction.opcode == "async-update" and alias.operand != 0:
         return f"the aliasing of async-update names operand {alias.operand}, but may only name 0"
     if instruction.opcode == "async-start" and not alias.output_index:
         return "the aliasing of async-start names the whole output, not a part"
     if not 0 <= alias.operand < count:
         return f"the aliasing names operand {alias.operand}, but there are {count} operands"
-    operand = operand_shape(instruction, alias.operand)
+    if alias.operand < len(instruction.operand_names):
+        operand = operand_shape(instruction, alias.operand)
+    else:
+        operand = shape_of(parameter(callee, alias.operand))
     if operand is None:
         return ""
     theirs = part(operand, alias.operand_index)

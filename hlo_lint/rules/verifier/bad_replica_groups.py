@@ -141,6 +141,27 @@ class BadReplicaGroups(VerifierRule, Rule):
     }
     examples = (
         *rows.values(),
+        Bad(
+            """
+            HloModule m
+
+            add {
+              a = f32[] parameter(0)
+              b = f32[] parameter(1)
+              ROOT s = f32[] add(a, b)
+            }
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              ROOT g = f32[8] all-reduce(p), channel_id=1, to_apply=add,  // error
+                  use_global_device_ids=true
+            }
+            """
+        ),
+        Good.entry("""
+            p = f32[8] parameter(0)
+            ROOT g = f32[8] collective-broadcast(p), replica_groups={{0,2},{3}}
+        """),
         Good(
             """
             HloModule m, num_partitions=8

@@ -48,6 +48,10 @@ class BadSharding(VerifierRule, Rule):
     }
     examples = (
         *rows.values(),
+        Bad.entry("""
+            p = f32[8] parameter(0), sharding={{replicated}}  // error
+            ROOT n = f32[8] negate(p)
+        """),
         Good(
             """
             HloModule m, num_partitions=2
@@ -86,6 +90,8 @@ def _error(text: str, spelled: str, devices: int) -> str:
         return ""
     parts = [leaf for _, leaf in leaves(shape)]
     if isinstance(sharding, TupleSharding):
+        if isinstance(shape, ArrayShape):
+            return f"a sharding of tuples for {shape}"
         if len(sharding.elements) == 1 and not parts:
             return ""
         if len(sharding.elements) != len(parts):

@@ -19,7 +19,7 @@ from hlo_lint.analysis.verifier.scope import (
     shape_of,
 )
 from hlo_lint.hlo.ir import Computation, Instruction
-from hlo_lint.hlo.opcodes import PASSES_STATE
+from hlo_lint.hlo.opcodes import PASSES_STATE, wrapped_opcode
 from hlo_lint.hlo.records import opcode_of, references_of
 from hlo_lint.hlo.shape import TupleShape, part
 from hlo_lint.rules.base import Bad, Good, Rule
@@ -283,6 +283,11 @@ class BrokenAsync(VerifierRule, Rule):
     }
     examples = (
         *rows.values(),
+        Bad.entry("""
+            p = f32[8] parameter(0)
+            ROOT s = ((f32[8]), f32[8], u32[])  // error
+                custom-call-start(p), custom_call_target="f"
+        """),
         Good.module(
             """
             wrapped {
@@ -522,7 +527,7 @@ def _readers(computation: Computation) -> Iterator[Violation]:
             continue
         start = computation.at(number)
         is_last = start.is_root and computation.is_entry and not start.users
-        if is_last and opcode_of(row).startswith("async-"):
+        if is_last and (wrapped_opcode(start.opcode) or start.opcode.startswith("async-")):
             message = f"no async-done ends this {start.opcode}"
             yield Violation("async-chain", start, message)
         for user in start.users:

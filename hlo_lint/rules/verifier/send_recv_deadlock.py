@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
-from hlo_lint.analysis.verifier.checks import on_computation_if
-from hlo_lint.analysis.verifier.devices import communicating
-from hlo_lint.analysis.verifier.scope import Scope, Violation, value_or_none
-from hlo_lint.hlo.ir import Instruction
+from hlo_lint.analysis.verifier.checks import on_module
+from hlo_lint.analysis.verifier.scope import Violation, value_or_none
+from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import COMMUNICATES
-from hlo_lint.rules.base import Bad, Good, Rule
+from hlo_lint.hlo.records import opcode_of
+from hlo_lint.rules.base import Bad, Good, Rule, Stage
 from hlo_lint.rules.verifier import VerifierRule
 
 
@@ -54,8 +54,8 @@ class SendRecvDeadlock(VerifierRule, Rule):
               s = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=1,  // error
                   frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1},{1,0}}"}
               sd = token[] send-done(s), channel_id=1
-              r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,
-                  frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+              r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,  // error
+                  frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1},{1,0}}"}
               ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
             }
             """
@@ -135,6 +135,81 @@ class SendRecvDeadlock(VerifierRule, Rule):
             """
             HloModule m, is_scheduled=true
 
+            body {
+              x = f32[8]{0} parameter(0)
+              t = token[] after-all()
+              s = (f32[8]{0}, u32[], token[]) send(x, t), channel_id=1,
+                  frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+              sd = token[] send-done(s), channel_id=1
+              r = (f32[8]{0}, u32[], token[]) recv(sd), channel_id=2,
+                  frontend_attributes={_xla_send_recv_source_target_pairs="{{1,2}}"}
+              d = (f32[8]{0}, token[]) recv-done(r), channel_id=2
+              ROOT g = f32[8]{0} get-tuple-element(d), index=0
+            }
+
+            on {
+              x = f32[8]{0} parameter(0)
+              one = f32[8]{0} constant({1, 1, 1, 1, 1, 1, 1, 1})
+              b = pred[8]{0} compare(x, one), direction=LT
+              first = pred[1]{0} slice(b), slice={[0:1]}
+              ROOT c = pred[] reshape(first)
+            }
+
+            ENTRY e {
+              p = f32[8]{0} parameter(0)
+              t = token[] after-all()
+              r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,
+                  frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+              d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
+              w = f32[8]{0} while(p), condition=on, body=body
+              s = (f32[8]{0}, u32[], token[]) send(w, t), channel_id=2,
+                  frontend_attributes={_xla_send_recv_source_target_pairs="{{1,2}}"}
+              ROOT sd = token[] send-done(s), channel_id=2
+            }
+            """
+        ),
+        Bad(
+            """
+            HloModule m, is_scheduled=true
+
+            ENTRY e {
+              p = f32[8]{0} parameter(0)
+              t = token[] after-all()
+              s = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=1,
+                  frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+              sd = token[] send-done(s), channel_id=1
+              r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,  // error
+                  frontend_attributes={_xla_send_recv_source_target_pairs="{{1,2}}"}
+              ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
+            }
+            """
+        ),
+        Good(
+            """
+            HloModule m, is_scheduled=true
+
+            ENTRY e {
+              p = f32[8]{0} parameter(0)
+              t = token[] after-all()
+              s = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=1,
+                  frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+              s.1 = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=2,
+                  frontend_attributes={_xla_send_recv_source_target_pairs="{{2,3}}"}
+              r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1,
+                  frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+              r.1 = (f32[8]{0}, u32[], token[]) recv(t), channel_id=2,
+                  frontend_attributes={_xla_send_recv_source_target_pairs="{{2,3}}"}
+              sd = token[] send-done(s), channel_id=1
+              sd.1 = token[] send-done(s.1), channel_id=2
+              d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
+              ROOT d.1 = (f32[8]{0}, token[]) recv-done(r.1), channel_id=2
+            }
+            """
+        ),
+        Good(
+            """
+            HloModule m, is_scheduled=true
+
             ENTRY e {
               p = f32[8]{0} parameter(0)
               t = token[] after-all()
@@ -150,20 +225,51 @@ class SendRecvDeadlock(VerifierRule, Rule):
         ),
     )
 
-    @on_computation_if(lambda opcodes: not opcodes.isdisjoint(COMMUNICATES))
-    def deadlocks(self, scope: Scope) -> Iterable[Violation]:
+    @on_module
+    def deadlocks(
+        self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
+    ) -> Iterable[Violation]:
         """No other collective begins between a send and its recv."""
-        binds = scope.stage.deadlocks
-        if not (scope.header.is_scheduled if binds is None else binds):
+        binds = module.is_scheduled and stage.deadlocks is not False
+        if not binds or not any(_TRANSFERS & part.opcodes for part in module.computations):
             return ()
-        if scope.opcodes <= _GROUPED:
-            return ()  # one group of transfers, which begin together
-        transfers = communicating(scope.computation)
-        return _pending(transfers) if transfers else ()
+        return _pending(_executed(module.entry, by_name)) if module.entry else ()
 
 
+_TRANSFERS: Final = frozenset(("send", "recv"))
 _GROUPED: Final = frozenset(("parameter", "send", "recv", "tuple"))
-"""The opcodes of the asynchronous computation of a group of transfers."""
+"""The opcodes of the asynchronous computation of a group of transfers, which begin together."""
+_DESCENDS: Final = frozenset(("while", "call", "conditional", "async-start"))
+
+
+def _executed(entry: Computation, by_name: Mapping[str, Computation]) -> Iterator[Instruction]:
+    """What communicates, in the order of execution: a callee stands where it is called first."""
+    seen = {entry.name}
+    stack = [iter(_relevant(entry))]
+    while stack:
+        instruction = next(stack[-1], None)
+        if instruction is None:
+            stack.pop()
+        elif instruction.opcode in COMMUNICATES:
+            yield instruction
+        else:
+            for name in reversed(instruction.called_computations):
+                callee = by_name.get(name)
+                if callee and name not in seen and not callee.opcodes <= _GROUPED:
+                    seen.add(name)
+                    stack.append(iter(_relevant(callee)))
+
+
+@cached_analysis
+def _relevant(computation: Computation) -> tuple[Instruction, ...]:
+    """The instructions that communicate, or call computations that may."""
+    opcodes = COMMUNICATES | _DESCENDS
+    if opcodes.isdisjoint(computation.opcodes):
+        return ()
+    rows = enumerate(computation.rows)
+    return tuple(computation.at(number) for number, row in rows if opcode_of(row) in opcodes)
+
+
 _PAIRS: Final = "_xla_send_recv_source_target_pairs"
 
 
@@ -179,12 +285,14 @@ def _pairs_of(instruction: Instruction) -> tuple[tuple[int, int], ...]:
 
 
 def _pending(transfers: Iterable[Instruction]) -> Iterator[Violation]:
-    pending: Instruction | None = None
+    """A send matches the recv of the same pairs, wherever that is."""
+    pending: list[tuple[Instruction, tuple[tuple[int, int], ...]]] = []
     for transfer in transfers:
         if transfer.opcode not in ("send", "recv"):
-            if pending is not None and not transfer.opcode.endswith("-done"):
+            if pending and not transfer.opcode.endswith("-done"):
+                first = pending[0][0]
                 message = (
-                    f"{transfer.opcode} begins while {pending.opcode} %{pending.name} has no match"
+                    f"{transfer.opcode} begins while {first.opcode} %{first.name} has no match"
                 )
                 check = "collective-between-send-and-recv"
                 if _is_overlooked(transfer):
@@ -193,7 +301,7 @@ def _pending(transfers: Iterable[Instruction]) -> Iterator[Violation]:
             continue
         pairs = _pairs_of(transfer)
         if not pairs:
-            pending = None
+            pending.clear()
             if "is_host_transfer=true" not in transfer.attributes_text:
                 return  # the devices are unknown
             continue
@@ -203,18 +311,25 @@ def _pending(transfers: Iterable[Instruction]) -> Iterator[Violation]:
                 f"the source-target pairs of {transfer.opcode} have a cycle, or a device twice"
             )
             yield Violation("send-recv-cycle", transfer, message)
-        if pending is None:
-            pending = transfer
-        elif pending.opcode == transfer.opcode:
-            wanted = "recv" if transfer.opcode == "send" else "send"
-            message = f"{wanted} has to follow {pending.opcode} %{pending.name}"
-            yield Violation("send-recv-order", transfer, message)
-            pending = transfer
+        matches = (
+            place
+            for place, (other, its_pairs) in enumerate(pending)
+            if other.opcode != transfer.opcode and its_pairs == pairs
+        )
+        match = next(matches, None)
+        if match is None:
+            pending.append((transfer, pairs))
         else:
-            pending = None
-    if pending is not None:
-        message = f"no match for this {pending.opcode}: its devices wait forever"
-        yield Violation("send-recv-pending", pending, message)
+            del pending[match]
+    if len(pending) > 1 and len({transfer.opcode for transfer, _ in pending}) == 1:
+        (first, _), (second, _) = pending[:2]
+        wanted = "recv" if first.opcode == "send" else "send"
+        message = f"{wanted} has to follow {first.opcode} %{first.name}"
+        yield Violation("send-recv-order", second, message)
+    if pending:
+        last = pending[-1][0]
+        message = f"no match for this {last.opcode}: its devices wait forever"
+        yield Violation("send-recv-pending", last, message)
 
 
 def _is_overlooked(collective: Instruction) -> bool:

@@ -209,6 +209,11 @@ class WrongResultShape(VerifierRule, Rule):
     }
     examples = (
         *rows.values(),
+        Bad.entry("""
+            p = f32[8,3] parameter(0)
+            q = f32[1,3] parameter(1)
+            ROOT s = add(p, q)  // error
+        """),
         Good.entry("""
             p = f32[8,3] parameter(0)
             t = f32[3,8] transpose(p), dimensions={1,0}
