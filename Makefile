@@ -20,7 +20,7 @@ MAKE_RELEASE := from sys import argv; from hlo_lint.apps.jax.capture.environment
 WITH_ORACLES = HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) \
 	HLO_LINT_RELEASES=$(CURDIR)/$(RELEASES)
 
-.PHONY: help demo check lint types unit test test-latest new-rule docs corpus corpora bench clean
+.PHONY: help demo check lint types unit test test-latest new-rule docs corpus corpora verifier bench clean
 
 help:  ## list the tasks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -97,6 +97,9 @@ corpus: $(VENV)/tools $(ORACLE)/installed  ## check and convert every dump of AR
 
 corpora: $(BIN)/hlo-lint  ## check the texts of CORPORA, which others wrote; writes benchmarks/CORPORA.md
 	$(BIN)/python -m benchmarks.corpora $(CORPORA)
+
+verifier: $(VENV)/tools  ## ask the verifier of XLA:GPU about the example of each check; writes benchmarks/VERIFIER.md
+	$(BIN)/python -m benchmarks.verifier $(RELEASES)/hlo_lint/jax-0.11.2/bin/python
 
 bench: $(VENV)/tools $(ORACLE)/installed  ## speed and memory beside XLA's parser on DUMP, BIG and FILES; writes benchmarks/RESULTS.md
 	$$(ls $(ORACLE)/bin/python $(BIN)/python 2>/dev/null | head -n 1) -m benchmarks.bench $(DUMP) $(addprefix --big=,$(BIG)) $(addprefix --file=,$(FILES))

@@ -85,8 +85,16 @@ class XlaServers:
         for server in self._all:
             server.close()
 
-    def ask(self, text: str, target_config: str = "", flags: str = "") -> Ending:
+    def ask(
+        self,
+        text: str,
+        target_config: str = "",
+        flags: str = "",
+        devices: tuple[int, int] = (1, 1),
+    ) -> Ending:
         """The end of reading a text, and of compiling it where a target is given.
+
+        `devices` are the numbers of replicas and of partitions: those of a header do not count.
 
         Raises:
             UsageError: where there is no jaxlib, or no compiler for GPUs.
@@ -97,6 +105,7 @@ class XlaServers:
             "timeout": self._timeout,
             "target_config": target_config,
             "flags": flags,
+            "devices": devices,
         }
         with self._server() as server:
             if target_config and not server.has_plugin:

@@ -28,8 +28,6 @@ _FUNCTIONS = 5
 """The place of the first function, in words: after the sizes and the version."""
 _ERROR_DESTROY, _ERROR_MESSAGE, _PLUGIN_INITIALIZE = 0, 1, 3
 _TOPOLOGY_CREATE, _COMPILE = 82, 89
-_ONE_DEVICE = bytes([0x1A, 4, 0x20, 1, 0x28, 1])
-"""CompileOptionsProto { executable_build_options { num_replicas: 1 num_partitions: 1 } }"""
 
 
 def _arguments(*fields: tuple[str, Any]) -> type[C.Structure]:
@@ -58,6 +56,14 @@ _Compile = _arguments(
 )
 
 
+def _varint(number: int) -> bytes:
+    parts = []
+    while number > 0x7F:
+        parts.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes((*parts, number))
+
+
 class Plugin:
     """The CUDA plugin of jax, as a compiler for GPUs that are not there."""
 
@@ -68,8 +74,11 @@ class Plugin:
         if refusal := self._run(_PLUGIN_INITIALIZE, _Nothing(C.sizeof(_Nothing))):
             raise RuntimeError(refusal)
 
-    def compile(self, module: bytes, target_config: str) -> str:
+    def compile(self, module: bytes, target_config: str, replicas: int, partitions: int) -> str:
         """Compile a serialized HloModuleProto; the error, or empty text."""
+        counts = b"\x20" + _varint(replicas) + b"\x28" + _varint(partitions)
+        # CompileOptionsProto { executable_build_options { num_replicas num_partitions } }
+        build = b"\x1a" + _varint(len(counts)) + counts
         options = (_Option * 2)(
             *(
                 _Option(C.sizeof(_Option), None, name, len(name), 0, value, len(value))
@@ -84,9 +93,7 @@ class Plugin:
             return error
         program = _Program(C.sizeof(_Program), None, module, len(module), b"hlo", 3)
         where = topology.topology, C.addressof(program)
-        request = _Compile(
-            C.sizeof(_Compile), None, *where, _ONE_DEVICE, len(_ONE_DEVICE), None, None
-        )
+        request = _Compile(C.sizeof(_Compile), None, *where, build, len(build), None, None)
         return self._run(_COMPILE, request)
 
     def _run(self, number: int, arguments: C.Structure) -> str:
@@ -132,7 +139,8 @@ def _answer(xla: Any, plugin: Plugin | None, request: Any, text: bytes) -> dict[
         return {"status": "refused", "message": f"{refusal}"}
     if plugin is None or not request.get("target_config"):
         return {"status": "ok", "message": ""}
-    error = plugin.compile(bytes(module.as_serialized_hlo_module_proto()), request["target_config"])
+    proto = bytes(module.as_serialized_hlo_module_proto())
+    error = plugin.compile(proto, request["target_config"], *request.get("devices", (1, 1)))
     return {"status": "error" if error else "ok", "message": error}
 
 
