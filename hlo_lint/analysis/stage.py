@@ -62,6 +62,12 @@ class Stage:
     `verify_reshape_is_bitcast`."""
     unbounded_dynamic_opcodes: frozenset[str] = frozenset()
     """The opcodes that may have unbounded dimensions: `supported_unbounded_dynamic_op`."""
+    sharding_devices: bool = True
+    """True if shardings name devices of the module: `verify_sharding_device_numbers`."""
+    replica_groups: bool = True
+    """True if replica groups are looked at: `check_replica_groups`."""
+    bitcast_sizes: bool = True
+    """True if bitcasts keep the size in bytes: not `allow_bitcast_to_have_different_size`."""
     replica_count: int | None = None
     """The number of replicas, if the header is not to be believed."""
     num_partitions: int | None = None
@@ -131,11 +137,16 @@ _VERIFIER_OPTIONS = {
     "verify_call_nested_computation_thread_name": "thread_names",
     "verify_instruction_name_unchanged": "names_unchanged",
     "supported_unbounded_dynamic_op": "unbounded_dynamic_opcodes",
+    "verify_sharding_device_numbers": "sharding_devices",
+    "check_replica_groups": "replica_groups",
     "before": "next_pass",
 }
 """Fields by their names in `HloVerifierOpts`, where these differ, and by that of `--before`."""
 
-_NEGATED_OPTIONS = {"verify_no_host_memory_space": "host_memory"}
+_NEGATED_OPTIONS = {
+    "verify_no_host_memory_space": "host_memory",
+    "allow_bitcast_to_have_different_size": "bitcast_sizes",
+}
 """Options of `HloVerifierOpts` that are true where the field is false."""
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import hlo_lint
 from hlo_lint.analysis.stage import parse_stage
+from hlo_lint.apps.targets import as_dump
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.runner import Checker
@@ -214,7 +215,7 @@ def test_a_rule_that_asks_for_a_stage_alone_is_refused() -> None:
 
 def test_a_text_is_checked_as_a_file_of_no_run() -> None:
     rule = UnscheduledModules()
-    dump = hlo_lint.apps.targets.as_dump(TEXT)
+    dump = as_dump(TEXT)
     (found,) = Checker([rule]).check_dump(dump).diagnostics
     assert (found.message, found.line) == ("in m", 4)
 
@@ -255,6 +256,65 @@ def test_a_stage_is_stated_by_the_caller_or_in_the_text(stage: str, rules: list[
         assert rules_found(MIXED, stage=parse_stage(stage)) == rules
     text = MIXED.replace("ENTRY", f"// hlo-lint: stage {stage}\nENTRY") if stage else MIXED
     assert rules_found(text, stage="final" if stage else None) == rules
+
+
+@pytest.mark.parametrize(
+    ("option", "body", "rule"),
+    [
+        ("layout_sensitive=true", "n = f32[4,2]{0,1} negate(p)", "layout-changed"),
+        ("allow_mixed_precision=false", "n = f32[4,2] add(p, q)", MIXED_RULE),
+        (
+            "verify_broadcast_dimensions_order=true",
+            "n = f32[2,4] broadcast(p), dimensions={1,0}",
+            "unordered-broadcast",
+        ),
+        (
+            "layout_sensitive=true verify_reshape_is_bitcast=true",
+            "n = f32[2,4]{0,1} reshape(p)",
+            "bad-bitcast",
+        ),
+        (
+            "verify_no_host_memory_space=true",
+            "n = f32[4,2]{1,0:S(5)} copy(p)",
+            "host-memory-leak",
+        ),
+        (
+            "layout_sensitive=true allow_bitcast_to_have_different_size=false",
+            "n = f32[9] bitcast(p)",
+            "bad-bitcast",
+        ),
+        (
+            "verify_sharding_device_numbers=true",
+            "n = f32[4,2] negate(p), sharding={maximal device=5}",
+            "bad-sharding",
+        ),
+        (
+            "check_replica_groups=true",
+            "n = f32[4,2] all-to-all(p), dimensions={0}, replica_groups={{0,0}}",
+            "bad-replica-groups",
+        ),
+        (
+            "verify_no_collective_deadlocks=true",
+            "t = token[] after-all()\n"
+            "  s = (f32[4,2], u32[], token[]) send(p, t), channel_id=1,\n"
+            '      frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}\n'
+            "  n = token[] send-done(s), channel_id=1",
+            "send-recv-deadlock",
+        ),
+    ],
+)
+def test_an_option_of_the_verifier_decides(option: str, body: str, rule: str) -> None:
+    """Each option of `HloVerifierOpts` that a check depends on, and its opposite."""
+    text = (
+        "HloModule m, num_partitions=2, is_scheduled=true\n\nENTRY e {\n"
+        f"  p = f32[4,2] parameter(0)\n  q = bf16[4,2] parameter(1)\n  {body}\n"
+        "  ROOT r = f32[4,2] copy(p)\n}\n"
+    )
+    head, _, last = option.rpartition(" ")
+    name, _, value = last.partition("=")
+    opposite = f"{head} {name}={'false' if value == 'true' else 'true'}"
+    assert rule in {found.rule for found in hlo_lint.lint(text, stage=option).findings}
+    assert rule not in {found.rule for found in hlo_lint.lint(text, stage=opposite).findings}
 
 
 def test_a_stage_that_names_the_next_pass_makes_its_demands_errors() -> None:

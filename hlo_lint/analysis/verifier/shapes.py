@@ -138,7 +138,7 @@ def shape_violations(
     if opcode in _UNCHECKED or inference_of(opcode) is None:
         return
     checked = inference.check_shape(computation, number)
-    if opcode == "bitcast" and not scope.stage.layouts:
+    if opcode == "bitcast" and not (scope.stage.layouts and scope.stage.bitcast_sizes):
         return  # HandleBitcast compares sizes in layout-sensitive mode alone
     messages = [*checked.errors]
     if scope.stage.layouts and checked.layout_error:

@@ -195,6 +195,8 @@ class BadReplicaGroups(VerifierRule, Rule):
         if has_device_ids and "channel_id=" not in collective.attributes_text:
             message = f"{collective.opcode} has use_global_device_ids=true without a channel_id"
             yield Violation("device-ids-without-channel", collective, message)
+        if not scope.stage.replica_groups:
+            return
         text = collective.attribute_text("replica_groups")
         mode = mode_of(collective)
         groups = groups_of(text or "{}")

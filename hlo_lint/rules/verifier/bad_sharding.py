@@ -70,7 +70,8 @@ class BadSharding(VerifierRule, Rule):
         text = instruction.attribute_text("sharding")
         if text is None or instruction.opcode == "outfeed":
             return  # an outfeed has the shardings of what it sends
-        if error := _error(text, instruction.type_text, scope.header.partitions):
+        devices = scope.header.partitions if scope.stage.sharding_devices else 1
+        if error := _error(text, instruction.type_text, devices):
             yield Violation("sharding", instruction, error)
 
 
