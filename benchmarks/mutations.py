@@ -111,7 +111,7 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     (
         "an element type",
         "dot convolution",
-        "the printed type of a dot counts: XLA computes in it, unless it is narrower",
+        "the printed type counts: XLA computes in it, even if it is narrower",
     ),
     (
         "an element type, a dimension, a range, an operand dropped, an operand of another type, "

@@ -270,7 +270,6 @@ operands 2 and 3
 WRONG = """
 add                     | f32[3]; f32[3]      |                        | f32[4]      | XLA infers f32[3], and not f32[4]
 add                     | f32[3]; f32[]       |                        | f32[3]      | nothing broadcasts it
-dot                     | s8[3]; s8[3]        |                        | s4[3,3]     | the narrower s4
 copy                    | f32[3]              |                        | f32[4]      | XLA infers f32[3]
 reshape                 | f32[6]              |                        | f32[2,4]    | 6 elements cannot give 8
 reshape                 | f32[6]              |                        | s32[6]      | of f32 cannot give s32

@@ -13,11 +13,9 @@ from hlo_lint.analysis.shape_inference.operation import (
 )
 from hlo_lint.analysis.shape_inference.types import (
     array_without_layout,
-    demand_known,
     promote_types,
     same_size,
 )
-from hlo_lint.hlo.dtypes import BITS, is_float
 from hlo_lint.hlo.shape import ArrayShape, Shape
 
 
@@ -81,17 +79,6 @@ def _product(operation: Operation, left: ArrayShape, right: ArrayShape) -> Array
     )
 
 
-def demand_accumulator(operation: Operation, printed: Shape) -> None:
-    """The printed type counts; an integer may not become narrower than what is multiplied."""
-    result = operation.as_array(printed, "the result")
-    left = operation.array(0)
-    right = operation.array(1)
-    demand_known(result.dtype)
-    dtype = promote_types(left.dtype, right.dtype)
-    if not is_float(dtype) and BITS.get(result.dtype, 0) < BITS.get(dtype, 0):
-        raise Impossible(f"{operation.opcode} of {dtype} cannot give the narrower {result.dtype}")
-
-
 def _scaled_dot(operation: Operation) -> Shape:
     # The operands are lhs, rhs, lhs_scale, rhs_scale (CreateScaledDot); where the type is left
     # out, XLA's parser takes operand 2 for the rhs.
@@ -100,7 +87,6 @@ def _scaled_dot(operation: Operation) -> Shape:
 
 def _scaled(operation: Operation, printed: Shape) -> None:
     """Demands scales that repeat over their operand: each follows the operand that it scales."""
-    demand_accumulator(operation, printed)
     left, right, left_scale, right_scale = operation.arrays()
     for side, shape, scale in (("lhs", left, left_scale), ("rhs", right, right_scale)):
         if not scale.rank:
@@ -175,7 +161,7 @@ def _before_ragged(
 
 
 OPCODES: Table = {
-    "dot": Inference(_dot, demand_accumulator, attributes=True, free_type=True),
+    "dot": Inference(_dot, attributes=True, free_type=True),
     "scaled-dot": Inference(_scaled_dot, _scaled, arity=4, attributes=True, free_type=True),
     "ragged-dot": Inference(_ragged_dot, arity=3, attributes=True, free_type=True),
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo_lint.analysis.shape_inference.contraction import demand_accumulator
 from hlo_lint.analysis.shape_inference.operation import (
     PRED,
     Impossible,
@@ -170,7 +169,7 @@ def _grouped(
 
 
 OPCODES: Table = {
-    "convolution": Inference(_convolution, demand_accumulator, attributes=True, free_type=True),
+    "convolution": Inference(_convolution, attributes=True, free_type=True),
     "reduce-window": Inference(_reduce_window, demand_operand_types, attributes=True, calls=True),
     "select-and-scatter": Inference(_select_and_scatter, arity=3, attributes=True, calls=True),
 }

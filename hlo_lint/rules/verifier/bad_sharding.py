@@ -100,8 +100,9 @@ def _error(text: str, spelled: str, devices: int) -> str:
         pairs = zip(sharding.elements, parts, strict=True)
         errors = (_array_error(sharding_, part, devices) for sharding_, part in pairs)
         return next(filter(None, errors), "")
-    if isinstance(sharding, TiledSharding | NamedSharding) and len(parts) == 1:
-        return _array_error(sharding, parts[0], devices)
+    if isinstance(sharding, TiledSharding | NamedSharding):
+        # The parser gives each array of a tuple the one sharding that is written.
+        return next(filter(None, (_array_error(sharding, part, devices) for part in parts)), "")
     return ""
 
 

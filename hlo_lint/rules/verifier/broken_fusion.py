@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from hlo_lint.analysis.verifier.calls import parameter_layouts
-from hlo_lint.analysis.verifier.checks import on
+from hlo_lint.analysis.verifier.checks import on, on_module
 from hlo_lint.analysis.verifier.scope import Scope, Violation
-from hlo_lint.hlo.ir import Computation, Instruction, cached_analysis
+from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.records import name_of, references_of
-from hlo_lint.rules.base import Bad, Good, Rule
+from hlo_lint.rules.base import Bad, Good, Rule, Stage
 from hlo_lint.rules.verifier import VerifierRule
 
 
@@ -37,6 +37,7 @@ class BrokenFusion(VerifierRule, Rule):
             "CheckFusionInstruction",
             "all instructions of a fusion but its root are used",
         ),
+        "fusion-shared": ("CheckFusionInstruction", "a body belongs to one fusion"),
     }
     shapes_of: ClassVar[Mapping[str, str]] = {
         "fusion-shape": "fusion",
@@ -86,6 +87,22 @@ class BrokenFusion(VerifierRule, Rule):
             }
             """
         ),
+        "fusion-shared": Bad(
+            """
+            HloModule m
+
+            f {
+              a = f32[8]{0} parameter(0)
+              ROOT n = f32[8]{0} negate(a)
+            }
+
+            ENTRY e {
+              p = f32[8]{0} parameter(0)
+              r = f32[8]{0} fusion(p), kind=kLoop, calls=f
+              ROOT s = f32[8]{0} fusion(r), kind=kLoop, calls=f  // error
+            }
+            """
+        ),
     }
     examples = (
         *rows.values(),
@@ -128,6 +145,30 @@ class BrokenFusion(VerifierRule, Rule):
             message = f"the fusion has {given} operands, and %{body.name} {taken} parameters"
             yield Violation("fusion-parameters", fusion, message)
         yield from parameter_layouts("fusion-parameters", scope, fusion)
+
+    @on_module
+    def shared(
+        self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
+    ) -> Iterator[Violation]:
+        """A body knows the one fusion that it belongs to."""
+        first: set[str] = set()
+        for computation in module.computations:
+            if "fusion" in computation.opcodes:
+                for body, number in _bodies(computation):
+                    if body in first and body in by_name:
+                        message = f"%{body} is the body of another fusion already"
+                        yield Violation("fusion-shared", computation.at(number), message)
+                    first.add(body)
+
+
+@cached_analysis
+def _bodies(computation: Computation) -> tuple[tuple[str, int], ...]:
+    """The bodies of its fusions, with the positions of these."""
+    return tuple(
+        (body, fusion.number)
+        for fusion in computation.with_opcode("fusion")
+        for body in fusion.called_computations
+    )
 
 
 @cached_analysis
