@@ -31,6 +31,10 @@ _PAIR: Final = (
 """Names of the module before a pass and of the one after it, in a dump directory."""
 
 
+_CHANGED_LATER: Final = ("CheckConditionalBranchIndexOperandShape", "AsyncOpTupleWrongType")
+"""Tests that read a sound text and break the module in memory."""
+
+
 @dataclass(frozen=True)
 class Text:
     """A text of XLA's tests, with the answer of XLA."""
@@ -133,7 +137,8 @@ def measure_strict(accepted: list[Text], refused: list[Text], measured: Measured
         if reason:
             measured.disagree("strict refuses what XLA reads", each.id, reason)
     for each in missed:
-        measured.disagree("strict accepts what XLA refuses", each.id, "")
+        reason = "the test lowers the parser's limit of recursion" * ("options" in each.expect)
+        measured.disagree("strict accepts what XLA refuses", each.id, reason)
 
 
 def measure_verifier(texts: list[Text], measured: Measured) -> None:
@@ -144,7 +149,9 @@ def measure_verifier(texts: list[Text], measured: Measured) -> None:
         errors = _errors(hlo_lint.lint(text, stage=stage_of(each.expect)).findings)
         counts[each.is_refused, bool(errors)] += 1
         if each.is_refused and not errors:
-            measured.disagree("the verifier refuses, nothing is found", each.id, "")
+            is_changed = any(name in each.id for name in _CHANGED_LATER)
+            reason = "the text is sound: the test breaks the module in memory" * is_changed
+            measured.disagree("the verifier refuses, nothing is found", each.id, reason)
         elif errors and not each.is_refused:
             measured.disagree("the verifier accepts, an error is found", each.id, _shown(errors))
     found, missed, alarms = counts[True, True], counts[True, False], counts[False, True]
