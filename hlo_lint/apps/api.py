@@ -322,9 +322,9 @@ def _overridden(
 ) -> Settings:
     """The settings with the other arguments of a call."""
     settings = settings or Settings()
+    settings = settings.restaged(parse_stage(stage) if isinstance(stage, str) else stage)
     return settings.reselected(select, ignore or ()).overridden(
         before=before,
-        stage=parse_stage(stage) if isinstance(stage, str) else stage,
         allow=(*settings.allow, *allow) or None,
         baseline=None if baseline is None else Path(baseline),
     )

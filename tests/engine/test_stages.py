@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import hlo_lint
 from hlo_lint.analysis.stage import parse_stage
+from hlo_lint.apps.cli.main import cli
 from hlo_lint.apps.targets import as_dump
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pipeline import Pipeline
@@ -359,3 +361,6 @@ def test_settings_state_the_stages_of_paths(tmp_path: Path) -> None:
     for jobs in (1, 2):
         report = hlo_lint.lint(tmp_path, settings=settings.overridden(jobs=jobs))
         assert [Path(found.path).parent.name for found in report.findings] == ["strict"]
+    assert not hlo_lint.lint(tmp_path, settings=settings, stage="tpu").findings
+    command = ["check", str(tmp_path), "--stage", "gpu post-layout", "--output-format", "concise"]
+    assert CliRunner().invoke(cli, command).stdout.count("[mixed-float-operands]") == 2

@@ -225,9 +225,9 @@ def settings_of(paths: Sequence[str], shared: SharedOptions) -> Settings:
         settings = settings.overridden(cache=False)
     elif settings.cache is None:
         settings = replace(settings, cache=True)
+    settings = settings.restaged(parse_stage(shared.stage) if shared.stage else None)
     return settings.overridden(
         before=shared.before,
-        stage=parse_stage(shared.stage) if shared.stage else None,
         baseline=shared.baseline,
         force_exclude=shared.force_exclude or None,
     )

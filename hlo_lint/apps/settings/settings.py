@@ -88,6 +88,10 @@ class Settings:
         origins = {**self.origins, **dict.fromkeys(changed, origin)}
         return replace(self, **changed, origins=origins)
 
+    def restaged(self, stage: Stage | None) -> Settings:
+        """A copy in which this stage, if one is given, stands in place of those of paths, too."""
+        return self if stage is None else replace(self, stage=stage, per_path_stages={})
+
     def reselected(
         self,
         select: Sequence[str | type[Rule]] | None = None,
