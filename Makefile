@@ -20,7 +20,7 @@ MAKE_RELEASE := from sys import argv; from hlo_lint.apps.jax.capture.environment
 WITH_ORACLES = HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) \
 	HLO_LINT_RELEASES=$(CURDIR)/$(RELEASES)
 
-.PHONY: help demo check lint types unit test test-latest new-rule docs corpus corpora verifier bench clean
+.PHONY: help demo check lint types unit test test-latest new-rule docs corpus values corpora verifier bench clean
 
 help:  ## list the tasks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -94,6 +94,9 @@ corpus: $(VENV)/tools $(ORACLE)/installed  ## check and convert every dump of AR
 	$(WITH_ORACLES) $(BIN)/python -m benchmarks.mutations fixtures/dumps $(ARCHIVES)
 	$(WITH_ORACLES) $(BIN)/python -m benchmarks.agreement \
 		--state $(VENV)/agreement.jsonl --archives $(ARCHIVES) $(DUMPS)
+
+values: $(BIN)/hlo-lint  ## run every step of the dumps of ARCHIVES, and planted errors; writes benchmarks/VALUES.md
+	$(BIN)/python -m benchmarks.values --plant 100 --archives $(ARCHIVES) $(wildcard fixtures/dumps/*)
 
 corpora: $(BIN)/hlo-lint  ## check the texts of CORPORA, which others wrote; writes benchmarks/CORPORA.md
 	$(BIN)/python -m benchmarks.corpora $(CORPORA)

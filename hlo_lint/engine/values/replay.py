@@ -107,6 +107,10 @@ class _Replay:
         found = self._counterpart(node, kept[0], ours_by_number, theirs_by_number)
         loop = node.operands[0] if node.opcode == "get-tuple-element" else node
         instruction = self.origin(node) or self.origin(loop)
+        if node.number in shared:
+            # A right value in a wrong place: the instruction that puts it there is the last one.
+            instruction = self.after.last.get((self.scopes[-1], node.number), instruction)
+            loop = node
         if instruction is None:
             return None
         if loop.opcode == "while" and len(self.scopes) <= MAX_NESTING:

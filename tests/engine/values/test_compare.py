@@ -65,3 +65,8 @@ def test_wide_integers_are_compared_exactly() -> None:
 def test_error_is_a_share_of_the_largest_element() -> None:
     assert largest_error([np.array([1, 101], np.float32)], [np.array([1, 100], np.float64)]) == 0.01
     assert largest_error([np.array([np.nan, 2], np.float32)], [np.array([0, 2], np.float64)]) == 0
+
+
+def test_scalars_differ_without_a_place() -> None:
+    found = difference([np.array(1, np.int32)], [np.array(2, np.int32)])
+    assert str(found) == "result 0 is 2 and was 1; 1 of 1 elements differ"

@@ -63,6 +63,8 @@ class Program:
     inputs: tuple[Input, ...]
     """What the parameters of the graph stand for, in order."""
     origins: Origins
+    last: Origins
+    """The last instruction whose value a node is: the copy of a copy."""
     cuts: tuple[Cut, ...]
     """The operations that cannot be run, in the order of the module."""
     devices: int
@@ -109,6 +111,7 @@ class Lowering:
     """The entry parameters that have the same value on all devices."""
     cuts: list[Cut] = field(default_factory=list)
     origins: dict[tuple[str, int], Instruction] = field(default_factory=dict)
+    last: dict[tuple[str, int], Instruction] = field(default_factory=dict)
     scope: str = ""
     loops: list[Loop] = field(default_factory=list)
     devices: int = 1
@@ -163,7 +166,9 @@ class Lowering:
             raise NotLowered(f"it is not sound: {type(error).__name__}: {error}") from error
         roots = [node for value in results for node in flat(value)]
         graph = self.nodes.graph(tuple(each.shape for each in inputs), roots, gives_tuple=True)
-        return Program(graph, tuple(inputs), self.origins, tuple(self.cuts), self.devices)
+        return Program(
+            graph, tuple(inputs), self.origins, self.last, tuple(self.cuts), self.devices
+        )
 
     def shape(self, instruction: Instruction) -> Shape:
         """The shape that an instruction spells."""
@@ -190,6 +195,9 @@ class Lowering:
                 values = self._instruction(instruction, operands)
             for node in self.nodes.made:
                 self.origins.setdefault((self.scope, node.number), instruction)
+            for value in values:
+                if isinstance(value, Node) and instruction.opcode != "parameter":
+                    self.last[self.scope, value.number] = instruction
             known[instruction.name] = values
         assert computation.root is not None
         return known[computation.root.name]
@@ -482,7 +490,7 @@ class Lowering:
         self, instruction: Instruction, opcode: str
     ) -> tuple[Attributes, tuple[tuple[str, Graph], ...]]:
         """The attributes that decide on the value, and the computations, lowered."""
-        allowed = OPCODES[opcode].allowed - _DROPPED
+        allowed = (OPCODES[opcode].allowed - _DROPPED) | set(OPCODES[opcode].required)
         attributes: list[tuple[str, str]] = []
         called: list[tuple[str, Graph]] = []
         for name, text in instruction.attributes.items():

@@ -1,0 +1,248 @@
+"""Errors planted in one step of a healthy run, as a wrong pass would make them.
+
+The error stays in every later dump. It is found if bisection names its step.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import hlo_lint
+from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.selection import in_order
+from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
+from hlo_lint.engine.values.lowering.lower import Lowering
+from hlo_lint.engine.values.validate import validate_dumps
+from hlo_lint.engine.values.xla_cpu import XlaCpu
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.hlo.shape import ArrayShape
+
+MAX_TEXT = 60_000
+"""Characters of a step that gets an error: larger ones take minutes to compile."""
+MAX_TRIES = 40
+"""Steps that are tried for each error: not every step holds an instruction for it."""
+
+
+@dataclass(frozen=True)
+class Planted:
+    """One planted error, and what came of it."""
+
+    kind: str
+    where: str
+    """The module, the step and the instruction."""
+    is_found: bool
+    said: str
+    """What was reported instead, where it was not found."""
+
+
+def plant_errors(
+    pipelines: Sequence[Pipeline], count: int, seed: int, xla: XlaCpu
+) -> list[Planted]:
+    """Plant so many errors in random steps."""
+    choice = random.Random(seed)
+    runs = [pipeline for pipeline in pipelines if _is_small(pipeline)]
+    kinds = list(EDITS)
+    planted: list[Planted] = []
+    tries = 0
+    while len(planted) < count and tries < MAX_TRIES * count:
+        tries += 1
+        outcome = _plant(choice.choice(runs), choice.choice(kinds), choice, xla)
+        if outcome is not None:
+            planted.append(outcome)
+            print(f"{len(planted)}: {outcome}", file=sys.stderr, flush=True)
+    return planted
+
+
+def _is_small(pipeline: Pipeline) -> bool:
+    dumps = in_order(pipeline)
+    return len(dumps) > 2 and all(dump.path.stat().st_size < MAX_TEXT for dump in dumps)
+
+
+def _plant(pipeline: Pipeline, kind: str, choice: random.Random, xla: XlaCpu) -> Planted | None:
+    dumps = in_order(pipeline)
+    at = choice.randrange(1, len(dumps))
+    module = dumps[at].module
+    edited = _edited(module, kind, choice)
+    if edited is None:
+        return None
+    instruction, text = edited
+    wrong = [
+        PassDump(each.path, each.name, _file=parse_file(text, each.path)) for each in dumps[at:]
+    ]
+    title = pipeline.title
+    validation = validate_dumps(title, [*dumps[:at], *wrong], xla)
+    where = f"{title} {dumps[at].path.name.removeprefix(title)[:40]} %{instruction.name}"
+    said = [change.after.path.name for change in validation.changes]
+    found = said[:1] == [dumps[at].path.name]
+    return Planted(kind, where, found, f"reported {said[:1]}; {'; '.join(validation.notes)[:200]}")
+
+
+def _edited(module: Module, kind: str, choice: random.Random) -> tuple[Instruction, str] | None:
+    """A text with one error in it, and the instruction that has it."""
+    instructions = list(_live(module))
+    choice.shuffle(instructions)
+    for instruction in instructions:
+        line = EDITS[kind](instruction, choice)
+        if line is None or line == instruction.text:
+            continue
+        start, end = module.span(instruction)
+        whole = module.file.text
+        text = whole[:start] + line + whole[end:]
+        if _is_another_program(module, text):
+            return instruction, text
+    return None
+
+
+def _live(module: Module) -> Iterator[Instruction]:
+    """The instructions that the result depends on."""
+    for computation in module.computations:
+        live, queue = set(), [computation.root] if computation.root else []
+        for instruction in queue:
+            if instruction in live:
+                continue
+            live.add(instruction)
+            queue += [each.instruction for each in instruction.operands if each.instruction]
+        yield from sorted(live, key=lambda each: each.number)
+
+
+def _is_another_program(module: Module, text: str) -> bool:
+    """False where the error changes nothing: in a computation that nothing reads, for one."""
+    nodes = Nodes()
+    try:
+        before = Lowering(module, nodes).program()
+        after = Lowering(hlo_lint.parse(text), nodes).program()
+    except NotLowered:
+        return False
+    return before.graph is not after.graph
+
+
+# ---- the errors: the new line of an instruction, or None where it has none of the kind
+
+
+def _swapped(instruction: Instruction, choice: random.Random) -> str | None:
+    """The operands of an operation that is not symmetric, in the other order."""
+    if instruction.opcode not in ("subtract", "divide", "power", "select", "concatenate", "dot"):
+        return None
+    operands = instruction.operands_text.split(", ")
+    types = [each.shape for each in instruction.operands]
+    if len(operands) != len(types) or len(operands) < 2:
+        return None
+    if operands[-1] == operands[-2] or str(types[-1]) != str(types[-2]):
+        return None
+    operands[-1], operands[-2] = operands[-2], operands[-1]
+    return _with_operands(instruction, ", ".join(operands))
+
+
+def _constant(instruction: Instruction, choice: random.Random) -> str | None:
+    """Another number."""
+    shape = instruction.shape_or_none
+    if instruction.opcode != "constant" or not isinstance(shape, ArrayShape) or shape.dims:
+        return None
+    if shape.dtype[0] not in "fbsu" or shape.dtype == "pred":
+        return None
+    try:
+        number = float(instruction.operands_text)
+    except ValueError:
+        return None
+    if not -1e6 < number < 1e6:
+        return None
+    other = number * 1.5 + 1 if shape.dtype[0] in "fb" else int(number) + 1
+    return _with_operands(instruction, str(other))
+
+
+def _dropped(instruction: Instruction, choice: random.Random) -> str | None:
+    """A sum or a product without one of its terms."""
+    if instruction.opcode not in ("add", "multiply", "maximum", "minimum"):
+        return None
+    first = instruction.operands_text.split(", ")[0]
+    return _with_operands(instruction, first).replace(f" {instruction.opcode}(", " copy(", 1)
+
+
+def _dimension(instruction: Instruction, choice: random.Random) -> str | None:
+    """Another dimension of the same size."""
+    shape = instruction.shape_or_none
+    if not isinstance(shape, ArrayShape) or shape.rank < 2:
+        return None
+    match instruction.opcode:
+        case "broadcast" | "transpose":
+            found = re.search(r"dimensions=\{(\d+(?:,\d+)*)\}", instruction.text)
+        case "iota":
+            found = re.search(r"iota_dimension=(\d+)", instruction.text)
+        case _:
+            return None
+    if found is None:
+        return None
+    axes = [int(axis) for axis in found[1].split(",")]
+    if instruction.opcode == "transpose":
+        pairs = [
+            (i, j) for i in range(len(axes)) for j in range(i) if shape.dims[i] == shape.dims[j] > 1
+        ]
+        if not pairs:
+            return None
+        i, j = choice.choice(pairs)
+        axes[i], axes[j] = axes[j], axes[i]
+    else:
+        other = [
+            axis
+            for axis in range(shape.rank)
+            if axis not in axes
+            and (instruction.opcode == "iota" or shape.dims[axis] == shape.dims[axes[-1]])
+        ]
+        if not other:
+            return None
+        axes[-1] = choice.choice(other)
+    text = ",".join(map(str, axes))
+    return instruction.text[: found.start(1)] + text + instruction.text[found.end(1) :]
+
+
+def _slice(instruction: Instruction, choice: random.Random) -> str | None:
+    """A slice one element further."""
+    source = instruction.operands[0].shape if instruction.operands else None
+    if instruction.opcode != "slice" or not isinstance(source, ArrayShape):
+        return None
+    ranges = list(
+        re.finditer(r"\[(\d+):(\d+)(:\d+)?\]", instruction.text[instruction.text.find("slice={") :])
+    )
+    base = instruction.text.find("slice={")
+    for size, part in zip(source.dims, ranges, strict=False):
+        start, limit = int(part[1]), int(part[2])
+        step = 1 if limit < size else -1 if start > 0 else 0
+        if step:
+            text = f"[{start + step}:{limit + step}{part[3] or ''}]"
+            return (
+                instruction.text[: base + part.start()]
+                + text
+                + instruction.text[base + part.end() :]
+            )
+    return None
+
+
+def _comparison(instruction: Instruction, choice: random.Random) -> str | None:
+    """A comparison that holds for other numbers."""
+    others = {"LT": "GT", "GT": "LT", "LE": "GT", "GE": "LT", "EQ": "NE", "NE": "EQ"}
+    found = re.search(r"direction=([A-Z]{2})", instruction.text)
+    if instruction.opcode != "compare" or found is None:
+        return None
+    return instruction.text.replace(found[0], f"direction={others[found[1]]}", 1)
+
+
+EDITS = {
+    "a swapped operand": _swapped,
+    "a wrong constant": _constant,
+    "a dropped term": _dropped,
+    "a wrong dimension": _dimension,
+    "a slice off by one": _slice,
+    "a wrong comparison": _comparison,
+}
+
+
+def _with_operands(instruction: Instruction, operands: str) -> str:
+    """The instruction with other text between its parentheses."""
+    old = f"{instruction.opcode}({instruction.operands_text})"
+    return instruction.text.replace(old, f"{instruction.opcode}({operands})", 1)
