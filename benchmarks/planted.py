@@ -10,21 +10,39 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 import hlo_lint
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import in_order
+from hlo_lint.engine.values.compare import difference
+from hlo_lint.engine.values.evaluate import NotEvaluated, evaluate
+from hlo_lint.engine.values.inputs import inputs_of
+from hlo_lint.engine.values.lowering.emit import emit
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
 from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.validate import validate_dumps
 from hlo_lint.engine.values.xla_cpu import XlaCpu
+from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.shape import ArrayShape
 
-MAX_TEXT = 60_000
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hlo_lint.engine.values.evaluator.arrays import Value
+
+MAX_TEXT = 40_000
 """Characters of a step that gets an error: larger ones take minutes to compile."""
+JUDGES = ((0, False), (1, False), (2, False), (3, True), (4, True))
+"""Seeds, and whether edge values are among the inputs, of the runs by our evaluator that tell an
+error from an edit that changes no value: half of a symmetric matrix, say."""
+MAX_WORK = 1 << 26
+"""Elementary operations of one such run."""
 MAX_TRIES = 40
 """Steps that are tried for each error: not every step holds an instruction for it."""
 
@@ -38,7 +56,7 @@ class Planted:
     """The module, the step and the instruction."""
     is_found: bool
     said: str
-    """What was reported instead, where it was not found."""
+    """The steps that were reported instead, and the notes."""
 
 
 def plant_errors(
@@ -94,7 +112,7 @@ def _edited(module: Module, kind: str, choice: random.Random) -> tuple[Instructi
         start, end = module.span(instruction)
         whole = module.file.text
         text = whole[:start] + line + whole[end:]
-        if _is_another_program(module, text):
+        if _is_another_program(module, text) and not _computes_the_same(module, text):
             return instruction, text
     return None
 
@@ -120,6 +138,49 @@ def _is_another_program(module: Module, text: str) -> bool:
     except NotLowered:
         return False
     return before.graph is not after.graph
+
+
+def _computes_the_same(module: Module, text: str) -> bool:
+    """True if our evaluator sees no difference, or cannot run the module.
+
+    It reads the texts themselves, and those that `validate` runs where it cannot read the calls of
+    a GPU.
+    """
+    other = hlo_lint.parse(text)
+    if differs := _differs(module, other):
+        return False
+    if differs is False:
+        return True
+    nodes = Nodes()
+    plain = [
+        hlo_lint.parse(emit(Lowering(each, nodes).program().graph)) for each in (module, other)
+    ]
+    return not _differs(*plain)
+
+
+def _differs(module: Module, other: Module) -> bool | None:
+    """True if results differ on some inputs; None where the evaluator cannot run a module."""
+    try:
+        for seed, edges in JUDGES:
+            inputs = inputs_of(module, seed, edges=edges)
+            with np.errstate(all="ignore"):
+                sides = [
+                    list(_leaves(evaluate(each, inputs, max_work=MAX_WORK).result))
+                    for each in (module, other)
+                ]
+            if difference(sides[0], sides[1]) is not None:
+                return True
+    except (AttributeSyntaxError, NotEvaluated):
+        return None
+    return False
+
+
+def _leaves(value: Value) -> Iterator[NDArray[Any]]:
+    if isinstance(value, tuple):
+        for part in value:
+            yield from _leaves(part)
+    elif value is not None:
+        yield np.asarray(value)
 
 
 # ---- the errors: the new line of an instruction, or None where it has none of the kind

@@ -39,7 +39,7 @@ COLUMNS = (
 )
 
 Verdict = dict[str, object]
-"""What `validate` said of one compilation, as JSON."""
+"""The outcome of `validate` for one compilation, as JSON."""
 
 
 def compilations(folder: Path) -> Iterator[Pipeline]:
@@ -113,7 +113,7 @@ def table(verdicts: list[Verdict]) -> list[str]:
 
 
 def reasons(verdicts: list[Verdict]) -> Iterator[str]:
-    """Why steps were not compared, and what was cut, with numbers of steps."""
+    """The reasons why steps were not compared, and what was cut, with numbers of steps."""
     for kind, title in (("reasons", "Steps that were not compared"), ("cuts", "Steps with a cut")):
         counts: Counter[str] = Counter()
         for verdict in verdicts:

@@ -35,6 +35,9 @@ class Bound:
         return f"{self.relative:.2g} of an element plus {self.of_largest:.2g} of the largest one"
 
 
+DRAWN: Final = (8, 32)
+"""Rows and columns of a drawing."""
+
 EXACT: Final = Bound()
 """Every bit is the same; one NaN is as good as another."""
 
@@ -58,6 +61,8 @@ class Difference:
     elements: int
     """The number of elements of the result."""
     bound: Bound
+    drawing: tuple[str, ...] = ()
+    """The last two dimensions from above, row by row: `#` where elements differ, `.` elsewhere."""
 
     @property
     def place(self) -> str:
@@ -137,7 +142,23 @@ def array_difference(
         tuple((int(axis.min()), int(axis.max())) for axis in np.argwhere(wrong).T),
         before.size,
         bound,
+        drawn(wrong),
     )
+
+
+def drawn(wrong: NDArray[Any]) -> tuple[str, ...]:
+    """A map of the elements that differ, at most `DRAWN` signs; leading dimensions are merged."""
+    import numpy as np
+
+    if not wrong.ndim or wrong.all():
+        return ()
+    plane = wrong.reshape(-1, *wrong.shape[-2:]) if wrong.ndim > 1 else wrong.reshape(1, 1, -1)
+    plane = np.logical_or.reduce(plane, axis=0)
+    for axis, most in enumerate(DRAWN):
+        size = plane.shape[axis]
+        starts = np.unique(np.arange(min(size, most)) * size // min(size, most))
+        plane = np.logical_or.reduceat(plane, starts, axis=axis)
+    return tuple("".join(".#"[int(sign)] for sign in row) for row in plane)
 
 
 def is_rounded(array: NDArray[Any]) -> bool:

@@ -21,6 +21,8 @@ def diagnostic_of(change: Change) -> Diagnostic:
         f"{change.comparison.bound}",
         f"compared with {change.before.path.name}",
     ]
+    if difference.drawing:
+        notes.append("in the last two dimensions, # differs: " + " ".join(difference.drawing))
     if culprit is not None:
         notes.insert(0, _first(change))
     finding = Finding(

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 WIDE_BOUND: Final = Bound(relative=2.0**-30, of_largest=2.0**-36)
 """The bound of results in f64: 2^22 times its rounding, and far below that of any other type."""
 CONSTANT_ULPS: Final = 32
-"""Where a pass computed a constant, that was rounded to its own type: so many units of it are
-allowed for, and so many times the error that rounding has in the results."""
+"""Units in the last place that a new constant allows for: the pass rounded it to its own type. So
+many times the error of the run in the module's own types are allowed for, too."""
 FALLBACK_ULPS: Final = 64
 """Units in the last place of the results' type where no run in f64 is possible, times the number
 of operations that round on the longest way through the program."""
@@ -42,6 +42,8 @@ MAX_INPUT_BYTES: Final = 1 << 30
 """Inputs of more bytes are not made."""
 
 
+MAX_KEPT_BYTES: Final = 1 << 30
+"""Results of so many bytes are held, to compare with."""
 MAX_JUDGED_WORK: Final = 1 << 27
 """Elementary operations that our own evaluator, the second judge, is given for one program."""
 
@@ -125,10 +127,24 @@ class Runs:
                     self._results[key] = evaluated(text, arguments)
                 except NotEvaluated:
                     self._results[key] = error
+            self._forget()
         known = self._results[key]
         if isinstance(known, NotRun):
             raise known
         return known
+
+    def _forget(self) -> None:
+        """Forget the oldest results, so that no more than `MAX_KEPT_BYTES` are held."""
+        sizes = {
+            key: 0 if isinstance(results, NotRun) else sum(array.nbytes for array in results)
+            for key, results in self._results.items()
+        }
+        excess = sum(sizes.values()) - MAX_KEPT_BYTES
+        for key in list(sizes)[:-1]:
+            if excess <= 0:
+                return
+            excess -= sizes[key]
+            del self._results[key]
 
     def failure(self, program: Program, module: Module, seed: int) -> NotRun | None:
         """The reason why a program runs neither in its own types nor in f64; None if it runs."""

@@ -24,6 +24,7 @@ from hlo_lint.engine.values.programs import Comparison, Outcome, Runs, incompara
 from hlo_lint.engine.values.replay import Culprit, culprit
 from hlo_lint.engine.values.xla_cpu import XlaCpu
 from hlo_lint.hlo.ir import Module
+from hlo_lint.text.errors import DumpError
 
 SEEDS: Final = (0, 1)
 """One seed of small numbers of both signs, one of positive numbers."""
@@ -185,7 +186,10 @@ def validate_pair(
 def _replicated(dumps: Sequence[PassDump]) -> frozenset[int]:
     """The parameters that all devices share, by the first dump that shards any."""
     for dump in dumps:
-        entry = dump.module.entry
+        try:
+            entry = dump.module.entry
+        except (DumpError, OSError):
+            continue
         shardings = {
             each.parameter_number or 0: each.attributes["sharding"]
             for each in (entry.parameters if entry is not None else ())
@@ -204,7 +208,7 @@ def _lowered(dump: PassDump, nodes: Nodes, replicated: frozenset[int]) -> Step:
         if len(modules) != 1:
             raise NotLowered(f"it holds {len(modules)} modules")
         program = Lowering(modules[0], nodes, replicated).program()
-    except NotLowered as error:
+    except (DumpError, NotLowered, OSError) as error:
         return Step(dump, None, Comparison(Outcome.NOT_LOWERED, str(error)))
     return Step(dump, program, Comparison(Outcome.SAME_GRAPH))
 

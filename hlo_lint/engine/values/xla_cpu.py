@@ -218,7 +218,7 @@ def write_message(
 
 
 def read_message(pipe: IO[bytes]) -> tuple[dict[str, Any], list[NDArray[Any]]]:
-    """What `write_message` wrote.
+    """The object and the arrays that `write_message` wrote.
 
     Raises:
         EOFError: the other side has ended.

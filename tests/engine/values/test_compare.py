@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hlo_lint.engine.values.compare import Bound, difference, largest_error
+from hlo_lint.engine.values.compare import Bound, difference, drawn, largest_error
 
 
 def test_equal_results_have_no_difference_and_a_nan_equals_a_nan() -> None:
@@ -70,3 +70,15 @@ def test_error_is_a_share_of_the_largest_element() -> None:
 def test_scalars_differ_without_a_place() -> None:
     found = difference([np.array(1, np.int32)], [np.array(2, np.int32)])
     assert str(found) == "result 0 is 2 and was 1; 1 of 1 elements differ"
+
+
+def test_a_drawing_shows_where_elements_differ() -> None:
+    before = np.zeros((2, 16, 64), np.float32)
+    after = before.copy()
+    after[1, 4, 60:] = 1
+    found = difference([before], [after])
+    assert found is not None
+    assert found.box == "[1,4,60:64]"
+    assert found.drawing == tuple("." * 30 + ("##" if row == 2 else "..") for row in range(8))
+    assert drawn(np.array([True, False])) == ("#.",)
+    assert drawn(np.array(True)) == ()

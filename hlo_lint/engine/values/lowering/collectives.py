@@ -101,7 +101,7 @@ def _second(value: Value) -> Value:
 def _pair(
     lowering: Lowering, shape: Shape, operands: Sequence[Value], results: Sequence[Node]
 ) -> Value:
-    """What a start gives: operands, results, and contexts that nobody reads."""
+    """The tuple of a start: operands, results, and contexts that nobody reads."""
     assert isinstance(shape, TupleShape)
     contexts = [
         lowering.nodes.filled(0, leaf) for element in shape.elements[2:] for leaf in bare(element)
@@ -134,7 +134,7 @@ def listed_groups(instruction: Instruction) -> Sequence[Sequence[int]]:
 def _exchanged(
     lowering: Lowering, instruction: Instruction, opcode: str, rows: list[list[Node]]
 ) -> list[list[Node]]:
-    """What each member of a group has after it; `rows` are the operands of each member."""
+    """The results of each member of a group; `rows` are the operands of each member."""
     nodes, count = lowering.nodes, len(rows)
     columns = list(zip(*rows, strict=True))
     axis = instruction.attribute("dimensions")
@@ -207,7 +207,7 @@ def _operation(graph: Graph) -> str | None:
 def _permuted(
     lowering: Lowering, instruction: Instruction, rows: list[list[Node]]
 ) -> list[list[Node]]:
-    """What each device receives; one that nobody sends to has zeros."""
+    """The values that each device receives; one that nobody sends to has zeros."""
     pairs = instruction.attribute("source_target_pairs")
     if not isinstance(pairs, tuple) or "slice_sizes" in instruction.attributes:
         raise NotLowered(f"%{instruction.name} permutes parts of arrays")

@@ -61,7 +61,7 @@ class Program:
 
     graph: Graph
     inputs: tuple[Input, ...]
-    """What the parameters of the graph stand for, in order."""
+    """The parameters of the graph, in order."""
     origins: Origins
     last: Origins
     """The last instruction whose value a node is: the copy of a copy."""
