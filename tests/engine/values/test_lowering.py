@@ -183,3 +183,20 @@ ENTRY e {
 def test_what_cannot_run_is_refused_with_the_reason(lines: str, reason: str) -> None:
     with pytest.raises(NotLowered, match=reason):
         lowered(entry(lines))
+
+
+def test_a_channel_joins_all_partitions_of_the_replicas_that_are_named() -> None:
+    text = """HloModule m, num_partitions=4
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+
+ENTRY e {
+  x = f32[4] parameter(0)
+  ROOT r = f32[4] all-reduce(x), replica_groups={{0}}, channel_id=1, to_apply=add
+}
+"""
+    assert [node.opcode for node in in_order(lowered(text).graph.roots)].count("add") == 3

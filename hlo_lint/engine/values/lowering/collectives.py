@@ -113,7 +113,13 @@ def _pair(
 def _groups(instruction: Instruction, devices: int) -> list[tuple[int, ...]]:
     """The devices that exchange values, group by group; all of them where none are named."""
     listed = listed_groups(instruction)
-    if not listed:
+    # With a channel and without global ids the groups are of replicas, and all partitions of them
+    # take part (`GetCollectiveOpGroupMode`, kCrossReplicaAndPartition).
+    has_channel = "channel_id" in instruction.attributes
+    is_global = instruction.attribute("use_global_device_ids") is True
+    if not listed or (
+        [tuple(group) for group in listed] == [(0,)] and has_channel and not is_global
+    ):
         return [tuple(range(devices))]
     members = sorted(member for group in listed for member in group)
     if members != list(range(devices)):
