@@ -90,6 +90,7 @@ docs: $(VENV)/tools  ## write what is generated in docs/, run what its pages sho
 
 corpus: $(VENV)/tools $(ORACLE)/installed  ## check and convert every dump of ARCHIVES, compare them and DUMPS with XLA; change them; writes benchmarks/*.md
 	$(BIN)/python -m benchmarks.corpus $(ARCHIVES)
+	$(BIN)/python -m benchmarks.proof $(ARCHIVES)
 	$(WITH_ORACLES) $(BIN)/python -m benchmarks.convert $(ARCHIVES)
 	$(WITH_ORACLES) $(BIN)/python -m benchmarks.mutations fixtures/dumps $(ARCHIVES)
 	$(WITH_ORACLES) $(BIN)/python -m benchmarks.agreement \
