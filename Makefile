@@ -105,8 +105,8 @@ corpora: $(BIN)/hlo-lint  ## check the texts of CORPORA, which others wrote; wri
 verifier: $(VENV)/tools  ## ask the verifier of XLA:GPU about the example of each check; writes benchmarks/VERIFIER.md
 	$(BIN)/python -m benchmarks.verifier $(RELEASES)/hlo_lint/jax-0.11.2/bin/python
 
-bench: $(VENV)/tools $(ORACLE)/installed  ## speed and memory beside XLA's parser on DUMP, BIG and FILES; writes benchmarks/RESULTS.md
-	$$(ls $(ORACLE)/bin/python $(BIN)/python 2>/dev/null | head -n 1) -m benchmarks.bench $(DUMP) $(addprefix --big=,$(BIG)) $(addprefix --file=,$(FILES))
+bench: $(VENV)/tools $(ORACLE)/installed  ## speed and memory beside XLA's parser on DUMP, BIG, CORPORA and FILES; writes benchmarks/RESULTS.md
+	$$(ls $(ORACLE)/bin/python $(BIN)/python 2>/dev/null | head -n 1) -m benchmarks.bench $(DUMP) $(addprefix --big=,$(BIG)) $(addprefix --corpora=,$(CORPORA)) $(addprefix --file=,$(FILES))
 
 clean:  ## remove the environments
 	rm -rf $(VENV) .venv-latest $(ORACLE) $(RELEASES)

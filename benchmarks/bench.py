@@ -1,10 +1,10 @@
 """Speed and memory beside XLA's own parser, on the same files: `make bench DUMP=… BIG=… FILES=…`.
 
 DUMP are folders of dumps, BIG is one that `benchmarks.big_dump` made, FILES are single texts, or
-folders of which the largest are taken. The goals are measured in one
-process (`goals.py`). In the tables after them every figure is the median of rounds in which all
-kinds take turns, each in a process of its own, so that neither drift of the machine nor memory of
-the other is in it.
+folders of which the largest are taken, CORPORA holds texts of XLA's tests. The goals are measured
+in one process (`goals.py`). In the tables after them every figure is the median of rounds in which
+all kinds take turns, each in a process of its own, so that neither drift of the machine nor memory
+of the other is in it.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ def main() -> None:
     parser = ArgumentParser()
     parser.add_argument("folders", nargs="*", type=Path)
     parser.add_argument("--big", type=Path)
+    parser.add_argument("--corpora", type=Path)
     parser.add_argument("--file", action="append", type=Path, default=[])
     given = parser.parse_args()
     folders = [folder.resolve() for folder in given.folders] or [
@@ -90,7 +91,7 @@ def main() -> None:
         "Ratios of CPU time, XLA's over ours, in one process, in turns: medians of "
         f"{ROUNDS} rounds [least-greatest].",
         "",
-        *goals.table(goals.measure(folders, given.big)),
+        *goals.table(goals.measure(folders, given.big, given.corpora)),
         "",
         "What the printers print is read without a problem, and as XLA reads it (G9, G10): "
         "[AGREEMENT.md](AGREEMENT.md). Nothing is kept between two runs: a second check costs as "

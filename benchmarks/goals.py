@@ -11,6 +11,8 @@ names and operands; “with users” adds who reads each value. Neither collecto
 from __future__ import annotations
 
 import gc
+import json
+import lzma
 import math
 import subprocess
 import sys
@@ -34,6 +36,7 @@ from hlo_lint.hlo.shape import ShapeSyntaxError, parse_shape
 
 ROUNDS = 5
 SMALLEST_FILE = 100_000
+SMALLEST_TEXT = 2_000
 SMALLEST_DUMP = 1_000_000
 SMALLEST_FOR_TWO = 50_000_000
 FEWEST_FILES = 30
@@ -162,6 +165,36 @@ def single_files(folders: Sequence[Path]) -> Iterator[Goal]:
             f"{len(read)} distinct texts of 0.1 to {max(map(len, read)) / 1e6:.1f} MB",
             bound,
             f"median file {medians}; 5th percentile {fifth:.2f}, least {files[0]:.2f}",
+        )
+
+
+def texts_of_people(corpora: Path) -> Iterator[Goal]:
+    """G14: texts that people wrote for XLA's tests, each in a share of the time of XLA's parser."""
+    with lzma.open(corpora / "xla_tests.jsonl.xz", "rt", encoding="utf-8") as lines:
+        tests = [json.loads(line) for line in lines]
+    for corpus in ("files", "all"):
+        texts = {
+            test["text"].encode()
+            for test in tests
+            if test["corpus"] == corpus and len(test["text"]) > SMALLEST_TEXT
+        }
+        ratios = []
+        for data in sorted(filter(by_xla, texts)):
+            # A short text is read so fast that only the best of several readings says anything;
+            # what XLA reads for seconds has a literal of a hundred million elements.
+            rounds = ROUNDS if seconds(by_xla, data) < 0.1 else 1
+            turns = [(seconds(by_xla, data), seconds(alone, data, False)) for _ in range(rounds)]
+            xla, ours = map(min, zip(*turns, strict=True))
+            ratios.append(xla / ours)
+        ratios.sort()
+        fifth, middle = ratios[len(ratios) // 20], median(ratios)
+        slower = sum(ratio < 1 for ratio in ratios)
+        yield Goal(
+            f"G14 texts of XLA's tests, `{corpus}`",
+            f"{len(ratios)} texts over {SMALLEST_TEXT / 1000:.0f} kB",
+            "median ≥ 1.5, none < 1.0",
+            f"median {middle:.2f}; 5th percentile {fifth:.2f}, least {ratios[0]:.2f}; "
+            f"{slower} below 1.0",
         )
 
 
@@ -340,10 +373,12 @@ def table(goals: Sequence[Goal]) -> list[str]:
     return lines + [f"| {' | '.join(goal)} |" for goal in goals]
 
 
-def measure(folders: Sequence[Path], big: Path | None) -> list[Goal]:
-    """All goals on these folders; of a big directory where there is one."""
+def measure(folders: Sequence[Path], big: Path | None, corpora: Path | None) -> list[Goal]:
+    """All goals on these folders; of a big directory and of texts of people where there are any."""
     gc.disable()
     goals = [*single_files(folders), *directories(folders)]
     if big is not None:
         goals += big_directory(big)
+    if corpora is not None:
+        goals += texts_of_people(corpora)
     return [*goals, *exponent(), *start_up(), *rules(folders), *workers(folders)]
