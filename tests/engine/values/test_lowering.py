@@ -200,3 +200,17 @@ ENTRY e {
 }
 """
     assert [node.opcode for node in in_order(lowered(text).graph.roots)].count("add") == 3
+
+
+def test_a_call_reads_its_operands_as_its_constraints_say() -> None:
+    text = """HloModule m
+
+ENTRY e {
+  x = f32[4,2]{LAYOUT} parameter(0)
+  ROOT y = f32[4,2]{1,0} custom-call(x), custom_call_target="opaque",
+    operand_layout_constraints={f32[4,2]{0,1}}
+}
+"""
+    nodes = Nodes()
+    before, after = (lowered(text.replace("LAYOUT", order), nodes) for order in ("1,0", "0,1"))
+    assert before.graph is after.graph

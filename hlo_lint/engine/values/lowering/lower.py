@@ -468,7 +468,7 @@ class Lowering:
         self, instruction: Instruction, what: str, operands: Sequence[Value], shape: Shape
     ) -> Value:
         """The results of an operation that cannot be run: some function of its operands."""
-        shapes = [list(map(untiled, _arrays(each.shape))) for each in instruction.operands]
+        shapes = [list(map(untiled, _arrays(each))) for each in _operand_shapes(instruction)]
         rows: list[Node] = []
         for value, arrays in zip(operands, shapes, strict=False):
             for node, leaf in zip(flat(value), arrays, strict=False):
@@ -575,6 +575,19 @@ _UNRUNNABLE: Final = frozenset(
 _DEFAULTS: Final = frozenset(
     {("feature_group_count", "1"), ("batch_group_count", "1"), ("order", "PARTIAL")}
 )
+
+
+def _operand_shapes(instruction: Instruction) -> list[Shape | None]:
+    """The shapes of the operands as an operation reads them: before layout-assignment only the
+    constraints of a custom call say how."""
+    constraints = instruction.attribute("operand_layout_constraints")
+    shapes = [operand.shape for operand in instruction.operands]
+    if not isinstance(constraints, tuple) or len(constraints) != len(shapes):
+        return shapes
+    return [
+        given if isinstance(given, ArrayShape | TupleShape) else shape
+        for given, shape in zip(constraints, shapes, strict=True)
+    ]
 
 
 def _arrays(shape: Shape | None) -> Iterator[ArrayShape]:
