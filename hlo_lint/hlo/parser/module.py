@@ -270,11 +270,12 @@ class _Builder:
         blocks, found = known_blocks(text, at, memo)
         bodies = [_body(block) for block in blocks]
         read_again(bodies, found, memo)
-        if may_be_several and None in found:
-            _refuse_several(text, at)
         rough: list[str] = []
         for block, body, computation in zip(blocks, bodies, found, strict=True):
             if computation is None:
+                if may_be_several:
+                    _refuse_several(text, at)
+                    may_be_several = False
                 rough.append(block)
                 continue
             if rough:
