@@ -94,7 +94,8 @@ def bitcast(nodes: Nodes, node: Node, source: ArrayShape, target: ArrayShape) ->
 def _in_memory(shape: ArrayShape) -> tuple[list[int], tuple[Tile, ...]]:
     """The sizes larger than 1, the fastest one first, and the tiles."""
     sizes = [shape.dims[axis] for axis in shape.minor_to_major if shape.dims[axis] != 1]
-    return sizes, shape.layout.tiles if shape.layout is not None else ()
+    # One element lies first in its tile, whatever that is.
+    return sizes, shape.layout.tiles if shape.layout is not None and sizes else ()
 
 
 def _is_padded(shape: ArrayShape) -> bool:
