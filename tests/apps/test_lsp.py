@@ -226,7 +226,11 @@ def test_hover_tells_of_an_instruction(editor: Editor) -> None:
             ["a tuple of 2 elements, 36 bytes", "`{0}`: `s32[]`", "used by 1: `%loop`"],
         ),
         ("%loop = ", 1, ["calls `%condition`, `%body`"]),
-        ("%a = f32", 1, ["in memory, fastest first: dimension 1 (of 8), 0 (of 4) (as in C)"]),
+        (
+            "%a = f32",
+            1,
+            ["in memory, fastest first: dimension 1 (of 8), 0 (of 4) (the default layout)"],
+        ),
         ("%body (p", 2, ["of `m`: 2 instructions", "called by 1: `%loop` (while)"]),
         ("to_apply=%add", 11, ["%add (x: f32[], y: f32[]) -> f32[]", "(reduce)"]),
         ("ENTRY %main", 8, ["ENTRY %main", "root `%loop ="]),

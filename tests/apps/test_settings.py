@@ -244,7 +244,11 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.name())
+@pytest.mark.parametrize(
+    "rule",
+    [rule for rule in all_rules() if rule.command == "check"],
+    ids=lambda rule: rule.name(),
+)
 def test_a_severity_holds_for_every_rule_and_for_the_exit_status(
     rule: Rule, tmp_path: Path
 ) -> None:
@@ -516,6 +520,7 @@ exclude = ["old/**", "*.bak"]
 force-exclude = true
 baseline = "known.json"
 jobs = 3
+cache = false
 output-format = "sarif"
 unsafe-fixes = true
 

@@ -199,7 +199,10 @@ def test_xla_reads_the_same_graph_in_every_dialect(dialect: str) -> None:
             lost = lost - {SCHEDULE_OF_ELEMENTS}
         if dialect == "short" and re.search("sharding={.*metadata={", text):
             lost = {*lost, SHARDING}
-        different = list(differences(read_by_0_11(text), found, lost))
+        original = read_by_0_11(text)
+        if dialect in OLDER:  # their text has no table of stack frames
+            original, found = less_numbered(original), less_numbered(found)
+        different = list(differences(original, found, lost))
         if dialect == "short":
             different = without_table(different)
         if dialect == "async-sugar":  # its wrapper has XLA's name, whatever it was called before
@@ -266,7 +269,7 @@ def test_there_and_back_is_the_same_graph(there: str, back: str) -> None:
 
 def test_any_chain_of_dialects_leaves_the_graph() -> None:
     chance = random.Random(4)
-    names = [name for name in DIALECTS if name not in ("short", "tiles")]
+    names = [name for name in DIALECTS if name not in ("short", "tiles", *OLDER)]
     readable = [text for text in texts() if "error" not in read_by_0_11(text)]
     cases = [
         (chance.choice(readable), chance.choices(names, k=chance.randrange(2, 6)))

@@ -140,7 +140,7 @@ def test_a_package_that_cannot_be_imported_is_named(install: Build) -> None:
     site = install({"calls.py": "raise ImportError('no\\nsuch thing')\n"})
     said = refusal(site)
     assert "team-rules 1.2 (entry point team = team_rules) cannot be imported" in said
-    assert "ImportError: no; mend" in said
+    assert "ImportError: no; repair" in said
     assert "HLO_LINT_ISOLATED=1" in said
     assert run(site, "check", str(CRASH), isolated="1").returncode == 1
 
@@ -160,7 +160,7 @@ def test_two_packages_with_one_name_are_both_named(install: Build) -> None:
 
 def test_an_entry_point_names_a_module(install: Build) -> None:
     site = install({"calls.py": RULE.format(name="SomeCall")}, target="team_rules.calls:SomeCall")
-    assert "has to name a module" in refusal(site)
+    assert "must name a module" in refusal(site)
 
 
 def test_a_package_without_a_rule_is_refused(install: Build) -> None:
