@@ -31,6 +31,7 @@ ODD = (
     '  x = f32[] add(b,\n    c), metadata={op_name="a"\n    source_line=1}\n',
     '  y = f32[] custom-call(), custom_call_target="t", backend_config={"a":\n    {"b": [1]}}\n',
     "  z = f32[] call(), to_apply={ ROOT c = f32[] constant(1) }\n",
+    "  z = f32[] fusion(), kind=kLoop, calls=\n  {\n    ROOT c = f32[] constant(1)\n  }\n",
     "  n = f32[] add(negate(f32[] a), b)\n",
     "  t = (f32[], /*index=1*/f32[2]{0:T(128)}) tuple(f32[] a,%b)\n",
     "ENTRY e {\n",

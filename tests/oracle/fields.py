@@ -23,8 +23,17 @@ COMPARISON_ORDER = "102"
 """New in 0.11: says what the field of the comparison's type says as well."""
 IS_STABLE = "60"
 """Of a topk, new in 0.11."""
-OF_NEWER_RELEASES = {METADATA, SHARDING, *REPLICA_GROUPS, COMPARISON_ORDER}
-"""Fields that a dialect for a release before 0.10 respells: lines, named meshes."""
+ORIGIN = "88"
+ACCURACY = "91"
+OF_NEWER_RELEASES = {
+    METADATA,
+    SHARDING,
+    *REPLICA_GROUPS,
+    COMPARISON_ORDER,
+    ORIGIN,
+    ACCURACY,
+}
+"""Fields that a dialect for a release before 0.10 respells or drops."""
 NUMBERED = {"6", "17"}
 """Of a module: the entry's number, which releases count differently, and the stack frames."""
 SCHEDULE_OF_ELEMENTS = "schedule of get-tuple-elements"

@@ -109,9 +109,7 @@ _are_attributes = re.compile(
     rf"(?:(?:,\s*+[A-Za-z_][A-Za-z0-9_.\-]*+[ \t]*+=[ \t]*+(?:\n\s*+(?!{_ANOTHER}))?+"
     rf"(?:[^\s,(){{}}\[\]\"'\0{_VALUE}]++|{_VALUE}(?!{_ANOTHER}))++[ \t\r]*+)++(?:\0|\Z))*+"
 ).fullmatch
-_has_computation = re.compile(
-    rf"\b(?:{'|'.join(CALLING_ATTRIBUTES)})[ \t]*+=[ \t]*+\{{[^}}\0]*="
-).search
+_has_computation = re.compile(rf"\b(?:{'|'.join(CALLING_ATTRIBUTES)})\s*+=\s*+\{{[^}}\0]*=").search
 _has_instruction = re.compile(r"[a-z0-9_\-]\((?<!\Wb\()(?<!\Ab\()").search
 """An operand that is an instruction of its own: `negate(x)`."""
 _white = re.compile(r"\s+")
