@@ -166,6 +166,12 @@ def stage_at(backend: str | None, **fields: Any) -> Stage:
     )
 
 
+def stage_pattern() -> str:
+    """A regular expression of texts that `parse_stage` reads, fields and their values aside."""
+    words = "|".join((*BACKENDS, *_WORDS))
+    return rf"^[\s,]*(({words}|[a-z_]+=[^\s,]*)([\s,]+|$))*$"
+
+
 @lru_cache(maxsize=1 << 8)
 def parse_stage(text: str) -> Stage:
     """The stage that words describe: a backend, places in the pipeline, fields with their values.

@@ -585,6 +585,8 @@ _documents = st.dictionaries(
 @given(_documents)
 @example({"allow": [{"rule": "tma", "reason": "because"}], "jobs": 2, "select": ["layout"]})
 @example({"allow": [{"rule": "tma", "reason": " "}]})
+@example({"per-path-stages": {"layout": "layout"}})
+@example({"stage": "gpu, post-layout  mixed_precision=true"})
 def test_the_schema_accepts_what_the_program_reads_and_nothing_else(
     document: dict[str, object],
 ) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final
 
-from hlo_lint.analysis.stage import parse_stage
+from hlo_lint.analysis.stage import parse_stage, stage_pattern
 from hlo_lint.apps.settings.toml import spelled
 from hlo_lint.apps.settings.toml_locations import SettingPlace, displayed
 from hlo_lint.dumps.phases import AUTOTUNERS, PRECONDITIONS
@@ -190,7 +190,9 @@ _level = _choice(LEVELS, 'one of "error", "warning", "info", "off"').then(
 )
 _stage_title = 'a stage such as "gpu post-layout"'
 _stage = _kind(
-    _stage_title, lambda value: isinstance(value, str), {"type": "string", "minLength": 1}
+    _stage_title,
+    lambda value: isinstance(value, str),
+    {"type": "string", "minLength": 1, "pattern": stage_pattern()},
 ).then(lambda words, _: parse_stage(words))
 _file_path = _text("a path, relative to the folder of the file").then(
     lambda path, place: place.path.parent / path
