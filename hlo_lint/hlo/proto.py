@@ -13,7 +13,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from hlo_lint.hlo.xla_log import fatal_messages
 from hlo_lint.text.errors import DumpError, PayloadError
 from hlo_lint.text.source import decode, encode, shown
 
@@ -242,11 +242,8 @@ def _ending(status: int) -> str:
         return f"was ended by signal {-status}"
 
 
-_fatal = re.compile(r"F\d{4} \S+ +\d+ (\S+\] .*)", re.A).fullmatch
-
-
 def _last_log_line(stderr: bytes) -> str:
     """The fatal message of absl, without time and process (`F0000 …`); else the last line."""
-    lines = [line.strip() for line in decode(stderr).splitlines() if line.strip()]
-    fatal = [match[1] for match in map(_fatal, lines) if match]
-    return "".join(f": {shown(line)[:300]}" for line in (fatal or lines)[-1:])
+    log = decode(stderr)
+    lines = fatal_messages(log) or [line.strip() for line in log.splitlines() if line.strip()]
+    return "".join(f": {shown(line)[:300]}" for line in lines[-1:])

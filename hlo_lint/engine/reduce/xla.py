@@ -18,6 +18,7 @@ from typing import Any, Self
 from hlo_lint.analysis.strict import strict_problems
 from hlo_lint.engine.reduce.interest import InterestVerdict, skeleton
 from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.hlo.xla_log import fatal_messages
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import encode
 
@@ -25,7 +26,6 @@ SERVER = Path(__file__).with_name("xla_server.py")
 ONLY_PASSES = "xla_enable_hlo_passes_only"
 """The flag with which XLA runs the passes of a list, and no other."""
 
-_fatal = re.compile(r"^F\d{4} [\d:.]+ +\d+ (\S+?:\d+\] .*)", re.M)
 _place = re.compile(r"\b([\w./]*?[\w]+\.(?:cc|h)):\d+")
 _path = re.compile(r"/[\w./\-]+")
 _unknown = re.compile(r"Unknown flags? in XLA_FLAGS: ([^\n]*)")
@@ -116,9 +116,9 @@ class XlaServers:
             said = server.ask(request, data)
         message = said["message"].strip()
         if said["status"] == "died":
-            fatal = _fatal.search(message)
+            fatal = fatal_messages(message)
             lines = message.splitlines() or [""]
-            message = fatal[1] if fatal else said.get("signal") or lines[-1]
+            message = fatal[0] if fatal else said.get("signal") or lines[-1]
             if unknown := _unknown.search(said["message"]):
                 raise UsageError(f"this XLA does not know the flags {unknown[1]}")
         return Ending(said["status"], message, said.get("log", ""))

@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from hlo_lint.hlo.parser.literals import numpy_dtype
+from hlo_lint.hlo.xla_log import fatal_messages
 from hlo_lint.text.errors import DumpError, HloLintError
 from hlo_lint.text.source import decode, shown
 
@@ -185,13 +186,12 @@ class XlaCpu:
         return f"XLA aborted ({ending}){': ' * bool(line)}{line}"
 
 
-_FATAL = re.compile(r"F\d{4} \S+ +\d+ (\S+\] .*)", re.A)
 _LOG = re.compile(r"(?:Traceback|[A-Z]\w*Error: |.*Check failed).*")
 
 
 def fatal_line(log: str) -> str:
     """The line of a log in which absl or Python says why the process ends."""
-    fatal = _FATAL.findall(log) or _LOG.findall(log)
+    fatal = fatal_messages(log) or _LOG.findall(log)
     return shown(fatal[-1])[:300] if fatal else ""
 
 

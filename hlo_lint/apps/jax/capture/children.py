@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hlo_lint.apps.jax.capture.targets import Target
+from hlo_lint.hlo.xla_log import fatal_messages
 from hlo_lint.text.errors import CaptureError, HloLintError, UsageError
 from hlo_lint.text.source import decode, shown
 
@@ -22,7 +23,6 @@ WORKER = Path(__file__).with_name("worker.py")
 SHORTENED = "JAX_HLO_SOURCE_FILE_CANONICALIZATION_REGEX"
 """The variable that says what of the name of a source file is left out of the HLO."""
 
-_fatal = re.compile(r"^F\d{4} [\d:.]+ +\d+ (.*)", re.M)
 _parsing = re.compile(r"Error parsing text-format \S+: (.*)")
 _ASK = """
 import json
@@ -169,7 +169,7 @@ def _last_words(status: int, log: str) -> str:
     """The reason that a process ended: XLA's own last message, a signal, or the last line."""
     if status < 0:
         name = signal.Signals(-status).name
-        fatal = _fatal.search(log)
-        return f"XLA ended the process ({name})" + (f": {shown(fatal[1])}" if fatal else "")
+        fatal = fatal_messages(log)
+        return f"XLA ended the process ({name})" + (f": {shown(fatal[0])}" if fatal else "")
     lines = [line for line in log.splitlines() if line.strip()]
     return shown(lines[-1].strip()) if lines else f"the process ended with status {status}"
