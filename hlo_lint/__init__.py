@@ -103,7 +103,7 @@ _HOMES = {
     ),
     "hlo_lint.text.source": "Span",
 }
-"""Where the public names live. They are imported when asked for: pytest imports this package for
+"""Modules of the public names. They are imported when asked for: pytest imports this package for
 its plugin in every run, and most of these runs want nothing of it."""
 
 _RENAMED = {"Allowed": "SuppressedFinding"}

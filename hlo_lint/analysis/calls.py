@@ -1,4 +1,4 @@
-"""What a module runs: its opcodes, and the computations that its instructions call."""
+"""The opcodes that a module runs, and the computations that its instructions call."""
 
 from __future__ import annotations
 

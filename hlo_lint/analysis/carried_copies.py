@@ -64,7 +64,7 @@ def _run_in_each_iteration(loop: Loop, calls: Calls) -> Iterator[Computation]:
 def _carried(
     copy: Instruction, loop: Loop, calls: Calls, kernels: set[Instruction]
 ) -> Index | None:
-    """Which element of the loop's state a copy reads whole; None where it reads something else."""
+    """The index of the loop's state that a copy reads whole; None if it reads something else."""
     position = operand_position(copy, 0, ())
     for _ in range(_MAX_STEPS):
         if position is None:
@@ -79,7 +79,7 @@ def _carried(
 def _source(
     at: Instruction, index: Index, calls: Calls, kernels: set[Instruction]
 ) -> Position | None:
-    """Where a part of a value comes from unchanged; None where it is computed."""
+    """The source from which a part of a value comes unchanged; None if it is computed."""
     if at.opcode == "parameter":
         callers = calls.callers(at.computation)
         argument = calls.argument(callers[0], at) if len(callers) == 1 else None

@@ -35,12 +35,12 @@ class Counter:
     """An element of the loop's state that the condition compares with a constant."""
 
     index: int
-    """Which element of the state."""
+    """Index of the element of the state."""
     dtype: str
     first: int | None
     """Its value when the loop begins; None where it is not a constant."""
     step: int
-    """What each iteration adds."""
+    """The increment of each iteration."""
     direction: str
     """The loop goes on while `counter direction limit`: `LT`."""
     limit: int
@@ -61,7 +61,7 @@ class Counter:
 
     @property
     def trip_count(self) -> int | None:
-        """How often the body runs; None where the constants do not say."""
+        """The number of iterations; None if the constants do not determine it."""
         if self.first is None or self.never_ends:
             return None
         if not COMPARISONS[self.direction](self.first, self.limit):
@@ -101,7 +101,7 @@ class Loop:
 
     @property
     def trip_count(self) -> int | None:
-        """How often the body runs: as declared, else as its counter says; None where neither."""
+        """The number of iterations, as declared, else by the counter; None if neither is known."""
         if self.declared_trip_count is not None:
             return self.declared_trip_count
         return self.counter.trip_count if self.counter is not None else None
@@ -182,7 +182,7 @@ def scalar(instruction: Instruction, operand: int) -> int | None:
 
 
 def state_element(instruction: Instruction, operand: int) -> int | None:
-    """Which element of its computation's parameter 0 an operand is; None where it is another."""
+    """The index in its computation's parameter 0 that an operand reads; None if it reads none."""
     source = _followed(instruction, operand)
     if source is None or source.opcode != "get-tuple-element":
         return None

@@ -64,7 +64,7 @@ class Collective:
 
     @property
     def signature(self) -> tuple[object, ...]:
-        """What the other ranks have to run at the same place."""
+        """The opcode, shapes and attributes that other ranks must have at the same position."""
         return self.opcode, self.shapes, self.attributes
 
     def __str__(self) -> str:
@@ -73,7 +73,7 @@ class Collective:
 
 @dataclass(frozen=True)
 class Variant:
-    """What some of the ranks compiled a module to, character by character the same."""
+    """A module that some of the ranks compiled to the same characters."""
 
     path: Path
     """The text on the first of these ranks."""
@@ -95,7 +95,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Where the compilations of two ranks part."""
+    """The passes after which the compilations of two ranks differ."""
 
     first_pass: str | None
     """The first pass after which the modules differ as `bisect` compares them; None where they
@@ -112,10 +112,10 @@ class Divergence:
     """The first collective that two variants of a module do not have in common."""
 
     ours: Variant
-    """What most ranks have."""
+    """The variant that most ranks have."""
     theirs: Variant
     position: int
-    """How many collectives are the same before it."""
+    """Number of equal collectives before it."""
     collectives: tuple[Collective | None, Collective | None]
     """Ours and theirs; None where one has no more."""
 
@@ -136,7 +136,7 @@ class RankedModule:
 
     name: str
     variants: tuple[Variant, ...]
-    """What it was compiled to; that of most ranks first."""
+    """The variants that it was compiled to; that of most ranks first."""
     missing: tuple[str, ...]
     """Ranks that did not compile it."""
 

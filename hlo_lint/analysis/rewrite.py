@@ -160,7 +160,7 @@ _KEPT = frozenset(
 
 
 def _dead_without(old: Instruction, read: Container[Instruction | None]) -> list[Instruction]:
-    """What only an instruction kept alive, directly or not; `read` has other users from now on."""
+    """The instruction and operands that die with it; those in `read` get other users."""
     if "control-predecessors=" in old.computation.text:
         return []  # what others wait for has to stay
     gone, queue = {old}, [old]
@@ -194,7 +194,7 @@ def _removal(instruction: Instruction, module: Module) -> Edit:
 
 @cached_analysis
 def _call_counts(module: Module) -> Counter[str]:
-    """How many times each computation is called."""
+    """Number of calls of each computation."""
     return Counter(
         name for instruction in module.instructions() for name in instruction.called_computations
     )
@@ -233,7 +233,7 @@ class Fills:
         return name
 
     def edits(self) -> list[Edit]:
-        """What goes in before the reader, and before its computation."""
+        """The edits that insert lines before the reader, and computations before its own."""
         module = self._module
         start = module.span(self._reader).start
         indent = indent_before(module.file.text, start)

@@ -85,7 +85,7 @@ def _in_computation(
 
 
 class _Order:
-    """What runs after what in a computation: by its schedule, else by its dependencies."""
+    """The order of execution in a computation: by its schedule, else by its dependencies."""
 
     def __init__(self, computation: Computation, *, scheduled: bool) -> None:
         self._computation = computation
@@ -187,7 +187,7 @@ def control_predecessors(instruction: Instruction) -> tuple[str, ...]:
 
 
 class _Buffers:
-    """Which values of a module have to share a buffer: sets that are joined, by number."""
+    """The values of a module that have to share a buffer: sets that are joined, by number."""
 
     def __init__(self, module: Module) -> None:
         self._calls = sequential_calls(module)
@@ -225,7 +225,7 @@ class _Buffers:
         return None if number is None else self._find(number)
 
     def value(self, instruction: Instruction, index: Index) -> Value | None:
-        """What a part of a result is, through what only hands it on; None where unknown."""
+        """The source of a part of a result, through what passes it on; None if unknown."""
         for _ in range(1 << 10):
             opcode = instruction.opcode
             number = 0

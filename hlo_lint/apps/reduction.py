@@ -1,4 +1,4 @@
-"""What is to be reduced: a finding in a file or a dump, a crash of XLA, a command's verdict.
+"""The aim of a reduction: a finding in a file or a dump, a crash of XLA, a command's verdict.
 
 A `Problem` holds the text that shows it and the test of interest; `reduce_problem` makes the text
 small.

@@ -37,7 +37,7 @@ class ElementType(NamedTuple):
 
 
 # Name, bits, name in numpy; of floats maximum exponent, bits of the significand, smallest literal
-# that overflows, and `-` where there is no infinity.
+# that overflows, and `-` for a type without infinity.
 _TABLE = """
 pred            8 bool
 s1              1 int1

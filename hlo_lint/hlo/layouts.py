@@ -1,4 +1,4 @@
-"""What a layout means: which reshapes and transposes move no byte, and how to make the others so.
+"""Layout algebra: reshapes and transposes that move no byte, and rewrites of the others.
 
 Everything here mirrors XLA's own predicates, their blind spots included: XLA compares dimensions
 and order, and looks at no tile, packing or memory space. `packs_alike` compares what is left out.
@@ -67,7 +67,7 @@ def inverse(permutation: Sequence[int]) -> tuple[int, ...]:
 
 
 def strides(shape: ArrayShape) -> tuple[int, ...]:
-    """How many elements a unit step along each dimension moves, tiles not considered.
+    """The stride of each dimension in elements, tiles not considered.
 
     Source: the running product of `index_util.h:62-105`.
 
@@ -132,7 +132,7 @@ def packs_alike(a: ArrayShape, b: ArrayShape) -> bool:
     >>> reshape_is_bitcast(packed, loose), packs_alike(packed, loose)
     (True, False)
 
-    Rows of three padded to four are no row of six padded to eight:
+    Rows of three padded to four are not a row of six padded to eight:
 
     >>> rows = ArrayShape("f32", (2, 3), Layout((1, 0), tiles=((4,),)))
     >>> row = ArrayShape("f32", (6,), Layout((0,), tiles=((4,),)))
@@ -198,7 +198,7 @@ def normalize(shape: ArrayShape) -> ArrayShape:
 
 
 def common_factors(a: Sequence[int], b: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Where both lists of sizes can be cut so that the products between two cuts agree.
+    """The common cuts of two lists of sizes: the products between two cuts agree.
 
     The cuts are as many as possible, and each is a pair of positions; size 1 and size 0 fall where
     `CommonFactors` (`util.cc:318-385`) puts them.

@@ -42,7 +42,7 @@ class ShapeSyntaxError(TextError):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the elements of an array lie: `{1,0:T(8,128)(2,1)E(4)S(5)}`.
+    """The layout of an array: `{1,0:T(8,128)(2,1)E(4)S(5)}`.
 
     >>> parse_array("s4[8,6]{0,1:E(4)S(5)}").layout
     Layout('{0,1:E(4)S(5)}')
@@ -98,7 +98,7 @@ class ArrayShape:
     layout: Layout | None = None
     """None where none is printed; XLA then takes the descending one."""
     dynamic: tuple[bool, ...] = ()
-    """Which dimensions are dynamic; empty where none is."""
+    """True for each dynamic dimension; empty if none is."""
 
     @property
     def rank(self) -> int:
@@ -119,7 +119,7 @@ class ArrayShape:
 
     @property
     def elements(self) -> int:
-        """How many elements there are, dynamic dimensions taken at their bound."""
+        """Number of elements, dynamic dimensions taken at their bound."""
         return prod(self.dims)
 
     @property
@@ -261,11 +261,11 @@ def shape_or_none(text: str) -> Shape | None:
 
 
 Index = tuple[int, ...]
-"""Which element of a tuple of tuples: `(1, 0)` for `{1,0}`, empty for the whole."""
+"""An index in nested tuples: `(1, 0)` for `{1,0}`, empty for the whole."""
 
 
 def leaves(shape: Shape, at: Index = ()) -> Iterator[tuple[Index, Shape]]:
-    """What is not a tuple in a shape, and where.
+    """Yield the leaves of a shape, which are not tuples, with their indices.
 
     >>> [index for index, _ in leaves(parse_shape("(s32[], (f32[8], token[]))"))]
     [(0,), (1, 0), (1, 1)]

@@ -9,7 +9,7 @@ from hlo_lint.text.source import Lines, Position, Span, encode
 
 
 class Safety(Enum):
-    """What a fix may change besides what it mends."""
+    """The safety of a fix: may it change a value or the cost?"""
 
     SAFE = "safe"
     """The values stay the same bit for bit, and the cost is the one that was there anyway."""
@@ -40,7 +40,7 @@ class Region:
 
     @classmethod
     def of(cls, span: Span, lines: Lines) -> Region:
-        """Where a stretch of a text is."""
+        """A span of a text."""
         start, end = lines.position(span.start), lines.position(span.end)
         return cls(
             start,
@@ -51,7 +51,7 @@ class Region:
 
 
 def _bytes_before(offset: int, column: int, text: str) -> int:
-    """How many bytes of its line stand before a place."""
+    """Number of bytes of its line before a position."""
     return column - 1 if text.isascii() else len(encode(text[offset - column + 1 : offset]))
 
 

@@ -1,4 +1,4 @@
-"""What this package raises on purpose.
+"""The exceptions that this package raises.
 
 HloLintError
 ├── HloSyntaxError   text that is not HLO, where the caller asked to be told (`strict=True`)

@@ -117,7 +117,7 @@ def _is_over(process: str) -> bool:
 
 
 def mirrored(inputs: Sequence[Path], out: Path) -> dict[Path, Path]:
-    """Where each file of the inputs goes in `out`; what lies in `out` already is not an input.
+    """The destination of each input file in `out`; files that lie in `out` already are not inputs.
 
     Raises:
         DumpError: for an input that is not there.

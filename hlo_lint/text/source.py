@@ -43,7 +43,7 @@ DIRECTIVE = "hlo-lint:"
 
 
 def decode(data: bytes) -> str:
-    """The text of a file; bytes that are no UTF-8 become surrogate escapes and survive.
+    """The text of a file; bytes that are not UTF-8 become surrogate escapes and survive.
 
     >>> encode(decode(b"caf\\xe9"))
     b'caf\\xe9'
@@ -112,7 +112,7 @@ class Lines:
         return ParseDiagnostic(message, span, self.position(span.start), self.position(span.end))
 
     def offset(self, position: Position) -> int:
-        """How many characters stand before a position."""
+        """Number of characters before a position."""
         return self._starts[position.line - 1] + position.column - 1
 
     def line(self, number: int) -> str:

@@ -57,7 +57,7 @@ class _Surface:
 
     labels: list[int]
     called: dict[int, tuple[str, ...]]
-    """Whom each instruction calls, by its position."""
+    """The computations that each instruction calls, by its position."""
 
 
 @dataclass(eq=False)

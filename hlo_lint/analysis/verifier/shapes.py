@@ -78,7 +78,7 @@ def keys_of(
 
 
 def summary_of(opcode: str, key: Key) -> Key | None:
-    """What counts where all shapes are the same: the element type and the number of operands."""
+    """The key of a judgement where all shapes are equal: element type, number of operands."""
     result, operands = key[1], _operand_types(key)
     if opcode not in KEEPS_TYPE or operands.count(result) < len(operands):
         return None

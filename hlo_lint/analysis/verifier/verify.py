@@ -181,7 +181,7 @@ class _Verifier:
         return [each for each in self.module.computations if self._state(each) is None]
 
     def _state(self, computation: Computation) -> _State | None:
-        """What is known of a computation with these callees, or of one that does the same."""
+        """The facts of a computation with these callees, shared with one that does the same."""
         key = self.binding, self._callees(computation)
         state = computation.analysis_cache.get(key)
         if state is None and template_of(computation) in self.templates:

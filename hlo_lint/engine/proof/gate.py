@@ -29,7 +29,7 @@ Plans: TypeAlias = "dict[PassDump, list[PlannedFix]]"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the gate says of one fix."""
+    """The verdict of the gate on one fix."""
 
     plan: PlannedFix
     proof: Proof
@@ -178,7 +178,7 @@ class Gate:
         return "" if left is None else f"not idempotent: {left.diagnostic.rule} is still found"
 
     def _findings(self, pipeline: Pipeline) -> tuple[dict[Hashable, str], set[Hashable]]:
-        """What is found, and where in each file: also where a dump repeats it."""
+        """The findings by kind, and their places in each file, repetitions in a dump included."""
         checker = self.new_checker()
         checker.check_pipeline(pipeline)
         found: dict[Hashable, str] = {}

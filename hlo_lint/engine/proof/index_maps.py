@@ -40,7 +40,7 @@ Digits = tuple[Digit, ...]
 
 @dataclass(frozen=True, slots=True)
 class IndexMap:
-    """Where each of so many elements comes from.
+    """The source of each of so many elements.
 
     >>> transposed = transpose((2, 3), (1, 0))
     >>> [transposed.source(number) for number in range(6)]
@@ -198,7 +198,7 @@ def _strides(dims: Sequence[int]) -> list[int]:
 
 
 def _suffixes(digits: Digits) -> list[int]:
-    """What one step of each digit is worth in the number it is a digit of."""
+    """The weight of each digit in the number it is a digit of."""
     return _strides([digit.size for digit in digits])
 
 

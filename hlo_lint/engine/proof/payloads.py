@@ -57,7 +57,7 @@ def _unused_strides(payload: TritonCall) -> dict[tuple[int, int], tuple[int, ...
 
 
 def inputs_read(call: Instruction) -> int:
-    """How many of a call's operands, from the first on, have a value that its kernel reads.
+    """Number of a call's operands, from the first on, whose value its kernel reads.
 
     A Triton kernel takes as many pointers as its payload lists: to the operands, then to the
     results. Where operands are listed a second time as the memory of all results, each aliased to

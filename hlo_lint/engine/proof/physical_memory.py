@@ -1,4 +1,4 @@
-"""What instructions that only move data do to bytes: the proof that a fix keeps every value.
+"""An interpreter of data movement on bytes: the proof that a fix keeps every value.
 
 The addresses are computed here and not by `hlo_lint.hlo.layouts`: a mistake there cannot hide here.
 Every unit of the inputs carries a tag of its own, tile padding too, so two regions that write the
@@ -32,7 +32,7 @@ MAX_SLOTS = 1 << 25
 
 
 class NotCovered(HloLintError):
-    """What this interpreter cannot execute; nothing is known about its value."""
+    """An instruction that this interpreter cannot execute; nothing is known about its value."""
 
     def __init__(self, reason: str, instruction: str = "") -> None:
         super().__init__(f"%{instruction}: {reason}" if instruction else reason)
@@ -47,13 +47,13 @@ class ValueChanged(HloLintError):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What became of one instruction that a fix touched."""
+    """The result for one instruction that a fix touched."""
 
     computation: str
     instruction: str
     """Its name, or empty where the computation itself differs."""
     elements: int
-    """How many elements were compared."""
+    """Number of elements that were compared."""
     equal: bool
     detail: str
 
@@ -75,7 +75,7 @@ def addresses(shape: ArrayShape) -> NDArray[np.int64]:
 
 
 def slots(shape: ArrayShape) -> int:
-    """How many elements' room the array takes, tile padding included.
+    """Size of the array in elements, tile padding included.
 
     >>> from hlo_lint.hlo.shape import Layout
     >>> slots(ArrayShape("f32", (3, 5), Layout((1, 0), tiles=((2, 4),))))
@@ -147,7 +147,7 @@ def _check_layout(shape: ArrayShape) -> None:
 
 
 def _value_bits(shape: ArrayShape) -> int:
-    """How many bits of an element carry its value: 4 of an s4 that takes a byte, 1 of a pred."""
+    """Number of bits of an element that carry its value: 4 of an s4 in a byte, 1 of a pred."""
     bits = BITS.get(shape.dtype)
     if bits is None:
         raise NotCovered(f"the width of {shape.dtype} is not known")
@@ -155,7 +155,7 @@ def _value_bits(shape: ArrayShape) -> int:
 
 
 def _slot_bits(shape: ArrayShape) -> int:
-    """How many bits an element takes in memory."""
+    """Size of an element in memory, in bits."""
     value = _value_bits(shape)
     packed = shape.layout.element_size_in_bits if shape.layout is not None else 0
     bits = packed or max(value, 8)
@@ -234,7 +234,7 @@ class Memory:
 
 
 def execute(instruction: Instruction, operands: list[Memory], *, padding: int = 0) -> Memory:
-    """What the instruction leaves in memory; `padding` fills the bytes that it does not write.
+    """The memory of the result; `padding` fills the bytes that the instruction does not write.
 
     Raises:
         NotCovered: for every opcode but reshape, copy, transpose and bitcast.
@@ -337,7 +337,7 @@ def _array(read: Instruction | Operand) -> ArrayShape:
 # Regions --------------------------------------------------------------------------------------
 
 Reference = tuple[str, tuple[int, ...]]
-"""What an operand refers to: a name, and which element of its tuple."""
+"""The value that an operand refers to: a name, and an index in its tuple."""
 
 
 def compare(before: Module, after: Module, *, seed: int = 0) -> tuple[Comparison, ...]:
@@ -505,7 +505,7 @@ def _judged(
 
 
 def _reached(side: Region, outputs: Iterable[str]) -> Region:
-    """What the outputs read, and themselves."""
+    """The outputs, and the instructions that they read."""
     needed: set[str] = set()
     pending = list(outputs)
     while pending:

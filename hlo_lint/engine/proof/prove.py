@@ -35,14 +35,14 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What is known about two texts."""
+    """The result of a proof about two texts."""
 
     level: Level | None
     """None if no level proves that they compute the same."""
     differs: bool
     """True if they are known to compute something else."""
     reasons: tuple[str, ...]
-    """What was proven; else the reason of each level that proves nothing."""
+    """The proven statement; else the reason of each level that proves nothing."""
 
     @property
     def holds(self) -> bool:
@@ -107,7 +107,7 @@ def _structure(computations: tuple[str, ...]) -> str:
 
 
 def _contradiction(before: Module, after: Module) -> str:
-    """What the interpreter of memory says against a proof, where it can run at all."""
+    """The error that the interpreter of memory finds in a proof; empty if it cannot run."""
     from hlo_lint.engine.proof.physical_memory import NotCovered, compare
 
     try:

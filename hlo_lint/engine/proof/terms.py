@@ -63,7 +63,7 @@ class Table:
     _staged: dict[Hashable, list[int]] = field(default_factory=dict)
 
     def number(self, key: Hashable) -> int:
-        """The number of a term that is no view."""
+        """The number of a term that is not a view."""
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._keys)
@@ -107,7 +107,7 @@ class Table:
         return number
 
     def explain(self, one: Term, other: Term) -> str:
-        """Where two terms part, if it is in the map by which both read one array; else empty."""
+        """The element in which two views of one array differ; empty if they read others."""
         if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
             return next(filter(None, map(self.explain, one, other)), "")
         if not isinstance(one, int) or not isinstance(other, int) or one == other:
@@ -151,7 +151,7 @@ def _application(key: Any) -> Application | None:
 
 @dataclass(frozen=True, slots=True)
 class _Summary:
-    """What a computation computes."""
+    """The terms that a computation computes."""
 
     root: Term
     effects: tuple[Term, ...]
@@ -334,7 +334,7 @@ def _acts_outside(instruction: Instruction) -> bool:
 
 
 def _map_of(instruction: Instruction, before: ArrayShape, after: ArrayShape) -> IndexMap | None:
-    """Where the elements of a data movement come from; None if that is not an index map."""
+    """The sources of the elements of a data movement; None if that is not an index map."""
     opcode, dimensions = instruction.opcode, instruction.attribute("dimensions")
     if opcode != "bitcast" and before.dtype != after.dtype:
         raise Differs(f"%{instruction.name} makes {after} of {before}")
@@ -361,7 +361,7 @@ def _map_of(instruction: Instruction, before: ArrayShape, after: ArrayShape) -> 
 
 
 def _attributes(instruction: Instruction) -> Hashable:
-    """What the attributes say about values, computations by their number only."""
+    """The attributes that bear on values, computations by their number only."""
     kept: list[Hashable] = []
     for name, text in sorted(instruction.attributes.items()):
         if name in CALLING_ATTRIBUTES:
@@ -413,7 +413,7 @@ class _Comparison:
         """True if a computation of both sides computes the same."""
         verdict = self._verdicts.get(name)
         if verdict is None:
-            self._verdicts[name] = False  # while it is looked at; a call of itself is no proof
+            self._verdicts[name] = False  # while it is looked at; a call of itself proves nothing
             try:
                 verdict = self._is_same(name)
             except (NotLayout, Differs):

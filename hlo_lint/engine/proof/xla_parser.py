@@ -38,7 +38,7 @@ def refusals(texts: Sequence[str]) -> list[str] | None:
 
 
 def _ask(texts: Sequence[str]) -> tuple[str, list[str]]:
-    """How the child ended, and the lines that it wrote: an empty one if it has no jaxlib."""
+    """The exit of the child, and the lines that it wrote: an empty one if it has no jaxlib."""
     command = [sys.executable, "-P", "-c", _CHILD, json.dumps(sys.path)]
     # XLA aborts on a flag that it does not know, and flags are about compiling.
     environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}

@@ -101,7 +101,7 @@ class DraftComputation:
 
     @cached_property
     def users(self) -> Counter[str]:
-        """How many operands and control dependencies read each name."""
+        """Number of operands and control dependencies that read each name."""
         count: Counter[str] = Counter()
         for row in self.rows:
             count.update(map(base, references_of(row)))

@@ -265,7 +265,7 @@ class _Machine:
             entered |= callers
 
     def _plan(self, computation: Computation, lifted: bool, needs_root: bool) -> list[_Step]:
-        """What is to run, in order; the root last if it is needed."""
+        """The instructions to run, in order; the root last if it is needed."""
         root = computation.root
         if root is None:
             raise NotEvaluated("", f"%{computation.name} is empty")

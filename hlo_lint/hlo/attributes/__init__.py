@@ -1,4 +1,4 @@
-"""What follows an instruction's operands: attributes, taken apart and read when somebody asks.
+"""The attributes after an instruction's operands, split and read on demand.
 
 `split_attributes` says where each value stands; `read_attribute` says what it means. The usual
 spellings are read by regular expressions; the others, and what is malformed, go through the

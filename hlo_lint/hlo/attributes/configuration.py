@@ -1,4 +1,4 @@
-"""What a backend wants to know of an instruction: JSON, MLIR's attributes, or any text."""
+"""The backend configuration of an instruction: JSON, MLIR's attributes, or any text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hlo_lint.hlo.parser.mlir_dictionary import Dictionary, read_dictionary
 from hlo_lint.text.errors import PayloadError
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
-"""What JSON can say. Values are shared by all who ask: read them only."""
+"""A JSON value. Values are shared between callers: read them only."""
 
 
 def read_backend_config(text: str) -> Json | Dictionary:

@@ -1,4 +1,4 @@
-"""Which devices, in which order: lists, transposed arrays of all devices, named meshes."""
+"""Lists of devices: explicit lists, transposed arrays of all devices, named meshes."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Mesh:
         return transposed(sizes, range(len(sizes)))
 
     def size(self, axis: AxisRef) -> int:
-        """How many devices lie along an axis, or along the part of it that is meant.
+        """Number of devices along an axis, or along the named part of it.
 
         Raises:
             KeyError: where the mesh has no such axis.
@@ -112,7 +112,7 @@ class AxisRef(NamedTuple):
 
     name: str
     part: tuple[int, int] | None = None
-    """How many steps of the axis lie before the part, and its size; None for all of the axis."""
+    """The number of steps of the axis before the part, and its size; None for all of the axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class IotaReplicaGroups:
 
     count: int
     size: int
-    """How many devices are in one group."""
+    """Number of devices in one group."""
     order: Iota
 
     @property
@@ -192,7 +192,7 @@ class MeshReplicaGroups:
 
 
 ReplicaGroups: TypeAlias = ReplicaGroupList | IotaReplicaGroups | MeshReplicaGroups
-"""Which devices a collective joins; `groups` lists them, whatever the spelling."""
+"""The device groups of a collective; `groups` lists them, whatever the spelling."""
 
 
 def _cut(devices: tuple[int, ...], size: int) -> tuple[tuple[int, ...], ...]:
@@ -232,7 +232,7 @@ _GROUPS = Language(
 
 
 def read_replica_groups(text: str) -> ReplicaGroups:
-    """What `replica_groups=…` says.
+    """The value of `replica_groups=…`.
 
     >>> read_replica_groups("[2,4]<=[8]").groups
     ((0, 1, 2, 3), (4, 5, 6, 7))

@@ -1,4 +1,4 @@
-"""What is said of a text that is not a value of its attribute."""
+"""Errors for a text that is not a value of its attribute."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lark import Token, Tree, UnexpectedInput
 
 MAX_DEPTH = 100
-"""How deep brackets may nest: real values stay below five, and Python's own limit is near 1000."""
+"""Maximum depth of brackets: real values stay below five, Python's own limit is near 1000."""
 
 MAX_DIGITS = 18
 """XLA's integers have 64 bits: so many digits always fit."""
@@ -27,13 +27,13 @@ class Language(NamedTuple):
     grammar: str
     """The name of the file, without `.lark`."""
     expected: str
-    """What is said where no example fits."""
+    """The message if no example fits."""
     examples: Mapping[str, Sequence[str]] = {}
     """Malformed texts: whatever fails in the same state of the parser says what they say."""
 
 
 def parse_text(language: Language, text: str) -> Tree[Token]:
-    """What the grammar makes of the text.
+    """Parse a text by the grammar.
 
     Raises:
         AttributeSyntaxError: where it takes no such text.

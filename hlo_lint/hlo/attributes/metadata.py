@@ -1,4 +1,4 @@
-"""Where an instruction comes from, and what its frontend said of it.
+"""The origin of an instruction in the program, and its frontend attributes.
 
 No grammar is asked on the way: of all that is printed metadata repeats the least.
 """
@@ -40,7 +40,7 @@ _is_pair_value = re.compile(rf"{STRING}|\{{.*\}}|[^\s{{}}\",]+", re.S).fullmatch
 
 @dataclass(frozen=True, slots=True)
 class OpMetadata:
-    """Where an instruction comes from; what is not printed is empty or 0.
+    """The origin of an instruction in the program; fields that are not printed are empty or 0.
 
     >>> read_metadata('{op_name="jit(f)/add" stack_frame_id=3}').op_name
     'jit(f)/add'
@@ -65,7 +65,7 @@ class OpMetadata:
 
 
 def read_metadata(text: str) -> OpMetadata:
-    """What `metadata={…}` says; fields of later releases are passed over.
+    """The value of `metadata={…}`; fields of later releases are passed over.
 
     Raises:
         AttributeSyntaxError: where it is not a list of fields in braces.
@@ -104,7 +104,7 @@ _METADATA_FIELDS: dict[str, type] = {
 
 
 def read_frontend_attributes(text: str) -> Mapping[str, str]:
-    """What `frontend_attributes={name="text",…}` says; a value in braces stays as it is.
+    """The value of `frontend_attributes={name="text",…}`; a value in braces stays as it is.
 
     Raises:
         AttributeSyntaxError: where it is not a list of pairs in braces.
@@ -164,7 +164,7 @@ def _fields(
 
 
 def metadata_by_grammar(text: str) -> OpMetadata:
-    """What `read_metadata` reads, by `attribute.lark`.
+    """The value that `read_metadata` reads, by `attribute.lark`.
 
     Raises:
         AttributeSyntaxError: where it is not a list of fields in braces.
@@ -174,7 +174,7 @@ def metadata_by_grammar(text: str) -> OpMetadata:
 
 
 def frontend_attributes_by_grammar(text: str) -> Mapping[str, str]:
-    """What `read_frontend_attributes` reads, by `attribute.lark`.
+    """The value that `read_frontend_attributes` reads, by `attribute.lark`.
 
     Raises:
         AttributeSyntaxError: where it is not a list of pairs in braces.

@@ -1,4 +1,4 @@
-"""Which arrays of the program before optimization a value stands for."""
+"""The arrays of the program before optimization that a value stands for."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class OriginalArray(NamedTuple):
     name: str
     """The instruction, after the calls that lead to it."""
     shape_index: tuple[int, ...] = ()
-    """Which element of its tuple."""
+    """Index in its tuple."""
 
 
 OriginTree: TypeAlias = "OriginalArray | tuple[OriginTree, ...] | None"
@@ -32,7 +32,7 @@ An `OriginalArray` is a tuple, too: ask for it first.
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What `origin={…}` says, formerly `original_value={…}`."""
+    """The value of `origin={…}`, formerly `original_value={…}`."""
 
     tree: OriginTree
     call_hierarchy: str | None = None
@@ -41,7 +41,7 @@ class Origin:
 
 
 class Recovery(NamedTuple):
-    """How an array that optimization replaced is computed from the one in its place."""
+    """A recipe for an array that optimization replaced, from the one in its place."""
 
     old: OriginalArray | None
     new: OriginalArray | None
@@ -50,7 +50,7 @@ class Recovery(NamedTuple):
 
 
 class DebugEntry(NamedTuple):
-    """What a debugger wants to know of an array."""
+    """The debug attributes of an array."""
 
     array: OriginalArray | None
     records: tuple[Mapping[str, str], ...]
@@ -77,7 +77,7 @@ _LANGUAGE = Language(
 
 
 def read_origin(text: str) -> Origin:
-    """Which arrays a value stands for.
+    """The arrays that a value stands for.
 
     >>> read_origin('{({"x" {1}}, {})}').tree
     (OriginalArray(name='x', shape_index=(1,)), None)
@@ -109,7 +109,7 @@ def _array(tree: Tree[Token], text: str) -> OriginalArray | None:
 
 
 def read_recovery_table(text: str) -> tuple[Recovery, ...]:
-    """What `origin_recovery_table={…}` says.
+    """The value of `origin_recovery_table={…}`.
 
     >>> read_recovery_table('{ {"old" {1}} : {"new"} }')[0].new
     OriginalArray(name='new', shape_index=())
@@ -128,7 +128,7 @@ def read_recovery_table(text: str) -> tuple[Recovery, ...]:
 
 
 def read_debug_attributes(text: str) -> tuple[DebugEntry, ...]:
-    """What `debug_attributes={…}` says.
+    """The value of `debug_attributes={…}`.
 
     Raises:
         AttributeSyntaxError: where it is not such a table.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Slice(NamedTuple):
-    """What a `slice` takes of one dimension: `[1:8:2]`."""
+    """The range of one dimension that a `slice` takes: `[1:8:2]`."""
 
     start: int
     limit: int
@@ -23,7 +23,7 @@ class Slice(NamedTuple):
 
 
 class Padding(NamedTuple):
-    """What a `pad` adds to one dimension: `1_0_2`; edges may be negative, which takes away."""
+    """The padding of one dimension: `1_0_2`; negative edges remove elements."""
 
     low: int
     high: int
@@ -49,7 +49,7 @@ class Donor(NamedTuple):
 
 
 class Tolerance(NamedTuple):
-    """How far a result may be off: `{tolerance={atol=0,rtol=0.1,ulps=2}}`."""
+    """The tolerated error of a result: `{tolerance={atol=0,rtol=0.1,ulps=2}}`."""
 
     absolute: float
     relative: float
@@ -249,7 +249,7 @@ def read_statistics(name: str, text: str) -> PlainValue:
 _Reader: TypeAlias = Callable[[str, str], PlainValue]
 
 READERS: Final[dict[str, _Reader]] = {}
-"""Which reader an attribute of a known name has."""
+"""The reader of each attribute of a known name."""
 
 
 def _declare(reader: _Reader, names: str) -> None:
@@ -337,7 +337,7 @@ EXPECTED: Final[dict[_Reader, str]] = {
     read_accuracy: "expected {mode=highest} or {tolerance={atol=0,rtol=0.1,ulps=2}}",
     read_statistics: "expected {visualizing_index=1,name=2.5}",
 }
-"""What is said where a value of a known name is malformed."""
+"""The message for a malformed value of a known name."""
 
 
 def plain_by_grammar(name: str, text: str) -> PlainValue:

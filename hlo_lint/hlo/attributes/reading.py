@@ -1,4 +1,4 @@
-"""What the value of an attribute means: each name has its reader."""
+"""Readers of attribute values, by the attribute's name."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ AttributeValue: TypeAlias = (
     " | BlockScalingConfig | ProgramShape | Shape | tuple[Shape, ...] | Origin | TypedLiteral"
     " | tuple[Recovery, ...] | tuple[DebugEntry, ...]"
 )
-"""What an attribute may be: which one follows from its name."""
+"""The value of an attribute; its type follows from the name."""
 
 _READERS: dict[str, Callable[[str], AttributeValue]] = {
     "backend_config": read_backend_config,
@@ -112,7 +112,7 @@ _BY_GRAMMAR: dict[str, Callable[[str], AttributeValue]] = {
 
 @lru_cache(maxsize=1 << 16)
 def read_attribute(name: str, text: str) -> AttributeValue:
-    """What the value of the attribute `name` means; computation names carry no `%`.
+    """The value of the attribute `name`; computation names carry no `%`.
 
     A name that is not known is read as what it looks like, or stays text.
 

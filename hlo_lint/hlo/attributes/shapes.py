@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ProgramShape(NamedTuple):
-    """What a program takes and gives: `{(f32[8]{0})->f32[8]{0}}`."""
+    """The parameter and result shapes of a program: `{(f32[8]{0})->f32[8]{0}}`."""
 
     parameters: tuple[Shape, ...]
     result: Shape
@@ -50,7 +50,7 @@ _LANGUAGE = Language(
 
 
 def read_program_shape(text: str) -> ProgramShape:
-    """What `entry_computation_layout={…}` says.
+    """The value of `entry_computation_layout={…}`.
 
     >>> str(read_program_shape("{(f32[8]{0}, s32[])->pred[]}").parameters[1])
     's32[]'
@@ -81,7 +81,7 @@ def program_shape_by_grammar(text: str) -> ProgramShape:
 
 
 def read_shape_list(text: str) -> tuple[Shape, ...]:
-    """What `operand_layout_constraints={…}` says.
+    """The value of `operand_layout_constraints={…}`.
 
     Raises:
         AttributeSyntaxError: where it is not a list of shapes.
@@ -106,7 +106,7 @@ def shape_list_by_grammar(text: str) -> tuple[Shape, ...]:
 
 
 def read_one_shape(text: str) -> Shape:
-    """What `outfeed_shape=…` says.
+    """The value of `outfeed_shape=…`.
 
     Raises:
         AttributeSyntaxError: where it is not a shape.
@@ -115,7 +115,7 @@ def read_one_shape(text: str) -> Shape:
 
 
 def read_typed_literal(text: str) -> TypedLiteral:
-    """What `literal=…` says: a shape, then a value.
+    """The value of `literal=…`: a shape, then a value.
 
     Raises:
         AttributeSyntaxError: where it does not begin with an array's shape.

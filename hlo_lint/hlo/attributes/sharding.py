@@ -1,4 +1,4 @@
-"""How an array is spread over devices: by tiles, or by the axes of a named mesh."""
+"""Shardings of an array over devices: by tiles, or by the axes of a named mesh."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ class TiledSharding:
     devices: DeviceOrder = ()
     """Of `maximal` the one device; empty where all devices do the same."""
     subgroups: tuple[str, ...] = ()
-    """What the last of `tiles` are: devices that are `replicated`, `manual`, `unreduced` …"""
+    """The kinds of the last of `tiles`: devices that are `replicated`, `manual`, `unreduced` …"""
     group: ShardGroup | None = None
     metadata: tuple[OpMetadata, ...] = ()
 
 
 class DimensionSharding(NamedTuple):
-    """Which axes of a mesh one dimension is spread over: `{'x', ?}`."""
+    """The axes of a mesh over which one dimension is spread: `{'x', ?}`."""
 
     axes: tuple[AxisRef, ...]
     is_closed: bool = True
@@ -90,7 +90,7 @@ class NamedSharding:
     unreduced: tuple[AxisRef, ...] = ()
     manual: tuple[AxisRef, ...] = ()
     reduction: str = "sum"
-    """How the unreduced parts are to be joined: `sum`, `max` or `min`."""
+    """The reduction that joins the unreduced parts: `sum`, `max` or `min`."""
     metadata: tuple[OpMetadata, ...] = ()
 
 
@@ -171,7 +171,7 @@ _SHARDING = Language("sharding", "expected a sharding", _EXAMPLES)
 
 
 def read_sharding(text: str) -> Sharding:
-    """What `sharding={…}` says.
+    """The value of `sharding={…}`.
 
     Raises:
         AttributeSyntaxError: where it is not a sharding.
@@ -227,7 +227,7 @@ def _named(mesh_text: str, dimensions: str | None, kind: str | None) -> NamedSha
 
 
 def read_domain(text: str) -> Domain:
-    """What `domain={…}` says.
+    """The value of `domain={…}`.
 
     Raises:
         AttributeSyntaxError: where it is not a border between shardings.

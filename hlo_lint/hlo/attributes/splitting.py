@@ -1,4 +1,4 @@
-"""Where the value of each attribute stands in what follows an instruction's operands."""
+"""Positions of attribute values in the text after an instruction's operands."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Malformed(Exception):
 
 
 def split_attributes(tail: str) -> dict[str, tuple[int, int]]:
-    """Where the value of each attribute stands in what follows the operands, in order.
+    """The position of each attribute's value in the text after the operands, in order.
 
     What cannot be told apart stands under the name "" and reaches to the end. Of a name that is
     there twice the first counts.

@@ -1,4 +1,4 @@
-"""What a convolution or reduce-window does: its window, and what each dimension means."""
+"""Windows and dimension numbers of convolutions and reduce-windows."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _WINDOW = Language(
 
 
 def read_window(text: str) -> Window:
-    """What `window={…}` says, one entry for each dimension.
+    """The value of `window={…}`, one entry for each dimension.
 
     >>> read_window("{size=3x3 pad=1_1x0_2}")[1].padding_high
     2
@@ -114,7 +114,7 @@ def _dimension(
 
 
 class ConvolutionDimensionNumbers(NamedTuple):
-    """Which dimension of a convolution's operands and result means what: `b01f_01io->b01f`.
+    """The dimension numbers of a convolution: `b01f_01io->b01f`.
 
     Spatial dimensions are in the order of their labels 0, 1, …
     """
@@ -139,7 +139,7 @@ _DIM_LABELS = Language(
 
 
 def read_dim_labels(text: str) -> ConvolutionDimensionNumbers:
-    """What `dim_labels=…` says.
+    """The value of `dim_labels=…`.
 
     >>> read_dim_labels("b0f_0io->bf0").output_spatial
     (2,)
@@ -195,11 +195,11 @@ class OperandSparsity(NamedTuple):
     dimension: int
     stride: int
     operand: int
-    """Which operand holds the places of the elements."""
+    """Number of the operand that holds the positions of the elements."""
 
 
 class SparsityConfig(NamedTuple):
-    """Which operands of a convolution are sparse."""
+    """The sparse operands of a convolution."""
 
     lhs: OperandSparsity | None = None
     rhs: OperandSparsity | None = None
@@ -209,15 +209,15 @@ class OperandScaling(NamedTuple):
     """Scales of blocks of an operand."""
 
     scale_operand: int
-    """Which operand holds the scales."""
+    """Number of the operand that holds the scales."""
     zero_operand: int | None = None
-    """Which operand holds what 0 stands for."""
+    """Number of the operand that holds the zero point."""
     strides: tuple[int, ...] = ()
     steps: tuple[int, ...] = ()
 
 
 class BlockScalingConfig(NamedTuple):
-    """Which operands of a convolution are scaled block by block."""
+    """The operands of a convolution that are scaled block by block."""
 
     lhs: OperandScaling | None = None
     rhs: OperandScaling | None = None
@@ -234,7 +234,7 @@ _OPERAND_CONFIG = Language(
 
 
 def read_sparsity_config(text: str) -> SparsityConfig:
-    """What `sparsity_config={…}` says.
+    """The value of `sparsity_config={…}`.
 
     Raises:
         AttributeSyntaxError: where it is not such a configuration.
@@ -251,7 +251,7 @@ def read_sparsity_config(text: str) -> SparsityConfig:
 
 
 def read_block_scaling_config(text: str) -> BlockScalingConfig:
-    """What `block_scaling_config={…}` says.
+    """The value of `block_scaling_config={…}`.
 
     Raises:
         AttributeSyntaxError: where it is not such a configuration.

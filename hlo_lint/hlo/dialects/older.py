@@ -37,7 +37,7 @@ _types = re.compile(r"\b([a-z]\w*)[\[(]").findall
 
 @dataclass(frozen=True, slots=True)
 class Parser:
-    """What one release's parser knows less than that of jaxlib 0.10.0."""
+    """The syntax of one release's parser, as its differences from that of jaxlib 0.10.0."""
 
     release: str
     opcodes: Set[str]

@@ -64,7 +64,7 @@ class _Elements:
 
     def __init__(self, computation: Computation, editor: TextEditor) -> None:
         self.reader: Statement | None = None
-        """Whom the next one is made for."""
+        """The statement that reads the next get-tuple-element."""
         self._computation = computation
         self._editor = editor
         self._made: dict[str, str | None] = {}

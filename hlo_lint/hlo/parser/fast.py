@@ -34,14 +34,14 @@ _match_head = re.compile(r"(ENTRY )?%?([A-Za-z_][\w.\-]*) (\(.*)?\{", re.A).full
 _begins_line = re.compile(r"\n  (?:ROOT )?%?[A-Za-z_][\w.\-]* = ", re.A).match
 _match_tail = re.compile(r"\}(, execution_thread=\"[^\"\n]*\")?(?: //[^\n]*)?").fullmatch
 MAX_TOGETHER: Final = 1 << 16
-"""How many characters of computations are read together."""
+"""Number of characters of computations that are read together."""
 _SHARED_FROM = 4 << 20
 """From how many characters on a module that is read alone shares the texts of its types: that takes
 a tenth of the time, and gives back a fifth of the memory."""
 
 
 class LineMemo:
-    """What has been read before: rows by line, computations by text. One for each directory."""
+    """A cache of earlier reads: rows by line, computations by text. One for each directory."""
 
     __slots__ = ("computations", "latest", "rows", "shared")
 
@@ -55,7 +55,7 @@ class LineMemo:
 
 
 def known_blocks(text: str, at: int, memo: LineMemo) -> tuple[list[str], list[Computation | None]]:
-    """What stands two line breaks apart from `at` on, and which of it is a computation as it was.
+    """Split the text from `at` on at empty lines; return also the known computation of each block.
 
     Most computations of a dump are as the last dump had them, so each is compared first with the
     last one of its name: neither a copy nor a hash of its text is made.
@@ -185,7 +185,7 @@ def read_lines(text: str, at: int) -> tuple[list[InstructionRecord], int]:
 
 
 _Outline = tuple[int, str, int, str, bool, str, str]
-"""What is known of a computation before its lines are read: which it is, its text, how many lines
+"""The facts of a computation before its lines are read: which it is, its text, how many lines
 its body has, its name, whether it is the entry, its signature, what follows the closing brace."""
 
 

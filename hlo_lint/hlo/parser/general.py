@@ -47,7 +47,7 @@ _string = re.compile(r'"(?:[^"\\]|\\.)*"', re.S).match
 _quoted = re.compile(r"'(?:[^'\\\n]|\\.)*'").match
 _bracket = re.compile(r"[(){}\[\]\"']|/\*|//").search
 _part_mark = re.compile(r"[({\[\",/#]").search
-"""What may begin a comment, or something in which a comma ends no part."""
+"""The beginnings of comments, and of text in which a comma ends no part."""
 _atom = re.compile(r"[^\s,(){}\[\]\"'/]+|/(?![/*])").match
 _attribute = re.compile(r"([A-Za-z_][\w.\-]*)\s*=", re.A).match
 _ARRAY = r"[a-z][a-z0-9]*[ \t]*\[(?:[^\[\]=]|<=)*\]"
@@ -74,7 +74,7 @@ _Match = Callable[[str, int, int], re.Match[str] | None]
 _CLOSES = {"(": ")", "{": "}", "[": "]"}
 _CALLS = frozenset(CALLING_ATTRIBUTES)
 _MAX_DEPTH = 64
-"""How deep instructions and computations may be written into each other: Python's stack is short,
+"""Maximum depth of instructions and computations written into each other: Python's stack is short,
 and what people write stays below five."""
 
 
@@ -102,7 +102,7 @@ class _Place(NamedTuple):
 
 
 class _Body:
-    """What was read of the statements of one computation so far."""
+    """The statements of one computation that were read so far."""
 
     __slots__ = ("inline", "nested", "parse_errors", "places", "rows")
 
@@ -220,7 +220,7 @@ class Scanner:
         self._lines_from = 0 if is_long else len(text) + 1
         """From where on statements may be lines of a dump."""
         self.end = len(text)
-        """How far the statement at hand may look."""
+        """End of the text that the current statement may use."""
         self.may_look_on = True
         """True if a statement may look beyond the next line that begins one."""
         self.next_statement = -1
@@ -553,7 +553,7 @@ class Scanner:
         return name
 
     def _parts(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Where the parts between top-level commas stand."""
+        """Positions of the parts between top-level commas."""
         parts = []
         at = begin = start
         while found := _part_mark(self.text, at, end):
@@ -737,7 +737,7 @@ class Scanner:
         return first_column and _computation_line(self.text, at) is not None
 
     def _back(self, at: int) -> int:
-        """Where the white space before `at` begins."""
+        """Start of the white space before `at`."""
         while at and self.text[at - 1].isspace():
             at -= 1
         return at

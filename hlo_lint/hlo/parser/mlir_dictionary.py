@@ -32,9 +32,9 @@ class Entry:
 
     value: MlirValue
     type: str
-    """What stands after the colon: `i32`; empty where nothing does."""
+    """The type after the colon: `i32`; empty if there is none."""
     start: int
-    """Where the value stands, its type left out, in characters of the dictionary's text."""
+    """Position of the value without its type, in characters of the dictionary's text."""
     end: int
 
 
@@ -74,7 +74,7 @@ class Dictionary:
 
 
 def read_dictionary(text: str) -> Dictionary:
-    """What the text says.
+    """The value that the text spells.
 
     >>> read_dictionary("{on = true, n = 3 : i32}").values
     {'on': True, 'n': 3}

@@ -18,7 +18,7 @@ _table = re.compile(rf"(?:{'|'.join(_TABLES)})[ \t]*\r?\n(?:[ \t]*\d+ [^\n]*(?:\
 
 
 class Memo(LineMemo):
-    """What was read before, shared by the files of one directory: whole files, too."""
+    """A cache of earlier reads, shared by the files of one directory, whole files included."""
 
     __slots__ = ("files",)
 
@@ -194,7 +194,7 @@ def _rough_module(text: str, memo: Memo | None, may_be_several: bool) -> _Builde
         # Nobody writes so much by hand: a printer did, and somebody added a comment.
         builder.rest(text, at, may_be_several=False, is_printed=len(text) > MAX_TOGETHER)
     if not builder.computations and not builder.header:
-        message = "this is no HLO: there is neither HloModule nor a computation"
+        message = "this is not HLO: it has neither HloModule nor a computation"
         builder.parse_errors = [ParseError(message, begin, max(begin, text.find("\n", begin)))]
     return builder
 
@@ -215,7 +215,7 @@ class _Builder:
 
     @property
     def length(self) -> int:
-        """How many characters it has so far."""
+        """Number of characters so far."""
         return sum(map(len, self.pieces))
 
     def table(self, block: str) -> None:

@@ -131,7 +131,7 @@ class Stretch:
         self.rows = _rows(pieces)
         """A row for each piece; that of a head or a brace has no name, nor has `_NOT_PLAIN`."""
         self.stops = [at for at, row in enumerate(self.rows) if not name_of(row)]
-        """The numbers of the pieces that are no plain instructions, and then of all pieces."""
+        """The numbers of the pieces that are not plain instructions, and then of all pieces."""
         self.stops.append(len(pieces))
         self.next = 0
         """The piece that is asked for next, most likely."""

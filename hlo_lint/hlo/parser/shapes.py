@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lark import Token, Tree, UnexpectedInput
 
 MAX_DEPTH = 100
-"""How deep brackets may nest: real programs stay below ten, and Python's own limit is near 1000."""
+"""Maximum depth of brackets: real programs stay below ten, Python's own limit is near 1000."""
 
 EXAMPLES = {
     "expected a shape": ["", "[2]", "2", "F32[2]", "%x", "f32", "f32(2)"],
@@ -83,7 +83,7 @@ EXAMPLES = {
     "a buffer holds one array": ["b()", "b(token[])", "b((f32[2]))", "b(b(f32[2]))", "b(2"],
     "nothing may follow a shape": ["f32[2] x", "f32[2],", "f32[2]{0}{0}", "token[]{", "b(f32[2])x"],
 }
-"""What is said about a malformed shape, by example: whatever fails in the same state says so."""
+"""Messages for malformed shapes: texts that fail in the same state get the same message."""
 
 _STRUCTURE = re.compile(r"/\*(?:.*?\*/)?|//[^\n]*|[(){}\[\],]", re.S)
 _BLANK = re.compile(BLANK)

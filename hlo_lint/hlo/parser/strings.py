@@ -1,4 +1,4 @@
-r"""How bytes are spelled in a `backend_config`.
+r"""The spelling of bytes in a `backend_config`.
 
     backend_config={opaque = "x\9C\ED…", n = 1 : i32}    MLIR: a backslash and two hex digits
     backend_config="x\234\355…"                          C: a backslash and three octal digits

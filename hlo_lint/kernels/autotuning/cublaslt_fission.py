@@ -52,7 +52,7 @@ class InsertedReshape:
     """A reshape that fission leaves."""
 
     what: str
-    """Whose it is: `the first operand of`, `the second operand of`, `the result of`."""
+    """The owner of the layout: `the first operand of`, `the second operand of`, `the result of`."""
     operand: ArrayShape
     result: ArrayShape
     is_bitcast: bool

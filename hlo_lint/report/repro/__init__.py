@@ -65,7 +65,7 @@ class Environment:
 
 @dataclass(frozen=True)
 class Repro:
-    """What goes into the directory."""
+    """The files of the directory."""
 
     text: str
     """The reduced module."""

@@ -243,7 +243,7 @@ _DESCENDS: Final = frozenset(("while", "call", "conditional", "async-start"))
 
 
 def _executed(entry: Computation, by_name: Mapping[str, Computation]) -> Iterator[Instruction]:
-    """What communicates, in the order of execution: a callee stands where it is called first."""
+    """The communicating instructions in execution order; a callee stands at its first call."""
     seen = {entry.name}
     stack = [iter(_relevant(entry))]
     while stack:

@@ -294,7 +294,7 @@ def for_one_compile(settings: Settings) -> Settings:
 
 
 def without_folder(report: Report, folder: Path) -> Report:
-    """A report whose paths are those within a folder; what else XLA wrote there is no news."""
+    """A report whose paths are those within a folder; other files of XLA there are not reported."""
     start = f"{folder}/"
 
     def within(path: str) -> str:

@@ -56,7 +56,7 @@ def _operands(body: DraftComputation, names: set[str], depth: int) -> set[str]:
 
 
 def _users(body: DraftComputation, name: str, depth: int) -> set[str]:
-    """What reads an instruction, and what reads that; as deep as asked."""
+    """The users of an instruction, and their users, to a given depth."""
     below: set[str] = set()
     layer = {name}
     for _ in range(depth):

@@ -30,7 +30,7 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """How values are held: each in its own type, or every float as a double."""
+    """The representation of values: each in its own type, or every float as a double."""
 
     wide: bool = False
 

@@ -111,7 +111,7 @@ def window_at(place: tuple[int, ...], sizes: Sequence[int], window: Window) -> t
 
 
 def positions(size: int, window: WindowDimension) -> int:
-    """How many places a window has along a padded dimension."""
+    """Number of positions of a window along a padded dimension."""
     reach = (window.size - 1) * window.window_dilation + 1
     return max(0, (size - reach) // window.stride + 1) if size >= reach else 0
 

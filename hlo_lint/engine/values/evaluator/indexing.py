@@ -52,7 +52,7 @@ def _starts(
     batches: tuple[int, ...],
     vector: int,
 ) -> Array:
-    """Where each window begins: one row for each dimension of the operand."""
+    """The start of each window: one row for each dimension of the operand."""
     around = vectors.shape[:-1]
     starts = np.zeros((rank, *around), np.int64)
     for number, dimension in enumerate(named):

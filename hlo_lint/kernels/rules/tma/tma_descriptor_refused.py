@@ -55,7 +55,7 @@ class TmaDescriptorRefused(Rule):
     ## Why
     The strides of a tensor map have to be multiples of 16 bytes, its box at most 256 wide, and so
     on; `cuTensorMapEncodeTiled` checks them when the kernel is launched and says no more than
-    "invalid argument". A dimension of size 1 is no exception, although its stride moves nothing:
+    "invalid argument". This holds for dimensions of size 1, too, whose strides move nothing:
     frameworks print any number there, and it works on one machine and not on the next. Read are the
     descriptors that Triton calls carry in their payload, that Mosaic GPU kernels make, that XLA's
     Triton emitter prints into `*.triton-to-llvm.txt`, and those that CUTLASS prints in a log.
