@@ -139,6 +139,7 @@ def lint(
     cured: bool = False,
     allow: Sequence[Allowance] = (),
     baseline: str | Path | None = None,
+    executor: str | None = None,
     progress: Progress = lambda _: None,
 ) -> Report:
     """Check a file, a dump directory, a text, a Module, or a `jax.stages.Compiled` or `Lowered`.
@@ -156,7 +157,8 @@ def lint(
 
     `settings` are those of a settings file (`hlo_lint.load_settings` reads one); the other
     arguments count more, and `allow` is added. No file is read if none are given. There is one
-    process unless `settings.jobs` says more.
+    process unless `settings.jobs` says more; `executor` names a cluster, `dask://HOST:PORT` or
+    `ray://HOST:PORT`.
 
     Raises:
         DumpError: for a path that is not there, and for a file that is not a baseline.
@@ -173,10 +175,10 @@ def lint(
         notes_files=bool(settings.allow or listed),
     )
     cache = _cache(dump, checker, settings) if settings.cache else None
-    if (settings.jobs or 1) > 1 or cache is not None:
+    if (settings.jobs or 1) > 1 or cache is not None or executor is not None:
         from hlo_lint.engine.parallel import check_in_parts
 
-        result = check_in_parts(checker, dump, settings.jobs or 1, progress, cache)
+        result = check_in_parts(checker, dump, settings.jobs or 1, progress, cache, executor)
         if cache is not None:
             cache.save()
     else:

@@ -1,78 +1,50 @@
-"""Checks the pipelines of a dump each on its own: from the cache, in this process, or in several.
+"""Checks the pipelines of a dump each on its own: from the cache, here, or on other machines.
 
 The result is that of `Checker.check_dump`.
 """
 
 from __future__ import annotations
 
-import gc
 import os
-import sys
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from typing import Any, Protocol
 
-from hlo_lint.dumps.directory import Dump, Skipped
+from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.engine.findings import Diagnostic
+from hlo_lint.engine.executors import Executor, Work, open_executor
+from hlo_lint.engine.parts import (
+    Part,
+    Task,
+    check_part,
+    content_digest,
+    moved,
+    places,
+    relocated,
+    signature,
+    size_of,
+)
 from hlo_lint.engine.reporter import Result
 from hlo_lint.engine.runner import Checker, Progress
-from hlo_lint.engine.stages import StageOf
-from hlo_lint.engine.suppressions.comments import CheckedFile
-from hlo_lint.rules.base import Rule
-from hlo_lint.text.errors import DumpError
-
-if TYPE_CHECKING:
-    from concurrent.futures import ProcessPoolExecutor
 
 PARALLEL_MIN_BYTES = 16 << 20
 """Bytes of dumps from which processes save more time than they take to start."""
-
-Reported = frozenset[tuple[str, tuple[str, str, str]]]
-"""Findings in the modules of a run, by rule, message, opcode and shape."""
-
-
-@dataclass(frozen=True)
-class _Task:
-    """The arguments of every process."""
-
-    pipelines: Sequence[Pipeline]
-    rules: Sequence[Rule]
-    before: str | None
-    stage_of: StageOf | None
-    cured: bool
-    notes_files: bool
-
-
-class Part(NamedTuple):
-    """The outcome of one pipeline, as a cache keeps it."""
-
-    diagnostics: tuple[Diagnostic, ...]
-    skipped: tuple[Skipped, ...]
-    files: int
-    modules: int
-    checked: tuple[CheckedFile, ...]
-    logs: tuple[int, ...]
-    """The positions of its dumps that are logs of the autotuner."""
-    unread: frozenset[Path]
-    """Artefacts whose parse errors are among the diagnostics."""
-    reported: Reported
+_BATCH_BYTES = 4 << 20
+"""Bytes of small pipelines that are sent to a process together."""
+_BATCHES_PER_JOB = 4
+"""With fewer batches the last one would be waited for."""
 
 
 class PartCache(Protocol):
-    """Parts of earlier runs over the same files."""
+    """Parts of earlier runs over files of the same content."""
 
-    def get(self, pipelines: Sequence[Pipeline], earlier: Sequence[Reported]) -> list[Part | None]:
+    def get(
+        self, pipelines: Sequence[Pipeline], digests: Sequence[bytes | None]
+    ) -> list[Part | None]:
         """The part of each pipeline, where there is one."""
 
-    def put(self, pipeline: Pipeline, part: Part) -> None:
+    def put(self, pipeline: Pipeline, digest: bytes | None, part: Part) -> None:
         """Keep a part."""
-
-
-_task: _Task | None = None
-"""The arguments of this process, if it is a worker."""
 
 
 def automatic_jobs(dump: Dump) -> int:
@@ -84,17 +56,6 @@ def automatic_jobs(dump: Dump) -> int:
         if size >= PARALLEL_MIN_BYTES:
             return max_jobs
     return 1
-
-
-def size_of(pipeline: Pipeline) -> int:
-    """Bytes of its texts; a file that cannot be read has none."""
-    size = 0
-    for dump in pipeline.dumps:
-        try:
-            size += dump.path.stat().st_size
-        except OSError:
-            continue
-    return size
 
 
 def _processors() -> int:
@@ -110,163 +71,150 @@ def check_in_parts(
     jobs: int = 1,
     progress: Progress = lambda _: None,
     cache: PartCache | None = None,
+    address: str | None = None,
 ) -> Result:
-    """The result of `checker.check_dump`, by that many processes and by a cache.
-
-    Modules that the autotuner made are checked after the others: a defect that the whole module has
-    is not reported again of its copies.
+    """The result of `checker.check_dump`, by that many processes or a cluster, and by a cache.
 
     Raises:
         DumpError: where a process dies, as it does where memory is short.
     """
-    if any(map(_is_read, dump)) or (cache is None and (jobs < 2 or len(dump.pipelines) < 2)):
+    several = address is not None or (jobs > 1 and len(dump.pipelines) > 1)
+    if any(map(_is_read, dump)) or (cache is None and not several):
         return checker.check_dump(dump, progress)
-    task = _Task(
-        dump.pipelines,
-        checker.rules,
-        checker.reporter.before,
-        checker.stage_of,
-        checker.reporter.cured,
-        checker.notes_files,
-    )
-    helpers = [at for at, pipeline in enumerate(dump) if pipeline.is_helper]
-    others = [at for at, pipeline in enumerate(dump) if not pipeline.is_helper]
-    parts: dict[int, Part] = {}
-    with _Workers(task, jobs) as workers:
-        for wave in (others, helpers):
-            # Every task gets its arguments before any of the wave is done: the result must not
-            # depend on which process is faster.
-            earlier = {at: _reported_before(at, parts) for at in wave}
-            missing = dict(earlier)
-            if cache is not None:
-                kept = cache.get([dump.pipelines[at] for at in wave], list(earlier.values()))
-                for at, part in zip(wave, kept, strict=True):
-                    if part is not None:
-                        parts[at] = part
-                        progress(len(dump.pipelines[at].dumps))
-                        del missing[at]
-            for at, part in workers.parts(missing, progress):
-                parts[at] = part
-                if cache is not None:
-                    cache.put(dump.pipelines[at], part)
+    task = Task.of(checker)
+    with open_executor(address, jobs, task) as executor:
+        parts = parts_of(dict(enumerate(dump)), task, executor, progress, cache)
     for at, pipeline in enumerate(dump):
-        _add(checker, parts[at], pipeline)
+        add_part(checker, parts[at], pipeline)
     return checker.finish(dump)
 
 
-class _Workers:
-    """The processes that check pipelines: this one, or several that start with the first work."""
-
-    def __init__(self, task: _Task, jobs: int) -> None:
-        self._task = task
-        self._jobs = jobs
-        self._pool: ProcessPoolExecutor | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=kind is None, cancel_futures=True)
-
-    def parts(self, work: Mapping[int, Reported], progress: Progress) -> Iterator[tuple[int, Part]]:
-        """The part of each pipeline, by its position, in any order."""
-        pipelines = self._task.pipelines
-        if self._jobs < 2 or len(work) < 2:
-            for at, earlier in work.items():
-                yield at, _part(self._task, at, earlier, progress)
-            return
-        from concurrent.futures import as_completed
-        from concurrent.futures.process import BrokenProcessPool
-
-        pool = self._started()
-        largest = sorted(work, key=lambda at: -size_of(pipelines[at]))
-        try:
-            running = {pool.submit(_check, at, work[at]): at for at in largest}
-            for done in as_completed(running):
-                at = running[done]
-                progress(len(pipelines[at].dumps))
-                yield at, done.result()
-        except BrokenProcessPool as error:
-            raise DumpError(
-                "a process that was checking has died, of too little memory perhaps: try --jobs 1"
-            ) from error
-
-    def _started(self) -> ProcessPoolExecutor:
-        # Imported here: they are slow to import, and most inputs are too small for workers.
-        import multiprocessing
-        from concurrent.futures import ProcessPoolExecutor
-
-        if self._pool is None:
-            self._pool = ProcessPoolExecutor(
-                min(self._jobs, len(self._task.pipelines)),
-                multiprocessing.get_context(_start_method()),
-                initializer=_begin,
-                initargs=(self._task,),
-            )
-        return self._pool
+def parts_of(
+    pipelines: Mapping[int, Pipeline],
+    task: Task,
+    executor: Executor,
+    progress: Progress = lambda _: None,
+    cache: PartCache | None = None,
+) -> dict[int, Part]:
+    """The part of each pipeline, by its position: files of equal content are checked once."""
+    sizes = {at: size_of(pipeline) for at, pipeline in pipelines.items()}
+    digests = _digests(pipelines, sizes, task, executor, needs_all=cache is not None)
+    parts: dict[int, Part] = {}
+    if cache is not None:
+        kept = cache.get(list(pipelines.values()), [digests.get(at) for at in pipelines])
+        parts = {at: part for at, part in zip(pipelines, kept, strict=True) if part is not None}
+        for at in parts:
+            progress(len(pipelines[at].dumps))
+    first_of: dict[bytes, int] = {}
+    copies: dict[int, int] = {}
+    new: dict[int, Pipeline] = {}
+    for at in pipelines:
+        if at in parts:
+            continue
+        digest = digests.get(at)
+        first = at if digest is None else first_of.setdefault(digest, at)
+        if first == at:
+            new[at] = pipelines[at]
+        else:
+            copies[at] = first
+    for at, part in _checked(new, sizes, task, executor, progress):
+        parts[at] = part
+        if cache is not None:
+            cache.put(pipelines[at], digests.get(at), part)
+    for at, first in copies.items():
+        parts[at] = relocated(parts[first], places(pipelines[first], pipelines[at]))
+        progress(len(pipelines[at].dumps))
+    return parts
 
 
-def _check(at: int, earlier: Reported) -> Part:
-    """One pipeline, in a process of its own."""
-    assert _task is not None
-    return _part(_task, at, earlier)
+def _checked(
+    pipelines: Mapping[int, Pipeline],
+    sizes: Mapping[int, int],
+    task: Task,
+    executor: Executor,
+    progress: Progress,
+) -> Iterator[tuple[int, Part]]:
+    if executor.is_local and (executor.jobs < 2 or len(pipelines) < 2):
+        for at, pipeline in pipelines.items():
+            yield at, check_part(task, pipeline, progress)
+        return
+    for at, part in _mapped(check_part, pipelines, sizes, executor):
+        progress(len(pipelines[at].dumps))
+        yield at, part
 
 
-def _part(task: _Task, at: int, earlier: Reported, progress: Progress = lambda _: None) -> Part:
-    pipeline = task.pipelines[at]
-    checker = Checker(
-        task.rules,
-        before=task.before,
-        stage_of=task.stage_of,
-        cured=task.cured,
-        notes_files=task.notes_files,
-    )
-    checker.reporter.of_modules |= earlier
-    checker.check_pipeline(pipeline, progress)
-    logs = tuple(pipeline.dumps.index(log) for log in checker.logs)
-    pipeline.release_text()
-    result = checker.result
-    return Part(
-        tuple(result.diagnostics),
-        tuple(result.skipped),
-        result.files,
-        result.modules,
-        tuple(result.checked),
-        logs,
-        frozenset(checker.reporter.unread),
-        frozenset(checker.reporter.of_modules - earlier),
-    )
+def _digests(
+    pipelines: Mapping[int, Pipeline],
+    sizes: Mapping[int, int],
+    task: Task,
+    executor: Executor,
+    *,
+    needs_all: bool,
+) -> dict[int, bytes | None]:
+    """The digest of each content; without a cache, of those alone that may be equal to another."""
+    wanted = pipelines
+    if not needs_all:
+        alike: dict[tuple[object, ...], list[int]] = {}
+        for at, pipeline in pipelines.items():
+            alike.setdefault(signature(pipeline), []).append(at)
+        wanted = {at: pipelines[at] for group in alike.values() if len(group) > 1 for at in group}
+    if executor.is_local and sum(sizes[at] for at in wanted) < PARALLEL_MIN_BYTES:
+        return {at: content_digest(task, pipeline) for at, pipeline in wanted.items()}
+    return dict(_mapped(content_digest, wanted, sizes, executor))
 
 
-def _begin(task: _Task) -> None:
-    global _task
-    _task = task
-    gc.disable()  # as in `cli.main`
+def _mapped(
+    work: Work,
+    pipelines: Mapping[int, Pipeline],
+    sizes: Mapping[int, int],
+    executor: Executor,
+) -> Iterator[tuple[int, Any]]:
+    """The result for each pipeline; elsewhere paths are absolute, and come back as they were."""
+    there = pipelines
+    if not executor.is_local:
+        there = {at: moved(pipeline, Path.absolute) for at, pipeline in pipelines.items()}
+    for at, value in executor.map(work, _batches(there, sizes, executor.jobs)):
+        if isinstance(value, Part) and not executor.is_local:
+            value = relocated(value, places(there[at], pipelines[at]))
+        yield at, value
 
 
-def _add(whole: Checker, part: Part, pipeline: Pipeline) -> None:
-    """Add the outcome of a pipeline; parse errors of an artefact that two share are added once."""
-    shared = {str(path) for path in part.unread & whole.reporter.unread}
-    result = whole.result
-    result.diagnostics += (each for each in part.diagnostics if each.path not in shared)
+def _batches(
+    pipelines: Mapping[int, Pipeline], sizes: Mapping[int, int], jobs: int
+) -> list[dict[int, Pipeline]]:
+    """The largest first, each on its own; small ones together, since each message takes time."""
+    total = sum(sizes[at] for at in pipelines)
+    least = min(_BATCH_BYTES, total // (jobs * _BATCHES_PER_JOB))
+    batches: list[dict[int, Pipeline]] = []
+    filled = least
+    for at in sorted(pipelines, key=lambda at: (-sizes[at], at)):
+        if filled >= least:
+            batches.append({})
+            filled = 0
+        batches[-1][at] = pipelines[at]
+        filled += sizes[at] + 1
+    return batches
+
+
+def add_part(whole: Checker, part: Part, pipeline: Pipeline) -> None:
+    """Add the outcome of the next pipeline of a dump.
+
+    Parse errors of an artefact that two share are added once, and so is a defect that both a
+    module and what the autotuner took out of it have.
+    """
+    reporter, result = whole.reporter, whole.result
+    shared = {str(path) for path in part.unread & reporter.unread}
+    of_helpers = dict(part.of_helpers)
+    for at, diagnostic in enumerate(part.diagnostics):
+        if diagnostic.path not in shared and of_helpers.get(at) not in reporter.of_modules:
+            result.diagnostics.append(diagnostic)
     result.skipped += part.skipped
     result.files += part.files
     result.modules += part.modules
     result.checked += part.checked
     whole.logs += [pipeline.dumps[at] for at in part.logs]
-    whole.reporter.unread |= part.unread
-
-
-def _reported_before(at: int, parts: dict[int, Part]) -> Reported:
-    earlier: Iterable[Reported] = (part.reported for other, part in parts.items() if other < at)
-    return frozenset().union(*earlier)
-
-
-def _start_method() -> str:
-    """`fork`, the quicker one, where no other thread, such as those of jax, may hold a lock."""
-    alone = threading.active_count() == 1 and "jaxlib" not in sys.modules
-    return "fork" if alone and sys.platform == "linux" else "spawn"
+    reporter.unread |= part.unread
+    reporter.of_modules |= part.reported
 
 
 def _is_read(pipeline: Pipeline) -> bool:

@@ -21,6 +21,9 @@ from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.edits import Fix
 from hlo_lint.text.source import Span
 
+Identity = tuple[str, tuple[str, str, str]]
+"""A rule and what it says of a module but for names: message, opcode and shape."""
+
 
 @dataclass(frozen=True)
 class PlannedFix:
@@ -63,8 +66,10 @@ class Reporter:
         self.result = Result()
         self.unread: set[Path] = set()
         """Artefacts whose parse errors have been reported."""
-        self.of_modules: set[tuple[str, tuple[str, str, str]]] = set()
-        """Rules with their findings in modules that the autotuner did not make."""
+        self.of_modules: set[Identity] = set()
+        """Findings in modules that the autotuner did not make."""
+        self.of_helpers: dict[int, Identity] = {}
+        """Findings in modules that it made, by their positions in the result."""
 
     def add(self, place: LocatedFinding, introduced: PassRef | None = None) -> None:
         """A finding that has no history but the pass that introduced it."""
@@ -117,10 +122,10 @@ class Reporter:
         """
         rule = check.rule
         identity = rule.name(), nameless(history.seen[-1])
-        if timeline.pipeline.is_helper:
-            if identity in self.of_modules:
-                return
-        else:
+        is_helper = timeline.pipeline.is_helper
+        if is_helper and identity in self.of_modules:
+            return
+        if not is_helper:
             self.of_modules.add(identity)
         over = history.last + 1 < timeline.length
         cured = cure(timeline, history.last)
@@ -133,6 +138,8 @@ class Reporter:
         if rule.checked_between_passes and not counts:
             counts = self.cured or timeline.pipeline.crashed
         if counts or self.cured:
+            if is_helper:
+                self.of_helpers[len(self.result.diagnostics)] = identity
             severity = None if counts else Severity.INFO
             self.add_history(rule, history, timeline, cured=cured, severity=severity, notes=notes)
 

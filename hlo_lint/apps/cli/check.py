@@ -29,6 +29,7 @@ class _Options:
     cured: bool
     jobs: int | None
     """0 if the size of the input decides; None if the settings do."""
+    executor: str | None
     quiet: bool
     verbose: bool
     color: str
@@ -73,6 +74,11 @@ def _processes(ctx: click.Context, param: click.Parameter, value: str | None) ->
     callback=_processes,
     help="Number of worker processes; auto, the default, is 1 for a small input.",
 )
+@click.option(
+    "--executor",
+    metavar="dask://…|ray://…",
+    help="Check on the workers of a Dask or Ray cluster: dask://HOST:PORT, ray://HOST:PORT.",
+)
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 even if there are findings.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only findings.")
 @click.option(
@@ -94,6 +100,7 @@ def command(
     strict: bool,
     cured: bool,
     jobs: int | None,
+    executor: str | None,
     exit_zero: bool,
     quiet: bool,
     verbose: bool,
@@ -103,7 +110,9 @@ def command(
     shared: common.SharedOptions,
 ) -> None:
     """Check dump directories and files of HLO; `-` is standard input."""
-    options = _Options(output_format, output, statistics, cured, jobs, quiet, verbose, color)
+    options = _Options(
+        output_format, output, statistics, cured, jobs, executor, quiet, verbose, color
+    )
     if strict:
         shared = replace(
             shared,
@@ -139,7 +148,11 @@ def _check(paths: tuple[str, ...], options: _Options, shared: common.SharedOptio
     jobs = (settings.jobs if options.jobs is None else options.jobs) or automatic_jobs(dump)
     with common.progress_bar(dump, wanted=not options.quiet) as progress:
         report = lint(
-            dump, settings=settings.overridden(jobs=jobs), cured=options.cured, progress=progress
+            dump,
+            settings=settings.overridden(jobs=jobs),
+            cured=options.cured,
+            executor=options.executor,
+            progress=progress,
         )
     _print_report(report, settings.output_format, options)
     if options.verbose:

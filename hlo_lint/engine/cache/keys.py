@@ -11,16 +11,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import hlo_lint
-from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.engine.parts import DIGEST_BYTES
 from hlo_lint.rules.base import Rule
-from hlo_lint.text.files import is_proto
-
-_DIGEST_BYTES = 20
 
 
 def run_digest(rules: Sequence[Rule], *facts: object) -> bytes:
     """The digest of what all files of a run share: the program, its rules and `facts`."""
-    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
     digest.update(_program().encode())
     for rule in rules:
         kind = type(rule)
@@ -31,29 +28,6 @@ def run_digest(rules: Sequence[Rule], *facts: object) -> bytes:
             digest.update(_state_of([file] if file else []).encode())
     for fact in facts:
         digest.update(repr(fact).encode(errors="surrogateescape") + b"\n")
-    return digest.digest()
-
-
-def pipeline_key(run: bytes, pipeline: Pipeline, earlier: Iterable[object]) -> bytes | None:
-    """The key of the findings in a pipeline; None if a file of it cannot be read here.
-
-    The names of files count, too: they tell the place in the run, and findings show them.
-    """
-    digest = hashlib.blake2b(run, digest_size=_DIGEST_BYTES)
-    digest.update(repr((pipeline.lone, sorted(map(repr, earlier)))).encode())
-    for dump in pipeline.dumps:
-        if is_proto(dump.path.name):  # read by jaxlib, whose release is not known here
-            return None
-        digest.update(repr(dump.name).encode())
-    for path in (*(dump.path for dump in pipeline.dumps), *pipeline.artefacts):
-        try:
-            if not path.is_file():  # a FIFO would be waited for
-                return None
-            data = path.read_bytes()
-        except OSError:
-            return None
-        digest.update(f"\n{len(data)} {path}\n".encode(errors="surrogateescape"))
-        digest.update(data)
     return digest.digest()
 
 
@@ -80,4 +54,4 @@ def _state_of(files: Iterable[str]) -> str:
     for file in sorted(files):
         status = os.stat(file)
         states.append((file, status.st_mtime_ns, status.st_size))
-    return hashlib.blake2b(repr(states).encode(), digest_size=_DIGEST_BYTES).hexdigest()
+    return hashlib.blake2b(repr(states).encode(), digest_size=DIGEST_BYTES).hexdigest()

@@ -2,56 +2,70 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from typing import Final
 
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.engine.cache.keys import pipeline_key
 from hlo_lint.engine.cache.store import Store
 from hlo_lint.engine.cache.values import from_json, to_json
-from hlo_lint.engine.parallel import Part, Reported, size_of
+from hlo_lint.engine.parts import DIGEST_BYTES, Part, files_of, relocated, size_of
+from hlo_lint.text.files import is_proto
 
 MIN_BYTES: Final = 1 << 16
 """Bytes of dumps from which a look into the cache costs less than a check."""
+_SAVED_BYTES: Final = 1 << 22
+"""Bytes of new values that are not stored yet: a run that is killed loses no more."""
 
 
 class CachedParts:
-    """The parts of one run that are in a store; what is new is stored by `save`."""
+    """The parts of one run that are in a store; what is new is stored by and by."""
 
     def __init__(self, store: Store, run: bytes) -> None:
         self.hits = 0
         self._store = store
         self._run = run
-        self._keys: dict[int, bytes | None] = {}
-        """By the identity of pipelines, which the caller holds."""
-        self._used: list[bytes] = []
         self._new: dict[bytes, bytes] = {}
+        self._new_bytes = 0
 
-    def get(self, pipelines: Sequence[Pipeline], earlier: Sequence[Reported]) -> list[Part | None]:
-        """The part of each pipeline, where there is one."""
-        for pipeline, reported in zip(pipelines, earlier, strict=True):
-            self._keys[id(pipeline)] = pipeline_key(
-                self._run, pipeline, reported if pipeline.is_helper else ()
-            )
-        keys = [self._keys[id(pipeline)] for pipeline in pipelines]
+    def get(
+        self, pipelines: Sequence[Pipeline], digests: Sequence[bytes | None]
+    ) -> list[Part | None]:
+        """The part of each pipeline, by the digest of its content, where there is one."""
+        keys = list(map(self._key, pipelines, digests))
         values = self._store.get([key for key in keys if key is not None])
-        parts = [None if key is None else _part(values.get(key)) for key in keys]
-        self._used += [key for key, part in zip(keys, parts, strict=True) if key and part]
-        self.hits = len(self._used)
+        parts = []
+        for pipeline, key in zip(pipelines, keys, strict=True):
+            part = _part(values.get(key)) if key is not None else None
+            here = {path.name: str(path) for path in files_of(pipeline)}
+            parts.append(part and relocated(part, here))
+        self.hits += len(parts) - parts.count(None)
         return parts
 
-    def put(self, pipeline: Pipeline, part: Part) -> None:
-        """Keep a part for `save`."""
-        key = self._keys[id(pipeline)]
-        if key is not None:
-            value = json.dumps(to_json(part), separators=(",", ":"), ensure_ascii=True)
-            self._new[key] = value.encode()
+    def put(self, pipeline: Pipeline, digest: bytes | None, part: Part) -> None:
+        """Keep a part, with names in place of paths: its files may be moved together."""
+        key = self._key(pipeline, digest)
+        if key is None:
+            return
+        names = {str(path): path.name for path in files_of(pipeline)}
+        value = json.dumps(to_json(relocated(part, names)), separators=(",", ":"))
+        self._new[key] = value.encode()
+        self._new_bytes += len(value)
+        if self._new_bytes > _SAVED_BYTES:
+            self.save()
 
     def save(self) -> None:
         """Store what is new, and note what was used."""
-        if self._new:
-            self._store.put(self._new, self._used)
+        self._store.put(self._new)
+        self._new.clear()
+        self._new_bytes = 0
+
+    def _key(self, pipeline: Pipeline, digest: bytes | None) -> bytes | None:
+        # jaxlib reads protocol buffers, and its release is not in the key.
+        if digest is None or any(is_proto(dump.path.name) for dump in pipeline.dumps):
+            return None
+        return hashlib.blake2b(self._run + digest, digest_size=DIGEST_BYTES).digest()
 
 
 def _part(value: bytes | None) -> Part | None:

@@ -10,6 +10,7 @@ import contextlib
 import os
 import sqlite3
 import sys
+import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,8 @@ MAX_BYTES: Final = 256 << 20
 """Bytes of values that stay; beyond these the values that were used longest ago go."""
 FOLDER_VARIABLE: Final = "HLO_LINT_CACHE_DIR"
 _LOCK_SECONDS = 2.0
+_NOTED_SECONDS = 86_400
+"""Seconds for which a noted use stands: a run that only reads writes once a day."""
 _AT_ONCE = 500
 """Keys of one query."""
 
@@ -53,26 +56,37 @@ class Store:
     def __init__(self, folder: Path, max_bytes: int = MAX_BYTES) -> None:
         self.path = folder / FILE
         self.max_bytes = max_bytes
-        self._connection: sqlite3.Connection | None = None
+        self._used_before: set[bytes] = set()
+        """Keys whose last noted use is too long ago."""
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """The values that are there; none if the cache cannot be read."""
         values: dict[bytes, bytes] = {}
         if not self.path.exists():
             return values
+        due = time.time() - _NOTED_SECONDS
         with contextlib.suppress(sqlite3.Error, OSError), self._open() as connection:
             for start in range(0, len(keys), _AT_ONCE):
                 chunk = keys[start : start + _AT_ONCE]
                 marks = ",".join("?" * len(chunk))
-                query = f"SELECT key, value FROM results WHERE key IN ({marks})"
-                for key, value in connection.execute(query, chunk):
+                query = f"SELECT key, value, used FROM results WHERE key IN ({marks})"
+                for key, value, used in connection.execute(query, chunk):
                     with contextlib.suppress(zlib.error):
                         values[key] = zlib.decompress(value)
+                        if used < due:
+                            self._used_before.add(key)
         return values
 
-    def put(self, values: Mapping[bytes, bytes], used: Sequence[bytes] = ()) -> None:
-        """Store values, note which others were used, and drop the oldest of too many."""
+    def put(self, values: Mapping[bytes, bytes]) -> None:
+        """Store values, note the use of those that `get` returned, and drop the oldest of too many.
+
+        Nothing is written if there is nothing to store and every use is noted.
+        """
+        used = sorted(self._used_before)
+        self._used_before.clear()
         rows = [(key, zlib.compress(value, 1)) for key, value in values.items()]
+        if not rows and not used:
+            return
         try:
             self._put(rows, used)
         except sqlite3.DatabaseError as error:

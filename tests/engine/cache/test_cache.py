@@ -21,7 +21,8 @@ from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.engine.cache import parts
 from hlo_lint.engine.cache.store import FILE, FOLDER_VARIABLE, Store
 from hlo_lint.engine.cache.values import from_json, to_json
-from hlo_lint.engine.parallel import Part, check_in_parts
+from hlo_lint.engine.parallel import check_in_parts
+from hlo_lint.engine.parts import Part
 from hlo_lint.engine.runner import Checker
 from hlo_lint.rules.registry import all_rules
 from tests.conftest import CRASH, DUMPS, FIXTURES
@@ -50,10 +51,10 @@ def test_a_part_is_the_same_after_a_trip_through_json(name: str) -> None:
     seen: list[Part] = []
 
     class Kept:
-        def get(self, pipelines: Sequence[object], earlier: object) -> list[Part | None]:
+        def get(self, pipelines: Sequence[object], digests: object) -> list[Part | None]:
             return [None] * len(pipelines)
 
-        def put(self, pipeline: object, part: Part) -> None:
+        def put(self, pipeline: object, digest: object, part: Part) -> None:
             seen.append(part)
 
     dump = hlo_lint.open_dump(FIXTURES / name if (FIXTURES / name).is_dir() else DUMPS)
@@ -173,10 +174,11 @@ def test_the_values_used_longest_ago_go(folder: Path) -> None:
     values = {bytes([number]) * 20: os.urandom(500) for number in range(6)}
     store.put(values)
     with sqlite3.connect(store.path) as connection:
-        connection.execute("UPDATE results SET used = used - 1000")
+        connection.execute("UPDATE results SET used = used - 100000")
     connection.close()
     kept, new = b"\2" * 20, bytes([99]) * 20
-    store.put({new: os.urandom(1_200)}, [kept])
+    store.get([kept])
+    store.put({new: os.urandom(1_200)})
     left = store.get([*values, new])
     assert left.keys() == {kept, new}
     assert left[kept] == values[kept]
@@ -228,3 +230,32 @@ def test_the_commands_say_what_is_there_and_remove_it(folder: Path) -> None:
     assert run("check", str(DUMPS), "--no-cache") == once
     assert run("cache", "clear") == ""
     assert run("cache", "info").endswith("0 entries, 0.0 MB\n")
+
+
+def uses(folder: Path) -> list[int]:
+    with sqlite3.connect(folder / FILE) as connection:
+        rows = connection.execute("SELECT used FROM results ORDER BY key").fetchall()
+    connection.close()
+    return [used for (used,) in rows]
+
+
+def test_a_run_that_only_reads_notes_its_use_once_a_day(folder: Path) -> None:
+    first = report(CRASH)
+    noted = uses(folder)
+    for age, is_noted in ((1_000, False), (100_000, True)):
+        with sqlite3.connect(folder / FILE) as connection:
+            connection.execute("UPDATE results SET used = used - ?", (age,))
+        connection.close()
+        before = (folder / FILE).read_bytes()
+        assert report(CRASH) == first
+        assert (min(uses(folder)) >= min(noted)) == is_noted
+        assert ((folder / FILE).read_bytes() != before) == is_noted
+
+
+def test_files_that_were_moved_together_are_not_checked_again(
+    folder: Path, crash: Path, tmp_path: Path
+) -> None:
+    report(CRASH)
+    stored = entries(folder)
+    assert report(crash) == report(crash, cached=False)
+    assert entries(folder) == stored

@@ -1,0 +1,77 @@
+"""Where pipelines are checked: in this process, in several of this machine, or on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.engine.parts import Task
+from hlo_lint.text.errors import DumpError, UsageError
+
+Work = Callable[[Task, Pipeline], Any]
+
+
+class Executor(Protocol):
+    """Applies a function to pipelines."""
+
+    is_local: bool
+    """True if it runs in this folder of this machine."""
+    jobs: int
+    """The number of processes; 1 if nothing is gained by batches."""
+
+    def map(
+        self, work: Work, batches: Sequence[Mapping[int, Pipeline]]
+    ) -> Iterator[tuple[int, Any]]:
+        """The result for each pipeline, by its position, in any order.
+
+        The pipelines of a batch are sent together. Large ones come first.
+
+        Raises:
+            DumpError: a process dies, as it does where memory is short.
+        """
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+
+SCHEMES = ("dask", "ray")
+
+
+def open_executor(address: str | None, jobs: int, task: Task) -> Executor:
+    """The executor at an address, `dask://HOST:PORT`; without one, that many processes here.
+
+    Raises:
+        UsageError: it is not an address.
+        DumpError: nobody answers there, or the engine is not installed.
+    """
+    if address is None:
+        from hlo_lint.engine.executors.local import LocalExecutor
+
+        return LocalExecutor(jobs, task)
+    scheme, _, rest = address.partition("://")
+    if scheme not in SCHEMES or not rest:
+        raise UsageError(f"--executor takes dask://HOST:PORT or ray://HOST:PORT, not {address}")
+    try:
+        if scheme == "dask":
+            from hlo_lint.engine.executors.dask import DaskExecutor
+
+            return DaskExecutor(rest, task)
+        from hlo_lint.engine.executors.ray import RayExecutor
+
+        return RayExecutor(address, task)
+    except ImportError as error:
+        needs = f"--executor {scheme}:// needs {error.name or scheme}"
+        raise DumpError(f"{needs}: pip install 'hlo-lint[{scheme}]'") from None
+
+
+def run_batch(work: Work, task: Task, batch: Mapping[int, Pipeline]) -> list[tuple[int, Any]]:
+    """The results of one batch; what runs in another process."""
+    return [(at, work(task, pipeline)) for at, pipeline in batch.items()]

@@ -1,0 +1,56 @@
+"""The workers of a Dask cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from distributed import Client, KilledWorker, as_completed
+
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.engine.executors import Work, run_batch
+from hlo_lint.engine.parts import Task
+from hlo_lint.text.errors import DumpError
+
+TIMEOUT_SECONDS = 10
+
+
+class DaskExecutor:
+    """A client of the scheduler at an address; the workers see the files under the same paths."""
+
+    is_local = False
+
+    def __init__(self, address: str, task: Task) -> None:
+        try:
+            self._client = Client(f"tcp://{address}", timeout=TIMEOUT_SECONDS, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise DumpError(f"dask://{address}: no scheduler answers: {error}") from error
+        self.jobs = max(1, sum(self._client.nthreads().values()))
+        self._task = self._client.scatter(task, broadcast=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._client.close()
+
+    def map(
+        self, work: Work, batches: Sequence[Mapping[int, Pipeline]]
+    ) -> Iterator[tuple[int, Any]]:
+        """The result for each pipeline, by its position."""
+        # A plain list as an argument would be searched for futures, pipeline by pipeline.
+        running = [
+            self._client.submit(run_batch, work, self._task, batch, pure=False) for batch in batches
+        ]
+        try:
+            for done in as_completed(running, loop=self._client.loop):
+                yield from done.result()
+                done.release()
+        except KilledWorker as error:
+            raise DumpError(f"a worker of the cluster has died: {error}") from error

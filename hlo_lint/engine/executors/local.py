@@ -1,0 +1,97 @@
+"""Processes of this machine, or this process alone."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.engine.executors import Work, run_batch
+from hlo_lint.engine.parts import Task
+from hlo_lint.text.errors import DumpError
+
+if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
+
+_task: Task | None = None
+"""The task of this process, if it is a worker."""
+
+
+class LocalExecutor:
+    """Several processes, which start with the first work that is worth them."""
+
+    is_local = True
+
+    def __init__(self, jobs: int, task: Task) -> None:
+        self.jobs = jobs
+        self._task = task
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=kind is None, cancel_futures=True)
+
+    def map(
+        self, work: Work, batches: Sequence[Mapping[int, Pipeline]]
+    ) -> Iterator[tuple[int, Any]]:
+        """The result for each pipeline, by its position."""
+        if self.jobs < 2 or len(batches) < 2:
+            for batch in batches:
+                for at, pipeline in batch.items():
+                    yield at, work(self._task, pipeline)
+            return
+        from concurrent.futures import as_completed
+        from concurrent.futures.process import BrokenProcessPool
+
+        pool = self._started(len(batches))
+        try:
+            running = [pool.submit(_run, work, batch) for batch in batches]
+            for done in as_completed(running):
+                yield from done.result()
+        except BrokenProcessPool as error:
+            raise DumpError(
+                "a process that was checking has died, of too little memory perhaps: try --jobs 1"
+            ) from error
+
+    def _started(self, batches: int) -> ProcessPoolExecutor:
+        # Imported here: they are slow to import, and most inputs are too small for workers.
+        import multiprocessing
+        from concurrent.futures import ProcessPoolExecutor
+
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(
+                min(self.jobs, batches),
+                multiprocessing.get_context(_start_method()),
+                initializer=_begin,
+                initargs=(self._task,),
+            )
+        return self._pool
+
+
+def _begin(task: Task) -> None:
+    global _task
+    _task = task
+    gc.disable()  # as in `cli.main`
+
+
+def _run(work: Work, batch: Mapping[int, Pipeline]) -> list[tuple[int, Any]]:
+    assert _task is not None
+    return run_batch(work, _task, batch)
+
+
+def _start_method() -> str:
+    """`fork`, the quicker one, where no other thread, such as those of jax, may hold a lock."""
+    alone = threading.active_count() == 1 and "jaxlib" not in sys.modules
+    return "fork" if alone and sys.platform == "linux" else "spawn"

@@ -1,0 +1,201 @@
+"""The outcome of one pipeline, on its own: it can be kept, sent and moved to other paths."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import hlo_lint
+from hlo_lint.dumps.directory import Skipped
+from hlo_lint.dumps.pass_dump import new_dump
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.engine.findings import Diagnostic, PassRef
+from hlo_lint.engine.reporter import Identity
+from hlo_lint.engine.runner import Checker, Progress
+from hlo_lint.engine.stages import StageOf
+from hlo_lint.engine.suppressions.comments import CheckedFile, Comment
+from hlo_lint.rules.base import Rule
+from hlo_lint.text.errors import DumpError
+
+DIGEST_BYTES: Final = 20
+_CHUNK_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the checks of all pipelines of a run share."""
+
+    rules: Sequence[Rule]
+    before: str | None
+    stage_of: StageOf | None
+    cured: bool
+    notes_files: bool
+    version: str = hlo_lint.__version__
+
+    @classmethod
+    def of(cls, checker: Checker) -> Task:
+        """The task of a checker that has not checked anything."""
+        reporter = checker.reporter
+        return cls(
+            checker.rules, reporter.before, checker.stage_of, reporter.cured, checker.notes_files
+        )
+
+
+class Part(NamedTuple):
+    """The outcome of one pipeline; it depends on nothing outside that pipeline."""
+
+    diagnostics: tuple[Diagnostic, ...]
+    skipped: tuple[Skipped, ...]
+    files: int
+    modules: int
+    checked: tuple[CheckedFile, ...]
+    logs: tuple[int, ...]
+    """The positions of its dumps that are logs of the autotuner."""
+    unread: frozenset[Path]
+    """Artefacts whose parse errors are among the diagnostics."""
+    reported: frozenset[Identity]
+    """Findings in modules that the autotuner did not make."""
+    of_helpers: tuple[tuple[int, Identity], ...]
+    """Diagnostics, by position, in a module that the autotuner made: they do not count where a
+    pipeline before it reports the same."""
+
+
+def check_part(task: Task, pipeline: Pipeline, progress: Progress = lambda _: None) -> Part:
+    """Check one pipeline, and forget its text.
+
+    Raises:
+        DumpError: this process runs another version of the program than the one that asks.
+    """
+    if task.version != hlo_lint.__version__:
+        raise DumpError(f"a worker runs hlo-lint {hlo_lint.__version__}, not {task.version}")
+    checker = Checker(
+        task.rules,
+        before=task.before,
+        stage_of=task.stage_of,
+        cured=task.cured,
+        notes_files=task.notes_files,
+    )
+    checker.check_pipeline(pipeline, progress)
+    logs = tuple(pipeline.dumps.index(log) for log in checker.logs)
+    pipeline.release_text()
+    result, reporter = checker.result, checker.reporter
+    return Part(
+        tuple(result.diagnostics),
+        tuple(result.skipped),
+        result.files,
+        result.modules,
+        tuple(result.checked),
+        logs,
+        frozenset(reporter.unread),
+        frozenset(reporter.of_modules),
+        tuple(reporter.of_helpers.items()),
+    )
+
+
+def content_digest(task: Task, pipeline: Pipeline) -> bytes | None:
+    """A digest that is equal for pipelines of which all checks find the same; None if unknown.
+
+    The names of files count, since they tell the place in the run; the folder does not. A file that
+    cannot be read as a whole has no digest.
+    """
+    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    stages = task.stage_of and [task.stage_of(dump.path) for dump in pipeline.dumps]
+    names = [dump.name for dump in pipeline.dumps]
+    digest.update(repr((pipeline.lone, names, stages)).encode(errors="surrogateescape"))
+    for path in files_of(pipeline):
+        try:
+            if not path.is_file():  # a FIFO would be waited for
+                return None
+            size = path.stat().st_size
+            digest.update(f"\n{size} {path.name}\n".encode(errors="surrogateescape"))
+            with path.open("rb") as file:
+                while chunk := file.read(_CHUNK_BYTES):
+                    digest.update(chunk)
+        except OSError:
+            return None
+    return digest.digest()
+
+
+def files_of(pipeline: Pipeline) -> tuple[Path, ...]:
+    """Every file that a check of a pipeline may read."""
+    return (*(dump.path for dump in pipeline.dumps), *pipeline.artefacts)
+
+
+def signature(pipeline: Pipeline) -> tuple[object, ...]:
+    """What equal pipelines have in common that costs no reading: the names and sizes of files."""
+    sizes = []
+    for path in files_of(pipeline):
+        try:
+            sizes.append((path.name, path.stat().st_size))
+        except OSError:
+            sizes.append((path.name, -1))
+    return pipeline.lone, *sizes
+
+
+def size_of(pipeline: Pipeline) -> int:
+    """Bytes of its texts; a file that cannot be read has none."""
+    size = 0
+    for dump in pipeline.dumps:
+        try:
+            size += dump.path.stat().st_size
+        except OSError:
+            continue
+    return size
+
+
+def moved(pipeline: Pipeline, new_path: Callable[[Path], Path]) -> Pipeline:
+    """The same files under other paths, unread."""
+    dumps = []
+    for dump in pipeline.dumps:
+        at_new_path = new_dump(new_path(dump.path), dump.name, dump.memo)
+        dumps.append(at_new_path)
+    return Pipeline(dumps, list(map(new_path, pipeline.artefacts)), lone=pipeline.lone)
+
+
+def places(source: Pipeline, target: Pipeline) -> Mapping[str, str]:
+    """The paths of one pipeline by those of another that has the same files in another folder."""
+    pairs = zip(files_of(source), files_of(target), strict=True)
+    return {str(old): str(new) for old, new in pairs}
+
+
+def relocated(part: Part, new_places: Mapping[str, str]) -> Part:
+    """The outcome of a pipeline whose files have other paths."""
+
+    def path_of(path: str) -> str:
+        return new_places.get(path, path)
+
+    def pass_of(entry: PassRef | None) -> PassRef | None:
+        return entry and replace(entry, path=path_of(entry.path))
+
+    def comment_of(comment: Comment) -> Comment:
+        regions = {name: (lines, comment_of(end)) for name, (lines, end) in comment.regions.items()}
+        return replace(comment, path=path_of(comment.path), regions=regions)
+
+    def skipped_of(entry: Skipped) -> Skipped:
+        new = path_of(entry.path)
+        return replace(entry, path=new, reason=entry.reason.replace(entry.path, new))
+
+    return part._replace(
+        diagnostics=tuple(
+            replace(
+                diagnostic,
+                path=path_of(diagnostic.path),
+                introduced_by=pass_of(diagnostic.introduced_by),
+                cured_by=pass_of(diagnostic.cured_by),
+            )
+            for diagnostic in part.diagnostics
+        ),
+        skipped=tuple(map(skipped_of, part.skipped)),
+        checked=tuple(
+            replace(
+                file,
+                path=path_of(file.path),
+                comments=tuple(map(comment_of, file.comments)),
+            )
+            for file in part.checked
+        ),
+        unread=frozenset(Path(path_of(str(path))) for path in part.unread),
+    )

@@ -1,0 +1,145 @@
+"""Wherever pipelines are checked, and in whatever order, the report is that of one process."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import hlo_lint
+from hlo_lint.apps.settings.settings import Settings
+from hlo_lint.engine.executors.local import LocalExecutor
+from hlo_lint.engine.parallel import parts_of
+from hlo_lint.engine.parts import Task, check_part, content_digest, places, relocated
+from hlo_lint.engine.runner import Checker
+from hlo_lint.rules.registry import all_rules
+from tests.conftest import CRASH, DUMPS, FIXTURES
+
+TASK = Task.of(Checker(all_rules(), cured=True))
+
+
+def report(path: Path, executor: str | None = None, jobs: int = 1) -> str:
+    return hlo_lint.lint(path, settings=Settings(jobs=jobs), executor=executor).to_json()
+
+
+@pytest.mark.parametrize("name", ["dumps", "broken", "unsound"])
+def test_files_that_were_moved_together_have_the_same_findings_there(
+    name: str, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(FIXTURES / name, tmp_path / "copy"))
+    pipelines = [hlo_lint.open_dump(path).pipelines for path in (FIXTURES / name, copy)]
+    findings = 0
+    for here, there in zip(*pipelines, strict=True):
+        assert content_digest(TASK, here) == content_digest(TASK, there)
+        part, expected = check_part(TASK, here), check_part(TASK, there)
+        assert repr(relocated(part, places(here, there))) == repr(expected)
+        assert str(FIXTURES) not in repr(expected)
+        findings += len(part.diagnostics)
+    assert findings
+
+
+def test_another_byte_or_name_is_another_content(tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(CRASH, tmp_path / "copy"))
+
+    def digest() -> object:
+        return content_digest(TASK, hlo_lint.open_dump(copy).pipelines[0])
+
+    first = digest()
+    options = next(copy.glob("*.debug_options"))
+    options.write_bytes(options.read_bytes() + b"\n")
+    second = digest()
+    for path in list(copy.iterdir()):
+        path.rename(path.with_name(path.name.replace("module_0001", "module_0002")))
+    assert len({first, second, digest()}) == 3
+
+
+def ranks(folder: Path, count: int = 3) -> Path:
+    """That many ranks with the same files, and one with another last line."""
+    for number in range(count):
+        shutil.copytree(CRASH, folder / f"rank{number}")
+    other = Path(shutil.copytree(CRASH, folder / "rank9"))
+    last = max(other.glob("*.after_autotuner.*"))
+    last.write_bytes(last.read_bytes().replace(b"ROOT", b"ROOT ", 1))
+    return folder
+
+
+def test_files_of_equal_content_are_checked_once(tmp_path: Path) -> None:
+    checked: list[str] = []
+
+    class Counting(LocalExecutor):
+        pass
+
+    def note(files: int) -> None:
+        checked.append(str(files)) if files == 1 else None
+
+    dump = hlo_lint.open_dump(ranks(tmp_path))
+    with Counting(1, TASK) as executor:
+        parts = parts_of(dict(enumerate(dump)), TASK, executor, note)
+    files = len(dump.pipelines[0].dumps)
+    assert len(checked) == 2 * files  # of the first rank, and of the other one
+    assert parts[1] == check_part(TASK, dump.pipelines[1])
+
+
+@pytest.mark.parametrize("jobs", [2, 3])
+def test_equal_files_of_several_ranks_are_reported_of_each(jobs: int, tmp_path: Path) -> None:
+    assert report(ranks(tmp_path), jobs=jobs) == report(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    """The address of two workers of Dask."""
+    distributed = pytest.importorskip("distributed")
+    # Threads in place of processes: the messages are the same, and the start takes no time.
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as made:
+        yield made.scheduler_address.replace("tcp://", "dask://")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", [DUMPS, FIXTURES / "autotune"], ids=lambda path: path.name)
+def test_workers_of_dask_report_what_one_process_reports(
+    cluster: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert report(folder, cluster) == report(folder)
+    monkeypatch.chdir(folder.parent)
+    name = Path(folder.name)
+    assert report(name, cluster) == report(name)
+
+
+@pytest.mark.slow
+def test_equal_files_are_checked_once_in_a_cluster(cluster: str, tmp_path: Path) -> None:
+    assert report(ranks(tmp_path), cluster) == report(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
+def test_workers_of_ray_report_what_one_process_reports() -> None:
+    import ray
+
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    address = ray.get_runtime_context().gcs_address
+    ray.shutdown()
+    assert report(DUMPS, f"ray://{address}") == report(DUMPS)
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("dask", "takes dask://HOST:PORT or ray://HOST:PORT"),
+        ("ssh://here", "takes dask://HOST:PORT or ray://HOST:PORT"),
+        ("dask://", "takes dask://HOST:PORT or ray://HOST:PORT"),
+    ],
+)
+def test_an_address_that_is_none_is_wrong_use(address: str, says: str) -> None:
+    with pytest.raises(hlo_lint.UsageError, match=says):
+        report(CRASH, address)
+
+
+def test_a_worker_of_another_version_is_refused() -> None:
+    task = Task(TASK.rules, None, None, False, False, version="0.0.1")
+    with pytest.raises(hlo_lint.DumpError, match=r"not 0\.0\.1"):
+        check_part(task, hlo_lint.open_dump(CRASH).pipelines[0])
