@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import stat
-import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import IO
 
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.source import encode
@@ -18,9 +19,9 @@ from hlo_lint.text.source import encode
 def write(path: Path, content: str | bytes, *, read: str | bytes | None = None) -> None:
     """Write a file: atomically if it is a regular one, else through to the device, FIFO or pipe.
 
-    A regular file keeps its mode and, where that is allowed, its owner; a reader sees the old file
-    or the new one. `read` is what the caller read at that path: if the file is another by now, it
-    is left alone.
+    A regular file keeps its mode, its extended attributes and, where that is allowed, its owner; a
+    reader sees the old file or the new one. `read` is what the caller read at that path: if the
+    file is another by now, or has other names that would not change, it is left alone.
 
     Raises:
         DumpError: if it cannot be written, or is not what was read; it then stands as it was.
@@ -31,11 +32,31 @@ def write(path: Path, content: str | bytes, *, read: str | bytes | None = None) 
             _write_through(path, data)
             return
         target = path.resolve()  # a link stays one
-        if read is not None and target.read_bytes() != _bytes(read):
-            raise DumpError(f"{path}: not written: it has changed since it was read; run again")
-        _replace(target, data)
+        if read is None:
+            _replace(target, lambda file: file.write(data))
+            return
+        with open(target, "rb") as old:
+            _refuse_other_writers(old, path)
+            # Read by name: a process that had the lock before may have replaced the file.
+            if target.read_bytes() != _bytes(read):
+                raise DumpError(f"{path}: not written: it has changed since it was read; run again")
+            _replace(target, lambda file: file.write(data))
     except OSError as error:
         raise DumpError(f"{path}: cannot be written: {error.strerror or error}") from error
+    except RuntimeError as error:  # of Path.resolve, before Python 3.13
+        raise DumpError(f"{path}: cannot be written: {error}") from error
+
+
+def _refuse_other_writers(old: IO[bytes], path: Path) -> None:
+    """Lock a file that is edited in place; refuse one that is locked, or has several names."""
+    names = os.fstat(old.fileno()).st_nlink
+    if names > 1:
+        raise DumpError(
+            f"{path}: not written: the file has {names} names (hard links), of which only this one "
+            "would change; copy it, or give -o OUT"
+        )
+    if not _lock(old):
+        raise DumpError(f"{path}: not written: another process writes it; run again")
 
 
 def _bytes(content: str | bytes) -> bytes:
@@ -43,7 +64,7 @@ def _bytes(content: str | bytes) -> bytes:
 
 
 _TEMPORARY = ".hlo-lint-"
-"""The middle of the name of a temporary file; the number of its process stands after it."""
+"""The middle of the name of a temporary file, which its process locks."""
 
 _DESCRIPTORS = ("/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/self/fd/")
 
@@ -65,55 +86,75 @@ def _write_through(path: Path, data: bytes) -> None:
         stream.write(data)
 
 
-def _replace(target: Path, data: bytes) -> None:
+def _replace(target: Path, fill: Callable[[IO[bytes]], object]) -> None:
     """Write a file of another name in the same folder, and rename it."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    _remove_left_over(target.parent)
-    name = f".{target.name[:50]}{_TEMPORARY}{os.getpid()}-{threading.get_ident()}"
-    temporary = target.parent / name
+    remove_left_over(target.parent)
+    temporary = target.parent / f".{target.name[:50]}{_TEMPORARY}{os.urandom(8).hex()}"
     try:
-        with open(temporary, "xb") as file:
+        with _created(temporary) as file:
             if target.exists():
-                _keep_owner_and_mode(file.fileno(), target.stat())
-            file.write(data)
+                if not os.access(target, os.W_OK):  # a rename asks only the folder
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+                _keep_owner_and_mode(file.fileno(), target, temporary)
+            fill(file)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, target)
+            if os.name == "nt":
+                file.close()  # Windows renames no open file
+            os.replace(temporary, target)
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
 
 
-def _keep_owner_and_mode(descriptor: int, old: os.stat_result) -> None:
-    if not hasattr(os, "fchown"):  # Windows
-        return
-    with contextlib.suppress(OSError):  # only root may give a file away
-        os.fchown(descriptor, old.st_uid, old.st_gid)
-    os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
+def _created(path: Path) -> IO[bytes]:
+    """A new file that is locked, so that no other process takes it for one that was left over."""
+    while True:
+        file = open(path, "xb")  # noqa: SIM115  the caller closes it
+        _lock(file, wait=True)
+        if os.fstat(file.fileno()).st_nlink:
+            return file
+        file.close()  # it was removed between the two calls
+
+
+def _lock(file: IO[bytes], *, wait: bool = False) -> bool:
+    """Lock an open file until it is closed; False if another process has done so."""
+    try:
+        import fcntl
+    except ImportError:  # Windows lets nobody remove or replace a file that is open
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError:  # a network file system without locks
+        return True
+    return True
+
+
+def _keep_owner_and_mode(descriptor: int, target: Path, temporary: Path) -> None:
+    if hasattr(os, "fchown"):
+        old = target.stat()
+        # Only root may give a file away, but a member of a group may give it to that.
+        for owner, group in ((-1, old.st_gid), (old.st_uid, -1)):
+            with contextlib.suppress(OSError):
+                os.fchown(descriptor, owner, group)
+    # Access control lists are extended attributes. What is written afterwards makes it a file that
+    # was modified now, as `make`, editors and our own cache expect.
+    shutil.copystat(target, temporary)
 
 
 @lru_cache(maxsize=1024)  # once a folder: a run may write ten thousand files there
-def _remove_left_over(folder: Path) -> None:
+def remove_left_over(folder: Path) -> None:
     """Remove the temporary files of processes that were killed before they could rename them."""
-    for name in os.listdir(folder):
-        process = name.rpartition(_TEMPORARY)[2].partition("-")[0]
-        if name.startswith(".") and _TEMPORARY in name and _is_over(process):
-            with contextlib.suppress(OSError):
-                (folder / name).unlink()
-
-
-def _is_over(process: str) -> bool:
-    """True if no process of that number runs."""
-    if os.name == "nt" or not process.isdecimal():  # signal 0 would end a process of Windows
-        return False
-    try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):
-        return False
-    return False
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            if name.startswith(".") and _TEMPORARY in name:
+                with contextlib.suppress(OSError), open(folder / name, "rb") as file:
+                    if _lock(file):
+                        (folder / name).unlink()
 
 
 def mirrored(inputs: Sequence[Path], out: Path) -> dict[Path, Path]:
@@ -131,12 +172,14 @@ def mirrored(inputs: Sequence[Path], out: Path) -> dict[Path, Path]:
         for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
             if path.is_dir() or (nested and inside in path.resolve().parents):
                 continue
+            if path != root and _is_stream(path):
+                continue  # to open a FIFO is to wait for its other end
             targets[path] = out / (path.relative_to(root) if root.is_dir() else path.name)
     return targets
 
 
 def copy_file(path: Path, target: Path) -> None:
-    """Copies a file as it is; a link stays one, and what is there already is left alone.
+    """Copies a file as it is, with its mode and times; a link stays one.
 
     Raises:
         DumpError: where it cannot be read or written.
@@ -144,10 +187,18 @@ def copy_file(path: Path, target: Path) -> None:
     try:
         if target.exists() and target.samefile(path):
             return
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, target, follow_symlinks=False)
-    except (OSError, shutil.Error) as error:
-        raise DumpError(f"{target}: cannot be written: {error}") from error
+        if path.is_symlink():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)
+            target.symlink_to(os.readlink(path))
+            return
+        if not path.is_file():
+            raise DumpError(f"{path}: not copied: neither a file nor a folder")
+        with open(path, "rb") as source:
+            _replace(target.resolve(), lambda file: shutil.copyfileobj(source, file))
+        shutil.copystat(path, target)
+    except OSError as error:
+        raise DumpError(f"{target}: cannot be written: {error.strerror or error}") from error
 
 
 def is_proto(name: str) -> bool:

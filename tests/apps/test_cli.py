@@ -691,14 +691,6 @@ def test_fix_keeps_the_mode_and_a_link_stays_a_link(named: Path) -> None:
     assert " reshape(%get-tuple-element)" not in named.read_text()
 
 
-def test_fix_replaces_a_file_and_does_not_write_into_it() -> None:
-    path = write("loose.hlo")
-    os.link(path, "same.hlo")
-    run("fix", "loose.hlo")
-    assert path.read_text() != LOOSE
-    assert Path("same.hlo").read_text() == LOOSE
-
-
 @pytest.mark.parametrize("name", ["check", "blame", "report", "fix", "baseline"])
 @pytest.mark.parametrize("content", [{}, {"x.json": "{}"}], ids=["empty", "without HLO"])
 def test_a_directory_without_hlo_exits_2_unless_that_is_allowed(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -123,16 +125,137 @@ files.write(Path({str(target)!r}), "new")
     assert killed.returncode == -signal.SIGKILL
     assert target.read_text() == "old"
     assert len(os.listdir(tmp_path)) == 2
-    files._remove_left_over.cache_clear()
+    files.remove_left_over.cache_clear()
     files.write(target, "newer")
     assert (target.read_text(), os.listdir(tmp_path)) == ("newer", ["m.hlo"])
 
 
 def test_the_temporary_file_of_a_run_that_goes_on_stays(tmp_path: Path) -> None:
-    other = tmp_path / f".m.hlo{files._TEMPORARY}{os.getppid()}-1"
-    other.write_text("half")
-    files.write(tmp_path / "m.hlo", "whole")
-    assert other.read_text() == "half"
+    code = f"""
+from pathlib import Path
+from hlo_lint.text import files
+def fill(file):
+    file.write(b"half")
+    file.flush()
+    print("half", flush=True)
+    input()
+files._replace(Path({str(tmp_path / "m.hlo")!r}), fill)
+"""
+    command = [sys.executable, "-c", code]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as other:  # type: ignore[call-overload]
+        other.stdout.readline()
+        files.remove_left_over.cache_clear()
+        files.write(tmp_path / "n.hlo", "whole")
+        assert len(os.listdir(tmp_path)) == 2
+        other.communicate("\n")
+    assert other.returncode == 0
+    assert (tmp_path / "m.hlo").read_text() == "half"
+    assert sorted(os.listdir(tmp_path)) == ["m.hlo", "n.hlo"]
+
+
+def test_fix_removes_what_was_left_over_also_where_nothing_is_to_be_fixed(tmp_path: Path) -> None:
+    (tmp_path / "m.hlo").write_text("HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n")
+    (tmp_path / f".m.hlo{files._TEMPORARY}0123456789abcdef").write_text("half")
+    subprocess.run([*CLI, "fix", str(tmp_path)], capture_output=True, check=True)
+    assert os.listdir(tmp_path) == ["m.hlo"]
+
+
+def test_one_of_two_that_write_a_file_at_a_time_is_refused(module: Path) -> None:
+    with open(module, "rb") as held:
+        assert files._lock(held)
+        with pytest.raises(DumpError, match=r"m\.hlo: not written: another process writes it"):
+            files.write(module, "fixed", read=BROKEN_RESHAPE)
+    assert module.read_text() == BROKEN_RESHAPE
+    files.write(module, "fixed", read=BROKEN_RESHAPE)
+    assert module.read_text() == "fixed"
+
+
+def test_a_file_of_two_names_is_not_edited_in_place(module: Path, tmp_path: Path) -> None:
+    os.link(module, tmp_path / "same.hlo")
+    words = [*CLI, "fix", str(module), "--before", "layout_normalization"]
+    ran = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert ran.stderr.splitlines()[-1].endswith(
+        "m.hlo: not written: the file has 2 names (hard links), of which only this one would "
+        "change; copy it, or give -o OUT"
+    )
+    assert module.read_text() == (tmp_path / "same.hlo").read_text() == BROKEN_RESHAPE
+    subprocess.run([*words, "-o", str(tmp_path / "out.hlo")], capture_output=True, check=True)
+    assert "bitcast" in (tmp_path / "out.hlo").read_text()
+
+
+def test_a_loop_of_links_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(DumpError, match=r"a: cannot be written: "):
+        files.write(tmp_path / "a", "x")
+
+
+def test_a_link_to_nothing_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("file")
+    files.write(tmp_path / "link", "x")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_text() == "x"
+
+
+def test_a_file_that_is_copied_keeps_its_times_and_one_that_is_edited_does_not(
+    module: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "in" / "notes.json"
+    other.parent.mkdir()
+    other.write_text("{}")
+    other.chmod(0o640)
+    for path in (other, module):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    files.copy_file(other, tmp_path / "out" / "notes.json")
+    copy = (tmp_path / "out" / "notes.json").stat()
+    assert (copy.st_mtime, stat.S_IMODE(copy.st_mode)) == (1_000_000_000, 0o640)
+    files.write(module, "fixed", read=BROKEN_RESHAPE)
+    assert module.stat().st_mtime > 1_000_000_000  # as `make` expects, and our cache
+
+
+@pytest.mark.skipif(not hasattr(os, "setxattr"), reason="this system has no such attributes")
+def test_extended_attributes_stay(module: Path) -> None:
+    try:
+        os.setxattr(module, "user.origin", b"a run")
+    except OSError:
+        pytest.skip("this file system keeps no attributes of users")
+    files.write(module, "fixed", read=BROKEN_RESHAPE)
+    assert os.getxattr(module, "user.origin") == b"a run"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="modes are those of POSIX")
+@pytest.mark.parametrize("protected", ["m.hlo", "."], ids=["file", "folder"])
+def test_what_may_not_be_written_is_one_error(protected: str, tmp_path: Path) -> None:
+    target = tmp_path / "m.hlo"
+    target.write_text(BROKEN_RESHAPE)
+    (tmp_path / protected).chmod(0o555)
+    # Root is bound by modes without this capability.
+    bound = ["setpriv", "--bounding-set=-dac_override"] if os.geteuid() == 0 else []
+    if bound and not shutil.which("setpriv"):
+        pytest.skip("modes do not bind root, and no setpriv is here")
+    words = [*bound, *CLI, "fix", "--before", "layout_normalization", str(target)]
+    ran = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert ran.stderr == f"Error: {target}: cannot be written: Permission denied\n"
+    assert target.read_text() == BROKEN_RESHAPE
+    assert os.listdir(tmp_path) == ["m.hlo"]
+
+
+WRITERS = {
+    "fix": ("fix", "IN", "--before", "layout_normalization", "-o", "OUT/x.hlo"),
+    "convert": ("convert", "IN", "--to", "explicit", "-o", "OUT/x.hlo"),
+    "check": ("check", "IN", "--output-format", "json", "-o", "OUT/x.json"),
+    "report": ("report", "IN", "-o", "OUT/x.html"),
+    "reduce": ("reduce", "IN", "--finding", "reshape-moves-data", "-o", "OUT/x.hlo"),
+    "repro": ("repro", "IN", "reshape-moves-data", "--jax", "0.10.2", "-o", "OUT/x"),
+    "new-rule": ("new-rule", "full-disk", "--package", "team_rules"),
+    "baseline": ("baseline", "IN", "--update", "-o", "OUT/x.json"),
+    "run": ("run", "IN", "-o", "OUT/x.npz"),
+    "capture": ("capture", "SCRIPT:f", "--target", "h200", "--keep", "OUT/x"),
+}
+"""Each command that writes files, and how it is called."""
 
 
 def test_a_file_that_changed_since_it_was_read_is_left_alone(module: Path) -> None:
@@ -160,6 +283,58 @@ def test_a_new_file_has_the_mode_that_umask_leaves(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "m.hlo").stat().st_mode) == 0o640
+
+
+@as_root
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["full", "read-only"])
+@pytest.mark.parametrize("command", WRITERS)
+def test_each_command_that_writes_reports_a_disk_that_does_not_take_it(
+    command: str, fault: str, module: Path, small_disk: Path
+) -> None:
+    if (command, fault) == ("capture", "full"):
+        pytest.skip("XLA writes the dumps, and says nothing of what it cannot write")
+    script = module.with_name("script.py")
+    script.write_text("import jax\ndef f():\n    return jax.numpy.zeros(3)\n")
+    if fault == "full":
+        with contextlib.suppress(OSError), open(small_disk / "filler", "wb", buffering=0) as filler:
+            while True:
+                filler.write(bytes(4096))
+    else:
+        subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    before = sorted(os.listdir(small_disk))
+    words = [*WRITERS[command]]
+    for name, path in (("IN", module), ("SCRIPT", script), ("OUT", small_disk)):
+        words = [word.replace(name, str(path)) for word in words]
+    ran = subprocess.run(
+        [*CLI, *words], capture_output=True, text=True, check=False, cwd=small_disk
+    )
+    assert ran.returncode == 2, ran.stdout + ran.stderr
+    reason = "No space left on device" if fault == "full" else "Read-only file system"
+    assert reason in ran.stderr.splitlines()[-1]
+    assert "Traceback" not in ran.stderr
+    assert "internal error" not in ran.stderr
+    assert module.read_text() == BROKEN_RESHAPE
+    if fault == "read-only":
+        assert sorted(os.listdir(small_disk)) == before
+
+
+@as_root
+def test_a_folder_that_is_mounted_read_only_is_one_error(small_disk: Path, tmp_path: Path) -> None:
+    target = small_disk / "m.hlo"
+    target.write_text(BROKEN_RESHAPE)
+    bound = tmp_path / "bound"
+    bound.mkdir()
+    subprocess.run(["mount", "--bind", small_disk, bound], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", bound], check=True)
+        words = [*CLI, "fix", str(bound / "m.hlo"), "--before", "layout_normalization"]
+        ran = subprocess.run(words, capture_output=True, text=True, check=False)
+    finally:
+        subprocess.run(["umount", bound], check=True)
+    assert ran.returncode == 2
+    assert ran.stderr == f"Error: {bound}/m.hlo: cannot be written: Read-only file system\n"
+    assert target.read_text() == BROKEN_RESHAPE
 
 
 @as_root

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hlo_lint.apps.api import FixResult
+    from hlo_lint.dumps.directory import Dump
     from hlo_lint.engine.findings import FixedFile
 
 
@@ -88,6 +89,7 @@ def command(
     elif "-" in paths or str(out) == "-":
         _write_piped(result, None if str(out) == "-" else out)
     else:
+        _clean_up(dump)
         written = list(_write_fixed(result, [Path(path) for path in paths], out))
         if not quiet:
             errors.print(_fixed(result, written), highlight=False, markup=False, soft_wrap=True)
@@ -95,6 +97,14 @@ def command(
     if exit_non_zero_on_fix and result.edits:
         ctx.exit(1)
     ctx.exit(common.exit_status(result.remaining, shared, exit_zero=exit_zero))
+
+
+def _clean_up(dump: Dump) -> None:
+    """Remove what a run that was killed left beside the inputs, even if nothing is to write."""
+    from hlo_lint.text.files import remove_left_over
+
+    for folder in {file.path.parent for pipeline in dump for file in pipeline.dumps}:
+        remove_left_over(folder)
 
 
 def _write_fixed(result: FixResult, inputs: Sequence[Path], out: Path | None) -> Iterator[Path]:

@@ -87,6 +87,7 @@ def command(name: str, package: str | None, family: str | None) -> None:
     """
     from hlo_lint.rules.registry import known_names
     from hlo_lint.text.errors import UsageError
+    from hlo_lint.text.files import write
 
     if (package is None) == (family is None):
         raise UsageError("new-rule takes either --package or --family")
@@ -119,8 +120,7 @@ def command(name: str, package: str | None, family: str | None) -> None:
         raise UsageError(f"{rule} exists already")
     for path, text in files.items():
         if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, "utf-8")
+            write(path, text)
             click.echo(f"wrote {path}")
     click.echo(f"red until the rule is written: {run}")
     if family is not None:

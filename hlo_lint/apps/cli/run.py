@@ -193,11 +193,13 @@ def _shown(array: Array) -> str:
 
 
 def _save(path: Path, values: Mapping[str, Array]) -> None:
+    from io import BytesIO
+
     import numpy as np
 
+    from hlo_lint.text.files import write
+
     arrays: dict[str, Any] = dict(values)
-    try:
-        with path.open("wb") as file:
-            np.savez(file, **arrays)
-    except OSError as error:
-        raise DumpError(f"{path}: cannot be written: {error.strerror or error}") from error
+    content = BytesIO()
+    np.savez(content, **arrays)
+    write(path, content.getvalue())
