@@ -20,7 +20,7 @@ MAKE_RELEASE := from sys import argv; from hlo_lint.apps.jax.capture.environment
 WITH_ORACLES = HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) \
 	HLO_LINT_RELEASES=$(CURDIR)/$(RELEASES)
 
-.PHONY: help demo check lint types unit test test-latest new-rule docs corpus values corpora verifier bench clean
+.PHONY: help demo check lint types unit test test-latest new-rule docs corpus values corpora verifier bench faults clean
 
 help:  ## list the tasks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -107,6 +107,9 @@ verifier: $(VENV)/tools  ## ask the verifier of XLA:GPU about the example of eac
 
 bench: $(VENV)/tools $(ORACLE)/installed  ## speed and memory beside XLA's parser on DUMP, BIG, CORPORA and FILES; writes benchmarks/RESULTS.md
 	$$(ls $(ORACLE)/bin/python $(BIN)/python 2>/dev/null | head -n 1) -m benchmarks.bench $(DUMP) $(addprefix --big=,$(BIG)) $(addprefix --corpora=,$(CORPORA)) $(addprefix --file=,$(FILES))
+
+faults: $(BIN)/hlo-lint  ## kill -9 of `fix` at 1,000 moments; writes benchmarks/FAULTS.md
+	$(BIN)/python -m benchmarks.faults --trials 1000
 
 clean:  ## remove the environments
 	rm -rf $(VENV) .venv-latest $(ORACLE) $(RELEASES)

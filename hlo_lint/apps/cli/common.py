@@ -283,7 +283,7 @@ def open_given(
     if "-" in paths:
         if len(paths) > 1:
             raise UsageError("`-` reads standard input and goes with no other path")
-        dump = piped_dump(sys.stdin.buffer.read(), name)
+        dump = piped_dump(standard_input(), name)
     elif name:
         raise UsageError("--stdin-filename needs the path `-`, standard input")
     else:
@@ -291,6 +291,22 @@ def open_given(
     if shared.sniff:
         dump.skip_other_files()
     return dump
+
+
+def standard_input() -> bytes:
+    """The bytes on standard input.
+
+    Raises:
+        DumpError: if it is closed, or cannot be read.
+    """
+    from hlo_lint.text.errors import DumpError
+
+    if sys.stdin is None:
+        raise DumpError("standard input is closed")
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        raise DumpError(f"standard input: cannot be read: {error.strerror or error}") from error
 
 
 def exit_status(report: Report, shared: SharedOptions, *, exit_zero: bool = False) -> int:

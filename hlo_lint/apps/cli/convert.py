@@ -53,7 +53,7 @@ def command(paths: tuple[str, ...], dialects: tuple[str, ...], out: Path | None)
         _report_conversion(list(convert_tree(given, out, names)), out)
         return
     if paths == ("-",):
-        converted = convert_text(sys.stdin.buffer.read(), names)
+        converted = convert_text(common.standard_input(), names)
     else:
         converted = convert_file(given[0], names)
     if out is None or str(out) == "-":

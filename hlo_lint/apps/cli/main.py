@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import signal
@@ -73,23 +74,61 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except HloLintError as error:
             raise _Stop(str(error)) from error
-        except KeyboardInterrupt:
-            click.echo("interrupted", err=True)
-            ctx.exit(128 + signal.SIGINT)  # as a shell reports a program that Ctrl-C ended
-        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except KeyboardInterrupt as error:
+            raise _Ended(error.number if isinstance(error, _Signal) else signal.SIGINT) from None
+        except BrokenPipeError:
+            raise _Ended(_SIGPIPE) from None
+        except MemoryError as error:
+            raise _Stop("not enough memory; check fewer files at a time, or --jobs 1") from error
+        except OSError as error:
+            if error.errno not in _OUTPUT_FAILS:
+                raise _internal(error) from error
             raise
         except Exception as error:
-            if os.environ.get("HLO_LINT_TRACEBACK"):
-                raise
-            raise _Stop(
-                f"internal error: {type(error).__name__}: {error}\n"
-                "This is a defect of hlo-lint. HLO_LINT_TRACEBACK=1 shows where; please report it "
-                "with the file."
-            ) from error
+            raise _internal(error) from error
 
 
 class _Stop(click.ClickException):
     exit_code = 2
+
+
+def _internal(error: Exception) -> Exception:
+    if os.environ.get("HLO_LINT_TRACEBACK"):
+        return error
+    return _Stop(
+        f"internal error: {type(error).__name__}: {error}\n"
+        "This is a defect of hlo-lint. HLO_LINT_TRACEBACK=1 shows where; please report it "
+        "with the file."
+    )
+
+
+class _Signal(KeyboardInterrupt):
+    """A signal that ends the program; whatever cleans up after Ctrl-C does so after each."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+class _Ended(Exception):
+    """The command is over because of a signal, and has cleaned up."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+_SIGPIPE = 13
+"""Its number, also where the system has no such signal."""
+_MESSAGES = {
+    "SIGINT": "interrupted",
+    "SIGTERM": "terminated",
+    "SIGHUP": "the terminal was closed",
+}
+_OUTPUT_FAILS = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Errors of writing to standard output: files are written by `text.files`, which names them."""
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -104,11 +143,59 @@ def cli() -> None:
 def main() -> None:
     """The `hlo-lint` program."""
     gc.disable()  # one short run: what is read lives until the report, and nothing makes cycles
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed; no file may get its descriptor, and be printed into
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    for name in _MESSAGES:
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # as of `nohup`
+            signal.signal(number, _raise)
+    status = _status()
+    # Nothing is left to clean up: a signal ends the process at once.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.exit(status)
+
+
+def _raise(number: int, _: object) -> None:
+    signal.signal(number, signal.SIG_DFL)  # the second one is obeyed at once
+    raise _Signal(number)
+
+
+def _status() -> int:
+    """Run the command, print why it stopped, and return its exit status."""
     try:
-        cli(prog_name="hlo-lint")
+        status = cli.main(prog_name="hlo-lint", standalone_mode=False) or 0
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except _Ended as ended:
+        return _after_signal(ended.number)
+    except (click.Abort, KeyboardInterrupt):  # beside the command, as while options are read
+        return _after_signal(signal.SIGINT)
+    except SystemExit:  # click's answer to a reader of `--help` that went away
+        return _after_signal(_SIGPIPE)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(2)
+        return _after_signal(_SIGPIPE)
+    except OSError as error:
+        _discard_output()
+        click.echo(f"Error: standard output cannot be written: {error.strerror}", err=True)
+        return 2
+    return status if isinstance(status, int) else 0
+
+
+def _after_signal(number: int) -> int:
+    """The exit status that a shell gives a program that the signal ended."""
+    if number == _SIGPIPE:
+        _discard_output()
+    else:
+        click.echo(_MESSAGES[signal.Signals(number).name], err=True)
+    return 128 + number
+
+
+def _discard_output() -> None:
+    """Have Python write the rest, which it does as it ends, to nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

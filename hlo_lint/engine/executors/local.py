@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,8 +42,13 @@ class LocalExecutor:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=kind is None, cancel_futures=True)
+        if self._pool is None:
+            return
+        # Nobody waits for what is under way; Python has `terminate_workers` from 3.14 on.
+        running = [] if kind is None else [*(self._pool._processes or {}).values()]
+        for process in running:
+            process.terminate()
+        self._pool.shutdown(wait=kind is None, cancel_futures=True)
 
     def map(
         self, work: Work, batches: Sequence[Mapping[int, Pipeline]]
@@ -84,6 +91,18 @@ def _begin(task: Task) -> None:
     global _task
     _task = task
     gc.disable()  # as in `cli.main`
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, too, which ends this
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    import multiprocessing
+
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)  # it was killed, and nobody reads what is found here
 
 
 def _run(work: Work, batch: Mapping[int, Pipeline]) -> list[tuple[int, Any]]:

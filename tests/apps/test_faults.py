@@ -1,0 +1,275 @@
+"""Signals, killed processes, outputs that end: the right exit status, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks.faults import MODULE, killed_fixes
+from tests.conftest import CRASH, DUMPS
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX"),
+]
+
+CLI = (sys.executable, "-m", "hlo_lint")
+SEVERAL = str(DUMPS / "gpu-jax0.10.2")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    for number in range(8):
+        (folder / f"m{number}.hlo").write_text(MODULE)
+    return folder
+
+
+def fix(folder: Path) -> list[str]:
+    return [*CLI, "fix", "--isolated", "--before", "layout_normalization", str(folder)]
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def fixed(tree: Path, tmp_path: Path) -> str:
+    """A module after `fix`."""
+    out = tmp_path / "fixed.hlo"
+    command = [*fix(tree / "m0.hlo"), "-o", str(out)]
+    subprocess.run(command, check=True, capture_output=True)
+    return out.read_text()
+
+
+# Kills
+
+
+def test_after_a_kill_each_file_is_old_or_new_and_the_next_run_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    outcome = killed_fixes(24, seed=3, parent=tmp_path)
+    assert (outcome.mixed, outcome.left_after_next) == (0, 0)
+    assert outcome.partly
+    assert outcome.left_over
+
+
+def test_two_fixes_of_one_tree_at_a_time_leave_it_fixed(tree: Path, fixed: str) -> None:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    both = [subprocess.Popen(fix(tree), **pipes) for _ in range(2)]  # type: ignore[call-overload]
+    outputs = [process.communicate()[1] for process in both]
+    for process, errors in zip(both, outputs, strict=True):
+        if process.returncode:
+            assert process.returncode == 2
+            assert re.search(
+                r"Error: \S+m\d\.hlo: not written: (it has changed since it was read|another "
+                r"process writes it); run again$",
+                errors.strip(),
+            )
+    assert contents(tree) == {f"m{number}.hlo": fixed for number in range(8)}
+
+
+def processes_with(mark: str) -> list[str]:
+    """The command lines of the processes whose environment has a mark."""
+    lines = []
+    for folder in Path("/proc").iterdir():
+        try:
+            if mark.encode() in (folder / "environ").read_bytes():
+                lines.append((folder / "cmdline").read_text())
+        except (OSError, UnicodeDecodeError):
+            continue
+    return lines
+
+
+def ended_processes_with(mark: str) -> list[str]:
+    """What is left of them after at most ten seconds."""
+    end = time.monotonic() + 10
+    while (left := processes_with(mark)) and time.monotonic() < end:
+        time.sleep(0.1)
+    return left
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="this system has no /proc")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"])
+def test_a_signal_ends_the_workers_too(name: str, tmp_path: Path) -> None:
+    number = signal.Signals[name]
+    mark = f"FAULT={tmp_path}"
+    environment = {**os.environ, "FAULT": str(tmp_path)}
+    # The workers get work without an end, so that the signal comes while they are at it.
+    code = (
+        "import time; from hlo_lint.engine.executors import local; "
+        "local.run_batch = lambda *_: time.sleep(1000); "
+        "from hlo_lint.apps.cli.main import main; main()"
+    )
+    command = [sys.executable, "-c", code, "check", "-j", "2", "--no-cache", SEVERAL]
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        while len(processes_with(mark)) < 3:
+            assert process.poll() is None
+            time.sleep(0.05)
+        time.sleep(0.2)
+        process.send_signal(number)
+        # Its workers hold its outputs open: these come to their end when nobody is left.
+        output, errors = process.communicate(timeout=20)
+    assert ended_processes_with(mark) == []
+    assert output == ""
+    if name == "SIGKILL":
+        assert process.returncode == -number
+        return
+    message = {"SIGINT": "interrupted", "SIGTERM": "terminated"}.get(
+        name, "the terminal was closed"
+    )
+    assert (process.returncode, errors) == (128 + number, f"{message}\n")
+
+
+def test_a_worker_that_is_killed_is_one_error(tmp_path: Path) -> None:
+    code = (
+        "import os, signal; from hlo_lint.engine.executors import local; "
+        "local.run_batch = lambda *_: os.kill(os.getpid(), signal.SIGKILL); "
+        "from hlo_lint.apps.cli.main import main; main()"
+    )
+    report = tmp_path / "report.json"
+    command = [sys.executable, "-c", code, "check", "-j", "2", "--no-cache", "-o", str(report)]
+    ran = subprocess.run([*command, SEVERAL], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr == (
+        "Error: a process that was checking has died, of too little memory perhaps: try --jobs 1\n"
+    )
+    assert not report.exists()
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_at_any_moment_leaves_whole_files_and_no_traceback(
+    name: str, tree: Path, fixed: str
+) -> None:
+    number = signal.Signals[name]
+    draw = random.Random(7)
+    statuses = set()
+    started = time.monotonic()
+    subprocess.run(fix(tree), check=True, capture_output=True)
+    duration = time.monotonic() - started
+    for _ in range(10):
+        for path in tree.iterdir():
+            path.write_text(MODULE)
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        process = subprocess.Popen(fix(tree), **pipes)  # type: ignore[call-overload]
+        time.sleep(0.1 + draw.uniform(0, duration))  # Python itself takes some time to start
+        process.send_signal(number)
+        output, errors = process.communicate(timeout=30)
+        statuses.add(process.returncode)
+        assert "Traceback" not in errors, errors
+        assert "Exception ignored" not in errors, errors
+        assert output == ""
+        after = contents(tree)
+        assert len(after) == 8, sorted(after)  # it had the time to clean up
+        assert set(after.values()) <= {MODULE, fixed}
+    # A process that the signal ends before it has anything to clean up has the status -number.
+    assert statuses <= {0, 128 + number, -number}
+    assert statuses & {128 + number, -number}
+
+
+def test_a_report_that_is_interrupted_is_not_there(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    code = (
+        "import os, signal; from hlo_lint.text import files; "
+        "fsync = os.fsync; "
+        "files.os.fsync = lambda file: (fsync(file), os.kill(os.getpid(), signal.SIGTERM)); "
+        "from hlo_lint.apps.cli.main import main; main()"
+    )
+    command = [sys.executable, "-c", code, "check", str(CRASH), "-o", str(report)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (143, "terminated\n")
+    assert os.listdir(tmp_path) == []
+
+
+# Outputs and inputs that end
+
+
+def shell(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "LINT": f"{sys.executable} -m hlo_lint"}
+    (folder / "m.hlo").write_text(MODULE)
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", line],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environment,
+        check=False,
+    )
+
+
+needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+
+
+@needs_bash
+@pytest.mark.parametrize(
+    "words",
+    [
+        "rules",
+        "check m.hlo",
+        "fix - < m.hlo",
+        "--help",
+        "check --help",
+        "explain reshape-moves-data",
+    ],
+)
+def test_a_reader_that_goes_away_ends_it_as_sigpipe_does(words: str, tmp_path: Path) -> None:
+    # The reader goes before anything is written.
+    ran = shell(f"{{ sleep 0.2; $LINT {words}; }} | true", tmp_path)
+    assert (ran.returncode, ran.stderr) == (141, "")
+
+
+@needs_bash
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize(
+    "words",
+    [
+        "rules",
+        "check m.hlo",
+        "check --output-format json m.hlo",
+        "fix - < m.hlo",
+        "convert - < m.hlo",
+        "--help",
+    ],
+)
+def test_a_full_standard_output_is_one_error(words: str, tmp_path: Path) -> None:
+    ran = shell(f"$LINT {words} > /dev/full", tmp_path)
+    message = "Error: standard output cannot be written: No space left on device\n"
+    assert (ran.returncode, ran.stderr.splitlines(keepends=True)[-1]) == (2, message)
+    assert "Traceback" not in ran.stderr
+
+
+@needs_bash
+def test_a_closed_standard_input_is_one_error(tmp_path: Path) -> None:
+    ran = shell("$LINT check - <&-", tmp_path)
+    assert (ran.returncode, ran.stderr) == (2, "Error: standard input is closed\n")
+
+
+@needs_bash
+def test_a_closed_standard_output_changes_no_status(tmp_path: Path) -> None:
+    assert shell("$LINT check m.hlo >&-", tmp_path).returncode == 1
+    assert shell("$LINT check m.hlo >&- 2>&-", tmp_path).returncode == 1
+
+
+@needs_bash
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFO")
+def test_a_fifo_in_a_folder_is_waited_for_by_nobody(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.hlo")
+    os.mkfifo(tmp_path / "y.txt")
+    ran = shell("timeout 30 $LINT check . --output-format concise", tmp_path)
+    assert ran.returncode == 1
+    for command in ("fix . -o out", "convert . --to short -o out2"):
+        ran = shell(f"timeout 30 $LINT {command}", tmp_path)
+        assert ran.returncode in (0, 1), ran.stderr
+    assert os.listdir(tmp_path / "out") == ["m.hlo"]
