@@ -192,7 +192,7 @@ class _Finder:
 sys.meta_path.insert(0, _Finder)
 
 
-def __getattr__(name: str) -> Any:
+def _public(name: str) -> Any:
     for home, names in _HOMES.items():
         if name in names.split():
             return globals().setdefault(name, getattr(import_module(home), name))
@@ -205,6 +205,11 @@ def __getattr__(name: str) -> Any:
         warnings.warn(message, DeprecationWarning, stacklevel=2)
         return getattr(sys.modules[__name__], _RENAMED[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+# Type checkers read the imports above; told of a `__getattr__`, they would accept any name.
+if not TYPE_CHECKING:
+    __getattr__ = _public
 
 
 def __dir__() -> list[str]:

@@ -25,6 +25,7 @@ from hlo_lint.report.report import Report
 from hlo_lint.rules.base import Form, Rule, Stage
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.edits import Edit, Safety
+from hlo_lint.text.phrases import counted
 
 if TYPE_CHECKING:  # loaded with the first proof, the first module that is run, the first cache
     from hlo_lint.apps.validation import ValidationResult
@@ -59,7 +60,13 @@ def parse_all(
 
     Raises:
         HloSyntaxError: at the first place that `hlo_lint.analysis.strict` refuses, if `strict`.
+        TypeError: the text is neither str nor bytes.
     """
+    if not isinstance(text, str | bytes):
+        raise TypeError(
+            f"parse takes the text of HLO as str or bytes, not {type(text).__name__}; to read a "
+            "file: parse(path.read_bytes(), path)"
+        )
     file = parse_file(text, None if path is None else Path(path))
     if strict:
         from hlo_lint.analysis.strict import check_strict
@@ -94,7 +101,7 @@ def emit(module: Module, dialect: str | Sequence[str] = ()) -> str:
     return convert(module.file, names).text
 
 
-@dataclass
+@dataclass(repr=False)
 class FixResult:
     """The outcome of `fix`."""
 
@@ -105,6 +112,12 @@ class FixResult:
     skipped: tuple[Skipped, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     """With `verify`, what the gate says of each fix, in the order of the rounds."""
+
+    def __repr__(self) -> str:
+        return (
+            f"<FixResult: {counted(len(self.edits), 'edit')} in "
+            f"{counted(len(self.files), 'file')}, {counted(len(self.findings), 'finding')} left>"
+        )
 
     @property
     def text(self) -> str:
@@ -324,6 +337,8 @@ def _overridden(
 ) -> Settings:
     """The settings with the other arguments of a call."""
     settings = settings or Settings()
+    select = [select] if isinstance(select, str) else select
+    ignore = [ignore] if isinstance(ignore, str) else ignore
     settings = settings.restaged(parse_stage(stage) if isinstance(stage, str) else stage)
     return settings.reselected(select, ignore or ()).overridden(
         before=before,

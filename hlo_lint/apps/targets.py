@@ -14,7 +14,6 @@ from hlo_lint.dumps.pass_dump import PassDump, new_dump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import HloFile, Module
 from hlo_lint.hlo.parser.module import parse_file
-from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import decode
 
 Target = Any
@@ -26,7 +25,7 @@ def as_dump(target: Target, settings: Settings | None = None) -> Dump:
 
     Raises:
         DumpError: for a path that is not there.
-        UsageError: for an object of another type.
+        TypeError: for an object of another type.
     """
     match target:
         case Dump():
@@ -48,10 +47,9 @@ def as_dump(target: Target, settings: Settings | None = None) -> Dump:
         case _ if hasattr(target, "as_text"):
             return _jax_dump(target)
         case _:
-            kind = type(target).__name__
-            raise UsageError(
-                f"cannot lint a {kind}: give a path, HLO text, a Module, or what jax lowered or "
-                "compiled"
+            raise TypeError(
+                f"cannot lint {type(target).__name__}: give a path, the text of HLO, a Module, a "
+                "Dump, or what jax lowered or compiled"
             )
 
 

@@ -124,8 +124,11 @@ def open_dump(
 
     Raises:
         DumpError: for a path that is not there.
+        TypeError: for an object of another type.
     """
     dump = Dump()
+    if not isinstance(paths, Iterable | Path):
+        raise TypeError(f"open_dump takes a path or several, not {type(paths).__name__}")
     given = [paths] if isinstance(paths, str | Path) else list(paths)
     seen: set[tuple[int, int]] = set()
     picked: dict[Path, list[Path]] = {}

@@ -32,7 +32,7 @@ class PassRef:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Diagnostic:
     """A finding with its place: the fields of the JSON report, as attributes."""
 
@@ -87,6 +87,27 @@ class Diagnostic:
     def end_column(self) -> int:
         """Counted from 1, in characters, exclusive."""
         return self.end.column
+
+    def __str__(self) -> str:
+        place = f"{self.path}:{self.line}:{self.column}"
+        return f"{place}: {self.severity.value}[{self.rule}]: {self.message}"
+
+    def __repr__(self) -> str:
+        return f"<Diagnostic {self}>"
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+    def html(self) -> str:
+        """The finding for a notebook: its message, its line, its notes."""
+        from html import escape
+
+        from hlo_lint.text.notebook import excerpt
+
+        end = self.end_column if self.end_line == self.line else len(self.excerpt) + 1
+        code = excerpt(self.excerpt, self.column - 1, end - 1) if self.excerpt else ""
+        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
+        return f"<div><b>{escape(str(self))}</b>{code}{f'<ul>{notes}</ul>' if notes else ''}</div>"
 
 
 class SuppressedBy(Enum):

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.directory import Skipped
 from hlo_lint.engine.findings import Diagnostic, SuppressedFinding
 from hlo_lint.rules.findings import Severity
+from hlo_lint.text.phrases import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
-@dataclass
+MAX_SHOWN = 50
+"""Findings that a notebook shows."""
+
+
+@dataclass(repr=False)
 class Report:
     """The result of `lint`. It prints as the command line prints."""
 
@@ -53,6 +59,33 @@ class Report:
         from hlo_lint.report.text import print_report
 
         print_report(console, self)
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    def __iter__(self) -> Iterator[Diagnostic]:
+        return iter(self.findings)
+
+    def __getitem__(self, number: int) -> Diagnostic:
+        return self.findings[number]
+
+    def __bool__(self) -> bool:
+        return True  # `clean` is the question; a report may be clean and hold information
+
+    def __repr__(self) -> str:
+        severities = [counted(self.stats.get(f"{s.value}s", 0), s.value) for s in Severity]
+        modules = counted(self.stats.get("modules", 0), "module")
+        unchecked = f"; {len(self.unchecked)} not checked" if self.unchecked else ""
+        return f"<Report: {', '.join(severities)} in {modules}{unchecked}>"
+
+    def _repr_html_(self) -> str:
+        from hlo_lint.text.notebook import folded
+
+        shown = self.findings[:MAX_SHOWN]
+        findings = "".join(diagnostic.html() for diagnostic in shown)
+        if len(self) > len(shown):
+            findings += f"<i>… {len(self) - len(shown):,} more findings</i>"
+        return folded(repr(self)[1:-1], findings, is_open=True)
 
     def __str__(self) -> str:
         from hlo_lint.report.formats import render

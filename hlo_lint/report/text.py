@@ -11,6 +11,7 @@ from hlo_lint.report.formats import Warn
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.edits import Safety
+from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
@@ -92,11 +93,6 @@ def summary(report: Report) -> str:
     listed = ", ".join(count for count in counts if count) or "no findings"
     allowed = f", {len(report.allowed)} allowed" if report.allowed else ""
     return f"{listed} in {_some(report.stats['files'], 'file') or 'no files'} of HLO{allowed}"
-
-
-def counted(number: int, name: str) -> str:
-    """`1 file`, `2 files`"""
-    return f"{number} {name}{'' if number == 1 else 's'}"
 
 
 def _some(number: int, name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -179,12 +180,6 @@ def test_a_path_object_is_a_path_whatever_it_is_called(tmp_path: Path) -> None:
     path = tmp_path / "HloModule"
     path.write_text(LOOSE)
     assert lint_one(path).path == str(path)
-
-
-@pytest.mark.parametrize("target", [None, 3, {"a": 1}, object()])
-def test_a_target_of_another_kind_is_refused_by_name(target: object) -> None:
-    with pytest.raises(UsageError, match=type(target).__name__):
-        hlo_lint.lint(target)
 
 
 def test_several_paths_are_one_report(loose: Path, crash: Path) -> None:
@@ -555,3 +550,109 @@ def test_import_loads_nothing_that_is_slow() -> None:
 def test_everything_that_is_exported_is_there() -> None:
     assert sorted(hlo_lint.__all__) == list(hlo_lint.__all__)
     assert all(hasattr(hlo_lint, name) for name in hlo_lint.__all__)
+
+
+def test_a_module_is_its_computations_and_a_computation_its_instructions() -> None:
+    module = hlo_lint.parse(ENTRY)
+    assert [computation.name for computation in module] == ["body", "main"]
+    assert len(module) == 2
+    assert "%body" in module
+    assert "bodies" not in module
+    body = module["body"]
+    assert body in module
+    assert [instruction.name for instruction in body] == ["y", "x", "sum"]
+    assert len(body) == 3
+    assert "sum" in body
+    assert body["%sum"] in body
+    assert module["main"].at(0) not in body
+    assert body.root_instruction is body["sum"]
+    assert module.entry_computation is module["main"]
+
+
+def test_a_name_that_is_not_there_is_answered_with_the_nearest() -> None:
+    module = hlo_lint.parse(ENTRY)
+    with pytest.raises(KeyError, match=r"%bodi is not in graph: did you mean body\?"):
+        module["bodi"]
+    with pytest.raises(KeyError, match=r"%su is not in body: did you mean sum\?"):
+        module["body"]["%su"]
+    with pytest.raises(LookupError, match="has no entry computation"):
+        _ = hlo_lint.parse("").entry_computation
+
+
+def test_an_empty_module_is_true() -> None:
+    module = hlo_lint.parse("HloModule m\n\ne {\n}\n")
+    assert module
+    assert module["e"]
+    assert not len(module["e"])
+    report = hlo_lint.lint(CLEAN, before=NEXT)
+    assert report
+    assert not len(report)
+    assert report.clean
+
+
+def test_what_python_prints_of_a_result_is_short() -> None:
+    report = hlo_lint.lint(LOOSE, select=["reshape-moves-data"], before=NEXT)
+    assert repr(report) == "<Report: 1 error, 0 warnings, 0 infos in 1 module>"
+    [finding] = report
+    assert finding is report[0]
+    assert repr(finding).startswith("<Diagnostic <text>:5:39: error[reshape-moves-data]: ")
+    fixed = hlo_lint.fix(LOOSE, select=["reshape-moves-data"], before=NEXT)
+    assert repr(fixed) == "<FixResult: 1 edit in 1 file, 0 findings left>"
+    assert repr(hlo_lint.parse(ENTRY)).startswith("<Module graph: ")
+
+
+class _Balance(HTMLParser):
+    """Checks that every element is closed, and keeps the text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.open.append(tag)
+        self.seen.add(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_a_notebook_shows_modules_instructions_findings_and_reports() -> None:
+    hostile = LOOSE.replace("%r =", "%<script>alert(1)</script> =")
+    module = hlo_lint.parse(hostile)
+    assert module.entry is not None
+    report = hlo_lint.lint(LOOSE, before=NEXT)
+    shown: list[Any] = [module, module.entry, module["e"]["p"], report, report[0]]
+    for value in shown:
+        page = _Balance()
+        page.feed(value._repr_html_())
+        page.close()
+        assert not page.open
+        assert "script" not in page.seen
+    assert "reshape" in hlo_lint.parse(LOOSE)["e"]["p"]._repr_html_()  # a user of it
+    assert "mark" in report[0]._repr_html_()
+
+
+def test_a_long_module_is_cut_in_a_notebook() -> None:
+    lines = "".join(f"  x{n} = f32[] constant({n})\n" for n in range(500))
+    page = hlo_lint.parse(f"HloModule m\n\nENTRY e {{\n{lines}}}\n")._repr_html_()
+    assert page.count("\n") < 100
+    assert "more lines" in page
+
+
+@pytest.mark.parametrize("wrong", [5, None, 1.5, object()])
+def test_a_value_of_another_type_is_a_type_error_that_names_it(wrong: Any) -> None:
+    for function in (hlo_lint.parse, hlo_lint.lint, hlo_lint.fix, hlo_lint.open_dump):
+        with pytest.raises(TypeError, match=type(wrong).__name__):
+            function(wrong)
+
+
+def test_one_rule_may_be_selected_by_its_name_alone() -> None:
+    alone = hlo_lint.lint(LOOSE, select="layout", ignore="needless-transpose", before=NEXT)
+    listed = hlo_lint.lint(LOOSE, ["layout"], ["needless-transpose"], before=NEXT)
+    assert alone.findings == listed.findings
+    assert alone.findings

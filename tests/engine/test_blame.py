@@ -78,7 +78,7 @@ class WordInText(Rule):
     def check(self, file: HloFile) -> Findings:
         at = file.text.find(self.word)
         if at >= 0:
-            yield Finding(hlo_lint.text.source.Span(at, at + len(self.word)), "a word")
+            yield Finding(hlo_lint.Span(at, at + len(self.word)), "a word")
 
 
 def lives(rule: Rule, path: Path, *, cured: bool = True) -> list[Diagnostic]:

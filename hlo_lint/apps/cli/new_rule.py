@@ -59,12 +59,12 @@ class {class_name}(Rule):
             yield Finding(outer, f"TODO: the fact about %{{inner.name}}", operand=0)
 '''
 _TEST = """\
-from hlo_lint.testing import check_examples
+from hlo_lint import testing
 from {package}.{module} import {class_name}
 
 
 def test_its_examples() -> None:
-    check_examples({class_name})
+    testing.check_examples({class_name})
 """
 
 

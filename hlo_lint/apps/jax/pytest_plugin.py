@@ -8,7 +8,7 @@
 
     def test_is_fused(hlo_lint_dump):
         pipeline = hlo_lint_dump(step, parameters, batch)
-        assert len(pipeline.final.module.entry.with_opcode("fusion")) == 3
+        assert len(pipeline.final.module.entry_computation.with_opcode("fusion")) == 3
 
 `--hlo-lint-report=DIR` leaves what was found as JSON, the dumps of what failed, and one summary.
 pytest imports this module in every run, so it imports nothing but pytest before a fixture is used.

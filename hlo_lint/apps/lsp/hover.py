@@ -36,8 +36,8 @@ from hlo_lint.hlo.shape import (
     shape_or_none,
     spelled_index,
 )
-from hlo_lint.report.text import counted
 from hlo_lint.rules.registry import all_rules
+from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import Span, shown
 
 WIDTH = 200

@@ -10,7 +10,7 @@ from lsprotocol import types
 from hlo_lint.apps.lsp.documents import ComputationPlace, Document
 from hlo_lint.engine.suppressions.comments import read_comments
 from hlo_lint.hlo.records import name_of, opcode_of, type_of
-from hlo_lint.report.text import counted
+from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import Span, shown
 
 INSTRUCTIONS = 20_000

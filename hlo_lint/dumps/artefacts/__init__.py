@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from hlo_lint.dumps.artefacts.records import Artefact
 from hlo_lint.dumps.file_types import looks_like_autotuning
@@ -50,8 +50,10 @@ def _reader(function: str) -> Reader:
     return cast("Reader", getattr(import_module(f"{__name__}.{module}"), name))
 
 
-def read_artefact(path: Path) -> Artefact | None:
+def read_artefact(path: Path) -> Any:
     """Read an artefact of a dump directory; None if the file is of another kind.
+
+    The type of the result follows from the name of the file: `ARTEFACTS` has a reader for each.
 
     Raises:
         OSError: the file cannot be opened.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +18,8 @@ from hlo_lint.hlo.records import (
     name_of,
     opcode_of,
 )
+from hlo_lint.text.errors import nearest
+from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import ParseError, Span
 
 if TYPE_CHECKING:
@@ -118,7 +120,45 @@ class Computation:
         """Results of analyses, each under a key of its own; see `cached_analysis`."""
 
     def __repr__(self) -> str:
-        return f"<Computation {self.name}: {len(self.rows)} instructions>"
+        return f"<Computation {self.name}: {counted(len(self), 'instruction')}>"
+
+    def _repr_html_(self) -> str:
+        from hlo_lint.text.notebook import folded
+
+        return folded(repr(self)[1:-1], self.listing(), is_open=True)
+
+    def listing(self) -> str:
+        """Its text as HTML, cut where it is long."""
+        from hlo_lint.text.notebook import listing
+
+        return listing(self.text.splitlines())
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __bool__(self) -> bool:
+        return True  # also a computation without instructions is a computation
+
+    def __iter__(self) -> Iterator[Instruction]:
+        return map(self.at, range(len(self.rows)))
+
+    def __contains__(self, name: object) -> bool:
+        if isinstance(name, str):
+            return name.removeprefix("%") in self.index
+        return isinstance(name, Instruction) and name.computation is self
+
+    def __getitem__(self, name: str) -> Instruction:
+        """The instruction with a name, `%` or not; `at` takes a position.
+
+        Raises:
+            KeyError: there is none; the message names the nearest.
+        """
+        instruction = self.instruction(name)
+        if instruction is None:
+            name = name.removeprefix("%")
+            hint = nearest(name, self.index, f"it has {counted(len(self), 'instruction')}")
+            raise KeyError(f"%{name} is not in {self.name}: {hint}")
+        return instruction
 
     @property
     def text(self) -> str:
@@ -197,6 +237,18 @@ class Computation:
             if self.rows[number][ROOT]:
                 return self.at(number)
         return self.at(len(self.rows) - 1) if self.rows else None
+
+    @property
+    def root_instruction(self) -> Instruction:
+        """The root, of a computation that has one.
+
+        Raises:
+            LookupError: the computation is empty.
+        """
+        root = self.root
+        if root is None:
+            raise LookupError(f"{self!r} has no root instruction")
+        return root
 
     @property
     def parameters(self) -> tuple[Instruction, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.hlo.comments import without_comments
 from hlo_lint.hlo.ir.former_names import renamed
@@ -66,6 +66,13 @@ class Instruction:
 
     def __repr__(self) -> str:
         return f"<Instruction {self.name}: {self.type_text} {self.opcode}>"
+
+    def _repr_html_(self) -> str:
+        from hlo_lint.text.notebook import listing
+
+        sources = dict.fromkeys(operand.instruction for operand in self.operands)
+        before = [source.text for source in sources if source is not None]
+        return listing([*before, self.text, *(user.text for user in self.users)], len(before))
 
     @property
     def row(self) -> InstructionRecord:
@@ -169,8 +176,10 @@ class Instruction:
         tail = self.row[TAIL]
         return {name: tail[start:end] for name, (start, end) in split_attributes(tail).items()}
 
-    def attribute(self, name: str) -> AttributeValue | None:
+    def attribute(self, name: str) -> Any:
         """One attribute's value: integers, names, text …; None if it is absent.
+
+        Its type follows from the name: `hlo_lint.hlo.attributes.AttributeValue` lists the types.
 
         Raises:
             AttributeSyntaxError: the value cannot be read.

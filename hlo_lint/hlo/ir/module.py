@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hlo_lint.hlo.ir.computation import Computation
 from hlo_lint.hlo.ir.former_names import renamed
 from hlo_lint.hlo.ir.instruction import Instruction
 from hlo_lint.hlo.records import NAME
+from hlo_lint.text.errors import nearest
+from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import Lines, ParseDiagnostic, ParseError, Span
 
 if TYPE_CHECKING:
     import networkx
 
-    from hlo_lint.hlo.attributes import AttributeValue
     from hlo_lint.hlo.parser.stack_frames import StackFrames
+
+MAX_SHOWN = 20
+"""Computations of a module that a notebook shows."""
 
 
 class Module:
@@ -82,7 +86,48 @@ class Module:
         return other
 
     def __repr__(self) -> str:
-        return f"<Module {self.name}: {len(self.computations)} computations>"
+        rows = counted(sum(map(len, self.computations)), "instruction")
+        return f"<Module {self.name}: {rows} in {counted(len(self), 'computation')}>"
+
+    def _repr_html_(self) -> str:
+        from hlo_lint.text.notebook import folded
+
+        shown = self.computations[:MAX_SHOWN]
+        parts = [
+            folded(repr(computation)[1:-1], computation.listing(), is_open=computation.is_entry)
+            for computation in shown
+        ]
+        if len(self) > len(shown):
+            parts.append(f"<i>… {len(self) - len(shown):,} more computations</i>")
+        return folded(repr(self)[1:-1], "".join(parts), is_open=True)
+
+    def __len__(self) -> int:
+        return len(self.computations)
+
+    def __bool__(self) -> bool:
+        return True  # also a module without computations is a module
+
+    def __iter__(self) -> Iterator[Computation]:
+        return iter(self.computations)
+
+    def __contains__(self, name: object) -> bool:
+        if isinstance(name, str):
+            return self.computation(name) is not None
+        return name in self.computations
+
+    def __getitem__(self, name: str) -> Computation:
+        """The computation with a name, `%` or not.
+
+        Raises:
+            KeyError: there is none; the message names the nearest.
+        """
+        computation = self.computation(name)
+        if computation is None:
+            names = [computation.name for computation in self.computations]
+            name = name.removeprefix("%")
+            hint = nearest(name, names, f"it has {counted(len(self), 'computation')}")
+            raise KeyError(f"%{name} is not in {self.name}: {hint}")
+        return computation
 
     @property
     def path(self) -> Path | None:
@@ -103,6 +148,18 @@ class Module:
         return self.computations[-1] if self.computations else None
 
     @property
+    def entry_computation(self) -> Computation:
+        """The entry, of a module that has one.
+
+        Raises:
+            LookupError: the module is empty.
+        """
+        entry = self.entry
+        if entry is None:
+            raise LookupError(f"{self!r} has no entry computation")
+        return entry
+
+    @property
     def attributes(self) -> dict[str, str]:
         """The header's attributes as text, by name, in order."""
         from hlo_lint.hlo.attributes import split_attributes
@@ -113,8 +170,10 @@ class Module:
         tail = self.header[comma:]
         return {name: tail[start:end] for name, (start, end) in split_attributes(tail).items()}
 
-    def attribute(self, name: str) -> AttributeValue | None:
+    def attribute(self, name: str) -> Any:
         """One of the header's attributes as a value; None if it is absent.
+
+        Its type follows from the name: `hlo_lint.hlo.attributes.AttributeValue` lists the types.
 
         Raises:
             AttributeSyntaxError: the value cannot be read.

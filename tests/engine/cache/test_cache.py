@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,15 @@ def entries(folder: Path) -> int:
     return Store(folder).info().entries
 
 
+def every_field(value: object) -> object:
+    """A value with all fields of its dataclasses, also those that `==` leaves out."""
+    if isinstance(value, tuple | list):
+        return [every_field(element) for element in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: every_field(getattr(value, field.name)) for field in fields(value)}
+    return value
+
+
 @pytest.mark.parametrize("name", ["dumps", "unsound", "broken", "autotune_logs"])
 def test_a_part_is_the_same_after_a_trip_through_json(name: str) -> None:
     seen: list[Part] = []
@@ -62,8 +72,8 @@ def test_a_part_is_the_same_after_a_trip_through_json(name: str) -> None:
     assert any(part.diagnostics for part in seen)
     for part in seen:
         again = from_json(Part, json.loads(json.dumps(to_json(part))))
-        # repr shows the fields that do not take part in comparisons, too
-        assert repr(again._replace(unread=part.unread, reported=part.reported)) == repr(part)
+        again_but_for_sets = again._replace(unread=part.unread, reported=part.reported)
+        assert every_field(again_but_for_sets) == every_field(part)
         assert (again.unread, again.reported) == (part.unread, part.reported)
 
 
