@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # loaded with the first proof, the first module that is run, 
     from hlo_lint.apps.validation import ValidationResult
     from hlo_lint.engine.cache.parts import CachedParts
     from hlo_lint.engine.proof.gate import Verdict
+    from hlo_lint.engine.shards import Shard, ShardReport
 
 Progress = Callable[[int], None]
 Note = Callable[[str], None]
@@ -180,13 +181,7 @@ def lint(
     settings = _overridden(settings, select, ignore, before, stage, allow, baseline)
     listed = _baseline(settings)
     dump = as_dump(target, settings)
-    checker = Checker(
-        settings.chosen_rules(),
-        before=known_pass(settings.before),
-        stage_of=settings.stage_of if settings.has_stages else None,
-        cured=cured,
-        notes_files=bool(settings.allow or listed),
-    )
+    checker = _checker(settings, listed, cured=cured)
     cache = _cache(dump, checker, settings) if settings.cache else None
     if (settings.jobs or 1) > 1 or cache is not None or executor is not None:
         from hlo_lint.engine.parallel import check_in_parts
@@ -197,6 +192,62 @@ def lint(
     else:
         result = checker.check_dump(dump, progress)
     return _report(result, checker, settings, listed)
+
+
+def lint_shard(
+    dump: Dump,
+    shard: Shard,
+    settings: Settings,
+    arguments: object,
+    *,
+    cured: bool = False,
+    executor: str | None = None,
+    progress: Progress = lambda _: None,
+) -> ShardReport:
+    """Check one shard of a dump; `arguments` is a JSON value that the report keeps.
+
+    Raises:
+        DumpError: for a file that is not a baseline.
+    """
+    from hlo_lint.engine.executors import open_executor
+    from hlo_lint.engine.parallel import parts_of
+    from hlo_lint.engine.parts import Task
+    from hlo_lint.engine.shards import positions_in, report_of
+
+    checker = _checker(settings, _baseline(settings), cured=cured)
+    cache = _cache(dump, checker, settings) if settings.cache else None
+    pipelines = {at: dump.pipelines[at] for at in positions_in(shard, dump.pipelines)}
+    task = Task.of(checker)
+    with open_executor(executor, settings.jobs or 1, task) as opened:
+        parts = parts_of(pipelines, task, opened, progress, cache)
+    if cache is not None:
+        cache.save()
+    return report_of(shard, arguments, checker, dump.pipelines, dump.skipped, parts)
+
+
+def merge_shards(
+    reports: Sequence[ShardReport], settings: Settings, *, cured: bool = False
+) -> Report:
+    """The report of a whole dump from those of all its shards, checked with the same settings.
+
+    Raises:
+        DumpError: the reports are not all shards of one run.
+    """
+    from hlo_lint.engine.shards import merge
+
+    listed = _baseline(settings)
+    checker = _checker(settings, listed, cured=cured)
+    return _report(merge(reports, checker), checker, settings, listed)
+
+
+def _checker(settings: Settings, listed: Baseline | None, *, cured: bool) -> Checker:
+    return Checker(
+        settings.chosen_rules(),
+        before=known_pass(settings.before),
+        stage_of=settings.stage_of if settings.has_stages else None,
+        cured=cured,
+        notes_files=bool(settings.allow or listed),
+    )
 
 
 def _cache(dump: Dump, checker: Checker, settings: Settings) -> CachedParts | None:

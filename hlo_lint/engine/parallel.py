@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hlo_lint.dumps.directory import Dump
+from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.executors import Executor, Work, open_executor
 from hlo_lint.engine.parts import (
@@ -85,7 +86,7 @@ def check_in_parts(
     with open_executor(address, jobs, task) as executor:
         parts = parts_of(dict(enumerate(dump)), task, executor, progress, cache)
     for at, pipeline in enumerate(dump):
-        add_part(checker, parts[at], pipeline)
+        add_part(checker, parts[at], [pipeline.dumps[log] for log in parts[at].logs])
     return checker.finish(dump)
 
 
@@ -196,8 +197,8 @@ def _batches(
     return batches
 
 
-def add_part(whole: Checker, part: Part, pipeline: Pipeline) -> None:
-    """Add the outcome of the next pipeline of a dump.
+def add_part(whole: Checker, part: Part, logs: Sequence[PassDump]) -> None:
+    """Add the outcome of the next pipeline of a dump, with its logs of the autotuner.
 
     Parse errors of an artefact that two share are added once, and so is a defect that both a
     module and what the autotuner took out of it have.
@@ -212,7 +213,7 @@ def add_part(whole: Checker, part: Part, pipeline: Pipeline) -> None:
     result.files += part.files
     result.modules += part.modules
     result.checked += part.checked
-    whole.logs += [pipeline.dumps[at] for at in part.logs]
+    whole.logs += logs
     reporter.unread |= part.unread
     reporter.of_modules |= part.reported
 

@@ -7,7 +7,7 @@ time, and on to the pass that resolved it. `views.py` says how for each kind of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from hlo_lint.dumps.directory import Dump, Skipped
@@ -106,14 +106,35 @@ class Checker:
     def finish(self, dump: Dump) -> Result:
         """Check what only all pipelines together show, when each has been checked."""
         self.result.skipped[:0] = dump.skipped
+        self.check_folders(dump.pipelines)
+        return self.conclude()
+
+    def check_folders(
+        self, pipelines: Iterable[Pipeline], is_wanted: Callable[[int], bool] = lambda _: True
+    ) -> None:
+        """Check what the pipelines of a folder show together, in the folders of these numbers."""
         folders: dict[Path, list[Pipeline]] = {}
-        for pipeline in dump:
+        for pipeline in pipelines:
             folders.setdefault(pipeline.dumps[0].path.parent, []).append(pipeline)
-        for check in self._checks:
-            view = VIEWS[check.kind]
-            if isinstance(view, WhenAllIsRead):
-                view.check_all(check, folders, self.logs, self.reporter)
+        wanted = {
+            folder: held
+            for number, (folder, held) in enumerate(folders.items())
+            if is_wanted(number)
+        }
+        self._check_all(wanted, [])
+
+    def conclude(self) -> Result:
+        """Check what all logs of the autotuner show together, and sort what was found."""
+        self._check_all({}, self.logs)
         self.result.diagnostics.sort(
             key=lambda diagnostic: (diagnostic.path, diagnostic.start, diagnostic.rule)
         )
         return self.result
+
+    def _check_all(
+        self, folders: Mapping[Path, Sequence[Pipeline]], logs: Sequence[PassDump]
+    ) -> None:
+        for check in self._checks:
+            view = VIEWS[check.kind]
+            if isinstance(view, WhenAllIsRead):
+                view.check_all(check, folders, logs, self.reporter)

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class _Options:
-    """The options that only this command takes."""
+class ReportOptions:
+    """The options that say how a report is made and printed."""
 
     output_format: str | None
     output: Path | None
-    statistics: bool
-    cured: bool
-    jobs: int | None
+    statistics: bool = False
+    cured: bool = False
+    jobs: int | None = None
     """0 if the size of the input decides; None if the settings do."""
-    executor: str | None
-    quiet: bool
-    verbose: bool
-    color: str
+    executor: str | None = None
+    quiet: bool = False
+    verbose: bool = False
+    color: str = "auto"
 
 
 def _processes(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -79,6 +79,11 @@ def _processes(ctx: click.Context, param: click.Parameter, value: str | None) ->
     metavar="dask://…|ray://…",
     help="Check on the workers of a Dask or Ray cluster: dask://HOST:PORT, ray://HOST:PORT.",
 )
+@click.option(
+    "--shard",
+    metavar="I/N",
+    help="Check the I-th of N shares of the input, for `hlo-lint merge`: the report is JSON.",
+)
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 even if there are findings.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only findings.")
 @click.option(
@@ -101,6 +106,7 @@ def command(
     cured: bool,
     jobs: int | None,
     executor: str | None,
+    shard: str | None,
     exit_zero: bool,
     quiet: bool,
     verbose: bool,
@@ -110,7 +116,7 @@ def command(
     shared: common.SharedOptions,
 ) -> None:
     """Check dump directories and files of HLO; `-` is standard input."""
-    options = _Options(
+    options = ReportOptions(
         output_format, output, statistics, cured, jobs, executor, quiet, verbose, color
     )
     if strict:
@@ -121,6 +127,9 @@ def command(
         )
     if show_files:
         _show_files(common.open_given(paths, common.settings_of(paths, shared), shared))
+        return
+    if shard is not None:
+        _check_shard(shard, paths, options, shared)
         return
     if watch:
         from hlo_lint.apps.cli.watching import watch as keep_watching
@@ -136,14 +145,14 @@ def command(
     ctx.exit(common.exit_status(report, shared, exit_zero=exit_zero))
 
 
-def _check(paths: tuple[str, ...], options: _Options, shared: common.SharedOptions) -> Report:
+def _check(paths: tuple[str, ...], options: ReportOptions, shared: common.SharedOptions) -> Report:
     """Check once, and print the report."""
     from hlo_lint.apps.api import lint
     from hlo_lint.engine.parallel import automatic_jobs
 
     begun = time.monotonic()
     settings = common.settings_of(paths, shared).overridden(output_format=options.output_format)
-    _refuse_statistics(settings, options)
+    refuse_statistics(settings, options)
     dump = common.open_given(paths, settings, shared)
     jobs = (settings.jobs if options.jobs is None else options.jobs) or automatic_jobs(dump)
     with common.progress_bar(dump, wanted=not options.quiet) as progress:
@@ -154,20 +163,54 @@ def _check(paths: tuple[str, ...], options: _Options, shared: common.SharedOptio
             executor=options.executor,
             progress=progress,
         )
-    _print_report(report, settings.output_format, options)
+    print_report(report, settings.output_format, options)
     if options.verbose:
         _say(settings, report, jobs, time.monotonic() - begun)
     return report
 
 
-def _refuse_statistics(settings: Settings, options: _Options) -> None:
+def _check_shard(
+    text: str, paths: tuple[str, ...], options: ReportOptions, shared: common.SharedOptions
+) -> None:
+    """Check one shard, and write its report: JSON for `hlo-lint merge`."""
+    from hlo_lint.apps.api import lint_shard
+    from hlo_lint.engine.cache.values import to_json
+    from hlo_lint.engine.parallel import automatic_jobs
+    from hlo_lint.engine.shards import parse_shard
+
+    shard = parse_shard(text)
+    settings = common.settings_of(paths, shared)
+    dump = common.open_given(paths, settings, shared)
+    for pipeline in dump:
+        pipeline.release_text()  # which --sniff has read
+    jobs = (settings.jobs if options.jobs is None else options.jobs) or automatic_jobs(dump)
+    with common.progress_bar(dump, wanted=not options.quiet) as progress:
+        report = lint_shard(
+            dump,
+            shard,
+            settings.overridden(jobs=jobs),
+            to_json([paths, shared, options.cured]),
+            cured=options.cured,
+            executor=options.executor,
+            progress=progress,
+        )
+    write_report(report.to_json(), options.output)
+
+
+def refuse_statistics(settings: Settings, options: ReportOptions) -> None:
+    """Refuse formats that have no statistics.
+
+    Raises:
+        UsageError: they are asked for in such a format.
+    """
     from hlo_lint.text.errors import UsageError
 
     if options.statistics and settings.output_format not in ("text", "concise", "json"):
         raise UsageError(f"--statistics is text or json, not {settings.output_format}")
 
 
-def _print_report(report: Report, output_format: str, options: _Options) -> None:
+def print_report(report: Report, output_format: str, options: ReportOptions) -> None:
+    """Print a report, or write it to the file that the options name."""
     if output_format == "text" and not options.statistics and options.output is None:
         console = common.console(color=options.color)
         if not options.quiet:
@@ -177,17 +220,21 @@ def _print_report(report: Report, output_format: str, options: _Options) -> None
 
         print_text(console, report.findings)
         return
-    text = _rendered(report, output_format, options)
-    if options.output is None:
+    write_report(_rendered(report, output_format, options), options.output)
+
+
+def write_report(text: str, output: Path | None) -> None:
+    """Write a report to a file, or to standard output."""
+    if output is None:
         sys.stdout.write(text)
         sys.stdout.flush()
         return
     from hlo_lint.text.files import write
 
-    write(options.output, text)
+    write(output, text)
 
 
-def _rendered(report: Report, output_format: str, options: _Options) -> str:
+def _rendered(report: Report, output_format: str, options: ReportOptions) -> str:
     if options.statistics:
         from hlo_lint.report.statistics import render_statistics
 

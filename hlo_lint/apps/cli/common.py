@@ -64,7 +64,7 @@ before_option = click.option(
 )
 
 
-def _leave_plugins_out(ctx: click.Context, _: click.Parameter, wanted: bool) -> bool:
+def leave_plugins_out(ctx: click.Context, _: click.Parameter | None, wanted: bool) -> bool:
     """Set the environment variable, so that the worker processes of `--jobs` see it."""
     from hlo_lint.rules.plugins import ISOLATED, is_isolated
 
@@ -81,7 +81,7 @@ _files = (
     click.option(
         "--isolated",
         is_flag=True,
-        callback=_leave_plugins_out,
+        callback=leave_plugins_out,
         help="Read no settings file, and run no rules of other packages.",
     ),
 )

@@ -29,6 +29,7 @@ LATE = (
     "explain",
     "fix",
     "match",
+    "merge",
     "new-rule",
     "passes",
     "payload",

@@ -1,0 +1,84 @@
+"""`hlo-lint merge`: the report of a whole input from the reports of its shards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hlo_lint.apps.cli import common
+from hlo_lint.apps.cli.check import ReportOptions, print_report, refuse_statistics
+from hlo_lint.report.formats import FORMATS
+
+if TYPE_CHECKING:
+    from hlo_lint.engine.shards import ShardReport
+
+
+@click.command("merge")
+@click.argument(
+    "files", nargs=-1, required=True, metavar="REPORT.json…", type=click.Path(path_type=Path)
+)
+@click.option(
+    "--output-format",
+    type=click.Choice(list(FORMATS)),
+    help="The format of the report; by default the one in the settings, else text.",
+    envvar="HLO_LINT_OUTPUT_FORMAT",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the report to a file.",
+)
+@click.option(
+    "--statistics", is_flag=True, help="Print the number of findings of each rule instead."
+)
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 even if there are findings.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only findings.")
+@common.color_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    files: tuple[Path, ...],
+    output_format: str | None,
+    output: Path | None,
+    statistics: bool,
+    exit_zero: bool,
+    quiet: bool,
+    color: str,
+) -> None:
+    """Print the report of all that the jobs of `hlo-lint check --shard I/N` have checked.
+
+    It is the report, byte for byte, that one `hlo-lint check` with their arguments prints. The
+    settings file and the baseline are read again; no dump is.
+    """
+    from hlo_lint.apps.api import merge_shards
+    from hlo_lint.engine.shards import ShardReport
+
+    reports = [ShardReport.read(path) for path in files]
+    paths, shared, cured = _arguments(files[0], reports[0])
+    common.leave_plugins_out(ctx, None, shared.isolated)
+    options = ReportOptions(
+        output_format, output, statistics=statistics, cured=cured, quiet=quiet, color=color
+    )
+    settings = common.settings_of(paths, shared).overridden(output_format=output_format)
+    refuse_statistics(settings, options)
+    report = merge_shards(reports, settings, cured=cured)
+    print_report(report, settings.output_format, options)
+    ctx.exit(common.exit_status(report, shared, exit_zero=exit_zero))
+
+
+def _arguments(
+    path: Path, report: ShardReport
+) -> tuple[tuple[str, ...], common.SharedOptions, bool]:
+    """The paths and options that the shards were checked with, and `--cured`."""
+    from hlo_lint.engine.cache.values import from_json
+    from hlo_lint.text.errors import DumpError
+
+    try:
+        paths, shared, cured = report.arguments
+        return tuple(paths), from_json(common.SharedOptions, shared), bool(cured)
+    except (ValueError, TypeError, KeyError) as error:
+        raise DumpError(f"{path}: a report of another version of hlo-lint") from error
