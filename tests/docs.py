@@ -19,7 +19,7 @@ from hlo_lint.dumps.pass_lists import pass_lists
 from hlo_lint.report.formats import FORMATS, render
 from hlo_lint.report.page import render_page
 from hlo_lint.rules.base import Rule
-from hlo_lint.rules.registry import all_rules
+from hlo_lint.rules.registry import all_rules, index_text
 from hlo_lint.rules.verifier import ELSEWHERE, LEFT_OUT, verifier_rules
 from tests.pages import replayed
 
@@ -46,6 +46,7 @@ ENDINGS = {
 """Of the golden file of each format."""
 CONFIGURATION = DOCS / "configuration.md"
 SCHEMA = DOCS.parent / "hlo_lint" / "apps" / "settings" / "schema.json"
+INDEX = DOCS.parent / "hlo_lint" / "rules" / "index.py"
 RUN = tuple(
     DOCS / f"{name}.md"
     for name in (
@@ -210,6 +211,7 @@ if __name__ == "__main__":
     for name in FORMATS:
         golden(name).write_text(crash_as(name), "utf-8")
     SCHEMA.write_text(schema_text(), "utf-8")
+    INDEX.write_text(index_text(), "utf-8")
     CONFIGURATION.write_text(with_keys(CONFIGURATION.read_text("utf-8")), "utf-8")
     for page in RUN:
         with TemporaryDirectory() as folder:

@@ -65,7 +65,8 @@ def check_precondition(
             _add_binding(check, demand, status, history, timeline, reporter)
         elif reporter.cured and (cured := cure(timeline, history.last)) is not None:
             reporter.add_history(check.rule, history, timeline, cured=cured, severity=Severity.INFO)
-    if status.outcome is Outcome.NEVER and last.name is None and not demand.only_if_certain:
+    never = status.outcome is Outcome.NEVER and not demand.only_if_certain
+    if never and last.name is None and bound_occurrences:
         reporter.skip(last, f"{check.rule.name()} does not apply: {status.why}", check.rule)
 
 

@@ -17,6 +17,7 @@ from hlo_lint.engine.suppressions.comments import CheckedFile
 from hlo_lint.engine.timeline import ModuleRef, Occurrence, Timeline
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.rules.base import Rule
+from hlo_lint.rules.entry import ChosenRules
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.edits import Fix
 from hlo_lint.text.source import Span
@@ -57,7 +58,7 @@ class Result:
 class Reporter:
     """Adds findings to a result."""
 
-    def __init__(self, rules: Sequence[Rule], before: str | None, *, cured: bool) -> None:
+    def __init__(self, rules: ChosenRules, before: str | None, *, cured: bool) -> None:
         self.rules = rules
         self.before = before
         """The pass that the caller says comes next."""
@@ -92,9 +93,10 @@ class Reporter:
     def add_unread(self, pipeline: Pipeline, artefact: object) -> None:
         """The parse errors of an artefact that a rule asked for, once."""
         path, text = getattr(artefact, "path", None), getattr(artefact, "text", "")
-        rule = next((rule for rule in self.rules if rule.name() == "unreadable-text"), None)
-        if rule is None or path is None or path in self.unread:
+        chosen = self.rules.named("unreadable-text")
+        if chosen is None or path is None or path in self.unread:
             return
+        rule = chosen.rule
         self.unread.add(path)
         module = pipeline.dumps[0].name.module if pipeline.dumps[0].name else ""
         dump = PassDump.of(HloFile.of_text(text, path, module), path)

@@ -7,13 +7,14 @@ time, and on to the pass that resolved it. `views.py` says how for each kind of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.file_types import Kind
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.engine.checks import Check
 from hlo_lint.engine.reporter import Reporter, Result
 from hlo_lint.engine.stages import StageOf
 from hlo_lint.engine.suppressions.allowances import Allowance
@@ -23,6 +24,7 @@ from hlo_lint.engine.suppressions.comments import checked_file
 from hlo_lint.engine.timeline import Timeline
 from hlo_lint.engine.views import VIEWS, Run, WhenAllIsRead, checks_of
 from hlo_lint.rules.base import Rule
+from hlo_lint.rules.entry import ChosenRules, Contents, contents_of
 from hlo_lint.text.errors import DumpError
 
 Progress = Callable[[int], None]
@@ -42,15 +44,17 @@ class Checker:
         cured: bool = False,
         notes_files: bool = True,
     ) -> None:
-        self.rules = rules
-        self.reporter = Reporter(rules, before, cured=cured)
+        self.rules = ChosenRules.of(rules)
+        self.reporter = Reporter(self.rules, before, cured=cured)
         self.stage_of = stage_of
         self.notes_files = notes_files
         """True if `Result.checked` has files without comments, too: allowances are compared with
         them."""
         self.logs: list[PassDump] = []
         """Logs of the autotuner, in the order they were read."""
-        self._checks = [check for rule in rules for check in checks_of(rule)]
+        for entry, rule in self.rules.chosen:
+            if rule is not None or not entry.is_own:
+                checks_of(rule or entry.load())  # refuses those that ask for what there is not
 
     @property
     def result(self) -> Result:
@@ -88,9 +92,18 @@ class Checker:
         texts = [dump for dump in dumps if dump.kind is Kind.HLO]
         timeline = Timeline(pipeline, texts, self.stage_of)
         run = Run(timeline, files, self.reporter)
-        for check in self._checks:
+        views = {kind for kind, view in VIEWS.items() if view.has_subject(run)}
+        for check in self._checks(views, _contents(files)):
             progress(0)
             VIEWS[check.kind].check(check, run)
+
+    def _checks(self, views: set[str], contents: Contents | None) -> Iterator[Check]:
+        """The checks of these views by the rules that the contents have something for."""
+        for chosen in self.rules.chosen:
+            if not views.isdisjoint(chosen.entry.asks) and chosen.entry.applies(contents):
+                for check in checks_of(chosen.rule):
+                    if check.kind in views:
+                        yield check
 
     def suppress(
         self,
@@ -134,7 +147,16 @@ class Checker:
     def _check_all(
         self, folders: Mapping[Path, Sequence[Pipeline]], logs: Sequence[PassDump]
     ) -> None:
-        for check in self._checks:
-            view = VIEWS[check.kind]
-            if isinstance(view, WhenAllIsRead):
-                view.check_all(check, folders, logs, self.reporter)
+        views = {
+            kind: view
+            for kind, view in VIEWS.items()
+            if isinstance(view, WhenAllIsRead) and view.has_any(folders, logs)
+        }
+        for check in self._checks(set(views), None):
+            views[check.kind].check_all(check, folders, logs, self.reporter)
+
+def _contents(files: Sequence[PassDump]) -> Contents | None:
+    """What decides which rules are imported; None where any may have something to look at."""
+    if any(file.kind is Kind.PTX for file in files):
+        return None
+    return contents_of([module for file in files for module in file.file.modules])

@@ -33,6 +33,8 @@ from hlo_lint.rules.base import (
     FinalModule,
     PassPair,
     Rule,
+    asked_by,
+    check_methods,
 )
 from hlo_lint.rules.findings import Finding
 from hlo_lint.rules.registry import all_rules
@@ -84,6 +86,10 @@ class View(ABC):
     """One line for people who write rules."""
     may_go_with: frozenset[str] = frozenset()
     """Types that a check may ask for besides: `Stage`, an artefact."""
+
+    def has_subject(self, run: Run) -> bool:
+        """True if a pipeline may hold anything of this view: else no rule for it is imported."""
+        return bool(run.timeline.dumps)
 
     @abstractmethod
     def check(self, check: Check, run: Run) -> None:
@@ -182,6 +188,10 @@ class AutotunerInput(View):
 class EachPass(View):
     """The input and the output of each pass whose dumps are both there."""
 
+    def has_subject(self, run: Run) -> bool:
+        """True if a pass changed anything."""
+        return bool(run.pass_pairs)
+
     def check(self, check: Check, run: Run) -> None:
         """Report a finding once, introduced by the pass, though the pass runs again."""
         timeline = run.timeline
@@ -201,14 +211,17 @@ class EachPass(View):
 class WholeCompilation(View):
     """All dumps of a pipeline at once."""
 
+    def has_subject(self, run: Run) -> bool:
+        """True if the dumps are what a compiler wrote, and all of it."""
+        timeline, pipeline = run.timeline, run.timeline.pipeline
+        whole = len(timeline.dumps) == len(pipeline.dumps)
+        return whole and not any(dump.name is None or dump.edited for dump in pipeline.dumps)
+
     def check(self, check: Check, run: Run) -> None:
         """Report a finding in the dump that it names."""
         timeline, pipeline = run.timeline, run.timeline.pipeline
-        whole = len(timeline.dumps) == len(pipeline.dumps)
-        if not whole or any(dump.name is None or dump.edited for dump in pipeline.dumps):
-            return  # not what a compiler wrote, or not all of it
         if run.compilation is None:
-            chosen = {rule.name() for rule in run.reporter.rules}
+            chosen = {entry.name for entry, _ in run.reporter.rules.chosen}
             checks = [check for rule in all_rules() for check in checks_of(rule)]
             unmet = unmet_preconditions(checks, chosen, timeline, run.reporter.before)
             run.compilation = Compilation(pipeline, tuple(unmet))
@@ -222,6 +235,10 @@ class EachText(View):
 
     kind: Kind = Kind.HLO
     read: Callable[[str], object] = str
+
+    def has_subject(self, run: Run) -> bool:
+        """True if there is a file of the kind."""
+        return any(dump.kind is self.kind for dump in run.files)
 
     def check(self, check: Check, run: Run) -> None:
         """Report a finding in the first file that has it."""
@@ -241,6 +258,14 @@ class EachText(View):
 class WhenAllIsRead(View):
     """A view of all pipelines of a run together."""
 
+    def has_subject(self, run: Run) -> bool:
+        """False: `has_any` is asked when every pipeline has been checked."""
+        return False
+
+    @abstractmethod
+    def has_any(self, folders: Mapping[Path, Sequence[Pipeline]], logs: Sequence[PassDump]) -> bool:
+        """True if there may be anything to look at."""
+
     def check(self, check: Check, run: Run) -> None:
         """Nothing: `check_all` is called when every pipeline has been checked."""
 
@@ -257,6 +282,14 @@ class WhenAllIsRead(View):
 
 class Folder(WhenAllIsRead):
     """The pipelines of one folder."""
+
+    def has_any(self, folders: Mapping[Path, Sequence[Pipeline]], logs: Sequence[PassDump]) -> bool:
+        """True if a compiler named any file: nothing is known of where loose ones come from."""
+        return any(
+            pipeline.dumps[0].name is not None
+            for pipelines in folders.values()
+            for pipeline in pipelines
+        )
 
     def check_all(
         self,
@@ -275,6 +308,10 @@ class Folder(WhenAllIsRead):
 class AutotuningLogs(WhenAllIsRead):
     """The logs of the autotuner."""
 
+    def has_any(self, folders: Mapping[Path, Sequence[Pipeline]], logs: Sequence[PassDump]) -> bool:
+        """True if there are logs."""
+        return bool(logs)
+
     def check_all(
         self,
         check: Check,
@@ -283,8 +320,6 @@ class AutotuningLogs(WhenAllIsRead):
         reporter: Reporter,
     ) -> None:
         """Report a finding in the log that it names."""
-        if not logs:
-            return
         from hlo_lint.dumps.artefacts.autotune import read_autotuning
 
         values = tuple(read_autotuning(dump.file.text) for dump in logs)
@@ -371,11 +406,8 @@ def checks_of(rule: Rule) -> Sequence[Check]:
         RuleError: one asks for nothing, or for what the engine does not have.
     """
     checks = []
-    for method in sorted(dir(rule)):
-        if method != "check" and not method.startswith("check_"):
-            continue
-        annotations = getattr(getattr(rule, method), "__annotations__", {})
-        asked = {name: _type_name(kind) for name, kind in annotations.items() if name != "return"}
+    for method in check_methods(type(rule)):
+        asked = asked_by(getattr(rule, method))
         parameters = {kind: name for name, kind in asked.items()}
         kinds = [kind for kind in parameters if kind in VIEWS]
         others = parameters.keys() - set(kinds)
@@ -387,12 +419,6 @@ def checks_of(rule: Rule) -> Sequence[Check]:
     if not checks and rule.command == "check" and rule.name() not in ABOUT_REPORT:
         raise RuleError(f"{rule.name()} has no check")
     return checks
-
-
-def _type_name(annotation: object) -> str:
-    """`Module` for `Module`, for `"Module"` and for `"hlo_lint.Module"`."""
-    name = annotation.__name__ if isinstance(annotation, type) else str(annotation)
-    return name.rpartition(".")[2]
 
 
 def _is_alive(check: Check, timeline: Timeline) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache, cached_property
@@ -18,6 +18,7 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import Precondition
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.rules.entry import RuleEntry
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option, Value
 from hlo_lint.text.edits import Fix
@@ -288,7 +289,11 @@ class Rule:
     """True if the harm stays when a later pass removes the defect: values were read in the wrong
     order, text was not read."""
     opcodes: ClassVar[frozenset[str] | None] = None
-    """The only opcodes that the rule looks at: a computation without any of them is not checked."""
+    """The only opcodes that the rule looks at: a computation without any of them is not checked,
+    nor is a text whose computations have none."""
+    mentions: ClassVar[tuple[str, ...] | None] = None
+    """Words of a text: where it has neither one of these nor one of `opcodes`, there is nothing
+    for the rule to find."""
     unfused: ClassVar[bool] = True
     """True if bodies of fusions and computations of other threads are left out."""
     enabled_by_default: ClassVar[bool] = True
@@ -381,9 +386,49 @@ class Rule:
         return changed
 
     @classmethod
+    def needs(cls) -> tuple[Iterable[str] | None, Iterable[str] | None]:
+        """The opcodes and the words of which a text has one where the rule finds anything."""
+        return cls.opcodes, cls.mentions
+
+    @classmethod
     def fixable(cls) -> bool:
         """True if an example shows a fix."""
         return any(isinstance(example, Bad) and example.fixed for example in cls.examples)
+
+
+def asked_by(check: Callable[..., object]) -> dict[str, str]:
+    """The type that each parameter of a check asks for, by name."""
+    annotations = getattr(check, "__annotations__", {})
+    return {name: _type_name(kind) for name, kind in annotations.items() if name != "return"}
+
+
+def check_methods(kind: type[Rule]) -> list[str]:
+    """The names of a rule's checks, in their order."""
+    return [name for name in sorted(dir(kind)) if name == "check" or name.startswith("check_")]
+
+
+def entry_of(kind: type[Rule]) -> RuleEntry:
+    """The entry of a rule in the index."""
+    opcodes, words = kind.needs()
+    checks = [getattr(kind, method) for method in check_methods(kind)]
+    asked = {name for check in checks for name in asked_by(check).values()}
+    return RuleEntry(
+        kind.name(),
+        kind.family(),
+        kind.__module__,
+        kind.__name__,
+        kind.enabled_by_default,
+        kind.precondition.demanded_by if kind.precondition is not None else "",
+        tuple(sorted(asked)),
+        None if opcodes is None else tuple(sorted(opcodes)),
+        None if words is None else tuple(sorted(words)),
+    )
+
+
+def _type_name(annotation: object) -> str:
+    """`Module` for `Module`, for `"Module"` and for `"hlo_lint.Module"`."""
+    name = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+    return name.rpartition(".")[2]
 
 
 @cache

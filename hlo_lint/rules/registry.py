@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-from collections.abc import Iterable, Sequence, Set
+import os
+from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import cache
-from pathlib import Path
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from hlo_lint.rules.base import Rule
-from hlo_lint.rules.options import Value
-from hlo_lint.rules.plugins import is_isolated, plugin_rules
+from hlo_lint.rules.entry import ChosenRule, ChosenRules, RuleEntry, rule_of
 from hlo_lint.text.errors import RuleError, UsageError, nearest
 
+if TYPE_CHECKING:
+    from hlo_lint.rules.base import Rule
+    from hlo_lint.rules.options import Value
+
 _HOMES = ("hlo_lint.rules", "hlo_lint.kernels.rules")
+_CHECKOUT_SECONDS = 60
+"""A checkout writes all files within this time; what is younger than the index was edited."""
 
 
 def all_rules() -> tuple[Rule, ...]:
@@ -22,53 +26,107 @@ def all_rules() -> tuple[Rule, ...]:
     Raises:
         RuleError: where two have one name, or where those of another package cannot be had.
     """
-    return _own_rules() if is_isolated() else _with_plugins()
+    return tuple(entry.load() for entry in rule_entries())
+
+
+def rule_entries() -> tuple[RuleEntry, ...]:
+    """The entry of each of them; our own are not imported, but for those that the index lacks.
+
+    Raises:
+        RuleError: as `all_rules`.
+    """
+    from hlo_lint.rules.plugins import is_isolated
+
+    return _own_entries() if is_isolated() else _with_plugins()
 
 
 @cache
-def _own_rules() -> tuple[Rule, ...]:
+def _own_entries() -> tuple[RuleEntry, ...]:
+    from hlo_lint.rules import index
+
+    as_indexed = os.stat(index.__file__).st_mtime + _CHECKOUT_SECONDS
+    entries: list[RuleEntry] = []
+    for module, changed in _modules():
+        if module in index.INDEX and changed < as_indexed:
+            entries += map(RuleEntry._make, index.INDEX[module])
+        else:
+            entries += entries_in(module)
+    return _sorted((entry, "hlo_lint") for entry in entries)
+
+
+def _modules() -> Iterator[tuple[str, float]]:
+    """The name of each module in a folder of rules, and when its file was changed."""
     for home in _HOMES:
-        package = importlib.import_module(home)  # by name: rules stand above this module
-        for folder in map(Path, package.__path__):
-            _check_families(folder)
-        for submodule in pkgutil.walk_packages(package.__path__, f"{home}."):
-            if not submodule.ispkg:
-                importlib.import_module(submodule.name)
-    prefixes = tuple(f"{home}." for home in _HOMES)
-    kinds = [kind for kind in Rule.__subclasses__() if kind.__module__.startswith(prefixes)]
-    return _sorted((kind, "hlo_lint") for kind in kinds)
+        for folder in import_module(home).__path__:  # by name: rules stand above this module
+            with os.scandir(folder) as families:
+                for family in families:
+                    if family.is_dir() and family.name != "__pycache__":
+                        yield from _files(f"{home}.{family.name}", family.path)
 
 
-def _check_families(home: Path) -> None:
-    """Refuses a folder that `walk_packages` would pass over without a word."""
-    for family in home.glob("*/"):
-        if not (family / "__init__.py").exists() and any(family.glob("*.py")):
-            raise RuleError(f"{family} has no __init__.py, so that its rules are not found")
+def _files(package: str, folder: str) -> Iterator[tuple[str, float]]:
+    with os.scandir(folder) as entries:
+        files = {entry.name: entry for entry in entries if entry.name.endswith(".py")}
+    if files and files.pop("__init__.py", None) is None:
+        raise RuleError(f"{folder} has no __init__.py, so that its rules are not found")
+    for name, file in files.items():
+        yield f"{package}.{name.removesuffix('.py')}", file.stat().st_mtime
+
+
+def entries_in(module: str) -> list[RuleEntry]:
+    """The entries of the rules that a module defines, which is imported."""
+    from hlo_lint.rules.base import Rule, entry_of
+
+    kinds = [kind for kind in vars(import_module(module)).values() if isinstance(kind, type)]
+    return [
+        entry_of(kind) for kind in kinds if issubclass(kind, Rule) and kind.__module__ == module
+    ]
+
+
+def index_text() -> str:
+    """The text of `index.py`, by what stands in the files of the rules."""
+    lines = (
+        f"    {module!r}: {[tuple(entry) for entry in entries_in(module)]!r},\n"
+        for module, _ in sorted(_modules())
+    )
+    return _INDEX_HEAD + "".join(lines) + "}\n"
+
+
+_INDEX_HEAD = '''"""The index of rules (`entry.py`): `make docs` writes it from the rules."""
+
+from typing import Any, Final
+
+INDEX: Final[dict[str, list[Any]]] = {
+'''
 
 
 @cache
-def _with_plugins() -> tuple[Rule, ...]:
-    own = _own_rules()
-    plugins = tuple(plugin_rules())
-    return _sorted((*((type(rule), "hlo_lint") for rule in own), *plugins)) if plugins else own
+def _with_plugins() -> tuple[RuleEntry, ...]:
+    from hlo_lint.rules.plugins import plugin_rules
+
+    own, plugins = _own_entries(), list(plugin_rules())
+    if not plugins:
+        return own
+    from hlo_lint.rules.base import entry_of
+
+    brought = ((entry_of(kind), package) for kind, package in plugins)
+    return _sorted((*((entry, "hlo_lint") for entry in own), *brought))
 
 
-def _sorted(kinds: Iterable[tuple[type[Rule], str]]) -> tuple[Rule, ...]:
-    """One of each, by family and name; with each comes the package that has it."""
-    rules: dict[str, tuple[Rule, str]] = {}
-    for kind, package in kinds:
-        if kind.name() in rules:
+def _sorted(entries: Iterable[tuple[RuleEntry, str]]) -> tuple[RuleEntry, ...]:
+    """All by family and name; with each comes the package that has it."""
+    packages: dict[str, str] = {}
+    entries = list(entries)
+    for entry, package in entries:
+        if entry.name in packages:
             raise RuleError(
-                f"two rules are named {kind.name()}: one of {rules[kind.name()][1]}, "
-                f"one of {package}"
+                f"two rules are named {entry.name}: one of {packages[entry.name]}, one of {package}"
             )
-        rules[kind.name()] = kind(), package
-    for rule, package in rules.values():
-        if rule.family() in rules:
-            raise RuleError(f"{package}: the family {rule.family()} has the name of a rule")
-    return tuple(
-        sorted((rule for rule, _ in rules.values()), key=lambda rule: (rule.family(), rule.name()))
-    )
+        packages[entry.name] = package
+    for entry, package in entries:
+        if entry.family in packages:
+            raise RuleError(f"{package}: the family {entry.family} has the name of a rule")
+    return tuple(sorted((entry for entry, _ in entries), key=lambda each: (each.family, each.name)))
 
 
 def find_rule(name: str) -> Rule:
@@ -77,10 +135,10 @@ def find_rule(name: str) -> Rule:
     Raises:
         UsageError: naming the nearest there is.
     """
-    for rule in all_rules():
-        if rule.name() == name:
-            return rule
-    family = [rule.name() for rule in all_rules() if rule.family() == name]
+    for entry in rule_entries():
+        if entry.name == name:
+            return entry.load()
+    family = [entry.name for entry in rule_entries() if entry.family == name]
     if family:
         raise UsageError(f"{name} is a family of rules: {', '.join(family)}")
     raise _unknown(name)
@@ -90,7 +148,7 @@ def select_rules(
     select: Sequence[str | type[Rule]] | None = None,
     ignore: Sequence[str] | None = None,
     extend_select: Sequence[str] = (),
-) -> tuple[Rule, ...]:
+) -> ChosenRules:
     """The rules whose name or family is in `select`, or is added to it, and not in `ignore`.
 
     The name of a rule counts more than that of its family. Where `select` is None, all but those
@@ -102,20 +160,18 @@ def select_rules(
     names = {entry for entry in select or () if isinstance(entry, str)}
     wanted, unwanted = names | set(extend_select), set(ignore or ())
     check_names([*wanted, *unwanted])
-    rules = all_rules()
-    chosen = tuple(
-        rule
-        for rule in rules
-        if is_chosen(rule, wanted, unwanted, otherwise=select is None and rule.enabled_by_default)
-    )
-    registered = {type(rule): rule for rule in rules}
-    kinds = [entry for entry in select or () if not isinstance(entry, str)]
-    return (*chosen, *(registered.get(kind) or kind() for kind in kinds))
+    chosen = [
+        ChosenRule(entry)
+        for entry in rule_entries()
+        if is_chosen(entry, wanted, unwanted, otherwise=select is None and entry.enabled_by_default)
+    ]
+    kinds = [rule_of(kind) for kind in select or () if not isinstance(kind, str)]
+    return ChosenRules([*chosen, *ChosenRules.of(kinds).chosen])
 
 
-def is_chosen(rule: Rule, wanted: Set[str], unwanted: Set[str], *, otherwise: bool) -> bool:
+def is_chosen(entry: RuleEntry, wanted: Set[str], unwanted: Set[str], *, otherwise: bool) -> bool:
     """True if a rule runs: its own name decides, else its family's, else what is so otherwise."""
-    for name in (rule.name(), rule.family()):
+    for name in (entry.name, entry.family):
         if name in unwanted:
             return False
         if name in wanted:
@@ -125,7 +181,7 @@ def is_chosen(rule: Rule, wanted: Set[str], unwanted: Set[str], *, otherwise: bo
 
 def known_names() -> frozenset[str]:
     """The names of all rules and families."""
-    return frozenset(name for rule in all_rules() for name in (rule.name(), rule.family()))
+    return frozenset(name for entry in rule_entries() for name in (entry.name, entry.family))
 
 
 def check_names(names: Iterable[str]) -> None:

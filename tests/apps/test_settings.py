@@ -8,6 +8,7 @@ import pickle
 import re
 import threading
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ def program(*args: str) -> Result:
     return CliRunner().invoke(cli, args)
 
 
-def names(rules: tuple[Rule, ...]) -> set[str]:
+def names(rules: Iterable[Rule]) -> set[str]:
     return {rule.name() for rule in rules}
 
 

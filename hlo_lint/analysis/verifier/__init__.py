@@ -7,8 +7,8 @@ of the rules; `verify` runs them in one pass, and checks once what dumps share. 
 read violates nothing. `docs/verifier.md` lists all checks.
 """
 
-from hlo_lint.analysis.verifier.checks import Checks
+from hlo_lint.analysis.verifier.checks import Checks, marks_of
 from hlo_lint.analysis.verifier.scope import Violation
 from hlo_lint.analysis.verifier.verify import Violations, verify
 
-__all__ = ["Checks", "Violation", "Violations", "verify"]
+__all__ = ["Checks", "Violation", "Violations", "marks_of", "verify"]

@@ -24,7 +24,7 @@ ModuleCheck: TypeAlias = Callable[[Module, Stage, Mapping[str, Computation]], It
 Marked = TypeVar("Marked", bound=Callable[..., Iterable[Violation]])
 
 
-class _Mark(NamedTuple):
+class Mark(NamedTuple):
     """The subject of a check."""
 
     subject: str
@@ -34,8 +34,13 @@ class _Mark(NamedTuple):
     concerns: Callable[[frozenset[str]], bool] | None = None
     is_local: bool = False
 
+    @property
+    def is_of_whole(self) -> bool:
+        """True if it looks at whole computations or modules, whatever their opcodes."""
+        return not self.words
 
-def _marked(mark: _Mark) -> Callable[[Marked], Marked]:
+
+def _marked(mark: Mark) -> Callable[[Marked], Marked]:
     def decorate(check: Marked) -> Marked:
         check.__dict__["verifies"] = mark
         return check
@@ -50,7 +55,7 @@ def on(*opcodes: str, local: bool = False, option: str = "") -> Callable[[Marked
     its result and its operands, and the stage: equal instructions are checked once. With an
     `option` it binds only where the stage has that set.
     """
-    return _marked(_Mark("local" if local else "opcode", opcodes, option=option))
+    return _marked(Mark("local" if local else "opcode", opcodes, option=option))
 
 
 def on_attribute(
@@ -64,22 +69,34 @@ def on_attribute(
     With an `option` it binds only where the stage has that set. A `local` check depends on nothing
     but attributes, type, opcode, header and stage.
     """
-    return _marked(_Mark("attribute", words, other_than, option, is_local=local))
+    return _marked(Mark("attribute", words, other_than, option, is_local=local))
 
 
-on_computation = _marked(_Mark("computation"))
+on_computation = _marked(Mark("computation"))
 """Mark a check of each computation as a whole."""
 
 
 def on_computation_if(concerns: Callable[[frozenset[str]], bool]) -> Callable[[Marked], Marked]:
     """Mark such a check that is left out where the opcodes of a module do not concern it."""
-    return _marked(_Mark("computation", concerns=concerns))
+    return _marked(Mark("computation", concerns=concerns))
 
 
-on_module = _marked(_Mark("module"))
+on_module = _marked(Mark("module"))
 """Mark a check of the module as a whole."""
-on_entry = _marked(_Mark("entry"))
+on_entry = _marked(Mark("entry"))
 """Mark a check of the header against parameters and root of the entry computation."""
+
+
+def marks_of(holder: type) -> Iterator[Mark]:
+    """The marks of a class's methods."""
+    return (mark for _, mark in _marked_methods(holder))
+
+
+def _marked_methods(holder: type) -> Iterator[tuple[str, Mark]]:
+    for name, method in vars(holder).items():
+        mark = getattr(method, "verifies", None)
+        if isinstance(mark, Mark):
+            yield name, mark
 
 
 class OpcodeCheck(NamedTuple):
@@ -128,13 +145,10 @@ class Checks:
         cls, holders: Iterable[object], shapes: Mapping[str, str], counts: Mapping[str, str]
     ) -> Checks:
         """The marked methods of some rules."""
-        held: dict[str, list[tuple[Callable[..., Iterable[Violation]], _Mark]]] = {}
+        held: dict[str, list[tuple[Callable[..., Iterable[Violation]], Mark]]] = {}
         for holder in holders:
-            for name in vars(type(holder)):
-                method = getattr(holder, name)
-                mark = getattr(method, "verifies", None)
-                if isinstance(mark, _Mark):
-                    held.setdefault(mark.subject, []).append((method, mark))
+            for name, mark in _marked_methods(type(holder)):
+                held.setdefault(mark.subject, []).append((getattr(holder, name), mark))
 
         def of(subject: str) -> tuple[Callable[..., Iterable[Violation]], ...]:
             return tuple(check for check, _ in held.get(subject, ()))

@@ -15,7 +15,13 @@ from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.report.formats import FORMATS
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.options import Option
-from hlo_lint.rules.registry import all_rules, check_names, find_rule, known_names
+from hlo_lint.rules.registry import (
+    all_rules,
+    check_names,
+    find_rule,
+    known_names,
+    rule_entries,
+)
 from hlo_lint.text.errors import UsageError, nearest
 
 Schema = dict[str, Any]
@@ -331,6 +337,6 @@ def read_settings(table: Mapping[str, object], place: SettingPlace) -> dict[str,
 
 def rule_names() -> Iterator[str]:
     """The names of all rules and families, families first."""
-    families = {rule.family() for rule in all_rules()}
+    families = {entry.family for entry in rule_entries()}
     yield from sorted(families)
     yield from sorted(known_names() - families)

@@ -13,9 +13,10 @@ from hlo_lint.apps.settings.globs import Globs
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.rules.base import Rule
+from hlo_lint.rules.entry import ChosenRule, ChosenRules
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.options import Value
-from hlo_lint.rules.registry import all_rules, check_names, configured, is_chosen, select_rules
+from hlo_lint.rules.registry import check_names, configured, is_chosen, rule_entries, select_rules
 
 Name = TypeVar("Name", bound=object)
 
@@ -122,10 +123,10 @@ class Settings:
             return self
         on: set[str] = set()
         off: set[str] = set()
-        for rule in all_rules():
-            if not {rule.name(), rule.family()}.isdisjoint((*ignored, *extend_select)):
-                added = is_chosen(rule, set(extend_select), set(ignored), otherwise=False)
-                (on if added else off).add(rule.name())
+        for entry in rule_entries():
+            if not {entry.name, entry.family}.isdisjoint((*ignored, *extend_select)):
+                added = is_chosen(entry, set(extend_select), set(ignored), otherwise=False)
+                (on if added else off).add(entry.name)
         return self.overridden(
             select=None if self.select is None else _without(self.select, off),
             ignore=(*_without(self.ignore, on), *sorted(off)),
@@ -138,7 +139,7 @@ class Settings:
             },
         )
 
-    def chosen_rules(self) -> tuple[Rule, ...]:
+    def chosen_rules(self) -> ChosenRules:
         """The rules that run, with their options.
 
         Raises:
@@ -154,11 +155,13 @@ class Settings:
             (*self.ignore, *self.extend_ignore, *off),
             (*self.extend_select, *spared),
         )
-        return tuple(self._with_options(rule) for rule in chosen)
+        return ChosenRules([self._with_options(each) for each in chosen.chosen])
 
-    def _with_options(self, rule: Rule) -> Rule:
-        options = self.rules.get(rule.name())
-        return configured(rule, tuple(sorted(options.items()))) if options else rule
+    def _with_options(self, chosen: ChosenRule) -> ChosenRule:
+        options = self.rules.get(chosen.entry.name)
+        if not options:
+            return chosen
+        return ChosenRule(chosen.entry, configured(chosen.rule, tuple(sorted(options.items()))))
 
     @cached_property
     def _ignored(self) -> tuple[tuple[Globs, frozenset[str]], ...]:
@@ -173,7 +176,7 @@ class Settings:
 
     @cached_property
     def _families(self) -> Mapping[str, str]:
-        return {rule.name(): rule.family() for rule in all_rules()}
+        return {entry.name: entry.family for entry in rule_entries()}
 
     @property
     def has_stages(self) -> bool:

@@ -22,9 +22,9 @@ from hlo_lint.engine.suppressions.comments import (
     LineRange,
     without,
 )
-from hlo_lint.rules.base import Rule
+from hlo_lint.rules.entry import ChosenRules
 from hlo_lint.rules.findings import Severity
-from hlo_lint.rules.registry import all_rules, check_names
+from hlo_lint.rules.registry import check_names, rule_entries
 from hlo_lint.text.edits import Edit, Fix, Region, Safety
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import Position, encode
@@ -37,7 +37,7 @@ UNUSED = "unused-allowance"
 class CheckedRun:
     """The rules and files of a run: a suppression is unused only if the run could have used it."""
 
-    rules: Sequence[Rule]
+    rules: ChosenRules
     files: Sequence[CheckedFile] = ()
     skipped: Sequence[Skipped] = ()
     before: str | None = None
@@ -47,14 +47,14 @@ class CheckedRun:
     def names(self) -> frozenset[str]:
         """The rules that ran, and the families that ran whole."""
         ran = {
-            rule.name()
-            for rule in self.rules
-            if rule.precondition is None or self.before in (None, rule.precondition.demanded_by)
+            entry.name
+            for entry, _ in self.rules.chosen
+            if not entry.demanded_by or self.before in (None, entry.demanded_by)
         }
         families: dict[str, set[str]] = {}
-        for rule in all_rules():
-            if rule.enabled_by_default:
-                families.setdefault(rule.family(), set()).add(rule.name())
+        for entry in rule_entries():
+            if entry.enabled_by_default:
+                families.setdefault(entry.family, set()).add(entry.name)
         return frozenset(ran | {family for family, names in families.items() if names <= ran})
 
     @cached_property
@@ -108,7 +108,8 @@ class _Suppressions:
         self._allowances = allowances
         self._baseline = baseline
         self._comments = {file.path: _Comments(file) for file in run.files if file.comments}
-        self._families = {rule.name(): rule.family() for rule in (*all_rules(), *run.rules)}
+        own = (entry for entry, _ in run.rules.chosen)
+        self._families = {entry.name: entry.family for entry in (*rule_entries(), *own)}
         self._counts: Counter[str] = Counter()
         for entry in baseline.entries if baseline else ():
             self._counts[entry.fingerprint] += entry.count

@@ -52,6 +52,7 @@ class ReshapeMovesData(Rule):
         "next, else `transpose`.",
         choices=("auto", "copy", "transpose"),
     )
+    opcodes = frozenset({"reshape"})
     examples = (
         Bad(
             """

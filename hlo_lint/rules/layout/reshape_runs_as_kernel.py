@@ -54,6 +54,7 @@ class ReshapeRunsAsKernel(Rule):
 
     severity = Severity.WARNING
     min_bytes = Option(0, "Smallest result, in bytes, of a kernel that is reported.", least=0)
+    opcodes = frozenset({"reshape"})
     examples = (
         Bad(_PROGRAM % ("2,1,0", "2,1,0", "  // error"), fixed=_FIXED),
         Bad(_PROGRAM % ("2,0,1", "2,0,1", "  // error")),

@@ -32,6 +32,7 @@ class AliasAcrossMemories(Rule):
     Reports: openxla/xla#29270.
     """
 
+    mentions = ("input_output_alias=",)
     examples = (
         Bad(_PROGRAM.format(parameter="", mark="  // error")),
         Good(_PROGRAM.format(parameter=":S(5)", mark="")),

@@ -76,6 +76,7 @@ class AsynchronousBufferReused(Rule):
     no fix in the text: the program has to be compiled again, with other memory or another schedule.
     """
 
+    mentions = ("-start", "-done", "send", "recv")
     examples = (
         Bad(
             _PROGRAM.format(first=_COMPUTE + "  // error", second=_DONE),

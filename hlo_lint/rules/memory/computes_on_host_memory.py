@@ -35,6 +35,7 @@ class ComputesOnHostMemory(Rule):
 
     severity = Severity.WARNING
     unfused = False
+    mentions = ("S(5)",)
     examples = (
         Bad.entry(
             """

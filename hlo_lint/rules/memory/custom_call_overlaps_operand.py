@@ -51,6 +51,7 @@ class CustomCallOverlapsOperand(Rule):
     the matrix is that it adds (`beta`), as XLA's buffer assignment does.
     """
 
+    opcodes = frozenset({"custom-call"})
     examples = (
         Bad(
             _PROGRAM % "  // error",

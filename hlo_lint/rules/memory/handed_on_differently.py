@@ -29,6 +29,7 @@ class HandedOnDifferently(Rule):
     """
 
     severity = Severity.WARNING
+    mentions = ("S(", "<=", "?")
     examples = (
         Bad.entry(
             """

@@ -46,6 +46,7 @@ class HostMemoryLeak(Rule):
 
     unfused = False
     always_reported = True
+    mentions = ("S(",)
     examples = (
         Bad.entry(
             """

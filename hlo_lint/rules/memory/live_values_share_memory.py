@@ -47,6 +47,7 @@ class LiveValuesShareMemory(Rule):
     calls and conditionals write inside counts for them.
     """
 
+    mentions = ("is_scheduled=true",)
     examples = (
         Bad(
             _PROGRAM.format(mark="  // error"),

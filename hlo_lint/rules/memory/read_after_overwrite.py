@@ -77,6 +77,8 @@ class ReadAfterOverwrite(Rule):
     Reports: openxla/xla@dadbe2c566.
     """
 
+    opcodes = frozenset({"call", "conditional", "dynamic-update-slice", "while"})
+    mentions = ("output_to_operand_aliasing=",)
     examples = (
         Bad(_PROGRAM.format(first=_UPDATE + "  // error", second=_READ)),
         Good(_PROGRAM.format(first=_READ, second=_UPDATE)),

@@ -30,6 +30,7 @@ class StartWithoutDone(Rule):
     or a person wrote, nor after the last pass.
     """
 
+    mentions = ("-start", "-update", "-done", "send", "recv")
     examples = (
         Bad(
             """

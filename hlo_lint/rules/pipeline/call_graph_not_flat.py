@@ -25,6 +25,7 @@ class CallGraphNotFlat(Rule):
     """
 
     precondition = CALL_GRAPH_IS_FLAT
+    opcodes = frozenset(SEQUENTIAL)
     examples = (
         Bad(
             """

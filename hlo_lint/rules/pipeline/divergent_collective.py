@@ -74,6 +74,7 @@ class DivergentCollective(Rule):
     """
 
     severity = Severity.WARNING
+    opcodes = frozenset({"conditional"})
     examples = (
         Bad(_PROGRAM.format(groups="{{0,1,2,3}}", mark="  // error")),
         Good(_PROGRAM.format(groups="{{0,1},{2,3}}", mark="")),

@@ -48,6 +48,7 @@ class LoopNeverEnds(Rule):
     """
 
     severity = Severity.WARNING
+    opcodes = frozenset({"while"})
     examples = (
         Bad(_PROGRAM.format(step=0, limit=10, direction="LT", mark=_ERROR)),
         Bad(_PROGRAM.format(step=2, limit=7, direction="NE", mark=_ERROR)),

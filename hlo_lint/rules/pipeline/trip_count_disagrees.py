@@ -55,6 +55,7 @@ class TripCountDisagrees(Rule):
     Reports: openxla/xla#13278 (loop-double-buffer-transformer).
     """
 
+    opcodes = frozenset({"while"})
     examples = (
         Bad(_PROGRAM.format(scheduled=", is_scheduled=true", count=10, mark="  // error")),
         Bad(

@@ -58,6 +58,7 @@ class ValidationBeyondTripCount(Rule):
     """
 
     severity = Severity.WARNING
+    opcodes = frozenset({"while"})
     examples = (
         Bad(_PROGRAM.replace("LAST", "4").replace("MARK", "  // error")),
         Good(_PROGRAM.replace("LAST", "3").replace("MARK", "")),

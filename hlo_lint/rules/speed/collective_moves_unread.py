@@ -47,6 +47,7 @@ class CollectiveMovesUnread(Rule):
     severity = Severity.WARNING
     min_bytes = Option(1 << 24, "Bytes of the result that nothing reads.", least=0)
     least_share = Option(0.5, "The part of the result that nothing reads.", least=0)
+    opcodes = frozenset({*_COLLECTIVES, *_DONES})
     examples = (
         Bad(
             _PROGRAM.format(

@@ -43,6 +43,7 @@ class CopiedDonation(Rule):
 
     severity = Severity.WARNING
     min_bytes = Option(1 << 16, "Bytes of the parameter that make a finding.", least=0)
+    opcodes = frozenset({"copy"})
     examples = (
         Bad(
             _PROGRAM.replace(

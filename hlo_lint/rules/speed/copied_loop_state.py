@@ -62,6 +62,7 @@ class CopiedLoopState(Rule):
         "known, those of one.",
         least=0,
     )
+    opcodes = frozenset({"while"})
     examples = (
         Bad(
             _PROGRAM.replace(

@@ -41,6 +41,7 @@ class StartWithoutOverlap(Rule):
 
     severity = Severity.INFO
     min_bytes = Option(1 << 20, "Bytes that the operation reads.", least=0)
+    mentions = ("-start",)
     examples = (
         Bad(_PROGRAM.format(first="  // error", second="")),
         Good(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import ClassVar, Final
 
-from hlo_lint.analysis.verifier import Checks, Violation, Violations, verify
+from hlo_lint.analysis.verifier import Checks, Violation, Violations, marks_of, verify
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, Findings, Stage
+from hlo_lint.rules.entry import RuleEntry, contents_of
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.source import Span
 
@@ -39,27 +40,61 @@ class VerifierRule:
             for violation in violations.get(check, ()):
                 yield _finding(violation, module)
 
+    @classmethod
+    def needs(cls) -> tuple[Iterable[str] | None, Iterable[str] | None]:
+        """The opcodes and words of its checks, and those that the class names for the others."""
+        marks = list(marks_of(cls))
+        stated = getattr(cls, "opcodes", None), getattr(cls, "mentions", None)
+        inferred = {**cls.shapes_of, **cls.counts_of}
+        is_of_whole = any(mark.is_of_whole for mark in marks)
+        is_of_any = not marks and not inferred.keys() >= cls.demands.keys()
+        if stated == (None, None) and (is_of_whole or is_of_any):
+            return None, None
+        opcodes = {opcode for opcodes in inferred.values() for opcode in opcodes.split()}
+        words = set(stated[1] or ())
+        for mark in marks:
+            (words if mark.subject == "attribute" else opcodes).update(mark.words)
+        return opcodes.union(stated[0] or ()), words
+
     def can_skip(self, module: Module, stage: Stage) -> bool:
         """True if there are no violations."""
         violations = violations_of(module, stage)
         return not violations or violations.keys().isdisjoint(self.demands)
 
 
-def verifier_rules() -> Iterator[VerifierRule]:
+def verifier_rules() -> list[VerifierRule]:
     """The rules of this family."""
-    from hlo_lint.rules.registry import all_rules
-
-    # Only the registry imports every rule, and it stands above this package.
-    return (rule for rule in all_rules() if isinstance(rule, VerifierRule))
+    return [rule for entry in _entries() if isinstance(rule := entry.load(), VerifierRule)]
 
 
 @cache
-def _checks() -> Checks:
-    rules = list(verifier_rules())
+def _entries() -> tuple[RuleEntry, ...]:
+    from hlo_lint.rules.registry import rule_entries
+
+    # Only the registry imports every rule, and it stands above this package.
+    return tuple(entry for entry in rule_entries() if entry.module.startswith(f"{__name__}."))
+
+
+_imported: set[str] = set()
+"""The names of the rules whose checks have been needed so far."""
+
+
+def _checks(module: Module) -> Checks:
+    """At least the checks that may find something in a module."""
+    if len(_imported) < len(_entries()):
+        contents = contents_of((module,))
+        _imported.update(entry.name for entry in _entries() if entry.applies(contents))
+    return _table(frozenset(_imported))
+
+
+@cache
+def _table(names: frozenset[str]) -> Checks:
+    rules = [entry.load() for entry in _entries() if entry.name in names]
+    verifiers = [rule for rule in rules if isinstance(rule, VerifierRule)]
     return Checks.of(
-        rules,
-        _by_opcode(rule.shapes_of for rule in rules),
-        _by_opcode(rule.counts_of for rule in rules),
+        verifiers,
+        _by_opcode(rule.shapes_of for rule in verifiers),
+        _by_opcode(rule.counts_of for rule in verifiers),
     )
 
 
@@ -79,7 +114,7 @@ def violations_of(module: Module, stage: Stage) -> Violations:
     if isinstance(cached, tuple) and cached[0] is stage:
         violations: Violations = cached[1]
         return violations
-    violations = verify(module, stage, _checks())
+    violations = verify(module, stage, _checks(module))
     module.analysis_cache[VerifierRule] = stage, violations
     return violations
 

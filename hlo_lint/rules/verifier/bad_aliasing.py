@@ -28,6 +28,7 @@ class BadAliasing(VerifierRule, Rule):
     layout-assignment: before, its size function returns 0.
     """
 
+    mentions = ("input_output_alias=", "buffer_donor=")
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "must-alias-shape": (
             "VerifyEntryComputationLayout",

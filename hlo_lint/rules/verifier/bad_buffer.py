@@ -29,6 +29,8 @@ class BadBuffer(VerifierRule, Rule):
     and who pins a value frees it (`VerifyBuffers` in `xla/service/hlo_verifier.cc`).
     """
 
+    opcodes = frozenset({"custom-call"})
+    mentions = ("b(",)
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "buffer-custom-call": (
             "HloVerifier::RunImpl",

@@ -22,6 +22,7 @@ class BadChannel(VerifierRule, Rule):
     `xla/service/hlo_verifier.cc`).
     """
 
+    opcodes = frozenset({"recv", "send"})
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "channel-mismatch": ("VerifyChannels", "a transfer and its done have one channel"),
         "host-channel": ("VerifyChannels", "transfers to the host on one channel are the same"),

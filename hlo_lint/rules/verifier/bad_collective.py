@@ -27,6 +27,7 @@ class BadCollective(VerifierRule, Rule):
     is only told the number of elements.
     """
 
+    mentions = ("all-reduce",)
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "all-gather-shape": (
             "ShapeVerifier::HandleAllGather",

@@ -37,6 +37,7 @@ class BrokenAsync(VerifierRule, Rule):
     done is [start-without-done](#start-without-done).
     """
 
+    mentions = ("-start", "-update", "-done", "send", "recv")
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "async-shape": (
             "CheckAsyncOpComputationShapes",

@@ -23,6 +23,7 @@ class BrokenFusion(VerifierRule, Rule):
     `CheckFusionInstruction` in `xla/service/hlo_verifier.cc`).
     """
 
+    opcodes = frozenset({"fusion"})
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "fusion-computation": (
             "ShapeVerifier::HandleFusion",

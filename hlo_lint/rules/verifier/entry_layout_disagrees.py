@@ -30,6 +30,7 @@ class EntryLayoutDisagrees(VerifierRule, Rule):
     its parameters say (`VerifyEntryComputationLayout` in `xla/service/hlo_verifier.cc`).
     """
 
+    mentions = ("entry_computation_layout=",)
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "entry-result": (
             "VerifyEntryComputationLayout",

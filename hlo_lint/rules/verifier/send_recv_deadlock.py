@@ -24,6 +24,7 @@ class SendRecvDeadlock(VerifierRule, Rule):
     starts of asynchronous collectives, which are reported here as well.
     """
 
+    opcodes = frozenset({"recv", "send"})
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "send-recv-cycle": (
             "VerifyNoCollectiveDeadlocks",

@@ -56,6 +56,7 @@ class AutotunedAliasesDiffer(Rule):
     in the payload stays. It costs a copy of the operand, once per process and kernel.
     """
 
+    opcodes = frozenset({"custom-call"})
     examples = (
         Bad(_PROGRAM % (_WRONG, "  // error"), fixed=_PROGRAM % (_RIGHT, "")),
         Good(_PROGRAM % (_RIGHT, "")),

@@ -77,6 +77,7 @@ class AutotuningRunsEarly(Rule):
     kernel takes another number of pointers, is left alone.
     """
 
+    opcodes = frozenset({"custom-call"})
     examples = (
         Bad(
             _PROGRAM.replace("<mark>", "  // error"),

@@ -55,6 +55,7 @@ class GemmBreaksOnBackendFlip(Rule):
     """
 
     severity = Severity.WARNING
+    mentions = ("__triton_gemm",)
     examples = (
         Bad(GEMM % ("2,3,1,0", "2,3,1,0", "  // error")),
         Good(GEMM % ("3,2,1,0", "3,2,1,0", "")),

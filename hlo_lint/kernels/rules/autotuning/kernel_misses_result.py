@@ -30,6 +30,7 @@ class KernelMissesResult(Rule):
     unless it takes the memory of an operand that has one. What is read from it is what lay there.
     """
 
+    opcodes = frozenset({"custom-call"})
     examples = (
         Bad(_PROGRAM % (_TWO, "  // error")),
         Good(_PROGRAM % (_THREE, "")),

@@ -75,6 +75,7 @@ class AliasLostInFusion(Rule):
     not a whole buffer, so no fusion can declare it: there the pass has to be disabled.
     """
 
+    opcodes = frozenset({"custom-call"})
     examples = (
         Bad(
             _PROGRAM % ("", "  // error"),

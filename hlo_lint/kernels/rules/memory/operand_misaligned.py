@@ -42,6 +42,7 @@ class OperandMisaligned(Rule):
     their own.
     """
 
+    opcodes = frozenset({"custom-call"})
     examples = (Bad(_PROGRAM % (1, 513, "  // error")), Good(_PROGRAM % (4, 516, "")))
 
     def is_applicable(self, module: Module) -> bool:

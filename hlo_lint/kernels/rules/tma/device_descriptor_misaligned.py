@@ -36,6 +36,7 @@ class DeviceDescriptorMisaligned(Rule):
     Pad the array to rows of a multiple of 16 bytes, or load it through pointers.
     """
 
+    opcodes = frozenset({"custom-call"})
     examples = (
         Bad(_PROGRAM % (100, 100, _BAD, "  // error")),
         Good(_PROGRAM % (96, 96, _GOOD, "")),

@@ -1,0 +1,136 @@
+"""Entries of the index of rules: all that decides if a rule runs, known before it is imported.
+
+Most rules have nothing to look at in most files, and to import all takes longer than to check a
+small file. `index.py` holds the entries; `make docs` writes it, and a test says when it is stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, NamedTuple, overload
+
+from hlo_lint.analysis.calls import opcodes_of
+from hlo_lint.hlo.ir import Module
+
+if TYPE_CHECKING:
+    from hlo_lint.rules.base import Rule
+
+
+class Contents(NamedTuple):
+    """The opcodes and the texts that are going to be checked."""
+
+    opcodes: frozenset[str]
+    text: str
+
+
+MAX_SEARCHED: Final = 1 << 16
+"""Characters up to which opcodes and words decide which rules are imported: in more text there is
+something for most of them, and to search it takes longer than to import the rest."""
+
+
+def contents_of(modules: Sequence[Module]) -> Contents | None:
+    """The opcodes and texts of modules; None if they are too large to be searched."""
+    if sum(len(piece) for module in modules for piece in module.pieces) > MAX_SEARCHED:
+        return None
+    opcodes = frozenset().union(*map(opcodes_of, modules))
+    return Contents(opcodes, "\n".join([module.text for module in modules]))
+
+
+class RuleEntry(NamedTuple):
+    """A rule that may not be imported yet."""
+
+    name: str
+    family: str
+    module: str
+    kind: str
+    """The name of its class."""
+    enabled_by_default: bool = True
+    demanded_by: str = ""
+    """The pass of its precondition."""
+    asks: tuple[str, ...] = ()
+    """The types that its checks ask for: `Module`, `Stage` …"""
+    opcodes: tuple[str, ...] | None = None
+    """It is imported where the text has one of these opcodes, or one of the words; None for both
+    if nothing is known."""
+    mentions: tuple[str, ...] | None = None
+
+    @property
+    def is_own(self) -> bool:
+        """True if the rule is not of another package."""
+        return self.module.startswith("hlo_lint.")
+
+    def applies(self, contents: Contents | None) -> bool:
+        """True if the rule may find something; None are contents too large to be searched."""
+        if contents is None or (self.opcodes is None and self.mentions is None):
+            return True
+        opcodes, words = self.opcodes or (), self.mentions or ()
+        return not contents.opcodes.isdisjoint(opcodes) or any(
+            word in contents.text for word in words
+        )
+
+    def load(self) -> Rule:
+        """The rule, imported: always the same object."""
+        kind: type[Rule] = getattr(import_module(self.module), self.kind)
+        return rule_of(kind)
+
+
+_rules: dict[type[Rule], Rule] = {}
+
+
+def rule_of(kind: type[Rule]) -> Rule:
+    """The one object of a class of rules."""
+    rule = _rules.get(kind)
+    if rule is None:
+        rule = _rules[kind] = kind()
+    return rule
+
+
+class ChosenRule(NamedTuple):
+    """A rule that is going to run."""
+
+    entry: RuleEntry
+    held: Rule | None = None
+    """The rule, if it was imported already: with options, or of another package."""
+
+    @property
+    def rule(self) -> Rule:
+        """The rule, imported now if nothing has needed it before."""
+        return self.held or self.entry.load()
+
+
+class ChosenRules(Sequence["Rule"]):
+    """The rules of a run, each imported when it is first asked for."""
+
+    def __init__(self, chosen: Sequence[ChosenRule]) -> None:
+        self.chosen = chosen
+
+    @overload
+    def __getitem__(self, at: int) -> Rule: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Rule]: ...
+
+    def __getitem__(self, at: int | slice) -> Rule | Sequence[Rule]:
+        if isinstance(at, slice):
+            return ChosenRules(self.chosen[at])
+        return self.chosen[at].rule
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    def __iter__(self) -> Iterator[Rule]:
+        return (each.rule for each in self.chosen)
+
+    def named(self, name: str) -> ChosenRule | None:
+        """The rule of that name, if it is one of them."""
+        return next((each for each in self.chosen if each.entry.name == name), None)
+
+    @classmethod
+    def of(cls, rules: Sequence[Rule]) -> ChosenRules:
+        """Rules that are there already."""
+        if isinstance(rules, ChosenRules):
+            return rules
+        from hlo_lint.rules.base import entry_of
+
+        return cls([ChosenRule(entry_of(type(rule)), rule) for rule in rules])
