@@ -155,6 +155,7 @@ class Checker:
         for check in self._checks(set(views), None):
             views[check.kind].check_all(check, folders, logs, self.reporter)
 
+
 def _contents(files: Sequence[PassDump]) -> Contents | None:
     """What decides which rules are imported; None where any may have something to look at."""
     if any(file.kind is Kind.PTX for file in files):
