@@ -60,8 +60,7 @@ class HloLint:
         compiler_options: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> Report:
-        """`hlo_lint.check_jit`, as the markers say where nothing is said here; what neither says is
-        said by the settings file of the project.
+        """`hlo_lint.check_jit` with these settings, else those of the markers, else the project's.
 
         Raises:
             FindingsError: for an error or a warning, and where the compile fails.
@@ -70,13 +69,15 @@ class HloLint:
         __tracebackhide__ = True
         from hlo_lint.apps.jax.capture.jit import FindingsError, check_capture
 
-        chosen = {**self.marked, **_known(settings)}
+        with _WithoutOwnFrames():
+            chosen = {**self.marked, **_known(settings)}
         target = chosen.pop("target", None)
         capture = self.capture(
             function, *arguments, target=target, compiler_options=compiler_options
         )
         try:
-            report = check_capture(capture, **chosen, settings=_settings(self._config))
+            with _WithoutOwnFrames():
+                report = check_capture(capture, **chosen, settings=_settings(self._config))
         except FindingsError as error:
             kept = self._note(capture, error.report, failed=True)
             if kept is not None:
@@ -91,9 +92,11 @@ class HloLint:
         Raises:
             UsageError: for a target or an option that nothing knows.
         """
+        __tracebackhide__ = True
         from hlo_lint.apps.jax.capture.jit import capture_jit
 
-        capture = capture_jit(function, *arguments, **options)
+        with _WithoutOwnFrames():
+            capture = capture_jit(function, *arguments, **options)
         self.captures.append(capture)
         return capture
 
@@ -131,7 +134,16 @@ class HloLint:
 @pytest.fixture
 def hlo_lint(request: pytest.FixtureRequest) -> Iterator[HloLint]:
     """Compiles jax functions and checks every pass: `hlo_lint.check(f, x, y)`."""
-    checks = HloLint(_marked(request.node), request)
+    from hlo_lint.text.errors import UsageError
+
+    marked, wrong = {}, ""
+    try:
+        marked = _marked(request.node)
+    except UsageError as error:
+        wrong = str(error)
+    if wrong:  # not within `except`: pytest would print both errors
+        pytest.fail(f"@pytest.mark.hlo_lint: {wrong}", pytrace=False)
+    checks = HloLint(marked, request)
     yield checks
     checks.close()
 
@@ -223,12 +235,28 @@ def _settings(config: pytest.Config) -> Settings:
     return config.stash[_SETTINGS]
 
 
+class _WithoutOwnFrames:
+    """A context whose errors point at the test that made them, not into this package."""
+
+    def __enter__(self) -> None:
+        """Nothing is set up."""
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        __tracebackhide__ = True
+        from hlo_lint.text.errors import HloLintError
+
+        if isinstance(error, HloLintError | TypeError):
+            raise error.with_traceback(None) from None
+
+
 def _marked(node: pytest.Item) -> dict[str, Any]:
     """The options of the markers: the nearest takes precedence, allowed rules add up."""
     settings: dict[str, Any] = {}
     for marker in node.iter_markers("hlo_lint"):
         if marker.args:
-            raise pytest.UsageError("the marker hlo_lint takes its settings by name")
+            from hlo_lint.text.errors import UsageError
+
+            raise UsageError(f"it takes its settings by name: {', '.join(SETTINGS)}")
         allowed = [*_names(marker.kwargs.get("allow", ())), *settings.get("allow", ())]
         settings = {**_known(marker.kwargs), **settings}
         if allowed:
@@ -239,9 +267,9 @@ def _marked(node: pytest.Item) -> dict[str, Any]:
 def _known(settings: Mapping[str, Any]) -> dict[str, Any]:
     for name in settings:
         if name not in SETTINGS:
-            from hlo_lint.text.errors import UsageError
+            from hlo_lint.text.errors import UsageError, nearest
 
-            raise UsageError(f"hlo_lint has no setting {name}; there are {', '.join(SETTINGS)}")
+            raise UsageError(f"hlo_lint has no setting {name}: {nearest(name, SETTINGS)}")
     lists = ("select", "ignore", "allow")
     return {
         name: _names(value) if name in lists and value is not None else value
