@@ -184,7 +184,8 @@ def test_a_commit_is_stopped_until_what_the_fix_wrote_is_added(project: Project)
 
 def test_what_is_called_hlo_and_is_none_is_skipped_and_that_is_said(project: Project) -> None:
     ran = project.pre_commit("run", "hlo-lint", "--all-files", "--verbose")
-    assert "skipped: other.hlo: it holds no HLO\n1 warning in 2 files of HLO" in ran.out
+    assert "skipped: other.hlo: it holds no HLO\n" in ran.out
+    assert "\n1 warning in 2 files, 2 modules of HLO, 1 skipped\n" in ran.out
 
 
 def test_settings_exclude_what_pre_commit_names(project: Project) -> None:
@@ -208,4 +209,4 @@ def test_a_dump_is_checked_as_a_whole_where_its_folder_is_given(project: Project
     ran = project.pre_commit("run")
     assert ran.hook("hlo-lint") == "Failed"
     assert "since: pass autotuner of post-layout_assignment, step 0030" in ran.out
-    assert "1 error in 33 files of HLO" in ran.out
+    assert "1 error in 33 files, 33 modules of HLO" in ran.out

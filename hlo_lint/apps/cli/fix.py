@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Apply a fix as safe only if it is proven, and print the proof of each.",
 )
+@click.option("--fix-only", is_flag=True, help="Neither print nor count the findings that remain.")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 even if findings remain.")
 @click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if anything was fixed.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the findings that remain.")
@@ -63,6 +64,7 @@ def command(
     out: Path | None,
     unsafe_fixes: bool | None,
     verify: bool,
+    fix_only: bool,
     exit_zero: bool,
     exit_non_zero_on_fix: bool,
     quiet: bool,
@@ -91,12 +93,13 @@ def command(
     else:
         _clean_up(dump)
         written = list(_write_fixed(result, [Path(path) for path in paths], out))
-        if not quiet:
+        if not quiet and (written or not fix_only):
             errors.print(_fixed(result, written), highlight=False, markup=False, soft_wrap=True)
-    _print_remaining(result, errors, quiet)
+    if not fix_only:
+        _print_remaining(result, errors, quiet)
     if exit_non_zero_on_fix and result.edits:
         ctx.exit(1)
-    ctx.exit(common.exit_status(result.remaining, shared, exit_zero=exit_zero))
+    ctx.exit(common.exit_status(result.remaining, shared, exit_zero=exit_zero or fix_only))
 
 
 def _clean_up(dump: Dump) -> None:
@@ -145,23 +148,12 @@ def _write_fixed(result: FixResult, inputs: Sequence[Path], out: Path | None) ->
 
 
 def _print_remaining(result: FixResult, errors: Console, quiet: bool) -> None:
-    from hlo_lint.text.edits import Safety
-
     if quiet:
         from hlo_lint.report.text import print_text
 
         print_text(errors, result.findings)
         return
     result.remaining.print(errors)
-    unsafe = sum(
-        finding.fix is not None and finding.fix.safety is Safety.UNSAFE
-        for finding in result.findings
-    )
-    if unsafe:
-        errors.print(
-            f"{unsafe} more fix{'' if unsafe == 1 else 'es'} available with --unsafe-fixes",
-            highlight=False,
-        )
 
 
 def _fixed(result: FixResult, written: Sequence[Path]) -> str:
