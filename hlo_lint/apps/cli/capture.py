@@ -219,6 +219,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 
 
 def _show(comparison: Comparison, *, has_winners: bool) -> None:
+    from hlo_lint.apps.cli.tables import print_table
     from hlo_lint.report.text import print_text
     from hlo_lint.text.source import shown
 
@@ -227,10 +228,7 @@ def _show(comparison: Comparison, *, has_winners: bool) -> None:
     rows += [_row(trial) for trial in comparison.trials]
     if not has_winners:
         rows = [(jax, *rest) for jax, _, *rest in rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
+    print_table(rows)
     for trial in comparison.trials:
         if trial.message:
             reason = shown(trial.message.splitlines()[0])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from hlo_lint.analysis.pass_stats import Step
     from hlo_lint.dumps.pipeline import Pipeline
 
-COLUMNS = ("step", "pipeline", "pass", "changed", "instructions", "bytes", "fusions", "ms")
+COLUMNS = ("step", "pipeline", "pass", "changed", "bytes", "fusions", "ms", "instructions")
 NUMBERS = ("step", "fusions", "ms")
 
 
@@ -77,10 +78,10 @@ def _row(step: Step) -> tuple[str, ...]:
         step.pipeline,
         step.name,
         "" if step.effect is Effect.FIRST else step.effect.value,
-        ", ".join(counts),
         " ".join(sizes),
         str(step.fusions or ""),
         time,
+        ", ".join(counts),
     )
 
 
@@ -95,25 +96,21 @@ def _bytes(size: int) -> str:
 
 
 def _show(pipeline: Pipeline, rows: Sequence[tuple[str, ...]]) -> None:
+    """Print the table; on a terminal, each pipeline of passes has its own, to save a column."""
+    from hlo_lint.apps.cli.tables import print_table, terminal_width
     from hlo_lint.text.source import shown
 
     rows = [tuple(map(shown, row)) for row in rows]
-    if sys.stdout.isatty():
-        from rich.console import Console
-        from rich.table import Table
-
-        table = Table(title=shown(pipeline.title), title_justify="left")
-        for column in COLUMNS:
-            table.add_column(column, justify="right" if column in NUMBERS else "left")
-        for row in rows:
-            table.add_row(*row, style="" if row[3] == "yes" else "dim")
-        Console(highlight=False, markup=False).print(table)
+    click.echo(click.style(shown(pipeline.title), bold=True))
+    if not terminal_width():
+        print_table([COLUMNS, *rows], right=[COLUMNS.index(name) for name in NUMBERS])
         return
-    click.echo(shown(pipeline.title))
-    widths = [max(map(len, column)) for column in zip(COLUMNS, *rows, strict=True)]
-    for row in [COLUMNS, *rows]:
-        cells = (
-            cell.rjust(width) if name in NUMBERS else cell.ljust(width)
-            for name, cell, width in zip(COLUMNS, row, widths, strict=True)
-        )
-        click.echo("  ".join(cells).rstrip())
+    columns = [name for name in COLUMNS if name != "pipeline"]
+    right = [columns.index(name) for name in NUMBERS]
+    for name, group in groupby(rows, key=itemgetter(1)):
+        steps = [(row[0], *row[2:]) for row in group]
+        if name:
+            click.echo()
+            click.echo(click.style(name, bold=True))
+        unchanged = [number for number, row in enumerate(steps, 1) if row[2] != "yes"]
+        print_table([columns, *steps], right=right, dim=unchanged)

@@ -15,6 +15,7 @@ import click
 )
 def command(output_format: str) -> None:
     """List every rule: family, name, severity, and what it reports."""
+    from hlo_lint.apps.cli.tables import print_table
     from hlo_lint.rules.registry import all_rules
 
     if output_format == "json":
@@ -36,7 +37,4 @@ def command(output_format: str) -> None:
     for rule in all_rules():
         severity, fixable = rule.severity.value, "yes" if rule.fixable() else "no"
         rows.append((rule.family(), rule.name(), severity, fixable, rule.summary()))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
+    print_table(rows)
