@@ -29,7 +29,7 @@ from hlo_lint.report.html.excerpt import Partners, side_by_side
 from hlo_lint.report.html.neighbourhood import draw, neighbourhood
 from hlo_lint.report.html.page import render_html
 from hlo_lint.report.html.visible import MAX_LENGTH, script, visible
-from tests.apps.test_cli import run
+from tests.apps.test_cli import CLEAN, LOOSE, run
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def opened(chromium: Browser) -> Iterator[Open]:
         said.append(dialog.message)
         dialog.dismiss()
 
-    def open_page(path: Path, link: str = "", **options: Any) -> Page:
+    def open_page(path: Path, link: str = "#all", **options: Any) -> Page:
         context = chromium.new_context(**{"viewport": {"width": 1400, "height": 900}, **options})
         contexts.append(context)
         page = context.new_page()
@@ -235,6 +235,33 @@ def test_a_link_leads_to_a_finding_and_the_way_back_works(opened: Open, forced_p
     page.go_back()
     assert page.locator("main h2").inner_text() == found.message
     assert page.locator("#list a[aria-current]").count() == 1
+
+
+def test_the_page_opens_on_the_worst_finding_and_modules_with_errors_are_first(
+    opened: Open, tmp_path: Path
+) -> None:
+    shutil.copytree(CRASH, tmp_path / "d" / "z")
+    for name in ("a", "b"):
+        (tmp_path / "d" / f"{name}.hlo").write_text(LOOSE if name == "b" else CLEAN)
+    path = write(tmp_path / "d", tmp_path / "report.html")
+    page = opened(path, "")
+    assert page.locator("main h2").inner_text().startswith("this reshape moves bytes: f32[16,")
+    link = page.locator(".page a")
+    assert link.get_attribute("href") == (
+        "https://hlo-lint.readthedocs.io/en/stable/rules/reshape-moves-data.html"
+    )
+    page.locator("h1 a").click()
+    rows = page.locator("main table").first.locator("tbody tr").all_inner_texts()
+    assert [row.split("\t")[0] for row in rows] == ["z/module_0001.jit_batched_dot", "b", "a"]
+
+
+def test_a_page_with_nothing_but_information_opens_on_the_modules(
+    opened: Open, tmp_path: Path
+) -> None:
+    (tmp_path / "b.hlo").write_text(LOOSE)
+    options = ("--severity", "layout=info")
+    page = opened(write(tmp_path / "b.hlo", tmp_path / "report.html", *options), "")
+    assert page.locator("main h2").count() == 0
 
 
 def test_the_keyboard_is_enough(opened: Open, forced_page: Path) -> None:

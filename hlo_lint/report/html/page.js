@@ -764,8 +764,8 @@ function moduleTable(numbers) {
 }
 
 function showAll() {
-  const has = (number) => Object.keys(modules[number].counts).length > 0;
-  const numbers = [...modules.keys()].sort((a, b) => has(b) - has(a) || a - b);
+  const rank = (number) => ["error", "warning", "info"].findIndex((name) => modules[number].counts[name]) >>> 0;
+  const numbers = [...modules.keys()].sort((a, b) => rank(a) - rank(b) || a - b);
   const holder = make("div", {}, moduleTable(numbers.slice(0, MODULES)));
   if (numbers.length > MODULES) {
     const rest = make("button", { type: "button" }, `Show all ${numbers.length} modules`);
@@ -845,6 +845,9 @@ byId("more").addEventListener("click", lengthen);
 byId("theme").addEventListener("click", () => theme(byId("theme").textContent === "Dark"));
 theme(matchMedia("(prefers-color-scheme: dark)").matches);
 addEventListener("hashchange", route);
+if (!location.hash && findings.length && findings[0].severity !== "info") {
+  history.replaceState(null, "", `#finding-${findings[0].id}`); // the worst is the first
+}
 document.addEventListener("keydown", (event) => {
   const writing = event.target.matches("input[type=search], select");
   if (event.key === "/" && !writing) {

@@ -13,6 +13,7 @@ from hlo_lint import __version__
 from hlo_lint.dumps.directory import Dump
 from hlo_lint.report.html.collect import collect
 from hlo_lint.report.html.visible import script
+from hlo_lint.report.links import rule_link
 from hlo_lint.report.report import Report
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.registry import all_rules
@@ -52,7 +53,9 @@ def render_html(
         stats=report.stats,
         allowed=len(report.allowed),
         releases=sorted({m["release"] for m in collected["index"]["modules"] if m["release"]}),
-        rules=[(rule.name(), _html(rule, markdown)) for rule in _rules(named)],
+        rules=[
+            (rule.name(), rule_link(rule.name()), _html(rule, markdown)) for rule in _rules(named)
+        ],
         index=script(collected["index"]),
         details=[script(detail) for detail in collected["details"]],
     )
