@@ -11,6 +11,7 @@ from hlo_lint import __version__
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.fingerprints import KIND
 from hlo_lint.report.formats import Warn
+from hlo_lint.report.links import rule_link
 from hlo_lint.report.locations import has_lines, uri_of
 from hlo_lint.report.page import render_page
 from hlo_lint.report.report import Report
@@ -127,6 +128,7 @@ def _descriptor(name: str) -> Json:
         "shortDescription": {"text": rule.summary()},
         "fullDescription": {"text": rule.page().partition("\n## ")[0].strip()},
         "help": {"text": page, "markdown": page},
+        **({"helpUri": link} if (link := rule_link(name)) else {}),
         "defaultConfiguration": {"level": LEVELS[rule.severity]},
         "properties": {"tags": [rule.family()]},
     }

@@ -15,6 +15,7 @@ from hlo_lint.apps.lsp.settings import Options
 from hlo_lint.dumps.directory import held_dump
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.hlo.records import references_of
+from hlo_lint.report.links import rule_link
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.edits import Safety
 from hlo_lint.text.source import Span, shown
@@ -78,12 +79,13 @@ def check(document: Document, options: Options, is_outdated: Callable[[], bool])
 def _diagnostic(document: Document, finding: Diagnostic) -> types.Diagnostic:
     lines = document.file.lines
     span = Span(lines.offset(finding.start), lines.offset(finding.end))
-    fix = finding.fix
+    fix, link = finding.fix, rule_link(finding.rule)
     return types.Diagnostic(
         range=document.text.range(span),
         message="\n".join(_message(finding)),
         severity=SEVERITIES[finding.severity],
         code=finding.rule,
+        code_description=types.CodeDescription(link) if link else None,
         source="hlo-lint",
         related_information=list(_related(document, finding, span)) or None,
         data={
