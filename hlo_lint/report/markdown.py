@@ -27,7 +27,7 @@ def render(report: Report, warn: Warn) -> str:
     parts = ["## hlo-lint", f"{summary(report)}."]
     if report.findings:
         rows = [_row(count) for count in counts(report.findings)]
-        head = ["| rule | errors | warnings | notes | fixable |", "|---|---:|---:|---:|---:|"]
+        head = ["| rule | errors | warnings | infos | fixable |", "|---|---:|---:|---:|---:|"]
         parts.append("\n".join([*head, *rows]))
     if report.skipped:
         parts.append(_skipped(report.skipped))

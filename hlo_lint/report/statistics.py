@@ -9,7 +9,7 @@ from typing import Literal
 
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.report.report import Report
-from hlo_lint.report.text import summary
+from hlo_lint.report.text import severities, summary
 from hlo_lint.rules.findings import Severity
 
 
@@ -41,7 +41,12 @@ def render_statistics(report: Report, output_format: Literal["text", "json"] = "
     if output_format == "json":
         return json.dumps([asdict(count) for count in rule_counts], indent=2) + "\n"
     cells = [
-        (str(count.count), count.rule, _severities(count), f"{count.fixable} fixable")
+        (
+            str(count.count),
+            count.rule,
+            severities(count.errors, count.warnings, count.infos),
+            f"{count.fixable} fixable",
+        )
         for count in rule_counts
     ]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -65,5 +70,4 @@ def _count(rule: str, findings: list[Diagnostic]) -> RuleCount:
 
 
 def _severities(count: RuleCount) -> str:
-    named = ((count.errors, "error"), (count.warnings, "warning"), (count.infos, "note"))
-    return ", ".join(f"{n} {name}{'' if n == 1 else 's'}" for n, name in named if n)
+    return severities(count.errors, count.warnings, count.infos)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING
 
 from hlo_lint.engine.findings import Diagnostic, PassRef
 from hlo_lint.report.formats import Warn
+from hlo_lint.report.links import rule_link, shows_links
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.edits import Safety
@@ -19,8 +21,13 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
+ORDER = (Severity.INFO, Severity.WARNING, Severity.ERROR)
+"""A terminal shows its last lines: the worst findings stand there."""
 WIDTH = 160
-"""Maximum number of characters shown of a line of HLO; lines of dumps run to 100 kB."""
+"""Maximum number of characters shown of a line of HLO, where no terminal is narrower; lines of
+dumps run to 100 kB."""
+MIN_WIDTH = 40
+"""Columns of the narrowest terminal to which text is fitted."""
 COMMANDS = {Safety.SAFE: "hlo-lint fix", Safety.UNSAFE: "hlo-lint fix --unsafe-fixes"}
 UNKNOWN = "a pass that left no dump"
 
@@ -53,26 +60,38 @@ def describe(ref: PassRef) -> str:
     return f"pass {ref.pass_name} of {ref.pipeline}, {step}"
 
 
-def print_report(console: Console, report: Report) -> None:
-    """Print each finding, the skipped inputs, and one line that counts."""
-    print_text(console, report.findings)
+def print_report(console: Console, report: Report, seconds: float | None = None) -> None:
+    """Print the skipped inputs, each finding, the worst last, and one or two lines that count."""
+    from rich.text import Text
+
     for entry in report.skipped:
-        console.print(
-            f"skipped: {shown(entry.path)}: {shown(entry.reason)}",
-            style="dim",
-            soft_wrap=True,
-            highlight=False,
-            markup=False,
-        )
-    console.print(summary(report), highlight=False, markup=False, soft_wrap=True)
+        reason = Text(f"{shown(entry.path)}: {shown(entry.reason)}", "dim")
+        for line in _folded(Text("skipped: ", "dim"), reason, console):
+            console.print(line, soft_wrap=True)
+    if report.skipped and report.findings:
+        console.print()
+    print_text(console, report.findings)
+    time = f"; {seconds:.1f} s" if seconds is not None and width_of(console) else ""
+    _print(console, summary(report) + time)
+    if fixes := fixable(report.findings):
+        _print(console, fixes)
+
+
+def _print(console: Console, line: str) -> None:
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def print_text(console: Console, findings: Sequence[Diagnostic]) -> None:
-    """Print each finding with its excerpt, an empty line after each."""
-    for finding in findings:
-        for line in _lines(finding):
+    """Print each finding with its excerpt, an empty line after each; the worst come last."""
+    for finding in sorted(findings, key=lambda finding: ORDER.index(finding.severity)):
+        for line in _lines(finding, console):
             console.print(line, soft_wrap=True)
         console.print()
+
+
+def width_of(console: Console) -> int:
+    """The columns of a terminal; 0 if the output is not one."""
+    return max(MIN_WIDTH, console.width) if console.file.isatty() else 0
 
 
 def as_text(finding: Diagnostic) -> str:
@@ -81,61 +100,128 @@ def as_text(finding: Diagnostic) -> str:
 
 
 def summary(report: Report) -> str:
-    """`1 error, 2 warnings in 31 files`, or `no findings in 31 files`; `, 3 allowed` after it."""
-    counts = [
-        _some(sum(finding.severity is severity for finding in report.findings), name)
-        for severity, name in (
-            (Severity.ERROR, "error"),
-            (Severity.WARNING, "warning"),
-            (Severity.INFO, "note"),
+    """`1 error, 2 warnings in 31 files, 31 modules of HLO`, and what was allowed and skipped."""
+    listed = severities(
+        *(
+            sum(finding.severity is severity for finding in report.findings)
+            for severity in reversed(ORDER)
         )
-    ]
-    listed = ", ".join(count for count in counts if count) or "no findings"
+    )
+    files, modules = (counted(report.stats[name], name[:-1]) for name in ("files", "modules"))
+    place = f"{files}, {modules} of HLO" if report.stats["files"] else "no files of HLO"
     allowed = f", {len(report.allowed)} allowed" if report.allowed else ""
-    return f"{listed} in {_some(report.stats['files'], 'file') or 'no files'} of HLO{allowed}"
+    skipped = f", {len(report.skipped)} skipped" if report.skipped else ""
+    return f"{listed or 'no findings'} in {place}{allowed}{skipped}"
 
 
-def _some(number: int, name: str) -> str:
-    return counted(number, name) if number else ""
+def severities(errors: int, warnings: int, infos: int) -> str:
+    """`1 error, 2 warnings`; what there is none of is left out."""
+    numbers = ((errors, "error"), (warnings, "warning"), (infos, "info"))
+    return ", ".join(counted(number, name) for number, name in numbers if number)
 
 
-def _lines(finding: Diagnostic) -> Iterator[Text]:
+def fixable(findings: Sequence[Diagnostic]) -> str:
+    """The number of findings with a fix, and the command that applies it; empty without fixes."""
+    fixes = [finding.fix.safety for finding in findings if finding.fix is not None]
+    safe, unsafe = (fixes.count(safety) for safety in (Safety.SAFE, Safety.UNSAFE))
+    if safe and unsafe:
+        return f"{safe} fixable with `{COMMANDS[Safety.SAFE]}`, {unsafe} more with --unsafe-fixes"
+    if not fixes:
+        return ""
+    return f"{len(fixes)} fixable with `{COMMANDS[Safety.SAFE if safe else Safety.UNSAFE]}`"
+
+
+def _lines(finding: Diagnostic, console: Console | None = None) -> Iterator[Text]:
+    """The lines of a finding, folded between words where a terminal shows them."""
     from rich.text import Text
 
-    style = STYLES[finding.severity]
-    yield Text.assemble(
-        (f"{finding.severity.value}[{finding.rule}]", style),
+    style, width = STYLES[finding.severity], width_of(console) if console else 0
+    title = Text.assemble(
+        (f"{finding.severity.value}[{finding.rule}]", _linked(style, finding.rule, width)),
         (f": {shown(finding.message)}", "bold"),
     )
+    yield from _folded(Text(), title, console)
     yield Text.assemble(
         ("  --> ", "blue"), shown(f"{finding.path}:{finding.line}:{finding.column}")
     )
-    yield from _excerpt(finding, style)
+    yield from _excerpt(finding, style, width)
     for label, note in notes_of(finding):
-        yield Text.assemble(("   = ", "blue"), (f"{label}: ", "bold"), shown(note))
+        head = Text.assemble(("   = ", "blue"), (f"{label}: ", "bold"))
+        yield from _folded(head, Text(shown(note)), console)
     if finding.fix is not None:
         how = f"{finding.fix.safety.value}; {COMMANDS[finding.fix.safety]}"
-        yield Text.assemble(
-            ("help: ", "bold green"),
-            f"{shown(finding.fix.title)} ({how})",
-        )
+        head = Text("help: ", "bold green")
+        yield from _folded(head, Text(f"{shown(finding.fix.title)} ({how})"), console)
 
 
-def _excerpt(finding: Diagnostic, style: str) -> Iterator[Text]:
+def _linked(style: str, rule: str, width: int) -> str:
+    """The style with a link to the page of the rule, on a terminal that shows links."""
+    link = rule_link(rule) if width and shows_links(os.environ) else ""
+    return f"{style} link {link}" if link else style
+
+
+def _folded(label: Text, body: Text, console: Console | None) -> Iterator[Text]:
+    """The text after a label; on a terminal, further lines begin below its first word."""
+    if console is None or not (width := width_of(console)):
+        yield label + body
+        return
+    indent = label.cell_len
+    for line in body.wrap(console, width - indent):
+        line.rstrip()
+        yield label + line
+        label = type(body)(" " * indent)
+
+
+def _excerpt(finding: Diagnostic, style: str, width: int) -> Iterator[Text]:
+    """The line and its carets: as much of a long line as fits, around what is marked."""
+    from rich.cells import cell_len
     from rich.text import Text
 
-    number = str(finding.line)
-    bar = " " * len(number) + " | "
-    start = finding.column - 1
-    end = finding.end_column - 1 if finding.end_line == finding.line else len(finding.excerpt)
-    first = max(0, min(start - WIDTH // 2, len(finding.excerpt) - WIDTH))
-    first = first if len(finding.excerpt) > WIDTH else 0
-    lead, tail = ("…" if first else ""), ("…" if len(finding.excerpt) > first + WIDTH else "")
-    line = shown(finding.excerpt[first : first + WIDTH])
-    before = len(shown(finding.excerpt[first:start])) + len(lead)
-    marked = max(1, len(shown(finding.excerpt[start : min(end, first + WIDTH)])))
-    yield Text.assemble((f"{number} | ", "blue"), f"{lead}{line}{tail}")
+    number = f"{finding.line} | "
+    text, start = finding.excerpt, finding.column - 1
+    end = finding.end_column - 1 if finding.end_line == finding.line else len(text)
+    room = width - len(number) if width else WIDTH + 2
+    first, last = _window(text, start, end, room)
+    lead, tail = ("…" if first else ""), ("…" if last < len(text) else "")
+    before = cell_len(lead + shown(text[first:start]))
+    marked = max(1, cell_len(shown(text[start : min(end, last)])))
+    yield Text.assemble((number, "blue"), f"{lead}{shown(text[first:last])}{tail}")
+    bar = f"{'|':>{len(number) - 1}} "
     yield Text.assemble((bar, "blue"), " " * before, ("^" * marked, style))
+
+
+def _window(text: str, start: int, end: int, room: int) -> tuple[int, int]:
+    """The stretch of a line that is shown in `room` columns, with two left for the ellipses.
+
+    It begins with the line if what is marked fits there, too; else half of the columns at most
+    stand before that, as long as the line goes on after it.
+    """
+    from rich.cells import cell_len
+
+    if len(text) <= room and cell_len(shown(text)) <= room:
+        return 0, len(text)
+    room -= 2
+
+    def grown(at: int, step: int, columns: int) -> int:
+        """The last place that is reached from `at` within so many columns."""
+        while 0 <= at + min(step, 0) < len(text):
+            columns -= cell_len(shown(text[at + min(step, 0)]))
+            if columns < 0:
+                break
+            at += step
+        return at
+
+    def columns(first: int, last: int) -> int:
+        return cell_len(shown(text[first:last]))
+
+    marked = columns(start, min(end, start + room))
+    if start + marked <= room and columns(0, start) + marked <= room:
+        first = 0
+    else:
+        before = room - marked if marked <= room else room // 8
+        first = grown(start, -1, min(room // 2, before))
+    last = grown(start, 1, room - columns(first, start))
+    return grown(first, -1, room - columns(first, last)), last
 
 
 def message_lines(finding: Diagnostic) -> list[str]:

@@ -457,7 +457,9 @@ def test_fix_takes_allowances() -> None:
 
 def test_the_report_says_how_many_are_allowed_and_json_says_why() -> None:
     report = hlo_lint.lint(CRASH, allow=[Allowance(RESHAPE, "why")])
-    assert str(report).endswith("no findings in 33 files of HLO, 1 allowed\n")
+    assert str(report).endswith(
+        "no findings in 33 files, 33 modules of HLO, 1 allowed, 1 skipped\n"
+    )
     (allowed,) = json.loads(report.to_json())["allowed"]
     assert (allowed["rule"], allowed["allowed_by"], allowed["reason"]) == (
         RESHAPE, "configuration", "why",
@@ -602,7 +604,7 @@ def test_entries_of_rules_that_did_not_run_stay() -> None:
 
 # The command
 
-NONE_BUT_ONE = "no findings in 1 file of HLO, 1 allowed\n"
+NONE_BUT_ONE = "no findings in 1 file, 1 module of HLO, 1 allowed\n"
 
 
 def run(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -163,9 +163,10 @@ def _check(paths: tuple[str, ...], options: ReportOptions, shared: common.Shared
             executor=options.executor,
             progress=progress,
         )
-    print_report(report, settings.output_format, options)
+    seconds = time.monotonic() - begun
+    print_report(report, settings.output_format, options, seconds)
     if options.verbose:
-        _say(settings, report, jobs, time.monotonic() - begun)
+        _say(settings, report, jobs, seconds)
     return report
 
 
@@ -209,16 +210,18 @@ def refuse_statistics(settings: Settings, options: ReportOptions) -> None:
         raise UsageError(f"--statistics is text or json, not {settings.output_format}")
 
 
-def print_report(report: Report, output_format: str, options: ReportOptions) -> None:
+def print_report(
+    report: Report, output_format: str, options: ReportOptions, seconds: float | None = None
+) -> None:
     """Print a report, or write it to the file that the options name."""
     if output_format == "text" and not options.statistics and options.output is None:
-        console = common.console(color=options.color)
-        if not options.quiet:
-            report.print(console)
-            return
-        from hlo_lint.report.text import print_text
+        from hlo_lint.report import text
 
-        print_text(console, report.findings)
+        console = common.console(color=options.color)
+        if options.quiet:
+            text.print_text(console, report.findings)
+        else:
+            text.print_report(console, report, seconds)
         return
     write_report(_rendered(report, output_format, options), options.output)
 
