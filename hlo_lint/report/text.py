@@ -214,7 +214,7 @@ def _window(text: str, start: int, end: int, room: int) -> tuple[int, int]:
     def columns(first: int, last: int) -> int:
         return cell_len(shown(text[first:last]))
 
-    marked = columns(start, min(end, start + room))
+    marked = columns(start, min(end, start + room + 1))
     if start + marked <= room and columns(0, start) + marked <= room:
         first = 0
     else:

@@ -135,6 +135,8 @@ def test_a_file_of_a_dump_is_told_what_check_says_of_it(editor: Editor) -> None:
     assert told.code == expected.rule == "reshape-moves-data"
     assert told.severity is types.DiagnosticSeverity.Error
     assert told.source == "hlo-lint"
+    assert told.code_description is not None
+    assert told.code_description.href.endswith("/en/stable/rules/reshape-moves-data.html")
     first, *rest = told.message.split("\n")
     assert first == expected.message
     assert rest == [
