@@ -163,6 +163,10 @@ def held_dump(file: HloFile, path: Path) -> Dump:
 def _existing(given: str | Path) -> Path:
     if not str(given):
         raise DumpError("the path is empty; `.` is the current folder")
+    if "://" in str(given):
+        from hlo_lint.dumps.remote import remote_path
+
+        return remote_path(str(given))
     path = Path(given)
     try:
         path.stat()
@@ -197,8 +201,7 @@ def _add_directory(
             path, why = str(error.filename), f"cannot be listed: {error.strerror}"
             dump.skipped.append(Skipped(path, why))
 
-    for folder, folders, names in os.walk(root, onerror=not_listed):
-        directory = Path(folder)
+    for directory, folders, names in _walked(root, not_listed):
         kept_folders = [name for name in sorted(folders) if not excludes(directory / name)]
         kept = [name for name in sorted(names) if not excludes(directory / name)]
         excluded |= len(kept_folders) < len(folders) or len(kept) < len(names)
@@ -210,6 +213,22 @@ def _add_directory(
     elif empty:
         reason = "all HLO in it is excluded" if excluded else reason
         dump.skipped.append(Skipped(str(root), reason, given=not excluded))
+
+
+def _walked(
+    root: Path, not_listed: Callable[[OSError], None]
+) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """Each folder under a path, with the names of its folders, which may be changed, and files."""
+    if "://" not in str(root):
+        for folder, folders, names in os.walk(root, onerror=not_listed):
+            yield Path(folder), folders, names
+        return
+    from hlo_lint.dumps.remote import walk
+
+    try:
+        yield from walk(root)
+    except OSError as error:
+        not_listed(OSError(error.errno, str(error), str(root)))
 
 
 def _add_folder(
@@ -250,6 +269,11 @@ def _add_folder(
         }
         dump.pipelines.append(Pipeline(dumps, list(others)))
     dump.pipelines += [Pipeline([file], []) for file in loose]
+    if texts and "://" in str(folder):
+        from hlo_lint.dumps.remote import read_ahead
+
+        for pipeline in dump.pipelines[-len(texts) - len(loose) :]:
+            read_ahead([file.path for file in pipeline.dumps])
     return unread
 
 

@@ -43,15 +43,21 @@ class PassDump:
         """
         if self._file is None:
             self._can_be_read_again = True
-            if self.name is None and (text := self._other_text()) is not None:
-                self._file = HloFile.of_text(text, self.path)
-            elif is_proto(self.path.name):
+            name = self.path.name
+            if self.name is None and not name.endswith((".gz", ".pb", ".hlo", ".hlo.pbtxt")):
+                data = self.path.read_bytes()
+                self.kind = kind_of(name, decode(data))
+                if self.kind is not Kind.HLO:
+                    self._file = HloFile.of_text(decode(data), self.path)
+                    return self._file
+            elif not is_proto(name):
+                data = self.path.read_bytes()
+            if is_proto(name):
                 from hlo_lint.hlo.proto import read_proto
 
                 self._has_directives = False
                 self._file = parse_file(read_proto(self.path), self.path, self.memo)
             else:
-                data = self.path.read_bytes()
                 self._file = parse_file(data, self.path, self.memo)
                 self._has_directives = _has_directives(self._file, data)
         return self._file
@@ -60,14 +66,6 @@ class PassDump:
     def is_read(self) -> bool:
         """True if its text is in memory."""
         return self._file is not None
-
-    def _other_text(self) -> str | None:
-        """The text, if it is not HLO but something else that rules read."""
-        if self.path.name.endswith((".gz", ".pb", ".hlo", ".hlo.pbtxt")):
-            return None
-        text = decode(self.path.read_bytes())
-        self.kind = kind_of(self.path.name, text)
-        return None if self.kind is Kind.HLO else text
 
     @property
     def module(self) -> Module:

@@ -204,7 +204,7 @@ def add_part(whole: Checker, part: Part, logs: Sequence[PassDump]) -> None:
     module and what the autotuner took out of it have.
     """
     reporter, result = whole.reporter, whole.result
-    shared = {str(path) for path in part.unread & reporter.unread}
+    shared = part.unread & reporter.unread
     of_helpers = dict(part.of_helpers)
     for at, diagnostic in enumerate(part.diagnostics):
         if diagnostic.path not in shared and of_helpers.get(at) not in reporter.of_modules:

@@ -12,6 +12,7 @@ import hlo_lint
 from hlo_lint.dumps.directory import Skipped
 from hlo_lint.dumps.pass_dump import new_dump
 from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.remote import checksum, is_url
 from hlo_lint.engine.findings import Diagnostic, PassRef
 from hlo_lint.engine.reporter import Identity
 from hlo_lint.engine.runner import Checker, Progress
@@ -54,7 +55,7 @@ class Part(NamedTuple):
     checked: tuple[CheckedFile, ...]
     logs: tuple[int, ...]
     """The positions of its dumps that are logs of the autotuner."""
-    unread: frozenset[Path]
+    unread: frozenset[str]
     """Artefacts whose parse errors are among the diagnostics."""
     reported: frozenset[Identity]
     """Findings in modules that the autotuner did not make."""
@@ -111,6 +112,12 @@ def content_digest(task: Task, pipeline: Pipeline) -> bytes | None:
                 return None
             size = path.stat().st_size
             digest.update(f"\n{size} {path.name}\n".encode(errors="surrogateescape"))
+            if is_url(path):  # to read it twice may cost more than a check
+                stored = checksum(path)
+                if stored is None:
+                    return None
+                digest.update(stored.encode())
+                continue
             with path.open("rb") as file:
                 while chunk := file.read(_CHUNK_BYTES):
                     digest.update(chunk)
@@ -197,5 +204,5 @@ def relocated(part: Part, new_places: Mapping[str, str]) -> Part:
             )
             for file in part.checked
         ),
-        unread=frozenset(Path(path_of(str(path))) for path in part.unread),
+        unread=frozenset(map(path_of, part.unread)),
     )

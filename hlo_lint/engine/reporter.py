@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from hlo_lint.dumps.directory import Skipped
 from hlo_lint.dumps.pass_dump import PassDump
@@ -65,7 +64,7 @@ class Reporter:
         self.cured = cured
         """True if defects that a later pass resolved are reported, as information."""
         self.result = Result()
-        self.unread: set[Path] = set()
+        self.unread: set[str] = set()
         """Artefacts whose parse errors have been reported."""
         self.of_modules: set[Identity] = set()
         """Findings in modules that the autotuner did not make."""
@@ -94,10 +93,10 @@ class Reporter:
         """The parse errors of an artefact that a rule asked for, once."""
         path, text = getattr(artefact, "path", None), getattr(artefact, "text", "")
         chosen = self.rules.named("unreadable-text")
-        if chosen is None or path is None or path in self.unread:
+        if chosen is None or path is None or str(path) in self.unread:
             return
         rule = chosen.rule
-        self.unread.add(path)
+        self.unread.add(str(path))
         module = pipeline.dumps[0].name.module if pipeline.dumps[0].name else ""
         dump = PassDump.of(HloFile.of_text(text, path, module), path)
         for problem in getattr(artefact, "problems", ()):
