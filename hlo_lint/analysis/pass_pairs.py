@@ -33,6 +33,13 @@ class ChangedComputation:
         return _records_only_in(self.after, self.before)
 
     @cached_property
+    def unchanged(self) -> frozenset[str]:
+        """The names of the instructions whose line is the same before and after."""
+        removed = set(self.removed)
+        rows = enumerate(self.before.rows)
+        return frozenset([name_of(row) for number, row in rows if number not in removed])
+
+    @cached_property
     def kept(self) -> tuple[tuple[int, int], ...]:
         """The changed instructions before that have an instruction of their name after."""
         rows, position = self.before.rows, self.after.index.get
@@ -82,9 +89,14 @@ def changed_computations(before: Module, after: Module) -> Iterator[ChangedCompu
 
 def _records_only_in(one: Computation, other: Computation) -> tuple[int, ...]:
     # Dumps of one directory share the record of a line: it is compared by identity, which costs
-    # a tenth of its text. Where two records are equal, an unchanged instruction is looked at.
+    # a tenth of its text. Of texts that XLA did not print, equal records may be two.
     there = set(map(id, other.rows))
-    return tuple([number for number, row in enumerate(one.rows) if id(row) not in there])
+    left = [number for number, row in enumerate(one.rows) if id(row) not in there]
+    if left:
+        here = set(map(id, one.rows))
+        equal = {row for row in other.rows if id(row) not in here}
+        left = [number for number in left if one.rows[number] not in equal]
+    return tuple(left)
 
 
 def _value(instruction: Instruction) -> tuple[object, ...]:

@@ -86,23 +86,26 @@ class PassPair:
     @cached_property
     def removed(self) -> tuple[Computation, ...]:
         """The computations of the module before that the pass changed or removed."""
-        kept = set(map(id, self.after.computations))
-        return tuple(
-            computation for computation in self.before.computations if id(computation) not in kept
-        )
+        return _only_in(self.before, self.after)
 
     @cached_property
     def added(self) -> tuple[Computation, ...]:
         """The computations of the module after that the pass changed or added."""
-        kept = set(map(id, self.before.computations))
-        return tuple(
-            computation for computation in self.after.computations if id(computation) not in kept
-        )
+        return _only_in(self.after, self.before)
 
     @cached_property
     def changed(self) -> tuple[ChangedComputation, ...]:
         """The computations that the pass changed and that kept their names."""
         return tuple(changed_computations(self.before, self.after))
+
+
+def _only_in(one: Module, other: Module) -> tuple[Computation, ...]:
+    """The computations of a module whose text the other one has not."""
+    there = set(map(id, other.computations))
+    left = [computation for computation in one.computations if id(computation) not in there]
+    # Dumps of one directory share what is the same, unless XLA did not print them.
+    texts = {computation.text for computation in other.computations} if left else ()
+    return tuple([computation for computation in left if computation.text not in texts])
 
 
 class AutotuningRuns(NamedTuple):

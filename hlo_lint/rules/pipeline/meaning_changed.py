@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Set
 from typing import Any, Final
 
@@ -20,14 +21,20 @@ from hlo_lint.hlo.records import (
 from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
+_COMMUTATIVE: Final = frozenset("add and maximum minimum multiply or xor".split())
+_BINARY: Final = _COMMUTATIVE.union(
+    "atan2 divide power remainder shift-left shift-right-arithmetic shift-right-logical "
+    "subtract".split()
+)
 _DIMENSIONS: Final = ("dimensions",)
 _CONTRACTION: Final = (
     "lhs_contracting_dims rhs_contracting_dims lhs_batch_dims rhs_batch_dims".split()
 )
 _GROUPS: Final = ("replica_groups",)
+_REDUCED: Final = (*_GROUPS, "use_global_device_ids")
 _MEANING: Final = {
     "all-gather": (*_DIMENSIONS, *_GROUPS),
-    "all-reduce": _GROUPS,
+    "all-reduce": _REDUCED,
     "all-to-all": (*_DIMENSIONS, *_GROUPS),
     "broadcast": _DIMENSIONS,
     "cholesky": ("lower",),
@@ -50,7 +57,7 @@ _MEANING: Final = {
     "pad": ("padding",),
     "reduce": _DIMENSIONS,
     "reduce-precision": ("exponent_bits", "mantissa_bits"),
-    "reduce-scatter": (*_DIMENSIONS, *_GROUPS),
+    "reduce-scatter": (*_DIMENSIONS, *_REDUCED),
     "reduce-window": ("window",),
     "reverse": _DIMENSIONS,
     "rng-bit-generator": ("algorithm",),
@@ -66,8 +73,7 @@ _MEANING: Final = {
     "sort": _DIMENSIONS,
     "transpose": _DIMENSIONS,
     "triangular-solve": ("left_side", "lower", "unit_diagonal", "transpose_a"),
-    **dict.fromkeys(("atan2", "divide", "power", "remainder", "subtract"), ()),
-    **dict.fromkeys(("shift-left", "shift-right-arithmetic", "shift-right-logical"), ()),
+    **dict.fromkeys(_BINARY, ()),
 }
 """The attributes of each opcode that say what it computes, next to its operands."""
 _SWAPPED: Final = frozenset({"all-to-all", "all-reduce", "all-gather", "reduce-scatter", "sort"})
@@ -76,10 +82,13 @@ _ACCURACY: Final = {
     "dot": ("operand_precision", "algorithm"),
     "convolution": ("operand_precision",),
 }
+_CLAMPED: Final = frozenset({"dynamic-slice", "dynamic-update-slice", "gather", "scatter"})
+"""Opcodes to which several numbers may mean one place."""
 _SYMMETRIC: Final = frozenset({"EQ", "NE"})
 """Directions that do not tell the operands of a compare apart."""
 _MAX_CONE: Final = 10_000
 """Instructions that an operand may come from; beyond, nothing is reported."""
+_is_number = re.compile(r"[-+]?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|inf)").fullmatch
 _PROGRAM = """
 HloModule m
 
@@ -142,7 +151,9 @@ class MeaningChanged(Rule):
     the pass, and whose operands come from the same instructions, computes the same only if its
     attributes say the same: the direction of a compare, the bounds of a slice, the edges of a pad,
     the groups of a collective, the literal of a constant. The same holds for operands in another
-    order, where the opcode tells them apart. Such a change gives wrong values that nothing checks.
+    order, where the opcode tells them apart, for another constant in the place of one, and for
+    another arithmetic operation on the same operands, as in the computation of a reduction. Such a
+    change gives wrong values that nothing checks.
 
     It is an error where the pass changed nothing else that could make up for it, and a warning
     where the instructions that read the value stayed as they were. Attributes that lower the
@@ -157,6 +168,22 @@ class MeaningChanged(Rule):
             beside={_BEFORE: _LESS},
         ),
         Bad(_DOT.format(rest="  // error"), file=_AFTER, beside={_BEFORE: _EXACT}),
+        Bad(
+            _DOT.format(rest="").replace("negate(d)", "maximum(d, p)  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _DOT.format(rest="").replace("negate(d)", "minimum(d, p)")},
+        ),
+        Bad(
+            _ROW.format(rows="[2:3]", padding="0_3").replace(
+                *("padding=0_3x0_0", "padding=0_3x0_0  // error")
+            ),
+            file=_AFTER,
+            beside={
+                _BEFORE: _ROW.format(rows="[2:3]", padding="0_3")
+                .replace("zero = f32[] constant(0)", "least = f32[] constant(-inf)")
+                .replace("zero", "least")
+            },
+        ),
         Good(
             _PROGRAM.format(operands="q, p", direction="GT", mark=""),
             file=_AFTER,
@@ -187,10 +214,13 @@ class MeaningChanged(Rule):
             before = computation.before
             if _MEANING.keys().isdisjoint(before.opcodes):
                 continue
+            renumbered = _changed_constants(computation) > 1
             for number, position in computation.kept:
                 if not _may_differ(before.rows[number], computation.after.rows[position]):
                     continue
                 old, new = before.at(number), computation.after.at(position)
+                if renumbered and old.opcode == "constant":
+                    continue  # XLA:TPU gives names anew in mid-run
                 difference = _difference(old, new)
                 if difference and _stays(computation, old, new, names):
                     if alone is None:
@@ -207,14 +237,29 @@ class MeaningChanged(Rule):
                     )
 
 
+def _changed_constants(computation: ChangedComputation) -> int:
+    rows, others = computation.before.rows, computation.after.rows
+    return sum(
+        opcode_of(rows[number]) == "constant" and _may_differ(rows[number], others[position])
+        for number, position in computation.kept
+    )
+
+
 def _may_differ(old: InstructionRecord, new: InstructionRecord) -> bool:
     """True if more differs than metadata and the names of others: of few lines that change."""
-    opcode = opcode_of(old)
-    if opcode not in _MEANING or opcode != opcode_of(new) or type_of(old) != type_of(new):
+    opcode, becomes = opcode_of(old), opcode_of(new)
+    if opcode not in _MEANING or type_of(old) != type_of(new):
         return False
+    if opcode != becomes:
+        return _computes_otherwise(opcode, becomes, type_of(old))
     if opcode == "constant":
         return operands_of(old) != operands_of(new)
     return references_of(old) != references_of(new) or not _has_equal_attributes(old, new)
+
+
+def _computes_otherwise(opcode: str, becomes: str, type_text: str) -> bool:
+    # Of truth values, add, maximum and or are one; sums and maxima of others never are.
+    return opcode in _BINARY and becomes in _BINARY and not type_text.startswith("pred")
 
 
 def _has_equal_attributes(old: InstructionRecord, new: InstructionRecord) -> bool:
@@ -230,7 +275,8 @@ def _difference(old: Instruction, new: Instruction) -> str:
         ours, theirs = _literal(old), _literal(new)
         is_other = ours != theirs and "..." not in ours + theirs
         return f"the value of the constant from {_cut(ours)} to {_cut(theirs)}" if is_other else ""
-    is_reordered = old.operand_names != new.operand_names
+    replaced = _replaced_constant(old, new)
+    is_reordered = not replaced and old.operand_names != new.operand_names
     if is_reordered and (
         old.opcode in _SWAPPED or sorted(old.operand_names) != sorted(new.operand_names)
     ):
@@ -242,11 +288,37 @@ def _difference(old: Instruction, new: Instruction) -> str:
         for name in names
         if _differs(old, new, name)
     ]
+    if old.opcode != new.opcode:
+        differences.append(f"the operation from {old.opcode} to {new.opcode}")
+    if replaced:
+        differences.append(replaced)
     if is_reordered:
-        if old.attributes.get("direction") in _SYMMETRIC:
+        if old.attributes.get("direction") in _SYMMETRIC or old.opcode in _COMMUTATIVE:
             return ""
         differences.append("the order of the operands")
     return differences[0] if len(differences) == 1 else ""
+
+
+def _replaced_constant(old: Instruction, new: Instruction) -> str:
+    """The one operand that is another constant of another value; empty if there is none."""
+    if len(old.operand_names) != len(new.operand_names) or old.opcode in _CLAMPED:
+        return ""
+    names = zip(old.operand_names, new.operand_names, strict=True)
+    places = [number for number, (ours, theirs) in enumerate(names) if ours != theirs]
+    if len(places) != 1:
+        return ""
+    ours, theirs = (_number_of(each.operands[places[0]].instruction) for each in (old, new))
+    if ours is None or theirs is None or float(ours) == float(theirs):
+        return ""
+    return f"operand {places[0]} from the constant {ours} to {theirs}"
+
+
+def _number_of(value: Instruction | None) -> str | None:
+    """The literal of a number, or of an array of one number; None of anything else."""
+    if value is not None and value.opcode == "broadcast" and value.operands:
+        value = value.operands[0].instruction
+    text = "" if value is None or value.opcode != "constant" else value.operands_text.strip()
+    return text if _is_number(text) else None
 
 
 def _literal(constant: Instruction) -> str:
@@ -319,13 +391,16 @@ def _stays(
 
     `others` are the computations that changed: an operand that calls one may give another value.
     """
-    kept = set(map(id, computation.after.rows))
+    kept = computation.unchanged
     readers = [user for user in old.users if user.name in computation.after.index]
     if len(readers) != len(old.users) or len(old.users) != len(new.users):
         return False
-    if not (old.users or old.is_root) or not all(id(reader.row) in kept for reader in readers):
+    if not (old.users or old.is_root) or not all(reader.name in kept for reader in readers):
         return False
-    waiting = [name.partition("#")[0] for name in old.operand_names if old.opcode != "constant"]
+    names = () if old.opcode == "constant" else old.operand_names
+    if _replaced_constant(old, new):
+        names = tuple(name for name in names if name in new.operand_names)
+    waiting = [name.partition("#")[0] for name in names]
     reached: set[str] = set()
     while waiting:
         name = waiting.pop()
@@ -333,7 +408,7 @@ def _stays(
             continue
         reached.add(name)
         operand = computation.before.instruction(name)
-        if operand is None or id(operand.row) not in kept or len(reached) > _MAX_CONE:
+        if operand is None or operand.name not in kept or len(reached) > _MAX_CONE:
             return False
         if not others.isdisjoint(operand.called_computations):
             return False
