@@ -25,7 +25,7 @@ COMPARISONS: Final[Mapping[str, Callable[[int, int], bool]]] = {
     "EQ": operator.eq,
     "NE": operator.ne,
 }
-_MIRRORED: Final = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "NE"}
+MIRRORED: Final = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 _RENAMES: Final = FORWARDS | {"reshape"}
 """Opcodes that hand a scalar on as it is."""
 
@@ -50,14 +50,26 @@ class Counter:
         """True if no value that the counter takes ends the loop, overflow included."""
         if self.first is None:
             return False
-        goes_on = COMPARISONS[self.direction]
-        if self.step == 0:
-            return goes_on(self.first, self.limit)
-        if self.direction != "NE":
-            return False  # overflow ends it at last
-        # The counter meets the limit only if their distance is a multiple of what one step and
-        # the range of the type leave: integers of XLA wrap around.
-        return (self.limit - self.first) % gcd(self.step, 1 << BITS.get(self.dtype, 64)) != 0
+        bits = BITS.get(self.dtype, 64)
+        # Integers of XLA wrap around, so the counter takes every value of its type that is a
+        # multiple of this stride away: the condition is false for one of them, or for none.
+        stride = gcd(self.step, 1 << bits)
+        least = -(1 << bits - 1) if self.dtype.startswith("s") else 0
+        lowest = least + (self.first - least) % stride
+        highest = lowest + ((1 << bits) - 1 - (lowest - least)) // stride * stride
+        match self.direction:
+            case "LT":
+                return highest < self.limit
+            case "LE":
+                return highest <= self.limit
+            case "GT":
+                return lowest > self.limit
+            case "GE":
+                return lowest >= self.limit
+            case "NE":
+                return (self.limit - self.first) % stride != 0
+            case _:
+                return self.step == 0 and self.first == self.limit
 
     @property
     def trip_count(self) -> int | None:
@@ -115,10 +127,10 @@ class Loop:
         direction = root.attributes.get("direction", "")
         if direction not in COMPARISONS:
             return None
-        for own, other, way in ((0, 1, direction), (1, 0, _MIRRORED[direction])):
+        for own, other, way in ((0, 1, direction), (1, 0, MIRRORED[direction])):
             index, limit = state_element(root, own), scalar(root, other)
             if index is not None and limit is not None:
-                step = self._step(index)
+                step = self.step(index)
                 shape = operand_shape(root, own)
                 if step is None or not isinstance(shape, ArrayShape):
                     return None
@@ -131,7 +143,8 @@ class Loop:
         root = self.body.root
         return root is not None and root.opcode == "tuple" and state_element(root, index) == index
 
-    def _step(self, index: int) -> int | None:
+    def step(self, index: int) -> int | None:
+        """What each iteration adds to an element of the state; None where it is no constant."""
         root = self.body.root
         if root is None or root.opcode != "tuple" or index >= len(root.operands):
             return None

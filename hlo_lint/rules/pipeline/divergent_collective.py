@@ -1,18 +1,25 @@
-"""Collectives that only some devices of a group come to."""
+"""Collectives that only some devices of a group come to, or that they come to in other numbers."""
 
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from hlo_lint.analysis.loops import COMPARISONS
-from hlo_lint.analysis.verifier.devices import Mode, communicating, mode_of
-from hlo_lint.analysis.verifier.scope import value_or_none
-from hlo_lint.hlo.attributes import IotaReplicaGroups, MeshReplicaGroups, ReplicaGroupList
+from hlo_lint.analysis.device_groups import count_of, device_groups
+from hlo_lint.analysis.loops import (
+    COMPARISONS,
+    MIRRORED,
+    Counter,
+    Loop,
+    loops,
+    operand_shape,
+    state_element,
+)
+from hlo_lint.analysis.verifier.devices import communicating
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import FORWARDS
+from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -30,7 +37,6 @@ _ARITHMETIC: Final[Mapping[str, Callable[[int, int], int]]] = {
 _HANDS_ON: Final = FORWARDS | {"convert", "copy", "reshape"}
 _MAX_DEVICES: Final = 4096
 _MAX_VALUE: Final = 1 << 31
-_pair = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
 _PROGRAM = """
 HloModule m, num_partitions=4
 
@@ -60,15 +66,52 @@ ENTRY e {{
 """
 
 
+_LOOP = """
+HloModule m, num_partitions=4
+
+add {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}}
+
+body {{
+  s = (u32[], f32[8]) parameter(0)
+  i = u32[] get-tuple-element(s), index=0
+  x = f32[8] get-tuple-element(s), index=1
+  one = u32[] constant(1)
+  n = u32[] add(i, one)
+  r = f32[8] all-reduce(x), channel_id=1, replica_groups={{{{0,1,2,3}}}}, \
+use_global_device_ids=true, to_apply=add{mark}
+  ROOT t = (u32[], f32[8]) tuple(n, r)
+}}
+
+condition {{
+  s = (u32[], f32[8]) parameter(0)
+  i = u32[] get-tuple-element(s), index=0
+  limit = u32[] {limit}
+  ROOT l = pred[] compare(i, limit), direction=LT
+}}
+
+ENTRY e {{
+  p = f32[8] parameter(0)
+  zero = u32[] constant(0)
+  first = (u32[], f32[8]) tuple(zero, p)
+  ROOT w = (u32[], f32[8]) while(first), condition=condition, body=body
+}}
+"""
+
+
 class DivergentCollective(Rule):
-    """A collective in a branch that some devices of its group do not take.
+    """A collective that some devices of its group do not come to, or not as often.
 
     ## Why
     A collective ends when all devices of its group have come to it. Where a conditional chooses by
     the number of the device, and its branches differ in their collectives, the devices of one
     branch wait for ever for those of the other. The branch of each device is computed from
     partition-id, replica-id and constants; a choice that depends on data is left alone, and so is
-    one whose other branches communicate as well.
+    one whose other branches communicate as well. A loop is the same: where its trip count depends
+    on the number of the device, the devices that run it once more wait for the others.
 
     It is a warning where a pass may still turn the conditional into a select.
     """
@@ -78,6 +121,8 @@ class DivergentCollective(Rule):
     examples = (
         Bad(_PROGRAM.format(groups="{{0,1,2,3}}", mark="  // error")),
         Good(_PROGRAM.format(groups="{{0,1},{2,3}}", mark="")),
+        Bad(_LOOP.format(limit="partition-id()", mark="  // error")),
+        Good(_LOOP.format(limit="constant(4)", mark="")),
     )
 
     def check(self, module: Module, stage: Stage) -> Findings:
@@ -100,6 +145,81 @@ class DivergentCollective(Rule):
                 number = branches.index(active[0])
                 for collective in communicating(active[0]):
                     yield from _judge(collective, conditional, taken, number, module, stage)
+        if not all(_DEVICE.isdisjoint(part.opcodes) for part in module.computations):
+            yield from _in_loops(module, stage)
+
+
+def _in_loops(module: Module, stage: Stage) -> Findings:
+    """The first collective of each loop that devices of a group run in other numbers."""
+    bodies: dict[str, Computation] = {}
+    for loop in loops(module):
+        collectives = communicating(loop.body)
+        if not collectives:
+            continue
+        bodies = bodies or {body.name: body for body in module.computations}
+        trips = _trip_counts(loop, module, bodies)
+        if trips is None or len(set(trips)) == 1:
+            continue
+        for collective in collectives:
+            for group in device_groups(collective, module):
+                counts = {trips[device]: device for device in group if device < len(trips)}
+                if len(counts) > 1:
+                    fewest, most = min(counts), max(counts)
+                    yield Finding(
+                        collective,
+                        f"device {counts[most]} waits for device {counts[fewest]}: they run "
+                        f"%{loop.instruction.name} {most} and {fewest} times",
+                        severity=Severity.ERROR if stage.scheduled and stage.final else None,
+                    )
+                    break
+
+
+def _trip_counts(loop: Loop, module: Module, bodies: Mapping[str, Computation]) -> list[int] | None:
+    """How often each device runs a loop; None if that depends on more than its number."""
+    test = loop.condition.root
+    if test is None or test.opcode != "compare" or len(test.operands) != 2:
+        return None
+    counters = [(number, state_element(test, number)) for number in (0, 1)]
+    moving = [
+        (number, index, step)
+        for number, index in counters
+        if index is not None and (step := loop.step(index))
+    ]
+    state = loop.instruction.operands[0].instruction if loop.instruction.operands else None
+    direction = test.attributes.get("direction", "")
+    shape = operand_shape(test, 0)
+    if len(moving) != 1 or state is None or state.opcode != "tuple" or direction not in COMPARISONS:
+        return None
+    if not isinstance(shape, ArrayShape):
+        return None
+    (number, index, step) = moving[0]
+    trips = []
+    for ids in _devices(module):
+        values = []
+        for side, element in counters:
+            source = test if element is None else state
+            at = side if element is None else element
+            operands = source.operands
+            if at >= len(operands) or operands[at].index:
+                return None
+            values.append(_evaluate(operands[at].instruction, ids, bodies, (), 0))
+        first, limit = values[number], values[1 - number]
+        if first is None or limit is None:
+            return None
+        way = direction if number == 0 else MIRRORED[direction]
+        count = Counter(index, shape.dtype, first, step, way, limit).trip_count
+        if count is None:
+            return None
+        trips.append(count)
+    return trips or None
+
+
+def _devices(module: Module) -> Iterator[dict[str, int]]:
+    """The numbers of each device; none where it has two."""
+    replicas, partitions = count_of(module, "replica_count"), count_of(module, "num_partitions")
+    if min(replicas, partitions) == 1 < max(replicas, partitions) <= _MAX_DEVICES:
+        for device in range(max(replicas, partitions)):
+            yield {"partition-id": device % partitions, "replica-id": device // partitions}
 
 
 def _judge(
@@ -110,7 +230,7 @@ def _judge(
     module: Module,
     stage: Stage,
 ) -> Findings:
-    for group in _groups(collective, module):
+    for group in device_groups(collective, module):
         absent = [device for device in group if device < len(taken) and taken[device] != branch]
         present = [device for device in group if device < len(taken) and taken[device] == branch]
         if absent and present:
@@ -128,16 +248,12 @@ def _branches_taken(
     conditional: Instruction, module: Module, bodies: Mapping[str, Computation], branches: int
 ) -> list[int] | None:
     """The branch that each device takes; None if that depends on more than its number."""
-    replicas, partitions = _count(module, "replica_count"), _count(module, "num_partitions")
-    if min(replicas, partitions) != 1 or not 1 < max(replicas, partitions) <= _MAX_DEVICES:
-        return None
     choice = conditional.operands[0].instruction if conditional.operands else None
     if choice is None:
         return None
     by_index = "branch_computations" in conditional.attributes
     taken = []
-    for device in range(max(replicas, partitions)):
-        ids = {"partition-id": device % partitions, "replica-id": device // partitions}
+    for ids in _devices(module):
         value = _evaluate(choice, ids, bodies, (), 0)
         if value is None:
             return None
@@ -145,16 +261,11 @@ def _branches_taken(
             taken.append(value if 0 <= value < branches else branches - 1)
         else:
             taken.append(0 if value else 1)
-    return taken
+    return taken or None
 
 
 def _is_index(choice: Instruction) -> bool:
     return not choice.type_text.startswith("pred")
-
-
-def _count(module: Module, name: str) -> int:
-    match = re.search(rf"\b{name}=(\d+)", module.header)
-    return int(match[1]) if match else 1
 
 
 def _evaluate(
@@ -208,21 +319,3 @@ def _computed(instruction: Instruction, values: list[int]) -> int | None:
         return None
     result = _ARITHMETIC[opcode](*values)
     return result if result < _MAX_VALUE else None  # it may wrap around
-
-
-def _groups(collective: Instruction, module: Module) -> Iterator[tuple[int, ...]]:
-    """The devices that wait for each other; one of both counts of devices is 1."""
-    pairs = collective.attributes.get("source_target_pairs")
-    if pairs is not None:
-        yield from ((int(source), int(target)) for source, target in _pair.findall(pairs))
-        return
-    by_partition = mode_of(collective) in (Mode.PARTITIONS, Mode.DEVICES)
-    partitions = _count(module, "num_partitions")
-    if not by_partition and partitions > 1:
-        return  # each group has one device of each partition, or the group is of replicas
-    value = value_or_none("replica_groups", collective.attributes.get("replica_groups", ""))
-    if isinstance(value, ReplicaGroupList | IotaReplicaGroups | MeshReplicaGroups):
-        try:
-            yield from value.groups
-        except (OverflowError, KeyError):
-            return
