@@ -1,0 +1,135 @@
+"""Collectives of different groups that are at work at once on the same devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from hlo_lint.analysis.async_ops import has_flights, is_done, is_start
+from hlo_lint.analysis.device_groups import device_groups
+from hlo_lint.analysis.verifier.devices import communicating
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.opcodes import COMMUNICATES
+from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+
+_MAX_COLLECTIVES: Final = 400
+"""Collectives of one computation that are compared with each other."""
+_PROGRAM = """
+HloModule m, num_partitions=4, is_scheduled=true
+
+add {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}}
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  q = f32[8]{{0}} parameter(1)
+  r = f32[8]{{0}} all-reduce-start(p), channel_id=1, use_global_device_ids=true, \
+replica_groups={{{{0,1,2,3}}}}, to_apply=add
+{body}
+  ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(rd, sd)
+}}
+"""
+_START = (
+    "  s = f32[8]{0} all-reduce-start(q), channel_id=2, use_global_device_ids=true, "
+    "replica_groups={{0,1},{2,3}}, to_apply=add"
+)
+_FIRST_DONE = "  rd = f32[8]{0} all-reduce-done(r)"
+_SECOND_DONE = "  sd = f32[8]{0} all-reduce-done(s)"
+
+
+class UnorderedCollectives(Rule):
+    """Two collectives of different groups that share devices, and that are in flight at once.
+
+    ## Why
+    A collective ends when all devices of its group have come to it. Where two of them share
+    devices, and one device works on the first while another one works on the second, each waits
+    for the other: a deadlock that shows on many hosts and on none of the developer's. NCCL does
+    not promise that two communicators over the same devices make progress at once. The order is
+    certain where the schedule ends the first before it begins the second; a control dependency
+    between the done and the start makes it so.
+
+    Groups that have one device in common, as along two axes of a mesh, and collectives of the same
+    groups, which run on one communicator in their order, are left alone, and so is a module that
+    is not scheduled. `hlo-lint ranks` compares the orders of several processes.
+    """
+
+    severity = Severity.WARNING
+    examples = (
+        Bad(_PROGRAM.format(body="\n".join((f"{_START}  // error", _FIRST_DONE, _SECOND_DONE)))),
+        Good(_PROGRAM.format(body="\n".join((_FIRST_DONE, _START, _SECOND_DONE)))),
+        Good(
+            _PROGRAM.format(body="\n".join((_START, _FIRST_DONE, _SECOND_DONE))).replace(
+                "{{0,1,2,3}}", "{{0,2},{1,3}}"
+            )
+        ),
+    )
+
+    def check(self, final: FinalModule) -> Findings:
+        """Each collective that begins while one of other groups is at work on its devices."""
+        module = final.module
+        if not module.is_scheduled or not has_flights(module):
+            return
+        for computation in module.nonfusion_computations:
+            collectives = communicating(computation)
+            if not 1 < len(collectives) <= _MAX_COLLECTIVES:
+                continue
+            groups = {
+                each.name: tuple(map(frozenset, _cliques(each, module))) for each in collectives
+            }
+            if len({frozenset(each) for each in groups.values() if each}) < 2:
+                continue
+            reported: set[str] = set()
+            for first, second in _in_flight(computation):
+                shared = _shared(groups.get(first.name, ()), groups.get(second.name, ()))
+                if shared and second.name not in reported:
+                    reported.add(second.name)
+                    yield Finding(
+                        second,
+                        f"this {second.opcode} begins while %{first.name} is in flight, and "
+                        f"devices {', '.join(map(str, shared))} take part in both",
+                    )
+
+
+def _cliques(collective: Instruction, module: Module) -> Iterator[tuple[int, ...]]:
+    if is_done(collective):
+        return
+    groups = list(device_groups(collective, module))
+    if "source_target_pairs" not in collective.attributes:
+        yield from groups
+        return
+    # A permute has one communicator for all devices that its pairs lead to from each other.
+    joined: list[set[int]] = []
+    for pair in map(set, groups):
+        touching = [clique for clique in joined if clique & pair]
+        joined = [clique for clique in joined if not clique & pair]
+        joined.append(pair.union(*touching))
+    yield from (tuple(sorted(clique)) for clique in joined)
+
+
+def _shared(
+    ours: tuple[frozenset[int], ...], theirs: tuple[frozenset[int], ...]
+) -> tuple[int, ...]:
+    """The first devices that two different groups have in common, if there are two."""
+    if set(ours) == set(theirs):
+        return ()
+    for one in ours:
+        for other in theirs:
+            if one != other and len(one & other) > 1:
+                return tuple(sorted(one & other)[:4])
+    return ()
+
+
+def _in_flight(computation: Computation) -> Iterator[tuple[Instruction, Instruction]]:
+    """Each start with those whose done comes after it, in a schedule."""
+    flying: list[Instruction] = []
+    for instruction in computation.instructions:
+        if is_done(instruction):
+            flying = [start for start in flying if start.name not in instruction.operand_names]
+        elif is_start(instruction) and instruction.opcode in COMMUNICATES:
+            yield from ((first, instruction) for first in flying)
+            if instruction.opcode not in ("send", "recv"):
+                flying.append(instruction)
