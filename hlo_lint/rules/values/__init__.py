@@ -1,0 +1,1 @@
+"""Values: computations whose result is not what their opcodes promise."""

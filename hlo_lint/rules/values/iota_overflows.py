@@ -1,0 +1,59 @@
+"""Iotas that are longer than their element type can count."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hlo_lint.analysis.layout_mismatches import result_array
+from hlo_lint.hlo.dtypes import BITS
+from hlo_lint.hlo.ir import Computation
+from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+
+_EXACT: Final = {"bf16": 8, "f16": 11, "f32": 24, "f64": 53}
+"""The bits of the largest whole number up to which a floating-point type has every other one."""
+
+
+class IotaOverflows(Rule):
+    """An iota that has more elements than its type has whole numbers.
+
+    ## Why
+    An iota counts from 0 along a dimension. Past the largest integer of its type it begins anew at
+    the smallest one: indices become negative, masks repeat. Past the last whole number that a
+    floating-point type has (256 of bf16, 2048 of f16), neighbours are rounded to one value: all
+    positions of an embedding from there on are wrong by a little, and nothing says so. Count in a
+    wider type and convert what is computed from it.
+    """
+
+    severity = Severity.WARNING
+    unfused = False
+    opcodes = frozenset({"iota"})
+    examples = (
+        Bad.entry("ROOT i = s8[300]{0} iota(), iota_dimension=0  // error"),
+        Bad.entry("ROOT i = bf16[4,4096]{1,0} iota(), iota_dimension=1  // error"),
+        Good.entry("ROOT i = s8[128,300]{1,0} iota(), iota_dimension=0"),
+        Good.entry("ROOT i = bf16[4,256]{1,0} iota(), iota_dimension=1"),
+    )
+
+    def check(self, computation: Computation) -> Findings:
+        """Each such iota."""
+        for iota in computation.with_opcode("iota"):
+            shape = result_array(iota)
+            dimension = iota.integer_attribute("iota_dimension")
+            if shape is None or dimension is None or dimension >= len(shape.dims):
+                continue
+            if 0 in shape.dims:
+                continue
+            count, dtype = shape.dims[dimension], shape.dtype
+            if dtype in _EXACT and count - 1 > 1 << _EXACT[dtype]:
+                yield Finding(
+                    iota,
+                    f"this iota counts to {count - 1}, and {dtype} has no whole number "
+                    f"{(1 << _EXACT[dtype]) + 1}",
+                )
+            elif dtype[:1] in ("s", "u") and dtype[1:].isdecimal():
+                most = (1 << BITS[dtype] - (dtype[0] == "s")) - 1
+                if count - 1 > most:
+                    yield Finding(
+                        iota, f"this iota counts to {count - 1}, and {dtype} ends at {most}"
+                    )

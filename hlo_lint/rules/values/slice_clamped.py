@@ -1,0 +1,126 @@
+"""Dynamic slices that begin where they do not fit, and are moved in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from hlo_lint.analysis.loop_values import Context, LoopValues
+from hlo_lint.hlo.ir import Instruction, Operand
+from hlo_lint.hlo.shape import ArrayShape
+from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+
+_FIRST_INDEX: Final = {"dynamic-slice": 1, "dynamic-update-slice": 2}
+_LOOP = """
+body {{
+  b = (s32[], f32[10]{{0}}, f32[4]{{0}}) parameter(0)
+  i = s32[] get-tuple-element(b), index=0
+  x = f32[10]{{0}} get-tuple-element(b), index=1
+  a = f32[4]{{0}} get-tuple-element(b), index=2
+  d = f32[4]{{0}} dynamic-slice(x, i), dynamic_slice_sizes={{4}}{mark}
+  s = f32[4]{{0}} add(a, d)
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  ROOT t = (s32[], f32[10]{{0}}, f32[4]{{0}}) tuple(next, x, s)
+}}
+
+condition {{
+  c = (s32[], f32[10]{{0}}, f32[4]{{0}}) parameter(0)
+  j = s32[] get-tuple-element(c), index=0
+  limit = s32[] constant({count})
+  ROOT goes-on = pred[] compare(j, limit), direction=LT
+}}
+
+ENTRY e {{
+  p = f32[10]{{0}} parameter(0)
+  q = f32[4]{{0}} parameter(1)
+  zero = s32[] constant(0)
+  first = (s32[], f32[10]{{0}}, f32[4]{{0}}) tuple(zero, p, q)
+  ROOT w = (s32[], f32[10]{{0}}, f32[4]{{0}}) while(first), condition=condition, body=body, \
+backend_config={{"known_trip_count":{{"n":"{count}"}},"known_init_step":{{"init":"0","step":"1"}},\
+"known_induction_variable":{{"tuple_index":"0"}}}}
+}}
+"""
+
+
+class SliceClamped(Rule):
+    """A dynamic slice that begins outside of its array, or too near to its end.
+
+    ## Why
+    XLA moves the start of a dynamic-slice and of a dynamic-update-slice until the whole slice lies
+    in the array, and says nothing. So a program that counts too far reads other elements than it
+    names, or writes over elements that were right. It is reported where the start is a constant, or
+    follows from the trip count of the loops around it, at the first iteration that is looked at: 0,
+    1, 2 and the last. A slice in a branch is left alone, since the branch may not be taken there.
+    """
+
+    severity = Severity.WARNING
+    examples = (
+        Bad.entry(
+            """
+            p = f32[10]{0} parameter(0)
+            i = s32[] constant(5)
+            ROOT d = f32[8]{0} dynamic-slice(p, i), dynamic_slice_sizes={8}  // error
+            """
+        ),
+        Bad.module(_LOOP.format(count=10, mark="  // error")),
+        Good.module(_LOOP.format(count=7, mark="")),
+        Good.entry(
+            """
+            p = f32[10]{0} parameter(0)
+            i = s32[] constant(2)
+            ROOT d = f32[8]{0} dynamic-slice(p, i), dynamic_slice_sizes={8}
+            """
+        ),
+    )
+
+    def check(self, final: FinalModule) -> Findings:
+        """Each such slice, bodies of fusions included."""
+        values: LoopValues | None = None
+        for computation in final.module.computations:
+            for opcode, first in _FIRST_INDEX.items():
+                for instruction in computation.with_opcode(opcode):
+                    values = values or LoopValues(final.module)
+                    finding = _clamped(instruction, first, values)
+                    if finding is not None:
+                        yield finding
+
+
+def _clamped(instruction: Instruction, first: int, values: LoopValues) -> Finding | None:
+    starts = list(_starts(instruction, first))
+    if not starts:
+        return None
+    for context in values.contexts(instruction.computation):
+        for dimension, operand, size, taken in starts:
+            index = values.value(operand, context)
+            if index is not None and not 0 <= index <= size - taken:
+                used = min(max(index, 0), size - taken)
+                return Finding(
+                    instruction,
+                    f"this {instruction.opcode} begins at {index} in dimension {dimension}"
+                    f"{_iteration(context)}, and XLA moves it to {used}: {taken} of {size} "
+                    f"elements fit no further",
+                )
+    return None
+
+
+def _starts(instruction: Instruction, first: int) -> Iterator[tuple[int, Operand, int, int]]:
+    """Each dimension with the start in it, its size, and the size of the slice."""
+    operands = instruction.operands
+    whole = operands[0].shape if operands else None
+    part = instruction.shape_or_none
+    if first == 2:
+        part = operands[1].shape if len(operands) > 1 else None
+    if not isinstance(whole, ArrayShape) or not isinstance(part, ArrayShape):
+        return
+    if len(operands) != first + len(whole.dims) or len(whole.dims) != len(part.dims):
+        return  # no scalars, or none for each dimension
+    for number, (size, taken) in enumerate(zip(whole.dims, part.dims, strict=True)):
+        if 0 < taken < size:
+            yield number, operands[first + number], size, taken
+
+
+def _iteration(context: Context | None) -> str:
+    loop = next(iter(context.loops), None) if context is not None else None
+    return "" if loop is None else f" in iteration {loop.iteration} of %{loop.call.name}"
