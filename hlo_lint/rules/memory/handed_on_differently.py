@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Final
 
 from hlo_lint.analysis.layout_mismatches import types_of
-from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.attributes import AttributeSyntaxError, ProgramShape
+from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Index, Shape, leaves, part, spelled_index
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
 
-_HANDS_ON: Final = ("tuple", "get-tuple-element", "opt-barrier")
+_HANDS_ON: Final = ("tuple", "get-tuple-element", "opt-barrier", "copy-done")
+_HOST: Final = 5
+_CALLS: Final = ("call", "conditional", "fusion", "while")
 
 
 class HandedOnDifferently(Rule):
-    """A tuple, or what takes from one, that says another memory or dynamic size than its operand.
+    """A tuple, a call or a dynamic-update-slice that says another memory than what it hands on.
 
     ## Why
     A tuple, a get-tuple-element and an opt-barrier move nothing: what they give is what they take.
-    Where a pass changes the shape of an operand (a fusion gives device memory where a copy gave
-    host memory; a dimension becomes static) and not that of the tuple, each reader of the tuple
-    believes something else. From layout assignment on, XLA's verifier refuses it; where the stage
-    is known, wrong-result-shape reports it as an error instead.
+    Neither does a call, a loop or a fusion on the way to its parameters and back, nor a copy-done
+    on its start's result; a dynamic-update-slice writes into the memory of its operand. Where a
+    pass changes the shape of an operand (a fusion gives device memory where a copy gave host
+    memory; a dimension becomes static) and not what follows, each reader believes something else.
+    From layout assignment on, XLA's verifier refuses it; where the stage is known, the rules of the
+    family verifier report it as an error instead. In a scheduled module the result of the entry
+    lies in the memory that the header says.
 
     Reports: openxla/xla#20006, tensorflow/tensorflow#53685.
     """
@@ -44,6 +50,34 @@ class HandedOnDifferently(Rule):
             ROOT g = s32[<=8]{0} get-tuple-element(p), index=0  // error
             """
         ),
+        Bad.entry(
+            """
+            p = f32[8]{0} parameter(0)
+            c = (f32[8]{0:S(5)}, f32[8]{0}, u32[]) copy-start(p)
+            ROOT d = f32[8]{0} copy-done(c)  // error
+            """
+        ),
+        Bad.module(
+            """
+            f {
+              x = f32[8]{0:S(5)} parameter(0)
+              ROOT c = f32[8]{0} copy(x)
+            }
+
+            ENTRY e {
+              p = f32[8]{0} parameter(0)
+              ROOT r = f32[8]{0} fusion(p), kind=kLoop, calls=f  // error
+            }
+            """
+        ),
+        Bad.entry(
+            """
+            p = f32[8]{0:S(5)} parameter(0)
+            u = f32[1]{0:S(5)} parameter(1)
+            i = s32[] parameter(2)
+            ROOT d = f32[8]{0} dynamic-update-slice(p, u, i)  // error
+            """
+        ),
         Good.entry(
             """
             p = f32[8]{0} parameter(0)
@@ -57,14 +91,90 @@ class HandedOnDifferently(Rule):
         """Each instruction that hands an array on as another."""
         if not stage.assumed:
             return  # the verifier's rules find it, as errors
-        for computation in module.nonfusion_computations:
-            if not any(map(_may_differ, types_of(computation))):
+        if module.is_scheduled and "S(" in module.header:
+            yield from _in_header(module)
+        placed = {
+            part.name: part for part in module.computations if any(map(_may_differ, types_of(part)))
+        }
+        for computation in module.nonfusion_computations if placed else ():
+            yield from _passed(computation, module, placed)
+            if computation.name not in placed:
                 continue
             for opcode in _HANDS_ON:
                 for instruction in computation.with_opcode(opcode):
                     for number, difference in _differences(instruction):
                         yield Finding(instruction, difference, operand=number)
                         break
+
+
+def _in_header(module: Module) -> Findings:
+    """The result of the entry, where the header says another memory."""
+    root = None if module.entry is None else module.entry.root
+    try:
+        program = module.attribute("entry_computation_layout")
+    except AttributeSyntaxError:
+        return
+    if root is not None and isinstance(program, ProgramShape):
+        place = _other_memory(root.shape_or_none, program.result)
+        if place is not None:
+            ours, theirs = place
+            yield Finding(root, f"this gives {ours}, and entry_computation_layout says {theirs}")
+
+
+def _passed(
+    computation: Computation, module: Module, placed: Mapping[str, Computation]
+) -> Findings:
+    """What calls, and dynamic-update-slices, take and give, where memories are spelled."""
+    for update in computation.with_opcode("dynamic-update-slice"):
+        if update.operands:
+            place = _other_memory(update.operands[0].shape, update.shape_or_none)
+            if place is not None:
+                ours, theirs = place
+                yield Finding(update, f"this writes into {ours}, but gives {theirs}", operand=0)
+    for opcode in _CALLS:
+        for call in computation.with_opcode(opcode):
+            names = call.called_computations
+            if computation.name not in placed and placed.keys().isdisjoint(names):
+                continue
+            for callee in map(module.computation, names):
+                if callee is not None and (place := _at_boundary(call, callee)) is not None:
+                    taken, given = place
+                    yield Finding(call, f"this passes {taken} on as {given}, to %{callee.name}")
+                    break
+
+
+def _at_boundary(call: Instruction, callee: Computation) -> tuple[ArrayShape, ArrayShape] | None:
+    operands = call.operands
+    for parameter in callee.parameters:
+        number = parameter.parameter_number
+        if call.opcode == "conditional" or number is None or number >= len(operands):
+            continue  # each branch has an operand of its own
+        place = _other_memory(operands[number].shape, parameter.shape_or_none)
+        if place is not None:
+            return place
+    is_condition = call.attributes.get("condition", "").lstrip("%") == callee.name
+    if callee.root is None or is_condition:
+        return None
+    return _other_memory(callee.root.shape_or_none, call.shape_or_none)
+
+
+def _other_memory(taken: Shape | None, given: Shape | None) -> tuple[ArrayShape, ArrayShape] | None:
+    """The first array that is host memory as taken and not as given, or the other way round."""
+    if taken is None or given is None:
+        return None
+    theirs = dict(leaves(taken))
+    for place, ours in leaves(given):
+        other = theirs.get(place)
+        if isinstance(ours, ArrayShape) and isinstance(other, ArrayShape):
+            memories = _memory(ours), _memory(other)
+            # XLA:TPU writes its own memories into the bodies of fusions, in a pass after others.
+            if None not in memories and memories[0] != memories[1] and _HOST in memories:
+                return other, ours
+    return None
+
+
+def _memory(array: ArrayShape) -> int | None:
+    return None if array.layout is None else array.layout.memory_space
 
 
 @lru_cache(maxsize=1 << 14)
@@ -83,6 +193,8 @@ def _differences(instruction: Instruction) -> Iterator[tuple[int, str]]:
         elif instruction.opcode == "get-tuple-element":
             index = instruction.integer_attribute("index")
             taken = None if index is None else part(taken, (index,))
+        elif instruction.opcode == "copy-done":
+            taken = part(taken, (0,))
         if taken is None or given is None or taken is given:
             continue
         theirs = dict(leaves(taken))
@@ -98,9 +210,8 @@ def _differ(one: ArrayShape, other: ArrayShape) -> bool:
     """True if the memories or the dynamic dimensions are spelled, and are not the same."""
     if any(one.dynamic) != any(other.dynamic):
         return True
-    if one.layout is None or other.layout is None:
-        return False
-    return one.layout.memory_space != other.layout.memory_space
+    memories = _memory(one), _memory(other)
+    return None not in memories and memories[0] != memories[1]
 
 
 def _message(name: str, place: Index, taken: ArrayShape, given: ArrayShape) -> str:

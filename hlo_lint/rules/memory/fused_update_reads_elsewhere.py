@@ -1,0 +1,143 @@
+"""Fusions that update an operand in place, and read other elements of it or update it twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hlo_lint.hlo.ir import Computation, Instruction, Operand
+from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+
+_PROGRAM = """
+f {{
+  x = f32[16]{{0}} parameter(0)
+  i = s32[] parameter(1)
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  d = f32[8]{{0}} dynamic-slice(x, {index}), dynamic_slice_sizes={{8}}
+  n = f32[8]{{0}} negate(d)
+  ROOT u = f32[16]{{0}} dynamic-update-slice(x, n, i)
+}}
+
+ENTRY e {{
+  p = f32[16]{{0}} parameter(0)
+  i = s32[] parameter(1)
+  ROOT r = f32[16]{{0}} fusion(p, i), kind=kLoop, calls=f{mark}
+}}
+"""
+_TWICE = """
+f {{
+  x = f32[16]{{0}} parameter(0)
+  v = f32[1]{{0}} parameter(1)
+  i = s32[] parameter(2)
+  y = f32[16]{{0}} parameter(3)
+  u = f32[16]{{0}} dynamic-update-slice(x, v, i)
+  w = f32[16]{{0}} dynamic-update-slice({other}, v, i)
+  ROOT t = (f32[16]{{0}}, f32[16]{{0}}) tuple(u, w)
+}}
+
+ENTRY e {{
+  p = f32[16]{{0}} parameter(0)
+  v = f32[1]{{0}} parameter(1)
+  i = s32[] parameter(2)
+  q = f32[16]{{0}} parameter(3)
+  ROOT r = (f32[16]{{0}}, f32[16]{{0}}) fusion(p, v, i, q), kind=kLoop, calls=f{mark}
+}}
+"""
+
+
+class FusedUpdateReadsElsewhere(Rule):
+    """A fusion that updates an operand in place and reads other elements of it.
+
+    ## Why
+    A fusion whose root is a dynamic-update-slice gets the buffer of the array that it updates, and
+    writes the update alone. Its threads run in any order: where the update is computed from other
+    elements of that array, one thread reads what another one may have written already, and the
+    numbers depend on the run. Elements at the place of the update are read by the thread that
+    writes them. Two results that update one array want the same buffer, and one of the two is lost.
+
+    Reports: openxla/xla#49176, jax-ml/jax#39100.
+    """
+
+    severity = Severity.WARNING
+    examples = (
+        Bad.module(_PROGRAM.format(index="next", mark="  // error")),
+        Bad.module(_TWICE.format(other="x", mark="  // error")),
+        Good.module(_PROGRAM.format(index="i", mark="")),
+        Good.module(_TWICE.format(other="y", mark="")),
+    )
+
+    def check(self, final: FinalModule) -> Findings:
+        """Each such fusion."""
+        bodies: dict[str, Computation] = {}
+        for computation in final.module.nonfusion_computations:
+            for fusion in computation.with_opcode("fusion"):
+                bodies = bodies or {body.name: body for body in final.module.computations}
+                body = bodies.get(next(iter(fusion.called_computations), ""))
+                if body is None or "dynamic-update-slice" not in body.opcodes:
+                    continue
+                if fusion.attributes.get("kind") == "kCustom":
+                    continue  # runs one kernel of a library and a copy, one after the other
+                updated: dict[str, Instruction] = {}
+                for update in _updates(body):
+                    array = _origin(update.operands[0]) if update.operands else None
+                    if array is None or array.opcode != "parameter":
+                        continue
+                    if array.name in updated:
+                        yield Finding(
+                            fusion,
+                            f"two results update operand {array.parameter_number} in place: "
+                            f"%{updated[array.name].name} and %{update.name} in %{body.name}",
+                        )
+                        break
+                    updated[array.name] = update
+                    reader = _reads_elsewhere(update, array)
+                    if reader is not None:
+                        yield Finding(
+                            fusion,
+                            f"this updates operand {array.parameter_number} in place, and reads "
+                            f"other elements of it: %{reader.name} in %{body.name}",
+                        )
+                        break
+
+
+def _updates(body: Computation) -> Iterator[Instruction]:
+    """The dynamic-update-slices that make the results of a fusion."""
+    root = body.root
+    results = [] if root is None else [root]
+    if root is not None and root.opcode == "tuple":
+        results = [each.instruction for each in root.operands if each.instruction is not None]
+    for result in results:
+        while result.opcode == "bitcast" and result.operands[0].instruction is not None:
+            result = result.operands[0].instruction
+        if result.opcode == "dynamic-update-slice":
+            yield result
+
+
+def _origin(operand: Operand) -> Instruction | None:
+    """The instruction whose memory an operand is, through bitcasts and earlier updates."""
+    at = operand.instruction
+    while at is not None and at.opcode in ("bitcast", "dynamic-update-slice") and at.operands:
+        at = at.operands[0].instruction
+    return at
+
+
+def _reads_elsewhere(update: Instruction, array: Instruction) -> Instruction | None:
+    """What reads the array for the update, elsewhere than at the update's place."""
+    starts = update.operand_names[2:]
+    waiting = [operand.instruction for operand in update.operands[1:]]
+    seen: set[str] = set()
+    while waiting:
+        at = waiting.pop()
+        if at is None or at.name in seen:
+            continue
+        seen.add(at.name)
+        if at.opcode == "dynamic-slice" and at.operands and _origin(at.operands[0]) is array:
+            if at.operand_names[1:] != starts:
+                return at
+            waiting += [operand.instruction for operand in at.operands[1:]]
+            continue
+        if array.name in at.operand_names:
+            return at
+        waiting += [operand.instruction for operand in at.operands]
+    return None
