@@ -286,7 +286,7 @@ def final(folder: Path, text: str) -> Path:
 @pytest.mark.parametrize(
     ("rule", "option", "silent", "loud"),
     [
-        ("needless-transpose", "min-bytes", 1 << 20, 1),
+        ("needless-transpose", "min-bytes", 1 << 40, 1),
         ("costly-transposes", "min-bytes", 1 << 40, 1 << 20),
         ("reshape-runs-as-kernel", "min-bytes", 1 << 40, 0),
         ("fragile-autotuner-winner", "lasting-lead", 1.001, 1.2),

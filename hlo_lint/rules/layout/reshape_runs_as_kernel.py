@@ -19,21 +19,21 @@ _PROGRAM = """
 HloModule left_behind, is_scheduled=true
 
 wrapped {
-  q = f16[2,8,64]{%s} parameter(0)
-  ROOT s = f16[16,64]{1,0} reshape(q)
+  q = f16[2,8,4096]{%s} parameter(0)
+  ROOT s = f16[16,4096]{1,0} reshape(q)
 }
 
 ENTRY e {
-  p = f16[2,8,64]{%s} parameter(0)
-  ROOT r = f16[16,64]{1,0} fusion(p), kind=kLoop, calls=wrapped%s
+  p = f16[2,8,4096]{%s} parameter(0)
+  ROOT r = f16[16,4096]{1,0} fusion(p), kind=kLoop, calls=wrapped%s
 }
 """
 _FIXED = """
 HloModule left_behind, is_scheduled=true
 
 ENTRY e {
-  p = f16[2,8,64]{2,1,0} parameter(0)
-  ROOT r = f16[16,64]{1,0} bitcast(p)
+  p = f16[2,8,4096]{2,1,0} parameter(0)
+  ROOT r = f16[16,4096]{1,0} bitcast(p)
 }
 """
 
@@ -53,7 +53,12 @@ class ReshapeRunsAsKernel(Rule):
     """
 
     severity = Severity.WARNING
-    min_bytes = Option(0, "Smallest result, in bytes, of a kernel that is reported.", least=0)
+    min_bytes = Option(
+        1 << 16,
+        "Smallest result, in bytes, of a kernel that is reported; less takes no longer than the "
+        "launch.",
+        least=0,
+    )
     opcodes = frozenset({"reshape"})
     examples = (
         Bad(_PROGRAM % ("2,1,0", "2,1,0", "  // error"), fixed=_FIXED),
@@ -63,8 +68,8 @@ class ReshapeRunsAsKernel(Rule):
             HloModule nothing_left, is_scheduled=true
 
             ENTRY e {
-              p = f16[2,8,64]{2,1,0} parameter(0)
-              ROOT r = f16[16,64]{1,0} bitcast(p)
+              p = f16[2,8,4096]{2,1,0} parameter(0)
+              ROOT r = f16[16,4096]{1,0} bitcast(p)
             }
             """
         ),

@@ -23,43 +23,46 @@ class NeedlessTranspose(Rule):
 
     severity = Severity.WARNING
     min_bytes = Option(
-        0, "Smallest number of bytes read and written by a kernel that is reported.", least=0
+        1 << 20,
+        "Bytes read and written by a kernel that is reported: 1 MiB takes 0.3 µs of an H100's "
+        "memory (3.35 TB/s) and 1.3 µs of a TPU v5e's, and each kernel a few µs to launch.",
+        least=0,
     )
     examples = (
         Bad.entry(
             """
-            p = f32[64,1,128]{2,1,0} parameter(0)
-            ROOT t = f32[64,128,1]{2,1,0} transpose(p), dimensions={0,2,1}  // error
+            p = f32[1024,1,1024]{2,1,0} parameter(0)
+            ROOT t = f32[1024,1024,1]{2,1,0} transpose(p), dimensions={0,2,1}  // error
             """,
             artefacts=_FINAL,
         ),
         Bad.module(
             """
             one {
-              q = f32[64,128]{1,0} parameter(0)
-              ROOT u = f32[128,64]{1,0} transpose(q), dimensions={1,0}
+              q = f32[512,1024]{1,0} parameter(0)
+              ROOT u = f32[1024,512]{1,0} transpose(q), dimensions={1,0}
             }
 
             two {
-              q.1 = f32[128,64]{1,0} parameter(0)
-              u.1 = f32[64,128]{1,0} transpose(q.1), dimensions={1,0}
-              ROOT b.1 = f32[8,8,128]{2,1,0} bitcast(u.1)
+              q.1 = f32[1024,512]{1,0} parameter(0)
+              u.1 = f32[512,1024]{1,0} transpose(q.1), dimensions={1,0}
+              ROOT b.1 = f32[64,8,1024]{2,1,0} bitcast(u.1)
             }
 
             ENTRY e {
-              p = f32[64,128]{1,0} parameter(0)
-              there = f32[128,64]{1,0} fusion(p), kind=kInput, calls=one
-              ROOT back = f32[8,8,128]{2,1,0} fusion(there), kind=kInput, calls=two  // error
+              p = f32[512,1024]{1,0} parameter(0)
+              there = f32[1024,512]{1,0} fusion(p), kind=kInput, calls=one
+              ROOT back = f32[64,8,1024]{2,1,0} fusion(there), kind=kInput, calls=two  // error
             }
             """,
             artefacts=_FINAL,
         ),
         Good.entry(
             """
-            p = f32[4,8,16]{2,1,0} parameter(0)
-            t = f32[16,4,8]{2,1,0} transpose(p), dimensions={2,0,1}
-            u = f32[8,16,4]{2,1,0} transpose(t), dimensions={2,0,1}
-            ROOT c = f32[8,16,4]{2,1,0} copy(u)
+            p = f32[64,64,128]{2,1,0} parameter(0)
+            t = f32[128,64,64]{2,1,0} transpose(p), dimensions={2,0,1}
+            u = f32[64,128,64]{2,1,0} transpose(t), dimensions={2,0,1}
+            ROOT c = f32[64,128,64]{2,1,0} copy(u)
             """,
             artefacts=_FINAL,
         ),
