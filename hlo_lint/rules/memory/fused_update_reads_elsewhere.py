@@ -60,6 +60,7 @@ class FusedUpdateReadsElsewhere(Rule):
     """
 
     severity = Severity.WARNING
+    opcodes = frozenset({"dynamic-update-slice"})
     examples = (
         Bad.module(_PROGRAM.format(index="next", mark="  // error")),
         Bad.module(_TWICE.format(other="x", mark="  // error")),

@@ -117,7 +117,7 @@ class DivergentCollective(Rule):
     """
 
     severity = Severity.WARNING
-    opcodes = frozenset({"conditional"})
+    opcodes = frozenset({"conditional", "while"})
     examples = (
         Bad(_PROGRAM.format(groups="{{0,1,2,3}}", mark="  // error")),
         Good(_PROGRAM.format(groups="{{0,1},{2,3}}", mark="")),

@@ -58,6 +58,7 @@ class UnorderedCollectives(Rule):
     """
 
     severity = Severity.WARNING
+    mentions = ("-start",)
     examples = (
         Bad(_PROGRAM.format(body="\n".join((f"{_START}  // error", _FIRST_DONE, _SECOND_DONE)))),
         Good(_PROGRAM.format(body="\n".join((_FIRST_DONE, _START, _SECOND_DONE)))),

@@ -46,6 +46,7 @@ class ComparatorNotStrict(Rule):
     """
 
     severity = Severity.WARNING
+    opcodes = frozenset({"sort"})
     examples = (
         Bad.module(_PROGRAM.format(direction="LE", root="copy(first)", mark="  // error")),
         Bad.module(_PROGRAM.format(direction="NE", root="copy(first)", mark="  // error")),

@@ -44,6 +44,7 @@ class OrderDependentReduction(Rule):
     """
 
     severity = Severity.WARNING
+    opcodes = frozenset(_REDUCTIONS)
     examples = (
         Bad.module(_PROGRAM.format(step="subtract(a, b)", mark="  // error")),
         Good.module(_PROGRAM.format(step="add(a, b)", mark="")),

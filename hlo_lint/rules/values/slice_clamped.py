@@ -56,6 +56,7 @@ class SliceClamped(Rule):
     """
 
     severity = Severity.WARNING
+    opcodes = frozenset(_FIRST_INDEX)
     examples = (
         Bad.entry(
             """
