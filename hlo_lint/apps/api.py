@@ -418,6 +418,7 @@ def _report(
         for diagnostic in every[:count]
         if not settings.ignores(diagnostic.rule, diagnostic.path)
     )
+    findings += tuple(result.internal_errors)
     allowed = tuple(
         replace(entry, finding=settings.judged(diagnostic))
         for entry, diagnostic in zip(suppressed.suppressed, every[count:], strict=True)

@@ -17,6 +17,9 @@ from hlo_lint.text.errors import RuleError
 
 STAGE = "Stage"
 
+OnCrash = Callable[[Rule, object, Exception], None]
+"""Callback for a rule that crashed on a subject."""
+
 
 class WatchedStage:
     """A stage that records what was read of it: a field that was not read made no difference."""
@@ -37,17 +40,29 @@ class WatchedStage:
 class Check:
     """A method `check` or `check_…` of a rule."""
 
-    def __init__(self, rule: Rule, method: str, kind: str, parameters: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        rule: Rule,
+        method: str,
+        kind: str,
+        parameters: Mapping[str, str],
+        on_crash: OnCrash | None = None,
+    ) -> None:
         self.rule = rule
         self.method = method
         self.kind = kind
         """The type of view that it looks at, `Module`."""
         self.parameters = parameters
         """The parameter of each type that it asks for."""
+        self._on_crash = on_crash
         self._subject = parameters[kind]
         self._function: Any = getattr(rule, method)
         self.takes_stage = STAGE in parameters
         """True if the findings may depend on the stage of the run."""
+
+    def reporting(self, on_crash: OnCrash) -> Check:
+        """The same check; a crash is reported, and the findings so far are kept."""
+        return Check(self.rule, self.method, self.kind, self.parameters, on_crash)
 
     @property
     def artefacts(self) -> Iterable[str]:
@@ -63,18 +78,23 @@ class Check:
         """The findings in one subject.
 
         Raises:
-            RuleError: the rule crashed; names the rule and the subject.
+            RuleError: the rule crashed, and nobody reports it; names the rule and the subject.
         """
         views = {self._subject: subject}
         if self.takes_stage:
             views[self.parameters[STAGE]] = stage
         if artefacts:
             views.update({self.parameters[kind]: value for kind, value in artefacts.items()})
+        findings: list[Finding] = []
         try:
-            return tuple(self._function(**views))
+            findings.extend(self._function(**views))
         except Exception as error:
+            if self._on_crash is not None:
+                self._on_crash(self.rule, subject, error)
+                return tuple(findings)
             shown = ", ".join(map(repr, views.values()))
             raise RuleError(f"{self.rule.name()} crashed on {shown}: {error!r}") from error
+        return tuple(findings)
 
     def run_at_stages(
         self,

@@ -120,7 +120,7 @@ def parts_of(
             copies[at] = first
     for at, part in _checked(new, sizes, task, executor, progress):
         parts[at] = part
-        if cache is not None:
+        if cache is not None and not part.internal_errors:
             cache.put(pipelines[at], digests.get(at), part)
     for at, first in copies.items():
         parts[at] = relocated(parts[first], places(pipelines[first], pipelines[at]))
@@ -213,6 +213,7 @@ def add_part(whole: Checker, part: Part, logs: Sequence[PassDump]) -> None:
     result.files += part.files
     result.modules += part.modules
     result.checked += part.checked
+    result.internal_errors += part.internal_errors
     whole.logs += logs
     reporter.unread |= part.unread
     reporter.of_modules |= part.reported

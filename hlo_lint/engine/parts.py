@@ -62,6 +62,7 @@ class Part(NamedTuple):
     of_helpers: tuple[tuple[int, Identity], ...]
     """Diagnostics, by position, in a module that the autotuner made: they do not count where a
     pipeline before it reports the same."""
+    internal_errors: tuple[Diagnostic, ...]
 
 
 def check_part(task: Task, pipeline: Pipeline, progress: Progress = lambda _: None) -> Part:
@@ -93,6 +94,7 @@ def check_part(task: Task, pipeline: Pipeline, progress: Progress = lambda _: No
         frozenset(reporter.unread),
         frozenset(reporter.of_modules),
         tuple(reporter.of_helpers.items()),
+        tuple(result.internal_errors),
     )
 
 
@@ -203,6 +205,9 @@ def relocated(part: Part, new_places: Mapping[str, str]) -> Part:
                 comments=tuple(map(comment_of, file.comments)),
             )
             for file in part.checked
+        ),
+        internal_errors=tuple(
+            replace(error, path=path_of(error.path)) for error in part.internal_errors
         ),
         unread=frozenset(map(path_of, part.unread)),
     )

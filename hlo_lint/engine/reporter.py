@@ -12,6 +12,7 @@ from hlo_lint.engine.checks import Check
 from hlo_lint.engine.diagnose import LocatedFinding, can_stand, diagnose, fix_of
 from hlo_lint.engine.findings import Diagnostic, PassRef
 from hlo_lint.engine.history import FindingHistory, cure, followed_back, introduction, nameless
+from hlo_lint.engine.internal_errors import internal_error
 from hlo_lint.engine.suppressions.comments import CheckedFile
 from hlo_lint.engine.timeline import ModuleRef, Occurrence, Timeline
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
@@ -44,6 +45,8 @@ class Result:
     modules: int = 0
     fixes: list[PlannedFix] = field(default_factory=list)
     checked: list[CheckedFile] = field(default_factory=list)
+    internal_errors: list[Diagnostic] = field(default_factory=list)
+    """Crashes of rules and readers: they are reported whatever is suppressed."""
 
     def add(self, part: Result) -> None:
         """Add the outcome of another part of the same run, without its fixes."""
@@ -52,6 +55,7 @@ class Result:
         self.files += part.files
         self.modules += part.modules
         self.checked += part.checked
+        self.internal_errors += part.internal_errors
 
 
 class Reporter:
@@ -66,10 +70,19 @@ class Reporter:
         self.result = Result()
         self.unread: set[str] = set()
         """Artefacts whose parse errors have been reported."""
+        self._crashes: set[tuple[str, str]] = set()
         self.of_modules: set[Identity] = set()
         """Findings in modules that the autotuner did not make."""
         self.of_helpers: dict[int, Identity] = {}
         """Findings in modules that it made, by their positions in the result."""
+
+    def add_crash(self, name: str, path: Path, subject: object, error: Exception) -> None:
+        """A crash of a rule or of a reader; once for each place in the code and each file."""
+        diagnostic = internal_error(name, path, subject, error)
+        key = diagnostic.path, diagnostic.fingerprint
+        if key not in self._crashes:
+            self._crashes.add(key)
+            self.result.internal_errors.append(diagnostic)
 
     def add(self, place: LocatedFinding, introduced: PassRef | None = None) -> None:
         """A finding that has no history but the pass that introduced it."""

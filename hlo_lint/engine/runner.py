@@ -8,6 +8,7 @@ time, and on to the pass that resolved it. `views.py` says how for each kind of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from hlo_lint.dumps.directory import Dump, Skipped
@@ -25,7 +26,7 @@ from hlo_lint.engine.timeline import Timeline
 from hlo_lint.engine.views import VIEWS, Run, WhenAllIsRead, checks_of
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.entry import ChosenRules, Contents, contents_of
-from hlo_lint.text.errors import DumpError
+from hlo_lint.text.errors import DumpError, HloLintError, RuleError
 
 Progress = Callable[[int], None]
 """Called with how many files have been read since the last call, also before each rule; what it
@@ -52,6 +53,8 @@ class Checker:
         them."""
         self.logs: list[PassDump] = []
         """Logs of the autotuner, in the order they were read."""
+        self._path = Path()
+        """The file in which a crash is reported whose subject names none."""
         for entry, rule in self.rules.chosen:
             if rule is not None or not entry.is_own:
                 checks_of(rule or entry.load())  # refuses those that ask for what there is not
@@ -79,6 +82,9 @@ class Checker:
                 reason = str(error).removeprefix(f"{dump.path}: ")
                 self.result.skipped.append(Skipped(str(dump.path), reason, given=pipeline.lone))
                 continue
+            except Exception as error:
+                self.reporter.add_crash("the parser", dump.path, dump.path.name, error)
+                continue
             self.result.files += 1
             if dump.kind is Kind.AUTOTUNE_LOG:
                 self.logs.append(dump)
@@ -90,12 +96,30 @@ class Checker:
             if self.notes_files or file.may_have_directives
         ]
         texts = [dump for dump in dumps if dump.kind is Kind.HLO]
+        self._path = (dumps or pipeline.dumps)[-1].path
         timeline = Timeline(pipeline, texts, self.stage_of)
         run = Run(timeline, files, self.reporter)
         views = {kind for kind, view in VIEWS.items() if view.has_subject(run)}
         for check in self._checks(views, _contents(files)):
             progress(0)
-            VIEWS[check.kind].check(check, run)
+            with self._reported_crashes(check):
+                VIEWS[check.kind].check(check, run)
+
+    @contextmanager
+    def _reported_crashes(self, check: Check) -> Iterator[None]:
+        """Report what a rule raises outside of its check: in a fix, or in a reader of its view."""
+        try:
+            yield
+        except HloLintError as error:
+            if not isinstance(error, RuleError):
+                raise
+            self._report_crash(check.rule, check.kind, error)
+        except Exception as error:
+            self._report_crash(check.rule, check.kind, error)
+
+    def _report_crash(self, rule: Rule, subject: object, error: Exception) -> None:
+        path = getattr(getattr(subject, "module", subject), "path", None)
+        self.reporter.add_crash(rule.name(), path or self._path, subject, error)
 
     def _checks(self, views: set[str], contents: Contents | None) -> Iterator[Check]:
         """The checks of these views by the rules that the contents have something for."""
@@ -103,7 +127,7 @@ class Checker:
             if not views.isdisjoint(chosen.entry.asks) and chosen.entry.applies(contents):
                 for check in checks_of(chosen.rule):
                     if check.kind in views:
-                        yield check
+                        yield check.reporting(self._report_crash)
 
     def suppress(
         self,
@@ -153,7 +177,8 @@ class Checker:
             if isinstance(view, WhenAllIsRead) and view.has_any(folders, logs)
         }
         for check in self._checks(set(views), None):
-            views[check.kind].check_all(check, folders, logs, self.reporter)
+            with self._reported_crashes(check):
+                views[check.kind].check_all(check, folders, logs, self.reporter)
 
 
 def _contents(files: Sequence[PassDump]) -> Contents | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.directory import Skipped
 from hlo_lint.engine.findings import Diagnostic, SuppressedFinding
+from hlo_lint.engine.internal_errors import INTERNAL_ERROR
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.phrases import counted
 
@@ -38,10 +39,16 @@ class Report:
 
     @property
     def exit_status(self) -> int:
-        """2 if something that the caller named was not checked, else 0 if it is clean, else 1."""
-        if self.unchecked:
+        """2 if something that the caller named was not checked, or if a rule crashed on it; else 0
+        if it is clean, else 1."""
+        if self.unchecked or self.has_internal_errors:
             return 2
         return 0 if self.clean else 1
+
+    @property
+    def has_internal_errors(self) -> bool:
+        """True if a rule or a reader crashed: what it would have found is missing."""
+        return any(finding.rule == INTERNAL_ERROR for finding in self.findings)
 
     @property
     def unchecked(self) -> tuple[Skipped, ...]:

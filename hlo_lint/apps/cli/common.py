@@ -310,13 +310,18 @@ def standard_input() -> bytes:
 
 
 def exit_status(report: Report, shared: SharedOptions, *, exit_zero: bool = False) -> int:
-    """The exit status after a report; prints what was named and not checked, which makes it 2."""
+    """The exit status after a report; prints what was named and not checked, which makes it 2.
+
+    So does a crash of a rule.
+    """
     from hlo_lint.text.source import shown
 
     if report.unchecked and not shared.allow_empty:
         for entry in report.unchecked:
             place = shown(f"{entry.path}: {entry.reason}")
             click.echo(f"Error: nothing checked: {place}", err=True)
+        return 2
+    if report.has_internal_errors:
         return 2
     return 0 if exit_zero or report.clean else 1
 

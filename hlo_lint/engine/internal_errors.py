@@ -1,0 +1,50 @@
+"""The finding that stands for a crash of a rule or of a reader, so that the run can go on."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+
+from hlo_lint.engine.findings import Diagnostic
+from hlo_lint.engine.fingerprints import fingerprint
+from hlo_lint.rules.findings import Severity
+from hlo_lint.text.edits import Region
+from hlo_lint.text.source import Position, shown
+
+INTERNAL_ERROR = "internal-error"
+"""The name in the place of a rule: no suppression and no choice of rules hides these findings."""
+PLEASE_REPORT = (
+    "this is a defect of hlo-lint or of a plug-in, not of the file; please report it with the "
+    "file: https://pypi.org/project/hlo-lint/"
+)
+MAX_FRAMES = 3
+MAX_MESSAGE = 300
+
+
+def internal_error(name: str, path: Path | str, subject: object, error: Exception) -> Diagnostic:
+    """The crash of a rule, or of a reader, on a subject in a file."""
+    frames = traceback.extract_tb(error.__traceback__)[-MAX_FRAMES:]
+    places = " < ".join(
+        f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in reversed(frames)
+    )
+    what = f"{type(error).__name__}: {error}".removesuffix(": ")
+    start = Position(1, 1)
+    return Diagnostic(
+        rule=INTERNAL_ERROR,
+        severity=Severity.ERROR,
+        message=f"{name} crashed: {shown(what[:MAX_MESSAGE])}",
+        path=str(path),
+        start=start,
+        end=start,
+        module="",
+        computation=None,
+        instruction=None,
+        pipeline=None,
+        step=None,
+        introduced_by=None,
+        origin=None,
+        notes=(f"on {subject!r}"[:MAX_MESSAGE], f"at {places}", PLEASE_REPORT),
+        fix=None,
+        regions=(Region(start, start, 1, 1),),
+        fingerprint=fingerprint(INTERNAL_ERROR, f"{name} {type(error).__name__}", "", None, places),
+    )
