@@ -240,8 +240,7 @@ class Fills:
         lines = "".join(f"{line}\n{indent}" for line in self._lines)
         edits = [Edit(Span(start, start), lines)]
         if self._computations:
-            number = module.computations.index(self._reader.computation)
-            at = module.start + module.offset(number)
+            at = module.computation_start(self._reader.computation)
             edits.append(Edit(Span(at, at), "".join(self._computations)))
         return edits
 

@@ -118,8 +118,7 @@ def _caret(span: Span, finding: Finding, text: str) -> Span:
     at = finding.at
     if finding.operand is None or not isinstance(at, Instruction):
         return span
-    operands = InstructionSpans(text[span.start : span.end], at.row).operand_spans
-    operand = operands[finding.operand] if finding.operand < len(operands) else None
+    operand = InstructionSpans(text[span.start : span.end], at.row).operand_span(finding.operand)
     if operand is None:  # an instruction of its own, written into the operands
         return span
     return Span(span.start + operand.start, span.start + operand.end)

@@ -42,8 +42,9 @@ def fingerprint(
     """The first `KIND` digits; `text` is that of the place, if it is not at an instruction."""
     from hashlib import sha256  # where nothing is found, OpenSSL need not be loaded
 
-    what = ("", "", _digits("", text))
-    if at is not None:
+    if at is None:
+        what = ("", "", _digits("", text))
+    else:
         computation = at.computation
         role = "ENTRY" if computation.is_entry else _stem(computation.name)
         what = (role, at.opcode, at.type_text)

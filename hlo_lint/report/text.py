@@ -28,6 +28,8 @@ WIDTH = 160
 dumps run to 100 kB."""
 MIN_WIDTH = 40
 """Columns of the narrowest terminal to which text is fitted."""
+BATCH = 100
+"""Number of findings that are printed together where there are no colours."""
 COMMANDS = {Safety.SAFE: "hlo-lint fix", Safety.UNSAFE: "hlo-lint fix --unsafe-fixes"}
 UNKNOWN = "a pass that left no dump"
 
@@ -83,10 +85,18 @@ def _print(console: Console, line: str) -> None:
 
 def print_text(console: Console, findings: Sequence[Diagnostic]) -> None:
     """Print each finding with its excerpt, an empty line after each; the worst come last."""
-    for finding in sorted(findings, key=lambda finding: ORDER.index(finding.severity)):
-        for line in _lines(finding, console):
-            console.print(line, soft_wrap=True)
-        console.print()
+    from rich.text import Text
+
+    ordered = sorted(findings, key=lambda finding: ORDER.index(finding.severity))
+    if console.color_system is None and not width_of(console):
+        # rich takes a millisecond for each thing that it prints.
+        for batch in range(0, len(ordered), BATCH):
+            texts = map(as_text, ordered[batch : batch + BATCH])
+            console.out(*texts, sep="\n\n", end="\n\n", highlight=False)
+        return
+    for finding in ordered:
+        lines = Text("\n").join(_lines(finding, console))
+        console.print(lines, end="\n\n", soft_wrap=True)
 
 
 def width_of(console: Console) -> int:

@@ -94,6 +94,9 @@ class Lines:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self._line = 0, ""
+        """The line that was asked for last, with its number: what is found on a long line shares
+        one copy of it."""
         self._starts = [0]
         at = text.find("\n")
         while at >= 0:
@@ -117,9 +120,11 @@ class Lines:
 
     def line(self, number: int) -> str:
         """The line of that number, without its end."""
-        start = self._starts[number - 1]
-        end = self._starts[number] if number < len(self._starts) else len(self.text) + 1
-        return self.text[start : end - 1].removesuffix("\r")
+        if number != self._line[0]:
+            start = self._starts[number - 1]
+            end = self._starts[number] if number < len(self._starts) else len(self.text) + 1
+            self._line = number, self.text[start : end - 1].removesuffix("\r")
+        return self._line[1]
 
 
 def shown(text: str) -> str:

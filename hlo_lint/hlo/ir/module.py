@@ -29,6 +29,7 @@ class Module:
 
     __slots__ = (
         "_nonfusion_computations",
+        "_numbers",
         "_offsets",
         "analysis_cache",
         "computations",
@@ -75,6 +76,8 @@ class Module:
         """The first character of its text, in the file."""
         self._offsets = offsets
         self._nonfusion_computations: list[Computation] = []
+        self._numbers: dict[str | Computation, int] = {}
+        """The position of each computation, also by name; of a repeated name the first."""
         self.analysis_cache: dict[object, object] = {}
         """Results of analyses, each under a key of its own; files of equal text share it."""
 
@@ -213,11 +216,15 @@ class Module:
 
     def computation(self, name: str) -> Computation | None:
         """The computation with a name, `%` or not; None if there is none."""
-        name = name.removeprefix("%")
-        for computation in self.computations:
-            if computation.name == name:
-                return computation
-        return None
+        number = self._positions().get(name.removeprefix("%"))
+        return None if number is None else self.computations[number]
+
+    def _positions(self) -> dict[str | Computation, int]:
+        if not self._numbers:  # the dict is that of every file of this text
+            for number, computation in enumerate(self.computations):
+                self._numbers.setdefault(computation.name, number)
+                self._numbers.setdefault(computation, number)
+        return self._numbers
 
     def offset(self, number: int) -> int:
         """The first character of a computation, in this module's text."""
@@ -228,9 +235,13 @@ class Module:
             )
         return self._offsets[number]
 
+    def computation_start(self, computation: Computation) -> int:
+        """The first character of a computation, in characters of the file."""
+        return self.start + self.offset(self._positions()[computation])
+
     def span(self, instruction: Instruction) -> Span:
         """The place of an instruction, in characters of the file."""
-        begin = self.start + self.offset(self.computations.index(instruction.computation))
+        begin = self.computation_start(instruction.computation)
         start, end = instruction.span
         return Span(begin + start, begin + end)
 

@@ -33,6 +33,10 @@ _is_opcode = re.compile(r"[a-z][a-z\d\-]*").fullmatch
 _match_head = re.compile(r"(ENTRY )?%?([A-Za-z_][\w.\-]*) (\(.*)?\{", re.A).fullmatch
 _begins_line = re.compile(r"\n  (?:ROOT )?%?[A-Za-z_][\w.\-]* = ", re.A).match
 _match_tail = re.compile(r"\}(, execution_thread=\"[^\"\n]*\")?(?: //[^\n]*)?").fullmatch
+
+MAX_WORD: Final = 1 << 12
+"""Characters of the first word of a computation that is compared with the last one of its name."""
+
 MAX_TOGETHER: Final = 1 << 16
 """Number of characters of computations that are read together."""
 _SHARED_FROM = 4 << 20
@@ -66,7 +70,8 @@ def known_blocks(text: str, at: int, memo: LineMemo) -> tuple[list[str], list[Co
     starts_with, find = text.startswith, text.find
     size = len(text)
     while True:
-        computation = latest(text[at : find(" ", at)])
+        space = find(" ", at, at + MAX_WORD)
+        computation = latest(text[at:space]) if space > at else None
         if computation is not None and starts_with(computation.text, at):
             end = at + len(computation.text)
             if end == size or starts_with("\n\n", end):

@@ -86,14 +86,20 @@ class InstructionSpans:
 
         Empty if the text does not show which text is which operand.
         """
-        record, begin = self.record, self.operands.start
-        spans = operand_spans(operands_of(record)) if references_of(record) else ()
-        if len(spans) != len(references_of(record)):
-            return ()
-        return tuple(
-            span and OperandSpan(begin + span.shape_start, begin + span.start, begin + span.end)
-            for span in spans
-        )
+        numbers = range(len(references_of(self.record)))
+        return tuple(map(self.operand_span, numbers)) if self._spans_in_operands else ()
+
+    def operand_span(self, number: int) -> OperandSpan | None:
+        """The span of one operand; None where `operand_spans` has none for it."""
+        spans, begin = self._spans_in_operands, self.operands.start
+        span = spans[number] if number < len(spans) else None
+        return span and OperandSpan(begin + span.shape_start, begin + span.start, begin + span.end)
+
+    @cached_property
+    def _spans_in_operands(self) -> tuple[OperandSpan | None, ...]:
+        references = references_of(self.record)
+        spans = operand_spans(operands_of(self.record)) if references else ()
+        return spans if len(spans) == len(references) else ()
 
     @cached_property
     def attributes(self) -> dict[str, Span]:

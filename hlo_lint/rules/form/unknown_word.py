@@ -92,8 +92,8 @@ class UnknownWord(Rule):
         words = set[str]().union(*map(_unknown_attributes, set(map(_without_metadata, texts))))
         for instruction in computation.instructions if words else ():
             attributes = instruction.attributes_text
-            for word in sorted(words):
-                if f"{word}=" in attributes and word in split_attributes(attributes):
+            if here := words & _unknown_attributes(_without_metadata(attributes)):
+                for word in sorted(here & split_attributes(attributes).keys()):
                     yield _finding(instruction, "attribute", word, _ATTRIBUTES)
                     words.discard(word)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from hlo_lint.analysis import match as m
 from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.hlo.ir import Instruction, Module
@@ -77,7 +79,7 @@ class ReshapeRunsAsKernel(Rule):
 
     def check(self, final: FinalModule) -> Findings:
         """Each fusion of nothing but a reshape."""
-        for fusion, operand, result in _wrapped(final.module):
+        for fusion, operand, result in _all_wrapped(final.module):
             size = result.byte_size
             if size is not None and size < self.min_bytes:
                 continue
@@ -99,28 +101,34 @@ class ReshapeRunsAsKernel(Rule):
 
     def fix(self, instruction: Instruction, module: Module) -> Fix | None:
         """A bitcast in place of a kernel that moves nothing."""
-        for fusion, operand, result in _wrapped(module):
-            if fusion is instruction and _is_free(operand, result):
-                rewrite = Rewrite(instruction, module, dropping=("kind", "calls", "backend_config"))
-                rewrite.add("bitcast", result)
-                return rewrite.fix("put a bitcast in place of the kernel")
-        return None
+        shapes = _wrapped(instruction, module)
+        if shapes is None or not _is_free(*shapes):
+            return None
+        rewrite = Rewrite(instruction, module, dropping=("kind", "calls", "backend_config"))
+        rewrite.add("bitcast", shapes[1])
+        return rewrite.fix("put a bitcast in place of the kernel")
 
 
-def _wrapped(module: Module) -> list[tuple[Instruction, ArrayShape, ArrayShape]]:
+def _all_wrapped(module: Module) -> Iterator[tuple[Instruction, ArrayShape, ArrayShape]]:
     """Loop fusions of one reshape, with the shapes it is between."""
-    wrapped = []
     for computation in module.nonfusion_computations:
         for hit in m.find(LOOP_FUSION, computation):
-            called = hit.instruction.called_computations
-            body = module.computation(called[0]) if called else None
-            if body is None or len(body.rows) != 2 or next(m.find(ONE_RESHAPE, body), None) is None:
-                continue
-            match hit.instruction.operands[0].shape, hit.instruction.shape_or_none:
-                case ArrayShape() as operand, ArrayShape() as result:
-                    if _can_be_judged(operand) and _can_be_judged(result):
-                        wrapped.append((hit.instruction, operand, result))
-    return wrapped
+            shapes = _wrapped(hit.instruction, module)
+            if shapes is not None:
+                yield hit.instruction, *shapes
+
+
+def _wrapped(fusion: Instruction, module: Module) -> tuple[ArrayShape, ArrayShape] | None:
+    """The shapes around a reshape that is all a loop fusion does."""
+    called = fusion.called_computations
+    body = module.computation(called[0]) if called else None
+    if body is None or len(body.rows) != 2 or next(m.find(ONE_RESHAPE, body), None) is None:
+        return None
+    match fusion.operands[0].shape, fusion.shape_or_none:
+        case ArrayShape() as operand, ArrayShape() as result:
+            if _can_be_judged(operand) and _can_be_judged(result):
+                return operand, result
+    return None
 
 
 def _can_be_judged(shape: ArrayShape) -> bool:

@@ -78,11 +78,14 @@ class BadSchedule(VerifierRule, Rule):
         for number, row in enumerate(computation.rows):
             references = references_of(row)
             if not are_above(references):
+                early: dict[str, int] = {}
                 for place, reference in enumerate(references):
                     name = reference.partition("#")[0]
                     if name in index and name not in seen:
-                        message = f"%{name} is used before it is defined"
-                        yield Violation("schedule-operand", computation.at(number), message, place)
+                        early.setdefault(name, place)
+                for name, place in early.items():  # a name that is read twice is one error
+                    message = f"%{name} is used before it is defined"
+                    yield Violation("schedule-operand", computation.at(number), message, place)
             if has_control and (listed := _find_predecessors(attributes_of(row))):
                 for name in listed[1].replace("%", "").replace(" ", "").split(","):
                     if name in index and name not in seen:
