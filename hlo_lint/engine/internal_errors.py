@@ -15,7 +15,7 @@ INTERNAL_ERROR = "internal-error"
 """The name in the place of a rule: no suppression and no choice of rules hides these findings."""
 PLEASE_REPORT = (
     "this is a defect of hlo-lint or of a plug-in, not of the file; please report it with the "
-    "file: https://pypi.org/project/hlo-lint/"
+    "file: https://hlo-lint.readthedocs.io/"
 )
 MAX_FRAMES = 3
 MAX_MESSAGE = 300

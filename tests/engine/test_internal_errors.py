@@ -10,6 +10,7 @@ from hlo_lint import Diagnostic, Finding, Findings, Good, Instruction, Module, R
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.engine.internal_errors import INTERNAL_ERROR
 from hlo_lint.hlo.ir import Computation, HloFile
+from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.report.formats import FORMATS, render
 from hlo_lint.text.edits import Fix
 
@@ -121,7 +122,7 @@ def test_a_crash_of_the_parser_leaves_the_other_files(
 ) -> None:
     from hlo_lint.dumps import pass_dump
 
-    read = pass_dump.parse_file
+    read = parse_file
 
     def crash(data: bytes | str, path: Path | None = None, memo: object = None) -> HloFile:
         if path is not None and path.name == "a.hlo":
