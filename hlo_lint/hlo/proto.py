@@ -11,10 +11,7 @@ file reaches C++ that may abort on it. Only the child process (`xla_child`) impo
 from __future__ import annotations
 
 import gzip
-import json
 import os
-import signal
-import subprocess
 import sys
 import zlib
 from collections.abc import Sequence
@@ -22,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from hlo_lint.hlo import children
 from hlo_lint.hlo.xla_log import fatal_messages
 from hlo_lint.text.errors import DumpError, PayloadError
 from hlo_lint.text.source import decode, encode, shown
@@ -44,11 +42,6 @@ NO_JAXLIB: Final = 3
 """Exit status of `xla_child` if a package cannot be imported; standard output says which."""
 REFUSED: Final = 4
 """Exit status of `xla_child` if the input holds no module; standard output says why."""
-
-_CHILD: Final = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv.pop(1)); "
-    "from hlo_lint.hlo.xla_child import main; main()"
-)
 
 
 def read_proto(
@@ -199,25 +192,14 @@ class _Request:
         Raises:
             DumpError: the child refused, crashed, or took too long.
         """
-        where = json.dumps(list(sys.path if search_path is None else search_path))
-        # -P: the child imports nothing from the current directory, which may hold dumps.
-        command = [sys.executable, "-P", "-c", _CHILD, where, self.kind]
-        # XLA aborts on a flag that it does not know, and flags are about compiling.
-        environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+        limits = children.Limits.by_default(seconds=timeout)
+        command = children.python_command(
+            "hlo_lint.hlo.xla_child", self.kind, limits=limits, search_path=search_path
+        )
         try:
-            child = subprocess.run(
-                command,
-                input=data,
-                capture_output=True,
-                timeout=timeout,
-                env=environment,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise DumpError(
-                f"{self.path}: XLA's code was still reading it after {timeout:g} seconds; "
-                f"{self.advice}"
-            ) from error
+            child = children.run(command, data, limits, children.environment())
+        except children.ChildTimeout as error:
+            raise DumpError(f"{self.path}: {error}, or {self.advice}") from error
         except OSError as error:
             raise DumpError(f"{self.path}: {sys.executable} cannot be started: {error}") from error
         if child.returncode == 0:
@@ -228,18 +210,10 @@ class _Request:
         if child.returncode == REFUSED:
             raise DumpError(f"{self.path}: not an HLO module: {reason}; {self.advice}")
         raise DumpError(
-            f"{self.path}: XLA's code {_ending(child.returncode)} while it read this file; "
+            f"{self.path}: XLA's code {children.ending(child.returncode, decode(child.stderr))} "
+            "while it read this file; "
             f"{self.advice}{_last_log_line(child.stderr)}"
         )
-
-
-def _ending(status: int) -> str:
-    if status >= 0:
-        return f"ended with status {status}"
-    try:
-        return f"was ended by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"was ended by signal {-status}"
 
 
 def _last_log_line(stderr: bytes) -> str:

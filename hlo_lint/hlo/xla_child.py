@@ -25,7 +25,6 @@ def main() -> None:
     """
     answer = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # nothing else may print into the answer
-    _leave_no_core()
     status, data = _answer(sys.argv[1], sys.stdin.buffer.read())
     with os.fdopen(answer, "wb") as out:
         out.write(data)
@@ -94,10 +93,3 @@ def long_text(xla: ModuleType, data: bytes) -> str:
     options = xla.HloPrintOptions()
     options.print_large_constants = True
     return str(xla.HloModule.from_serialized_hlo_module_proto(data).to_string(options))
-
-
-def _leave_no_core() -> None:
-    if sys.platform != "win32":
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

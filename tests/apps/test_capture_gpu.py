@@ -268,7 +268,9 @@ def test_a_process_that_xla_ends_is_a_death_with_its_last_words(tmp_path: Path) 
     found = programs(done)["f"]
     assert found["verdict"] == f"f on h200: dies (jax {NEWEST})"
     (trial,) = found["trials"]
-    assert trial["message"] == "XLA ended the process (SIGABRT): pass.cc:12] Check failed: a == b"
+    assert (
+        trial["message"] == "XLA's process was ended by SIGABRT: pass.cc:12] Check failed: a == b"
+    )
 
 
 IN_PROCESS = """
@@ -315,6 +317,74 @@ def test_a_function_is_compiled_in_the_process_it_is_in(
     assert done.returncode == 0, done.stderr
     flips = "breaks" if release == "0.10.0" else "slows"
     assert done.stdout.splitlines() == [f"['gemm-{flips}-on-backend-flip']", "cpu 3.0"]
+
+
+IN_A_CHILD = """
+import os, re, signal, sys, tempfile
+from pathlib import Path
+import jax
+import hlo_lint
+from hlo_lint.apps.jax.capture import worker
+from hlo_lint.apps.jax.capture.children import Compiler
+from hlo_lint.apps.jax.capture.targets import target_of
+
+def step(x, y):
+    return jax.numpy.tanh(x @ y).T.reshape(-1), x + 1
+
+shapes = [jax.ShapeDtypeStruct(s, "float32") for s in ((64, 32), (32, 16))]
+target = target_of("h200").topology()
+
+def texts(folder):
+    return {
+        re.sub(r"^module_\\d+", "", path.name): path.read_text().replace(str(folder), "")
+        for path in folder.iterdir()
+        if path.name.endswith("_optimizations.txt")
+    }
+
+# In a child and here: the same texts.
+here, there = Path(tempfile.mkdtemp()), Path(tempfile.mkdtemp())
+with Compiler(target) as compiler:
+    lowered = worker.lower_for(step, shapes, {}, target)
+    assert compiler.compile(lowered, there, {}, ".*") is None
+assert worker.compile_lowered(lowered, here, {})[1] is None
+assert len(texts(here)) >= 2
+assert texts(here) == texts(there)
+
+# What ends the child is a failure.
+with Compiler(target) as compiler:
+    os.kill(compiler._child.pid, signal.SIGSEGV)
+    print(compiler.compile(lowered, there, {}, ".*"))
+for variable, value in (
+    ("XLA_FLAGS", "--xla_nonsense=1"),
+    ("HLO_LINT_XLA_SECONDS", "0.2"),
+    ("HLO_LINT_XLA_MEMORY", "60"),
+):
+    os.environ[variable] = value
+    try:
+        print(hlo_lint.compile_for("h200", step, *shapes).failure)
+    except hlo_lint.HloLintError as error:
+        print(error)
+    del os.environ[variable]
+"""
+
+
+@pytest.mark.parametrize("release", sorted(INTERPRETERS))
+def test_xla_compiles_for_a_target_in_a_child_whose_end_is_not_the_callers(release: str) -> None:
+    done = subprocess.run(
+        [str(INTERPRETERS[release].path), "-c", IN_A_CHILD],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"},
+    )
+    assert done.returncode == 0, done.stderr
+    killed, flags, late, memory = done.stdout.splitlines()
+    assert killed == "XLA's process was ended by SIGSEGV"
+    assert flags.startswith("XLA's process ended with status 1: parse_flags_from_env.cc")
+    assert late == (
+        "the description of the target: XLA was still at it after 0.2 seconds "
+        "(HLO_LINT_XLA_SECONDS sets another limit)"
+    )
+    assert memory != "None"
 
 
 def test_an_environment_without_the_compiler_is_said_so() -> None:

@@ -237,7 +237,7 @@ def test_what_xla_refuses_is_an_error_with_its_reason(tmp_path: Path) -> None:
 
 @needs_jaxlib
 def test_xla_has_a_time_limit() -> None:
-    with pytest.raises(DumpError, match=r"still reading it after 0\.001 seconds"):
+    with pytest.raises(DumpError, match=r"still at it after 0\.001 seconds"):
         read_proto(SCHEDULED, timeout=0.001)
 
 

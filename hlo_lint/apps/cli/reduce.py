@@ -147,6 +147,7 @@ _OPTIONS = (
         default=60.0,
         show_default=True,
         metavar="SECONDS",
+        envvar="HLO_LINT_XLA_SECONDS",
         help="A command that takes longer says no; a compilation that does is a crash.",
     ),
     click.option("-q", "--quiet", is_flag=True, help="Print nothing but the result."),

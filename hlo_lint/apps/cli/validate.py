@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 @click.option(
     "--seconds",
     type=click.FloatRange(1),
+    envvar="HLO_LINT_XLA_SECONDS",
     default=60.0,
     show_default=True,
     help="CPU time that one program may take.",
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 @click.option(
     "--memory",
     type=click.IntRange(1),
+    envvar="HLO_LINT_XLA_MEMORY",
     default=8192,
     show_default=True,
     metavar="MB",

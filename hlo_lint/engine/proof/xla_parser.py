@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
 
+from hlo_lint.hlo import children
 from hlo_lint.hlo.xla_child import module_of_text, xla_bindings, xla_message
 from hlo_lint.text.source import decode, encode, shown
 
 MAX_SECONDS: Final = 300.0
 """Time that the texts of one call may take together."""
-_CHILD: Final = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv.pop(1)); "
-    "from hlo_lint.engine.proof.xla_parser import main; main()"
-)
 
 
 def refusals(texts: Sequence[str]) -> list[str] | None:
@@ -39,22 +35,15 @@ def refusals(texts: Sequence[str]) -> list[str] | None:
 
 def _ask(texts: Sequence[str]) -> tuple[str, list[str]]:
     """The exit of the child, and the lines that it wrote: an empty one if it has no jaxlib."""
-    command = [sys.executable, "-P", "-c", _CHILD, json.dumps(sys.path)]
-    # XLA aborts on a flag that it does not know, and flags are about compiling.
-    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    limits = children.Limits.by_default(seconds=MAX_SECONDS)
+    command = children.python_command("hlo_lint.engine.proof.xla_parser", limits=limits)
     request = encode(json.dumps(list(texts)))
     try:
-        child = subprocess.run(
-            command,
-            input=request,
-            capture_output=True,
-            timeout=MAX_SECONDS,
-            env=environment,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        return "no answer in time", decode(error.stdout or b"").splitlines()
-    return f"status {child.returncode}", decode(child.stdout).splitlines()
+        child = children.run(command, request, limits, children.environment())
+    except children.ChildTimeout as error:
+        return f"{error}", decode(error.output).splitlines()
+    ending = children.ending(child.returncode, decode(child.stderr))
+    return f"it {ending}", decode(child.stdout).splitlines()
 
 
 def main() -> None:

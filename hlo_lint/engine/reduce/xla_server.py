@@ -152,6 +152,7 @@ def _serve(xla: Any, plugin: Plugin | None, request: Any, text: bytes) -> dict[s
         if not child:
             try:
                 os.setpgid(0, 0)
+                _limit(request.get("memory"))
                 os.dup2(log.fileno(), 2)
                 os.environ["XLA_FLAGS"] = request.get("flags", "")
                 said = json.dumps(_answer(xla, plugin, request, text)).encode()
@@ -160,7 +161,7 @@ def _serve(xla: Any, plugin: Plugin | None, request: Any, text: bytes) -> dict[s
             finally:
                 os._exit(0)
         os.close(writer)
-        said, is_late = _read(reader, request["timeout"])
+        said, is_late = _read(reader, request["timeout"], child)
         os.close(reader)
         if is_late:
             os.kill(child, signal.SIGKILL)
@@ -178,14 +179,30 @@ def _serve(xla: Any, plugin: Plugin | None, request: Any, text: bytes) -> dict[s
         }
 
 
-def _read(pipe: int, timeout: float) -> tuple[bytes, bool]:
-    """The bytes that come, and True if they did not end in time."""
+def _limit(memory: int | None) -> None:
+    """Limit the bytes that this process may allocate."""
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if memory is not None and (hard == resource.RLIM_INFINITY or memory < hard):
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, hard))
+
+
+def _read(pipe: int, timeout: float, child: int) -> tuple[bytes, bool]:
+    """The bytes that come, and True if they did not end in time.
+
+    Standard input says nothing before the answer, unless it ends: nobody waits for it any more.
+    """
     import time
 
     parts: list[bytes] = []
     end = time.monotonic() + timeout
     while True:
-        ready, _, _ = select.select([pipe], [], [], max(0.0, end - time.monotonic()))
+        watched = [pipe] if sys.stdin.closed or len(sys.argv) == 3 else [pipe, 0]
+        ready, _, _ = select.select(watched, [], [], max(0.0, end - time.monotonic()))
+        if 0 in ready:
+            os.kill(child, signal.SIGKILL)
+            os._exit(1)
         if not ready:
             return b"", True
         part = os.read(pipe, 1 << 16)

@@ -32,9 +32,6 @@ def main() -> None:
     """Serve the requests on standard input until it ends."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # nothing else may print into the answers
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    memory = int(sys.argv[1])
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     try:
         run = _runner()
     except ImportError as error:

@@ -10,7 +10,6 @@ which XLA aborts ends the child, not the caller: the next text starts another ch
 from __future__ import annotations
 
 import json
-import os
 import re
 import selectors
 import signal
@@ -21,6 +20,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Final
 
+from hlo_lint.hlo import children
 from hlo_lint.hlo.parser.literals import numpy_dtype
 from hlo_lint.hlo.xla_log import fatal_messages
 from hlo_lint.text.errors import DumpError, HloLintError
@@ -40,11 +40,6 @@ _START_SECONDS: Final = 120.0
 _PATIENCE: Final = 5
 """A loaded machine may take this many times longer than the CPU time."""
 
-_CHILD: Final = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv.pop(1)); "
-    "from hlo_lint.engine.values.xla_child import main; main()"
-)
-
 
 class NotRun(HloLintError):
     """A text that XLA:CPU did not run to the end; the message says why."""
@@ -53,10 +48,11 @@ class NotRun(HloLintError):
 class XlaCpu:
     """XLA:CPU in a child process, which starts with the first text and ends with the context."""
 
-    def __init__(self, *, seconds: float = MAX_SECONDS, memory: int = MAX_BYTES) -> None:
+    def __init__(self, *, seconds: float | None = None, memory: int | None = None) -> None:
         """`seconds` of CPU time for each text, `memory` in bytes for the child."""
-        self.seconds = seconds
-        self.memory = memory
+        limits = children.Limits.by_default(seconds=MAX_SECONDS, memory=MAX_BYTES)
+        self.seconds = seconds or limits.seconds or MAX_SECONDS
+        self.memory = memory or limits.memory or MAX_BYTES
         self.texts_run = 0
         """The number of texts that ran to the end."""
         self._child: subprocess.Popen[bytes] | None = None
@@ -124,16 +120,13 @@ class XlaCpu:
     # ---- the child
 
     def _start(self) -> None:
-        kept = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-        environment = {
-            **kept,
-            "JAX_PLATFORMS": "cpu",
-            "JAX_ENABLE_X64": "1",
-            "OPENBLAS_NUM_THREADS": "1",
-        }
+        environment = children.environment(
+            JAX_PLATFORMS="cpu", JAX_ENABLE_X64="1", OPENBLAS_NUM_THREADS="1"
+        )
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the child
-        # -P: the child imports nothing from the current directory, which may hold dumps.
-        command = [sys.executable, "-P", "-c", _CHILD, json.dumps(sys.path), str(self.memory)]
+        # It serves many texts, and limits its CPU time for each.
+        limits = children.Limits(None, self.memory)
+        command = children.python_command("hlo_lint.engine.values.xla_child", limits=limits)
         try:
             self._child = subprocess.Popen(
                 command,

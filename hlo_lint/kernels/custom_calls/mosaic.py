@@ -12,13 +12,12 @@ host code makes each TMA descriptor by a call of `mosaic_gpu_init_tma_desc`
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from hlo_lint.hlo import children
 from hlo_lint.hlo.parser.mlir_dictionary import Dictionary, read_dictionary
 from hlo_lint.kernels.custom_calls.gpu_triton import DictionaryReader
 from hlo_lint.text.errors import PayloadError
@@ -33,11 +32,6 @@ REFUSED: Final = 4
 
 INSTALL: Final = "install jax (pip install 'hlo-lint[xla]') to read MLIR bytecode"
 PATIENCE_IN_SECONDS: Final = 120.0
-
-_CHILD: Final = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv.pop(1)); "
-    "from hlo_lint.kernels.custom_calls.mlir_child import main; main()"
-)
 
 
 @dataclass(frozen=True)
@@ -102,17 +96,14 @@ def read_module(
     Raises:
         PayloadError: MLIR refuses it, or jax is not installed.
     """
-    where = json.dumps(list(sys.path if search_path is None else search_path))
-    # -P: the child imports nothing from the current directory, which may hold somebody's dumps.
-    command = [sys.executable, "-P", "-c", _CHILD, where]
-    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    environment["JAX_PLATFORMS"] = "cpu"
+    limits = children.Limits.by_default(seconds=timeout)
+    command = children.python_command(
+        "hlo_lint.kernels.custom_calls.mlir_child", limits=limits, search_path=search_path
+    )
     try:
-        child = subprocess.run(
-            command, input=data, capture_output=True, timeout=timeout, env=environment, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise PayloadError(f"MLIR was still reading it after {timeout:g} seconds") from None
+        child = children.run(command, data, limits, children.environment(JAX_PLATFORMS="cpu"))
+    except children.ChildTimeout as error:
+        raise PayloadError(f"{error}") from None
     except OSError as error:
         raise PayloadError(f"{sys.executable} cannot be started: {error}") from None
     if child.returncode == 0:
@@ -122,8 +113,9 @@ def read_module(
         raise PayloadError(f"{INSTALL}: {reason}")
     if child.returncode == REFUSED:
         raise PayloadError(f"MLIR does not read it: {reason}")
-    last = shown(decode(child.stderr).strip().rpartition("\n")[2])[-200:]
-    raise PayloadError(f"MLIR ended the process with status {child.returncode}: {last}")
+    log = decode(child.stderr)
+    last = shown(log.strip().rpartition("\n")[2])[-200:]
+    raise PayloadError(f"MLIR {children.ending(child.returncode, log)}: {last}")
 
 
 def _module(answer: dict[str, object]) -> MlirModule:

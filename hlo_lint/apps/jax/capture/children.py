@@ -5,20 +5,26 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from hlo_lint.apps.jax.capture.targets import Target
+from hlo_lint.apps.jax.capture.worker import OptionRefused, TargetRefused, bytecode_of
+from hlo_lint.hlo.children import ChildTimeout, Limits, ending, python_command
 from hlo_lint.hlo.xla_log import fatal_messages
 from hlo_lint.text.errors import CaptureError, HloLintError, UsageError
 from hlo_lint.text.source import decode, shown
 
 WORKER = Path(__file__).with_name("worker.py")
+
+MAX_SECONDS = 3600.0
+"""Time in which the programs of one script are compiled, unless the environment says another."""
 
 SHORTENED = "JAX_HLO_SOURCE_FILE_CANONICALIZATION_REGEX"
 """The variable that says what of the name of a source file is left out of the HLO."""
@@ -110,7 +116,9 @@ def run(interpreter: Interpreter, job: Job, folder: Path, environment: Mapping[s
     """
     with tempfile.TemporaryDirectory(prefix="hlo_lint_") as scratch:
         answer = Path(scratch, "answer.json")
+        limits = Limits.by_default(seconds=MAX_SECONDS)
         given = {
+            **worker_limits(limits),
             "script": str(job.script),
             "function": job.function,
             "shapes": job.shapes,
@@ -121,28 +129,123 @@ def run(interpreter: Interpreter, job: Job, folder: Path, environment: Mapping[s
             "answer": str(answer),
         }
         with Path(scratch, "log").open("w+b") as log:
-            done = subprocess.run(
-                [str(interpreter.path), "-P", str(WORKER)],
-                input=json.dumps(given).encode(),
-                stdout=log,
-                stderr=log,
-                env={
-                    SHORTENED: re.escape(f"{Path.cwd()}/"),
-                    **os.environ,
-                    **environment,
-                    "JAX_PLATFORMS": "cpu",
-                },
-            )
+            late = ""
+            status = 0
+            try:
+                status = subprocess.run(
+                    [str(interpreter.path), "-P", str(WORKER)],
+                    input=json.dumps(given).encode(),
+                    stdout=log,
+                    stderr=log,
+                    env={
+                        SHORTENED: re.escape(f"{Path.cwd()}/"),
+                        **os.environ,
+                        **environment,
+                        "JAX_PLATFORMS": "cpu",
+                    },
+                    timeout=limits.seconds,
+                ).returncode
+            except subprocess.TimeoutExpired:
+                late = f"{ChildTimeout(limits)}"
             log.seek(0)
             text = decode(log.read())
         result = json.loads(answer.read_bytes()) if answer.exists() else {"programs": []}
     if "error" in result:
         kind, message = result["error"]
         raise _refusal(kind, shown(message), text, interpreter)
-    if done.returncode and not result["programs"]:
-        raise CaptureError(f"{job.script}: {_last_words(done.returncode, text)}")
-    died = _last_words(done.returncode, text) if done.returncode else ""
+    died = late or (last_words(status, text) if status else "")
+    if died and not result["programs"]:
+        raise CaptureError(f"{job.script}: {died}")
     return Answer(tuple(_outcome(program, died) for program in result["programs"]), text)
+
+
+class Compiler:
+    """A child process that compiles one lowered program for a chip that is not there.
+
+    XLA's code makes the description of the chip there first: if it aborts, the caller need not try.
+    """
+
+    def __init__(self, target: Mapping[str, str]) -> None:
+        """Start it, and have it read the target.
+
+        Raises:
+            TargetRefused: where this jax cannot compile for the target.
+            CaptureError: where XLA does not survive it.
+        """
+        self._limits = Limits.by_default(seconds=MAX_SECONDS)
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the child
+        self._child = subprocess.Popen(
+            python_command("hlo_lint.apps.jax.capture.worker", "serve", limits=self._limits),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env={**os.environ, "JAX_PLATFORMS": "cpu"},
+        )
+        self._clock = threading.Timer(self._limits.seconds or MAX_SECONDS, self._stop)
+        self._clock.daemon = True
+        self._clock.start()
+        self._is_late = False
+        failure = self._answer(json.dumps(dict(target)).encode() + b"\n")
+        if failure is not None:
+            self.close()
+            raise CaptureError(f"the description of the target: {failure}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the child."""
+        self._clock.cancel()
+        self._child.kill()
+        self._child.communicate()
+        self._log.close()
+
+    def compile(
+        self, lowered: Any, folder: Path, options: Mapping[str, Any], passes: str
+    ) -> str | None:
+        """The reason why a program was not compiled, or None; the dumps are in `folder`.
+
+        Raises:
+            OptionRefused: for a compiler option that XLA does not take.
+        """
+        module, parameters, results = bytecode_of(lowered)
+        request = {
+            "folder": str(folder),
+            "options": dict(options),
+            "passes": passes,
+            "parameters": parameters,
+            "results": results,
+            "size": len(module),
+        }
+        return self._answer(json.dumps(request).encode() + b"\n" + module)
+
+    def _stop(self) -> None:
+        self._is_late = True
+        self._child.kill()
+
+    def _answer(self, data: bytes) -> str | None:
+        """XLA's error after a request, or the reason that the child ended."""
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        with suppress(BrokenPipeError):
+            self._child.stdin.write(data)
+            self._child.stdin.flush()
+        line = self._child.stdout.readline()
+        if not line:
+            status = self._child.wait()
+            if self._is_late:
+                return f"{ChildTimeout(self._limits)}"
+            self._log.seek(0)
+            return last_words(status, decode(self._log.read()))
+        answer = json.loads(line)
+        if "refusal" in answer:
+            kind, message = answer["refusal"]
+            raise (TargetRefused if kind == "TargetRefused" else OptionRefused)(message)
+        failure = answer.get("failure")
+        return None if failure is None else str(failure)
 
 
 def _outcome(program: Mapping[str, Any], died: str) -> ProgramOutcome:
@@ -165,11 +268,15 @@ def _refusal(kind: str, message: str, log: str, interpreter: Interpreter) -> Hlo
     )
 
 
-def _last_words(status: int, log: str) -> str:
+def worker_limits(limits: Limits) -> Mapping[str, int | float | None]:
+    """The limits as `worker` sets them for itself."""
+    return {"parent": os.getpid(), "memory": limits.bytes}
+
+
+def last_words(status: int, log: str) -> str:
     """The reason that a process ended: XLA's own last message, a signal, or the last line."""
-    if status < 0:
-        name = signal.Signals(-status).name
-        fatal = fatal_messages(log)
-        return f"XLA ended the process ({name})" + (f": {shown(fatal[0])}" if fatal else "")
+    fatal = fatal_messages(log)
+    if status < 0 or fatal:
+        return f"XLA's process {ending(status, log)}" + (f": {shown(fatal[0])}" if fatal else "")
     lines = [line for line in log.splitlines() if line.strip()]
     return shown(lines[-1].strip()) if lines else f"the process ended with status {status}"

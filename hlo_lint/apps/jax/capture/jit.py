@@ -8,6 +8,10 @@
 
 The dump is asked for with compiler options, so no environment variable is set and nothing else that
 is compiled is dumped. What fails to compile is not an exception: the dump says how far it came.
+
+For a target XLA runs in a child process: if it aborts, hangs or takes too much memory, that is how
+the compile failed. Without one it runs here, on the devices that jax uses here: an abort of XLA is
+then the end of this process.
 """
 
 from __future__ import annotations
@@ -17,11 +21,12 @@ import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hlo_lint.apps.api import lint
+from hlo_lint.apps.jax.capture.children import Compiler
 from hlo_lint.apps.jax.capture.targets import target_of
 from hlo_lint.apps.jax.capture.worker import (
     OptionRefused,
@@ -71,9 +76,9 @@ class Capture:
     """The chip that was compiled for; None for what jax runs on here."""
     failure: str | None = None
     """XLA's message if the compile failed, else None."""
-    compiled: Any = field(default=None, repr=False)
-    """The `jax.stages.Compiled`, where it did not fail."""
     is_kept: bool = False
+    compile: Callable[[], Any] = field(default=lambda: None, repr=False)
+    """Gives the `jax.stages.Compiled`."""
 
     def __post_init__(self) -> None:
         self._finalizer = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
@@ -85,6 +90,14 @@ class Capture:
         """`step, compiled for h200 by jax 0.11.2`"""
         target = "" if self.target is None else f" for {self.target}"
         return f"{self.name}, compiled{target} by jax {self.jax}"
+
+    @cached_property
+    def compiled(self) -> Any:
+        """The `jax.stages.Compiled`, or None if the compile failed.
+
+        For a target the dump is of a compile in a child process: this compiles again, in this one.
+        """
+        return None if self.failure is not None else self.compile()
 
     @cached_property
     def dump(self) -> Dump:
@@ -175,25 +188,36 @@ def capture_jit(
     is_lowered = hasattr(function, "compile")
     if is_lowered and (arguments or target is not None):
         raise UsageError("a lowered program takes no arguments and no target")
+    options = {**(unmeasured(topology) if topology else {}), **(compiler_options or {})}
+
+    def new_folder() -> Path:
+        if folder is not None:
+            return empty_folder(folder)
+        return Path(tempfile.mkdtemp(prefix="hlo_lint_"))
+
+    compiled: Any
     try:
-        if is_lowered:
-            lowered = function
-        elif topology is not None:
-            lowered = lower_for(function, arguments, {}, topology)
+        if topology is not None:
+            with Compiler(topology) as compiler:
+                lowered = lower_for(function, arguments, {}, topology)
+                made = new_folder()
+                failure = compiler.compile(lowered, made, options, passes)
+            compiled = partial(lowered.compile, options)
         else:
-            jitted: Any = function if hasattr(function, "lower") else jax.jit(function)
-            lowered = jitted.lower(*arguments)
-        made = (
-            Path(tempfile.mkdtemp(prefix="hlo_lint_")) if folder is None else empty_folder(folder)
-        )
-        options = {**(unmeasured(topology) if topology else {}), **(compiler_options or {})}
-        compiled, failure = compile_lowered(lowered, made, options, passes)
+            if is_lowered:
+                lowered = function
+            else:
+                jitted: Any = function if hasattr(function, "lower") else jax.jit(function)
+                lowered = jitted.lower(*arguments)
+            made = new_folder()
+            executable, failure = compile_lowered(lowered, made, options, passes)
+            compiled = lambda: executable  # noqa: E731
     except TargetRefused as error:
         raise UsageError(f"jax {jax.__version__} cannot compile for {target}: {error}") from error
     except OptionRefused as error:
         raise UsageError(f"jax {jax.__version__}: {error}") from error
     name = getattr(function, "__name__", None) or "the program"
-    return Capture(made, name, jax.__version__, target, failure, compiled, folder is not None)
+    return Capture(made, name, jax.__version__, target, failure, folder is not None, compiled)
 
 
 def compile_for(

@@ -10,12 +10,15 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import io
 import json
 import os
 import re
 import runpy
 import sys
 import tempfile
+import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -138,6 +141,62 @@ def lower_for(
 
     call.__name__ = getattr(function, "__name__", call.__name__)
     return jax.jit(call, out_shardings=whole).lower()
+
+
+def bytecode_of(lowered: Any) -> tuple[bytes, list[bool], list[bool]]:
+    """A lowered program for `compile_module`, and for each argument and result if XLA shards it."""
+    module = io.BytesIO()
+    lowered.compiler_ir("stablehlo").operation.write_bytecode(file=module)
+    arguments = getattr(lowered._lowering, "compile_args", {})
+    is_free = [
+        [type(sharding).__name__ in ("UnspecifiedValue", "AUTO") for sharding in arguments[name]]
+        for name in ("in_shardings", "out_shardings")
+        if name in arguments
+    ]
+    parameters, results = is_free if len(is_free) == 2 else ([], [])
+    return module.getvalue(), parameters, results
+
+
+def compile_module(module: bytes, device: Any, request: Mapping[str, Any]) -> str | None:
+    """The error of XLA, which compiles the bytecode of a module for one chip.
+
+    The options are those with which jax itself calls XLA, so that it dumps the same texts.
+
+    Raises:
+        OptionRefused: for a compiler option that XLA does not take.
+    """
+    from jax._src import compiler
+    from jax._src.interpreters import mlir
+
+    dumping = {"xla_dump_to": request["folder"], "xla_dump_hlo_pass_re": request["passes"]}
+    flags: dict[str, Any] = {**EVERYTHING, **dumping, **request["options"]}
+    compile_options = compiler.get_compile_options(
+        num_replicas=1,
+        num_partitions=1,
+        device_assignment=_array([[device]]),
+        env_options_overrides=flags,
+        backend=device.client,
+    )
+    build = compile_options.executable_build_options
+    build.allow_spmd_sharding_propagation_to_parameters = request["parameters"]
+    build.allow_spmd_sharding_propagation_to_output = request["results"]
+    devices = importlib.import_module("jaxlib._jax").DeviceList((device,))
+    ir = importlib.import_module("jaxlib.mlir.ir")
+    try:
+        with mlir.make_ir_context():
+            device.client.compile(ir.Module.parse(module), devices, compile_options)
+    except _xla_error() as error:
+        message = str(error).strip()
+        if BAD_OPTION.match(message):
+            raise OptionRefused(message.partition(": ")[2]) from error
+        return message
+    return None
+
+
+def _array(values: Any) -> Any:
+    import numpy
+
+    return numpy.array(values)
 
 
 def unmeasured(target: Mapping[str, str]) -> dict[str, Any]:
@@ -427,13 +486,57 @@ def _argument(shape: Any) -> Any:
 # The job
 
 
-def main() -> None:
-    """Compile what the job names; `job["answer"]` is where to say what came of it."""
-    job = json.load(sys.stdin)
+def limit_process(terms: Mapping[str, Any]) -> None:
+    """Limit the memory of this process, and have it end with its parent.
+
+    As `hlo_lint.hlo.children`, which is not there for the interpreter of a script.
+    """
     if sys.platform != "win32":
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # XLA may abort
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        memory = terms["memory"]
+        if memory is not None and (hard == resource.RLIM_INFINITY or memory < hard):
+            resource.setrlimit(resource.RLIMIT_DATA, (memory, hard))
+
+    def watch() -> None:
+        while os.getppid() == terms["parent"]:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def serve() -> None:
+    """Make the target of the first line, then compile the module after the second.
+
+    The answers, a line each, are empty objects, or hold XLA's error, or a refusal.
+    """
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # nothing else may print into the answers
+    answer: dict[str, Any] = {}
+    try:
+        device = _mesh(json.loads(sys.stdin.buffer.readline())).devices[0]
+        print("{}", file=answers, flush=True)
+        line = sys.stdin.buffer.readline()
+        if not line:
+            return
+        request = json.loads(line)
+        module = sys.stdin.buffer.read(request["size"])
+        answer["failure"] = compile_module(module, device, request)
+    except (TargetRefused, OptionRefused) as error:
+        answer["refusal"] = [type(error).__name__, str(error)]
+    print(json.dumps(answer), file=answers, flush=True)
+
+
+def main() -> None:
+    """Compile what the job names; `job["answer"]` is where to say what came of it."""
+    if sys.argv[1:] == ["serve"]:
+        serve()
+        return
+    job = json.load(sys.stdin)
+    limit_process(job)
     script = Path(job["script"])
     sys.path.insert(0, str(script.resolve().parent))
     answer: dict[str, Any] = {"programs": []}
