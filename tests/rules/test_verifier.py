@@ -44,6 +44,19 @@ OPTIONAL = {
         }
         """,
     ),
+    "send-recv-pairs": (
+        Stage(deadlocks=True),
+        """
+        HloModule m, is_scheduled=true
+
+        ENTRY e {
+          p = f32[] parameter(0)
+          t = token[] after-all()
+          s = (f32[], u32[], token[]) send(p, t), channel_id=1
+          ROOT d = token[] send-done(s), channel_id=1
+        }
+        """,
+    ),
     "name-unchanged": (
         Stage(names_unchanged=True),
         """
@@ -146,3 +159,98 @@ ENTRY e {
 """
     assert not hlo_lint.lint(text % 0).findings
     assert [found.rule for found in hlo_lint.lint(text % 1).findings] == ["bad-output-aliasing"]
+
+
+_START = """
+work {
+  a = f32[2,3]{1,0} parameter(0)
+  ROOT c = f32[2,3]{0,1} custom-call(a), custom_call_target="f"
+}
+
+ENTRY e {
+  p = f32[2,3] parameter(0)
+  s = ((f32[2,3]), f32[2,3]%s, s32[]) async-start(p), calls=work
+  ROOT d = f32[2,3]%s async-done(s)
+}
+"""
+_UPDATED = """
+ENTRY e {
+  p = f32[4] parameter(0)
+  u = f32[%s] parameter(1)
+  z = s32[] constant(0)
+  ROOT d = f32[4]%s dynamic-update-slice(p, u, z)
+}
+"""
+_BODY = """
+work {
+  a = f32[2] parameter(0)
+  ROOT n = f32[2] negate(a)
+}
+
+ENTRY e {
+  p = f32[2] parameter(0)
+  s = ((f32[2]), f32[2], s32[]) fusion-start(p), kind=kLoop, calls=work
+  d = f32[2] fusion-done(s)
+  ROOT r = f32[2] %s
+}
+"""
+_SHARDED = """
+ENTRY e {
+  ROOT p = f32[8]{0} parameter(0), sharding=%s
+}
+"""
+_HOST = """
+ENTRY e {
+  p = f32[8]{0} parameter(0)
+  t = token[] after-all()
+  s = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=1, is_host_transfer=true
+  r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=%s, is_host_transfer=true
+  d = token[] send-done(s), channel_id=1, is_host_transfer=true
+  ROOT q = (f32[8]{0}, token[]) recv-done(r), channel_id=%s, is_host_transfer=true
+}
+"""
+_TILED = """
+ENTRY e {
+  p = (s32[]{:T(128)}) parameter(0)
+  ROOT g = s32[]%s get-tuple-element(p), index=0
+}
+"""
+_UNTYPED = """
+ENTRY e {
+  p = f32[] parameter(0)
+  b = broadcast(p), dimensions={}
+  q = f32[%s] parameter(1)
+  ROOT r = add(q, b)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "refused", "accepted"),
+    [
+        (_START, ("", ""), ("{0,1}", "{0,1}")),
+        (_UPDATED, ("<=4", ""), ("2", "")),
+        (_UPDATED, ("<=4", ""), ("<=2", "")),
+        (_BODY, "fusion(d), kind=kLoop, calls=work", "copy(d)"),
+        (_SHARDED, "{devices=[1,1,2,4]<=[8] last_tile_dims={manual,replicated}}", "{replicated}"),
+        (_SHARDED, "{devices=[4]<=[4]}", "{devices=[1,1,8]<=[8] last_tile_dim_replicate}"),
+        (_HOST, (1, 1), (2, 2)),
+        (_TILED, "", "{:T(128)}"),
+        (_UNTYPED, "8", ""),
+    ],
+)
+def test_a_layout_sensitive_stage_refuses_what_xla_0_11_refuses(
+    text: str, refused: object, accepted: object
+) -> None:
+    stage = Stage(layouts=True)
+    header = "HloModule m, num_partitions=8, use_spmd_partitioning=true\n"
+    found = [
+        violations_of(hlo_lint.parse(header + text % part), stage) for part in (refused, accepted)
+    ]
+    assert [len(violations) for violations in found] == [1, 0]
+
+
+@pytest.mark.parametrize("element", ["pred", "f32", "s32"])
+def test_an_element_size_is_for_types_below_a_byte(element: str) -> None:
+    text = f"HloModule m\n\nENTRY e {{\n  ROOT p = {element}[2]{{0:E(4)}} parameter(0)\n}}\n"
+    assert [found.rule for found in hlo_lint.lint(text).findings] == ["invalid-layout"]

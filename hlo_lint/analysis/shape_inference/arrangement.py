@@ -25,6 +25,17 @@ from hlo_lint.hlo.dtypes import BITS, is_integer
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape
 
 
+def _untyped_broadcast(operation: Operation) -> Shape:
+    """The shape that XLA's parser takes where none is printed: it reads `dimensions` as sizes."""
+    if operation.is_typed:
+        raise Unknowable
+    operand = operation.array(0)
+    sizes = operation.integers("dimensions", ())
+    demand_array_sizes(sizes, "dimensions of broadcast")
+    dynamic = (*[False] * len(sizes), *flags(operand))
+    return array_without_layout(operand.dtype, (*sizes, *operand.dims), dynamic)
+
+
 def _broadcast(operation: Operation, printed: Shape) -> None:
     operand = operation.array(0)
     result = operation.as_array(printed, "the result")
@@ -272,7 +283,7 @@ def _set_dimension_size(operation: Operation) -> Shape:
 
 
 OPCODES: Table = {
-    "broadcast": Inference(None, _broadcast, arity=1, attributes=True),
+    "broadcast": Inference(_untyped_broadcast, _broadcast, arity=1, attributes=True),
     "reshape": Inference(None, _reshape, arity=1),
     "dynamic-reshape": Inference(None, _dynamic_reshape),
     "bitcast": Inference(None, _bitcast, arity=1),

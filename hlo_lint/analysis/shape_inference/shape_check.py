@@ -31,7 +31,12 @@ from hlo_lint.analysis.shape_inference.operation import (
     Table,
     Unknowable,
 )
-from hlo_lint.analysis.shape_inference.types import compatible, describe_mismatch, layout_mismatch
+from hlo_lint.analysis.shape_inference.types import (
+    compatible,
+    describe_mismatch,
+    layout_mismatch,
+    without_place,
+)
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, shape_or_none
 
 OPCODES: Final[Table] = {
@@ -85,8 +90,9 @@ class ShapeCheck(NamedTuple):
     precision_error: str = ""
     """The message of what is wrong unless floating-point types may mix."""
     exact_error: str = ""
-    """The inferred and the printed array, if only tiles, element sizes, memory spaces or dynamic
-    dimensions differ: where layouts are known to be assigned, `ShapesSame` compares these, too."""
+    """The inferred and the printed array, if only tiles, element sizes, memory spaces, dynamic
+    dimensions or layouts that are left out differ: where layouts are known to be assigned,
+    `ShapesSame` compares these, too."""
 
 
 @lru_cache(maxsize=1 << 10)
@@ -105,7 +111,8 @@ def inference_of(opcode: str) -> Inference | None:
 
 
 _EXACT: Final = frozenset(
-    "call conditional copy-done fusion get-tuple-element opt-barrier tuple while".split()
+    "call conditional copy-done dynamic-update-slice fusion get-tuple-element opt-barrier tuple "
+    "while".split()
 )
 """Opcodes whose shape `ShapeVerifier` compares in full in layout-sensitive mode."""
 
@@ -143,8 +150,11 @@ def check_shape(
     layout_error = exact_error = ""
     if inference.keeps_layout and not errors and not isinstance(inferred, Refusal | Open):
         layout_error = layout_mismatch(inferred, shape)
-        if opcode in _EXACT and not layout_error:
-            exact_error = layout_mismatch(inferred, shape, exact=True)
+        if opcode == "dynamic-update-slice":
+            # In a fusion CheckShape compares without tiles and memory spaces.
+            inferred, shape = without_place(inferred), without_place(shape)
+        if not layout_error:
+            exact_error = layout_mismatch(inferred, shape, exact=opcode in _EXACT, filled=True)
     return ShapeCheck(inferred, errors, layout_error, precision_error, exact_error)
 
 

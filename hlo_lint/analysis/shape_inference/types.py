@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from hlo_lint.analysis.shape_inference.operation import Impossible, Unknowable
@@ -18,6 +19,7 @@ from hlo_lint.hlo.shape import (
     UNBOUNDED,
     ArrayShape,
     BufferShape,
+    Layout,
     OpaqueShape,
     Shape,
     TupleShape,
@@ -147,11 +149,14 @@ def describe_mismatch(left: Shape, right: Shape, *, any_precision: bool = False)
     return brief(mismatch.left) + place, brief(mismatch.right) + place
 
 
-def layout_mismatch(left: Shape | None, right: Shape | None, *, exact: bool = False) -> str:
+def layout_mismatch(
+    left: Shape | None, right: Shape | None, *, exact: bool = False, filled: bool = False
+) -> str:
     """The first arrays of two compatible shapes that have different layouts, or "".
 
     Layouts are compared by the order of dimensions; with `exact` also by tiles, element size,
-    memory space and dynamic dimensions, as `Shape::Equal` does.
+    memory space and dynamic dimensions, as `Shape::Equal` does. With `exact` or `filled` an array
+    without a layout has the descending one, which XLA's parser fills in.
     """
     if left is None or right is None or left == right:
         return ""
@@ -162,19 +167,28 @@ def layout_mismatch(left: Shape | None, right: Shape | None, *, exact: bool = Fa
             ours, other = ours.element, other.element
         if not isinstance(ours, ArrayShape) or not isinstance(other, ArrayShape):
             continue
-        if not _same_layout(ours, other, exact=exact):
+        if not _same_layout(ours, other, exact=exact, filled=filled or exact):
             place = f" at index {spelled_index(index)}" if index else ""
             return f"{ours}{place} and {other}"
     return ""
 
 
-def _same_layout(left: ArrayShape, right: ArrayShape, *, exact: bool) -> bool:
+def _same_layout(left: ArrayShape, right: ArrayShape, *, exact: bool, filled: bool) -> bool:
     if exact and flags(left) != flags(right):
         return False
-    if left.layout is None or right.layout is None or left.rank != right.rank:
+    if left.rank != right.rank or (not filled and None in (left.layout, right.layout)):
         return True
-    same_order = left.layout.minor_to_major == right.layout.minor_to_major
-    return left.layout == right.layout if exact else same_order
+    if not exact:
+        return left.minor_to_major == right.minor_to_major
+    ours, theirs = (each.layout or Layout(each.minor_to_major) for each in (left, right))
+    return ours == theirs
+
+
+def without_place(shape: Shape) -> Shape:
+    """An array without its tiles and its memory space."""
+    if not isinstance(shape, ArrayShape) or shape.layout is None:
+        return shape
+    return shape.with_layout(replace(shape.layout, tiles=(), memory_space=0))
 
 
 def brief(shape: Shape) -> str:

@@ -203,7 +203,7 @@ def _written_operands(spans: InstructionSpans, scope: PrecedingInstructions) -> 
             yield f"unexpected `:` after %{reference}", operand.end
         if operand.shape_start == operand.start:
             continue
-        spelled = spans.text[operand.shape_start : operand.start]
+        spelled = without_comments(spans.text[operand.shape_start : operand.start])
         declared, shape = tuple_of(spelled), scope.shape(reference)
         if not declared or len(declared) != 1:
             yield f"{spelled.strip()} is not a shape", operand.shape_start

@@ -39,6 +39,8 @@ from hlo_lint.hlo.records import (
     type_of,
 )
 from hlo_lint.hlo.shape import (
+    ArrayShape,
+    BufferShape,
     Shape,
     ShapeSyntaxError,
     TupleShape,
@@ -305,6 +307,8 @@ def _value_errors(opcode: str, name: str, text: str) -> tuple[tuple[str, int], .
             at = text.find(value.text)
             errors = literal_errors(value.shape, value.text)
             return tuple((message, at + start) for message, start, _ in errors)
+        case "outfeed_shape" if isinstance(value, ArrayShape | TupleShape | BufferShape):
+            return tuple((message, 0) for message in shape_errors(value))
         case "replica_groups" if isinstance(value, MeshReplicaGroups):
             axes = [(axis.name, axis.part) for axis in value.axes]
             return () if len(set(axes)) == len(axes) else (("an axis is there twice", 0),)
@@ -341,7 +345,7 @@ def _wrong_word(opcode: str, name: str, text: str, value: object) -> str:
     if name == "algorithm":
         lowered = _GENERATORS if opcode == "rng-bit-generator" else _DOT_ALGORITHMS
     allowed = lowered or _WORDS.get(name)
-    if allowed is None or (name == "algorithm" and opcode == "convolution"):
+    if allowed is None:
         return ""
     words = value if isinstance(value, tuple) else (value if lowered else text,)
     for word in words:
@@ -495,6 +499,9 @@ def _custom_call(checked: _Checked) -> Iterator[ParseError]:
         return
     shapes = tuple_of(constraints.strip()[1:-1])
     count = len(references_of(checked.record))
+    for shape in shapes or ():
+        for message in shape_errors(shape):
+            yield checked.error(f"{name}: {message}", name)
     if shapes is None:
         yield checked.error(f"{name}: expected shapes in braces", name)
     elif len(shapes) != count:

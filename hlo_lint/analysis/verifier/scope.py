@@ -23,6 +23,10 @@ class Header(NamedTuple):
     replicas: int
     partitions: int
     is_scheduled: bool
+    is_counted: bool = False
+    """True if the header or the stage gives a count: XLA prints those that are not 1."""
+    is_spmd: bool = False
+    """True if the header says that the SPMD partitioner runs; XLA prints that nowhere."""
 
 
 class Violation(NamedTuple):
@@ -86,6 +90,8 @@ def header_of(module: Module, stage: Stage) -> Header:
         counts.get("replica_count", 1) if replicas is None else replicas,
         counts.get("num_partitions", 1) if partitions is None else partitions,
         module.is_scheduled,
+        bool(counts) or replicas is not None or partitions is not None,
+        "use_spmd_partitioning=true" in module.header,
     )
 
 

@@ -228,6 +228,6 @@ def type_errors(text: str) -> tuple[tuple[str, str], ...]:
 
 def _element_size_error(array: ArrayShape) -> str:
     bits = 0 if array.layout is None else array.layout.element_size_in_bits
-    if not bits or array.dtype in SUBBYTE or array.dtype == "pred" or array.dtype not in BITS:
+    if not bits or array.dtype in SUBBYTE or array.dtype not in BITS:
         return ""
     return f"{array} has the element size E({bits}), which only types of less than 8 bits may have"

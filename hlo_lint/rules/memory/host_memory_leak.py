@@ -91,28 +91,26 @@ class HostMemoryLeak(Rule):
             return
         for opcode in _SLICES:
             for instruction in computation.with_opcode(opcode):
-                crossing = _crossing(instruction, stage.backend)
-                if crossing:
-                    yield Finding(instruction, crossing, operand=0)
+                yield from _crossings(instruction, stage.backend)
 
 
-def _crossing(instruction: Instruction, backend: str | None) -> str:
-    """The move between memories that a slice must not make; empty if it makes none."""
-    before, after = operand_array(instruction, 0), result_array(instruction)
-    if before is None or after is None:
-        return ""
-    was, becomes = _space(before), _space(after)
-    to_host = instruction.opcode == "dynamic-slice" and was != HOST == becomes
-    from_host = instruction.opcode == "dynamic-update-slice" and was == HOST != becomes
-    # On TPU it is VMEM, between which and HBM memory-space assignment moves slices.
-    fast = backend != "tpu" and (was == FAST) != (becomes == FAST)
-    if not (to_host or from_host or fast):
-        return ""
-    return f"this {instruction.opcode} moves data from memory space {was} to {becomes}"
-
-
-def _space(shape: ArrayShape) -> int:
-    return shape.layout.memory_space if shape.layout is not None else 0
+def _crossings(instruction: Instruction, backend: str | None) -> Findings:
+    """The moves between memories that a slice must not make."""
+    after, is_update = result_array(instruction), instruction.opcode == "dynamic-update-slice"
+    if after is None:
+        return
+    for number in range(1 + is_update):
+        before = operand_array(instruction, number)
+        if before is None:
+            continue
+        was, becomes = before.memory_space, after.memory_space
+        to_host = not is_update and was != HOST == becomes
+        from_host = is_update and not number and was == HOST != becomes
+        # On TPU it is VMEM, between which and HBM memory-space assignment moves slices.
+        fast = backend != "tpu" and was == FAST != becomes
+        if to_host or from_host or fast:
+            message = f"this {instruction.opcode} moves data from memory space {was} to {becomes}"
+            yield Finding(instruction, message, operand=number)
 
 
 def _is_placed(text: str) -> bool:
@@ -132,4 +130,4 @@ def _holds_host(text: str) -> bool:
 def _in_host(shape: Shape) -> bool:
     if isinstance(shape, TupleShape):
         return any(map(_in_host, shape.elements))
-    return isinstance(shape, ArrayShape) and _space(shape) == HOST
+    return isinstance(shape, ArrayShape) and shape.memory_space == HOST

@@ -65,7 +65,7 @@ class BadChannel(VerifierRule, Rule):
         self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
     ) -> Iterator[Violation]:
         """Transfers to the host that share a channel are the same."""
-        first: dict[tuple[str, int], Instruction] = {}
+        first: dict[int, Instruction] = {}
         transfers = _TRANSFERS & opcodes_of(module)
         for instruction in all_communicating(module) if transfers else ():
             if (
@@ -76,7 +76,7 @@ class BadChannel(VerifierRule, Rule):
             channel = instruction.integer_attribute("channel_id")
             if channel is None:
                 continue
-            same = first.setdefault((instruction.opcode, channel), instruction)
+            same = first.setdefault(channel, instruction)
             if _identity(same) != _identity(instruction):
                 message = (
                     f"this {instruction.opcode} to the host shares channel {channel} "

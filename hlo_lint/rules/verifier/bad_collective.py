@@ -278,13 +278,15 @@ class BadCollective(VerifierRule, Rule):
         """Sizes follow from the groups and the counts of the module."""
         devices = _devices_by_module(scope, collective)
         operands = [operand_shape(collective, n) for n in range(len(collective.operand_names))]
-        if devices == 1:
+        if devices is None:
             return
         if collective.opcode == "all-to-all" and collective.attribute_text("dimensions") is None:
             if len(operands) != devices:
                 message = f"all-to-all has {len(operands)} operands for groups of {devices}"
                 yield Violation("all-to-all-shape", collective, message)
             return
+        if devices == 1:
+            return  # HandleAllGather and HandleReduceScatter let it pass
         dims = collective.attribute_or_none("dimensions")
         dim = dims[0] if isinstance(dims, tuple) and dims else None
         if not isinstance(dim, int):
@@ -324,21 +326,21 @@ class BadCollective(VerifierRule, Rule):
             yield Violation("all-reduce-constrained", kinds[True], message)
 
 
-def _devices_by_module(scope: Scope, collective: Instruction) -> int:
+def _devices_by_module(scope: Scope, collective: Instruction) -> int | None:
     """The devices of a group (`GetSubgroupSize`), where the instruction alone does not tell it.
 
-    A count of 1 is what XLA takes where nothing is set: nothing follows from it.
+    None where the module gives no count: XLA then takes 1, and nothing follows from it.
     """
     mode, header = mode_of(collective), scope.header
     groups = groups_of(collective.attribute_text("replica_groups") or "{}")
     if groups is None or groups.error is not None or mode is Mode.DEVICES:
-        return 1
-    if mode is Mode.PARTITIONS:
-        return 1 if groups.total else header.partitions
+        return None
+    if not header.is_counted or (mode is not Mode.REPLICAS_OF_ALL_PARTITIONS and groups.total):
+        return None
     across = header.partitions if mode is Mode.REPLICAS_OF_ALL_PARTITIONS else 1
-    if not groups.total:
-        return header.replicas * across
-    return next(iter(groups.sizes)) * across if across > 1 and len(groups.sizes) == 1 else 1
+    if groups.total:
+        return next(iter(groups.sizes)) * across if len(groups.sizes) == 1 else None
+    return across * (header.partitions if mode is Mode.PARTITIONS else header.replicas)
 
 
 def _results(collective: Instruction, count: int) -> tuple[Shape, ...]:

@@ -80,7 +80,7 @@ class BadCopy(VerifierRule, Rule):
         operand = operand_shape(start, 0)
         for index, what in enumerate(("destination", "source")):
             copied = part(start.shape_or_none, (index,))
-            if mismatch := layout_mismatch(operand, copied):
+            if mismatch := layout_mismatch(operand, copied, filled=scope.stage.exact_layouts):
                 message = f"the operand and the {what} have different layouts: {mismatch}"
                 yield Violation("copy-start-shape", start, message)
                 return

@@ -160,8 +160,10 @@ def _error(scope: Scope, instruction: Instruction, alias: Alias, result: Shape) 
         )
     # HandleFusion compares without tiles and memory spaces, HandleCustomCall so for one element.
     is_array = isinstance(theirs, ArrayShape) and theirs.elements != 1
-    exact = scope.stage.exact_layouts and instruction.opcode == "custom-call" and is_array
-    if scope.stage.layouts and (mismatch := layout_mismatch(ours, theirs, exact=exact)):
+    filled = scope.stage.exact_layouts
+    exact = filled and instruction.opcode == "custom-call" and is_array
+    mismatch = layout_mismatch(ours, theirs, exact=exact, filled=filled)
+    if scope.stage.layouts and mismatch:
         return f"the output aliases operand {alias.operand} but has a different layout: {mismatch}"
     return ""
 

@@ -71,7 +71,8 @@ class BadSharding(VerifierRule, Rule):
         if text is None or instruction.opcode == "outfeed":
             return  # an outfeed has the shardings of what it sends
         devices = scope.header.partitions if scope.stage.sharding_devices else 1
-        if error := _error(text, instruction.type_text, devices):
+        error = _error(text, instruction.type_text, devices, is_spmd=scope.header.is_spmd)
+        if error:
             yield Violation("sharding", instruction, error)
 
 
@@ -79,7 +80,7 @@ _find_negative = re.compile(r"(?:device=|[\],])(-\d+)").search
 
 
 @lru_cache(maxsize=1 << 12)
-def _error(text: str, spelled: str, devices: int) -> str:
+def _error(text: str, spelled: str, devices: int, *, is_spmd: bool) -> str:
     if negative := _find_negative(text):
         return f"device {negative[1]} is negative"
     if error := device_list_error("sharding", text):
@@ -98,15 +99,22 @@ def _error(text: str, spelled: str, devices: int) -> str:
         if len(sharding.elements) != len(parts):
             return f"{len(sharding.elements)} shardings for {len(parts)} arrays"
         pairs = zip(sharding.elements, parts, strict=True)
-        errors = (_array_error(sharding_, part, devices) for sharding_, part in pairs)
+        errors = (_array_error(*pair, devices, is_spmd) for pair in pairs)
         return next(filter(None, errors), "")
     if isinstance(sharding, TiledSharding | NamedSharding):
         # The parser gives each array of a tuple the one sharding that is written.
-        return next(filter(None, (_array_error(sharding, part, devices) for part in parts)), "")
+        errors = (_array_error(sharding, part, devices, is_spmd) for part in parts)
+        return next(filter(None, errors), "")
     return ""
 
 
-def _array_error(sharding: TiledSharding | NamedSharding, shape: object, devices: int) -> str:
+def _array_error(
+    sharding: TiledSharding | NamedSharding, shape: object, devices: int, is_spmd: bool
+) -> str:
+    """The error of one array's sharding: `HloSharding::ValidateNonTuple`.
+
+    With the SPMD partitioner every sharding is over all partitions; else it may be over fewer.
+    """
     if not isinstance(shape, ArrayShape):
         return ""
     if isinstance(sharding, NamedSharding):
@@ -114,7 +122,7 @@ def _array_error(sharding: TiledSharding | NamedSharding, shape: object, devices
         if rank and rank != shape.rank:
             return f"the sharding names {rank} dimensions of {shape}"
         count = prod(axis.size for axis in sharding.mesh.axes)
-        if devices != 1 and count > devices:
+        if devices != 1 and (count > devices or (is_spmd and 1 < count != devices)):
             return f"the mesh has {count} devices, the module {devices}"
         return ""
     try:
@@ -123,12 +131,16 @@ def _array_error(sharding: TiledSharding | NamedSharding, shape: object, devices
         return ""
     if sharding.kind == "tiled":
         rank = len(sharding.tiles) - len(sharding.subgroups)
-        if rank != shape.rank:
+        # XLA reads one subgroup of all devices as what it says, without dimensions.
+        is_whole = prod(sharding.tiles[:rank]) == 1 and len(set(sharding.subgroups)) == 1
+        if rank != shape.rank and not is_whole:
             return f"the sharding tiles {rank} dimensions of {shape}"
         if len(numbers) != prod(sharding.tiles):
             return f"{prod(sharding.tiles)} tiles for {len(numbers)} devices"
     if len(set(numbers)) != len(numbers):
         return "the sharding names a device twice"
+    if sharding.kind == "tiled" and is_spmd and len(numbers) != devices != 1:
+        return f"the sharding is over {len(numbers)} devices, and the module has {devices}"
     for number in numbers:
         if devices != 1 and not 0 <= number < devices:
             return f"device {number} is out of range: the module has {devices}"

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 from hlo_lint.analysis.layout_mismatches import name_in
 from hlo_lint.analysis.shape_inference.asynchronous import prefix_error
 from hlo_lint.analysis.shape_inference.types import brief, compatible
-from hlo_lint.analysis.verifier.calls import parameter_layouts, shapes_differ
+from hlo_lint.analysis.verifier.calls import shapes_differ
 from hlo_lint.analysis.verifier.checks import on, on_computation_if
 from hlo_lint.analysis.verifier.scope import (
     Scope,
@@ -342,11 +342,6 @@ class BrokenAsync(VerifierRule, Rule):
             message = f"%{callee.name} holds {len(others)} instructions beside parameters and root"
             yield Violation("async-computation", start, message)
 
-    @on("async-start")
-    def layouts(self, scope: Scope, start: Instruction) -> Iterator[Violation]:
-        """Operands have the layouts of the parameters."""
-        yield from parameter_layouts("async-computation-shapes", scope, start)
-
     @on("async-done")
     def result_layout(self, scope: Scope, done: Instruction) -> Iterator[Violation]:
         """The result has the layout that the start gives it."""
@@ -450,6 +445,8 @@ def _chains(scope: Scope) -> Iterator[Violation]:
     starts: dict[str, Instruction] = {}
     for number, row in enumerate(computation.rows):
         opcode = opcode_of(row)
+        if _is_async(opcode, "-start") or _is_async(opcode, "-update"):
+            yield from _state_layouts(scope, computation.at(number))
         if not opcode.endswith(("-update", "-done")) or opcode in _START_OF:
             continue
         after = computation.at(number)
@@ -469,6 +466,34 @@ def _chains(scope: Scope) -> Iterator[Violation]:
             if first is not after and "-update" in (first.opcode + after.opcode):
                 message = f"%{first.name} and %{after.name} both continue %{before.name}"
                 yield Violation("async-chain", after, message, 0)
+
+
+def _state_layouts(scope: Scope, instruction: Instruction) -> Iterator[Violation]:
+    """The state has the layouts of what is bound, and those of its computation.
+
+    Mirrors `CheckAsyncOpComputationShapes` and `HandleAsyncStart`.
+    """
+    if not scope.stage.layouts:
+        return
+    state, callee = instruction.shape_or_none, None
+    if instruction.opcode.startswith("async-"):  # what others call is not what they wrap
+        callee = scope.callee(instruction)
+    bound = part(state, (0,))
+    for number, shape in enumerate(bound.elements if isinstance(bound, TupleShape) else ()):
+        pairs = [(f"parameter {number}", shape_of(parameter(callee, number)))]
+        if instruction.opcode.endswith("-start"):
+            pairs.append((f"operand {number}", operand_shape(instruction, number)))
+        for what, other in pairs:
+            if mismatch := shapes_differ(scope, other, shape):
+                message = f"{what} and the state have different layouts: {mismatch}"
+                yield Violation("async-computation-shapes", instruction, message)
+                return
+    result, whole = part(state, (1,)), shape_of(callee.root if callee else None)
+    if isinstance(result, TupleShape) and isinstance(whole, TupleShape):
+        whole = TupleShape(whole.elements[: len(result.elements)])
+    if mismatch := shapes_differ(scope, whole, result):
+        message = f"the computation's result and the state have different layouts: {mismatch}"
+        yield Violation("async-computation-shapes", instruction, message)
 
 
 def _binding(scope: Scope, start: Instruction, after: Instruction) -> Iterator[Violation]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from hlo_lint.analysis.verifier.calls import parameter_layouts
 from hlo_lint.analysis.verifier.checks import on, on_module
@@ -154,7 +154,7 @@ class BrokenFusion(VerifierRule, Rule):
         """A body knows the one fusion that it belongs to."""
         first: set[str] = set()
         for computation in module.computations:
-            if "fusion" in computation.opcodes:
+            if not computation.opcodes.isdisjoint(_FUSIONS):
                 for body, number in _bodies(computation):
                     if body in first and body in by_name:
                         message = f"%{body} is the body of another fusion already"
@@ -162,12 +162,16 @@ class BrokenFusion(VerifierRule, Rule):
                     first.add(body)
 
 
+_FUSIONS: Final = ("fusion", "fusion-start")
+
+
 @cached_analysis
 def _bodies(computation: Computation) -> tuple[tuple[str, int], ...]:
     """The bodies of its fusions, with the positions of these."""
     return tuple(
         (body, fusion.number)
-        for fusion in computation.with_opcode("fusion")
+        for opcode in _FUSIONS
+        for fusion in computation.with_opcode(opcode)
         for body in fusion.called_computations
     )
 

@@ -164,6 +164,7 @@ def _error(at: Instruction, what: str, wanted: Shape, stage: Stage) -> str:
     if not compatible(shape, wanted):
         ours, theirs = describe_mismatch(shape, wanted)
         return f"{what} is {ours}, but {theirs} in entry_computation_layout"
-    if stage.layouts and (mismatch := layout_mismatch(shape, wanted)):
+    mismatch = layout_mismatch(shape, wanted, filled=stage.exact_layouts)
+    if stage.layouts and mismatch:
         return f"{what} has a different layout in entry_computation_layout: {mismatch}"
     return ""

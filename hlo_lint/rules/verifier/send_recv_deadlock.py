@@ -39,6 +39,10 @@ class SendRecvDeadlock(VerifierRule, Rule):
             "no collective between a send and its recv",
         ),
         "send-recv-pending": ("VerifyNoCollectiveDeadlocks", "no transfer is pending at the end"),
+        "send-recv-pairs": (
+            "VerifyNoCollectiveDeadlocks",
+            "transfers between devices say their pairs, if the stage asks for it",
+        ),
         "collective-start-between-send-and-recv": (
             "",
             "no all-reduce, reduce-scatter or start between a send and its recv",
@@ -234,7 +238,17 @@ class SendRecvDeadlock(VerifierRule, Rule):
         binds = module.is_scheduled and stage.deadlocks is not False
         if not binds or not any(_TRANSFERS & part.opcodes for part in module.computations):
             return ()
-        return _pending(_executed(module.entry, by_name)) if module.entry else ()
+        if module.entry is None:
+            return ()
+        transfers = tuple(_executed(module.entry, by_name))
+        if stage.deadlocks:
+            # Transfers of unknown devices end the search, which XLA does not begin.
+            for transfer in transfers:
+                is_transfer = transfer.opcode in _TRANSFERS and not _is_of_host(transfer)
+                if is_transfer and _PAIRS not in transfer.attributes_text:
+                    message = f"{transfer.opcode} does not have the attribute {_PAIRS}"
+                    return (Violation("send-recv-pairs", transfer, message),)
+        return _pending(transfers)
 
 
 _TRANSFERS: Final = frozenset(("send", "recv"))
@@ -274,6 +288,10 @@ def _relevant(computation: Computation) -> tuple[Instruction, ...]:
 _PAIRS: Final = "_xla_send_recv_source_target_pairs"
 
 
+def _is_of_host(transfer: Instruction) -> bool:
+    return "is_host_transfer=true" in transfer.attributes_text
+
+
 def _pairs_of(instruction: Instruction) -> tuple[tuple[int, int], ...]:
     if _PAIRS not in instruction.attributes_text:
         return ()
@@ -303,7 +321,7 @@ def _pending(transfers: Iterable[Instruction]) -> Iterator[Violation]:
         pairs = _pairs_of(transfer)
         if not pairs:
             pending.clear()
-            if "is_host_transfer=true" not in transfer.attributes_text:
+            if not _is_of_host(transfer):
                 return  # the devices are unknown
             continue
         repeated = any(len({pair[place] for pair in pairs}) < len(pairs) for place in (0, 1))
