@@ -33,6 +33,8 @@ from hlo_lint.engine.reduce.interest import (
     skeleton,
 )
 from hlo_lint.engine.reduce.search import Progress, Reduction, ReductionState, Search
+from hlo_lint.engine.reduce.transformations.base import Transformation
+from hlo_lint.engine.reduce.transformations.passes import ApplyPass
 from hlo_lint.engine.reduce.xla import ONLY_PASSES, CrashTest, Ending, Guard, XlaServers
 from hlo_lint.engine.stages import Stages
 from hlo_lint.report.repro import Environment, Repro
@@ -64,6 +66,8 @@ class Problem:
     """The flags of the run that wrote the dump."""
     release: str = ""
     """The release of jax that wrote it, if that is known."""
+    extra: tuple[Transformation, ...] = ()
+    """Transformations beside those of every problem."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,9 @@ def reduce_problem(
     """
     with nullcontext(guard) if guard else parser() as guard:
         state = ReductionState(effort.state, problem.test.key) if effort.state else None
-        search = Search(problem.test, guard, effort.jobs, effort.repeat, state, progress)
+        search = Search(
+            problem.test, guard, effort.jobs, effort.repeat, state, progress, problem.extra
+        )
         return search.run(problem.comments + problem.text, problem.comments)
 
 
@@ -276,8 +282,9 @@ def values_problem(
             raise UsageError(
                 f"{name} of jax {interpreter.jax} does not change the values of {file.path}"
             )
-        said = f"{name} changes the values: {change.comparison.difference}"
-        yield Problem(text, test, file.path, ending=Ending("changed", said), flags=given)
+        ending = Ending("changed", f"{name} changes the values: {change.comparison.difference}")
+        extra = (ApplyPass(test.text_after),)
+        yield Problem(text, test, file.path, ending=ending, flags=given, extra=extra)
 
 
 def _description(name: str, servers: XlaServers) -> str:

@@ -238,13 +238,9 @@ def test_a_pass_that_changes_the_values_is_reduced(tmp_path: Path) -> None:
     module = parse(result.stdout)
     opcodes = Counter(each.opcode for each in module.instructions())
     del opcodes["parameter"]
-    assert opcodes == {
-        "constant": 1,
-        "broadcast": 2,
-        "dot": 1,
-        "add": 1,
-        "multiply": 1,
-    }
+    # The dot, its bias and the addition gave way to the call that the pass itself makes of them.
+    assert opcodes == {"custom-call": 1, "constant": 1, "broadcast": 1, "multiply": 1}
+    assert size(result.stdout) == 6
     healthy = reduce(path, *asked, "layout_normalization")
     assert healthy.exit_code == 2
     assert "layout_normalization of jax 0.10.0 does not change the values" in healthy.output

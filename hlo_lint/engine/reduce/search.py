@@ -64,26 +64,34 @@ class ReductionState:
         """
         start = {"input": _digest(text), "test": self._key}
         try:
-            lines = self._path.read_text("utf-8").splitlines() if self._path.exists() else []
-            for number, line in enumerate(lines):
-                try:
-                    entry = json.loads(line)
-                except ValueError:
-                    break  # the earlier run ended while it wrote this line
-                if not number and entry != start:
-                    raise UsageError(f"{self._path} is the state of another reduction; remove it")
-                if "text" in entry:
-                    self.text = entry["text"]
-                if "verdict" in entry:
-                    self.verdicts[entry["of"]] = InterestVerdict(
-                        entry["verdict"], _pair(entry["at"])
-                    )
-            with self._path.open("a" if lines else "w", encoding="utf-8") as self._file:
-                if not lines:
+            size = self._read(start)
+            with self._path.open("a", encoding="utf-8") as self._file:
+                self._file.truncate(size)
+                if not size:
                     self._write(start)
                 yield
         except OSError as error:
             raise DumpError(f"{self._path}: {error.strerror or error}") from error
+
+    def _read(self, start: dict[str, str]) -> int:
+        """Take over the whole lines of the file, and return their size in bytes."""
+        lines = self._path.read_bytes().splitlines(keepends=True) if self._path.exists() else []
+        if lines and not f"{json.dumps(start)}\n".encode().startswith(lines[0]):
+            raise UsageError(f"{self._path} is the state of another reduction; remove it")
+        size = 0
+        for line in lines:
+            if not line.endswith(b"\n"):
+                break  # the earlier run ended while it wrote this line
+            try:
+                entry = json.loads(line)
+            except ValueError as error:
+                raise DumpError(f"{self._path}: not the state of a reduction: {error}") from error
+            size += len(line)
+            if "text" in entry:
+                self.text = entry["text"]
+            if "verdict" in entry:
+                self.verdicts[entry["of"]] = InterestVerdict(entry["verdict"], _pair(entry["at"]))
+        return size
 
     def judged(self, digest: str, verdict: InterestVerdict) -> None:
         """Keep a verdict."""
@@ -121,6 +129,8 @@ class Search:
     """Runs of the test for a text, of which one has to show the problem."""
     state: ReductionState | None = None
     progress: Progress = lambda *_: None
+    extra: Sequence[Transformation] = ()
+    """Transformations that only this kind of problem has."""
     tests: int = 0
     _verdicts: dict[str, InterestVerdict] = field(default_factory=dict)
 
@@ -158,7 +168,7 @@ class Search:
         return Reduction(current.text, before, current, self.tests, verdict.anchor)
 
     def _reduced(self, current: Draft, verdict: InterestVerdict) -> tuple[Draft, InterestVerdict]:
-        for group in (COARSE, (*COARSE, *FINE), LAST):
+        for group in (COARSE, (*COARSE, *FINE, *self.extra), LAST):
             for _ in range(MAX_ROUNDS if group is not LAST else 1):
                 start = current.text
                 for transformation in group:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Self
 
 from hlo_lint.dumps.directory import open_dump
+from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.selection import in_order, main_pipelines
 from hlo_lint.engine.reduce.interest import InterestVerdict
 from hlo_lint.engine.reduce.xla import ONLY_PASSES, XlaServers
@@ -50,14 +51,36 @@ class ValuesTest:
 
     def change(self, text: str) -> Change | None:
         """The change of the values by the pass; None if it makes none, or nothing ran."""
-        with tempfile.TemporaryDirectory(prefix="hlo_lint_") as folder, self._xla_cpu() as xla:
-            self._servers.ask(text, self._target_config, f"{self._flags} {_DUMPING}{folder}")
-            for pipeline in main_pipelines(open_dump(folder)):
-                steps = [dump for dump in in_order(pipeline) if dump.name and dump.name.step]
-                for change in validate_dumps(pipeline.title, steps, xla).changes:
-                    if change.after.name and change.after.name.after == self.pass_name:
+        with self._steps(text) as runs, self._xla_cpu() as xla:
+            for title, steps in runs:
+                for change in validate_dumps(title, steps, xla).changes:
+                    if self._is_after(change.after):
                         return change
         return None
+
+    def text_after(self, text: str) -> str | None:
+        """The module that the pass makes; None if it changes nothing."""
+        with self._steps(text) as runs:
+            for _, steps in runs:
+                for dump in filter(self._is_after, steps):
+                    return dump.module.text
+        return None
+
+    @contextmanager
+    def _steps(self, text: str) -> Iterator[list[tuple[str, list[PassDump]]]]:
+        """The dumps of the compilation of a text by the pass alone, with the title of each run."""
+        with tempfile.TemporaryDirectory(prefix="hlo_lint_") as folder:
+            self._servers.ask(text, self._target_config, f"{self._flags} {_DUMPING}{folder}")
+            yield [
+                (
+                    pipeline.title,
+                    [each for each in in_order(pipeline) if each.name and each.name.step],
+                )
+                for pipeline in main_pipelines(open_dump(folder))
+            ]
+
+    def _is_after(self, dump: PassDump) -> bool:
+        return dump.name is not None and dump.name.after == self.pass_name
 
     @contextmanager
     def _xla_cpu(self) -> Iterator[XlaCpu]:

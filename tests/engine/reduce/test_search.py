@@ -96,6 +96,9 @@ def test_a_run_goes_on_from_its_state(tmp_path: Path, reads: Guard) -> None:
     whole = Search(HasOpcode(with_anchor=False), reads).run(text)
     assert resumed.text == whole.text
     assert not first.asked.keys() & second.asked.keys()
+    third = HasOpcode(with_anchor=False)
+    assert Search(third, reads, state=ReductionState(path, "k")).run(text).text == whole.text
+    assert not (first.asked.keys() | second.asked.keys()) & third.asked.keys()
 
 
 def test_a_state_of_another_reduction_is_refused(tmp_path: Path, reads: Guard) -> None:

@@ -18,6 +18,7 @@ from hlo_lint.engine.reduce.transformations.parameters import (
     DropLoopState,
     DropOutputs,
 )
+from hlo_lint.engine.reduce.transformations.passes import ApplyPass
 from hlo_lint.engine.reduce.transformations.shapes import ShrinkDimensions
 from hlo_lint.engine.reduce.transformations.slices import KeepSlice
 from hlo_lint.hlo.parser.module import parse_file
@@ -240,3 +241,47 @@ ENTRY %main {
 }
 """
     assert "%dead" in changed(text, CutOperands(), only=1)
+
+
+def test_a_part_gives_way_to_what_the_pass_makes_of_it() -> None:
+    """The call's scratch memory goes: nothing but the product is read."""
+    text = """HloModule m
+ENTRY %main {
+  %a = f32[4,4] parameter(0)
+  %c = f32[4,4] parameter(1)
+  %d = f32[4,4] dot(%a, %c), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %s = f32[4,4] add(%d, %c)
+  ROOT %r = f32[4,4] negate(%s)
+}
+"""
+    parts = []
+
+    def rewritten(part: str) -> str:
+        parts.append(part)
+        return """HloModule m
+ENTRY %main {
+  %x = f32[4,4] parameter(0)
+  %y = f32[4,4] parameter(1)
+  %call = (f32[4,4], s8[9]) custom-call(%x, %y), custom_call_target="gemm"
+  ROOT %d = f32[4,4] get-tuple-element(%call), index=0
+}
+"""
+
+    assert (
+        changed(text, ApplyPass(rewritten), only=0)
+        == """ENTRY %main {
+  %a = f32[4,4] parameter(0)
+  %c = f32[4,4] parameter(1)
+  %call = f32[4,4] custom-call(%a, %c), custom_call_target="gemm"
+  ROOT %r = f32[4,4] negate(%call)
+}"""
+    )
+    assert "negate" not in parts[0]
+
+
+def test_a_part_that_the_pass_does_not_shorten_stays() -> None:
+    draft = Draft.of(parse_file(LOOP).modules[0])
+    for transformation in (ApplyPass(lambda _: None), ApplyPass(lambda part: part)):
+        targets = transformation.targets(draft, None)
+        assert [target[0] for target in targets] == ["loop", "start"]
+        assert not any(transformation.apply(draft, [target]) for target in targets)

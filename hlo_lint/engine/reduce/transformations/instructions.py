@@ -287,7 +287,7 @@ class InlineCallee(Transformation):
             attribute = attributes(attributes_of(row)).get(_INLINED.get(opcode_of(row), ""), "")
             callee = draft.body(attribute.lstrip("%"))
             if callee is not None and computation not in _reached(draft, callee):
-                bodies[computation] = _inlined(body, row, callee, taken)
+                bodies[computation] = inlined(body, row, callee, taken)
         return draft.with_bodies(bodies) if bodies else None
 
 
@@ -302,9 +302,10 @@ def _reached(draft: Draft, callee: DraftComputation) -> set[str]:
     return reached
 
 
-def _inlined(
+def inlined(
     body: DraftComputation, call: InstructionRecord, callee: DraftComputation, taken: set[str]
 ) -> DraftComputation:
+    """A computation with the instructions of a callee in place of its call."""
     names = {}
     for row in callee.rows:
         number = parameter_number(row) if opcode_of(row) == "parameter" else -1
