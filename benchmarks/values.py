@@ -1,32 +1,40 @@
 """Every healthy dump computes the same after each step, and planted errors are found: `VALUES.md`.
 
-    python -m benchmarks.values [--state FILE] [--plant N] [--archives FOLDER] [FOLDER...]
+    python -m benchmarks.values [--plant N] [--output FILE] [--archives FOLDER] [FOLDER...]
 
 A folder is one source; of `--archives` each folder is one. Every step of every compilation is run
-(`validate --all-steps`). Then N steps get an error each, which stays to the end of the run, and
-bisection has to name that step (`benchmarks/planted.py`). What was found is kept in the state file,
-so that a run that was stopped goes on.
+(`validate --all-steps`), the largest compilations first, each in a process of its own. Then N steps
+get an error each, which stays to the end of the run, and bisection has to name that step
+(`benchmarks/planted.py`). With `--state` verdicts are kept, so that a run that was stopped goes on.
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
 import json
+import os
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import cache
 from pathlib import Path
+from typing import Final, NamedTuple
 
 import hlo_lint
 from benchmarks.measure import unpacked
-from benchmarks.planted import Planted, plant_errors
+from benchmarks.planted import Planted, is_small, plant_error
 from hlo_lint.dumps.file_types import Kind
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.values.programs import Outcome
 from hlo_lint.engine.values.validate import validate_pipeline
 from hlo_lint.engine.values.xla_cpu import XlaCpu
 
+LARGE: Final = 1 << 20
+"""Bytes of dumps from which the steps of one compilation run several at a time."""
 RESULTS = Path(__file__).parent / "VALUES.md"
 COLUMNS = (
     Outcome.SAME_GRAPH,
@@ -45,7 +53,7 @@ Verdict = dict[str, object]
 def compilations(folder: Path) -> Iterator[Pipeline]:
     """The compilations below a folder that have steps."""
     for pipeline in hlo_lint.open_dump(folder):
-        if {each.kind for each in pipeline.dumps} == {Kind.HLO} and len(pipeline.dumps) > 1:
+        if {dump.kind for dump in pipeline.dumps} == {Kind.HLO} and len(pipeline.dumps) > 1:
             yield pipeline
 
 
@@ -67,8 +75,8 @@ class State:
                 file.write(json.dumps(verdict) + "\n")
 
 
-def verdict_on(pipeline: Pipeline, source: str, xla: XlaCpu) -> Verdict:
-    validation = validate_pipeline(pipeline, xla, all_steps=True)
+def verdict_on(pipeline: Pipeline, source: str, xla: XlaCpu, jobs: int = 1) -> Verdict:
+    validation = validate_pipeline(pipeline, xla, all_steps=True, jobs=jobs)
     reasons = Counter(
         f"{step.comparison.outcome.value}: {step.comparison.reason}"
         for step in validation.steps
@@ -84,7 +92,7 @@ def verdict_on(pipeline: Pipeline, source: str, xla: XlaCpu) -> Verdict:
         "key": str(pipeline.dumps[0].path),
         "source": source,
         "title": pipeline.title,
-        "counts": {each.value: count for each, count in validation.counts.items()},
+        "counts": {outcome.value: count for outcome, count in validation.counts.items()},
         "runs": validation.runs,
         "reasons": reasons,
         "cuts": cuts,
@@ -126,17 +134,71 @@ def reasons(verdicts: list[Verdict]) -> Iterator[str]:
 
 
 def planted_lines(planted: list[Planted]) -> Iterator[str]:
-    found = sum(each.is_found for each in planted)
+    count = sum(error.is_found for error in planted)
     yield from ["", "## Planted errors", ""]
-    yield f"{found} of {len(planted)} were found and attributed to their step."
+    yield f"{count} of {len(planted)} were found and attributed to their step."
     yield from ["", "| error | planted | found |", "|---|---:|---:|"]
-    for kind in sorted({each.kind for each in planted}):
-        group = [each for each in planted if each.kind == kind]
-        yield f"| {kind} | {len(group)} | {sum(each.is_found for each in group)} |"
-    missed = [each for each in planted if not each.is_found]
+    for kind in sorted({error.kind for error in planted}):
+        group = [error for error in planted if error.kind == kind]
+        yield f"| {kind} | {len(group)} | {sum(error.is_found for error in group)} |"
+    missed = [error for error in planted if not error.is_found]
     if missed:
         yield from ["", "Not found:", ""]
-        yield from [f"- {each.kind} in `{each.where}`: {each.said}" for each in missed]
+        yield from [f"- {error.kind} in `{error.where}`: {error.outcome}" for error in missed]
+
+
+# ---- work for one process, which names a compilation by its folder and its number
+
+
+class Task(NamedTuple):
+    """A compilation to validate."""
+
+    size: int
+    """Bytes of all its dumps."""
+    folder: Path
+    number: int
+    key: str
+
+
+@cache
+def _opened(folder: Path) -> list[Pipeline]:
+    return list(compilations(folder))
+
+
+@cache
+def _xla() -> XlaCpu:
+    """The child of this process, which ends with it."""
+    xla = XlaCpu()
+    atexit.register(xla.close)
+    return xla
+
+
+def tasks_of(folder: Path) -> list[Task]:
+    return [
+        Task(
+            sum(dump.path.stat().st_size for dump in pipeline.dumps),
+            folder,
+            number,
+            str(pipeline.dumps[0].path),
+        )
+        for number, pipeline in enumerate(_opened(folder))
+    ]
+
+
+def validated(task: Task, jobs: int) -> Verdict:
+    pipeline = _opened(task.folder)[task.number]
+    begun = time.monotonic()
+    verdict = verdict_on(pipeline, task.folder.name, _xla(), jobs if task.size > LARGE else 1)
+    return {**verdict, "seconds": time.monotonic() - begun}
+
+
+def planted_error(folders: tuple[Path, ...], number: int, seed: int) -> Planted | None:
+    return plant_error(_small(folders), number, seed, _xla())
+
+
+@cache
+def _small(folders: tuple[Path, ...]) -> list[Pipeline]:
+    return [pipeline for folder in folders for pipeline in _opened(folder) if is_small(pipeline)]
 
 
 def main() -> None:
@@ -145,27 +207,37 @@ def main() -> None:
     )
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
     parser.add_argument("--archives", type=Path, metavar="FOLDER")
-    parser.add_argument("--state", type=Path, help="what was found, kept from run to run")
+    parser.add_argument("--state", type=Path, help="verdicts, kept from run to run")
     parser.add_argument("--plant", type=int, default=0, metavar="N", help="errors to plant")
     parser.add_argument("--seed", type=int, default=0, help="of the steps that get errors")
-    given = parser.parse_args()
-    state = State(given.state)
-    with tempfile.TemporaryDirectory() as scratch, XlaCpu() as xla:
-        folders = list(given.folders)
-        if given.archives:
-            root = unpacked(given.archives, Path(scratch))
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="the page to write")
+    options = parser.parse_args()
+    state = State(options.state)
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory() as scratch:
+        folders = list(options.folders)
+        if options.archives:
+            root = unpacked(options.archives, Path(scratch))
             folders += sorted(path for path in root.iterdir() if path.is_dir())
-        verdicts: list[Verdict] = []
-        pipelines: list[Pipeline] = []
-        for folder in folders:
-            for pipeline in compilations(folder):
-                pipelines.append(pipeline)
-                key = str(pipeline.dumps[0].path)
-                if key not in state.verdicts:
-                    state.add(verdict_on(pipeline, folder.name, xla))
-                verdicts.append(state.verdicts[key])
-            print(f"{folder.name}: {len(verdicts)} modules so far", file=sys.stderr, flush=True)
-        planted = plant_errors(pipelines, given.plant, given.seed, xla)
+        with ProcessPoolExecutor(options.jobs) as pool:
+            tasks = [task for several in pool.map(tasks_of, folders) for task in several]
+            waiting = {
+                pool.submit(validated, task, options.jobs): task
+                for task in sorted(tasks, key=lambda task: -task.size)
+                if task.key not in state.verdicts
+            }
+            planting = [
+                pool.submit(planted_error, tuple(folders), number, options.seed)
+                for number in range(options.plant)
+            ]
+            for number, future in enumerate(as_completed(waiting), 1):
+                state.add(future.result())
+                progress = f"{number} of {len(waiting)} after {time.monotonic() - begun:.0f} s"
+                print(f"{progress}: {waiting[future].key}", file=sys.stderr, flush=True)
+            planted = [error for future in planting if (error := future.result()) is not None]
+    verdicts = [state.verdicts[task.key] for task in tasks]
+    print(f"{time.monotonic() - begun:.0f} s", file=sys.stderr)
     lines = [
         "# Values after each step",
         "",
@@ -178,7 +250,7 @@ def main() -> None:
     ]
     text = "\n".join([*lines, ""])
     print(text)
-    RESULTS.write_text(text, "utf-8")
+    options.output.write_text(text, "utf-8")
 
 
 if __name__ == "__main__":

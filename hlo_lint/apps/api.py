@@ -338,6 +338,7 @@ def validate(
     all_steps: bool = False,
     seconds: float = 60.0,
     memory: int = 8 << 30,
+    jobs: int = 1,
     settings: Settings | None = None,
     note: Note = lambda _: None,
 ) -> ValidationResult:
@@ -355,7 +356,8 @@ def validate(
         edges: True for inputs with infinities, NaNs, and the ends of the ranges.
         all_steps: True to run every step; by default bisection finds the first change.
         seconds: CPU time for one program.
-        memory: bytes that the child process may map.
+        memory: bytes that a child process may map.
+        jobs: child processes that run at a time.
 
     Raises:
         DumpError: for a path that is not there, or without numpy and jaxlib.
@@ -373,6 +375,7 @@ def validate(
         module=module,
         seconds=seconds,
         memory=memory,
+        jobs=jobs,
         note=note,
     )
 

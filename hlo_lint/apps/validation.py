@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,7 @@ def validate_dump(
     module: str | None,
     seconds: float,
     memory: int,
+    jobs: int,
     note: Note,
 ) -> ValidationResult:
     """Compare the dumps of each compilation, or of two runs at the steps that both have."""
@@ -52,27 +54,37 @@ def validate_dump(
 
         from hlo_lint.engine.values.findings import diagnostic_of
         from hlo_lint.engine.values.validate import validate_pair, validate_pipeline
-        from hlo_lint.engine.values.xla_cpu import XlaCpu
+        from hlo_lint.engine.values.xla_cpu import XlaCpus
     except ImportError as error:
         raise DumpError(f"pip install 'hlo-lint[xla]' to run modules: {error}") from error
-    validations: list[Validation] = []
-    with XlaCpu(seconds=seconds, memory=memory) as xla:
-        if against is not None:
-            validations += [
-                validate_pair(ours, theirs, xla, seeds=seeds, edges=edges, progress=note)
-                for ours, theirs in _pairs(dump, against, module)
-            ]
-        else:
-            validations += [
-                validate_pipeline(
-                    pipeline, xla, seeds=seeds, edges=edges, all_steps=all_steps, progress=note
-                )
-                for pipeline in _compilations(dump, module)
-            ]
-    found = [diagnostic_of(change) for each in validations for change in each.changes]
+    compilations: list[tuple[Pipeline, ...]]
+    if against is None:
+        compilations = [(pipeline,) for pipeline in _compilations(dump, module)]
+    else:
+        compilations = list(_pairs(dump, against, module))
+
+    def validated(compilation: tuple[Pipeline, ...]) -> Validation:
+        with children.one() as xla:
+            if len(compilation) == 2:
+                return validate_pair(*compilation, xla, seeds=seeds, edges=edges, progress=note)
+            return validate_pipeline(
+                compilation[0],
+                xla,
+                seeds=seeds,
+                edges=edges,
+                all_steps=all_steps,
+                jobs=max(1, jobs // len(compilations)),
+                progress=note,
+            )
+
+    with XlaCpus(seconds=seconds, memory=memory) as children, ThreadPoolExecutor(jobs) as threads:
+        validations = list(threads.map(validated, compilations))
+    diagnostics = [
+        diagnostic_of(change) for validation in validations for change in validation.changes
+    ]
     findings = tuple(
         settings.judged(diagnostic)
-        for diagnostic in numbered(found)
+        for diagnostic in numbered(diagnostics)
         if not settings.ignores(diagnostic.rule, diagnostic.path)
     )
     skipped = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -55,7 +56,14 @@ if TYPE_CHECKING:
     default=8192,
     show_default=True,
     metavar="MB",
-    help="Memory that the child process may map.",
+    help="Memory that a child process may map.",
+)
+@click.option(
+    "--jobs",
+    "-j",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Programs that run at a time; by default as many as there are processors.",
 )
 @click.option(
     "--output-format",
@@ -85,6 +93,7 @@ def command(
     edges: bool,
     seconds: float,
     memory: int,
+    jobs: int | None,
     output_format: str,
     output: Path | None,
     color: str,
@@ -110,6 +119,7 @@ def command(
             all_steps=all_steps,
             seconds=seconds,
             memory=memory << 20,
+            jobs=jobs or os.cpu_count() or 1,
             settings=settings,
             note=note,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from hlo_lint.dumps.selection import in_order, main_pipelines
 from hlo_lint.engine.reduce.interest import InterestVerdict
 from hlo_lint.engine.reduce.xla import ONLY_PASSES, XlaServers
 from hlo_lint.engine.values.validate import Change, validate_dumps
-from hlo_lint.engine.values.xla_cpu import XlaCpu
+from hlo_lint.engine.values.xla_cpu import XlaCpus
 
 _DUMPING = "--xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.* --xla_dump_to="
 
@@ -31,7 +30,7 @@ class ValuesTest:
         self._target_config = target_config
         self._flags = f"{flags} --{ONLY_PASSES}={pass_name}".strip()
         self.pass_name = pass_name
-        self._idle: queue.SimpleQueue[XlaCpu] = queue.SimpleQueue()
+        self._children = XlaCpus()
 
     @property
     def key(self) -> str:
@@ -42,8 +41,7 @@ class ValuesTest:
         return self
 
     def __exit__(self, *_: object) -> None:
-        while not self._idle.empty():
-            self._idle.get().close()
+        self._children.__exit__()
 
     def __call__(self, text: str) -> InterestVerdict:
         """The verdict on a text."""
@@ -51,7 +49,7 @@ class ValuesTest:
 
     def change(self, text: str) -> Change | None:
         """The change of the values by the pass; None if it makes none, or nothing ran."""
-        with self._steps(text) as runs, self._xla_cpu() as xla:
+        with self._steps(text) as runs, self._children.one() as xla:
             for title, steps in runs:
                 for change in validate_dumps(title, steps, xla).changes:
                     if self._is_after(change.after):
@@ -81,15 +79,3 @@ class ValuesTest:
 
     def _is_after(self, dump: PassDump) -> bool:
         return dump.name is not None and dump.name.after == self.pass_name
-
-    @contextmanager
-    def _xla_cpu(self) -> Iterator[XlaCpu]:
-        """XLA:CPU for one thread."""
-        try:
-            xla = self._idle.get_nowait()
-        except queue.Empty:
-            xla = XlaCpu()
-        try:
-            yield xla
-        finally:
-            self._idle.put(xla)

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeVar
 
 from hlo_lint.analysis.diff.bisection import aligned_steps
 from hlo_lint.dumps.pass_dump import PassDump
@@ -29,7 +31,12 @@ from hlo_lint.text.errors import DumpError
 SEEDS: Final = (0, 1)
 """One seed of small numbers of both signs, one of positive numbers."""
 
+MIN_SHARE: Final = 4
+"""Steps for which another child is worth its start."""
+
 Progress = Callable[[str], None]
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 @dataclass
@@ -100,12 +107,13 @@ def validate_pipeline(
     seeds: Sequence[int] = SEEDS,
     edges: bool = False,
     all_steps: bool = False,
+    jobs: int = 1,
     progress: Progress = lambda _: None,
 ) -> Validation:
     """Compare the dumps of one compilation in the order of the run.
 
-    With `all_steps` each step is run, else only as many as bisection needs: a change that a later
-    pass takes back is then not seen.
+    With `all_steps` each step is run, `jobs` at a time, else only as many as bisection needs: a
+    change that a later pass takes back is then not seen.
     """
     return validate_dumps(
         pipeline.title,
@@ -114,6 +122,7 @@ def validate_pipeline(
         seeds=seeds,
         edges=edges,
         all_steps=all_steps,
+        jobs=jobs,
         progress=progress,
     )
 
@@ -126,6 +135,7 @@ def validate_dumps(
     seeds: Sequence[int] = SEEDS,
     edges: bool = False,
     all_steps: bool = False,
+    jobs: int = 1,
     progress: Progress = lambda _: None,
 ) -> Validation:
     """Compare dumps of one program, each with the one before it."""
@@ -138,9 +148,12 @@ def validate_dumps(
         progress(dump.path.name)
         result.steps.append(_lowered(dump, nodes, replicated))
         result.steps[0].is_judged = False
-    stretches = _stretches(result)
-    for stretch in stretches:
-        _compare_stretch(stretch, result, runs, seeds, all_steps, progress)
+    for steps in _stretches(result):
+        stretch = _Stretch(steps, result, seeds, progress)
+        if all_steps:
+            stretch.compare_all(runs, jobs)
+        else:
+            stretch.bisect(runs)
     result.runs = xla.texts_run - ran
     result.notes = _notes(result)
     return result
@@ -234,66 +247,104 @@ def _stretches(result: Validation) -> list[list[Step]]:
     return stretches
 
 
-def _compare_stretch(
-    stretch: list[Step],
-    result: Validation,
-    runs: Runs,
-    seeds: Sequence[int],
-    all_steps: bool,
-    progress: Progress,
-) -> None:
-    """Compare the steps of a stretch, all or by bisection."""
-    module = stretch[0].dump.module
+@dataclass
+class _Stretch:
+    """Steps whose programs run on the same inputs."""
 
-    def verdict(one: Step, other: Step) -> Comparison:
-        progress(other.label)
+    steps: list[Step]
+    result: Validation
+    seeds: Sequence[int]
+    progress: Progress
+
+    def _failure(self, step: Step, runs: Runs) -> bool:
+        """True if the program of a step does not run, which becomes the verdict on it."""
+        assert step.program is not None
+        self.progress(step.label)
+        failure = runs.failure(step.program, self.steps[0].dump.module, self.seeds[0])
+        if failure is not None:
+            step.comparison = Comparison(Outcome.NOT_RUN, str(failure))
+        return failure is not None
+
+    def _verdict(self, one: Step, other: Step, runs: Runs) -> Comparison:
+        self.progress(other.label)
         assert one.program is not None
         assert other.program is not None
-        return runs.compare(one.program, other.program, module, seeds)
+        return runs.compare(one.program, other.program, self.steps[0].dump.module, self.seeds)
 
-    running: list[Step] = []
-    for step in stretch:
-        assert step.program is not None
-        is_end = step is stretch[0] or step is stretch[-1]
-        failure = None
-        if len(stretch) > 1 and (all_steps or is_end or not running):
-            failure = runs.failure(step.program, module, seeds[0])
-        if failure is None:
-            running.append(step)
-        else:
-            step.comparison = Comparison(Outcome.NOT_RUN, str(failure))
-    if all_steps:
-        for one, other in pairwise(running):
-            other.comparison = verdict(one, other)
-            if other.comparison.outcome is Outcome.CHANGED:
-                result.changes.append(_change(one, other, runs, module))
-        return
-    while len(running) > 1:
-        first, last = running[0], running[-1]
-        whole = verdict(first, last)
-        if whole.outcome is not Outcome.CHANGED:
-            for step in running[1:-1]:
-                step.comparison = Comparison(Outcome.BETWEEN)
-            last.comparison = whole
-            return
-        low, high = 0, len(running) - 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            half = verdict(first, running[middle])
-            if half.outcome is Outcome.NOT_RUN:
-                running.pop(middle).comparison = half
-                high -= 1
-            elif half.outcome is Outcome.CHANGED:
-                high = middle
-            else:
-                low = middle
-        one, other = running[low], running[high]
-        other.comparison = verdict(one, other)
-        for step in running[1:high]:
-            step.comparison = Comparison(Outcome.BETWEEN)
+    def _add_change(self, one: Step, other: Step, runs: Runs) -> None:
         if other.comparison.outcome is Outcome.CHANGED:
-            result.changes.append(_change(one, other, runs, module))
-        running = running[high:]
+            self.result.changes.append(_change(one, other, runs, self.steps[0].dump.module))
+
+    def compare_all(self, runs: Runs, jobs: int) -> None:
+        """Run every step, and compare it with the one before it."""
+        if len(self.steps) < 2:
+            return
+        with ExitStack() as stack:
+            pool = [runs]
+            # Each child imports jax and keeps results of its own: a few steps are its share.
+            while len(pool) < min(jobs, len(self.steps) // MIN_SHARE):
+                pool.append(Runs(stack.enter_context(runs.xla.sibling()), runs.edges))
+            threads = stack.enter_context(ThreadPoolExecutor(len(pool)))
+            fails = _shared(threads, pool, self.steps, self._failure)
+            running = [step for step, fails in zip(self.steps, fails, strict=True) if not fails]
+
+            def compare(pair: tuple[Step, Step], runs: Runs) -> None:
+                pair[1].comparison = self._verdict(*pair, runs)
+
+            _shared(threads, pool, list(pairwise(running)), compare)
+            for one, other in pairwise(running):
+                self._add_change(one, other, runs)
+            runs.xla.texts_run += sum(each.xla.texts_run for each in pool[1:])
+
+    def bisect(self, runs: Runs) -> None:
+        """Find the first change: the first step is compared with the last one, then halves."""
+        ends = (self.steps[0], self.steps[-1])
+        running: list[Step] = []
+        for step in self.steps:
+            is_tried = len(self.steps) > 1 and (step in ends or not running)
+            if not (is_tried and self._failure(step, runs)):
+                running.append(step)
+        while len(running) > 1:
+            first, last = running[0], running[-1]
+            whole = self._verdict(first, last, runs)
+            if whole.outcome is not Outcome.CHANGED:
+                for step in running[1:-1]:
+                    step.comparison = Comparison(Outcome.BETWEEN)
+                last.comparison = whole
+                return
+            low, high = 0, len(running) - 1
+            while high - low > 1:
+                middle = (low + high) // 2
+                half = self._verdict(first, running[middle], runs)
+                if half.outcome is Outcome.NOT_RUN:
+                    running.pop(middle).comparison = half
+                    high -= 1
+                elif half.outcome is Outcome.CHANGED:
+                    high = middle
+                else:
+                    low = middle
+            one, other = running[low], running[high]
+            other.comparison = self._verdict(one, other, runs)
+            for step in running[1:high]:
+                step.comparison = Comparison(Outcome.BETWEEN)
+            self._add_change(one, other, runs)
+            running = running[high:]
+
+
+def _shared(
+    threads: ThreadPoolExecutor,
+    pool: Sequence[Runs],
+    items: Sequence[_Item],
+    work: Callable[[_Item, Runs], _Result],
+) -> list[_Result]:
+    """Work on items, each of `pool` on neighbours, which have results in common."""
+    ends = [len(items) * number // len(pool) for number in range(len(pool) + 1)]
+    shares = [items[start:end] for start, end in pairwise(ends)]
+
+    def share(runs: Runs, items: Sequence[_Item]) -> list[_Result]:
+        return [work(item, runs) for item in items]
+
+    return [result for results in threads.map(share, pool, shares) for result in results]
 
 
 def _change(one: Step, other: Step, runs: Runs, module: Module) -> Change:

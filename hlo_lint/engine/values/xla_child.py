@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import resource
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
 from hlo_lint.engine.values.xla_cpu import read_message, write_message
 from hlo_lint.hlo.xla_child import module_of_text, xla_bindings, xla_message
@@ -65,17 +65,15 @@ def _serve(
 
 def _runner() -> Any:
     """The function that compiles and runs one text."""
-    jax = import_module("jax")
-    numpy = import_module("numpy")
     jaxlib = import_module("jaxlib._jax")
     xla = xla_bindings()
-    devices = jax.devices("cpu")[:1]
-    device_list = jaxlib.DeviceList(tuple(devices))
+    device, put, fetch = _device(jaxlib)
+    device_list = jaxlib.DeviceList((device,))
 
     def compiled(program: bytes, flags: Mapping[str, bool | int | str]) -> Any:
         options = jaxlib.CompileOptions()
         options.env_option_overrides = list(flags.items())
-        return devices[0].client.compile_and_load(program, device_list, options)
+        return device.client.compile_and_load(program, device_list, options)
 
     def run(
         text: str, inputs: Sequence[NDArray[Any]], flags: Mapping[str, bool | int | str]
@@ -85,7 +83,36 @@ def _runner() -> Any:
             executable = compiled(program, {**FLAGS, **flags})
         except RuntimeError:
             executable = compiled(program, {**DEFAULT_FLAGS, **flags})
-        arguments = [jax.device_put(array, devices[0]) for array in inputs]
-        return [numpy.asarray(result) for result in executable.execute(arguments)]
+        return list(map(fetch, executable.execute(list(map(put, inputs)))))
 
     return run
+
+
+def _device(
+    jaxlib: Any,
+) -> tuple[Any, Callable[[NDArray[Any]], Any], Callable[[Any], NDArray[Any]]]:
+    """The CPU, a function that puts an array on it, and one that fetches an array from it."""
+    try:
+        jax = import_module("jax")
+    except ImportError:
+        # jaxlib alone does, from 0.11 on: the classes of its arrays were written in Python before.
+        if not hasattr(jaxlib.ArrayImpl, "_to_np_array_did_copy"):
+            raise
+        device = import_module("jaxlib.xla_client").make_cpu_client().devices()[0]
+        sharding = jaxlib.SingleDeviceSharding(device)
+
+        def put(array: NDArray[Any]) -> Any:
+            shape = _ShapedArray(array.shape, array.dtype)
+            return jaxlib.batched_device_put(shape, sharding, [array], [device], enable_x64=True)
+
+        return device, put, lambda array: array._single_device_array_to_np_array_did_copy()[0]
+    device = jax.devices("cpu")[0]
+    return device, lambda array: jax.device_put(array, device), import_module("numpy").asarray
+
+
+class _ShapedArray(NamedTuple):
+    """The fields of `jax.core.ShapedArray` that jaxlib reads."""
+
+    shape: tuple[int, ...]
+    dtype: object
+    weak_type: bool = False

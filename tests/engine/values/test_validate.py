@@ -122,6 +122,15 @@ def test_a_change_that_is_taken_back_shows_in_all_steps(xla: XlaCpu) -> None:
     ]
 
 
+def test_several_children_say_what_one_says(xla: XlaCpu) -> None:
+    texts = [LOOP.replace("constant(5)", f"constant({1 + step % 4})") for step in range(9)]
+    alone, together = (
+        validate_dumps("m", run_of(texts), xla, all_steps=True, jobs=jobs) for jobs in (1, 3)
+    )
+    assert changed(alone) == changed(together) == [f"after_pass{step}" for step in range(1, 9)]
+    assert alone.runs < together.runs  # the ends of shares run twice
+
+
 def test_rounding_is_not_an_error_and_a_small_constant_is(xla: XlaCpu) -> None:
     text = """HloModule m
 

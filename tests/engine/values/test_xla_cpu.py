@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from hlo_lint.engine.values.xla_cpu import NotRun, XlaCpu
+from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -90,3 +93,28 @@ def test_endless_loop_ends_at_the_limit_and_another_child_starts(xla: XlaCpu) ->
 def test_more_memory_than_the_limit_is_a_message(xla: XlaCpu) -> None:
     with pytest.raises(NotRun, match=r"[Mm]emory|MB"):
         xla.run(HUGE, [np.array(1, np.float32)])
+
+
+ORACLE = os.environ.get("HLO_LINT_ORACLES", "")
+ALONE = f"""
+import numpy
+from hlo_lint.engine.values.xla_cpu import XlaCpu
+from hlo_lint.hlo.parser.literals import numpy_dtype
+
+with XlaCpu() as xla:
+    y = numpy.array([0.5, 0.25], numpy_dtype("bf16"))
+    sum, same, yes = xla.run({SUM!r}, [numpy.array([1, 2], numpy.float32), y])
+assert sum.tolist() == [1.5, 2.25] and same.dtype == y.dtype and bool(yes), sum
+try:
+    import jax
+except ImportError:
+    print("jaxlib alone")
+"""
+
+
+@pytest.mark.skipif(not ORACLE, reason="no Python with jaxlib 0.11 alone: HLO_LINT_ORACLES")
+def test_jaxlib_needs_no_jax() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [ORACLE.split(os.pathsep)[0], "-c", ALONE]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert (result.returncode, result.stdout) == (0, "jaxlib alone\n"), result.stderr
