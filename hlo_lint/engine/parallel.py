@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -79,15 +80,23 @@ def check_in_parts(
     Raises:
         DumpError: where a process dies, as it does where memory is short.
     """
-    several = address is not None or (jobs > 1 and len(dump.pipelines) > 1)
-    if any(map(_is_read, dump)) or (cache is None and not several):
+    if any(map(_is_read, dump)) or (cache is None and address is None and jobs < 2):
         return checker.check_dump(dump, progress)
-    task = Task.of(checker)
+    task = task_of(checker, dump.pipelines, jobs if address is None else 1)
     with open_executor(address, jobs, task) as executor:
         parts = parts_of(dict(enumerate(dump)), task, executor, progress, cache)
     for at, pipeline in enumerate(dump):
         add_part(checker, parts[at], [pipeline.dumps[log] for log in parts[at].logs])
     return checker.finish(dump)
+
+
+def task_of(checker: Checker, pipelines: Sequence[Pipeline], jobs: int) -> Task:
+    """The task of a checker; a pipeline that is too large for one process is divided."""
+    task = Task.of(checker)
+    total = sum(map(size_of, pipelines)) if jobs > 1 else 0
+    if total < PARALLEL_MIN_BYTES:
+        return task
+    return replace(task, jobs=jobs, bytes_per_job=total // jobs)
 
 
 def parts_of(
@@ -120,7 +129,7 @@ def parts_of(
             copies[at] = first
     for at, part in _checked(new, sizes, task, executor, progress):
         parts[at] = part
-        if cache is not None and not part.internal_errors:
+        if cache is not None and not part.outcome.internal_errors:
             cache.put(pipelines[at], digests.get(at), part)
     for at, first in copies.items():
         parts[at] = relocated(parts[first], places(pipelines[first], pipelines[at]))
@@ -198,25 +207,13 @@ def _batches(
 
 
 def add_part(whole: Checker, part: Part, logs: Sequence[PassDump]) -> None:
-    """Add the outcome of the next pipeline of a dump, with its logs of the autotuner.
-
-    Parse errors of an artefact that two share are added once, and so is a defect that both a
-    module and what the autotuner took out of it have.
-    """
-    reporter, result = whole.reporter, whole.result
-    shared = part.unread & reporter.unread
-    of_helpers = dict(part.of_helpers)
-    for at, diagnostic in enumerate(part.diagnostics):
-        if diagnostic.path not in shared and of_helpers.get(at) not in reporter.of_modules:
-            result.diagnostics.append(diagnostic)
-    result.skipped += part.skipped
+    """Add the outcome of the next pipeline of a dump, with its logs of the autotuner."""
+    result = whole.result
+    whole.reporter.add_outcome(part.outcome)
     result.files += part.files
     result.modules += part.modules
     result.checked += part.checked
-    result.internal_errors += part.internal_errors
     whole.logs += logs
-    reporter.unread |= part.unread
-    reporter.of_modules |= part.reported
 
 
 def _is_read(pipeline: Pipeline) -> bool:

@@ -13,8 +13,8 @@ from hlo_lint.dumps.directory import Skipped
 from hlo_lint.dumps.pass_dump import new_dump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.remote import checksum, is_url
-from hlo_lint.engine.findings import Diagnostic, PassRef
-from hlo_lint.engine.reporter import Identity
+from hlo_lint.engine.findings import PassRef
+from hlo_lint.engine.reporter import Outcome
 from hlo_lint.engine.runner import Checker, Progress
 from hlo_lint.engine.stages import StageOf
 from hlo_lint.engine.suppressions.comments import CheckedFile, Comment
@@ -34,6 +34,10 @@ class Task:
     stage_of: StageOf | None
     cured: bool
     notes_files: bool
+    jobs: int = 1
+    """Processes of this machine for all pipelines together."""
+    bytes_per_job: int = 0
+    """Bytes of dumps for each of them; a pipeline of more is checked by several."""
     version: str = hlo_lint.__version__
 
     @classmethod
@@ -46,23 +50,14 @@ class Task:
 
 
 class Part(NamedTuple):
-    """The outcome of one pipeline; it depends on nothing outside that pipeline."""
+    """The outcome of one pipeline, with what was read of it."""
 
-    diagnostics: tuple[Diagnostic, ...]
-    skipped: tuple[Skipped, ...]
+    outcome: Outcome
     files: int
     modules: int
     checked: tuple[CheckedFile, ...]
     logs: tuple[int, ...]
     """The positions of its dumps that are logs of the autotuner."""
-    unread: frozenset[str]
-    """Artefacts whose parse errors are among the diagnostics."""
-    reported: frozenset[Identity]
-    """Findings in modules that the autotuner did not make."""
-    of_helpers: tuple[tuple[int, Identity], ...]
-    """Diagnostics, by position, in a module that the autotuner made: they do not count where a
-    pipeline before it reports the same."""
-    internal_errors: tuple[Diagnostic, ...]
 
 
 def check_part(task: Task, pipeline: Pipeline, progress: Progress = lambda _: None) -> Part:
@@ -80,22 +75,14 @@ def check_part(task: Task, pipeline: Pipeline, progress: Progress = lambda _: No
         cured=task.cured,
         notes_files=task.notes_files,
     )
+    if task.jobs > 1:
+        share = round(size_of(pipeline) / max(task.bytes_per_job, 1))
+        checker.jobs = min(task.jobs, share)
     checker.check_pipeline(pipeline, progress)
     logs = tuple(pipeline.dumps.index(log) for log in checker.logs)
     pipeline.release_text()
-    result, reporter = checker.result, checker.reporter
-    return Part(
-        tuple(result.diagnostics),
-        tuple(result.skipped),
-        result.files,
-        result.modules,
-        tuple(result.checked),
-        logs,
-        frozenset(reporter.unread),
-        frozenset(reporter.of_modules),
-        tuple(reporter.of_helpers.items()),
-        tuple(result.internal_errors),
-    )
+    result = checker.result
+    return Part(checker.reporter.outcome, result.files, result.modules, tuple(result.checked), logs)
 
 
 def content_digest(task: Task, pipeline: Pipeline) -> bytes | None:
@@ -187,7 +174,8 @@ def relocated(part: Part, new_places: Mapping[str, str]) -> Part:
         new = path_of(entry.path)
         return replace(entry, path=new, reason=entry.reason.replace(entry.path, new))
 
-    return part._replace(
+    old = part.outcome
+    outcome = old._replace(
         diagnostics=tuple(
             replace(
                 diagnostic,
@@ -195,19 +183,16 @@ def relocated(part: Part, new_places: Mapping[str, str]) -> Part:
                 introduced_by=pass_of(diagnostic.introduced_by),
                 cured_by=pass_of(diagnostic.cured_by),
             )
-            for diagnostic in part.diagnostics
+            for diagnostic in old.diagnostics
         ),
-        skipped=tuple(map(skipped_of, part.skipped)),
-        checked=tuple(
-            replace(
-                file,
-                path=path_of(file.path),
-                comments=tuple(map(comment_of, file.comments)),
-            )
-            for file in part.checked
-        ),
+        skipped=tuple(map(skipped_of, old.skipped)),
+        unread=frozenset(map(path_of, old.unread)),
         internal_errors=tuple(
-            replace(error, path=path_of(error.path)) for error in part.internal_errors
+            replace(error, path=path_of(error.path)) for error in old.internal_errors
         ),
-        unread=frozenset(map(path_of, part.unread)),
     )
+    checked = tuple(
+        replace(file, path=path_of(file.path), comments=tuple(map(comment_of, file.comments)))
+        for file in part.checked
+    )
+    return part._replace(outcome=outcome, checked=checked)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from hlo_lint.dumps.directory import Skipped
 from hlo_lint.dumps.pass_dump import PassDump
@@ -59,6 +60,21 @@ class Result:
         self.internal_errors += part.internal_errors
 
 
+class Outcome(NamedTuple):
+    """What was reported of a pipeline, or by one of its checks; it depends on nothing else."""
+
+    diagnostics: tuple[Diagnostic, ...]
+    skipped: tuple[Skipped, ...]
+    unread: frozenset[str]
+    """Artefacts whose parse errors are among the diagnostics."""
+    of_modules: frozenset[Identity]
+    """Findings in modules that the autotuner did not make."""
+    of_helpers: tuple[tuple[int, Identity], ...]
+    """Diagnostics, by position, in a module that the autotuner made: they do not count where a
+    pipeline before it reports the same."""
+    internal_errors: tuple[Diagnostic, ...]
+
+
 class Reporter:
     """Adds findings to a result."""
 
@@ -77,9 +93,49 @@ class Reporter:
         self.of_helpers: dict[int, Identity] = {}
         """Findings in modules that it made, by their positions in the result."""
 
+    def empty(self) -> Reporter:
+        """A reporter of the same run that has reported nothing."""
+        return Reporter(self.rules, self.before, cured=self.cured)
+
+    @property
+    def outcome(self) -> Outcome:
+        """What it has reported so far, as a value that can be sent to another process."""
+        result = self.result
+        return Outcome(
+            tuple(result.diagnostics),
+            tuple(result.skipped),
+            frozenset(self.unread),
+            frozenset(self.of_modules),
+            tuple(self.of_helpers.items()),
+            tuple(result.internal_errors),
+        )
+
+    def add_outcome(self, outcome: Outcome) -> None:
+        """Add what was reported elsewhere.
+
+        Parse errors of an artefact that both have read are added once, and so is a defect that both
+        a module and what the autotuner took out of it have.
+        """
+        shared = self.unread & outcome.unread
+        of_helpers = dict(outcome.of_helpers)
+        for at, diagnostic in enumerate(outcome.diagnostics):
+            identity = of_helpers.get(at)
+            if diagnostic.path in shared or identity in self.of_modules:
+                continue
+            if identity is not None:
+                self.of_helpers[len(self.result.diagnostics)] = identity
+            self.result.diagnostics.append(diagnostic)
+        for error in outcome.internal_errors:
+            self._add_crash(error)
+        self.result.skipped += outcome.skipped
+        self.unread |= outcome.unread
+        self.of_modules |= outcome.of_modules
+
     def add_crash(self, name: str, path: Path, subject: object, error: Exception) -> None:
         """A crash of a rule or of a reader; once for each place in the code and each file."""
-        diagnostic = internal_error(name, path, subject, error)
+        self._add_crash(internal_error(name, path, subject, error))
+
+    def _add_crash(self, diagnostic: Diagnostic) -> None:
         key = diagnostic.path, diagnostic.fingerprint
         if key not in self._crashes:
             self._crashes.add(key)

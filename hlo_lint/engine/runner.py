@@ -16,7 +16,7 @@ from hlo_lint.dumps.file_types import Kind
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.checks import Check
-from hlo_lint.engine.reporter import Reporter, Result
+from hlo_lint.engine.reporter import Outcome, Reporter, Result
 from hlo_lint.engine.stages import StageOf
 from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.engine.suppressions.apply import CheckedRun, SuppressionResult, apply
@@ -51,6 +51,8 @@ class Checker:
         self.notes_files = notes_files
         """True if `Result.checked` has files without comments, too: allowances are compared with
         them."""
+        self.jobs = 1
+        """Processes for the checks of one pipeline; those that find fixes to apply are not sent."""
         self.logs: list[PassDump] = []
         """Logs of the autotuner, in the order they were read."""
         self._path = Path()
@@ -100,10 +102,33 @@ class Checker:
         timeline = Timeline(pipeline, texts, self.stage_of)
         run = Run(timeline, files, self.reporter)
         views = {kind for kind, view in VIEWS.items() if view.has_subject(run)}
-        for check in self._checks(views, _contents(files)):
+        checks = self._checks(views, _contents(files))
+        if self.jobs > 1:
+            from hlo_lint.engine.executors.forks import can_fork
+
+            if can_fork():
+                from hlo_lint.engine.split import check_split
+
+                check_split(self, list(checks), run, progress)
+                return
+        for check in checks:
             progress(0)
-            with self._reported_crashes(check):
-                VIEWS[check.kind].check(check, run)
+            self.run_check(check, run)
+
+    def run_check(self, check: Check, run: Run) -> None:
+        """Report what one check finds in a pipeline."""
+        with self._reported_crashes(check):
+            VIEWS[check.kind].check(check, run)
+
+    def outcome_of(self, check: Check, run: Run) -> Outcome:
+        """What one check reports of a pipeline, as if it were the only one."""
+        reporter = self.reporter
+        self.reporter = run.reporter = reporter.empty()
+        try:
+            self.run_check(check, run)
+            return self.reporter.outcome
+        finally:
+            self.reporter = run.reporter = reporter
 
     @contextmanager
     def _reported_crashes(self, check: Check) -> Iterator[None]:

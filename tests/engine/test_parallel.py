@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ from hlo_lint.engine.executors.local import LocalExecutor
 from hlo_lint.engine.parallel import parts_of
 from hlo_lint.engine.parts import Task, check_part, content_digest, places, relocated
 from hlo_lint.engine.runner import Checker
+from hlo_lint.rules.base import FinalModule, Findings, Rule
 from hlo_lint.rules.registry import all_rules
 from tests.conftest import CRASH, DUMPS, FIXTURES
 
@@ -37,8 +41,60 @@ def test_files_that_were_moved_together_have_the_same_findings_there(
         part, expected = check_part(TASK, here), check_part(TASK, there)
         assert repr(relocated(part, places(here, there))) == repr(expected)
         assert str(FIXTURES) not in repr(expected)
-        findings += len(part.diagnostics)
+        findings += len(part.outcome.diagnostics)
     assert findings
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["dumps", "broken", "unsound"])
+def test_a_pipeline_that_is_divided_has_the_findings_of_one_process(name: str) -> None:
+    divided = replace(TASK, jobs=3, bytes_per_job=1)
+    findings = 0
+    for pipeline in hlo_lint.open_dump(FIXTURES / name):
+        part = check_part(TASK, pipeline)
+        again = check_part(divided, pipeline)
+        assert repr(again.outcome.diagnostics) == repr(part.outcome.diagnostics)
+        assert again == part
+        findings += len(part.outcome.diagnostics)
+    assert findings
+
+
+class _Fails(Rule):
+    """Fails in whichever process it runs."""
+
+    def check(self, final: FinalModule) -> Findings:
+        raise ValueError("as asked")
+        yield  # type: ignore[unreachable]
+
+
+class _Dies(Rule):
+    """Ends the process that runs it, if that is a copy."""
+
+    parent = os.getpid()
+
+    def check(self, final: FinalModule) -> Findings:
+        time.sleep(0.5)  # so that each process takes one
+        if os.getpid() != self.parent:
+            os._exit(3)
+        yield from ()
+
+
+class _DiesToo(_Dies):
+    """The same."""
+
+
+def test_a_check_that_fails_is_reported_of_a_divided_run_too() -> None:
+    task = Task([_Fails(), *all_rules()], None, None, False, False)
+    divided = replace(task, jobs=2, bytes_per_job=1)
+    parts = [check_part(each, hlo_lint.open_dump(CRASH).pipelines[0]) for each in (task, divided)]
+    assert parts[0] == parts[1]
+    assert "as asked" in parts[0].outcome.internal_errors[0].message
+
+
+def test_a_copy_that_dies_is_an_error_that_says_what_to_try() -> None:
+    task = Task([_Dies(), _DiesToo()], None, None, False, False, jobs=2, bytes_per_job=1)
+    with pytest.raises(hlo_lint.DumpError, match="--jobs 1"):
+        check_part(task, hlo_lint.open_dump(CRASH).pipelines[0])
 
 
 def test_another_byte_or_name_is_another_content(tmp_path: Path) -> None:

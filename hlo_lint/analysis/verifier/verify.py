@@ -81,9 +81,7 @@ def clear_caches() -> None:
 
 def verify(module: Module, stage: Stage, checks: Checks) -> Violations:
     """Everything that XLA's verifier would refuse in a module, and what it forgets to check."""
-    options = stage.options
-    if options.assumed and options.layouts and not _shows_layouts(module):
-        options = _without_layouts(options)
+    options = _options_of(module, stage)
     cached = module.analysis_cache.get(options)
     if cached is None:
         by_check: dict[str, list[Violation]] = {}
@@ -93,6 +91,37 @@ def verify(module: Module, stage: Stage, checks: Checks) -> Violations:
             check: tuple(violations) for check, violations in by_check.items()
         }
     return cast("Violations", cached)
+
+
+def good_computations(
+    module: Module, stage: Stage, checks: Checks, numbers: Sequence[int]
+) -> list[int]:
+    """Those of some computations, by number, that violate nothing as single computations."""
+    verifier = _Verifier(module, _options_of(module, stage), _by_name(module), checks)
+    verifier.check([module.computations[at] for at in numbers])
+    return [at for at in numbers if verifier.is_good(module.computations[at])]
+
+
+def mark_good(module: Module, stage: Stage, checks: Checks, numbers: Sequence[int]) -> None:
+    """Take over from another process which computations violate nothing."""
+    verifier = _Verifier(module, _options_of(module, stage), _by_name(module), checks)
+    for at in numbers:
+        verifier.mark_good(module.computations[at])
+
+
+def _options_of(module: Module, stage: Stage) -> Stage:
+    """The options of a stage; of a loose text without layouts where it shows none."""
+    options = stage.options
+    if options.assumed and options.layouts and not _shows_layouts(module):
+        return _without_layouts(options)
+    return options
+
+
+def _by_name(module: Module) -> dict[str, Computation]:
+    by_name: dict[str, Computation] = {}
+    for computation in module.computations:
+        by_name.setdefault(computation.name, computation)
+    return by_name
 
 
 @lru_cache(maxsize=1 << 8)
@@ -110,9 +139,7 @@ def _shows_layouts(module: Module) -> bool:
 
 
 def _verify(module: Module, stage: Stage, checks: Checks) -> Iterator[Violation]:
-    by_name: dict[str, Computation] = {}
-    for computation in module.computations:
-        by_name.setdefault(computation.name, computation)
+    by_name = _by_name(module)
     yield from _Verifier(module, stage, by_name, checks).violations()
     for check in checks.modules:
         yield from check(module, stage, by_name)
@@ -165,20 +192,35 @@ class _Verifier:
     def violations(self) -> Iterator[Violation]:
         """Those of all computations, cached for as long as what they call is the same."""
         computations = self.module.computations
-        # Of computations that do the same one is checked, and the others if that one is not good.
-        examples: dict[object, Computation] = {}
-        for computation in self._unchecked():
-            examples.setdefault(template_of(computation) or computation, computation)
-        self._check(list(examples.values()))
-        self._check(self._unchecked())
+        self.check(computations)
         for computation in computations:
             state = self._state(computation)
             if state is not None and (state.of_instructions or state.of_whole):
                 yield from (violation for _, violation in state.of_instructions)
                 yield from state.of_whole
 
-    def _unchecked(self) -> list[Computation]:
-        return [each for each in self.module.computations if self._state(each) is None]
+    def check(self, computations: Sequence[Computation]) -> None:
+        """Find the violations of some computations, where they are not known."""
+        # Of computations that do the same one is checked, and the others if that one is not good.
+        examples: dict[object, Computation] = {}
+        for computation in self._unchecked(computations):
+            examples.setdefault(template_of(computation) or computation, computation)
+        self._check(list(examples.values()))
+        self._check(self._unchecked(computations))
+
+    def is_good(self, computation: Computation) -> bool:
+        """True if it was checked, and violates nothing."""
+        state = self._state(computation)
+        return state is not None and not state.of_instructions and not state.of_whole
+
+    def mark_good(self, computation: Computation) -> None:
+        """Note that it violates nothing."""
+        callees = self._callees(computation)
+        state = _State(dict(zip(_called(computation), callees, strict=True)), (), ())
+        computation.analysis_cache[self.binding, callees] = state
+
+    def _unchecked(self, computations: Sequence[Computation]) -> list[Computation]:
+        return [each for each in computations if self._state(each) is None]
 
     def _state(self, computation: Computation) -> _State | None:
         """The facts of a computation with these callees, shared with one that does the same."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.executors import Work, run_batch
+from hlo_lint.engine.executors.forks import WAITING_THREAD, can_fork
 from hlo_lint.engine.parts import Task
 from hlo_lint.text.errors import DumpError
 
@@ -93,7 +93,7 @@ def _begin(task: Task) -> None:
     gc.disable()  # as in `cli.main`
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, too, which ends this
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with_parent, name=WAITING_THREAD, daemon=True).start()
 
 
 def _end_with_parent() -> None:
@@ -111,6 +111,5 @@ def _run(work: Work, batch: Mapping[int, Pipeline]) -> list[tuple[int, Any]]:
 
 
 def _start_method() -> str:
-    """`fork`, the quicker one, where no other thread, such as those of jax, may hold a lock."""
-    alone = threading.active_count() == 1 and "jaxlib" not in sys.modules
-    return "fork" if alone and sys.platform == "linux" else "spawn"
+    """`fork` is the quicker one."""
+    return "fork" if can_fork() else "spawn"

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import ClassVar, Final
 
-from hlo_lint.analysis.verifier import Checks, Violation, Violations, marks_of, verify
+from hlo_lint.analysis.verifier import (
+    Checks,
+    Violation,
+    Violations,
+    good_computations,
+    mark_good,
+    marks_of,
+    verify,
+)
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, Findings, Stage
 from hlo_lint.rules.entry import RuleEntry, contents_of
@@ -105,6 +113,17 @@ def _by_opcode(tables: Iterator[Mapping[str, str]]) -> dict[str, str]:
         for check, opcodes in table.items()
         for opcode in opcodes.split()
     }
+
+
+def verified_computations(module: Module, stage: Stage, numbers: Sequence[int]) -> list[int]:
+    """Those of some computations of a module, by number, in which no rule of the family, as far as
+    it looks at computations, finds anything."""
+    return good_computations(module, stage, _checks(module), numbers)
+
+
+def mark_verified(module: Module, stage: Stage, numbers: Sequence[int]) -> None:
+    """Take over from another process in which computations nothing is found."""
+    mark_good(module, stage, _checks(module), numbers)
 
 
 def violations_of(module: Module, stage: Stage) -> Violations:
