@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hlo_lint.report.html.page import GRAPH_LIBRARIES
 from tests.conftest import CRASH, ROOT
 
 pytestmark = pytest.mark.slow
@@ -34,6 +35,8 @@ def test_the_wheel_carries_what_is_no_python(wheel: Path) -> None:
     assert "hlo_lint/py.typed" in names
     for part in ("html", "css", "js"):
         assert f"hlo_lint/report/html/page.{part}" in names
+    for script in ("graph.js", *GRAPH_LIBRARIES):
+        assert f"hlo_lint/report/html/{script}" in names
 
 
 def test_check_runs_from_an_installed_wheel_outside_the_checkout(

@@ -4,7 +4,7 @@ finding, which are read when it is opened."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os.path import commonpath, relpath
 from pathlib import Path
 from typing import TypedDict
@@ -13,6 +13,7 @@ from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.findings import Diagnostic, PassRef, SourceLine, SuppressedFinding
 from hlo_lint.report.html.detail import Detail, details_of
+from hlo_lint.report.html.module_graph import MAX_ON_PAGE, ModuleGraph, graph_of, packed
 from hlo_lint.report.html.timeline import PassTimeline, timeline
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
@@ -75,6 +76,8 @@ class Compiled(TypedDict):
     dumps: int
     counts: dict[str, int]
     timeline: PassTimeline
+    graph: int | None
+    """Index into `graphs`; None for a module without findings, and if it is too large."""
 
 
 class Index(TypedDict):
@@ -95,6 +98,8 @@ class Collected(TypedDict):
 
     index: Index
     details: list[Detail]
+    graphs: list[str]
+    """Modules as graphs, packed."""
 
 
 def collect(dump: Dump, report: Report, sources: Sequence[Path] = ()) -> Collected:
@@ -127,7 +132,8 @@ def collect(dump: Dump, report: Report, sources: Sequence[Path] = ()) -> Collect
     place: dict[int, int] = {}
     folders = {pipeline: pipeline.dumps[0].path.parent.absolute() for pipeline in shown}
     root = commonpath(folders.values()) if folders else ""
-    room = MAX_PASSES
+    room, instructions = MAX_PASSES, MAX_ON_PAGE
+    graphs: list[str] = []
     for pipeline in shown:
         every = of_pipeline.get(pipeline, {})
         mine = {number: finding for number, finding in every.items() if number in listed}
@@ -140,7 +146,13 @@ def collect(dump: Dump, report: Report, sources: Sequence[Path] = ()) -> Collect
             line["trouble"] = f"left out: the page holds {MAX_PASSES} passes"
         folder = relpath(folders[pipeline], root)
         counts = Counter(finding.severity.value for finding in every.values())
-        modules.append(_compiled(pipeline, "" if folder == "." else folder, line, counts))
+        compiled = _compiled(pipeline, "" if folder == "." else folder, line, counts)
+        graph = _graph(pipeline, every, instructions)
+        if graph is not None:
+            compiled["graph"] = len(graphs)
+            graphs.append(packed(graph))
+            instructions -= len(graph["names"])
+        modules.append(compiled)
         worst = {number: finding for number, finding in mine.items() if number < MAX_DETAILS}
         details |= dict(details_of(pipeline, worst, sources))
         pipeline.release_text()
@@ -155,7 +167,15 @@ def collect(dump: Dump, report: Report, sources: Sequence[Path] = ()) -> Collect
         allowed=[_spared(suppressed) for suppressed in report.allowed[:MAX_FINDINGS]],
         left_out=left_out,
     )
-    return Collected(index=index, details=[details[number] for number in at])
+    return Collected(index=index, details=[details[number] for number in at], graphs=graphs)
+
+
+def _graph(pipeline: Pipeline, findings: Mapping[int, Diagnostic], room: int) -> ModuleGraph | None:
+    """The graph of the dump that has the worst finding of a module."""
+    paths = [findings[number].path for number in sorted(findings)]
+    dumps = {str(dump.path): dump for dump in pipeline.dumps}
+    dump = next((dumps[path] for path in paths if path in dumps), None)
+    return None if dump is None else graph_of(pipeline, dump, room)
 
 
 def _owners(dump: Dump) -> dict[str, Pipeline]:
@@ -179,6 +199,7 @@ def _compiled(
         dumps=len(pipeline.dumps),
         counts=dict(counts),
         timeline=line,
+        graph=None,
     )
 
 

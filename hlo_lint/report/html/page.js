@@ -204,6 +204,7 @@ function showFinding(number) {
       ),
     );
   }
+  if (found.module !== null && found.instruction) parts.push(wholeModule(found.module, found.instruction));
   if (detail && detail.fix) parts.push(fixed(detail.fix));
   if (found.module !== null && modules[found.module].timeline.passes.length) {
     parts.push(section("In the run of the module", null, chart(found.module, number)));
@@ -742,6 +743,7 @@ function showModule(number) {
     make("h2", { class: "title" }, module.title),
     make("p", { class: "above" }, about(module)),
     ...timeline(number, ""),
+    wholeModule(number, ""),
   ]);
 }
 

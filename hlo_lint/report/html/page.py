@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markdown_it import MarkdownIt
 
+GRAPH_LIBRARIES = ("vendor/graphology-0.26.0.min.js", "vendor/sigma-3.0.3.min.js")
+
 
 def render_html(
     dump: Dump, report: Report, *, title: str = "", sources: Sequence[str | Path] = ()
@@ -37,7 +39,10 @@ def render_html(
     """
     environment, markdown = _libraries()
     collected = collect(dump, report, [Path(source) for source in sources])
-    style, program = _text("page.css"), _text("page.js")
+    style = _text("page.css")
+    # The libraries of the graph are a third of a small page: they come with the first graph.
+    names = [*(GRAPH_LIBRARIES if collected["graphs"] else ()), "graph.js", "page.js"]
+    program = ";\n".join(map(_text, names))
     policy = (
         "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
         f"style-src {_digest(style)}; script-src {_digest(program)}; "
@@ -50,6 +55,7 @@ def render_html(
         policy=policy,
         style=style,
         program=program,
+        graphs=collected["graphs"],
         stats=report.stats,
         allowed=len(report.allowed),
         releases=sorted({m["release"] for m in collected["index"]["modules"] if m["release"]}),

@@ -1,0 +1,177 @@
+"""A whole module as a graph for the page: instructions in layers, coloured by pass or by bytes.
+
+An instruction stands one layer below the lowest of its operands, so that data flows down. The page
+draws it when somebody asks, with sigma (WebGL), which takes 100,000 instructions.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from typing import TypedDict
+
+from hlo_lint.analysis.pass_stats import passes
+from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.selection import in_order
+from hlo_lint.hlo.ir import Computation, Module
+from hlo_lint.hlo.shape import arrays
+from hlo_lint.report.html.visible import visible
+from hlo_lint.text.errors import DumpError
+
+MAX_INSTRUCTIONS = 100_000
+"""Instructions of one graph."""
+MAX_ON_PAGE = 300_000
+"""Instructions of all graphs of a page."""
+
+
+class ComputationBlock(TypedDict):
+    """The instructions of one computation: a range of the nodes."""
+
+    name: str
+    start: int
+    end: int
+    """Exclusive."""
+
+
+class ModuleGraph(TypedDict):
+    """The nodes of a module as columns, one entry for each instruction."""
+
+    file: str
+    computations: list[ComputationBlock]
+    """The entry first."""
+    names: list[str]
+    opcodes: list[str]
+    opcode: list[int]
+    """Index into `opcodes`."""
+    shapes: list[str]
+    shape: list[int]
+    """Index into `shapes`."""
+    bytes: list[int]
+    """Of the result."""
+    x: list[float]
+    """Position in its layer, around 0."""
+    y: list[int]
+    """Layer in its computation."""
+    passes: list[str]
+    born: list[int]
+    """Index into `passes` of the pass that made the name; -1 if it was there from the start."""
+    edges: list[int]
+    """Pairs of node numbers, an operand and its user, one after the other."""
+    calls: list[int]
+    """Pairs of a node and the number of a computation that it calls."""
+
+
+def graph_of(pipeline: Pipeline, dump: PassDump, room: int) -> ModuleGraph | None:
+    """The graph of one dump of a module; None if it has more than `room` instructions."""
+    try:
+        module = dump.module
+        births, titles = _births(pipeline, dump)
+    except DumpError:
+        return None
+    if sum(map(len, module)) > min(room, MAX_INSTRUCTIONS):
+        return None
+    return module_graph(module, dump.path.name, births, titles)
+
+
+def _births(pipeline: Pipeline, until: PassDump) -> tuple[dict[str, int], list[str]]:
+    """The pass that each name is first seen after, and the names of the passes."""
+    births: dict[str, int] = {}
+    titles: list[str] = []
+    seen: set[Computation] = set()
+    if until not in in_order(pipeline):
+        return births, titles
+    for step in passes(pipeline):
+        first = not seen
+        for computation in step.dump.module:
+            if computation not in seen:  # dumps share what they repeat
+                seen.add(computation)
+                for name in computation.index:
+                    births.setdefault(name, -1 if first else len(titles))
+        if not first:
+            titles.append(step.name)
+        if step.dump is until:
+            break
+    return births, titles
+
+
+def module_graph(
+    module: Module, file: str, births: Mapping[str, int], titles: list[str]
+) -> ModuleGraph:
+    """Lay a module out; `births` are indices into `titles`, the names of passes."""
+    ordered = sorted(module, key=lambda computation: not computation.is_entry)
+    numbers = {computation.name: number for number, computation in enumerate(ordered)}
+    graph = ModuleGraph(
+        file=file, computations=[], names=[], opcodes=[], opcode=[], shapes=[], shape=[],
+        bytes=[], x=[], y=[], passes=titles, born=[], edges=[], calls=[],
+    )  # fmt: skip
+    opcodes: dict[str, int] = {}
+    shapes: dict[str, int] = {}
+    for computation in ordered:
+        start = len(graph["names"])
+        for instruction in computation:
+            at = start + instruction.number
+            graph["names"].append(instruction.name)
+            graph["opcode"].append(opcodes.setdefault(instruction.opcode, len(opcodes)))
+            graph["shape"].append(shapes.setdefault(instruction.type_text, len(shapes)))
+            sizes = [array.byte_size or 0 for array in arrays(instruction.shape_or_none)]
+            graph["bytes"].append(sum(sizes))
+            graph["born"].append(births.get(instruction.name, -1))
+            for operand in _operands(computation, instruction.operand_names):
+                graph["edges"] += (start + operand, at)
+            for name in instruction.called_computations:
+                if name in numbers:
+                    graph["calls"] += (at, numbers[name])
+        across, down = layered(computation)
+        graph["x"] += across
+        graph["y"] += down
+        end = len(graph["names"])
+        graph["computations"].append(ComputationBlock(name=computation.name, start=start, end=end))
+    graph["opcodes"], graph["shapes"] = list(opcodes), list(shapes)
+    return graph
+
+
+def _operands(computation: Computation, references: Iterable[str]) -> list[int]:
+    positions = (computation.index.get(name.partition("#")[0]) for name in references)
+    return [position for position in positions if position is not None]
+
+
+def layered(computation: Computation) -> tuple[list[float], list[int]]:
+    """The place in its layer, around 0, and the layer of each instruction.
+
+    A layer is ordered by the mean place of the operands, which keeps chains straight.
+    """
+    layer: list[int] = []
+    operands: list[list[int]] = []
+    for instruction in computation:
+        # Only operands above count: a text that names one below it is not a sound one.
+        above = [
+            position
+            for position in _operands(computation, instruction.operand_names)
+            if position < instruction.number
+        ]
+        operands.append(above)
+        layer.append(1 + max((layer[position] for position in above), default=-1))
+    layers: dict[int, list[int]] = {}
+    for at, depth in enumerate(layer):
+        layers.setdefault(depth, []).append(at)
+    across = [0.0] * len(layer)
+    for depth in sorted(layers):
+        members = layers[depth]
+        wanted = {
+            at: sum(across[position] for position in operands[at]) / max(1, len(operands[at]))
+            for at in members
+        }
+        members.sort(key=wanted.__getitem__)
+        middle = sum(wanted.values()) / len(members)
+        for place, at in enumerate(members):
+            across[at] = round(middle + place - (len(members) - 1) / 2, 1)
+    return across, layer
+
+
+def packed(graph: ModuleGraph) -> str:
+    """The graph as base64 of deflated JSON: names and numbers repeat, and a page stays small."""
+    text = json.dumps(visible(graph), separators=(",", ":"))
+    return b64encode(zlib.compress(text.encode(), 9)).decode()
