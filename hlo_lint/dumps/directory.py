@@ -19,6 +19,7 @@ from hlo_lint.hlo.parser.module import Memo
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.files import is_proto
 from hlo_lint.text.source import decode
+from hlo_lint.text.stored import is_archive, on_disk, plain_name, read, unpacked
 
 TEXT_ENDINGS = (".txt", ".hlo")
 RECORDS = (".debug_options", ".metadata.textproto")
@@ -35,6 +36,8 @@ _KNOWN_ARTEFACTS = (
     ".ttir.txt",
 )
 EXCLUDED = "it is excluded"
+MAX_INNER_ARCHIVE = 64 << 20
+"""Bytes of the largest archive that is unpacked though only a folder above it was named."""
 _SETTINGS = ("compile_options.textproto", "topology.textproto")
 
 
@@ -137,7 +140,7 @@ def open_dump(
         path = _existing(path_or_folder)
         if exclude_given and excludes(path):
             dump.skipped.append(Skipped(str(path), EXCLUDED))
-        elif path.is_dir():
+        elif path.is_dir() or (is_archive(path.name) and "://" not in str(path)):
             folders.append(path)
         else:
             picked.setdefault(path.parent, []).append(path)
@@ -179,7 +182,7 @@ def _existing(given: str | Path) -> Path:
 
 def _is_new(path: Path, seen: set[tuple[int, int]]) -> bool:
     """True if a file was not seen before, under any name."""
-    status = path.stat()
+    status = on_disk(path).stat()
     identity = status.st_dev, status.st_ino
     new = identity not in seen
     seen.add(identity)
@@ -187,8 +190,14 @@ def _is_new(path: Path, seen: set[tuple[int, int]]) -> bool:
 
 
 def _add_directory(
-    dump: Dump, root: Path, seen: set[tuple[int, int]], excludes: Callable[[Path], bool]
+    dump: Dump,
+    root: Path,
+    seen: set[tuple[int, int]],
+    excludes: Callable[[Path], bool],
+    *,
+    given: bool = True,
 ) -> None:
+    """Add what lies below a folder, or in an archive; `given` if the caller named it."""
     before = len(dump.pipelines)
     unread: list[str] = []
     reason, excluded = "there is no HLO in it", False
@@ -201,18 +210,35 @@ def _add_directory(
             path, why = str(error.filename), f"cannot be listed: {error.strerror}"
             dump.skipped.append(Skipped(path, why))
 
+    is_folder = root.is_dir()
     for directory, folders, names in _walked(root, not_listed):
         kept_folders = [name for name in sorted(folders) if not excludes(directory / name)]
         kept = [name for name in sorted(names) if not excludes(directory / name)]
         excluded |= len(kept_folders) < len(folders) or len(kept) < len(names)
         folders[:] = kept_folders
+        if is_folder:
+            for name in filter(is_archive, kept):
+                _add_inner_archive(dump, directory / name, seen, excludes)
+            kept = [name for name in kept if not is_archive(name)]
         unread += _add_folder(dump, directory, kept, seen)
     empty = len(dump.pipelines) == before
     if unread:
-        dump.skipped.append(Skipped(str(root), _unread(unread), given=empty))
+        dump.skipped.append(Skipped(str(root), _unread(unread), given=empty and given))
     elif empty:
         reason = "all HLO in it is excluded" if excluded else reason
-        dump.skipped.append(Skipped(str(root), reason, given=not excluded))
+        dump.skipped.append(Skipped(str(root), reason, given=given and not excluded))
+
+
+def _add_inner_archive(
+    dump: Dump, path: Path, seen: set[tuple[int, int]], excludes: Callable[[Path], bool]
+) -> None:
+    """Add an archive in a folder that the caller named; it may be of another kind."""
+    try:
+        if (size := path.stat().st_size) > MAX_INNER_ARCHIVE:
+            raise DumpError(f"an archive of {size} bytes; give its path to have it read")
+        _add_directory(dump, path, seen, excludes, given=False)
+    except (OSError, DumpError) as error:
+        dump.skipped.append(Skipped(str(path), str(error).removeprefix(f"{path}: ")))
 
 
 def _walked(
@@ -220,8 +246,9 @@ def _walked(
 ) -> Iterator[tuple[Path, list[str], list[str]]]:
     """Each folder under a path, with the names of its folders, which may be changed, and files."""
     if "://" not in str(root):
-        for folder, folders, names in os.walk(root, onerror=not_listed):
-            yield Path(folder), folders, names
+        top = root if root.is_dir() else unpacked(root)
+        for folder, folders, names in os.walk(top, onerror=not_listed):
+            yield root / Path(folder).relative_to(top), folders, names
         return
     from hlo_lint.dumps.remote import walk
 
@@ -247,6 +274,9 @@ def _add_folder(
             is_read = _is_read(path, parts, beside)
         except OSError as error:
             dump.skipped.append(Skipped(str(path), f"cannot be read: {error.strerror or error}"))
+            continue
+        except DumpError as error:
+            dump.skipped.append(Skipped(str(path), str(error).removeprefix(f"{path}: ")))
             continue
         if is_read:
             if _is_new(path, seen):
@@ -331,7 +361,7 @@ def _add_picked(dump: Dump, folder: Path, files: list[Path]) -> None:
         file = new_dump(path, parts, memo)
         if parts is None:
             dump.pipelines.append(Pipeline([file], [], lone=True))
-        elif is_proto(path.name) or (path.name.endswith(TEXT_ENDINGS) and _is_text(path)):
+        elif is_proto(path.name) or _is_text(path):
             texts.setdefault(parts.key, []).append(file)
         elif not path.name.endswith(RECORDS):
             unread.append(path.name)
@@ -360,7 +390,8 @@ def _records(folder: Path, name: DumpName | None) -> Iterator[Path]:
 
 
 def _is_text(path: Path) -> bool:
-    return not path.name.endswith(_KNOWN_ARTEFACTS)
+    name = plain_name(path.name)
+    return name.endswith(TEXT_ENDINGS) and not name.endswith(_KNOWN_ARTEFACTS)
 
 
 def _is_read(path: Path, parts: DumpName | None, beside: frozenset[str]) -> bool:
@@ -370,20 +401,19 @@ def _is_read(path: Path, parts: DumpName | None, beside: frozenset[str]) -> bool
 
     Raises:
         OSError: it cannot be read, or is not a regular file.
+        DumpError: it is compressed, and its data is damaged.
     """
-    name = path.name
-    if name.endswith(TEXT_ENDINGS) and _is_text(path):
-        if not stat.S_ISREG(path.stat().st_mode):
+    name = plain_name(path.name)
+    if _is_text(path):
+        if not stat.S_ISREG(on_disk(path).stat().st_mode):
             raise OSError("it is not a regular file")
         if name.endswith(".hlo") or (parts is not None and parts.step is not None):
             return True
-        with path.open("rb") as file:
-            head = file.read(64).lstrip()
+        head = read(path, 64).lstrip()
         return head.startswith(b"HloModule") or name.endswith(EMITTER_TEXT)
     if name.endswith(PROTO_TEXT) and name not in _SETTINGS and parts is None:
-        with path.open("rb") as file:
-            return kind_of(name, decode(file.read(4096))) is Kind.AUTOTUNE_LOG
-    if name.endswith((".hlo.pb", ".hlo.pb.gz", ".hlo.pbtxt", ".hlo.pbtxt.gz")):
+        return kind_of(name, decode(read(path, 4096))) is Kind.AUTOTUNE_LOG
+    if name.endswith((".hlo.pb", ".hlo.pbtxt")):
         stem = name.partition(".hlo.pb")[0]
         return f"{stem}.txt" not in beside  # the text says the same, and says where
     return False

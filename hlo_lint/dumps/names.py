@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from hlo_lint.text.stored import plain_name
+
 _name = re.compile(r"(?:(?P<timestamp>\d{6,})\.)?module_(?P<id>\d+)\.(?P<rest>.+)", re.A).fullmatch
 _step = re.compile(
     r"(?P<module>.+?)\.(?P<step>\d{4,})\.(?P<pipeline>.+?)"
@@ -100,7 +102,7 @@ _final = re.compile(
 
 def parse_name(name: str) -> DumpName | None:
     """The parts of a file name (no directory), or None if no dump has such a name."""
-    match = _name(name)
+    match = _name(plain_name(name))
     if match is None:
         return None
     timestamp, module_id, variant = match["timestamp"] or "", int(match["id"]), match["rest"]

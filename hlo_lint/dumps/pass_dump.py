@@ -12,6 +12,7 @@ from hlo_lint.hlo.ir import HloFile, Module
 from hlo_lint.hlo.parser.module import Memo, parse_file
 from hlo_lint.text.files import is_proto
 from hlo_lint.text.source import DIRECTIVE, decode
+from hlo_lint.text.stored import on_disk, plain_name, read
 
 
 @dataclass(eq=False)
@@ -43,20 +44,20 @@ class PassDump:
         """
         if self._file is None:
             self._can_be_read_again = True
-            name = self.path.name
-            if self.name is None and not name.endswith((".gz", ".pb", ".hlo", ".hlo.pbtxt")):
-                data = self.path.read_bytes()
+            name = plain_name(self.path.name)
+            if self.name is None and not name.endswith((".pb", ".hlo", ".hlo.pbtxt")):
+                data = read(self.path)
                 self.kind = kind_of(name, decode(data))
                 if self.kind is not Kind.HLO:
                     self._file = HloFile.of_text(decode(data), self.path)
                     return self._file
             elif not is_proto(name):
-                data = self.path.read_bytes()
+                data = read(self.path)
             if is_proto(name):
                 from hlo_lint.hlo.proto import read_proto
 
                 self._has_directives = False
-                self._file = parse_file(read_proto(self.path), self.path, self.memo)
+                self._file = parse_file(read_proto(on_disk(self.path)), self.path, self.memo)
             else:
                 self._file = parse_file(data, self.path, self.memo)
                 self._has_directives = _has_directives(self._file, data)
@@ -79,7 +80,7 @@ class PassDump:
 
     def stem_ends_with(self, endings: tuple[str, ...]) -> bool:
         """True if the file's name without its extension has one of these endings."""
-        return self.path.name.rpartition(".")[0].endswith(endings)
+        return plain_name(self.path.name).rpartition(".")[0].endswith(endings)
 
     @property
     def may_have_directives(self) -> bool:

@@ -27,7 +27,9 @@ from hlo_lint.dumps.phases import (
     LAYOUT_ASSIGNMENT,
 )
 from hlo_lint.hlo.ir import HloFile
+from hlo_lint.text.errors import DumpError
 from hlo_lint.text.source import decode
+from hlo_lint.text.stored import on_disk, plain_name, read
 
 MIN_KNOWN_SHARE = 0.8
 """Share of a run's dumps that a release's pass list has to know for the run to be of that release;
@@ -109,25 +111,27 @@ class Pipeline:
         """The text of the first artefact whose name ends so; None where there is none to read."""
         path = self.artefact_path(ending)
         try:
-            if path is None or not path.is_file():
+            if path is None or not on_disk(path).is_file():
                 return None  # a pipe would be waited for
-            return decode(path.read_bytes())
-        except OSError:
+            return decode(read(path))
+        except (OSError, DumpError):
             return None
 
     def artefact_path(self, ending: str) -> Path | None:
         """The first artefact whose name ends so."""
-        return next((path for path in self.artefacts if path.name.endswith(ending)), None)
+        return next(
+            (path for path in self.artefacts if plain_name(path.name).endswith(ending)), None
+        )
 
     @cached_property
     def kernels(self) -> list[PassDump]:
         """The PTX that lies beside the HLO, to look at as text."""
         dumped = []
         for path in self.artefacts:
-            if path.name.endswith(".ptx") and path.is_file():
+            if plain_name(path.name).endswith(".ptx") and on_disk(path).is_file():
                 try:
-                    text = decode(path.read_bytes())
-                except OSError:
+                    text = decode(read(path))
+                except (OSError, DumpError):
                     continue
                 module = self.dumps[0].name.module if self.dumps[0].name else ""
                 dumped.append(PassDump.of(HloFile.of_text(text, path, module), path, Kind.PTX))

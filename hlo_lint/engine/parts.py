@@ -20,6 +20,7 @@ from hlo_lint.engine.stages import StageOf
 from hlo_lint.engine.suppressions.comments import CheckedFile, Comment
 from hlo_lint.rules.base import Rule
 from hlo_lint.text.errors import DumpError
+from hlo_lint.text.stored import on_disk
 
 DIGEST_BYTES: Final = 20
 _CHUNK_BYTES: Final = 1 << 20
@@ -97,17 +98,18 @@ def content_digest(task: Task, pipeline: Pipeline) -> bytes | None:
     digest.update(repr((pipeline.lone, names, stages)).encode(errors="surrogateescape"))
     for path in files_of(pipeline):
         try:
-            if not path.is_file():  # a FIFO would be waited for
+            stored = on_disk(path)
+            if not stored.is_file():  # a FIFO would be waited for
                 return None
-            size = path.stat().st_size
+            size = stored.stat().st_size
             digest.update(f"\n{size} {path.name}\n".encode(errors="surrogateescape"))
             if is_url(path):  # to read it twice may cost more than a check
-                stored = checksum(path)
-                if stored is None:
+                checked = checksum(path)
+                if checked is None:
                     return None
-                digest.update(stored.encode())
+                digest.update(checked.encode())
                 continue
-            with path.open("rb") as file:
+            with stored.open("rb") as file:
                 while chunk := file.read(_CHUNK_BYTES):
                     digest.update(chunk)
         except OSError:
@@ -125,7 +127,7 @@ def signature(pipeline: Pipeline) -> tuple[object, ...]:
     sizes = []
     for path in files_of(pipeline):
         try:
-            sizes.append((path.name, path.stat().st_size))
+            sizes.append((path.name, on_disk(path).stat().st_size))
         except OSError:
             sizes.append((path.name, -1))
     return pipeline.lone, *sizes
@@ -136,7 +138,7 @@ def size_of(pipeline: Pipeline) -> int:
     size = 0
     for dump in pipeline.dumps:
         try:
-            size += dump.path.stat().st_size
+            size += on_disk(dump.path).stat().st_size
         except OSError:
             continue
     return size

@@ -20,6 +20,7 @@ from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.suppressions.comments import stage_in
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Stage
+from hlo_lint.text.stored import plain_name
 
 StageOf = Callable[[Path], Stage | None]
 """The stage that a caller states for the file of a path; None if it states none."""
@@ -54,7 +55,7 @@ class Stages:
                 cached = self._of_file(dump, scheduled=module.is_scheduled)
             else:
                 # Emitters write the body of a fusion alone: no pass normalizes what is in it.
-                is_body = dump.path.suffix == ".hlo" and not module.header
+                is_body = plain_name(dump.path.name).endswith(".hlo") and not module.header
                 cached = self._of_step(dump, scheduled=module.is_scheduled, is_body=is_body)
             self._known[key] = cached
         return cached

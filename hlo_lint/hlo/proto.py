@@ -23,6 +23,7 @@ from hlo_lint.hlo import children
 from hlo_lint.hlo.xla_log import fatal_messages
 from hlo_lint.text.errors import DumpError, PayloadError
 from hlo_lint.text.source import decode, encode, shown
+from hlo_lint.text.stored import plain_name, read_expanded
 
 if TYPE_CHECKING:  # loaded with the first protocol buffer
     from hlo_lint.hlo.wire import Field, Reader
@@ -60,7 +61,7 @@ def read_proto(
         DumpError: it cannot be read, holds no module, or jaxlib is not installed.
     """
     data = _content(path)
-    is_text = path.name.removesuffix(".gz").endswith(TEXT_SUFFIXES)
+    is_text = plain_name(path.name).endswith(TEXT_SUFFIXES)
     if not is_text:
         try:
             data = module_bytes(data)
@@ -159,6 +160,8 @@ def _content(path: Path) -> bytes:
             size = os.fstat(file.fileno()).st_size
             if size >= MAX_BYTES:
                 raise DumpError(f"{path}: {size} bytes; protobuf reads less than {MAX_BYTES}")
+            if path.name.endswith((".xz", ".zst")):
+                return read_expanded(file, path)
             if file.peek(2)[:2] != b"\x1f\x8b":
                 return file.read()
             limit = min(MAX_BYTES, max(ANY_EXPANSION, size * MAX_EXPANSION))

@@ -14,6 +14,7 @@ from typing import IO
 
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.source import encode
+from hlo_lint.text.stored import plain_name
 
 
 def write(path: Path, content: str | bytes, *, read: str | bytes | None = None) -> None:
@@ -203,4 +204,4 @@ def copy_file(path: Path, target: Path) -> None:
 
 def is_proto(name: str) -> bool:
     """True if a file of that name holds HLO as a protocol buffer."""
-    return name.removesuffix(".gz").endswith((".pb", ".pbtxt"))
+    return plain_name(name).endswith((".pb", ".pbtxt"))

@@ -120,8 +120,12 @@ def _write_fixed(result: FixResult, inputs: Sequence[Path], out: Path | None) ->
         DumpError: a file cannot be written, or two would be the same file; nothing is written then.
     """
     from hlo_lint.text.files import copy_file, is_proto, mirrored, write
+    from hlo_lint.text.stored import COMPRESSED, archive_of
 
     changed = {file.path: file for file in result.files if file.path is not None}
+    for path, file in changed.items():
+        if file.edits and (archive_of(path) or path.name.endswith(COMPRESSED)):
+            raise DumpError(f"{path}: fix does not write compressed files: unpack it first")
     if out is None:
         for path, file in changed.items():
             if file.edits and is_proto(path.name):

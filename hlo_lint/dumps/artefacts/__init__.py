@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 from hlo_lint.dumps.artefacts.records import Artefact
 from hlo_lint.dumps.file_types import looks_like_autotuning
 from hlo_lint.text.source import decode
+from hlo_lint.text.stored import plain_name, read
 
 __all__ = ["ARTEFACTS", "Artefact", "read_artefact", "reader_for"]
 
@@ -58,12 +59,10 @@ def read_artefact(path: Path) -> Any:
     Raises:
         OSError: the file cannot be opened.
     """
-    reader = reader_for(path.name)
+    name = plain_name(path.name)
+    reader = reader_for(name)
     if reader is not None:
-        return reader(decode(path.read_bytes()), path)
-    if path.name.endswith(_OWN_NAMES):
-        with path.open("rb") as file:
-            beginning = decode(file.read(_BEGINNING))
-        if looks_like_autotuning(beginning):
-            return _reader(ARTEFACTS[".autotune_results.pbtxt"])(decode(path.read_bytes()), path)
+        return reader(decode(read(path)), path)
+    if name.endswith(_OWN_NAMES) and looks_like_autotuning(decode(read(path, _BEGINNING))):
+        return _reader(ARTEFACTS[".autotune_results.pbtxt"])(decode(read(path)), path)
     return None

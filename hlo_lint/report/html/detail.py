@@ -25,6 +25,7 @@ from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import all_rules
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.source import decode
+from hlo_lint.text.stored import read
 
 SOURCE_LINES = 3
 """Lines of Python before and after the one that is meant."""
@@ -69,7 +70,7 @@ def _birth(finding: Diagnostic) -> str:
 
 def _text(path: Path) -> PassDump:
     """A file that is not HLO: a kernel, a record of the run."""
-    return PassDump.of(HloFile.of_text(decode(path.read_bytes()), path), path)
+    return PassDump.of(HloFile.of_text(decode(read(path)), path), path)
 
 
 class _LastPair:

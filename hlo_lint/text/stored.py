@@ -1,0 +1,244 @@
+"""Files as they are kept: compressed, or in an archive. Their paths read as if they lay there.
+
+`dump.tar.gz/module_0001.jit_f.txt` is a file in an archive, `model.hlo.gz` is read as `model.hlo`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from io import BytesIO
+from pathlib import Path, PurePosixPath
+from typing import IO, TYPE_CHECKING, Any, Final, Protocol
+
+from hlo_lint.text.errors import DumpError
+
+if TYPE_CHECKING:
+    import tarfile
+
+COMPRESSED = (".gz", ".xz", ".zst")
+ARCHIVES = (
+    *(".tar", ".tar.gz", ".tar.xz", ".tar.zst", ".tar.bz2"),
+    *(".tgz", ".txz", ".tzst", ".tbz2"),
+)
+MAX_BYTES: Final = 1 << 31
+"""Largest size of one file when it is expanded."""
+MAX_ARCHIVE_BYTES: Final = 1 << 34
+MAX_EXPANSION: Final = 1000
+"""Largest factor by which data may expand, beyond `ANY_EXPANSION` bytes: the dumps of a run repeat
+each other, and compress well."""
+ANY_EXPANSION: Final = 64 << 20
+_MAX_HEADER = 1 << 20
+_CHUNK = 1 << 20
+_ZSTD_CHUNK = 1 << 10
+_leads_inside = re.compile(r"\.(?:tar(?:\.\w+)?|t\w+)[\\/]").search
+
+
+def plain_name(name: str) -> str:
+    """The name without the ending that says how the file is compressed.
+
+    >>> plain_name("model.hlo.gz"), plain_name("model.hlo")
+    ('model.hlo', 'model.hlo')
+    """
+    return name.rpartition(".")[0] if name.endswith(COMPRESSED) else name
+
+
+def is_archive(name: str) -> bool:
+    """True if a file of that name is an archive."""
+    return name.endswith(ARCHIVES)
+
+
+def archive_of(path: Path) -> Path | None:
+    """The archive that a path leads into; None if it leads into none."""
+    for parent in path.parents:
+        if is_archive(parent.name) and parent.is_file():
+            return parent
+    return None
+
+
+def on_disk(path: Path) -> Path:
+    """The path of the bytes: a file of an archive is unpacked once, for as long as this process."""
+    text = str(path)
+    archive = archive_of(path) if _leads_inside(text) and "://" not in text else None
+    return path if archive is None else unpacked(archive) / path.relative_to(archive)
+
+
+def read(path: Path, size: int = -1) -> bytes:
+    """The bytes of a file, or the first `size` of them, expanded where it is compressed.
+
+    Raises:
+        OSError: it cannot be read.
+        DumpError: its data is damaged, or would expand to more than is sound.
+    """
+    if _leads_inside(str(path)):
+        path = on_disk(path)
+    if size < 0 and not path.name.endswith(COMPRESSED):
+        return path.read_bytes()
+    with path.open("rb") as file:
+        return (
+            read_expanded(file, path, size) if path.name.endswith(COMPRESSED) else file.read(size)
+        )
+
+
+def read_expanded(file: IO[bytes], path: Path, size: int = -1) -> bytes:
+    """The bytes of a compressed file that is open.
+
+    Raises:
+        DumpError: its data is damaged, or would expand to more than is sound.
+    """
+    with _Expanding(file, path, MAX_BYTES) as expanded:
+        if size >= 0:
+            return expanded.read(size)
+        chunks = []
+        while chunk := expanded.read(_CHUNK):
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+
+class _Stream(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+class _Expanding:
+    """What a compressed file expands to, as a stream that ends in an error if it is too much."""
+
+    def __init__(self, file: IO[bytes], path: Path, limit: int) -> None:
+        size = file.seek(0, 2)
+        file.seek(0)
+        self._path = path
+        self._size = size
+        self._limit = min(limit, max(ANY_EXPANSION, size * MAX_EXPANSION))
+        self._left = self._limit
+        self._stream = _opened(file, path)
+
+    def __enter__(self) -> _Expanding:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """The file below is its opener's to close, and the streams hold nothing else."""
+
+    def read(self, size: int) -> bytes:
+        """At most that many bytes.
+
+        Raises:
+            DumpError: the data is damaged, or there are more than the limit.
+        """
+        try:
+            data = self._stream.read(size)
+        except MemoryError:
+            raise
+        except Exception as error:  # each of the libraries has its own
+            raise _damaged(self._path, error) from error
+        self._left -= len(data)
+        if self._left < 0:
+            raise DumpError(
+                f"{self._path}: {self._size} compressed bytes expand to more than {self._limit}; "
+                "unpack it first if that is intended"
+            )
+        return data
+
+
+def _damaged(path: Path, error: Exception) -> DumpError:
+    return DumpError(f"{path}: its compressed data is damaged or cut off: {error}")
+
+
+class _ZstdStream:
+    """The frames of a zstd file, one after the other; the package's own reader ends without a word
+    where a file is cut off."""
+
+    def __init__(self, file: IO[bytes], decompressor: Any) -> None:
+        self._file = file
+        self._new_frame = decompressor.decompressobj
+        self._frame: Any = None
+        self._expanded = BytesIO()
+
+    def read(self, size: int, /) -> bytes:
+        while not (data := self._expanded.read(size)):
+            data = self._frame.unused_data if self._frame and self._frame.eof else b""
+            # A block of 4 bytes may expand to 128 kB: so little is read at a time.
+            data = data or self._file.read(_ZSTD_CHUNK)
+            if not data:
+                if self._frame and not self._frame.eof:
+                    raise EOFError("it ends within a frame")
+                return b""
+            if self._frame is None or self._frame.eof:
+                self._frame = self._new_frame()
+            self._expanded = BytesIO(self._frame.decompress(data))
+        return data
+
+
+def _opened(file: IO[bytes], path: Path) -> _Stream:
+    """The stream of what a file expands to, by the ending of its name."""
+    name = path.name
+    if name.endswith((".gz", ".tgz")):
+        from gzip import GzipFile
+
+        return GzipFile(fileobj=file)
+    if name.endswith((".xz", ".txz")):
+        from lzma import LZMAFile
+
+        return LZMAFile(file)
+    if name.endswith((".bz2", ".tbz2")):
+        from bz2 import BZ2File
+
+        return BZ2File(file)
+    if name.endswith((".zst", ".tzst")):
+        try:
+            import zstandard
+        except ImportError as error:
+            raise DumpError(f"{path}: needs zstandard: pip install 'hlo-lint[zstd]'") from error
+        return _ZstdStream(file, zstandard.ZstdDecompressor(max_window_size=1 << 27))
+    return file
+
+
+@lru_cache
+def unpacked(archive: Path) -> Path:
+    """The folder with the regular files of an archive, which is removed when the process ends.
+
+    Links and devices in it are passed over, and so are names that lead out of it.
+
+    Raises:
+        DumpError: it cannot be read, is damaged, or would expand to more than is sound.
+    """
+    import atexit
+    import tarfile
+    from shutil import rmtree
+    from tempfile import mkdtemp
+
+    class Member(tarfile.TarInfo):
+        """A header that does not ask for more memory than a name can need."""
+
+        def _proc_member(self, members: tarfile.TarFile) -> tarfile.TarInfo:
+            is_text = self.type in (b"x", b"g", b"X", b"L", b"K")  # names and other attributes
+            if is_text and self.size > _MAX_HEADER:
+                raise tarfile.ReadError(f"a header of {self.size} bytes")
+            member: tarfile.TarInfo = super()._proc_member(members)  # type: ignore[misc]
+            return member
+
+    folder = Path(mkdtemp(prefix="hlo_lint_"))
+    atexit.register(rmtree, folder, ignore_errors=True)
+    try:
+        with (
+            archive.open("rb") as file,
+            _Expanding(file, archive, MAX_ARCHIVE_BYTES) as data,
+            tarfile.open(fileobj=data, mode="r|", tarinfo=Member) as members,  # type: ignore[call-overload]
+        ):
+            for member in members:
+                _unpack(members, member, folder)
+    except tarfile.TarError as error:
+        raise _damaged(archive, error) from error
+    except OSError as error:
+        raise DumpError(f"{archive}: cannot be read: {error.strerror or error}") from error
+    return folder
+
+
+def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    name = PurePosixPath(member.name)
+    source = archive.extractfile(member) if member.isreg() else None
+    if source is None or name.is_absolute() or ".." in name.parts or "\0" in member.name:
+        return
+    target = folder / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with source, target.open("wb") as file:
+        while chunk := source.read(_CHUNK):
+            file.write(chunk)
