@@ -51,7 +51,7 @@ RUN = tuple(
     DOCS / f"{name}.md"
     for name in (
         *("allow", "command-line", "configuration", "fixes"),
-        *("live", "run", "tutorial", "writing-rules"),
+        *("live", "run", "symptoms", "tutorial", "writing-rules"),
     )
 )
 """Pages whose commands are run: `tests/pages.py`."""
