@@ -20,7 +20,7 @@ MAKE_RELEASE := from sys import argv; from hlo_lint.apps.jax.capture.environment
 WITH_ORACLES = HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) \
 	HLO_LINT_RELEASES=$(CURDIR)/$(RELEASES)
 
-.PHONY: help demo check lint types unit test test-latest new-rule docs corpus values corpora verifier bench faults clean
+.PHONY: help demo check lint types unit test test-latest new-rule docs images corpus values corpora verifier bench faults clean
 
 help:  ## list the tasks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -87,6 +87,9 @@ new-rule: $(BIN)/hlo-lint  ## begin a rule, with an example that is red: make ne
 docs: $(VENV)/tools  ## write what is generated in docs/, run what its pages show, build the site: build/site/index.html
 	$(BIN)/python -m tests.docs
 	$(BIN)/python -m sphinx -q -W --keep-going docs build/site
+
+images: $(VENV)/tools  ## draw the pictures of the docs from the real report, with Chromium
+	$(BIN)/python -m tests.images
 
 corpus: $(VENV)/tools $(ORACLE)/installed  ## check and convert every dump of ARCHIVES, compare them and DUMPS with XLA; change them; writes benchmarks/*.md
 	$(BIN)/python -m benchmarks.corpus $(ARCHIVES)
