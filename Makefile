@@ -114,5 +114,8 @@ bench: $(VENV)/tools $(ORACLE)/installed  ## speed and memory beside XLA's parse
 faults: $(BIN)/hlo-lint  ## kill -9 of `fix` at 1,000 moments; writes benchmarks/FAULTS.md
 	$(BIN)/python -m benchmarks.faults --trials 1000
 
+kills: $(VENV)/tools  ## kill 500 runs while they write the cache: none may leave a wrong finding
+	HLO_LINT_KILLS=500 $(BIN)/python -m pytest -q tests/engine/cache -k killed
+
 clean:  ## remove the environments
 	rm -rf $(VENV) .venv-latest $(ORACLE) $(RELEASES)
