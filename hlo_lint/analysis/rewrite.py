@@ -12,10 +12,11 @@ from hlo_lint.hlo.parser.tokens import InstructionSpans, split_at_commas
 from hlo_lint.hlo.records import attributes_of, operands_of, references_of
 from hlo_lint.hlo.shape import ArrayShape, Shape, arrays
 from hlo_lint.text.edits import Edit, Fix, Safety
+from hlo_lint.text.patterns import late
 from hlo_lint.text.source import Span, indent_before
 
-_line_comment = re.compile(r"//[^\n]*")
-_op_name = re.compile(r'op_name="[^"]')
+_line_comment = late(r"//[^\n]*")
+_op_name = late(r'op_name="[^"]')
 
 
 class Rewrite:

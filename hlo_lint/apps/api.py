@@ -11,14 +11,9 @@ from hlo_lint.analysis.stage import parse_stage
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import Target, as_dump
 from hlo_lint.dumps.directory import Dump, Skipped
-from hlo_lint.engine.findings import Diagnostic, FixedFile
-from hlo_lint.engine.fingerprints import numbered
-from hlo_lint.engine.fixes import fix_dump
 from hlo_lint.engine.preconditions import known_pass
 from hlo_lint.engine.reporter import Result
 from hlo_lint.engine.runner import Checker
-from hlo_lint.engine.suppressions.allowances import Allowance
-from hlo_lint.engine.suppressions.baseline import Baseline, read_baseline
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.report.report import Report
@@ -27,11 +22,14 @@ from hlo_lint.rules.findings import Severity
 from hlo_lint.text.edits import Edit, Safety
 from hlo_lint.text.phrases import counted
 
-if TYPE_CHECKING:  # loaded with the first proof, the first module that is run, the first cache
+if TYPE_CHECKING:  # loaded with the first finding, proof, cache …
     from hlo_lint.apps.validation import ValidationResult
     from hlo_lint.engine.cache.parts import CachedParts
+    from hlo_lint.engine.findings import Diagnostic, FixedFile, SuppressedFinding
     from hlo_lint.engine.proof.gate import Verdict
     from hlo_lint.engine.shards import Shard, ShardReport
+    from hlo_lint.engine.suppressions.allowances import Allowance
+    from hlo_lint.engine.suppressions.baseline import Baseline
 
 Progress = Callable[[int], None]
 Note = Callable[[str], None]
@@ -252,11 +250,12 @@ def _checker(settings: Settings, listed: Baseline | None, *, cured: bool) -> Che
 
 def _cache(dump: Dump, checker: Checker, settings: Settings) -> CachedParts | None:
     """The findings of earlier runs; None if a check costs less than to look for them."""
-    from hlo_lint.engine.cache.parts import CachedParts, is_worth_caching
+    from hlo_lint.engine.input_size import is_worth_caching
 
     if not is_worth_caching(dump.pipelines):
         return None
     from hlo_lint.engine.cache.keys import run_digest
+    from hlo_lint.engine.cache.parts import CachedParts
     from hlo_lint.engine.cache.store import Store, cache_folder
 
     stages = settings.stage, sorted(settings.per_path_stages.items()), str(settings.root)
@@ -309,6 +308,8 @@ def fix(
         if safety is not Safety.SAFE and not settings.unsafe_fixes:
             return False
         return not any(settings.ignores(rule, path) for path in paths)
+
+    from hlo_lint.engine.fixes import fix_dump
 
     gate = None
     if verify:
@@ -405,6 +406,7 @@ def _baseline(settings: Settings) -> Baseline | None:
     if settings.baseline is None:
         return None
     from hlo_lint.apps.settings.toml_locations import displayed
+    from hlo_lint.engine.suppressions.baseline import read_baseline
 
     return read_baseline(displayed(settings.baseline))
 
@@ -412,6 +414,24 @@ def _baseline(settings: Settings) -> Baseline | None:
 def _report(
     result: Result, checker: Checker, settings: Settings, baseline: Baseline | None
 ) -> Report:
+    findings: tuple[Diagnostic, ...] = ()
+    allowed: tuple[SuppressedFinding, ...] = ()
+    has_comments = any(file.comments for file in result.checked)
+    if result.diagnostics or settings.allow or baseline or has_comments:
+        findings, allowed = _judged(result, checker, settings, baseline)
+    findings += tuple(result.internal_errors)
+    stats = {"files": result.files, "modules": result.modules}
+    for severity in Severity:
+        stats[f"{severity.value}s"] = sum(f.severity is severity for f in findings)
+    return Report(findings, tuple(result.skipped), stats, allowed)
+
+
+def _judged(
+    result: Result, checker: Checker, settings: Settings, baseline: Baseline | None
+) -> tuple[tuple[Diagnostic, ...], tuple[SuppressedFinding, ...]]:
+    """The findings that count, and those that are allowed, as the settings judge them."""
+    from hlo_lint.engine.fingerprints import numbered
+
     suppressed = checker.suppress(settings.allow, baseline, result)
     # Numbered together: a finding keeps its fingerprint when another of its kind is suppressed.
     every = numbered([*suppressed.kept, *(entry.finding for entry in suppressed.suppressed)])
@@ -421,15 +441,11 @@ def _report(
         for diagnostic in every[:count]
         if not settings.ignores(diagnostic.rule, diagnostic.path)
     )
-    findings += tuple(result.internal_errors)
     allowed = tuple(
         replace(entry, finding=settings.judged(diagnostic))
         for entry, diagnostic in zip(suppressed.suppressed, every[count:], strict=True)
     )
-    stats = {"files": result.files, "modules": result.modules}
-    for severity in Severity:
-        stats[f"{severity.value}s"] = sum(f.severity is severity for f in findings)
-    return Report(findings, tuple(result.skipped), stats, allowed)
+    return findings, allowed
 
 
 def _with_form(rules: Sequence[Rule], form: Form | str | None) -> list[Rule]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from enum import Enum
 
+from hlo_lint.text.patterns import late
+
 
 class Kind(Enum):
     """The content of a file."""
@@ -20,8 +22,8 @@ PROTO_TEXT = (".textproto", ".pbtxt", ".prototxt", ".txtpb")
 _RECORD = r"(?:instruction_profiles|logs|entries|results)\s*:?\s*[{<]"
 """Begins each record that the autotuner writes."""
 
-_begins_record = re.compile(rf"^{_RECORD}", re.M).search
-_begins_as_autotuning = re.compile(
+_begins_record = late(rf"^{_RECORD}", re.M).search
+_begins_as_autotuning = late(
     r"\s*(?:(?:#[^\n]*|(?:device|codegen_version|codegen_options_fingerprint|version):[^\n]*"
     r"|per_backend_versions \{\s*(?:(?:key|value):[^\n]*\s*)*\})\s*)*" + _RECORD
 ).match

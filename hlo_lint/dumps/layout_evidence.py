@@ -7,15 +7,14 @@ pass it on, and what is made anew descends. Any other order was assigned, or wri
 
 from __future__ import annotations
 
-import re
-
 from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import Computation, HloFile, Instruction, Module
 from hlo_lint.hlo.layouts import inverse
 from hlo_lint.hlo.shape import ArrayShape, ShapeSyntaxError
+from hlo_lint.text.patterns import late
 
-_printed_orders = re.compile(r"[\]>]\{([\d,]+)").findall
-_assigned = re.compile(r"[\]>]\{[\d,]*:(?!E\(|L\()").search
+_printed_orders = late(r"[\]>]\{([\d,]+)").findall
+_assigned = late(r"[\]>]\{[\d,]*:(?!E\(|L\()").search
 """Tiles and memory spaces: no shape inference gives them. `E(4)` and `L(1)` belong to the type."""
 
 ALREADY_ASSIGNED = frozenset({"fusion", "copy-start", "slice-start", "slice-done", "async-start"})

@@ -11,19 +11,20 @@ module_0000.jit_f.cl_933746096.0064.Main_fusion.after_pipeline-start.before_tpu_
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+from hlo_lint.text.patterns import late
 from hlo_lint.text.stored import plain_name
 
-_name = re.compile(r"(?:(?P<timestamp>\d{6,})\.)?module_(?P<id>\d+)\.(?P<rest>.+)", re.A).fullmatch
-_step = re.compile(
+_name = late(r"(?:(?P<timestamp>\d{6,})\.)?module_(?P<id>\d+)\.(?P<rest>.+)", re.A).fullmatch
+_step = late(
     r"(?P<module>.+?)\.(?P<step>\d{4,})\.(?P<pipeline>.+?)"
     r"\.(?:after_|(?=before_))(?P<after>.+?)(?:\.before_(?P<before>.+?))?(?P<rest>\.(?:txt|hlo|pb|pb\.gz|hlo\.pb"
     r"|hlo\.pb\.gz|html|dot|mlir|pbtxt|hlo\.pbtxt))",
     re.A,
 ).fullmatch
-_metadata = re.compile(r"metadata\.textproto").fullmatch
-_named = re.compile(
+_metadata = late(r"metadata\.textproto").fullmatch
+_named = late(
     r"(?P<module>.+?)\.(?P<rest>(?:before_optimizations|after_spmd_partitioner"
     r"|before_config_assignment|after_optimizations|cpu_after_optimizations"
     r"|(?:sm_[0-9]+(?:\.[0-9]+[a-z]?)?|[A-Za-z]\w*)_gpu_after_optimizations)(?:[-.].*)?"
@@ -31,13 +32,12 @@ _named = re.compile(
     r"|autotune_results\.pbtxt|gpu_target_config\.pbtxt)",
     re.A,
 ).fullmatch
-_other = re.compile(r"(?P<module>[^.]+(?:\.cl_\d+)?)(?:\.(?P<rest>.+))?", re.A).fullmatch
-_is_tpu = re.compile(r".+\.cl_\d+", re.A).fullmatch
-_backend = re.compile(r"(?:.*_)?(gpu|cpu)_after_optimizations[-.].*").fullmatch
+_other = late(r"(?P<module>[^.]+(?:\.cl_\d+)?)(?:\.(?P<rest>.+))?", re.A).fullmatch
+_is_tpu = late(r".+\.cl_\d+", re.A).fullmatch
+_backend = late(r"(?:.*_)?(gpu|cpu)_after_optimizations[-.].*").fullmatch
 
 
-@dataclass(frozen=True, slots=True)
-class DumpName:
+class DumpName(NamedTuple):
     """The parts of a file name.
 
     >>> parse_name("module_0001.jit_f.0023.cse.after_dce.before_pipeline-end.txt").after
@@ -84,7 +84,7 @@ class DumpName:
     def continued(self, module_id: int, offset: int) -> DumpName:
         """The name as if the module had kept its number, and its count of steps gone on."""
         step = None if self.step is None else self.step + offset
-        return replace(self, module_id=module_id, step=step)
+        return self._replace(module_id=module_id, step=step)
 
     @property
     def label(self) -> str:
@@ -95,9 +95,7 @@ class DumpName:
         return self.after.replace("_", " ", 1) if within else f"after {self.after}"
 
 
-_final = re.compile(
-    r"(?:.*_)?after_optimizations\.(?:txt|hlo|hlo\.pb|hlo\.pb\.gz|hlo\.pbtxt)"
-).fullmatch
+_final = late(r"(?:.*_)?after_optimizations\.(?:txt|hlo|hlo\.pb|hlo\.pb\.gz|hlo\.pbtxt)").fullmatch
 
 
 def parse_name(name: str) -> DumpName | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
+
+from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.text_proto import Message
@@ -24,7 +25,7 @@ EVERY_PASS = ".+"
 _OF_THE_RUN = ("xla_dump", "xla_gpu_dump", "entry_computation_layout")
 """Settings that differ between runs without effect on the program, or are the program's own."""
 
-_unsafe = re.compile(r"[/\\\[\] ]")
+_unsafe = late(r"[/\\\[\] ]")
 
 
 @dataclass(frozen=True)

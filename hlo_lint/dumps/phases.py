@@ -6,7 +6,7 @@ say where in a run it binds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 LAYOUT_ASSIGNMENT = "layout-assignment"
 """The pass that gives every array its layout; layouts printed earlier bind nothing."""
@@ -18,8 +18,7 @@ HOST_OFFLOADER = "host-offloader"
 """The pass that puts values into host memory, S(5); no result lies there before it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Precondition:
+class Precondition(NamedTuple):
     """A precondition of one pass."""
 
     demanded_by: str

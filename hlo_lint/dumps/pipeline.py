@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from hlo_lint.dumps.file_types import Kind
 from hlo_lint.dumps.layout_evidence import layouts_bind
@@ -39,8 +39,7 @@ MAX_MISFITS = 2
 flags can add or drop a pass. Runs of neighbouring releases have 5 to 30."""
 
 
-@dataclass(frozen=True)
-class Transition:
+class Transition(NamedTuple):
     """One pass that reported a change: the module it met and the module it left."""
 
     before: PassDump
@@ -140,7 +139,8 @@ class Pipeline:
     @cached_property
     def releases(self) -> tuple[PassList, ...]:
         """The known releases that are nearest; several if they are equally near."""
-        return recognise([dump.name for dump in self.dumps if dump.name])
+        names = [dump.name for dump in self.dumps if dump.name]
+        return recognise(names) if names else ()
 
     @cached_property
     def backend(self) -> str | None:

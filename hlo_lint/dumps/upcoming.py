@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pass_lists import Pass, PassList, pass_lists
@@ -21,8 +21,7 @@ class Outcome(Enum):
     UNSURE = "what comes next is not known"
 
 
-@dataclass(frozen=True, slots=True)
-class PreconditionStatus:
+class PreconditionStatus(NamedTuple):
     """An outcome, and the sentence that says how it is known."""
 
     outcome: Outcome

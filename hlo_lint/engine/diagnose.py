@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hlo_lint.analysis.stage import ANY_STAGE
-from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.engine.checks import call_fix
 from hlo_lint.engine.findings import Diagnostic, PassRef, SourceLine
 from hlo_lint.engine.fingerprints import fingerprint, identity_of, nameless
+from hlo_lint.engine.timeline import LocatedFinding
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.hlo.parser.tokens import InstructionSpans
-from hlo_lint.rules.base import Rule, Stage
 from hlo_lint.rules.findings import Finding
 from hlo_lint.text.edits import Fix, Region
 from hlo_lint.text.source import Span
@@ -24,20 +21,6 @@ NOT_EDITED = (
     "no fix without --before: layout-assignment may be still to come, and it refuses the bitcast "
     "that the fix adds"
 )
-
-
-@dataclass(frozen=True)
-class LocatedFinding:
-    """A finding in one file, with its module and stage there."""
-
-    rule: Rule
-    finding: Finding
-    dump: PassDump
-    module: Module | None
-    stage: Stage = ANY_STAGE
-    """The module's place in the pipeline, for its fix."""
-    layouts_bind: bool = True
-    """False if layout-assignment may still have to run on the module."""
 
 
 def diagnose(
@@ -131,14 +114,6 @@ def _module_at(file: HloFile, at: Instruction | Span) -> Module:
         (module for module in file.modules if module.start <= at.start),
         key=lambda module: module.start,
     )
-
-
-def text_of(place: LocatedFinding) -> str:
-    """The text that a finding is about: the same in every dump that repeats it."""
-    at = place.finding.at
-    if isinstance(at, Instruction):
-        return f"{at.computation.name} {at.text}"
-    return place.dump.file.text[at.start : at.end]
 
 
 def origin_of(instruction: Instruction | None, module: Module) -> SourceLine | None:

@@ -15,19 +15,20 @@ from dataclasses import replace
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.findings import Finding
+from hlo_lint.text.patterns import late
 from hlo_lint.text.source import encode
 
 KIND = 16
 """The hexadecimal digits that identify a finding; those after them number equal ones."""
 
-_measured = re.compile(
+_measured = late(
     r"(?<![\d.])\d++(?:\.\d++)?(?: (?:[nuµm]?s|samples?|runs?)\b|%)|\bin \d++(?=,|$)"
 ).sub
-_digits = re.compile(r"\d++").sub
-_place = re.compile(r"\b((?:module|step|lines?|dump)[ _])\d++(?: to \d++)?").sub
-_word = re.compile(r"(?<![\w\-])([A-Za-z_][\w\-]*+)(?:\.\d++)++(?![\w\-])", re.A).sub
-_name = re.compile(r"%[A-Za-z_][\w.\-]*+", re.A).sub
-_number_backwards = re.compile(r"(?:\d++[._])*+", re.A).match
+_digits = late(r"\d++").sub
+_place = late(r"\b((?:module|step|lines?|dump)[ _])\d++(?: to \d++)?").sub
+_word = late(r"(?<![\w\-])([A-Za-z_][\w\-]*+)(?:\.\d++)++(?![\w\-])", re.A).sub
+_name = late(r"%[A-Za-z_][\w.\-]*+", re.A).sub
+_number_backwards = late(r"(?:\d++[._])*+", re.A).match
 
 
 def fingerprint(

@@ -7,22 +7,25 @@ the same kind of instruction: these two are joined to one history, so that no pa
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import TYPE_CHECKING
 
-from hlo_lint.engine.findings import PassRef
 from hlo_lint.engine.timeline import ModuleRef, Occurrence, Timeline
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.findings import Finding
+from hlo_lint.text.patterns import late
+
+if TYPE_CHECKING:
+    from hlo_lint.engine.findings import PassRef
 
 Key = tuple[int, str, str, str, int | None, int]
 """Module of the file, computation, instruction (else the text), message, operand, and a number that
 tells defects apart that are equal in all this."""
 
-_NAMES = re.compile(r"%[\w.\-]+|(?<=[A-Za-z_)-])\.\d+")
+_NAMES = late(r"%[\w.\-]+|(?<=[A-Za-z_)-])\.\d+")
 
 
 @dataclass(eq=False)
@@ -156,6 +159,8 @@ def introduction(
     name = dump.name
     if name is None or name.step is None or name.after == "pipeline-start":
         return None
+    from hlo_lint.engine.findings import PassRef
+
     return PassRef(name.after, name.pipeline, name.step, str(dump.path))
 
 
@@ -166,6 +171,8 @@ def cure(timeline: Timeline, position: int) -> PassRef | None:
     """
     if position + 1 >= timeline.length:
         return None
+    from hlo_lint.engine.findings import PassRef
+
     dump = timeline.dumps[position + 1]
     name = dump.name
     if name is None:

@@ -7,12 +7,10 @@ from pathlib import Path
 
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.fingerprints import fingerprint
-from hlo_lint.rules.findings import Severity
+from hlo_lint.rules.findings import INTERNAL_ERROR, Severity
 from hlo_lint.text.edits import Region
 from hlo_lint.text.source import Position, shown
 
-INTERNAL_ERROR = "internal-error"
-"""The name in the place of a rule: no suppression and no choice of rules hides these findings."""
 PLEASE_REPORT = (
     "this is a defect of hlo-lint or of a plug-in, not of the file; please report it with the "
     "file: https://hlo-lint.readthedocs.io/"

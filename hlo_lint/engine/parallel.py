@@ -5,7 +5,6 @@ The result is that of `Checker.check_dump`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.executors import Executor, Work, open_executor
+from hlo_lint.engine.input_size import PARALLEL_MIN_BYTES, size_of
 from hlo_lint.engine.parts import (
     Part,
     Task,
@@ -24,13 +24,10 @@ from hlo_lint.engine.parts import (
     places,
     relocated,
     signature,
-    size_of,
 )
 from hlo_lint.engine.reporter import Result
 from hlo_lint.engine.runner import Checker, Progress
 
-PARALLEL_MIN_BYTES = 16 << 20
-"""Bytes of dumps from which processes save more time than they take to start."""
 _BATCH_BYTES = 4 << 20
 """Bytes of small pipelines that are sent to a process together."""
 _BATCHES_PER_JOB = 4
@@ -47,24 +44,6 @@ class PartCache(Protocol):
 
     def put(self, pipeline: Pipeline, digest: bytes | None, part: Part) -> None:
         """Keep a part."""
-
-
-def automatic_jobs(dump: Dump) -> int:
-    """The number of worker processes that an input is worth."""
-    max_jobs = min(_processors(), len(dump.pipelines))
-    size = 0
-    for pipeline in dump if max_jobs > 1 else ():
-        size += size_of(pipeline)
-        if size >= PARALLEL_MIN_BYTES:
-            return max_jobs
-    return 1
-
-
-def _processors() -> int:
-    """The number of processors that this process may use: a container may allow it few."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def check_in_parts(

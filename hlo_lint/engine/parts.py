@@ -14,6 +14,7 @@ from hlo_lint.dumps.pass_dump import new_dump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.remote import checksum, is_url
 from hlo_lint.engine.findings import PassRef
+from hlo_lint.engine.input_size import size_of
 from hlo_lint.engine.reporter import Outcome
 from hlo_lint.engine.runner import Checker, Progress
 from hlo_lint.engine.stages import StageOf
@@ -131,17 +132,6 @@ def signature(pipeline: Pipeline) -> tuple[object, ...]:
         except OSError:
             sizes.append((path.name, -1))
     return pipeline.lone, *sizes
-
-
-def size_of(pipeline: Pipeline) -> int:
-    """Bytes of its texts; a file that cannot be read has none."""
-    size = 0
-    for dump in pipeline.dumps:
-        try:
-            size += on_disk(dump.path).stat().st_size
-        except OSError:
-            continue
-    return size
 
 
 def moved(pipeline: Pipeline, new_path: Callable[[Path], Path]) -> Pipeline:

@@ -8,19 +8,22 @@ it binds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
+from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import AUTOTUNERS, PRECONDITIONS, Precondition
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.upcoming import Outcome, PreconditionStatus, status_of
 from hlo_lint.engine.checks import Check
-from hlo_lint.engine.findings import PassRef
 from hlo_lint.engine.history import FindingHistory, cure, histories_of
 from hlo_lint.engine.reporter import Reporter, introduced_by
 from hlo_lint.engine.timeline import Timeline
 from hlo_lint.rules.base import UnmetPrecondition
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.errors import UsageError, nearest
+
+if TYPE_CHECKING:
+    from hlo_lint.engine.findings import PassRef
 
 
 def known_pass(name: str | None) -> str | None:

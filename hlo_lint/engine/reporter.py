@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.dumps.directory import Skipped
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.checks import Check
-from hlo_lint.engine.diagnose import LocatedFinding, can_stand, diagnose, fix_of
-from hlo_lint.engine.findings import Diagnostic, PassRef
 from hlo_lint.engine.history import FindingHistory, cure, followed_back, introduction, nameless
-from hlo_lint.engine.internal_errors import internal_error
-from hlo_lint.engine.suppressions.comments import CheckedFile
-from hlo_lint.engine.timeline import ModuleRef, Occurrence, Timeline
+from hlo_lint.engine.timeline import LocatedFinding, ModuleRef, Occurrence, Timeline
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.entry import ChosenRules
@@ -24,12 +20,15 @@ from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.edits import Fix
 from hlo_lint.text.source import Span
 
+if TYPE_CHECKING:
+    from hlo_lint.engine.findings import Diagnostic, PassRef
+    from hlo_lint.engine.suppressions.comments import CheckedFile
+
 Identity = tuple[str, tuple[str, str, str]]
 """A rule and what it says of a module but for names: message, opcode and shape."""
 
 
-@dataclass(frozen=True)
-class PlannedFix:
+class PlannedFix(NamedTuple):
     """A fix for one file; a defect that several dumps repeat has one for each."""
 
     dump: PassDump
@@ -133,6 +132,8 @@ class Reporter:
 
     def add_crash(self, name: str, path: Path, subject: object, error: Exception) -> None:
         """A crash of a rule or of a reader; once for each place in the code and each file."""
+        from hlo_lint.engine.internal_errors import internal_error
+
         self._add_crash(internal_error(name, path, subject, error))
 
     def _add_crash(self, diagnostic: Diagnostic) -> None:
@@ -143,6 +144,8 @@ class Reporter:
 
     def add(self, place: LocatedFinding, introduced: PassRef | None = None) -> None:
         """A finding that has no history but the pass that introduced it."""
+        from hlo_lint.engine.diagnose import diagnose  # with the first finding
+
         diagnostic = diagnose(place, introduced)
         self.result.diagnostics.append(diagnostic)
         if diagnostic.fix is not None:
@@ -227,6 +230,8 @@ class Reporter:
         next_pass: str = "",
     ) -> None:
         """A defect, in the dump number `binding` of its history; `severity` overrides its own."""
+        from hlo_lint.engine.diagnose import can_stand, diagnose, fix_of
+
         place = self.place(rule, history.seen[binding], timeline, next_pass)
         introduced = introduced_by(rule, history, timeline)
         context: tuple[str, ...] = ()
@@ -240,7 +245,7 @@ class Reporter:
             notes=(*finding.notes, *context, *notes),
             severity=severity or finding.severity,
         )
-        place = replace(place, finding=finding)
+        place = place._replace(finding=finding)
         seen = len(history.everywhere)
         diagnostic = diagnose(place, introduced, cured=cured, seen_in=seen)
         self.result.diagnostics.append(diagnostic)

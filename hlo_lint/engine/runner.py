@@ -10,23 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.file_types import Kind
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.engine.checks import Check
+from hlo_lint.engine.checks import STAGE, Check
 from hlo_lint.engine.reporter import Outcome, Reporter, Result
 from hlo_lint.engine.stages import StageOf
-from hlo_lint.engine.suppressions.allowances import Allowance
-from hlo_lint.engine.suppressions.apply import CheckedRun, SuppressionResult, apply
-from hlo_lint.engine.suppressions.baseline import Baseline
-from hlo_lint.engine.suppressions.comments import checked_file
 from hlo_lint.engine.timeline import Timeline
-from hlo_lint.engine.views import VIEWS, Run, WhenAllIsRead, checks_of
+from hlo_lint.engine.views import ARTEFACTS, VIEWS, Run, WhenAllIsRead, checks_of
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.entry import ChosenRules, Contents, contents_of
 from hlo_lint.text.errors import DumpError, HloLintError, RuleError
+
+if TYPE_CHECKING:
+    from hlo_lint.engine.suppressions.allowances import Allowance
+    from hlo_lint.engine.suppressions.apply import SuppressionResult
+    from hlo_lint.engine.suppressions.baseline import Baseline
 
 Progress = Callable[[int], None]
 """Called with how many files have been read since the last call, also before each rule; what it
@@ -92,16 +94,17 @@ class Checker:
                 self.logs.append(dump)
             dumps.append(dump)
         files = [*dumps, *pipeline.kernels]
-        self.result.checked += [
-            checked_file(file, lone=pipeline.lone)
-            for file in files
-            if self.notes_files or file.may_have_directives
-        ]
+        for file in files:
+            if self.notes_files or file.may_have_directives:
+                from hlo_lint.engine.suppressions.comments import checked_file
+
+                self.result.checked.append(checked_file(file, lone=pipeline.lone))
         texts = [dump for dump in dumps if dump.kind is Kind.HLO]
         self._path = (dumps or pipeline.dumps)[-1].path
         timeline = Timeline(pipeline, texts, self.stage_of)
         run = Run(timeline, files, self.reporter)
-        views = {kind for kind, view in VIEWS.items() if view.has_subject(run)}
+        views = {STAGE} | {kind for kind, view in VIEWS.items() if view.has_subject(run)}
+        views.update(kind for kind in ARTEFACTS if run.may_need(kind))
         checks = self._checks(views, _contents(files))
         if self.jobs > 1:
             from hlo_lint.engine.executors.forks import can_fork
@@ -149,7 +152,8 @@ class Checker:
     def _checks(self, views: set[str], contents: Contents | None) -> Iterator[Check]:
         """The checks of these views by the rules that the contents have something for."""
         for chosen in self.rules.chosen:
-            if not views.isdisjoint(chosen.entry.asks) and chosen.entry.applies(contents):
+            entry = chosen.entry
+            if any(map(views.issuperset, entry.asks)) and entry.applies(contents):
                 for check in checks_of(chosen.rule):
                     if check.kind in views:
                         yield check.reporting(self._report_crash)
@@ -161,6 +165,8 @@ class Checker:
         result: Result | None = None,
     ) -> SuppressionResult:
         """The findings so far, or those of another run of the same rules, sorted by suppression."""
+        from hlo_lint.engine.suppressions.apply import CheckedRun, apply
+
         result = result or self.result
         run = CheckedRun(self.rules, result.checked, result.skipped, self.reporter.before)
         return apply(result.diagnostics, run, allowances, baseline)
@@ -201,7 +207,7 @@ class Checker:
             for kind, view in VIEWS.items()
             if isinstance(view, WhenAllIsRead) and view.has_any(folders, logs)
         }
-        for check in self._checks(set(views), None):
+        for check in self._checks({STAGE, *views}, None):
             with self._reported_crashes(check):
                 views[check.kind].check_all(check, folders, logs, self.reporter)
 

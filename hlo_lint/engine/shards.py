@@ -16,8 +16,9 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.cache.values import from_json, to_json
 from hlo_lint.engine.findings import Diagnostic
+from hlo_lint.engine.input_size import size_of
 from hlo_lint.engine.parallel import add_part
-from hlo_lint.engine.parts import DIGEST_BYTES, Part, signature, size_of
+from hlo_lint.engine.parts import DIGEST_BYTES, Part, signature
 from hlo_lint.engine.reporter import Result
 from hlo_lint.engine.runner import Checker
 from hlo_lint.hlo.ir import HloFile

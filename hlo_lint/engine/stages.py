@@ -17,9 +17,9 @@ from hlo_lint.dumps.phases import (
     LAYOUT_NORMALIZATION,
 )
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.engine.suppressions.comments import stage_in
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Stage
+from hlo_lint.text.source import DIRECTIVE
 from hlo_lint.text.stored import plain_name
 
 StageOf = Callable[[Path], Stage | None]
@@ -63,7 +63,11 @@ class Stages:
     def stated(self, dump: PassDump) -> Stage | None:
         """The stage that a comment in the text states, else a caller; None if nobody does."""
         if dump not in self._stated:
-            in_text = stage_in(dump.file) if dump.may_have_directives else None
+            in_text = None
+            if dump.may_have_directives and DIRECTIVE in dump.file.text:
+                from hlo_lint.engine.suppressions.comments import stage_in
+
+                in_text = stage_in(dump.file)
             self._stated[dump] = in_text or (self._stage_of(dump.path) if self._stage_of else None)
         return self._stated[dump]
 

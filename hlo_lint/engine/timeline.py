@@ -11,12 +11,13 @@ from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
+from hlo_lint.analysis.stage import ANY_STAGE
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.checks import Check, WatchedStage
 from hlo_lint.engine.stages import StageOf, Stages
-from hlo_lint.hlo.ir import Module
-from hlo_lint.rules.base import Stage
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.rules.base import Rule, Stage
 from hlo_lint.rules.findings import Finding
 
 
@@ -34,6 +35,27 @@ class Occurrence(NamedTuple):
 
     finding: Finding
     ref: ModuleRef
+
+
+class LocatedFinding(NamedTuple):
+    """A finding in one file, with its module and stage there."""
+
+    rule: Rule
+    finding: Finding
+    dump: PassDump
+    module: Module | None
+    stage: Stage = ANY_STAGE
+    """The module's place in the pipeline, for its fix."""
+    layouts_bind: bool = True
+    """False if layout-assignment may still have to run on the module."""
+
+    @property
+    def text(self) -> str:
+        """The text that the finding is about: the same in every dump that repeats it."""
+        at = self.finding.at
+        if isinstance(at, Instruction):
+            return f"{at.computation.name} {at.text}"
+        return self.dump.file.text[at.start : at.end]
 
 
 class _Everything(NamedTuple):

@@ -11,19 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.dumps.file_types import Kind
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import AUTOTUNERS
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.checks import STAGE, Check
-from hlo_lint.engine.diagnose import LocatedFinding, text_of
-from hlo_lint.engine.findings import PassRef
 from hlo_lint.engine.history import histories_of
 from hlo_lint.engine.preconditions import check_precondition, unmet_preconditions
 from hlo_lint.engine.reporter import Reporter
-from hlo_lint.engine.timeline import ModuleRef, Occurrence, Timeline
+from hlo_lint.engine.timeline import LocatedFinding, ModuleRef, Occurrence, Timeline
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import (
     AutotuningRuns,
@@ -42,6 +40,7 @@ from hlo_lint.text.errors import RuleError
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment
+    from hlo_lint.engine.findings import PassRef
 
 
 @dataclass
@@ -58,6 +57,11 @@ class Run:
     """Each artefact that a check has asked for, by its type; None if it is missing."""
     compilation: Compilation | None = None
 
+    def may_need(self, artefact: str) -> bool:
+        """False if an artefact is missing, and nobody has to be told: no compiler ended."""
+        pipeline = self.timeline.pipeline
+        return pipeline.final is not None or ARTEFACTS[artefact].is_there(pipeline)
+
     @cached_property
     def pass_pairs(self) -> Sequence[tuple[PassPair, PassRef, ModuleRef]]:
         """Each pass that changed a module, with its place: all rules share what a pair computes."""
@@ -69,6 +73,8 @@ class Run:
             name = change.after.name
             if name is None or change.before not in positions or change.after not in positions:
                 continue  # one of them cannot be read
+            from hlo_lint.engine.findings import PassRef
+
             introduced = PassRef(name.after, name.pipeline, name.step, str(change.after.path))
             modules = zip(change.before.file.modules, change.after.file.modules, strict=False)
             for number, (before, after) in enumerate(modules):
@@ -142,9 +148,9 @@ class Final(View):
         """The artefacts that a check asks for; None if one is missing, which is reported."""
         pipeline, artefacts, missing = run.timeline.pipeline, {}, []
         for kind in check.artefacts:
-            title, read = ARTEFACTS[kind]
+            title = ARTEFACTS[kind].title
             if kind not in run.artefacts:
-                run.artefacts[kind] = None if last.edited else read(pipeline)
+                run.artefacts[kind] = None if last.edited else ARTEFACTS[kind].read(pipeline)
             artefact = run.artefacts[kind]
             if artefact is None:
                 missing.append(title)
@@ -202,7 +208,7 @@ class EachPass(View):
             stage = timeline.stage(ref) if check.takes_stage else None
             for finding in check.run(pair, stage):
                 place = run.reporter.place(check.rule, Occurrence(finding, ref), timeline)
-                key = pair.pass_name, finding.message, text_of(place)
+                key = pair.pass_name, finding.message, place.text
                 if key not in seen:
                     seen.add(key)
                     run.reporter.add(place, introduced)
@@ -251,7 +257,7 @@ class EachText(View):
                 run.texts[key] = self.read(dump.file.text)
             for finding in check.run(run.texts[key]):
                 place = LocatedFinding(check.rule, finding, dump, None)
-                if seen.setdefault((finding.message, text_of(place)), dump) is dump:
+                if seen.setdefault((finding.message, place.text), dump) is dump:
                     run.reporter.add(place)
 
 
@@ -356,10 +362,22 @@ def _buffers(pipeline: Pipeline) -> BufferAssignment | None:
     return buffers if values is None else buffers.with_values(read_buffer_values(values))
 
 
-ARTEFACTS: dict[str, tuple[str, Callable[[Pipeline], object | None]]] = {
-    "BufferAssignment": ("buffer assignment", _buffers),
+class Artefact(NamedTuple):
+    """A file beside the dumps that a check may ask for."""
+
+    title: str
+    ending: str
+    read: Callable[[Pipeline], object | None]
+
+    def is_there(self, pipeline: Pipeline) -> bool:
+        """True if a pipeline has it."""
+        return pipeline.artefact_path(self.ending) is not None
+
+
+ARTEFACTS: dict[str, Artefact] = {
+    "BufferAssignment": Artefact("buffer assignment", "-buffer-assignment.txt", _buffers),
 }
-"""The name and the reader of each artefact, by its type."""
+"""Each artefact, by its type."""
 
 VIEWS: dict[str, View] = {
     "Computation": EachDump(

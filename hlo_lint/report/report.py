@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.directory import Skipped
-from hlo_lint.engine.findings import Diagnostic, SuppressedFinding
-from hlo_lint.engine.internal_errors import INTERNAL_ERROR
-from hlo_lint.rules.findings import Severity
+from hlo_lint.rules.findings import INTERNAL_ERROR, Severity
 from hlo_lint.text.phrases import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from hlo_lint.engine.findings import Diagnostic, SuppressedFinding
 
 
 MAX_SHOWN = 50

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from io import StringIO
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
-from hlo_lint.engine.findings import Diagnostic, PassRef
 from hlo_lint.report.formats import Warn
 from hlo_lint.report.links import rule_link, shows_links
 from hlo_lint.report.report import Report
@@ -19,6 +18,8 @@ from hlo_lint.text.source import shown
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
+
+    from hlo_lint.engine.findings import Diagnostic, PassRef
 
 STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
 ORDER = (Severity.INFO, Severity.WARNING, Severity.ERROR)
@@ -73,10 +74,14 @@ def print_report(console: Console, report: Report, seconds: float | None = None)
     if report.skipped and report.findings:
         console.print()
     print_text(console, report.findings)
-    time = f"; {seconds:.1f} s" if seconds is not None and width_of(console) else ""
-    _print(console, summary(report) + time)
+    _print(console, summary(report) + took(seconds, console.file))
     if fixes := fixable(report.findings):
         _print(console, fixes)
+
+
+def took(seconds: float | None, output: IO[str]) -> str:
+    """The time of a run after its summary, for people: empty where the output is no terminal."""
+    return f"; {seconds:.1f} s" if seconds is not None and output.isatty() else ""
 
 
 def _print(console: Console, line: str) -> None:

@@ -414,7 +414,7 @@ def entry_of(kind: type[Rule]) -> RuleEntry:
     """The entry of a rule in the index."""
     opcodes, words = kind.needs()
     checks = [getattr(kind, method) for method in check_methods(kind)]
-    asked = {name for check in checks for name in asked_by(check).values()}
+    asked = {tuple(sorted(asked_by(check).values())) for check in checks}
     return RuleEntry(
         kind.name(),
         kind.family(),

@@ -48,8 +48,8 @@ class RuleEntry(NamedTuple):
     enabled_by_default: bool = True
     demanded_by: str = ""
     """The pass of its precondition."""
-    asks: tuple[str, ...] = ()
-    """The types that its checks ask for: `Module`, `Stage` …"""
+    asks: tuple[tuple[str, ...], ...] = ()
+    """The types that each of its checks asks for: `("Module", "Stage")`."""
     opcodes: tuple[str, ...] | None = None
     """It is imported where the text has one of these opcodes, or one of the words; None for both
     if nothing is known."""

@@ -9,6 +9,10 @@ from hlo_lint.hlo.ir import Instruction
 from hlo_lint.text.edits import Fix
 from hlo_lint.text.source import Span
 
+INTERNAL_ERROR = "internal-error"
+"""The name in the place of a rule, where a finding stands for a crash: no suppression and no choice
+of rules hides it."""
+
 
 class Severity(Enum):
     """The severity of a finding."""

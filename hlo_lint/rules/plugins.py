@@ -11,18 +11,18 @@ from __future__ import annotations
 
 import importlib
 import os
-import pkgutil
 import sys
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING
 
-from hlo_lint.rules.base import Rule
 from hlo_lint.text.errors import RuleError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
     from types import ModuleType
+
+    from hlo_lint.rules.base import Rule
 
 GROUP = "hlo_lint.rules"
 ISOLATED = "HLO_LINT_ISOLATED"
@@ -101,6 +101,8 @@ def _rules_of(entry: EntryPoint) -> Iterator[type[Rule]]:
 
 def _modules(name: str) -> Iterator[ModuleType]:
     """A module and all that are below it."""
+    import pkgutil  # slow to import, and most people have no plugin
+
     module = importlib.import_module(name)
     yield module
     spec: ModuleSpec | None = module.__spec__
@@ -111,6 +113,8 @@ def _modules(name: str) -> Iterator[ModuleType]:
 
 
 def _rules_in(module: ModuleType) -> Iterator[type[Rule]]:
+    from hlo_lint.rules.base import Rule
+
     for value in vars(module).values():
         is_rule = isinstance(value, type) and issubclass(value, Rule)
         if is_rule and value.__module__ == module.__name__ and not value.__name__.startswith("_"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import stat
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -144,7 +143,9 @@ def _keep_owner_and_mode(descriptor: int, target: Path, temporary: Path) -> None
                 os.fchown(descriptor, owner, group)
     # Access control lists are extended attributes. What is written afterwards makes it a file that
     # was modified now, as `make`, editors and our own cache expect.
-    shutil.copystat(target, temporary)
+    from shutil import copystat  # imports every decompressor
+
+    copystat(target, temporary)
 
 
 @lru_cache(maxsize=1024)  # once a folder: a run may write ten thousand files there
@@ -185,6 +186,8 @@ def copy_file(path: Path, target: Path) -> None:
     Raises:
         DumpError: where it cannot be read or written.
     """
+    from shutil import copyfileobj, copystat
+
     try:
         if target.exists() and target.samefile(path):
             return
@@ -196,8 +199,8 @@ def copy_file(path: Path, target: Path) -> None:
         if not path.is_file():
             raise DumpError(f"{path}: not copied: neither a file nor a folder")
         with open(path, "rb") as source:
-            _replace(target.resolve(), lambda file: shutil.copyfileobj(source, file))
-        shutil.copystat(path, target)
+            _replace(target.resolve(), lambda file: copyfileobj(source, file))
+        copystat(path, target)
     except OSError as error:
         raise DumpError(f"{target}: cannot be written: {error.strerror or error}") from error
 

@@ -41,7 +41,7 @@ from hlo_lint.apps.settings.toml import spelled
 from hlo_lint.apps.settings.toml_locations import SettingPlace, locate
 from hlo_lint.apps.testing import write_example
 from hlo_lint.dumps.directory import open_dump
-from hlo_lint.engine.parallel import PARALLEL_MIN_BYTES, automatic_jobs
+from hlo_lint.engine.input_size import PARALLEL_MIN_BYTES, automatic_jobs
 from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.registry import all_rules, find_rule

@@ -8,10 +8,10 @@ import pytest
 
 from hlo_lint import Diagnostic, Finding, Findings, Good, Instruction, Module, Rule, lint
 from hlo_lint.apps.settings.settings import Settings
-from hlo_lint.engine.internal_errors import INTERNAL_ERROR
 from hlo_lint.hlo.ir import Computation, HloFile
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.report.formats import FORMATS, render
+from hlo_lint.rules.findings import INTERNAL_ERROR
 from hlo_lint.text.edits import Fix
 
 TEXT = """HloModule m

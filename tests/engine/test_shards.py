@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 import hlo_lint
 from hlo_lint.apps.cli.main import cli
-from hlo_lint.engine.parts import size_of
+from hlo_lint.engine.input_size import size_of
 from hlo_lint.engine.shards import Shard, ShardReport, parse_shard, positions_in
 from hlo_lint.report.formats import FORMATS
 from tests.conftest import CRASH, DUMPS, FIXTURES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.shape_inference.operation import (
     PRED,
@@ -23,11 +24,15 @@ from hlo_lint.analysis.shape_inference.types import (
     same_dims,
     same_size,
 )
-from hlo_lint.hlo.attributes import ConvolutionDimensionNumbers, WindowDimension
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
+
+if TYPE_CHECKING:
+    from hlo_lint.hlo.attributes import ConvolutionDimensionNumbers, WindowDimension
 
 
 def _window(operation: Operation, rank: int) -> tuple[WindowDimension, ...]:
+    from hlo_lint.hlo.attributes import WindowDimension  # with the first window
+
     window = operation.attribute("window")
     if window is None:
         window = ()
@@ -105,6 +110,8 @@ def _select_and_scatter(operation: Operation) -> Shape:
 
 
 def _convolution(operation: Operation) -> Shape:
+    from hlo_lint.hlo.attributes import ConvolutionDimensionNumbers
+
     if len(operation.operands) > 2:
         raise Unknowable  # sparse or scaled block by block, in few releases
     left, right = operation.array(0), operation.array(1)

@@ -10,7 +10,6 @@ so that one pass over the instructions runs the checks of all rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from hlo_lint.analysis.stage import Stage
@@ -124,8 +123,7 @@ class AttributeCheck(NamedTuple):
     is_local: bool
 
 
-@dataclass(frozen=True, eq=False)
-class Checks:
+class Checks(NamedTuple):
     """All checks, by what they look at."""
 
     opcodes: Mapping[str, tuple[OpcodeCheck, ...]]
@@ -135,9 +133,9 @@ class Checks:
     computations: tuple[WholeCheck, ...]
     modules: tuple[ModuleCheck, ...]
     entries: tuple[ModuleCheck, ...]
-    shapes: Mapping[str, str] = field(default_factory=dict)
+    shapes: Mapping[str, str]
     """The check that a wrong shape violates, by opcode."""
-    counts: Mapping[str, str] = field(default_factory=dict)
+    counts: Mapping[str, str]
     """The check that a wrong number of operands violates, by opcode."""
 
     @classmethod

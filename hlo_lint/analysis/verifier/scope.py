@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,6 +10,7 @@ from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.records import opcode_of, operands_of, type_of
 from hlo_lint.hlo.shape import Shape, part
+from hlo_lint.text.patterns import late
 from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Scope:
         return self.callees.get(callee_name(instruction, attribute) or "")
 
 
-_find_counts = re.compile(r", (replica_count|num_partitions)=(\d{1,9})\b").findall
+_find_counts = late(r", (replica_count|num_partitions)=(\d{1,9})\b").findall
 
 
 def header_of(module: Module, stage: Stage) -> Header:
@@ -120,7 +120,7 @@ def callee_name(instruction: Instruction, attribute: str) -> str | None:
     return value if isinstance(value, str) and "=" not in value else None
 
 
-_is_semantic = re.compile(
+_is_semantic = late(
     r"the mesh has no axis |axis .* has no such part|\d+ devices for \d+ places"
     r"|a transposition names|negative device"
 ).match

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import repeat
@@ -31,6 +30,7 @@ from hlo_lint.hlo.records import (
     type_of,
 )
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, ShapeSyntaxError, arrays, parse_shape
+from hlo_lint.text.patterns import late
 
 _UNCHECKED: Final = frozenset(
     opcode
@@ -91,8 +91,8 @@ def _without_callees(attributes: str) -> str:
     return _CALLEE.sub(r"\1=", attributes)
 
 
-_CALLEE = re.compile(rf"\b({'|'.join(CALLING_ATTRIBUTES)})=%?[\w.\-]+")
-_INDEX = re.compile(r", index=(\d{1,9})(?:,|\Z)").match
+_CALLEE = late(rf"\b({'|'.join(CALLING_ATTRIBUTES)})=%?[\w.\-]+")
+_INDEX = late(r", index=(\d{1,9})(?:,|\Z)").match
 
 
 def is_known(key: Key) -> bool:

@@ -50,7 +50,7 @@ def command(
     """
     from hlo_lint.apps.api import lint
     from hlo_lint.apps.settings.toml_locations import displayed
-    from hlo_lint.engine.parallel import automatic_jobs
+    from hlo_lint.engine.input_size import automatic_jobs
     from hlo_lint.engine.suppressions.baseline import (
         Baseline,
         compare,

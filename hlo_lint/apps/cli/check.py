@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     from hlo_lint.report.report import Report
 
 
-@dataclass(frozen=True)
-class ReportOptions:
+class ReportOptions(NamedTuple):
     """The options that say how a report is made and printed."""
 
     output_format: str | None
@@ -120,8 +118,7 @@ def command(
         output_format, output, statistics, cured, jobs, executor, quiet, verbose, color
     )
     if strict:
-        shared = replace(
-            shared,
+        shared = shared._replace(
             extend_select=(*shared.extend_select, "parser-refuses"),
             severity=("unreadable-text=error", *shared.severity),
         )
@@ -148,7 +145,7 @@ def command(
 def _check(paths: tuple[str, ...], options: ReportOptions, shared: common.SharedOptions) -> Report:
     """Check once, and print the report."""
     from hlo_lint.apps.api import lint
-    from hlo_lint.engine.parallel import automatic_jobs
+    from hlo_lint.engine.input_size import automatic_jobs
 
     begun = time.monotonic()
     settings = common.settings_of(paths, shared).overridden(output_format=options.output_format)
@@ -176,7 +173,7 @@ def _check_shard(
     """Check one shard, and write its report: JSON for `hlo-lint merge`."""
     from hlo_lint.apps.api import lint_shard
     from hlo_lint.engine.cache.values import to_json
-    from hlo_lint.engine.parallel import automatic_jobs
+    from hlo_lint.engine.input_size import automatic_jobs
     from hlo_lint.engine.shards import parse_shard
 
     shard = parse_shard(text)
@@ -217,6 +214,10 @@ def print_report(
     if output_format == "text" and not options.statistics and options.output is None:
         from hlo_lint.report import text
 
+        if not (report.findings or report.skipped):  # one line: rich takes longer to import
+            if not options.quiet:
+                click.echo(text.summary(report) + text.took(seconds, sys.stdout))
+            return
         console = common.console(color=options.color)
         if options.quiet:
             text.print_text(console, report.findings)

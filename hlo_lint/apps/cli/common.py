@@ -7,10 +7,10 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -31,8 +31,7 @@ LEVELS = ("error", "warning", "info", "off")
 Command = TypeVar("Command", bound=Callable[..., object])
 
 
-@dataclass(frozen=True)
-class SharedOptions:
+class SharedOptions(NamedTuple):
     """The options that several commands share, as they were given on the command line."""
 
     select: tuple[str, ...] = ()
@@ -54,7 +53,8 @@ class SharedOptions:
     isolated: bool = False
 
 
-_SHARED = tuple(field.name for field in fields(SharedOptions))
+_SHARED = SharedOptions._fields
+_NO_OPTIONS = SharedOptions()
 
 paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 before_option = click.option(
@@ -266,7 +266,7 @@ def _levels(values: Iterable[str]) -> dict[str, Severity | None]:
 
 
 def open_given(
-    paths: Sequence[str], settings: Settings, shared: SharedOptions = SharedOptions()
+    paths: Sequence[str], settings: Settings, shared: SharedOptions = _NO_OPTIONS
 ) -> Dump:
     """The dump at paths, or on standard input if the path is `-`.
 

@@ -6,17 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.apps.settings.globs import Globs
-from hlo_lint.engine.findings import Diagnostic
-from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.entry import ChosenRule, ChosenRules
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.options import Value
 from hlo_lint.rules.registry import check_names, configured, is_chosen, rule_entries, select_rules
+
+if TYPE_CHECKING:
+    from hlo_lint.engine.findings import Diagnostic
+    from hlo_lint.engine.suppressions.allowances import Allowance
 
 Name = TypeVar("Name", bound=object)
 

@@ -10,11 +10,9 @@ from typing import Final
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.cache.store import Store
 from hlo_lint.engine.cache.values import from_json, to_json
-from hlo_lint.engine.parts import DIGEST_BYTES, Part, files_of, relocated, size_of
+from hlo_lint.engine.parts import DIGEST_BYTES, Part, files_of, relocated
 from hlo_lint.text.files import is_proto
 
-MIN_BYTES: Final = 1 << 16
-"""Bytes of dumps from which a look into the cache costs less than a check."""
 _SAVED_BYTES: Final = 1 << 22
 """Bytes of new values that are not stored yet: a run that is killed loses no more."""
 
@@ -76,13 +74,3 @@ def _part(value: bytes | None) -> Part | None:
     except (ValueError, TypeError, KeyError, AttributeError):
         return None  # not of this version, whatever its key says
     return part
-
-
-def is_worth_caching(pipelines: Sequence[Pipeline]) -> bool:
-    """True if the dumps are large enough for a cache."""
-    size = 0
-    for pipeline in pipelines:
-        size += size_of(pipeline)
-        if size >= MIN_BYTES:
-            return True
-    return False

@@ -24,20 +24,21 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.text.edits import Region
 from hlo_lint.text.errors import UsageError
+from hlo_lint.text.patterns import late
 from hlo_lint.text.source import DIRECTIVE, Span
 
 USAGE = "`hlo-lint: allow RULE -- REASON`"
 STAGE = "stage"
 VERBS = ("allow", "allow-begin", "allow-end", "allow-file", STAGE)
 
-_tokens = re.compile(  # a token that never closes takes the rest: another search were quadratic
+_tokens = late(  # a token that never closes takes the rest: another search were quadratic
     r"\"(?:[^\"\\]|\\.)*+(?:\"|\Z)|'(?:[^'\\\n]|\\.)*+(?:'|$)|//[^\r\n]*+|/\*.*?(?:\*/|\Z)"
     r"|^#(?![(\d])[^\r\n]*+",
     re.S | re.M,
 ).finditer
-_begins = re.compile(r"(?://|/\*)\s*+hlo-lint:").match
-_dashes = re.compile(r"(?<!\S)--(?!\S)").search
-_is_name = re.compile(r"[a-z][a-z0-9\-]*").fullmatch
+_begins = late(r"(?://|/\*)\s*+hlo-lint:").match
+_dashes = late(r"(?<!\S)--(?!\S)").search
+_is_name = late(r"[a-z][a-z0-9\-]*").fullmatch
 
 
 class TextRange(NamedTuple):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hlo_lint.engine.diagnose import LocatedFinding, diagnose
+from hlo_lint.engine.diagnose import diagnose
 from hlo_lint.engine.findings import Diagnostic, PassRef
+from hlo_lint.engine.timeline import LocatedFinding
 from hlo_lint.engine.values.validate import Change
 from hlo_lint.rules.base import first_line
 from hlo_lint.rules.findings import Finding

@@ -130,18 +130,36 @@ __all__ = [
     "unescape",
 ]
 
-_HOMES = (
-    *("errors", "splitting", "strings", "metadata", "plain", "configuration", "reading"),
-    *("devices", "sharding", "windows", "shapes", "origin"),
-)
+_HOMES = {
+    "configuration": "Json",
+    "devices": (
+        "AxisRef DeviceOrder Iota IotaReplicaGroups Mesh MeshAxis MeshReplicaGroups "
+        "ReplicaGroupList ReplicaGroups device_numbers"
+    ),
+    "errors": "AttributeSyntaxError",
+    "metadata": "OpMetadata read_frontend_attributes read_metadata",
+    "origin": "DebugEntry Origin OriginalArray OriginTree Recovery",
+    "plain": "Alias Donor Padding Slice Statistics Tolerance",
+    "reading": "KEPT_AS_TEXT AttributeValue read_attribute read_by_grammar",
+    "shapes": "ProgramShape TypedLiteral",
+    "sharding": (
+        "DimensionSharding Domain NamedSharding ShardGroup Sharding TiledSharding TupleSharding"
+    ),
+    "splitting": "split_attributes split_attributes_strictly split_by_scanning",
+    "strings": "unescape",
+    "windows": (
+        "BlockScalingConfig ConvolutionDimensionNumbers OperandScaling OperandSparsity "
+        "SparsityConfig Window WindowDimension"
+    ),
+}
+"""The module of each public name."""
 
 
 def __getattr__(name: str) -> object:
     """A public name, from the module that has it: patterns are compiled for who asks only."""
-    if name in __all__:
-        for home in _HOMES:
-            found: object = getattr(import_module(f"{__name__}.{home}"), name, None)
-            if found is not None:
-                globals()[name] = found  # who asks again is not asked to come here
-                return found
+    for home, names in _HOMES.items():
+        if name in names.split():
+            found: object = getattr(import_module(f"{__name__}.{home}"), name)
+            globals()[name] = found  # who asks again is not asked to come here
+            return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,6 +12,7 @@ from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
 from hlo_lint.hlo.attributes.exact import Language, integer, parse_text, refuse
 from hlo_lint.hlo.attributes.strings import unescape
 from hlo_lint.hlo.grammar import tokens, trees
+from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:
     from lark import Token, Tree
@@ -201,10 +201,10 @@ def _cut(devices: tuple[int, ...], size: int) -> tuple[tuple[int, ...], ...]:
 
 # ---- reading
 
-_is_lists = re.compile(r"\{(?:\{(?:\d{1,18}(?:,\d{1,18})*+)?\}(?:,(?=\{)|(?=\})))*+\}").fullmatch
-_find_lists = re.compile(r"\{([\d,]*)\}").findall
+_is_lists = late(r"\{(?:\{(?:\d{1,18}(?:,\d{1,18})*+)?\}(?:,(?=\{)|(?=\})))*+\}").fullmatch
+_find_lists = late(r"\{([\d,]*)\}").findall
 _COUNTS = r"(\d{1,18}(?:,\d{1,18})*+)"
-_is_iota = re.compile(rf"\[(\d{{1,18}}),(\d{{1,18}})\]<=\[{_COUNTS}\](?:T\({_COUNTS}\))?").fullmatch
+_is_iota = late(rf"\[(\d{{1,18}}),(\d{{1,18}})\]<=\[{_COUNTS}\](?:T\({_COUNTS}\))?").fullmatch
 _AXIS = r"'[^'\\]*'"
 MESH: Final = rf"mesh\[((?:{_AXIS}=\d{{1,18}}(?:,{_AXIS}=\d{{1,18}})*+)?)\]"
 """A mesh as it is usually printed, its axes a group."""
@@ -212,9 +212,9 @@ _AXIS_REF = rf"{_AXIS}(?::\(\d{{1,18}}\)\d{{1,18}})?"
 AXES: Final = rf"\{{((?:{_AXIS_REF}(?:, ?{_AXIS_REF})*+)?)\}}"
 """References to axes as they are usually printed, all of them a group."""
 _DEVICE_IDS = rf", device_ids=\(\[{_COUNTS}\]T\({_COUNTS}\)\)"
-_is_by_mesh = re.compile(rf"{MESH}(?:{_DEVICE_IDS})? {AXES}").fullmatch
-_find_mesh_axes = re.compile(r"'([^'\\]*)'=(\d+)").findall
-_find_axis_refs = re.compile(r"'([^'\\]*)'(?::\((\d+)\)(\d+))?").findall
+_is_by_mesh = late(rf"{MESH}(?:{_DEVICE_IDS})? {AXES}").fullmatch
+_find_mesh_axes = late(r"'([^'\\]*)'=(\d+)").findall
+_find_axis_refs = late(r"'([^'\\]*)'(?::\((\d+)\)(\d+))?").findall
 
 _GROUPS = Language(
     "replica_groups",

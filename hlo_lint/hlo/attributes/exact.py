@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
 from hlo_lint.hlo.grammar import load, offset_of
+from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:
     from lark import Token, Tree, UnexpectedInput
@@ -18,7 +19,7 @@ MAX_DEPTH = 100
 MAX_DIGITS = 18
 """XLA's integers have 64 bits: so many digits always fit."""
 
-_find_structure = re.compile(r"\"(?:[^\"\\]|\\.)*\"|/\*.*?\*/|[(){}\[\]]", re.S).finditer
+_find_structure = late(r"\"(?:[^\"\\]|\\.)*\"|/\*.*?\*/|[(){}\[\]]", re.S).finditer
 
 
 class Language(NamedTuple):

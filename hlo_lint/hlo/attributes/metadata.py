@@ -16,26 +16,27 @@ from hlo_lint.hlo.attributes.splitting import STRING, split_attributes_strictly
 from hlo_lint.hlo.attributes.strings import unescape
 from hlo_lint.hlo.comments import COMMENT
 from hlo_lint.hlo.grammar import tokens, trees
+from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:
     from lark import Token
 
-_is_integer = re.compile(r"-?[0-9]{1,18}").fullmatch
-_is_integers = re.compile(r"\{(?:\s*+-?[0-9]{1,18}\s*+(?:,(?!\s*\})|(?=\})))*+\s*+\}").fullmatch
+_is_integer = late(r"-?[0-9]{1,18}").fullmatch
+_is_integers = late(r"\{(?:\s*+-?[0-9]{1,18}\s*+(?:,(?!\s*\})|(?=\})))*+\s*+\}").fullmatch
 _INT32 = 1 << 31
-_find_integers = re.compile(r"-?[0-9]+").findall
-_match_field = re.compile(
+_find_integers = late(r"-?[0-9]+").findall
+_match_field = late(
     rf"\s*(?:,\s*)?([A-Za-z_][A-Za-z0-9_]*)=\s*({STRING}|[^\s{{}}\",]+|\{{(?:[^{{}}\"]++|{STRING})*+\}})\s*",
     re.S,
 ).match
-_match_pair = re.compile(
+_match_pair = late(
     rf"\s*([A-Za-z_][A-Za-z0-9_.\-]*)=\s*({STRING}|[^\s{{}}\",]+|\{{(?:[^{{}}\"]++|{STRING})*+\}})"
     r"\s*(?:,|\Z)",
     re.S,
 ).match
 
 
-_is_pair_value = re.compile(rf"{STRING}|\{{.*\}}|[^\s{{}}\",]+", re.S).fullmatch
+_is_pair_value = late(rf"{STRING}|\{{.*\}}|[^\s{{}}\",]+", re.S).fullmatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ def _blanked(found: re.Match[str]) -> str:
     return found[0] if found[0].startswith('"') else " " * len(found[0])
 
 
-_comments_or_strings = re.compile(rf'"(?:[^"\\]|\\.)*+"|{COMMENT}', re.S).sub
+_comments_or_strings = late(rf'"(?:[^"\\]|\\.)*+"|{COMMENT}', re.S).sub
 
 
 def _fields(

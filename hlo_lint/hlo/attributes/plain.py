@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
 from hlo_lint.hlo.attributes.strings import unescape
 from hlo_lint.hlo.grammar import load, offset_of, tokens, trees
+from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:
     from lark import Token, Tree
@@ -72,30 +73,30 @@ PlainValue: TypeAlias = (
 )
 
 _INTEGER = r"-?[0-9]{1,18}"
-_is_integer = re.compile(_INTEGER).fullmatch
-_is_number = re.compile(r"-?(?:inf|nan|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)").fullmatch
-_is_integers = re.compile(rf"\{{(?:{_INTEGER}(?:,{_INTEGER})*+)?\}}").fullmatch
-_is_integer_lists = re.compile(
+_is_integer = late(_INTEGER).fullmatch
+_is_number = late(r"-?(?:inf|nan|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)").fullmatch
+_is_integers = late(rf"\{{(?:{_INTEGER}(?:,{_INTEGER})*+)?\}}").fullmatch
+_is_integer_lists = late(
     rf"\{{(?:\{{{_INTEGER}(?:,{_INTEGER})*+\}}(?:,(?=\{{)|(?=\}})))*+\}}"
 ).fullmatch
-_find_integer_lists = re.compile(r"\{([-\d,]+)\}").findall
-_is_name = re.compile(r"%?([A-Za-z_][A-Za-z0-9_.\-]*)").fullmatch
-_is_names = re.compile(r"\{((?:%?[A-Za-z_][\w.\-]*(?:, ?%?[A-Za-z_][\w.\-]*)*)?)\}", re.A).fullmatch
-_is_flags = re.compile(r"\{((?:true|false)(?:,(?:true|false))*+)?\}").fullmatch
-_is_string = re.compile(r'"([^"\\]*)"').fullmatch
+_find_integer_lists = late(r"\{([-\d,]+)\}").findall
+_is_name = late(r"%?([A-Za-z_][A-Za-z0-9_.\-]*)").fullmatch
+_is_names = late(r"\{((?:%?[A-Za-z_][\w.\-]*(?:, ?%?[A-Za-z_][\w.\-]*)*)?)\}", re.A).fullmatch
+_is_flags = late(r"\{((?:true|false)(?:,(?:true|false))*+)?\}").fullmatch
+_is_string = late(r'"([^"\\]*)"').fullmatch
 _RANGE = rf"\[{_INTEGER}(?::{_INTEGER}){{1,2}}\]"
-_is_slices = re.compile(rf"\{{(?:{_RANGE}(?:, {_RANGE})*+)?\}}").fullmatch
-_find_slices = re.compile(r"\[([^\]]*)\]").findall
+_is_slices = late(rf"\{{(?:{_RANGE}(?:, {_RANGE})*+)?\}}").fullmatch
+_find_slices = late(r"\[([^\]]*)\]").findall
 _INDEX = rf"\{{((?:{_INTEGER}(?:,{_INTEGER})*+)?)\}}"
 _ALIAS = rf"{_INDEX}: \(({_INTEGER}), {_INDEX}(?:, (may-alias|must-alias))?\)"
-_is_aliasing = re.compile(rf"\{{ ?(?:{_ALIAS}(?:, (?={{)| ?(?=}})))*+\}}").fullmatch
-_find_aliases = re.compile(_ALIAS).findall
+_is_aliasing = late(rf"\{{ ?(?:{_ALIAS}(?:, (?={{)| ?(?=}})))*+\}}").fullmatch
+_find_aliases = late(_ALIAS).findall
 _DONOR = rf"\(({_INTEGER}), {_INDEX}\)"
-_is_donors = re.compile(rf"\{{ ?(?:{_DONOR}(?:, (?=\()| ?(?=}})))*+\}}").fullmatch
-_find_donors = re.compile(_DONOR).findall
+_is_donors = late(rf"\{{ ?(?:{_DONOR}(?:, (?=\()| ?(?=}})))*+\}}").fullmatch
+_find_donors = late(_DONOR).findall
 _PAD = rf"{_INTEGER}_{_INTEGER}(?:_[0-9]{{1,18}})?"
-_is_paddings = re.compile(rf"{_PAD}(?:x{_PAD})*+").fullmatch
-_is_nested = re.compile(r"\{[{}\-0-9,\s]*\}").fullmatch
+_is_paddings = late(rf"{_PAD}(?:x{_PAD})*+").fullmatch
+_is_nested = late(r"\{[{}\-0-9,\s]*\}").fullmatch
 
 
 def read_integer(name: str, text: str) -> PlainValue:

@@ -3,63 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
-from typing import TypeAlias
+from functools import cache, lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, TypeAlias
 
 from hlo_lint.hlo.attributes import plain
-from hlo_lint.hlo.attributes.configuration import Json, read_backend_config
-from hlo_lint.hlo.attributes.devices import (
-    ReplicaGroups,
-    read_replica_groups,
-    replica_groups_by_grammar,
-)
-from hlo_lint.hlo.attributes.metadata import (
-    OpMetadata,
-    frontend_attributes_by_grammar,
-    metadata_by_grammar,
-    read_frontend_attributes,
-    read_metadata,
-)
-from hlo_lint.hlo.attributes.origin import (
-    DebugEntry,
-    Origin,
-    Recovery,
-    read_debug_attributes,
-    read_origin,
-    read_recovery_table,
-)
-from hlo_lint.hlo.attributes.plain import PlainValue
-from hlo_lint.hlo.attributes.shapes import (
-    ProgramShape,
-    TypedLiteral,
-    program_shape_by_grammar,
-    read_one_shape,
-    read_program_shape,
-    read_shape_list,
-    read_typed_literal,
-    shape_list_by_grammar,
-)
-from hlo_lint.hlo.attributes.sharding import (
-    Domain,
-    Sharding,
-    read_domain,
-    read_sharding,
-    sharding_by_grammar,
-)
-from hlo_lint.hlo.attributes.windows import (
-    BlockScalingConfig,
-    ConvolutionDimensionNumbers,
-    SparsityConfig,
-    Window,
-    dim_labels_by_grammar,
-    read_block_scaling_config,
-    read_dim_labels,
-    read_sparsity_config,
-    read_window,
-    window_by_grammar,
-)
-from hlo_lint.hlo.parser.mlir_dictionary import Dictionary
-from hlo_lint.hlo.shape import Shape
+
+if TYPE_CHECKING:
+    from hlo_lint.hlo.attributes.configuration import Json
+    from hlo_lint.hlo.attributes.devices import ReplicaGroups
+    from hlo_lint.hlo.attributes.metadata import OpMetadata
+    from hlo_lint.hlo.attributes.origin import DebugEntry, Origin, Recovery
+    from hlo_lint.hlo.attributes.plain import PlainValue
+    from hlo_lint.hlo.attributes.shapes import ProgramShape, TypedLiteral
+    from hlo_lint.hlo.attributes.sharding import Domain, Sharding
+    from hlo_lint.hlo.attributes.windows import (
+        BlockScalingConfig,
+        ConvolutionDimensionNumbers,
+        SparsityConfig,
+        Window,
+    )
+    from hlo_lint.hlo.parser.mlir_dictionary import Dictionary
+    from hlo_lint.hlo.shape import Shape
 
 AttributeValue: TypeAlias = (
     "PlainValue | Json | Dictionary | OpMetadata | Mapping[str, str] | Sharding | Domain"
@@ -69,27 +34,28 @@ AttributeValue: TypeAlias = (
 )
 """The value of an attribute; its type follows from the name."""
 
-_READERS: dict[str, Callable[[str], AttributeValue]] = {
-    "backend_config": read_backend_config,
-    "block_scaling_config": read_block_scaling_config,
-    "debug_attributes": read_debug_attributes,
-    "dim_labels": read_dim_labels,
-    "domain": read_domain,
-    "entry_computation_layout": read_program_shape,
-    "frontend_attributes": read_frontend_attributes,
-    "literal": read_typed_literal,
-    "metadata": read_metadata,
-    "operand_layout_constraints": read_shape_list,
-    "origin": read_origin,
-    "origin_recovery_table": read_recovery_table,
-    "original_value": read_origin,
-    "original_value_recovery_table": read_recovery_table,
-    "outfeed_shape": read_one_shape,
-    "replica_groups": read_replica_groups,
-    "sharding": read_sharding,
-    "sparsity_config": read_sparsity_config,
-    "window": read_window,
+_READERS = {
+    "backend_config": "configuration.read_backend_config",
+    "block_scaling_config": "windows.read_block_scaling_config",
+    "debug_attributes": "origin.read_debug_attributes",
+    "dim_labels": "windows.read_dim_labels",
+    "domain": "sharding.read_domain",
+    "entry_computation_layout": "shapes.read_program_shape",
+    "frontend_attributes": "metadata.read_frontend_attributes",
+    "literal": "shapes.read_typed_literal",
+    "metadata": "metadata.read_metadata",
+    "operand_layout_constraints": "shapes.read_shape_list",
+    "origin": "origin.read_origin",
+    "origin_recovery_table": "origin.read_recovery_table",
+    "original_value": "origin.read_origin",
+    "original_value_recovery_table": "origin.read_recovery_table",
+    "outfeed_shape": "shapes.read_one_shape",
+    "replica_groups": "devices.read_replica_groups",
+    "sharding": "sharding.read_sharding",
+    "sparsity_config": "windows.read_sparsity_config",
+    "window": "windows.read_window",
 }
+"""The module and the function that read an attribute: imported with the first value."""
 
 KEPT_AS_TEXT = frozenset({"sparsity"})
 """Known attributes whose value stays as it is spelled: releases had it for a few months."""
@@ -97,16 +63,16 @@ KEPT_AS_TEXT = frozenset({"sparsity"})
 ATTRIBUTE_NAMES = frozenset(_READERS) | KEPT_AS_TEXT | frozenset(plain.READERS)
 """The names that some release of XLA prints or reads."""
 
-_BY_GRAMMAR: dict[str, Callable[[str], AttributeValue]] = {
+_BY_GRAMMAR = {
     **_READERS,
-    "dim_labels": dim_labels_by_grammar,
-    "frontend_attributes": frontend_attributes_by_grammar,
-    "metadata": metadata_by_grammar,
-    "entry_computation_layout": program_shape_by_grammar,
-    "operand_layout_constraints": shape_list_by_grammar,
-    "replica_groups": replica_groups_by_grammar,
-    "sharding": sharding_by_grammar,
-    "window": window_by_grammar,
+    "dim_labels": "windows.dim_labels_by_grammar",
+    "frontend_attributes": "metadata.frontend_attributes_by_grammar",
+    "metadata": "metadata.metadata_by_grammar",
+    "entry_computation_layout": "shapes.program_shape_by_grammar",
+    "operand_layout_constraints": "shapes.shape_list_by_grammar",
+    "replica_groups": "devices.replica_groups_by_grammar",
+    "sharding": "sharding.sharding_by_grammar",
+    "window": "windows.window_by_grammar",
 }
 
 
@@ -128,7 +94,7 @@ def read_attribute(name: str, text: str) -> AttributeValue:
         return text
     reader = _READERS.get(name)
     if reader is not None:
-        return reader(text)
+        return _reader(reader)(text)
     return plain.READERS.get(name, plain.read_any)(name, text)
 
 
@@ -139,4 +105,13 @@ def read_by_grammar(name: str, text: str) -> AttributeValue:
         AttributeSyntaxError: where the grammar takes no such value.
     """
     reader = _BY_GRAMMAR.get(name)
-    return plain.plain_by_grammar(name, text) if reader is None else reader(text)
+    return plain.plain_by_grammar(name, text) if reader is None else _reader(reader)(text)
+
+
+@cache
+def _reader(place: str) -> Callable[[str], AttributeValue]:
+    module, _, name = place.partition(".")
+    read: Callable[[str], AttributeValue] = getattr(
+        import_module(f"hlo_lint.hlo.attributes.{module}"), name
+    )
+    return read

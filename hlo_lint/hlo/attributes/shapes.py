@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
 from hlo_lint.hlo.attributes.exact import Language, parse_text
 from hlo_lint.hlo.grammar import trees
 from hlo_lint.hlo.shape import Shape, ShapeSyntaxError, TupleShape, parse_shape
+from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:
     from hlo_lint.hlo.parser.literals import LiteralValue
@@ -41,7 +41,7 @@ class TypedLiteral(NamedTuple):
         return read_literal(self.shape, self.text)
 
 
-_match_array = re.compile(r"[a-z][a-z0-9]*\s*\[[^\]]*\](?:\{[^{}]*\}(?=\s*[^\s}]))?").match
+_match_array = late(r"[a-z][a-z0-9]*\s*\[[^\]]*\](?:\{[^{}]*\}(?=\s*[^\s}]))?").match
 _LANGUAGE = Language(
     "program_shape",
     "expected shapes in braces, like {(f32[8]{0})->f32[8]{0}}",

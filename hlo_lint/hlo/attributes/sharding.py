@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
@@ -30,6 +29,7 @@ from hlo_lint.hlo.attributes.exact import Language, integer, parse_text, refuse
 from hlo_lint.hlo.attributes.metadata import OpMetadata, read_metadata
 from hlo_lint.hlo.attributes.strings import unescape
 from hlo_lint.hlo.grammar import tokens, trees
+from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:
     from lark import Token, Tree
@@ -114,21 +114,21 @@ class Domain(NamedTuple):
 
 _WHOLE = {f"{{{kind}}}": TiledSharding(kind) for kind in ("replicated", "manual", "unknown")}
 _COUNTS = r"(\d{1,18}(?:,\d{1,18})*+)"
-_is_tiled = re.compile(
+_is_tiled = late(
     rf"\{{devices=\[{_COUNTS}\](?:<=\[{_COUNTS}\](?:T\({_COUNTS}\))?|{_COUNTS})"
     r"( last_tile_dim_replicate)?\}"
 ).fullmatch
 _DIMENSION = r"\{[^{}?]*(?:\?(?=\}))?\}"
-_is_named = re.compile(
+_is_named = late(
     rf"\{{{MESH}, (?:\[((?:{_DIMENSION}(?:, {_DIMENSION})*+)?)\]|(replicated|manual))\}}"
 ).fullmatch
-_is_maximal = re.compile(r"\{maximal device=(\d{1,18})\}").fullmatch
-_is_single_device = re.compile(r"\{single_device\[device_id=(\d{1,18})\]\}").fullmatch
+_is_maximal = late(r"\{maximal device=(\d{1,18})\}").fullmatch
+_is_single_device = late(r"\{single_device\[device_id=(\d{1,18})\]\}").fullmatch
 _SINGLE = r"(?:/\*index=\d+\*/)?(\{(?:[^{}]|\{[^{}]*\})*+\})"
-_is_tuple = re.compile(rf"\{{{_SINGLE}(?:, {_SINGLE})*+\}}").fullmatch
-_find_singles = re.compile(_SINGLE).findall
-_is_axes = re.compile(AXES).fullmatch
-_find_dimensions = re.compile(r"\{[^{}]*\}").findall
+_is_tuple = late(rf"\{{{_SINGLE}(?:, {_SINGLE})*+\}}").fullmatch
+_find_singles = late(_SINGLE).findall
+_is_axes = late(AXES).fullmatch
+_find_dimensions = late(r"\{[^{}]*\}").findall
 
 _EXAMPLES = {
     "expected a sharding in braces": ["replicated", "[", "mesh['x'=2]"],

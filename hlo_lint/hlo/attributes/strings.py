@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-_find_escapes = re.compile(r"(?:\\[\x00-\x7f]|(?<=\\[0-7])[0-7]{1,2}|(?<=\\[xX])[0-9a-fA-F]{1,2})+")
+from hlo_lint.text.patterns import late
+
+_find_escapes = late(r"(?:\\[\x00-\x7f]|(?<=\\[0-7])[0-7]{1,2}|(?<=\\[xX])[0-9a-fA-F]{1,2})+")
 _find_escape = re.compile(rb"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|(.))", re.S)
 _ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b", b"f": b"\f"}
 _ESCAPES |= {b"v": b"\v"}

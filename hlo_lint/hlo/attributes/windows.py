@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
 from hlo_lint.hlo.attributes.exact import MAX_DIGITS, Language, parse_text, refuse
 from hlo_lint.hlo.grammar import tokens, trees
+from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:
     from lark import Token, Tree
@@ -33,7 +34,7 @@ Window: TypeAlias = tuple[WindowDimension, ...]
 _NUMBER = r"-?\d{1,18}"
 _NUMBERS = rf"{_NUMBER}(?:x{_NUMBER})*+"
 _PAIR = rf"{_NUMBER}_{_NUMBER}"
-_is_window = re.compile(
+_is_window = late(
     rf"\{{size=({_NUMBERS})(?: stride=({_NUMBERS}))?(?: pad=({_PAIR}(?:x{_PAIR})*+))?"
     rf"(?: lhs_dilate=({_NUMBERS}))?(?: rhs_dilate=({_NUMBERS}))?(?: rhs_reversal=({_NUMBERS}))?\}}"
 ).fullmatch
@@ -130,7 +131,7 @@ class ConvolutionDimensionNumbers(NamedTuple):
     output_spatial: tuple[int, ...]
 
 
-_is_dim_labels = re.compile(r"([0-9bf?]+)_([0-9io?]+)->([0-9bf?]+)").fullmatch
+_is_dim_labels = late(r"([0-9bf?]+)_([0-9io?]+)->([0-9bf?]+)").fullmatch
 _DIM_LABELS = Language(
     "dim_labels",
     "expected labels of dimensions, like b01f_01io->b01f",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +19,7 @@ from hlo_lint.hlo.records import (
     InstructionRecord,
 )
 from hlo_lint.hlo.shape import Shape, parse_shape, part, shape_or_none
+from hlo_lint.text.patterns import late
 from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ CALLING_ATTRIBUTES: Final = tuple(
     "branch_computations true_computation false_computation async_computation".split()
 )
 """Attributes whose value is a computation, or several."""
-_CALLED = re.compile(rf"\b(?:{'|'.join(CALLING_ATTRIBUTES)})=(\{{[^{{}}=]*\}}|%?[\w.\-]+)")
+_CALLED = late(rf"\b(?:{'|'.join(CALLING_ATTRIBUTES)})=(\{{[^{{}}=]*\}}|%?[\w.\-]+)")
 
 
 @dataclass(frozen=True, slots=True)

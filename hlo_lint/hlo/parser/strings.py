@@ -15,6 +15,7 @@ from functools import cache, lru_cache
 from typing import Final
 
 from hlo_lint.text.errors import PayloadError
+from hlo_lint.text.patterns import late
 from hlo_lint.text.source import decode, encode
 
 
@@ -74,8 +75,8 @@ for _byte in b"\"'\\":
     _C[_byte] = f"\\{chr(_byte)}"
 _C[0x0A], _C[0x0D], _C[0x09] = r"\n", r"\r", r"\t"
 
-_MLIR_ESCAPE: Final = re.compile(r'\\(?:([0-9A-Fa-f]{2}|["\\nt])|(.?))', re.S)
-_C_ESCAPE: Final = re.compile(
+_MLIR_ESCAPE: Final = late(r'\\(?:([0-9A-Fa-f]{2}|["\\nt])|(.?))', re.S)
+_C_ESCAPE: Final = late(
     r"\\(?:([0-3][0-7]{2}|[0-7]{1,2}(?![0-7])|[xX]0*[0-9A-Fa-f]{1,2}(?![0-9A-Fa-f])"
     r"|[abfnrtv?'\"\\])|(.?))",
     re.S,

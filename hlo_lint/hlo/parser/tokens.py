@@ -23,10 +23,11 @@ from hlo_lint.hlo.records import (
     references_of,
     type_of,
 )
+from hlo_lint.text.patterns import late
 from hlo_lint.text.source import Span
 
 _COMMENT = r"//[^\n\r]*+|/\*.*?(?:\*/|\Z)"
-_token = re.compile(
+_token = late(
     rf"(?P<comment>{_COMMENT})"
     r'|(?P<string>"(?:[^"\\]|\\.)*(?:"|\Z))'
     r"|(?P<word>(?:%[\w.\-]+|[A-Za-z_][\w.\-]*)(?:\#[0-9]+)*)"
@@ -35,12 +36,12 @@ _token = re.compile(
     re.S | re.A,
 )
 _BLANK = rf"(?:\s|{_COMMENT})"
-_opens = re.compile(rf"{_BLANK}*+\(", re.S).match
-_assigns = re.compile(rf"{_BLANK}*+=", re.S).match
-_names = re.compile(r"\s+[%\w]").match
-_declares = re.compile(r"\s*:").match
-_match_name = re.compile(rf"(?:ROOT{_BLANK}++)?(%?[\w.\-]+):?{_BLANK}*+=(?!=)", re.A | re.S).match
-_is_reference = re.compile(r"%?[A-Za-z_][\w.\-]*(?:#\d+)*", re.A).fullmatch
+_opens = late(rf"{_BLANK}*+\(", re.S).match
+_assigns = late(rf"{_BLANK}*+=", re.S).match
+_names = late(r"\s+[%\w]").match
+_declares = late(r"\s*:").match
+_match_name = late(rf"(?:ROOT{_BLANK}++)?(%?[\w.\-]+):?{_BLANK}*+=(?!=)", re.A | re.S).match
+_is_reference = late(r"%?[A-Za-z_][\w.\-]*(?:#\d+)*", re.A).fullmatch
 
 # ---- the parts of an instruction
 

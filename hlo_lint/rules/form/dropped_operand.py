@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
-from hlo_lint.hlo.parser.tokens import top_level_commas
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -36,8 +35,16 @@ class DroppedOperand(Rule):
         if not computation.has_spans:
             return  # the printer wrote it
         for instruction in computation.instructions:
-            if instruction.opcode in LITERAL_OPERANDS or "," not in instruction.operands_text:
+            if instruction.opcode in LITERAL_OPERANDS:
                 continue
-            written = top_level_commas(instruction.operands_text) + 1
-            if written > len(instruction.operand_names):
+            text, names = instruction.operands_text, len(instruction.operand_names)
+            # Most texts have no commas but those between operands, and need no tokens.
+            if "," in text and names <= text.count(",") and names <= _commas(text):
                 yield Finding(instruction, "XLA's parser drops an operand without a name")
+
+
+def _commas(text: str) -> int:
+    """The number of commas between operands."""
+    from hlo_lint.hlo.parser.tokens import top_level_commas
+
+    return top_level_commas(text)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 
 from hlo_lint.analysis.layout_mismatches import types_of
 from hlo_lint.hlo.attributes import split_attributes
-from hlo_lint.hlo.attributes.reading import ATTRIBUTE_NAMES
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import OPCODES, wrapped_opcode
@@ -17,17 +15,18 @@ from hlo_lint.hlo.records import attributes_of, type_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.errors import nearest
+from hlo_lint.text.patterns import late
 
 _FORMER_OPCODES: Final = frozenset(
     "cross-replica-sum generate-token host-compute trace all-reduce-scatter".split()
 )
 """Opcodes that XLA no longer has (`hlo_opcode.h`)."""
 _OPCODES: Final = _FORMER_OPCODES | OPCODES.keys()
-_ATTRIBUTES: Final = ATTRIBUTE_NAMES.union(*(opcode.allowed for opcode in OPCODES.values()))
+_ALLOWED: Final = frozenset().union(*(opcode.allowed for opcode in OPCODES.values()))
 _TYPES: Final = frozenset(ELEMENT_TYPES) | {"token", "opaque"}
 
-_find_types = re.compile(r"([A-Za-z]\w*)\[").findall
-_find_names = re.compile(r", ?([A-Za-z_][\w.\-]*)=").findall
+_find_types = late(r"([A-Za-z]\w*)\[").findall
+_find_names = late(r", ?([A-Za-z_][\w.\-]*)=").findall
 
 
 class UnknownWord(Rule):
@@ -94,7 +93,7 @@ class UnknownWord(Rule):
             attributes = instruction.attributes_text
             if here := words & _unknown_attributes(_without_metadata(attributes)):
                 for word in sorted(here & split_attributes(attributes).keys()):
-                    yield _finding(instruction, "attribute", word, _ATTRIBUTES)
+                    yield _finding(instruction, "attribute", word, _attributes())
                     words.discard(word)
 
 
@@ -120,7 +119,16 @@ def _without_metadata(attributes: str) -> str:
 
 @lru_cache(maxsize=1 << 15)  # most lines of a dump stand in the dump before
 def _unknown_attributes(attributes: str) -> frozenset[str]:
-    return frozenset(_find_names(attributes)) - _ATTRIBUTES
+    names = frozenset(_find_names(attributes)) - _ALLOWED
+    return names - _attributes() if names else names
+
+
+@cache
+def _attributes() -> frozenset[str]:
+    """The names of all attributes; to import what reads them takes longer than most checks."""
+    from hlo_lint.hlo.attributes.reading import ATTRIBUTE_NAMES
+
+    return ATTRIBUTE_NAMES | _ALLOWED
 
 
 @lru_cache(maxsize=1 << 12)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hlo_lint.analysis.layout_mismatches import in_other_orders, turned
-from hlo_lint.analysis.rewrite import with_copied_operands
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import BINARY, KEEPS_LAYOUT
 from hlo_lint.hlo.shape import Layout
@@ -124,6 +123,8 @@ class LayoutChanged(Rule):
             shapes[number] = before.with_layout(_ordered(before.layout, after.layout))
         if not shapes:
             return None
+        from hlo_lint.analysis.rewrite import with_copied_operands
+
         return with_copied_operands(
             instruction, module, shapes, "copy the operand into the layout of the result"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, TypeGuard
@@ -13,6 +12,7 @@ from hlo_lint.hlo.shape import ArrayShape, Shape, shape_or_none
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
+from hlo_lint.text.patterns import late
 from hlo_lint.text.source import whole_number
 
 _MAX_NAMED: Final = 4
@@ -22,7 +22,7 @@ _WITHOUT_MEMORY: Final = frozenset(
 )
 """Opcodes whose result is another value's memory, is given, or is always computed where it is
 read."""
-_PARTITIONS = re.compile(r"\bnum_partitions=(\d+)")
+_PARTITIONS = late(r"\bnum_partitions=(\d+)")
 
 
 class HugeTemporary(Rule):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.hlo.attributes import Alias, AttributeSyntaxError, Donor
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.shape import Index, spelled_index
 from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
 from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.text.patterns import late
 
-_layout = re.compile(r"\{[^}]*\}")
+_layout = late(r"\{[^}]*\}")
 _ENTRY = """
 ENTRY e {
   p = f32[8]{0} parameter(0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -11,6 +10,7 @@ from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.records import name_of, opcode_of
 from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
 from hlo_lint.rules.findings import Finding
+from hlo_lint.text.patterns import late
 from hlo_lint.text.source import whole_number
 
 _PERMUTES: Final = frozenset({"collective-permute", "collective-permute-start"})
@@ -23,8 +23,8 @@ _CHOOSES: Final = frozenset({"select", "conditional", "send"})
 """Opcodes that show that devices are told apart, or that pairs are handed to something else."""
 MAX_DEVICES: Final = 1 << 16
 """Devices of a program; more are not told apart."""
-_pair = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
-_counts = re.compile(r"\b(?:num_partitions|replica_count)=(\d+)")
+_pair = late(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
+_counts = late(r"\b(?:num_partitions|replica_count)=(\d+)")
 _BEFORE = "module_0001.m.0001.collectives.after_pipeline-start.before_simplifier.txt"
 _AFTER = "module_0001.m.0002.collectives.after_simplifier.before_pipeline-end.txt"
 _PROGRAM = """

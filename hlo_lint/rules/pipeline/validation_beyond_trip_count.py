@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -10,6 +9,7 @@ from hlo_lint.analysis.loops import loops
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.text.patterns import late
 from hlo_lint.text.source import whole_number
 
 _PROGRAM = """
@@ -41,7 +41,7 @@ ENTRY e {
 }
 """
 _ATTRIBUTE: Final = "_xla_send_recv_validation"
-_range = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
+_range = late(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
 
 
 class ValidationBeyondTripCount(Rule):

@@ -38,6 +38,7 @@ class CostlyTransposes(Rule):
         "Bytes read and written that make a report; 16 MiB take a few µs on a large GPU.",
         least=0,
     )
+    opcodes = frozenset({"copy", "fusion", "transpose"})
     examples = (
         Bad(_PROGRAM % (2048, 2048, "  // error"), artefacts=_FINAL),
         Good(_PROGRAM % (64, 64, ""), artefacts=_FINAL),

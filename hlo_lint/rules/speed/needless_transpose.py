@@ -28,6 +28,7 @@ class NeedlessTranspose(Rule):
         "memory (3.35 TB/s) and 1.3 µs of a TPU v5e's, and each kernel a few µs to launch.",
         least=0,
     )
+    opcodes = frozenset({"copy", "fusion", "transpose"})
     examples = (
         Bad.entry(
             """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from math import prod
 from typing import ClassVar, Final
@@ -15,6 +14,7 @@ from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.verifier import VerifierRule
+from hlo_lint.text.patterns import late
 
 
 class BadConstant(VerifierRule, Rule):
@@ -71,5 +71,5 @@ class BadConstant(VerifierRule, Rule):
 
 _MAX_ELEMENTS: Final = 1 << 10
 """Values of longer constants are not counted."""
-_is_zero = re.compile(r"\s*(?:[-+]?[0.]*0[0.]*|false)\s*").fullmatch
-_find_values = re.compile(r"\([^()]*\)|[^\s{},()]+(?:\([^()]*\))?").findall
+_is_zero = late(r"\s*(?:[-+]?[0.]*0[0.]*|false)\s*").fullmatch
+_find_values = late(r"\([^()]*\)|[^\s{},()]+(?:\([^()]*\))?").findall

@@ -18,6 +18,7 @@ class BadScaledDot(VerifierRule, Rule):
     a place that follows from that quotient.
     """
 
+    opcodes = frozenset({"scaled-dot"})
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "scale-rank": (
             "ShapeVerifier::HandleScaledDot",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
@@ -12,6 +11,7 @@ from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.records import attributes_of, name_of, references_of
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.verifier import VerifierRule
+from hlo_lint.text.patterns import late
 
 
 class BadSchedule(VerifierRule, Rule):
@@ -94,4 +94,4 @@ class BadSchedule(VerifierRule, Rule):
             seen.add(name_of(row))
 
 
-_find_predecessors = re.compile(r"control-predecessors=\{([^}]*)\}").search
+_find_predecessors = late(r"control-predecessors=\{([^}]*)\}").search

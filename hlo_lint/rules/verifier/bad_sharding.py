@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from math import prod
@@ -20,6 +19,7 @@ from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape, ShapeSyntaxError, leaves, parse_shape
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.verifier import VerifierRule
+from hlo_lint.text.patterns import late
 
 
 class BadSharding(VerifierRule, Rule):
@@ -76,7 +76,7 @@ class BadSharding(VerifierRule, Rule):
             yield Violation("sharding", instruction, error)
 
 
-_find_negative = re.compile(r"(?:device=|[\],])(-\d+)").search
+_find_negative = late(r"(?:device=|[\],])(-\d+)").search
 
 
 @lru_cache(maxsize=1 << 12)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
@@ -13,6 +12,7 @@ from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.records import name_of, opcode_of, operands_of, references_of, root_mark_of
 from hlo_lint.rules.base import Bad, Good, Rule, Stage
 from hlo_lint.rules.verifier import VerifierRule
+from hlo_lint.text.patterns import late
 
 
 class BrokenStructure(VerifierRule, Rule):
@@ -165,7 +165,7 @@ class BrokenStructure(VerifierRule, Rule):
 
 _NUMBERS: Final = list(map(str, range(1 << 10)))
 """The numbers of parameters in the order in which XLA prints them."""
-_find_scheduling_name = re.compile(r'scheduling_name="([^"]*)"').search
+_find_scheduling_name = late(r'scheduling_name="([^"]*)"').search
 
 
 def _doubled(computation: Computation) -> Iterator[Violation]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, Final
 
@@ -20,6 +19,7 @@ from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import Shape, arrays
 from hlo_lint.rules.base import Bad, Good, Rule, Stage
 from hlo_lint.rules.verifier import VerifierRule
+from hlo_lint.text.patterns import late
 
 
 class EntryLayoutDisagrees(VerifierRule, Rule):
@@ -154,7 +154,7 @@ def _is_printed_alike(module: Module, entry: Computation) -> bool:
     return is_sound and _INDEX.sub("", printed) in _INDEX.sub("", module.header)
 
 
-_INDEX: Final = re.compile(r"/\*index=\d+\*/")
+_INDEX: Final = late(r"/\*index=\d+\*/")
 
 
 def _error(at: Instruction, what: str, wanted: Shape, stage: Stage) -> str:

@@ -20,7 +20,7 @@ import pytest
 
 import hlo_lint
 from hlo_lint.apps.settings.settings import Settings
-from hlo_lint.engine.cache import parts
+from hlo_lint.engine import input_size
 from hlo_lint.engine.cache.store import FILE, FOLDER_VARIABLE, Store
 from hlo_lint.engine.cache.values import from_json, to_json
 from hlo_lint.engine.parallel import check_in_parts
@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of the test's own, which takes small files, too."""
     folder = tmp_path / "cache"
     monkeypatch.setenv(FOLDER_VARIABLE, str(folder))
-    monkeypatch.setattr(parts, "MIN_BYTES", 0)
+    monkeypatch.setattr(input_size, "CACHE_MIN_BYTES", 0)
     return folder
 
 
@@ -204,7 +204,7 @@ def test_runs_that_are_killed_leave_no_wrong_finding(folder: Path) -> None:
     expected = report(CRASH, cached=False)
     code = (
         "import hlo_lint; from hlo_lint.apps.settings.settings import Settings; "
-        "from hlo_lint.engine.cache import parts; parts.MIN_BYTES = 0; "
+        "from hlo_lint.engine import input_size; input_size.CACHE_MIN_BYTES = 0; "
         "hlo_lint.lint([], settings=Settings()); print(flush=True); "
         f"hlo_lint.lint({str(CRASH)!r}, settings=Settings(cache=True))"
     )

@@ -49,7 +49,7 @@ def planned(
             edits = tuple(replace(e, text=e.text.replace(old, new)) for e in plan.fix.edits)
             assert (edits != plan.fix.edits) is bool(old)
             plans.setdefault(plan.dump, []).append(
-                replace(plan, fix=replace(plan.fix, edits=edits))
+                plan._replace(fix=replace(plan.fix, edits=edits))
             )
         gate.admit(pipeline, plans)
     return tuple(gate.verdicts)

@@ -66,6 +66,8 @@ class TmaDescriptorRefused(Rule):
     no edit.
     """
 
+    opcodes = frozenset({"custom-call"})
+    mentions = ("TMA", "Tma", "tma")
     examples = (
         Bad(_PROGRAM % (_ONE, "  // error"), fixed=_PROGRAM % (_DENSE, "")),
         Good(_PROGRAM % (_DENSE, "")),

@@ -1,0 +1,55 @@
+"""The size of an input: it decides if a cache and worker processes are worth their start."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Final
+
+from hlo_lint.dumps.directory import Dump
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.text.stored import on_disk
+
+PARALLEL_MIN_BYTES: Final = 16 << 20
+"""Bytes of dumps from which processes save more time than they take to start."""
+CACHE_MIN_BYTES: Final = 1 << 16
+"""Bytes of dumps from which a look into the cache costs less than a check."""
+
+
+def size_of(pipeline: Pipeline) -> int:
+    """Bytes of its texts; a file that cannot be read has none."""
+    size = 0
+    for dump in pipeline.dumps:
+        try:
+            size += on_disk(dump.path).stat().st_size
+        except OSError:
+            continue
+    return size
+
+
+def is_worth_caching(pipelines: Iterable[Pipeline]) -> bool:
+    """True if the dumps are large enough for a cache."""
+    return _have(pipelines, CACHE_MIN_BYTES)
+
+
+def automatic_jobs(dump: Dump) -> int:
+    """The number of worker processes that an input is worth."""
+    max_jobs = min(_processors(), len(dump.pipelines))
+    return max_jobs if max_jobs > 1 and _have(dump, PARALLEL_MIN_BYTES) else 1
+
+
+def _have(pipelines: Iterable[Pipeline], wanted: int) -> bool:
+    """True if the texts have so many bytes together."""
+    size = 0
+    for pipeline in pipelines:
+        size += size_of(pipeline)
+        if size >= wanted:
+            return True
+    return False
+
+
+def _processors() -> int:
+    """The number of processors that this process may use: a container may allow it few."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

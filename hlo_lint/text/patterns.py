@@ -1,0 +1,39 @@
+"""Regular expressions that are compiled when they are first used.
+
+To compile one takes longer than most uses of it, and a check of a small file uses few of those in
+the modules that it imports.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, cast
+
+
+def late(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """`re.compile(pattern, flags)`, with the first call of a method.
+
+    >>> is_number = late("[0-9]+").fullmatch
+    >>> is_number("12") is not None
+    True
+    """
+    return cast("re.Pattern[str]", _Late(pattern, flags))
+
+
+class _Late:
+    """The methods of a pattern, each a function that compiles it if nothing has."""
+
+    def __init__(self, pattern: str, flags: int) -> None:
+        self._arguments = pattern, flags
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        arguments, method = self._arguments, None
+
+        def call(*given: Any) -> Any:
+            nonlocal method
+            if method is None:
+                method = getattr(re.compile(*arguments), name)
+            return method(*given)
+
+        return call

@@ -1,0 +1,91 @@
+"""A check of a small file imports what it needs: most of its time is that of imports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TEXT = """\
+HloModule m
+
+ENTRY e {
+  p = f32[8]{0} parameter(0)
+  ROOT n = f32[8]{0} negate(p)
+}
+"""
+MAX_MODULES = 126
+LATE = (
+    *(
+        "concurrent",
+        "ctypes",
+        "hashlib",
+        "html",
+        "jax",
+        "jinja2",
+        "json",
+        "lark",
+        "multiprocessing",
+    ),
+    *("networkx", "numpy", "pathspec", "pickle", "pkgutil", "rich", "shutil", "sqlite3"),
+    *("subprocess", "tempfile", "tomllib", "xml"),
+)
+"""Modules that no plain check needs."""
+RULES = {
+    "form.dropped_operand",
+    "form.unknown_word",
+    "form.unreadable_text",
+    "layout.layout_changed",
+    "layout.normal_form_lost",
+    "memory.huge_temporary",
+    "memory.subbyte_size_missing",
+    "pipeline.uncalled_computation",
+    "verifier.bad_schedule",
+    "verifier.broken_structure",
+    "verifier.invalid_layout",
+    "verifier.mixed_float_operands",
+    "verifier.wrong_result_shape",
+}
+"""The rules that have something to look at in the text."""
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory: pytest.TempPathFactory) -> frozenset[str]:
+    """The modules that a check of the text has imported."""
+    folder = tmp_path_factory.mktemp("startup")
+    (folder / "small.hlo").write_text(TEXT)
+    return imported(
+        "import sys; from hlo_lint.apps.cli.main import cli; "
+        "cli(['check', 'small.hlo'], standalone_mode=False)",
+        folder,
+    )
+
+
+def imported(program: str, folder: Path) -> frozenset[str]:
+    shown = "; import sys; print(*sys.modules, file=sys.stderr)"
+    command = [sys.executable, "-c", program + shown]
+    done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+    return frozenset(done.stderr.split())
+
+
+def test_a_check_imports_the_rules_that_have_something_to_look_at(modules: frozenset[str]) -> None:
+    rules = {
+        ".".join(name.split(".")[-2:])
+        for name in modules
+        if ".rules." in name and len(name.partition(".rules.")[2].split(".")) == 2
+    }
+    assert rules == RULES
+
+
+def test_a_check_imports_few_modules(modules: frozenset[str]) -> None:
+    own = {name for name in modules if name.startswith("hlo_lint")}
+    assert len(own) <= MAX_MODULES, sorted(own)
+    assert not {name.partition(".")[0] for name in modules} & set(LATE)
+
+
+def test_the_package_imports_nothing_of_its_own(tmp_path: Path) -> None:
+    """Until a name is asked for: pytest imports it for its plug-in in every run."""
+    own = {name for name in imported("import hlo_lint", tmp_path) if name.startswith("hlo_lint")}
+    assert own == {"hlo_lint"}
