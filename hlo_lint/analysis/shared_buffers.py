@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Final, TypeAlias
 
 from hlo_lint.analysis.async_ops import Position, operand_position, sequential_calls
-from hlo_lint.hlo.attributes import Alias, AttributeSyntaxError
+from hlo_lint.hlo.attributes import Alias, AttributeSyntaxError, Donor
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import OPCODES
 from hlo_lint.hlo.records import attributes_of, opcode_of
@@ -56,6 +56,78 @@ def overwrites(module: Module) -> Iterator[Overwrite]:
     buffers = _Buffers(module)
     for computation in module.nonfusion_computations:
         yield from _in_computation(computation, buffers, scheduled=module.is_scheduled)
+
+
+def kept_writes(module: Module) -> Iterator[tuple[Instruction, Value]]:
+    """The writes of the entry into constants, and into parameters that the caller keeps.
+
+    For each writer the first.
+    """
+    entry = module.entry
+    if entry is None:
+        return
+    buffers = _Buffers(module)
+    kept: dict[int, Value] = {}
+    donated = _donated(module)
+    for value in buffers.sharing.get(entry, ()):
+        maker, index = value
+        number = buffers.of(value)
+        is_kept = maker.opcode == "constant" or (
+            maker.opcode == "parameter" and not _is_given(donated, maker.parameter_number, index)
+        )
+        if is_kept and number is not None:
+            kept.setdefault(number, value)
+    for writer in buffers.writers(entry) if kept else ():
+        for buffer in sorted(buffers.written_by(writer) & kept.keys()):
+            if kept[buffer][0] is not writer:
+                yield writer, kept[buffer]
+                break
+
+
+def _donated(module: Module) -> frozenset[tuple[int, Index]] | None:
+    """The parts of parameters that the caller gives away; None where that cannot be read."""
+    given: set[tuple[int, Index]] = set()
+    for name in ("input_output_alias", "buffer_donor"):
+        if name not in module.attributes:
+            continue
+        try:
+            pairs = module.attribute(name)
+        except AttributeSyntaxError:
+            return None
+        for pair in pairs if isinstance(pairs, tuple) else ():
+            if isinstance(pair, Alias):
+                given.add((pair.operand, pair.operand_index))
+            elif isinstance(pair, Donor):
+                given.add((pair.parameter, pair.shape_index))
+            else:
+                return None
+    return frozenset(given)
+
+
+def _is_given(
+    donated: frozenset[tuple[int, Index]] | None, number: int | None, index: Index
+) -> bool:
+    return donated is None or number is None or (number, index) in donated
+
+
+def swapped_elements(module: Module) -> Iterator[tuple[Instruction, int, int]]:
+    """The roots of loop bodies that give an element of the state back as another, uncopied.
+
+    The two are alive at once, and the second one lies where the first one does in the next
+    iteration. With the numbers of the elements: that which is given, and its place.
+    """
+    calls, buffers = sequential_calls(module), _Buffers(module)
+    for computation in module.nonfusion_computations:
+        for loop in computation.with_opcode("while"):
+            body = next(iter(calls.callees(loop)), None)
+            root = None if body is None else body.root
+            for place in range(len(root.operands) if root is not None else 0):
+                value = buffers.value(root, (place,)) if root is not None else None
+                if root is None or value is None or value[0].opcode != "parameter":
+                    continue
+                if len(value[1]) == 1 and value[1][0] != place:
+                    yield root, value[1][0], place
+                    break
 
 
 def _in_computation(
@@ -202,6 +274,7 @@ class _Buffers:
                     self._join((instruction, ()), self._operand(instruction, 0, ()))
                 else:
                     self._join_aliases(instruction)
+        self._join_donations(module)
 
     @cached_property
     def sharing(self) -> Mapping[Computation, Sequence[Value]]:
@@ -290,6 +363,23 @@ class _Buffers:
             for callee in returning:
                 if callee.root is not None:
                     self._join((caller, index), self.value(callee.root, index))
+
+    def _join_donations(self, module: Module) -> None:
+        """The results of the entry with the parameters in whose memory they are returned."""
+        entry = module.entry
+        root = None if entry is None else entry.root
+        if entry is None or root is None or "input_output_alias=" not in module.header:
+            return
+        try:
+            aliases = module.attribute("input_output_alias")
+        except AttributeSyntaxError:
+            return
+        parameters = {parameter.parameter_number: parameter for parameter in entry.parameters}
+        for alias in aliases if isinstance(aliases, tuple) else ():
+            if isinstance(alias, Alias) and alias.operand in parameters:
+                result = self.value(root, alias.output_index)
+                if result is not None:
+                    self._join(result, (parameters[alias.operand], alias.operand_index))
 
     def _join_aliases(self, instruction: Instruction) -> None:
         try:

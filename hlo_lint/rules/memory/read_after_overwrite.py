@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from hlo_lint.analysis.shared_buffers import Overwrite, overwrites
+from hlo_lint.analysis.shared_buffers import Overwrite, kept_writes, overwrites, swapped_elements
 from hlo_lint.dumps.names import DumpName
+from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import spelled_index
 from hlo_lint.rules.base import Bad, Compilation, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
@@ -27,7 +28,7 @@ ENTRY e {{
 _UPDATE = "d = f32[8]{0} dynamic-update-slice(x, u, i)"
 _READ = "y = f32[8]{0} sine(x)"
 _CALL = """
-HloModule m, is_scheduled=true
+HloModule m, is_scheduled=true, buffer_donor={{ (0, {{0}}) }}
 
 f {{
   s = (f32[8]{{0}}, f32[8]{{0}}) parameter(0)
@@ -60,6 +61,41 @@ output_to_operand_aliasing={{{{}}: (0, {{}})}}{mark}
 """
 
 
+_LOOP = """
+HloModule m, is_scheduled=true
+
+body {{
+  b = (f32[8]{{0}}, f32[8]{{0}}) parameter(0)
+  x = f32[8]{{0}} get-tuple-element(b), index=0
+  y = f32[8]{{0}} get-tuple-element(b), index=1
+  n = f32[8]{{0}} negate(x)
+  ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple({given}){mark}
+}}
+
+condition {{
+  c = (f32[8]{{0}}, f32[8]{{0}}) parameter(0)
+  ROOT goes-on = pred[] custom-call(c), custom_call_target="goes_on"
+}}
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  q = f32[8]{{0}} parameter(1)
+  k = f32[8]{{0}} copy(p)
+  first = (f32[8]{{0}}, f32[8]{{0}}) tuple({init}, q)
+  ROOT w = (f32[8]{{0}}, f32[8]{{0}}) while(first), condition=condition, body=body{at_loop}
+}}
+"""
+_DONATED = """
+HloModule m, is_scheduled=true, input_output_alias={{ {{0}}: (0, {{}}, may-alias) }}
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  n = f32[8]{{0}} negate(p){mark}
+  ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple{result}
+}}
+"""
+
+
 class ReadAfterOverwrite(Rule):
     """A value that is read after another one was written over it.
 
@@ -71,6 +107,10 @@ class ReadAfterOverwrite(Rule):
     an instruction over such a write, the old value is gone when it is read, and the numbers are
     wrong. Nothing in XLA checks it again.
 
+    A parameter that the caller did not donate, and a constant, are read again by the next run:
+    nothing may be written over them. Two elements of a loop's state cannot change places without a
+    copy.
+
     It is checked where the module is scheduled, and in the dumps after copy insertion. In a module
     that is not scheduled, only a reader that depends on the writer is certain to come after it.
 
@@ -78,7 +118,7 @@ class ReadAfterOverwrite(Rule):
     """
 
     opcodes = frozenset({"call", "conditional", "dynamic-update-slice", "while"})
-    mentions = ("output_to_operand_aliasing=",)
+    mentions = ("output_to_operand_aliasing=", "input_output_alias=")
     examples = (
         Bad(_PROGRAM.format(first=_UPDATE + "  // error", second=_READ)),
         Good(_PROGRAM.format(first=_READ, second=_UPDATE)),
@@ -86,6 +126,11 @@ class ReadAfterOverwrite(Rule):
             _UNSCHEDULED.format(first="", mark="  // error", second="y = f32[8]{0} add(x, d)"),
             file=f"module_0001.m.0001.copy-insertion.{_COPIED}.txt",
         ),
+        Bad(_LOOP.format(given="y, x", init="k", mark="  // error", at_loop="")),
+        Bad(_LOOP.format(given="n, y", init="p", mark="", at_loop="  // error")),
+        Good(_LOOP.format(given="n, y", init="k", mark="", at_loop="")),
+        Bad(_DONATED.format(result="(n, p)", mark="  // error")),
+        Good(_DONATED.format(result="(n, n)", mark="")),
         Bad(_CALL.format(index=0, mark="  // error")),
         Good(_CALL.format(index=1, mark="")),
         Good(
@@ -98,19 +143,45 @@ class ReadAfterOverwrite(Rule):
         """Each such read of a scheduled module."""
         if final.module.is_scheduled:
             # A loose file may come from before copy insertion all the same.
-            severity = None if final.is_final else Severity.WARNING
-            for overwrite in overwrites(final.module):
-                yield Finding(
-                    overwrite.writer, _message(overwrite), _notes(overwrite), severity=severity
-                )
+            yield from _all(final.module, None if final.is_final else Severity.WARNING)
 
     def check_unscheduled(self, compilation: Compilation) -> Findings:
         """Each such read in the last dump after copy insertion, where that is not scheduled."""
         dumps = compilation.dumps
         last = len(dumps) - 1
         if any(_is_copied(dump.name) for dump in dumps) and not dumps[last].module.is_scheduled:
-            for overwrite in overwrites(dumps[last].module):
-                yield Finding(overwrite.writer, _message(overwrite), _notes(overwrite), file=last)
+            yield from _all(dumps[last].module, None, last)
+
+
+def _all(module: Module, severity: Severity | None, file: int = 0) -> Findings:
+    swapped = list(swapped_elements(module))
+    for root, element, target in swapped:
+        yield Finding(
+            root,
+            f"this gives element {element} of the loop's state back as element {target}, without a "
+            "copy: each element has one buffer through all iterations",
+            severity=severity,
+            file=file,
+        )
+    if swapped:
+        return  # their buffers are one now, and all else follows from that
+    writers: set[Instruction] = set()
+    for overwrite in overwrites(module):
+        writers.add(overwrite.writer)
+        yield Finding(
+            overwrite.writer, _message(overwrite), _notes(overwrite), severity=severity, file=file
+        )
+    for writer, (kept, index) in kept_writes(module):
+        if writer not in writers:
+            place = f"%{kept.name}" + (spelled_index(index) if index else "")
+            reason = "is a constant" if kept.opcode == "constant" else "is not donated"
+            yield Finding(
+                writer,
+                f"this writes over {place}, which {reason}",
+                ("the two share a buffer, and no copy lies between them",),
+                severity=severity,
+                file=file,
+            )
 
 
 def _is_copied(name: DumpName | None) -> bool:
