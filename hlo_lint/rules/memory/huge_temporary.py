@@ -88,7 +88,7 @@ class HugeTemporary(Rule):
 def _temporaries(module: Module, least: int) -> Iterator[tuple[int, Instruction]]:
     """The arrays of so many bytes that instructions outside fusions give, with their bytes."""
     for computation in module.nonfusion_computations:
-        sizes = {text: _bytes_on_device(text) for text in types_of(computation)}
+        sizes = {text: bytes_on_device(text) for text in types_of(computation)}
         if not any(size >= least for size in sizes.values()):
             continue
         for instruction in computation.instructions:
@@ -99,7 +99,8 @@ def _temporaries(module: Module, least: int) -> Iterator[tuple[int, Instruction]
 
 
 @lru_cache(maxsize=1 << 14)
-def _bytes_on_device(text: str) -> int:
+def bytes_on_device(text: str) -> int:
+    """The bytes of an array in device memory, by its type; 0 of anything else."""
     shape = shape_or_none(text)
     return (shape.byte_size or 0) if _is_on_device(shape) else 0
 

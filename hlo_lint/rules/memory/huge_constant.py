@@ -1,0 +1,56 @@
+"""Constants that are too large to be part of a program."""
+
+from __future__ import annotations
+
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.memory.huge_temporary import bytes_on_device
+from hlo_lint.rules.options import Option
+
+
+class HugeConstant(Rule):
+    """Constants of hundreds of megabytes in the module.
+
+    ## Why
+    An array that a traced function takes from around it, and not as an argument, becomes a constant
+    of the module. It is copied with each pass, hashed for the cache of compiled programs, folded
+    with what reads it, and lies in device memory besides the array itself. A module of 2 GiB cannot
+    be serialized at all. Pass the array as an argument, or compute it where it is read.
+    """
+
+    severity = Severity.WARNING
+    min_bytes = Option(1 << 28, "Bytes of all constants together.", least=1)
+    opcodes = frozenset({"constant"})
+    examples = (
+        Bad.entry(
+            """
+            p = f32[8192,16384] parameter(0)
+            c = f32[8192,16384] constant({...})  // error
+            ROOT a = f32[8192,16384] add(p, c)
+            """
+        ),
+        Good.entry(
+            """
+            p = f32[8192,16384] parameter(0)
+            c = f32[16384] constant({...})
+            b = f32[8192,16384] broadcast(c), dimensions={1}
+            ROOT a = f32[8192,16384] add(p, b)
+            """
+        ),
+    )
+
+    def check(self, final: FinalModule) -> Findings:
+        """One finding, at the largest constant."""
+        sizes: list[tuple[int, Instruction]] = []
+        for computation in final.module.computations:
+            for constant in computation.with_opcode("constant"):
+                size = bytes_on_device(constant.type_text) if "[]" not in constant.type_text else 0
+                if size:
+                    sizes.append((size, constant))
+        total = sum(size for size, _ in sizes)
+        if total < self.min_bytes:
+            return
+        largest, at = max(sizes, key=lambda sized: sized[0])
+        others = f", and all constants {total} bytes" if len(sizes) > 1 else ""
+        yield Finding(at, f"this constant takes {largest} bytes{others}")

@@ -1,0 +1,55 @@
+"""Custom calls that only the compiler understands, in what is going to run."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hlo_lint.hlo.ir import Computation
+from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.findings import Finding, Severity
+
+_REMOVED_BY: Final = {
+    "MoveToHost": "host-offloader",
+    "MoveToDevice": "host-offloader",
+    "annotate_device_placement": "convert-memory-placement-to-internal-annotations",
+    "Sharding": "the partitioner",
+    "SPMDFullToShardShape": "the partitioner",
+    "SPMDShardToFullShape": "the partitioner",
+    "xla.sdy.FuncResultSharding": "sdy-round-trip-import-pipeline",
+    "LayoutConstraint": "layout-assignment",
+}
+"""The targets of custom calls that mark a value for a pass, with the pass that removes them."""
+_PROGRAM = """
+p = f32[8]{{0}} parameter(0)
+ROOT c = f32[8]{{0}} custom-call(p), custom_call_target="{target}"{mark}
+"""
+_FINAL = {".ir-no-opt.ll": ""}
+
+
+class MarkerLeft(Rule):
+    """A custom call that marks a value for a pass, in what a compiler ended with.
+
+    ## Why
+    Frontends mark values with custom calls that compute nothing: where a value is to be moved to
+    the host, how it is sharded, in which layout it lies. A pass takes each of them away. Where that
+    pass did not run, or did not know what to do with one, the call stays, and the program fails
+    when it is loaded or run: no such custom call is registered.
+    """
+
+    severity = Severity.ERROR
+    opcodes = frozenset({"custom-call"})
+    examples = (
+        Bad.entry(_PROGRAM.format(target="MoveToHost", mark="  // error"), artefacts=_FINAL),
+        Good.entry(_PROGRAM.format(target="my_kernel", mark=""), artefacts=_FINAL),
+    )
+
+    def check(self, computation: Computation, stage: Stage) -> Findings:
+        """Each such call of a final module."""
+        if not stage.final or stage.assumed:
+            return
+        for call in computation.with_opcode("custom-call"):
+            remover = _REMOVED_BY.get(call.custom_call_target)
+            if remover is not None:
+                yield Finding(
+                    call, f"{call.custom_call_target} is left, which {remover} should have removed"
+                )
