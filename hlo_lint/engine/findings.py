@@ -61,6 +61,9 @@ class Diagnostic:
     """Its place, then that of each edit of its fix, in their order."""
     excerpt: str = field(default="", compare=False)
     """The line it stands on."""
+    error_map: tuple[str, ...] = field(default=(), compare=False)
+    """The errors in the last two dimensions of a result, row by row: `.` where elements are equal,
+    `9` for the largest, a digit less for each factor of ten; of `values-changed` alone."""
     op_name: str | None = None
     """The `op_name` of the instruction's metadata: `jit(step)/jvp(Model)/add`."""
     fingerprint: str = ""

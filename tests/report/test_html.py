@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hlo_lint
+from hlo_lint.apps.testing import write_example
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.report.html import neighbourhood as drawing
@@ -30,6 +31,8 @@ from hlo_lint.report.html.module_graph import graph_of, layered, module_graph
 from hlo_lint.report.html.neighbourhood import draw, neighbourhood
 from hlo_lint.report.html.page import render_html
 from hlo_lint.report.html.visible import MAX_LENGTH, script, visible
+from hlo_lint.rules.base import Bad
+from hlo_lint.rules.pipeline.values_changed import ValuesChanged
 from tests.apps.test_cli import CLEAN, LOOSE, run
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
 
@@ -728,3 +731,27 @@ def test_a_printed_page_has_neither_lists_nor_buttons(opened: Open, crash_page: 
     assert not page.locator("aside").is_visible()
     assert not page.locator("#theme").is_visible()
     assert page.locator("main h2").is_visible()
+
+
+@pytest.mark.slow
+def test_where_values_changed_is_drawn(opened: Open, tmp_path: Path) -> None:
+    pytest.importorskip("jaxlib")
+    example = next(each for each in ValuesChanged.examples if isinstance(each, Bad))
+    (tmp_path / "d").mkdir()
+    result = hlo_lint.validate(write_example(example, tmp_path / "d"))
+    (finding,) = result.report.findings
+    wrong = sum(sign != "." for row in finding.error_map for sign in row)
+    assert (len(finding.error_map), len(finding.error_map[0])) == (4, 4)
+    path = tmp_path / "report.html"
+    path.write_text(render_html(open_dump(tmp_path / "d"), result.report, title="t", sources=()))
+    colours = []
+    for scheme in ("light", "dark"):
+        page = opened(path, f"#finding-{finding.fingerprint}", color_scheme=scheme)
+        assert "Where the error is" in headings(page)
+        cells = page.locator("svg.errors .wrong")
+        assert cells.count() == wrong > 0
+        assert page.locator("svg.errors title").text_content() == (
+            f"elements that differ in {wrong} of 16 cells"
+        )
+        colours.append(cells.first.evaluate("cell => getComputedStyle(cell).fill"))
+    assert colours[0] != colours[1]

@@ -36,7 +36,9 @@ class Bound:
 
 
 DRAWN: Final = (8, 32)
-"""Rows and columns of a drawing."""
+"""Rows and columns of a drawing in a line of text."""
+MAPPED: Final = (32, 64)
+"""Rows and columns of the map of an HTML report."""
 
 EXACT: Final = Bound()
 """Every bit is the same; one NaN is as good as another."""
@@ -63,6 +65,9 @@ class Difference:
     bound: Bound
     drawing: tuple[str, ...] = ()
     """The last two dimensions from above, row by row: `#` where elements differ, `.` elsewhere."""
+    error_map: tuple[str, ...] = ()
+    """The same with more rows and columns, and digits for `#`: `9` is within a factor of 3 of the
+    largest error, `8` of a tenth of it, and so on."""
 
     @property
     def place(self) -> str:
@@ -143,22 +148,49 @@ def array_difference(
         before.size,
         bound,
         drawn(wrong),
+        error_map(np.where(wrong, np.maximum(distance, TINY), 0.0)),
     )
+
+
+TINY: Final = 1e-300
+"""The error of zeros of another sign."""
 
 
 def drawn(wrong: NDArray[Any]) -> tuple[str, ...]:
     """A map of the elements that differ, at most `DRAWN` signs; leading dimensions are merged."""
-    import numpy as np
-
     if not wrong.ndim or wrong.all():
         return ()
-    plane = wrong.reshape(-1, *wrong.shape[-2:]) if wrong.ndim > 1 else wrong.reshape(1, 1, -1)
-    plane = np.logical_or.reduce(plane, axis=0)
-    for axis, most in enumerate(DRAWN):
+    return tuple("".join(".#"[int(sign)] for sign in row) for row in _from_above(wrong, DRAWN))
+
+
+def error_map(errors: NDArray[Any]) -> tuple[str, ...]:
+    """A map of errors by their decimal exponent, at most `MAPPED` signs; empty for a scalar."""
+    import numpy as np
+
+    if not errors.ndim:
+        return ()
+    plane = _from_above(errors, MAPPED)
+    finite = plane[np.isfinite(plane)]
+    largest = max(float(finite.max()) if finite.size else 0.0, TINY)
+    with np.errstate(divide="ignore"):
+        levels = np.rint(9 + np.log10(plane / largest)).clip(1, 9)
+    return tuple(
+        "".join(str(int(level)) if error else "." for level, error in zip(*rows, strict=True))
+        for rows in zip(levels, plane, strict=True)
+    )
+
+
+def _from_above(array: NDArray[Any], signs: tuple[int, int]) -> NDArray[Any]:
+    """The maximum of neighbours in the last two dimensions, at most so many rows and columns."""
+    import numpy as np
+
+    plane = array.reshape(-1, *array.shape[-2:]) if array.ndim > 1 else array.reshape(1, 1, -1)
+    plane = plane.max(axis=0)
+    for axis, most in enumerate(signs):
         size = plane.shape[axis]
         starts = np.unique(np.arange(min(size, most)) * size // min(size, most))
-        plane = np.logical_or.reduceat(plane, starts, axis=axis)
-    return tuple("".join(".#"[int(sign)] for sign in row) for row in plane)
+        plane = np.maximum.reduceat(plane, starts, axis=axis)
+    return plane
 
 
 def is_rounded(array: NDArray[Any]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hlo_lint.engine.diagnose import diagnose
 from hlo_lint.engine.findings import Diagnostic, PassRef
 from hlo_lint.engine.timeline import LocatedFinding
@@ -36,7 +38,8 @@ def diagnostic_of(change: Change) -> Diagnostic:
     if name is not None and name.step is not None:
         introduced = PassRef(name.after, name.pipeline, name.step, str(dump.path))
     module = dump.file.modules[0] if culprit is not None else None
-    return diagnose(LocatedFinding(ValuesChanged(), finding, dump, module), introduced)
+    diagnostic = diagnose(LocatedFinding(ValuesChanged(), finding, dump, module), introduced)
+    return replace(diagnostic, error_map=difference.error_map)
 
 
 def _first(change: Change) -> str:

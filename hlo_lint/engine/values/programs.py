@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from hlo_lint.engine.values.lowering.lower import Program
     from hlo_lint.hlo.ir import Module
+    from hlo_lint.hlo.shape import ArrayShape
 
 WIDE_BOUND: Final = Bound(relative=2.0**-30, of_largest=2.0**-36)
 """The bound of results in f64: 2^22 times its rounding, and far below that of any other type."""
@@ -245,14 +246,15 @@ def incomparable(before: Program, after: Program) -> str:
     """The reason why two programs cannot run on the same inputs; empty if they can."""
     if before.devices != after.devices:
         return f"{before.devices} devices before, {after.devices} after"
-    if before.graph.parameters != after.graph.parameters:
-        return "the parameters have other shapes"
+    ours, theirs = before.graph.parameters, after.graph.parameters
+    if ours != theirs:
+        return _other_shapes("parameter", ours, theirs)
     ours, theirs = (
-        [(root.shape.dtype, root.shape.dims) for root in program.graph.roots]
+        tuple(root.shape.with_layout(None) for root in program.graph.roots)
         for program in (before, after)
     )
     if ours != theirs:
-        return "the results have other shapes"
+        return _other_shapes("result", ours, theirs)
     # A call may be there more or less often: its results follow from its operands.
     cuts = [{f"{cut.what} {cut.signature}" for cut in each.cuts} for each in (before, after)]
     if cuts[0] != cuts[1]:
@@ -263,6 +265,15 @@ def incomparable(before: Program, after: Program) -> str:
         ]
         return f"operations that are not run differ: {' and '.join(sides)}"
     return ""
+
+
+def _other_shapes(what: str, ours: Sequence[ArrayShape], theirs: Sequence[ArrayShape]) -> str:
+    """The first parameter or result that has another shape."""
+    if len(ours) != len(theirs):
+        return f"{len(ours)} {what}s before, {len(theirs)} after"
+    pairs = enumerate(zip(ours, theirs, strict=True))
+    number, (one, other) = next((at, pair) for at, pair in pairs if pair[0] != pair[1])
+    return f"{what} {number} is {one} before and {other} after"
 
 
 def in_types(

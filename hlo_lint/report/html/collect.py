@@ -61,6 +61,7 @@ class Found(TypedDict):
     """`model.py:40 in attention`."""
     op_name: str | None
     notes: list[str]
+    error_map: tuple[str, ...]
     detail: int | None
     """Index into `details`; None if omitted."""
 
@@ -232,6 +233,7 @@ def _found(finding: Diagnostic, module: int | None, detail: int | None) -> Found
         origin=None if finding.origin is None else _place(finding.origin),
         op_name=finding.op_name,
         notes=list(finding.notes),
+        error_map=finding.error_map,
         detail=detail,
     )
 

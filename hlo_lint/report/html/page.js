@@ -191,6 +191,7 @@ function showFinding(number) {
     ]),
     found.notes.length && make("ul", { class: "notes" }, ...found.notes.map((note) => make("li", {}, note))),
   ];
+  if (found.error_map.length) parts.push(errors(found.error_map));
   if (detail && detail.source.length) parts.push(section("Python", null, source(found, detail.source)));
   if (detail && detail.rows.length) parts.push(lines(found, detail));
   if (detail && detail.move) parts.push(dimensions(detail.move));
@@ -345,6 +346,32 @@ function fixed(fix) {
 }
 
 // Drawings
+
+const CELL = 12;
+
+function errors(rows) {
+  const [width, height] = [rows[0].length * CELL, rows.length * CELL];
+  const cells = [];
+  rows.forEach((row, y) =>
+    [...row].forEach((level, x) => {
+      if (level === ".") return;
+      const place = { x: x * CELL, y: y * CELL, width: CELL, height: CELL };
+      cells.push(draw("rect", { ...place, class: "wrong", "fill-opacity": (Number(level) + 1) / 10 }));
+    }),
+  );
+  const picture = draw(
+    "svg",
+    { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", class: "errors" },
+    draw("title", {}, `elements that differ in ${cells.length} of ${rows.length * rows[0].length} cells`),
+    draw("rect", { width, height, class: "equal" }),
+    ...cells,
+  );
+  return section(
+    "Where the error is",
+    "The last two dimensions of the result, other dimensions and neighbours merged. The largest error is darkest; a shade less is ten times smaller.",
+    make("div", { class: "panel drawing" }, picture),
+  );
+}
 
 function graph(data) {
   const [width, high] = data.node;

@@ -82,3 +82,20 @@ def test_a_drawing_shows_where_elements_differ() -> None:
     assert found.drawing == tuple("." * 30 + ("##" if row == 2 else "..") for row in range(8))
     assert drawn(np.array([True, False])) == ("#.",)
     assert drawn(np.array(True)) == ()
+
+
+def test_a_map_of_errors_has_a_digit_for_each_factor_of_ten() -> None:
+    found = difference(
+        [np.zeros((2, 3), np.float64)], [np.array([[0, 100, 9], [1e-9, 0, np.inf]], np.float64)]
+    )
+    assert found is not None
+    assert found.error_map == (".98", "1.9")
+    large = difference([np.zeros((99, 999), np.int8)], [np.ones((99, 999), np.int8)])
+    assert large is not None
+    assert large.error_map == ("9" * 64,) * 32
+    sign = difference([np.array([0.0], np.float32)], [np.array([-0.0], np.float32)])
+    assert sign is not None
+    assert sign.error_map == ("9",)
+    scalar = difference([np.array(0, np.int32)], [np.array(1, np.int32)])
+    assert scalar is not None
+    assert scalar.error_map == ()

@@ -214,3 +214,70 @@ ENTRY e {
     nodes = Nodes()
     before, after = (lowered(text.replace("LAYOUT", order), nodes) for order in ("1,0", "0,1"))
     assert before.graph is after.graph
+
+
+def equal_graphs(*texts: str) -> bool:
+    nodes = Nodes()
+    return len({lowered(text, nodes).graph.number for text in texts}) == 1
+
+
+def moved(source: str, target: str, between: str = "bitcast(x)") -> str:
+    return entry(f"  x = {source} parameter(0)\n  ROOT y = {target} {between}")
+
+
+def test_a_tile_of_one_row_orders_elements_as_no_row_does() -> None:
+    assert equal_graphs(
+        moved("s32[8]{0:T(128)}", "s32[8,1]{0,1:T(1,128)}"),
+        moved("s32[8]", "s32[8,1]", "reshape(x)"),
+    )
+
+
+def test_padding_is_zeros_that_a_bitcast_may_read_or_leave() -> None:
+    narrow = moved("f32[256]{0:T(256)}", "f32[129]{0:T(256)}")
+    assert equal_graphs(narrow, moved("f32[256]", "f32[129]", "slice(x), slice={[0:129]}"))
+    wide = entry(
+        """  x = f32[129] parameter(0)
+  zero = f32[] constant(0)
+  ROOT y = f32[256] pad(x, zero), padding=0_127"""
+    )
+    assert equal_graphs(moved("f32[129]{0:T(256)}", "f32[256]{0:T(256)}"), wide)
+    with pytest.raises(NotLowered, match="of another size in memory"):
+        lowered(moved("f32[256]", "f32[129]"))
+
+
+def test_ends_of_manual_regions_are_cut_alike_before_and_after_the_partitioner() -> None:
+    together = entry(
+        """  x = f32[8,4] parameter(0)
+  y = f32[4] parameter(1)
+  t = (f32[2,4], f32[1]) custom-call(x, y), custom_call_target="xla.sdy.GlobalToLocalShape"
+  a = f32[2,4] get-tuple-element(t), index=0
+  b = f32[1] get-tuple-element(t), index=1
+  ROOT r = (f32[2,4], f32[1]) tuple(a, b)"""
+    )
+    apart = entry(
+        """  x = f32[8,4] parameter(0)
+  y = f32[4] parameter(1)
+  a = f32[2,4] custom-call(x), custom_call_target="SPMDFullToShardShape"
+  b = f32[1] custom-call(y), custom_call_target="SPMDFullToShardShape"
+  ROOT r = (f32[2,4], f32[1]) tuple(a, b)"""
+    )
+    assert equal_graphs(together, apart)
+
+
+def test_a_fused_collective_of_a_tpu_is_the_collective() -> None:
+    gather = "all-gather(x), replica_groups={{0,1}}, dimensions={0}"
+    plain = HEAD.replace("m\n", "m, num_partitions=2\n") + (
+        f"ENTRY e {{\n  x = f32[2] parameter(0)\n  ROOT g = f32[4] {gather}\n}}\n"
+    )
+    fused = plain.replace("ROOT g", "g").replace(
+        "}\n}",
+        """}
+  s = (f32[2], f32[4], s32[2], u32[]) custom-call(g), custom_call_target="AsyncCollectiveStart"
+  a = f32[2] get-tuple-element(s), index=0
+  b = f32[4] get-tuple-element(s), index=1
+  h = f32[4] all-gather(a), replica_groups={{0,1}}, dimensions={0}
+  ROOT d = f32[4] custom-call(a, b, h), custom_call_target="AsyncCollectiveDone"
+}""",
+    )
+    assert "AsyncCollectiveStart" in fused
+    assert equal_graphs(plain, fused)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from hlo_lint.engine.values.lowering.graph import Graph, Node, NotLowered, Value, bare, flat, packed
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.shape import ArrayShape, Shape
+from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
 from hlo_lint.text.errors import PayloadError
 
 if TYPE_CHECKING:
@@ -18,6 +18,12 @@ _IDENTITIES: Final = frozenset(
     "Sharding annotate_device_placement xla.sdy.FuncResultSharding".split()
 )
 """Targets that mark their operand."""
+_MANUAL: Final = {
+    "xla.sdy.GlobalToLocalShape": "SPMDFullToShardShape",
+    "xla.sdy.LocalToGlobalShape": "SPMDShardToFullShape",
+}
+"""Shardy's names for the ends of a manual region, which take and give several arrays at once, and
+those of the partitioner that runs after it (`shardy-xla`)."""
 
 
 def lowered_call(lowering: Lowering, call: Instruction, operands: list[Value]) -> Value:
@@ -32,6 +38,16 @@ def lowered_call(lowering: Lowering, call: Instruction, operands: list[Value]) -
         # Memory that is written before it is read: XLA puts it where the text had zeros.
         return packed(shape, iter(_workspace(lowering, shape, 0)))
     leaves = [node for value in operands for node in flat(value)]
+    arrays = list(bare(shape))
+    if target in _MANUAL:
+        return _manual(lowering, call, _MANUAL[target], operands)
+    # XLA:TPU (async-collective-fusion): the collective stands before its start, which holds the
+    # source and the result; the done reads both, and what the collective would give once more.
+    if target == "AsyncCollectiveStart" and [leaf.shape for leaf in leaves] == arrays[1:2]:
+        idle = _workspace(lowering, shape, 0)
+        return packed(shape, iter([idle[0], leaves[0], *idle[2:]]))
+    if target == "AsyncCollectiveDone" and [leaf.shape for leaf in leaves[1:2]] == arrays:
+        return leaves[1]
     results: Sequence[Node] | None = None
     try:
         if target.startswith(("__cublas$gemm", "__cublas$lt$matmul")):
@@ -52,6 +68,17 @@ def lowered_call(lowering: Lowering, call: Instruction, operands: list[Value]) -
         return lowering.cut(call, target, operands, shape)
     results = [*results, *_workspace(lowering, shape, len(results))]
     return packed(shape, iter(results))
+
+
+def _manual(lowering: Lowering, call: Instruction, target: str, operands: list[Value]) -> Value:
+    """The arrays of a manual region, each as the partitioner's own call gives it."""
+    shape = lowering.shape(call)
+    shapes = shape.elements if isinstance(shape, TupleShape) else (shape,)
+    results = [
+        lowering.cut(call, target, [value], element, [operand.shape])
+        for value, operand, element in zip(operands, call.operands, shapes, strict=True)
+    ]
+    return tuple(results) if isinstance(shape, TupleShape) else results[0]
 
 
 def _workspace(lowering: Lowering, shape: Shape, count: int) -> list[Node]:

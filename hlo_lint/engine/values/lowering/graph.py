@@ -238,6 +238,15 @@ class Nodes:
         shape = ArrayShape(node.shape.dtype, dims)
         return self.make("slice", shape, (node,), (("slice", "{" + ranges + "}"),))
 
+    def padded(self, node: Node, dims: tuple[int, ...]) -> Node:
+        """The array with zeros after its elements in each dimension."""
+        if dims == node.shape.dims:
+            return node
+        edges = "x".join(f"0_{size - own}" for size, own in zip(dims, node.shape.dims, strict=True))
+        shape = ArrayShape(node.shape.dtype, dims)
+        zero = self.scalar(0, node.shape.dtype)
+        return self.make("pad", shape, (node, zero), (("padding", edges),))
+
     def concatenate(self, parts: Sequence[Node], axis: int) -> Node:
         """Arrays after each other along one dimension."""
         if len(parts) == 1:

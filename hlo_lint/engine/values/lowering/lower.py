@@ -465,10 +465,16 @@ class Lowering:
         return packed(shape, iter([self.nodes.element(node, at) for at in range(len(shapes))]))
 
     def cut(
-        self, instruction: Instruction, what: str, operands: Sequence[Value], shape: Shape
+        self,
+        instruction: Instruction,
+        what: str,
+        operands: Sequence[Value],
+        shape: Shape,
+        operand_shapes: Sequence[Shape | None] | None = None,
     ) -> Value:
         """The results of an operation that cannot be run: some function of its operands."""
-        shapes = [list(map(untiled, _arrays(each))) for each in _operand_shapes(instruction)]
+        read = _operand_shapes(instruction) if operand_shapes is None else operand_shapes
+        shapes = [list(map(untiled, _arrays(each))) for each in read]
         rows: list[Node] = []
         for value, arrays in zip(operands, shapes, strict=False):
             for node, leaf in zip(flat(value), arrays, strict=False):

@@ -17,23 +17,26 @@ def untiled(shape: ArrayShape) -> ArrayShape:
 
 
 def in_memory(nodes: Nodes, node: Node, shape: ArrayShape) -> Node:
-    """The elements of an array as one row, in the order in which the layout has them in memory."""
-    dims, permutation = _steps(shape)
-    return nodes.reshape(
-        nodes.transpose(nodes.reshape(node, dims), permutation), (prod(shape.dims),)
-    )
+    """The elements of an array as one row, in the order in which the layout has them in memory.
+
+    What pads the tiles is zeros.
+    """
+    padded, dims, permutation = _steps(shape)
+    whole = nodes.padded(node, padded)
+    return nodes.reshape(nodes.transpose(nodes.reshape(whole, dims), permutation), (prod(padded),))
 
 
 def from_memory(nodes: Nodes, row: Node, shape: ArrayShape) -> Node:
     """The array whose elements lie in memory as in a row."""
-    dims, permutation = _steps(shape)
+    padded, dims, permutation = _steps(shape)
     moved = nodes.reshape(row, tuple(dims[axis] for axis in permutation))
     inverse = sorted(range(len(permutation)), key=permutation.__getitem__)
-    return nodes.reshape(nodes.transpose(moved, inverse), shape.dims)
+    whole = nodes.reshape(nodes.transpose(moved, inverse), padded)
+    return nodes.slice(whole, [0] * shape.rank, shape.dims)
 
 
-def _steps(shape: ArrayShape) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The dimensions with tiles split off, and the order in which they lie in memory.
+def _steps(shape: ArrayShape) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """The dimensions filled up to whole tiles, those with the tiles split off, and their order.
 
     A tile of `(8,128)` splits its dimensions in two: the numbers of the tiles come before the
     places in one (`xla/shape_util.cc`, `IndexUtil`). Tiles within tiles order the bytes of smaller
@@ -42,11 +45,12 @@ def _steps(shape: ArrayShape) -> tuple[tuple[int, ...], tuple[int, ...]]:
     order = tuple(reversed(shape.minor_to_major))
     tiles = shape.layout.tiles if shape.layout is not None else ()
     if not tiles or not order:
-        return shape.dims, order
+        return shape.dims, shape.dims, order
     tile = tiles[0]
     if None in tile or len(tile) > len(order):
         raise NotLowered(f"the tiles of {shape} combine dimensions")
     tiled = dict(zip(order[len(order) - len(tile) :], tile, strict=True))
+    padded: list[int] = []
     dims: list[int] = []
     outer: dict[int, int] = {}
     inner: dict[int, int] = {}
@@ -54,14 +58,15 @@ def _steps(shape: ArrayShape) -> tuple[tuple[int, ...], tuple[int, ...]]:
         outer[axis] = len(dims)
         part = tiled.get(axis)
         if part is None:
+            padded.append(size)
             dims.append(size)
             continue
-        if size % part:
-            raise NotLowered(f"the tiles of {shape} are padded")
-        dims += [size // part, part]
+        count = -(-size // part)
+        padded.append(count * part)
+        dims += [count, part]
         inner[axis] = len(dims) - 1
     permutation = [outer[axis] for axis in order] + [inner[axis] for axis in order if axis in inner]
-    return tuple(dims), tuple(permutation)
+    return tuple(padded), tuple(dims), tuple(permutation)
 
 
 def bitcast(nodes: Nodes, node: Node, source: ArrayShape, target: ArrayShape) -> Node:
@@ -69,39 +74,43 @@ def bitcast(nodes: Nodes, node: Node, source: ArrayShape, target: ArrayShape) ->
     plain = ArrayShape(source.dtype, source.dims), ArrayShape(target.dtype, target.dims)
     if plain[0] == plain[1] and source.minor_to_major == target.minor_to_major:
         return node
-    if prod(source.dims) == prod(target.dims):
-        if _is_padded(source) or _is_padded(target):
-            # Padding stays where it is: dimensions may change places, and those of 1 come and go.
-            if _in_memory(source) != _in_memory(target):
-                raise NotLowered(f"a bitcast of {source} to {target}, whose tiles are padded")
-            source, target = untiled(source), untiled(target)
-        row = in_memory(nodes, node, source)
-        row = nodes.bitcast_convert(row, ArrayShape(target.dtype, row.shape.dims))
-        return from_memory(nodes, row, target)
+    has_padding = _is_padded(source) or _is_padded(target)
+    if has_padding and _in_memory(source) == _in_memory(target):
+        # Padding stays where it is: dimensions may change places, and those of 1 come and go.
+        source, target = untiled(source), untiled(target)
     wide, narrow = BITS.get(source.dtype, 8), BITS.get(target.dtype, 8)
     row = in_memory(nodes, node, source)
-    count = prod(target.dims)
+    count = prod(_steps(target)[0])
+    if row.shape.dims[0] * wide != count * narrow:
+        raise NotLowered(f"a bitcast of {source} to {target}, of another size in memory")
     if wide > narrow:
         row = nodes.bitcast_convert(
             row, ArrayShape(target.dtype, (*row.shape.dims, wide // narrow))
         )
     else:
-        row = nodes.reshape(row, (count, narrow // wide))
+        if wide < narrow:
+            row = nodes.reshape(row, (count, narrow // wide))
         row = nodes.bitcast_convert(row, ArrayShape(target.dtype, (count,)))
     return from_memory(nodes, nodes.reshape(row, (count,)), target)
 
 
-def _in_memory(shape: ArrayShape) -> tuple[list[int], tuple[Tile, ...]]:
+def _in_memory(shape: ArrayShape) -> tuple[list[int], list[Tile]]:
     """The sizes larger than 1, the fastest one first, and the tiles."""
     sizes = [shape.dims[axis] for axis in shape.minor_to_major if shape.dims[axis] != 1]
     # One element lies first in its tile, whatever that is.
-    return sizes, shape.layout.tiles if shape.layout is not None and sizes else ()
+    tiles = shape.layout.tiles if shape.layout is not None and sizes else ()
+    return sizes, [_without_ones(tile) for tile in tiles]
+
+
+def _without_ones(tile: Tile) -> Tile:
+    """The tile without the sizes of 1 at its begin: `(1,128)` orders elements as `(128)` does."""
+    first = next((at for at, size in enumerate(tile) if size != 1), len(tile) - 1)
+    return tile[first:]
 
 
 def _is_padded(shape: ArrayShape) -> bool:
-    """True if a tile reaches over the edge of the array."""
+    """True if a tile reaches over the edge of the array, or combines dimensions."""
     try:
-        _steps(shape)
+        return _steps(shape)[0] != shape.dims
     except NotLowered:
         return True
-    return False
