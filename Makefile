@@ -20,7 +20,7 @@ MAKE_RELEASE := from sys import argv; from hlo_lint.apps.jax.capture.environment
 WITH_ORACLES = HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) \
 	HLO_LINT_RELEASES=$(CURDIR)/$(RELEASES)
 
-.PHONY: help demo check lint types unit test test-latest new-rule docs images corpus values corpora verifier bench faults clean
+.PHONY: help demo check lint types unit test test-latest test-lowest dist new-rule docs images corpus values corpora verifier bench kills faults clean
 
 help:  ## list the tasks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -81,6 +81,19 @@ test-latest:  ## the same tests with the newest release of everything; may fail 
 	.venv-latest/bin/python $(PIP_INSTALL) --upgrade --editable '.[test]'
 	.venv-latest/bin/python -m pytest -q -n auto
 
+test-lowest:  ## the fast tests with the oldest release of everything that pyproject.toml allows
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python $(PIP_INSTALL) uv
+	.venv-lowest/bin/uv pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct --editable '.[test]'
+	.venv-lowest/bin/python -m pytest -q -m 'not slow' -n auto
+
+dist: $(VENV)/tools  ## wheel and sdist, the same bytes from the same commit, and the SBOM of what the wheel installs: dist/
+	rm -rf dist build/sbom
+	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(BIN)/python -m build --no-isolation
+	$(PYTHON) -m venv build/sbom/tool && build/sbom/tool/bin/python $(PIP_INSTALL) --constraint $(PINS) cyclonedx-bom
+	$(PYTHON) -m venv build/sbom/env && build/sbom/env/bin/python $(PIP_INSTALL) dist/*.whl
+	build/sbom/tool/bin/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml --mc-type application -o dist/hlo-lint.cdx.json build/sbom/env/bin/python
+
 new-rule: $(BIN)/hlo-lint  ## begin a rule, with an example that is red: make new-rule NAME=my-rule FAMILY=layout
 	@$(BIN)/hlo-lint new-rule $(NAME) --family $(FAMILY)
 
@@ -118,4 +131,4 @@ kills: $(VENV)/tools  ## kill 500 runs while they write the cache: none may leav
 	HLO_LINT_KILLS=500 $(BIN)/python -m pytest -q tests/engine/cache -k killed
 
 clean:  ## remove the environments
-	rm -rf $(VENV) .venv-latest $(ORACLE) $(RELEASES)
+	rm -rf $(VENV) .venv-latest .venv-lowest $(ORACLE) $(RELEASES)

@@ -1,6 +1,8 @@
 """The `hlo-lint` program; `python -m hlo_lint` is the same."""
 
+import os
 import signal
+import sys
 
 
 def main() -> None:
@@ -13,5 +15,13 @@ def main() -> None:
     run()
 
 
+def _leave_working_folder() -> None:
+    """Import nothing from the working folder, which `python -m` puts first: anybody's files."""
+    home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    if not sys.flags.safe_path and sys.path[:1] == [os.getcwd()] != [home]:
+        del sys.path[0]
+
+
 if __name__ == "__main__":
+    _leave_working_folder()
     main()

@@ -147,6 +147,18 @@ def shown(text: str) -> str:
     )
 
 
+def shown_lines(text: str) -> str:
+    r"""Text of several lines made safe for a terminal, and for the log of a CI job.
+
+    GitHub obeys lines that begin with two colons, after any blanks: a name may have a line feed.
+
+    >>> shown_lines("a\x1b: no file\n ::error::b")
+    'a\\x1b: no file\n| ::error::b'
+    """
+    lines = map(shown, text.split("\n"))
+    return "\n".join(f"| {line}" if line.lstrip().startswith("::") else line for line in lines)
+
+
 def indent_before(text: str, start: int) -> str:
     """The white space before a statement, or two blanks where something else is there."""
     line = text[text.rfind("\n", 0, start) + 1 : start]

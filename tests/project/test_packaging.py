@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shutil
 import subprocess
@@ -14,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+import hlo_lint
 from hlo_lint.report.html.page import GRAPH_LIBRARIES
 from hlo_lint.report.links import SITE
 from tests.conftest import CRASH, ROOT
@@ -123,3 +126,133 @@ def test_a_newcomer_does_what_the_readme_begins_with(wheel: Path, tmp_path: Path
 def test_the_links_of_findings_lead_to_the_site_that_the_package_names() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert project["urls"]["Documentation"] == SITE
+
+
+PACKED = ("hlo_lint", "grammars", "README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml")
+
+
+def built(checkout: Path, umask: int) -> dict[str, bytes]:
+    """The wheel and the sdist of a copy of the repository, by name."""
+    for name in PACKED:
+        source = ROOT / name
+        if source.is_dir():
+            ignored = shutil.ignore_patterns("__pycache__")
+            # Not copy2: the files get times of their own, and modes that umask leaves.
+            shutil.copytree(source, checkout / name, ignore=ignored, copy_function=shutil.copyfile)
+        else:
+            shutil.copyfile(source, checkout / name)
+    shutil.copyfile(ROOT / ".gitignore", checkout / ".gitignore")
+    subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", str(checkout)],
+        check=True,
+        capture_output=True,
+        env={**os.environ, "SOURCE_DATE_EPOCH": "1750000000"},
+        umask=umask,
+    )
+    return {path.name: path.read_bytes() for path in (checkout / "dist").iterdir()}
+
+
+def test_two_builds_are_the_same_bytes(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "a longer name").mkdir()
+    one = built(tmp_path / "one", 0o022)
+    two = built(tmp_path / "a longer name", 0o077)
+    version = hlo_lint.__version__
+    assert sorted(one) == [f"hlo_lint-{version}-py3-none-any.whl", f"hlo_lint-{version}.tar.gz"]
+    assert one == two
+
+
+def test_the_version_stands_in_one_place(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as file:
+        (metadata,) = (name for name in file.namelist() if name.endswith("/METADATA"))
+        text = file.read(metadata).decode()
+    assert re.search(r"^Version: (.*)$", text, re.M)[1] == hlo_lint.__version__  # type: ignore[index]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert "version" not in project
+    changes = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    headings = re.findall(r"^## (.*)$", changes, re.M)
+    assert hlo_lint.__version__ in headings[:2]  # after what is not released yet
+    extension = json.loads((ROOT / "editors/vscode/package.json").read_text("utf-8"))
+    assert extension["version"] == hlo_lint.__version__
+
+
+WITHOUT = """
+import pkgutil, sys
+POSIX = ("fcntl", "resource", "pty", "termios", "pwd", "grp")
+for name in POSIX:
+    sys.modules[name] = None
+import hlo_lint
+from importlib import import_module
+names = [module.name for module in pkgutil.walk_packages(hlo_lint.__path__, "hlo_lint.")]
+for name in names:
+    if not name.endswith(("__main__",)):
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name in POSIX or error.name.startswith("hlo_lint"):
+                raise
+print(len(names))
+"""
+
+
+def test_every_module_can_be_imported_where_posix_is_not() -> None:
+    ran = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, cwd=ROOT)
+    assert ran.returncode == 0, ran.stderr
+    assert int(ran.stdout) > 400
+
+
+ODD = {
+    "LC_ALL": "C",
+    "PYTHONUTF8": "0",
+    "PYTHONCOERCECLOCALE": "0",
+    "TZ": "Pacific/Chatham",
+    "PYTHONHASHSEED": "7",
+}
+"""An environment as a machine may have it that is none of the authors'."""
+
+SPAWNED = (
+    "from hlo_lint.engine.executors import local; local._start_method = lambda: 'spawn'; "
+    "from hlo_lint.apps.cli.main import main; "
+    "__name__ == '__main__' and main()"
+)
+
+
+def test_locale_time_zone_and_spawned_workers_change_no_byte(tmp_path: Path) -> None:
+    folder = tmp_path / "tree"
+    shutil.copytree(CRASH, folder / "a")
+    shutil.copytree(CRASH, folder / "b")
+    (folder / "m.hlo").write_bytes(
+        "HloModule m\r\n\r\nENTRY e {\r\n  p = f32[8,3]{0,1} parameter(0)\r\n"
+        '  ROOT r = f32[24]{0} reshape(p), metadata={op_name="größe"}\r\n}\r\n'.encode()
+    )
+    base = {name: value for name, value in os.environ.items() if not name.startswith("LC_")}
+    base["PYTHONPATH"] = str(ROOT)
+    for words in (
+        ["check", "--no-cache", "-j", "2", "--output-format", "json", folder.name],
+        ["check", "--no-cache", "--output-format", "sarif", folder.name],
+        ["fix", "--diff", "--before", "layout_normalization", "tree/m.hlo"],
+        ["report", "-o", "-", "tree/m.hlo"],
+    ):
+        outputs = []
+        for environment in (base | {"PYTHONUTF8": "1"}, base | ODD):
+            command = [sys.executable, "-c", SPAWNED, *words]
+            ran = subprocess.run(command, capture_output=True, env=environment, cwd=tmp_path)
+            assert b"Traceback" not in ran.stderr, ran.stderr.decode()
+            outputs.append((ran.returncode, ran.stdout))
+        assert outputs[0] == outputs[1], words
+        assert outputs[0][1]
+
+
+def test_a_name_that_the_locale_cannot_spell_is_a_path_like_any(tmp_path: Path) -> None:
+    shutil.copytree(CRASH, tmp_path / "größe €")
+    for words in (["check"], ["check", "--output-format", "sarif"], ["fix", "-o", "schön"]):
+        ran = subprocess.run(
+            [sys.executable, "-m", "hlo_lint", *words, "größe €"],
+            capture_output=True,
+            env={**os.environ, **ODD, "PYTHONPATH": str(ROOT)},
+            cwd=tmp_path,
+        )
+        assert ran.returncode in (0, 1), ran.stderr.decode()
+        assert b"Traceback" not in ran.stderr
+        assert b"internal error" not in ran.stderr
+    assert len(os.listdir(tmp_path / "schön")) == len(os.listdir(CRASH))

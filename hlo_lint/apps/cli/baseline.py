@@ -78,7 +78,9 @@ def command(
     if update or prune:
         after = compared.updated if update else compared.pruned
         write_baseline(after)
-        click.echo(_written(compared, after.entries, added=update))
+        from hlo_lint.text.source import shown
+
+        click.echo(shown(_written(compared, after.entries, added=update)))
         return
     _show(compared, path)
     ctx.exit(1 if any(finding.severity is not Severity.INFO for finding in compared.new) else 0)

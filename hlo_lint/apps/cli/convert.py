@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hlo_lint.apps.cli import common
+from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
     from hlo_lint.hlo.dialects.files import Written
@@ -74,11 +75,11 @@ def _report_conversion(written: Sequence[Written], out: Path) -> None:
     if copied:
         kinds = sorted({path.suffix.removeprefix(".") or path.name for path in copied})
         line += f"; copied {len(copied)} without HLO text ({', '.join(kinds)})"
-    click.echo(line, err=True)
+    click.echo(shown(line), err=True)
     _print_notes(summed_notes(written))
 
 
 def _print_notes(notes: Mapping[str, int]) -> None:
     for note, count in notes.items():
         times = f" ({count} times)" if count > 1 else ""
-        click.echo(f"note: {note}{times}", err=True)
+        click.echo(shown(f"note: {note}{times}"), err=True)

@@ -12,6 +12,7 @@ import click
 
 from hlo_lint.apps.cli import common
 from hlo_lint.text.errors import DumpError
+from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -164,7 +165,7 @@ def _fixed(result: FixResult, written: Sequence[Path]) -> str:
     edits = len(result.edits)
     if not edits:
         return "nothing to fix"
-    where = str(written[0]) if len(written) == 1 else f"{len(written)} files"
+    where = shown(str(written[0])) if len(written) == 1 else f"{len(written)} files"
     return f"fixed {edits} instruction{'' if edits == 1 else 's'} in {where}"
 
 
@@ -182,12 +183,14 @@ def _write_piped(result: FixResult, out: Path | None) -> None:
 def _print_diff(file: FixedFile) -> None:
     from difflib import unified_diff
 
-    from hlo_lint.text.source import encode
+    from hlo_lint.text.source import encode, shown_lines
 
-    name = str(file.path)
+    name = shown(str(file.path))
     before, after = (_lines(text) for text in (file.before, file.after))
     for line in unified_diff(before, after, name, name, n=2):
         end = "" if line.endswith("\n") else "\n\\ No newline at end of file\n"
+        if sys.stdout.isatty():
+            line = shown_lines(line)
         sys.stdout.buffer.write(encode(line + end))
     sys.stdout.buffer.flush()
 

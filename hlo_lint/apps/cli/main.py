@@ -171,6 +171,9 @@ def _status() -> int:
         status = cli.main(prog_name="hlo-lint", standalone_mode=False) or 0
         sys.stdout.flush()
     except click.ClickException as error:
+        from hlo_lint.text.source import shown_lines
+
+        error.message = shown_lines(error.message)  # type: ignore[misc]
         error.show()
         return error.exit_code
     except _Ended as ended:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hlo_lint.apps.cli import common
+from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
     from hlo_lint.apps.jax.capture.children import Interpreter
@@ -77,7 +78,7 @@ class ReduceOptions:
     def _tell(self, problem: Problem) -> None:
         if not self.quiet and problem.ending is not None:
             first = problem.ending.message.partition("\n")[0]
-            click.echo(f"{problem.path.name}: {first}", err=True)
+            click.echo(shown(f"{problem.path.name}: {first}"), err=True)
 
     @contextmanager
     def crash(self, path: Path) -> Iterator[Problem]:
@@ -228,7 +229,7 @@ def command(
         write(out, reduction.text)
     name = getattr(problem.test, "file_name", LOOSE)
     if name != LOOSE:
-        click.echo(f"note: the rule finds it in a file named {name}", err=True)
+        click.echo(shown(f"note: the rule finds it in a file named {name}"), err=True)
     if not options.quiet:
         click.echo(
             f"{reduction.before.size} instructions to {reduction.after.size}, "

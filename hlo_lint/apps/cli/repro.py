@@ -9,6 +9,7 @@ import click
 
 from hlo_lint.apps.cli import common
 from hlo_lint.apps.cli.reduce import ReduceOptions, progress_bar, reduce_options
+from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
     from hlo_lint.apps.reduction import Problem
@@ -57,7 +58,7 @@ def command(
         files = write_repro(repro, folder)
         if not options.quiet:
             names = ", ".join(file.name for file in files)
-            click.echo(f"{folder}: {repro.size[0]} instructions to {repro.size[1]}: {names}")
+            click.echo(shown(f"{folder}: {repro.size[0]} instructions to {repro.size[1]}: {names}"))
 
 
 def _repro(problem: Problem, options: ReduceOptions) -> Repro:

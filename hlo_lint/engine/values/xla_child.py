@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -51,9 +50,12 @@ def main() -> None:
 def _serve(
     answers: IO[bytes], run: Any, request: Mapping[str, Any], inputs: Sequence[NDArray[Any]]
 ) -> None:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    limit = int(used.ru_utime + used.ru_stime + request["seconds"]) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
+    if sys.platform != "win32":
+        import resource
+
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        limit = int(used.ru_utime + used.ru_stime + request["seconds"]) + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
     results: Sequence[NDArray[Any]] = []
     try:
         results = run(request["text"], inputs, request["flags"])
