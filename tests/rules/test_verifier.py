@@ -254,3 +254,16 @@ def test_a_layout_sensitive_stage_refuses_what_xla_0_11_refuses(
 def test_an_element_size_is_for_types_below_a_byte(element: str) -> None:
     text = f"HloModule m\n\nENTRY e {{\n  ROOT p = {element}[2]{{0:E(4)}} parameter(0)\n}}\n"
     assert [found.rule for found in hlo_lint.lint(text).findings] == ["invalid-layout"]
+
+
+@pytest.mark.parametrize("element", ["f32", "s32", "pred", "bf16"])
+def test_a_complex_number_may_be_converted_to_a_real_one(element: str) -> None:
+    text = f"""
+HloModule m
+
+ENTRY e {{
+  p = c64[8]{{0}} parameter(0)
+  ROOT r = {element}[8]{{0}} convert(p)
+}}
+"""
+    assert not hlo_lint.lint(text, stage=Stage(layouts=True)).findings

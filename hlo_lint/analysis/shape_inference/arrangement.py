@@ -102,8 +102,6 @@ def _bitcast(operation: Operation, printed: Shape) -> None:
         return
     demand_known(operand.dtype)
     demand_known(result.dtype)
-    if any(array.layout is not None and array.layout.tiles for array in (operand, result)):
-        return  # tiles may pad
     before, after = BITS[operand.dtype] * _count(operand), BITS[result.dtype] * _count(result)
     if before != after and operand.byte_size != result.byte_size:
         raise Impossible(

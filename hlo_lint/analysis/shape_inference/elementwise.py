@@ -211,8 +211,6 @@ def _reduce_precision(operation: Operation) -> Shape:
 def _converted(operation: Operation, printed: Shape) -> None:
     operand = operation.array(0)
     result = operation.as_array(printed, "the result")
-    if is_complex(operand.dtype) and not is_complex(result.dtype) and result.dtype in BITS:
-        raise Impossible(f"convert makes no {result.dtype} of a {operand.dtype}")
     if not same_dims(operand, result):
         raise Impossible(f"convert of {_plain(operand)} cannot give {_plain(result)}")
 

@@ -35,7 +35,7 @@ from hlo_lint.analysis.shape_inference.types import (
     compatible,
     describe_mismatch,
     layout_mismatch,
-    without_place,
+    without_memory_space,
 )
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, shape_or_none
 
@@ -152,7 +152,8 @@ def check_shape(
         layout_error = layout_mismatch(inferred, shape)
         if opcode == "dynamic-update-slice":
             # In a fusion CheckShape compares without tiles and memory spaces.
-            inferred, shape = without_place(inferred), without_place(shape)
+            inferred = without_memory_space(inferred, tiles=False)
+            shape = without_memory_space(shape, tiles=False)
         if not layout_error:
             exact_error = layout_mismatch(inferred, shape, exact=opcode in _EXACT, filled=True)
     return ShapeCheck(inferred, errors, layout_error, precision_error, exact_error)

@@ -184,11 +184,12 @@ def _same_layout(left: ArrayShape, right: ArrayShape, *, exact: bool, filled: bo
     return ours == theirs
 
 
-def without_place(shape: Shape) -> Shape:
-    """An array without its tiles and its memory space."""
+def without_memory_space(shape: Shape, *, tiles: bool = True) -> Shape:
+    """An array in the default memory; with `tiles` false without these."""
     if not isinstance(shape, ArrayShape) or shape.layout is None:
         return shape
-    return shape.with_layout(replace(shape.layout, tiles=(), memory_space=0))
+    kept = shape.layout.tiles if tiles else ()
+    return shape.with_layout(replace(shape.layout, tiles=kept, memory_space=0))
 
 
 def brief(shape: Shape) -> str:

@@ -89,6 +89,10 @@ _ONE_DIMENSION = frozenset(
 )
 
 _find_words = re.compile(r"\w+").findall
+_negative_in_list = re.compile(
+    r"(?:size|stride|lhs_dilate|rhs_dilate|rhs_reversal)\s*=\s*(?=[\d\-]+x)[\dx]*-"
+).search
+"""The lexer reads one negative number, and none between `x`."""
 _iota_without_order = re.compile(r"<=\[\d+(?:,\d+)+\](?!T)").search
 _domain_kind = re.compile(r'kind="((?:[^"\\]|\\.)*)"').search
 _root = re.compile(rf"ROOT(?![\w.\-]){BLANK}").match
@@ -314,6 +318,8 @@ def _value_errors(opcode: str, name: str, text: str) -> tuple[tuple[str, int], .
             return () if len(set(axes)) == len(axes) else (("an axis is there twice", 0),)
         case "window" if value and "size=" not in text:
             return (("expected `size=`, a number for each dimension", 0),)
+        case "window" if negative := _negative_in_list(text):
+            return (("a number that is not padding is not negative", negative.start()),)
         case "result_accuracy" if not text.startswith("{"):
             return (("expected braces", 0),)
         case "domain" if (kind := _domain_kind(text)) and kind[1] != "sharding":

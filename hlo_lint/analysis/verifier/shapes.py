@@ -29,7 +29,15 @@ from hlo_lint.hlo.records import (
     references_of,
     type_of,
 )
-from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, ShapeSyntaxError, arrays, parse_shape
+from hlo_lint.hlo.shape import (
+    UNBOUNDED,
+    ArrayShape,
+    BufferShape,
+    ShapeSyntaxError,
+    arrays,
+    leaves,
+    parse_shape,
+)
 from hlo_lint.text.patterns import late
 
 _UNCHECKED: Final = frozenset(
@@ -212,7 +220,10 @@ def type_errors(text: str) -> tuple[tuple[str, str], ...]:
     except ShapeSyntaxError as error:
         return (("layout-rank", f"invalid type {text}: {error.message}"),) if "{" in text else ()
     errors: dict[str, str] = {}
-    for array in arrays(shape):
+    for _, leaf in leaves(shape):
+        array = leaf.element if isinstance(leaf, BufferShape) else leaf
+        if not isinstance(array, ArrayShape):
+            continue
         if UNBOUNDED in array.dims:
             errors["unbounded-dimension"] = (
                 f"{array} has an unbounded dimension, which XLA:GPU and XLA:CPU refuse"

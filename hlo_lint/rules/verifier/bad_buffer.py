@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
 from hlo_lint.analysis.layout_mismatches import types_of
-from hlo_lint.analysis.shape_inference.types import compatible
+from hlo_lint.analysis.shape_inference.types import compatible, flags
 from hlo_lint.analysis.verifier.checks import on, on_computation
 from hlo_lint.analysis.verifier.scope import (
     Scope,
@@ -270,14 +270,18 @@ def _target_error(call: Instruction, shapes: list[Shape | None]) -> str:
     if target == "Pin":
         if count != 1 or not isinstance(operand, ArrayShape):
             return "Pin takes one array"
-        if not isinstance(result, BufferShape) or not compatible(result.element, operand):
+        if not isinstance(result, BufferShape) or not _are_same(result.element, operand):
             return f"Pin of {operand} returns a buffer of it, not {result}"
     if target == "Unpin":
         if count != 1 or not isinstance(operand, BufferShape):
             return "Unpin takes one buffer"
-        if not isinstance(result, ArrayShape) or not compatible(operand.element, result):
+        if not isinstance(result, ArrayShape) or not _are_same(operand.element, result):
             return f"Unpin of {operand} returns its array, not {result}"
     return ""
+
+
+def _are_same(left: ArrayShape, right: ArrayShape) -> bool:
+    return compatible(left, right) and flags(left) == flags(right)
 
 
 def _alias_counts(

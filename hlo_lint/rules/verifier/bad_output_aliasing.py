@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from hlo_lint.analysis.shape_inference.types import compatible, layout_mismatch
+from hlo_lint.analysis.shape_inference.types import (
+    compatible,
+    layout_mismatch,
+    without_memory_space,
+)
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import (
     Scope,
@@ -158,10 +162,12 @@ def _error(scope: Scope, instruction: Instruction, alias: Alias, result: Shape) 
         return (
             f"the output aliases operand {alias.operand}: {ours} and {theirs} are different shapes"
         )
-    # HandleFusion compares without tiles and memory spaces, HandleCustomCall so for one element.
-    is_array = isinstance(theirs, ArrayShape) and theirs.elements != 1
+    # HandleFusion compares without tiles and memory spaces, HandleCustomCall ignores the memory
+    # space of one element.
+    if isinstance(theirs, ArrayShape) and theirs.elements == 1:
+        ours, theirs = without_memory_space(ours), without_memory_space(theirs)
     filled = scope.stage.exact_layouts
-    exact = filled and instruction.opcode == "custom-call" and is_array
+    exact = filled and instruction.opcode == "custom-call"
     mismatch = layout_mismatch(ours, theirs, exact=exact, filled=filled)
     if scope.stage.layouts and mismatch:
         return f"the output aliases operand {alias.operand} but has a different layout: {mismatch}"

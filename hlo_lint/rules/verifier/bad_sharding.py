@@ -16,7 +16,7 @@ from hlo_lint.analysis.verifier.scope import (
 )
 from hlo_lint.hlo.attributes import NamedSharding, TiledSharding, TupleSharding, device_numbers
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.shape import ArrayShape, ShapeSyntaxError, leaves, parse_shape
+from hlo_lint.hlo.shape import ArrayShape, BufferShape, ShapeSyntaxError, leaves, parse_shape
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.verifier import VerifierRule
 from hlo_lint.text.patterns import late
@@ -90,7 +90,7 @@ def _error(text: str, spelled: str, devices: int, *, is_spmd: bool) -> str:
         shape = parse_shape(spelled)
     except ShapeSyntaxError:
         return ""
-    parts = [leaf for _, leaf in leaves(shape)]
+    parts = [leaf.element if isinstance(leaf, BufferShape) else leaf for _, leaf in leaves(shape)]
     if isinstance(sharding, TupleSharding):
         if isinstance(shape, ArrayShape):
             return f"a sharding of tuples for {shape}"
