@@ -20,7 +20,7 @@ MAKE_RELEASE := from sys import argv; from hlo_lint.apps.jax.capture.environment
 WITH_ORACLES = HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) \
 	HLO_LINT_RELEASES=$(CURDIR)/$(RELEASES)
 
-.PHONY: help demo check lint types unit test test-latest test-lowest dist new-rule docs images corpus values corpora verifier bench kills faults clean
+.PHONY: help demo check lint types unit test test-latest test-lowest dist new-rule docs images extension corpus values corpora verifier bench kills faults clean
 
 help:  ## list the tasks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -103,6 +103,11 @@ docs: $(VENV)/tools  ## write what is generated in docs/, run what its pages sho
 
 images: $(VENV)/tools  ## draw the pictures of the docs from the real report, with Chromium
 	$(BIN)/python -m tests.images
+
+extension:  ## build the extension for VS Code: build/hlo-lint.vsix (needs npm)
+	@rm -rf build/vscode && mkdir -p build && cp -r editors/vscode build/vscode
+	@cd build/vscode && npm install --no-audit --no-fund --silent && npm run --silent package
+	@mv build/vscode/hlo-lint.vsix build/ && rm -rf build/vscode
 
 corpus: $(VENV)/tools $(ORACLE)/installed  ## check and convert every dump of ARCHIVES, compare them and DUMPS with XLA; change them; writes benchmarks/*.md
 	$(BIN)/python -m benchmarks.corpus $(ARCHIVES)

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +22,10 @@ pytestmark = pytest.mark.slow
 EXTENSION = ROOT / "editors" / "vscode"
 GRAMMAR = EXTENSION / "syntaxes" / "hlo.tmLanguage.json"
 PACKAGE = json.loads((EXTENSION / "package.json").read_text())
+ENGINE = {
+    name: version for name, version in PACKAGE["devDependencies"].items() if "vscode-" in name
+}
+"""The packages that read a grammar."""
 TEXTS = [
     next(CRASH.glob("*.after_autotuner.*")),
     next((DUMPS / "gpu-jax0.11.2" / "cublaslt_fission").glob("*after_optimizations.txt")),
@@ -43,7 +48,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("npm") is None:
         pytest.skip("npm is not installed: VS Code's engine cannot be had")
     folder = tmp_path_factory.mktemp("npm")
-    wanted = [f"{name}@{version}" for name, version in PACKAGE["devDependencies"].items()]
+    wanted = [f"{name}@{version}" for name, version in ENGINE.items()]
     ran = subprocess.run(
         ["npm", "install", "--no-fund", "--no-audit", "--ignore-scripts", "--prefix", ".", *wanted],
         cwd=folder,
@@ -175,7 +180,7 @@ def test_no_string_or_comment_runs_over_into_the_next_line(modules: Path, name: 
 def test_the_extension_names_what_is_there() -> None:
     (language,) = PACKAGE["contributes"]["languages"]
     (grammar,) = PACKAGE["contributes"]["grammars"]
-    for path in (language["configuration"], grammar["path"], PACKAGE["main"]):
+    for path in (language["configuration"], grammar["path"], "extension.js"):
         assert (EXTENSION / path).is_file(), path
     assert json.loads(GRAMMAR.read_text())["scopeName"] == grammar["scopeName"]
     assert re.match(language["firstLine"], TEXTS[0].read_text())
@@ -194,3 +199,39 @@ def test_the_scripts_are_javascript() -> None:
         pytest.skip("node is not installed")
     for path in (EXTENSION / "extension.js", ROOT / "tests" / "tokenize.js"):
         subprocess.run(["node", "--check", str(path)], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def extension(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The extension as `make extension` builds it."""
+    if shutil.which("npm") is None:
+        pytest.skip("npm is not installed")
+    folder = tmp_path_factory.mktemp("checkout")
+    shutil.copytree(EXTENSION, folder / "editors/vscode")
+    shutil.copy(ROOT / "Makefile", folder)
+    (folder / "tests").mkdir()
+    shutil.copy(ROOT / "tests/constraints.txt", folder / "tests")
+    ran = subprocess.run(["make", "extension"], cwd=folder, capture_output=True, text=True)
+    if ran.returncode and "npm error" in ran.stderr:
+        pytest.skip(f"npm cannot install what builds the extension: {ran.stderr[-200:]}")
+    assert ran.returncode == 0, ran.stderr
+    return folder / "build/hlo-lint.vsix"
+
+
+def test_the_extension_is_one_script_without_modules_of_node(extension: Path) -> None:
+    with zipfile.ZipFile(extension) as archive:
+        names = set(archive.namelist())
+        script = archive.read("extension/dist/extension.js").decode()
+    assert not [name for name in names if "node_modules" in name]
+    assert {"extension/syntaxes/hlo.tmLanguage.json", "extension/package.json"} < names
+    assert extension.stat().st_size < 200_000
+    # Nothing but VS Code itself and modules of Node is left to load.
+    wanted = set(re.findall(r'require\("([^"]+)"\)', script))
+    builtin = json.loads(
+        subprocess.run(
+            ["node", "-p", 'JSON.stringify(require("module").builtinModules)'],
+            capture_output=True,
+            check=True,
+        ).stdout
+    )
+    assert wanted - {name.removeprefix("node:") for name in builtin} <= {"vscode"}
