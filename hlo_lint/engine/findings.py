@@ -70,6 +70,10 @@ class Diagnostic:
     """Hexadecimal; equal for the same finding in another dump of the same program."""
     former_fingerprint: str = field(default="", compare=False)
     """The fingerprint in baselines of version 1; read for one release."""
+    first_path: str = field(default="", compare=False)
+    """The first dump that has it; empty if that is `path`."""
+    first_start: Position | None = field(default=None, compare=False)
+    """Its place in the first dump; None if that is `path`."""
 
     @property
     def line(self) -> int:

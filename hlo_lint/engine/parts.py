@@ -173,6 +173,7 @@ def relocated(part: Part, new_places: Mapping[str, str]) -> Part:
                 diagnostic,
                 path=path_of(diagnostic.path),
                 introduced_by=pass_of(diagnostic.introduced_by),
+                first_path=path_of(diagnostic.first_path),
                 cured_by=pass_of(diagnostic.cured_by),
             )
             for diagnostic in old.diagnostics

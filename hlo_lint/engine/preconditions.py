@@ -26,14 +26,19 @@ if TYPE_CHECKING:
     from hlo_lint.engine.findings import PassRef
 
 
+def binding_passes() -> list[str]:
+    """The passes that a rule binds before."""
+    demanding = dict.fromkeys(demand.demanded_by for demand in PRECONDITIONS)
+    return [*demanding, *AUTOTUNERS]
+
+
 def known_pass(name: str | None) -> str | None:
     """The name of a pass that a rule binds before, or None.
 
     Raises:
         UsageError: naming the passes there are.
     """
-    demanding = dict.fromkeys(demand.demanded_by for demand in PRECONDITIONS)
-    passes = [*demanding, *AUTOTUNERS]
+    passes = binding_passes()
     if name is not None and name not in passes:
         raise UsageError(f"no rule binds before a pass named {name}: {nearest(name, passes)}")
     return name

@@ -248,6 +248,9 @@ class Reporter:
         place = place._replace(finding=finding)
         seen = len(history.everywhere)
         diagnostic = diagnose(place, introduced, cured=cured, seen_in=seen)
+        if binding:
+            first = diagnose(self.place(rule, history.seen[0], timeline, next_pass), None)
+            diagnostic = replace(diagnostic, first_path=first.path, first_start=first.start)
         self.result.diagnostics.append(diagnostic)
         if diagnostic.severity is Severity.INFO and cured is not None:
             return  # nothing is left to fix

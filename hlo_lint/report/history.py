@@ -33,7 +33,8 @@ def print_lives(console: Console, findings: Sequence[Diagnostic]) -> None:
 
 
 def _life(finding: Diagnostic) -> Iterator[tuple[str, str]]:
-    where = f"{finding.path}:{finding.line}:{finding.column}"
+    line, column = finding.first_start or finding.start
+    where = f"{finding.first_path or finding.path}:{line}:{column}"
     if finding.instruction is not None:
         yield "in", f"%{finding.instruction} of %{finding.computation} of {finding.module}"
     yield "first at", where

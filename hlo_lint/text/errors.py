@@ -68,7 +68,9 @@ class RuleError(HloLintError):
     """A rule that is wrong about itself: two of one name, no example."""
 
 
-def nearest(name: str, candidates: Iterable[str], otherwise: str = "") -> str:
+def nearest(
+    name: str, candidates: Iterable[str], otherwise: str = "", *, cutoff: float = 0.5
+) -> str:
     """The end of a sentence about a name that nothing has.
 
     Where nothing is near, `otherwise`, else all there are.
@@ -79,7 +81,7 @@ def nearest(name: str, candidates: Iterable[str], otherwise: str = "") -> str:
     from difflib import get_close_matches
 
     names = sorted(candidates)
-    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    near = get_close_matches(name, names, n=1, cutoff=cutoff)
     if near:
         return f"did you mean {near[0]}?"
     if otherwise:

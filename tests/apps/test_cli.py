@@ -1093,6 +1093,12 @@ def test_an_interrupt_exits_130_with_one_line() -> None:
             "did you mean layout_normalization?",
         ),
         (
+            ("capture", "x.py", "--target", "h20"),
+            "no target is named h20; did you mean h200? There are h100, h200, v4, v5e, v5p, v6e, "
+            "tpu7x, a topology of TPUs (v5e:4x4), and any gpu_target_config.pbtxt of a dump, by its "
+            "path",
+        ),
+        (
             ("explain", "reshape-move-data"),
             "no rule or family is named reshape-move-data: did you mean reshape-moves-data?",
         ),
@@ -1109,6 +1115,7 @@ def test_an_interrupt_exits_130_with_one_line() -> None:
 )
 def test_an_unknown_name_gets_a_hint(words: tuple[str, ...], hint: str) -> None:
     write("x.hlo", CLEAN)
+    write("x.py", "")
     ran = run(*words)
     assert (ran.status, ran.errors.splitlines()[-1]) == (2, f"Error: {hint}")
 
@@ -1117,6 +1124,38 @@ def test_rules_are_listed_as_json() -> None:
     listed = json.loads(run("rules", "--output-format", "json").output)
     assert {"name", "family", "severity", "fixable", "summary"} == set(listed[0])
     assert len(listed) == len(run("rules").out.splitlines()) - 1
+
+
+# Fixing while checking
+
+
+def test_check_fixes_first_and_reports_what_remains() -> None:
+    path = write("loose.hlo")
+    ran = run("check", "--diff", "loose.hlo")
+    assert (ran.status, path.read_text()) == (0, LOOSE)
+    assert ran.output == run("fix", "--diff", "loose.hlo").output
+    ran = run("check", "--fix", "loose.hlo", "--output-format", "concise")
+    assert (ran.status, ran.out) == (0, "")
+    assert ran.errors == "fixed 1 instruction in loose.hlo\n"
+    assert path.read_text() != LOOSE
+    assert run("check", "--fix", "loose.hlo").errors == "nothing to fix\n"
+
+
+def test_check_applies_unsafe_fixes_only_on_request() -> None:
+    rule = find_rule("asynchronous-buffer-reused")
+    example = next(e for e in rule.examples if isinstance(e, Bad) and e.fixed)
+    Path("d").mkdir()
+    write_example(example, Path("d"))
+    before = snapshot(Path("d"))
+    assert run("check", "--fix", "d").status == 1
+    assert snapshot(Path("d")) == before
+    assert run("check", "--fix", "--unsafe-fixes", "d").status == 0
+    assert snapshot(Path("d")) != before
+
+
+def test_check_cannot_fix_standard_input() -> None:
+    ran = run("check", "--fix", "-")
+    assert (ran.status, "--fix needs files" in ran.errors) == (2, True)
 
 
 # Watching

@@ -308,8 +308,8 @@ def test_what_is_found_in_the_last_module_is_followed_back_from_there() -> None:
     assert done.exit_code == 1
     lines = [line.strip() for line in done.output.splitlines()]
     assert lines.count("since: pass fusion-wrapper of pre-scheduling-passes, step 0057") == 2
-    (last,) = FISSION.glob("*0001*gpu_after_optimizations.txt")
-    assert sum(line.startswith(f"first at: {last}") for line in lines) == 2
+    (first,) = FISSION.glob("*0001*.0057.*.after_fusion-wrapper.*")
+    assert sum(line.startswith(f"first at: {first}:") for line in lines) == 2
     assert lines[-1] == "2 findings: 2 not resolved"
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from hlo_lint.apps.cli import common
+from hlo_lint.apps.cli import common, completing
 
 
 @click.command("blame")
-@click.argument("path")
-@click.argument("rule", required=False)
+@click.argument("path", shell_complete=completing.paths)
+@click.argument("rule", required=False, shell_complete=completing.rules)
 @common.file_options
 @click.option("--json", "as_json", is_flag=True, help="Print the report of `check` as JSON.")
 @click.pass_context

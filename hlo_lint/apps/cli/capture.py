@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hlo_lint.apps.cli import common
+from hlo_lint.apps.cli import common, completing
 
 if TYPE_CHECKING:
     from hlo_lint.apps.jax.capture.children import Interpreter, Job
@@ -30,6 +30,7 @@ BACKENDS = ("default", "cublaslt")
     "--target",
     required=True,
     metavar="CHIP",
+    shell_complete=completing.targets,
     help="h100, h200, the path of a gpu_target_config.pbtxt from a dump, or a TPU: v5e, v5p, v6e, "
     "also with a topology (v5e:4x4).",
 )

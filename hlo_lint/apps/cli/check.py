@@ -31,6 +31,10 @@ class ReportOptions(NamedTuple):
     quiet: bool = False
     verbose: bool = False
     color: str = "auto"
+    fix: bool = False
+    """True to fix what can be fixed first; the report is of what remains."""
+    unsafe_fixes: bool | None = None
+    diff: bool = False
 
 
 def _processes(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -63,6 +67,13 @@ def _processes(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @click.option(
     "--statistics", is_flag=True, help="Print the number of findings of each rule instead."
 )
+@click.option("--fix", is_flag=True, help="Apply all safe fixes first, as `hlo-lint fix` does.")
+@click.option(
+    "--unsafe-fixes/--no-unsafe-fixes",
+    default=None,
+    help="With --fix or --diff: also fixes that may change a value or the cost.",
+)
+@click.option("--diff", is_flag=True, help="Print what --fix would change, and write nothing.")
 @click.option("--strict", is_flag=True, help="Report what XLA's parser refuses, as errors.")
 @click.option("--cured", is_flag=True, help="Also report findings that a later pass resolved.")
 @click.option(
@@ -100,6 +111,9 @@ def command(
     output_format: str | None,
     output: Path | None,
     statistics: bool,
+    fix: bool,
+    unsafe_fixes: bool | None,
+    diff: bool,
     strict: bool,
     cured: bool,
     jobs: int | None,
@@ -115,8 +129,11 @@ def command(
 ) -> None:
     """Check dump directories and files of HLO; `-` is standard input."""
     options = ReportOptions(
-        output_format, output, statistics, cured, jobs, executor, quiet, verbose, color
+        *(output_format, output, statistics, cured, jobs, executor, quiet, verbose, color),
+        *(fix or diff, unsafe_fixes, diff),
     )
+    if options.fix and ("-" in paths or shard is not None):
+        raise click.UsageError("--fix needs files: `hlo-lint fix -` prints a fixed text")
     if strict:
         shared = shared._replace(
             extend_select=(*shared.extend_select, "parser-refuses"),
@@ -151,6 +168,8 @@ def _check(paths: tuple[str, ...], options: ReportOptions, shared: common.Shared
     settings = common.settings_of(paths, shared).overridden(output_format=options.output_format)
     refuse_statistics(settings, options)
     dump = common.open_given(paths, settings, shared)
+    if options.fix:
+        return _fix(dump, settings.overridden(unsafe_fixes=options.unsafe_fixes), options, begun)
     jobs = (settings.jobs if options.jobs is None else options.jobs) or automatic_jobs(dump)
     with common.progress_bar(dump, wanted=not options.quiet) as progress:
         report = lint(
@@ -165,6 +184,21 @@ def _check(paths: tuple[str, ...], options: ReportOptions, shared: common.Shared
     if options.verbose:
         _say(settings, report, jobs, seconds)
     return report
+
+
+def _fix(dump: Dump, settings: Settings, options: ReportOptions, begun: float) -> Report:
+    """Fix what can be fixed, or print what would change, and print the report of what remains."""
+    from hlo_lint.apps.api import fix
+    from hlo_lint.apps.cli.fix import write_diff, write_in_place
+
+    with common.progress_bar(dump, wanted=not options.quiet) as progress:
+        result = fix(dump, settings=settings, progress=progress)
+    if options.diff:  # standard output is a patch
+        write_diff(result)
+        return result.remaining
+    click.echo(write_in_place(dump, result), err=True)
+    print_report(result.remaining, settings.output_format, options, time.monotonic() - begun)
+    return result.remaining
 
 
 def _check_shard(

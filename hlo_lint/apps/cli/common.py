@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from hlo_lint.apps.cli import completing
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -56,10 +58,13 @@ class SharedOptions(NamedTuple):
 _SHARED = SharedOptions._fields
 _NO_OPTIONS = SharedOptions()
 
-paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+paths_argument = click.argument(
+    "paths", nargs=-1, required=True, metavar="PATH…", shell_complete=completing.paths
+)
 before_option = click.option(
     "--before",
     metavar="PASS",
+    shell_complete=completing.passes,
     help="The pass that comes next, if the dump does not say: layout_normalization, autotuner.",
 )
 
@@ -90,30 +95,35 @@ _choice = (
         "--select",
         multiple=True,
         metavar="RULE",
+        shell_complete=completing.rules,
         help="Run only these rules or families (repeatable).",
     ),
     click.option(
         "--ignore",
         multiple=True,
         metavar="RULE",
+        shell_complete=completing.rules,
         help="Do not run these rules or families (repeatable).",
     ),
     click.option(
         "--extend-select",
         multiple=True,
         metavar="RULE",
+        shell_complete=completing.rules,
         help="Also run these rules or families (repeatable).",
     ),
     click.option(
         "--extend-ignore",
         multiple=True,
         metavar="RULE",
+        shell_complete=completing.rules,
         help="Also leave these rules or families out (repeatable).",
     ),
     click.option(
         "--severity",
         multiple=True,
         metavar="RULE=LEVEL",
+        shell_complete=completing.levels,
         help=f"The severity of a rule or a family: {', '.join(LEVELS)} (repeatable).",
     ),
     before_option,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlo_lint.apps.cli import common
+from hlo_lint.apps.cli import common, completing
 from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     "dialects",
     multiple=True,
     metavar="DIALECT",
+    shell_complete=completing.dialects,
     help="A dialect (repeatable, one after the other); `hlo-lint dialects` lists them.",
 )
 @click.option(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import click
 
+from hlo_lint.apps.cli import completing
+
 
 @click.command("explain")
-@click.argument("rule")
+@click.argument("rule", shell_complete=completing.rules)
 def command(rule: str) -> None:
     """Print why RULE matters, with a bad and a good example."""
     from hlo_lint.report.page import render_page

@@ -87,8 +87,7 @@ def command(
         for verdict in result.verdicts:
             errors.print(f"{verdict}", highlight=False, markup=False, soft_wrap=True)
     if diff:
-        for file in result.files:
-            _print_diff(file)
+        write_diff(result)
     elif "-" in paths or str(out) == "-":
         _write_piped(result, None if str(out) == "-" else out)
     else:
@@ -101,6 +100,18 @@ def command(
     if exit_non_zero_on_fix and result.edits:
         ctx.exit(1)
     ctx.exit(common.exit_status(result.remaining, shared, exit_zero=exit_zero or fix_only))
+
+
+def write_diff(result: FixResult) -> None:
+    """Print what a fix would change, as `diff -u` does."""
+    for file in result.files:
+        _print_diff(file)
+
+
+def write_in_place(dump: Dump, result: FixResult) -> str:
+    """Write the fixed files, and return the line that says so."""
+    _clean_up(dump)
+    return _fixed(result, list(_write_fixed(result, (), None)))
 
 
 def _clean_up(dump: Dump) -> None:

@@ -21,6 +21,7 @@ LATE = (
     "cache",
     "capture",
     "check",
+    "completion",
     "config",
     "config-diff",
     "convert",

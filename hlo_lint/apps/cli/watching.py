@@ -54,7 +54,8 @@ def watch(
             except HloLintError as error:
                 click.echo(f"Error: {error}", err=True)
             gc.collect()
-            click.echo("watching; Ctrl-C ends it", err=True)
+            stamp = time.strftime("%H:%M:%S: ") if sys.stdout.isatty() else ""
+            click.echo(f"{stamp}watching; Ctrl-C ends it", err=True)
             _wait(before, look)
     except KeyboardInterrupt:
         return

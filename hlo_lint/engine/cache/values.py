@@ -76,7 +76,11 @@ def _optional(arguments: tuple[Any, ...]) -> Reader:
 
 
 def _record(kind: Any) -> Reader:
-    hints = get_type_hints(kind)
+    # Late: a run that finds nothing needs neither, and records name them for types alone.
+    from hlo_lint.engine.findings import Diagnostic
+    from hlo_lint.engine.suppressions.comments import CheckedFile
+
+    hints = get_type_hints(kind, localns={"Diagnostic": Diagnostic, "CheckedFile": CheckedFile})
     names = [field.name for field in fields(kind)] if is_dataclass(kind) else kind._fields
     readers = [_reader(hints[name]) for name in names]
 

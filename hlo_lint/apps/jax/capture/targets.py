@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hlo_lint.text.errors import DumpError, UsageError
+from hlo_lint.text.errors import DumpError, UsageError, nearest
 
 FOLDER = Path(__file__).parent / "targets"
 TPUS: Final = {
@@ -52,7 +52,7 @@ def target_of(name: str) -> Target:
         UsageError: for a chip that is not known.
         DumpError: for a file that cannot be read.
     """
-    lower = name.lower()
+    lower, names = name.lower(), (*target_names(), *TPUS)
     if lower in TPUS or _topology.fullmatch(lower):
         return Target(name, True, TPUS.get(lower, lower))
     if "/" in name or "." in name:
@@ -60,8 +60,11 @@ def target_of(name: str) -> Target:
     elif lower in target_names():
         path = FOLDER / f"{lower}.pbtxt"
     else:
+        # A chip of another generation has a name that is near, too: b300 is not meant to be h100.
+        hint = nearest(name, names, cutoff=0.75)
+        listed = "" if hint.startswith("there are") else f" There are {', '.join(names)}"
         raise UsageError(
-            f"no target is named {name}; there are {', '.join((*target_names(), *TPUS))}, "
+            f"no target is named {name}; {hint}{listed}, "
             "a topology of TPUs (v5e:4x4), and any gpu_target_config.pbtxt of a dump, by its path"
         )
     try:

@@ -1,0 +1,24 @@
+"""`hlo-lint completion`: the script that lets a shell complete its commands."""
+
+from __future__ import annotations
+
+import click
+
+VARIABLE = "_HLO_LINT_COMPLETE"
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def command(shell: str) -> None:
+    """Print a script for SHELL that completes commands, options, rules, passes and targets.
+
+    In ~/.bashrc (bash 4.4 or later): eval "$(hlo-lint completion bash)". In ~/.zshrc, after
+    compinit: eval "$(hlo-lint completion zsh)". In fish: hlo-lint completion fish | source.
+    """
+    from click.shell_completion import get_completion_class
+
+    from hlo_lint.apps.cli.main import cli
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(cli, {}, "hlo-lint", VARIABLE).source())
