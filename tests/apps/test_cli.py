@@ -1095,8 +1095,8 @@ def test_an_interrupt_exits_130_with_one_line() -> None:
         (
             ("capture", "x.py", "--target", "h20"),
             "no target is named h20; did you mean h200? There are h100, h200, v4, v5e, v5p, v6e, "
-            "tpu7x, a topology of TPUs (v5e:4x4), and any gpu_target_config.pbtxt of a dump, by its "
-            "path",
+            "tpu7x, a topology of TPUs (v5e:4x4), and any gpu_target_config.pbtxt of a dump, by "
+            "its path",
         ),
         (
             ("explain", "reshape-move-data"),

