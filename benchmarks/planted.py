@@ -95,7 +95,13 @@ def _plant(pipeline: Pipeline, kind: str, choice: random.Random, xla: XlaCpu) ->
     where = f"{title} {dumps[at].path.name.removeprefix(title)[:40]} %{instruction.name}"
     reported = [change.after.path.name for change in validation.changes][:1]
     outcome = f"reported {reported}; {'; '.join(validation.notes)[:200]}"
-    return Planted(kind, where, reported == [dumps[at].path.name], outcome)
+    is_found = reported == [dumps[at].path.name]
+    if not is_found:
+        seeds = [seed for seed, _ in JUDGES]
+        again = validate_dumps(title, [*dumps[:at], *wrong], xla, seeds=seeds, edges=True)
+        shows = [change.after.path.name for change in again.changes][:1] == [dumps[at].path.name]
+        outcome += f"; {'found' if shows else 'not found'} with --edges --seeds {len(seeds)}"
+    return Planted(kind, where, is_found, outcome)
 
 
 def _edited(module: Module, kind: str, choice: random.Random) -> tuple[Instruction, str] | None:

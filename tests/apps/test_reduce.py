@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -132,6 +133,69 @@ def test_two_problems_at_once_are_refused() -> None:
     result = reduce(CRASH, "--finding", "bad-bitcast", "--xla-crashes")
     assert result.exit_code == 2
     assert "give one of" in result.output
+
+
+def run_on_terminal(*arguments: str | Path) -> tuple[int, str]:
+    """The status of the command, and what a terminal shows of it."""
+    import pty
+
+    main, child = pty.openpty()
+    command = [sys.executable, "-m", "hlo_lint", "reduce", *map(str, arguments), "--isolated"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100"}
+    with subprocess.Popen(command, stdout=child, stderr=child, env=environment) as process:
+        os.close(child)
+        shown = b""
+        while True:
+            try:
+                data = os.read(main, 4096)
+            except OSError:  # Linux ends a terminal so
+                break
+            if not data:
+                break
+            shown += data
+    os.close(main)
+    return process.returncode, shown.decode()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo terminals")
+def test_a_terminal_shows_how_far_the_reduction_is(tmp_path: Path) -> None:
+    path, out = tmp_path / "model.hlo", tmp_path / "small.hlo"
+    path.write_text(large_module(3).replace("4095", "4096"))
+    asked = (path, "--interesting", "grep -q tanh", "-j", "1", "-o", out)
+    status, shown = run_on_terminal(*asked)
+    assert status == 0, shown
+    assert re.search(r"(drop|keep|turn|move|read)[\w ]+ .* \d+ instructions, \d+ tests", shown)
+    assert "20 instructions to 2" in shown
+    status, shown = run_on_terminal(*asked, "--quiet")
+    assert (status, shown) == (0, "")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
+def test_a_reduction_that_is_killed_goes_on_from_its_state(tmp_path: Path) -> None:
+    path, state, log = (tmp_path / name for name in ("model.hlo", "state", "log"))
+    path.write_text(large_module(3).replace("4095", "4096"))
+    script = tmp_path / "test.sh"
+    script.write_text(f"echo tested >> {log}; sleep 0.02; grep -q tanh $1\n")
+    asked = ["reduce", str(path), "--interesting", f"sh {script}", "--state", str(state), "-j", "2"]
+    command = [sys.executable, "-m", "hlo_lint", *asked, "--isolated", "-q"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
+        deadline = time.monotonic() + 100
+        while not state.exists() or state.read_text().count('"text"') < 2:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.kill()
+    log.write_text("")
+    result = reduce(*asked[1:], "-q")
+    assert result.exit_code == 0, result.output
+    assert size(result.stdout) == 2
+    resumed = log.read_text().count("tested")
+    log.write_text("")
+    state.unlink()
+    assert reduce(*asked[1:], "-q").stdout == result.stdout
+    assert resumed < log.read_text().count("tested")
 
 
 def test_a_command_says_what_is_interesting(tmp_path: Path) -> None:

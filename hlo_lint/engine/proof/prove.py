@@ -6,7 +6,8 @@
   data movement of any size, between instructions that stay.
 - `memory`: the touched instructions leave the same bytes, whatever the values. For data movement
   in tiles with padding, packed types and other widths.
-- `executed`: both modules give the same bits for seeded inputs. A sample, for anything that runs.
+- `executed`: both modules give the same bits for seeded inputs. A sample, for anything that runs:
+  by our evaluator, or by XLA:CPU in a child process where that has no value.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Final
 
 from hlo_lint.engine.proof.terms import Differs, NotLayout, prove_equal
 from hlo_lint.hlo.ir import Module
+from hlo_lint.text.errors import DumpError
 
 SEEDS: Final = 3
 """Inputs on which both modules run: an even seed has negative numbers, an odd one has none."""
@@ -88,7 +90,7 @@ def prove(before: Module, after: Module) -> Proof:
         if contradiction:
             return Proof(None, True, (contradiction,))
         return Proof(Level.INDEX_MAPS, False, (fact,))
-    for level in (_in_memory, _executed):
+    for level in (_in_memory, _executed, _run_by_xla):
         proof = level(before, after)
         if proof.holds or proof.differs:
             return proof
@@ -152,6 +154,33 @@ def _executed(before: Module, after: Module) -> Proof:
         elements = sum(array.size for array in old)
     what = f"{_count(elements, 'element')} of the result"
     return Proof(Level.EXECUTED, False, (f"{what} equal bit for bit on {SEEDS} seeded inputs",))
+
+
+def _run_by_xla(before: Module, after: Module) -> Proof:
+    """Both modules run by XLA:CPU in a child process: what our evaluator has no value for."""
+    from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
+    from hlo_lint.engine.values.lowering.lower import Lowering
+    from hlo_lint.engine.values.programs import Outcome, Runs
+    from hlo_lint.engine.values.xla_cpu import XlaCpu
+
+    nodes = Nodes()
+    try:
+        one, other = (Lowering(module, nodes).program() for module in (before, after))
+        with XlaCpu() as xla:
+            verdict = Runs(xla).compare(one, other, before, range(SEEDS))
+    except (NotLowered, DumpError) as error:
+        return Proof(None, False, (f"XLA:CPU does not apply: {error}",))
+    if verdict.outcome is Outcome.CHANGED:
+        return Proof(
+            None, True, (f"run by XLA:CPU with seed {verdict.seed}, {verdict.difference}",)
+        )
+    if verdict.outcome not in (Outcome.SAME_GRAPH, Outcome.SAME_BITS):
+        reason = verdict.reason or verdict.outcome.value
+        return Proof(None, False, (f"run by XLA:CPU: {reason}",))
+    fact = f"run by XLA:CPU, results equal bit for bit on {SEEDS} seeded inputs"
+    if cuts := sorted({cut.what for cut in (*one.cuts, *other.cuts)}):
+        fact += f"; not run, equal for equal operands: {', '.join(cuts)}"
+    return Proof(Level.EXECUTED, False, (fact,))
 
 
 # Kernels ----------------------------------------------------------------------------------------

@@ -40,6 +40,10 @@ many times the error of the run in the module's own types are allowed for, too."
 FALLBACK_ULPS: Final = 64
 """Units in the last place of the results' type where no run in f64 is possible, times the number
 of operations that round on the longest way through the program."""
+MIN_OPTIMIZED_BYTES: Final = 1 << 24
+"""A program with inputs of more bytes runs longer than it takes to compile."""
+OPTIMIZED: Final = {"xla_backend_optimization_level": 1}
+"""Flags for such a program: LLVM optimizes its loops. It changes no value."""
 MAX_INPUT_BYTES: Final = 1 << 30
 """Inputs of more bytes are not made."""
 
@@ -122,8 +126,10 @@ class Runs:
                 emit(program.graph, types, keep=keep),
                 in_types(inputs, program, types),
             )
+            size = sum(array.nbytes for array in arguments)
+            flags = OPTIMIZED if size > MIN_OPTIMIZED_BYTES else {}
             try:
-                self._results[key] = self.xla.run(text, arguments)
+                self._results[key] = self.xla.run(text, arguments, flags=flags)
             except NotRun as error:
                 try:
                     self._results[key] = evaluated(text, arguments)

@@ -213,3 +213,37 @@ def test_bytes_in_tiles_with_padding_are_proven_on_memory() -> None:
     after = dynamic.format("ROOT r = f32[<=12]{0} bitcast(p)")
     proof = prove(hlo_lint.parse(before), hlo_lint.parse(after))
     assert proof.level is Level.MEMORY
+
+
+RANDOM = """HloModule m
+
+ENTRY e {
+  x = f32[4] parameter(0)
+  seed = u64[2] parameter(1)
+  y = f32[4] OPERATION(x)
+  bits = (u64[2], u32[4]) rng-bit-generator(seed), algorithm=rng_three_fry
+  ROOT r = (f32[4], (u64[2], u32[4])) tuple(y, bits)
+}
+"""
+
+
+@pytest.mark.slow
+def test_xla_cpu_runs_what_the_evaluator_has_no_value_for() -> None:
+    pytest.importorskip("jaxlib")
+    twice = RANDOM.replace(
+        "y = f32[4] OPERATION(x)", "n = f32[4] negate(x)\n  y = f32[4] negate(n)"
+    )
+    plain, negated, doubled = (
+        hlo_lint.parse(text)
+        for text in (
+            RANDOM.replace("OPERATION", "copy"),
+            RANDOM.replace("OPERATION", "negate"),
+            twice,
+        )
+    )
+    proof = prove(plain, doubled)
+    assert proof.level is Level.EXECUTED
+    assert str(proof) == ("executed: run by XLA:CPU, results equal bit for bit on 3 seeded inputs")
+    wrong = prove(plain, negated)
+    assert wrong.differs
+    assert "run by XLA:CPU with seed 0, result 0[" in wrong.reasons[0]
