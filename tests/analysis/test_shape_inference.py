@@ -279,7 +279,6 @@ broadcast               | f32[3]              | dimensions={}          | f32[3] 
 bitcast                 | f32[3]              |                        | f32[4]      | 12 bytes cannot give 16
 iota                    |                     | iota_dimension=1       | s32[3]      | iota_dimension=1
 convert                 | f32[3]              |                        | s32[4]      | cannot give s32[4]
-convert                 | c64[3]              |                        | f32[3]      | no f32 of a c64
 bitcast-convert         | f32[3]              |                        | u8[3]       | cannot give u8[3]
 stochastic-convert      | f32[3]; u16[3]      |                        | bf16[3]     | rounds f32 by u16
 get-tuple-element       | (f32[3]{0}, s32[])  | index=1                | f32[]       | XLA infers s32[]
@@ -376,7 +375,11 @@ def test_what_the_text_does_not_say_is_not_known(
     assert complaints(opcode, operands, tail, printed) == ()
 
 
-@pytest.mark.parametrize("opcode", ["reshape", "broadcast", "bitcast", "convert", "custom-call"])
+def test_xla_reads_the_dimensions_of_a_broadcast_without_a_type_as_sizes() -> None:
+    assert str(inferred("broadcast", "f32[3]", "dimensions={2}")) == "f32[2,3]"
+
+
+@pytest.mark.parametrize("opcode", ["reshape", "bitcast", "convert", "custom-call"])
 def test_the_printed_type_says_what_some_opcodes_make(opcode: str) -> None:
     assert inferred(opcode, "f32[]", "dimensions={}") is Open.FREE
 

@@ -122,6 +122,32 @@ def test_a_person_can_act_on_what_is_said(text: str, line: int, column: int, say
     assert error.message.startswith(says) or says in error.message
 
 
+@pytest.mark.parametrize(
+    ("line", "is_read"),
+    [
+        ("n = f32[4]{0} add(p, negate, p)", True),  # an opcode that names no instruction is dropped
+        ("n = f32[4]{0} add(p, f32[4] negate, p)", True),
+        ("n = f32[4]{0} add(p, negate)", False),
+        ("n = f32[4]{0} add(p, %negate, p)", False),
+        ("n = f32[4]{0} add(p, nothing, p)", False),
+        ("n = f32[4]{0} negate(f32[/*four*/4]{0} p)", True),
+        ("n = token[] outfeed(p, token[] after-all()), outfeed_shape=f32[4]", True),
+        ("n = token[] outfeed(p, token[] after-all()), outfeed_shape=f33[4]", False),
+        ("n = f32[4]{0} collective-permute(p, p, p), source_target_pairs={{0,1}}", True),
+        (
+            "n = f32[4]{0} collective-permute(p, p, p), source_target_pairs={{0,1}}, "
+            "slice_sizes={{1}}",
+            False,
+        ),
+    ],
+)
+def test_strict_mode_reads_operands_as_xla_does(line: str, is_read: bool, xla: Oracle) -> None:
+    text = f"HloModule m\nENTRY e {{\n  p = f32[4]{{0}} parameter(0)\n  {line}\n}}\n"
+    (answer,) = xla.read([text])
+    assert isinstance(answer, XlaModule) is is_read
+    assert (refusal(text) is None) is is_read
+
+
 # ---- real dumps
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from hlo_lint.analysis.layout_mismatches import types_of
 from hlo_lint.analysis.shape_inference.operation import Signature
 from hlo_lint.analysis.shape_inference.shape_check import (
+    OPCODES,
     Inferred,
     Open,
     Refusal,
@@ -28,6 +29,8 @@ from hlo_lint.hlo.records import (
 from hlo_lint.hlo.shape import Shape, shape_or_none
 
 _MAX_CALL_DEPTH = 100
+_IGNORES_TYPE = frozenset(opcode for opcode, inference in OPCODES.items() if inference.ignores_type)
+"""Opcodes whose type XLA's parser makes from their operands, whatever is printed."""
 
 
 class ShapeInference:
@@ -88,14 +91,14 @@ class ShapeInference:
         inference = inference_of(opcode_of(row))
         if inference is None:
             return ShapeCheck(Open.UNKNOWN)
-        rows, index = computation.rows, computation.index
+        _rows, index = computation.rows, computation.index
         operands = []
         for name in references_of(row):
             at = index.get(name)
             if at is None:
                 operands.append(self._element(computation, name))
             else:
-                operands.append(type_of(rows[at]) or self._type(computation, at))
+                operands.append(self._type(computation, at))
         callees: tuple[Signature | None, ...] = ()
         if inference.calls:
             callees = tuple(map(self._signature, computation.at(number).called_computations))
@@ -113,19 +116,20 @@ class ShapeInference:
 
     def _type(self, computation: Computation, number: int) -> str:
         """The type of an instruction as text, inferred where it is left out."""
-        printed = type_of(computation.rows[number])
-        if printed:
+        row = computation.rows[number]
+        printed = type_of(row)
+        if printed and opcode_of(row) not in _IGNORES_TYPE:
             return printed
         if computation not in self._left_out:
             self._infer_left_out(computation)
-        return self._left_out[computation].get(number, "")
+        return self._left_out[computation].get(number, printed)
 
     def _infer_left_out(self, computation: Computation) -> None:
-        """Infers the types that are left out, in the order of the text: operands come first."""
+        """Infer the types that the parser does not read, in the order of the text."""
         inferred_types = self._left_out[computation] = {}
         self._being_read.append(computation)
         for number, row in enumerate(computation.rows):
-            if not type_of(row):
+            if not type_of(row) or opcode_of(row) in _IGNORES_TYPE:
                 inferred = self._check(computation, number).inferred
                 if not isinstance(inferred, Refusal | Open):
                     inferred_types[number] = str(inferred)

@@ -11,8 +11,8 @@ The measure is the parser of jaxlib 0.11.2; it is not run here. Nonsense that it
 
 | XLA's parser reads it, strict mode refuses it | because |
 |---|---|
-| `tuple(%p, transpose(%p))`, `tuple(%p, negate)` | XLA drops an operand that it cannot read, if a \
-comma or `)` follows |
+| `tuple(%p, transpose(%p))` | XLA drops an instruction that it cannot make, if a comma or `)` \
+follows |
 | `sharding={replicated devices=[8,1]<=[8]}`, `origin={}` | no printer writes them |
 
 Where XLA's process ends (a constant of type token, `tuple` with the type of an array, mesh axes

@@ -485,6 +485,12 @@ def _global_ids(checked: _Checked) -> Iterator[ParseError]:
         yield checked.error(message, "use_global_device_ids")
 
 
+def _permute(checked: _Checked) -> Iterator[ParseError]:
+    if "slice_sizes" in checked.checked and len(references_of(checked.record)) != 4:
+        opcode = opcode_of(checked.record)
+        yield checked.error(f"{opcode} with slice_sizes takes exactly 4 operands", "slice_sizes")
+
+
 def _compare(checked: _Checked) -> Iterator[ParseError]:
     if checked.checked.keys() >= {"type", "order"}:
         yield checked.error("compare has either type or order, not both", "order")
@@ -526,6 +532,8 @@ _CHECKS: Final[Mapping[str, Callable[[_Checked], Iterator[ParseError]]]] = {
     "recv": _filled_tuple,
     "replica-id": _scalar_u32,
     "partition-id": _scalar_u32,
+    "collective-permute": _permute,
+    "collective-permute-start": _permute,
     "compare": _compare,
     "custom-call": _custom_call,
     "all-reduce": _global_ids,

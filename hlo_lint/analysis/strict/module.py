@@ -28,8 +28,10 @@ from hlo_lint.hlo.attributes import (
     split_attributes_strictly,
 )
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Module
+from hlo_lint.hlo.opcodes import OPCODES, demands_on
 from hlo_lint.hlo.parser.general import SINGLE
 from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.hlo.parser.tokens import InstructionSpans
 from hlo_lint.hlo.records import (
     InstructionRecord,
     attributes_of,
@@ -39,7 +41,7 @@ from hlo_lint.hlo.records import (
     type_of,
 )
 from hlo_lint.hlo.shape import Shape, ShapeSyntaxError, TupleShape, parse_shape, spelled_index
-from hlo_lint.text.source import ParseError
+from hlo_lint.text.source import ParseError, Span
 
 _HEADER = frozenset(
     "alias_passthrough_params allow_spmd_sharding_propagation_to_output "
@@ -80,8 +82,47 @@ class CheckedTexts:
         self.computations: dict[Computation, tuple[ParseError, ...]] = {}
 
 
+_OPCODES: Final = frozenset(
+    name
+    for opcode in OPCODES
+    for name in (opcode, *(f"{opcode}-{step}" for step in ("start", "update", "done")))
+    if demands_on(name) is not None
+)
+
+
 def module_errors(module: Module, checked: CheckedTexts) -> Iterator[ParseError]:
     """Errors of XLA's parser in a module, in characters of its text, in no order."""
+    if dropped := tuple(_dropped_operands(module)):
+        text = module.text
+        for start, end in dropped:
+            text = text[:start] + " " * (end - start) + text[end:]
+        for rest in parse_file(text).modules:
+            yield from _module_errors(rest, checked)
+        return
+    yield from _module_errors(module, checked)
+
+
+def _dropped_operands(module: Module) -> Iterator[Span]:
+    """The operands that XLA's parser drops, in characters of the module's text.
+
+    A name that is not defined is read as an instruction in its place (`ParseOperands`). Where it is
+    an opcode, this fails only at the comma or parenthesis after it, and there the list goes on.
+    """
+    for number, computation in enumerate(module.computations):
+        defined: set[str] = set()
+        for record, (begin, end) in zip(computation.rows, computation.spans, strict=True):
+            if not _OPCODES.isdisjoint(references_of(record)):
+                spans = InstructionSpans(computation.text[begin:end], record)
+                for name, span in zip(references_of(record), spans.operand_spans, strict=False):
+                    if span is None or name not in _OPCODES or name in defined:
+                        continue
+                    if spans.text[span.start] != "%":
+                        at = module.offset(number) + begin
+                        yield Span(at + span.shape_start, at + span.end)
+            defined.add(name_of(record))
+
+
+def _module_errors(module: Module, checked: CheckedTexts) -> Iterator[ParseError]:
     yield from module.parse_errors
     is_single = not module.header and any(
         part.name == SINGLE and not part.text.startswith("{") for part in module.computations

@@ -146,8 +146,8 @@ def shape_violations(
     if opcode in _UNCHECKED or inference_of(opcode) is None:
         return
     checked = inference.check_shape(computation, number)
-    if opcode == "bitcast" and not (scope.stage.layouts and scope.stage.bitcast_sizes):
-        return  # HandleBitcast compares sizes in layout-sensitive mode alone
+    if opcode == "bitcast" and not _bitcast_sizes_count(scope, number):
+        return
     messages = [*checked.errors]
     if scope.stage.layouts and checked.layout_error:
         messages.append(f"XLA infers another layout: {checked.layout_error}")
@@ -159,6 +159,20 @@ def shape_violations(
         yield Violation(_check_of(row, checked, checks), computation.at(number), message)
     if not scope.stage.mixed_precision and opcode not in MIXED_PRECISION:
         yield from _precisions(scope, number)
+
+
+def _bitcast_sizes_count(scope: Scope, number: int) -> bool:
+    """True if `HandleBitcast` compares sizes: in layout-sensitive mode alone.
+
+    XLA:GPU and XLA:CPU count no padding; on TPU tiles pad.
+    """
+    stage = scope.stage
+    if not (stage.layouts and stage.bitcast_sizes):
+        return False
+    if stage.exact_layouts and stage.packed:
+        return True
+    shapes = (operand_shape(scope.computation.at(number), 0), scope.computation.at(number).shape)
+    return not any(array.layout and array.layout.tiles for each in shapes for array in arrays(each))
 
 
 def _check_of(row: InstructionRecord, checked: ShapeCheck, checks: Checks) -> str:
