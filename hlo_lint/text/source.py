@@ -153,7 +153,7 @@ def shown_lines(text: str) -> str:
     GitHub obeys lines that begin with two colons, after any blanks: a name may have a line feed.
 
     >>> shown_lines("a\x1b: no file\n ::error::b")
-    'a\\x1b: no file\n| ::error::b'
+    'a\\x1b: no file\n|  ::error::b'
     """
     lines = map(shown, text.split("\n"))
     return "\n".join(f"| {line}" if line.lstrip().startswith("::") else line for line in lines)
