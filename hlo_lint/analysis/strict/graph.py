@@ -12,9 +12,13 @@ from typing import Final
 
 from hlo_lint.analysis.shape_inference import Refusal, ShapeInference
 from hlo_lint.analysis.shape_inference.types import compatible
-from hlo_lint.analysis.strict.instruction import parameter_number
 from hlo_lint.analysis.strict.shapes import shape_errors, tuple_of
 from hlo_lint.analysis.strict.tokens import NAME
+from hlo_lint.analysis.verifier.structure import (
+    doubled_names,
+    doubled_roots,
+    misnumbered_parameters,
+)
 from hlo_lint.hlo.attributes import (
     AttributeSyntaxError,
     read_attribute,
@@ -30,7 +34,6 @@ from hlo_lint.hlo.records import (
     name_of,
     opcode_of,
     references_of,
-    root_mark_of,
     type_of,
 )
 from hlo_lint.hlo.shape import (
@@ -85,60 +88,31 @@ def computation_errors(computation: Computation, inference: ShapeInference) -> I
     if not computation.rows and not computation.parse_errors:
         yield ParseError(f"%{computation.name} has no instructions", len(text) - 1, len(text))
     scope = PrecedingInstructions(computation, inference)
-    root = None
-    parameters: dict[int, int] = {}
+    for find in (doubled_names, doubled_roots, misnumbered_parameters):
+        for number, message in find(computation):
+            yield ParseError(message, *spans[number])
     for number, record in enumerate(computation.rows):
         begin, end = spans[number]
-        if name_of(record) in scope.rows:
-            yield ParseError(f"instruction already exists: %{name_of(record)}", begin, end)
-        if root_mark_of(record):
-            if root is not None:
-                yield ParseError("one computation should have only one ROOT", begin, end)
-            root = record
         scope.number = number
         for message, at in _record_errors(InstructionSpans(text[begin:end], record), scope):
             yield ParseError(message, begin + at, end)
-        if opcode_of(record) == "parameter":
-            yield from _parameter(record, parameters, begin, end)
         scope.rows[name_of(record)] = number
-    yield from _gap(parameters)
-    yield from _result(computation, scope, root or (computation.rows or (None,))[-1])
+    yield from _result(computation, scope)
 
 
-def _parameter(
-    record: InstructionRecord, parameters: dict[int, int], begin: int, end: int
-) -> Iterator[ParseError]:
-    number = parameter_number(record)
-    if number is None:
-        return
-    if number in parameters:
-        yield ParseError(f"duplicate parameter number {number}", begin, end)
-    parameters[number] = begin
-
-
-def _gap(parameters: dict[int, int]) -> Iterator[ParseError]:
-    last = max(parameters, default=-1)
-    if last >= len(parameters):
-        begin = parameters[last]
-        missing = next(number for number in range(last) if number not in parameters)
-        yield ParseError(f"parameter {last} is there, and parameter {missing} is not", begin, begin)
-
-
-def _result(
-    computation: Computation, scope: PrecedingInstructions, root: InstructionRecord | None
-) -> Iterator[ParseError]:
+def _result(computation: Computation, scope: PrecedingInstructions) -> Iterator[ParseError]:
     """Errors in a signature: XLA compares its result with the root, and no parameters."""
-    signature = computation.signature
+    signature, root = computation.signature, computation.root
     arrow = signature.rfind("->")
     if not signature or arrow < 0 or root is None:
         return
     at = computation.text.find(signature)
     spelled = signature[arrow + 2 :].strip()
-    result, shape = shape_or_none(spelled), scope.shape(name_of(root))
+    result, shape = shape_or_none(spelled), scope.shape(root.name)
     if result is None:
         yield ParseError(f"{spelled} is not a shape", at + arrow, at + len(signature))
     elif shape is not None and not compatible(result, shape):
-        message = f"the signature's result is {result}, but the root %{name_of(root)} is {shape}"
+        message = f"the signature's result is {result}, but the root %{root.name} is {shape}"
         yield ParseError(message, at + arrow, at + len(signature))
     parameters = _signature_shapes(signature[:arrow])
     if parameters is None:

@@ -8,6 +8,12 @@ from typing import ClassVar, Final
 from hlo_lint.analysis.verifier.batch import order_of
 from hlo_lint.analysis.verifier.checks import on, on_attribute, on_computation, on_module
 from hlo_lint.analysis.verifier.scope import Scope, Violation, header_span
+from hlo_lint.analysis.verifier.structure import (
+    StructureError,
+    doubled_names,
+    doubled_roots,
+    misnumbered_parameters,
+)
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.records import name_of, opcode_of, operands_of, references_of, root_mark_of
 from hlo_lint.rules.base import Bad, Good, Rule, Stage
@@ -94,20 +100,24 @@ class BrokenStructure(VerifierRule, Rule):
     @on_computation
     def names(self, scope: Scope) -> Iterable[Violation]:
         """A name stands for one instruction."""
-        return () if order_of(scope.computation).is_sound else _doubled(scope.computation)
+        if order_of(scope.computation).is_sound:
+            return ()
+        return _violations("unique-name", scope, doubled_names(scope.computation))
 
     @on_computation
     def parameters(self, scope: Scope) -> Iterable[Violation]:
         """Parameters are numbered from 0, each number once."""
         rows = scope.computation.rows
         texts = [operands_of(row) for row in rows if opcode_of(row) == "parameter"]
-        return () if texts == _NUMBERS[: len(texts)] else _misnumbered(scope.computation)
+        return () if texts == _NUMBERS[: len(texts)] else _misnumbered(scope)
 
     @on_computation
     def roots(self, scope: Scope) -> Iterable[Violation]:
         """A computation has one root."""
         marks = list(map(root_mark_of, scope.computation.rows))
-        return () if len(marks) - marks.count("") < 2 else _doubled_roots(scope.computation)
+        if len(marks) - marks.count("") < 2:
+            return ()
+        return _violations("single-root", scope, doubled_roots(scope.computation))
 
     @on_computation
     def operands(self, scope: Scope) -> Iterable[Violation]:
@@ -168,40 +178,18 @@ _NUMBERS: Final = list(map(str, range(1 << 10)))
 _find_scheduling_name = late(r'scheduling_name="([^"]*)"').search
 
 
-def _doubled(computation: Computation) -> Iterator[Violation]:
-    seen: set[str] = set()
-    for number, row in enumerate(computation.rows):
-        name = name_of(row)
-        if name in seen:
-            yield Violation("unique-name", computation.at(number), f"%{name} is defined twice")
-        seen.add(name)
+def _violations(check: str, scope: Scope, errors: Iterable[StructureError]) -> Iterator[Violation]:
+    for number, message in errors:
+        yield Violation(check, scope.computation.at(number), message)
 
 
-def _misnumbered(computation: Computation) -> Iterator[Violation]:
-    numbers: dict[int, str] = {}
-    for parameter in computation.with_opcode("parameter"):
-        number = parameter.parameter_number
-        if number is None:
+def _misnumbered(scope: Scope) -> Iterator[Violation]:
+    for parameter in scope.computation.with_opcode("parameter"):
+        if parameter.parameter_number is None:
             message = f"{parameter.operands_text.strip() or 'nothing'} is not a parameter number"
             yield Violation("parameter-number", parameter, message)
-        elif number in numbers:
-            message = f"parameter {number} is defined twice: %{numbers[number]} is the first"
-            yield Violation("parameter-number", parameter, message)
-        else:
-            numbers[number] = parameter.name
-    missing = sorted(set(range(len(numbers))) - numbers.keys())
-    if missing and computation.rows:
-        at = computation.with_opcode("parameter")[0]
-        message = f"parameter {missing[0]} is missing: there are {len(numbers)} parameters"
-        yield Violation("parameter-number", at, message)
-
-
-def _doubled_roots(computation: Computation) -> Iterator[Violation]:
-    roots = [number for number, row in enumerate(computation.rows) if root_mark_of(row)]
-    first = computation.at(roots[0])
-    message = f"a computation has one root: %{first.name} is the first"
-    for number in roots[1:]:
-        yield Violation("single-root", computation.at(number), message)
+    errors = misnumbered_parameters(scope.computation)
+    yield from _violations("parameter-number", scope, errors)
 
 
 def _undefined(computation: Computation) -> Iterator[Violation]:
