@@ -11,6 +11,7 @@ from hlo_lint.analysis.stage import parse_stage
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import Target, as_dump
 from hlo_lint.dumps.directory import Dump, Skipped
+from hlo_lint.engine.limits import Limits
 from hlo_lint.engine.preconditions import known_pass
 from hlo_lint.engine.reporter import Result
 from hlo_lint.engine.runner import Checker
@@ -245,6 +246,7 @@ def _checker(settings: Settings, listed: Baseline | None, *, cured: bool) -> Che
         stage_of=settings.stage_of if settings.has_stages else None,
         cured=cured,
         notes_files=bool(settings.allow or listed),
+        limits=Limits(settings.max_megabytes, settings.max_seconds),
     )
 
 
@@ -262,6 +264,7 @@ def _cache(dump: Dump, checker: Checker, settings: Settings) -> CachedParts | No
     facts = (
         checker.reporter.before,
         checker.reporter.cured,
+        checker.limits.megabytes,
         checker.notes_files,
         stages if settings.has_stages else (),
     )
@@ -423,7 +426,13 @@ def _report(
     stats = {"files": result.files, "modules": result.modules}
     for severity in Severity:
         stats[f"{severity.value}s"] = sum(f.severity is severity for f in findings)
-    return Report(findings, tuple(result.skipped), stats, allowed)
+    skipped = tuple(result.skipped)
+    if settings.max_findings is not None and len(findings) > settings.max_findings:
+        from hlo_lint.engine.limits import shortened
+
+        findings, left_out = shortened(findings, settings.max_findings)
+        skipped += tuple(left_out)
+    return Report(findings, skipped, stats, allowed)
 
 
 def _judged(

@@ -35,6 +35,8 @@ _KNOWN_ARTEFACTS = (
     "priority_fusion_dump.txt",
     ".ttir.txt",
 )
+MEMORY_DEVICES = 1
+"""The major number of `/dev/zero` and `/dev/random`, which never end, on Linux."""
 EXCLUDED = "it is excluded"
 MAX_INNER_ARCHIVE = 64 << 20
 """Bytes of the largest archive that is unpacked though only a folder above it was named."""
@@ -51,6 +53,8 @@ class Skipped:
     """The rule that does not apply to it; empty if no rule does."""
     given: bool = False
     """True if the caller named the path and nothing of it was checked."""
+    cut: bool = False
+    """True if a limit of the settings left something unchecked."""
 
 
 @dataclass
@@ -172,11 +176,13 @@ def _existing(given: str | Path) -> Path:
         return remote_path(str(given))
     path = Path(given)
     try:
-        path.stat()
+        status = path.stat()
     except FileNotFoundError as error:
         raise DumpError(f"{path}: no such file or directory") from error
     except (OSError, ValueError) as error:  # too long, a NUL character, not allowed …
         raise DumpError(f"{given!r}: {error}") from error
+    if stat.S_ISCHR(status.st_mode) and os.major(status.st_rdev) == MEMORY_DEVICES:
+        raise DumpError(f"{path}: it is a device, not a file")
     return path
 
 

@@ -47,6 +47,7 @@ class Check:
         kind: str,
         parameters: Mapping[str, str],
         on_crash: OnCrash | None = None,
+        before_each: Callable[[], None] = lambda: None,
     ) -> None:
         self.rule = rule
         self.method = method
@@ -55,14 +56,18 @@ class Check:
         self.parameters = parameters
         """The parameter of each type that it asks for."""
         self._on_crash = on_crash
+        self._before_each = before_each
         self._subject = parameters[kind]
         self._function: Any = getattr(rule, method)
         self.takes_stage = STAGE in parameters
         """True if the findings may depend on the stage of the run."""
 
-    def reporting(self, on_crash: OnCrash) -> Check:
-        """The same check; a crash is reported, and the findings so far are kept."""
-        return Check(self.rule, self.method, self.kind, self.parameters, on_crash)
+    def reporting(self, on_crash: OnCrash, before_each: Callable[[], None]) -> Check:
+        """The same check; a crash is reported, and the findings so far are kept.
+
+        What `before_each` raises before a subject ends the check.
+        """
+        return Check(self.rule, self.method, self.kind, self.parameters, on_crash, before_each)
 
     @property
     def artefacts(self) -> Iterable[str]:
@@ -80,6 +85,7 @@ class Check:
         Raises:
             RuleError: the rule crashed, and nobody reports it; names the rule and the subject.
         """
+        self._before_each()
         views = {self._subject: subject}
         if self.takes_stage:
             views[self.parameters[STAGE]] = stage

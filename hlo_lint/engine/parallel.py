@@ -108,7 +108,7 @@ def parts_of(
             copies[at] = first
     for at, part in _checked(new, sizes, task, executor, progress):
         parts[at] = part
-        if cache is not None and not part.outcome.internal_errors:
+        if cache is not None:
             cache.put(pipelines[at], digests.get(at), part)
     for at, first in copies.items():
         parts[at] = relocated(parts[first], places(pipelines[first], pipelines[at]))

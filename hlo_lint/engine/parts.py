@@ -15,6 +15,7 @@ from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.remote import checksum, is_url
 from hlo_lint.engine.findings import PassRef
 from hlo_lint.engine.input_size import size_of
+from hlo_lint.engine.limits import NO_LIMITS, Limits
 from hlo_lint.engine.reporter import Outcome
 from hlo_lint.engine.runner import Checker, Progress
 from hlo_lint.engine.stages import StageOf
@@ -36,6 +37,7 @@ class Task:
     stage_of: StageOf | None
     cured: bool
     notes_files: bool
+    limits: Limits = NO_LIMITS
     jobs: int = 1
     """Processes of this machine for all pipelines together."""
     bytes_per_job: int = 0
@@ -47,7 +49,12 @@ class Task:
         """The task of a checker that has not checked anything."""
         reporter = checker.reporter
         return cls(
-            checker.rules, reporter.before, checker.stage_of, reporter.cured, checker.notes_files
+            checker.rules,
+            reporter.before,
+            checker.stage_of,
+            reporter.cured,
+            checker.notes_files,
+            checker.limits,
         )
 
 
@@ -76,6 +83,7 @@ def check_part(task: Task, pipeline: Pipeline, progress: Progress = lambda _: No
         stage_of=task.stage_of,
         cured=task.cured,
         notes_files=task.notes_files,
+        limits=task.limits,
     )
     if task.jobs > 1:
         share = round(size_of(pipeline) / max(task.bytes_per_job, 1))

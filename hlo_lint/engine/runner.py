@@ -17,6 +17,7 @@ from hlo_lint.dumps.file_types import Kind
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.checks import STAGE, Check
+from hlo_lint.engine.limits import NO_LIMITS, Limits, OutOfTimeError, Stopwatch
 from hlo_lint.engine.reporter import Outcome, Reporter, Result
 from hlo_lint.engine.stages import StageOf
 from hlo_lint.engine.timeline import Timeline
@@ -46,6 +47,7 @@ class Checker:
         stage_of: StageOf | None = None,
         cured: bool = False,
         notes_files: bool = True,
+        limits: Limits = NO_LIMITS,
     ) -> None:
         self.rules = ChosenRules.of(rules)
         self.reporter = Reporter(self.rules, before, cured=cured)
@@ -53,6 +55,8 @@ class Checker:
         self.notes_files = notes_files
         """True if `Result.checked` has files without comments, too: allowances are compared with
         them."""
+        self.limits = limits
+        self._stopwatch = Stopwatch(None)
         self.jobs = 1
         """Processes for the checks of one pipeline; those that find fixes to apply are not sent."""
         self.logs: list[PassDump] = []
@@ -80,6 +84,9 @@ class Checker:
         dumps = []
         for dump in pipeline.dumps:
             progress(1)
+            if too_large := self._size_error(dump):
+                self.result.skipped.append(Skipped(str(dump.path), too_large, cut=True))
+                continue
             try:
                 self.result.modules += len(dump.file.modules)
             except (OSError, DumpError) as error:
@@ -101,6 +108,7 @@ class Checker:
                 self.result.checked.append(checked_file(file, lone=pipeline.lone))
         texts = [dump for dump in dumps if dump.kind is Kind.HLO]
         self._path = (dumps or pipeline.dumps)[-1].path
+        self._stopwatch = Stopwatch(self.limits.seconds)
         timeline = Timeline(pipeline, texts, self.stage_of)
         run = Run(timeline, files, self.reporter)
         views = {STAGE} | {kind for kind, view in VIEWS.items() if view.has_subject(run)}
@@ -133,17 +141,37 @@ class Checker:
         finally:
             self.reporter = run.reporter = reporter
 
+    def _size_error(self, dump: PassDump) -> str:
+        """Why a file is not read; empty if it is."""
+        most = self.limits.megabytes
+        if most is None or dump.is_read:
+            return ""
+        try:
+            size = dump.path.stat().st_size
+        except OSError:
+            return ""
+        megabytes = f"{size / 1e6:.0f} MB, more than {most} (max-megabytes)"
+        return megabytes if size > most * 1_000_000 else ""
+
     @contextmanager
     def _reported_crashes(self, check: Check) -> Iterator[None]:
         """Report what a rule raises outside of its check: in a fix, or in a reader of its view."""
         try:
             yield
+        except OutOfTimeError:
+            reason = f"not every rule was checked in {self.limits.seconds} s (max-seconds)"
+            cut = Skipped(str(self._path), reason, cut=True)
+            if cut not in self.result.skipped:
+                self.result.skipped.append(cut)
         except HloLintError as error:
             if not isinstance(error, RuleError):
                 raise
             self._report_crash(check.rule, check.kind, error)
         except Exception as error:
             self._report_crash(check.rule, check.kind, error)
+
+    def _check_time(self) -> None:
+        self._stopwatch.check()
 
     def _report_crash(self, rule: Rule, subject: object, error: Exception) -> None:
         path = getattr(getattr(subject, "module", subject), "path", None)
@@ -156,7 +184,7 @@ class Checker:
             if any(map(views.issuperset, entry.asks)) and entry.applies(contents):
                 for check in checks_of(chosen.rule):
                     if check.kind in views:
-                        yield check.reporting(self._report_crash)
+                        yield check.reporting(self._report_crash, self._check_time)
 
     def suppress(
         self,

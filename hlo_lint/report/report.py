@@ -39,16 +39,17 @@ class Report:
 
     @property
     def exit_status(self) -> int:
-        """2 if something that the caller named was not checked, or if a rule crashed on it; else 0
-        if it is clean, else 1."""
-        if self.unchecked or self.has_internal_errors:
+        """2 if something that the caller named was not checked, or not all of it, since a rule
+        crashed or a limit was reached; else 0 if it is clean, else 1."""
+        if self.unchecked or self.is_incomplete:
             return 2
         return 0 if self.clean else 1
 
     @property
-    def has_internal_errors(self) -> bool:
-        """True if a rule or a reader crashed: what it would have found is missing."""
-        return any(finding.rule == INTERNAL_ERROR for finding in self.findings)
+    def is_incomplete(self) -> bool:
+        """True if a rule or a reader crashed, or a limit was reached: findings may be missing."""
+        crashed = any(finding.rule == INTERNAL_ERROR for finding in self.findings)
+        return crashed or any(entry.cut for entry in self.skipped)
 
     @property
     def unchecked(self) -> tuple[Skipped, ...]:

@@ -117,10 +117,7 @@ def as_text(finding: Diagnostic) -> str:
 def summary(report: Report) -> str:
     """`1 error, 2 warnings in 31 files, 31 modules of HLO`, and what was allowed and skipped."""
     listed = severities(
-        *(
-            sum(finding.severity is severity for finding in report.findings)
-            for severity in reversed(ORDER)
-        )
+        *(report.stats.get(f"{severity.value}s", 0) for severity in reversed(ORDER))
     )
     files, modules = (counted(report.stats[name], name[:-1]) for name in ("files", "modules"))
     place = f"{files}, {modules} of HLO" if report.stats["files"] else "no files of HLO"

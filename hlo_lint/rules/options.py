@@ -9,6 +9,8 @@ from hlo_lint.text.errors import UsageError
 Value = bool | int | float | str
 """The type of an option's value, as TOML spells it."""
 
+MAX_NUMBER = (1 << 63) - 1
+
 T = TypeVar("T", bool, int, float, str)
 
 TITLES: dict[type, str] = {bool: "true or false", int: "a whole number", float: "a number"}
@@ -74,6 +76,8 @@ class Option(Generic[T]):
             UsageError: for any other.
         """
         numeric = isinstance(value, int | float) and not isinstance(value, bool)
+        if isinstance(value, int) and not -MAX_NUMBER <= value <= MAX_NUMBER:
+            raise UsageError(f"{self.name} takes a number of 64 bits")
         fits = numeric if self.kind is float else type(value) is self.kind
         if self.choices and value not in self.choices:
             fits = False

@@ -37,15 +37,22 @@ class ReportOptions(NamedTuple):
     diff: bool = False
 
 
+MAX_FINDINGS = 1000
+"""Findings of one rule in one file that are reported, where the settings say nothing else."""
+
+
 def _processes(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
     """The number of processes; 0 for `auto`."""
     if value is None:
         return None
     if value == "auto":
         return 0
-    if value.isascii() and value.isdigit() and int(value):
-        return int(value)
-    raise click.BadParameter(f"{value!r} is neither auto nor a whole number from 1")
+    from hlo_lint.text.source import whole_number
+
+    number = whole_number(value)
+    if number is not None and 1 <= number <= common.MAX_COUNT:
+        return number
+    raise click.BadParameter(f"{value[:60]!r} is neither auto nor a whole number from 1")
 
 
 @click.command("check")
@@ -165,7 +172,11 @@ def _check(paths: tuple[str, ...], options: ReportOptions, shared: common.Shared
     from hlo_lint.engine.input_size import automatic_jobs
 
     begun = time.monotonic()
-    settings = common.settings_of(paths, shared).overridden(output_format=options.output_format)
+    settings = common.settings_of(paths, shared).overridden(
+        output_format=options.output_format,
+    )
+    if settings.max_findings is None:
+        settings = settings.overridden(max_findings=MAX_FINDINGS)
     refuse_statistics(settings, options)
     dump = common.open_given(paths, settings, shared)
     if options.fix:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 PROGRESS_AFTER = 1.0
 """Seconds of work after which a terminal shows a progress bar."""
 
+MAX_COUNT = (1 << 31) - 1
+"""No number of an option is larger."""
+
 LEVELS = ("error", "warning", "info", "off")
 
 Command = TypeVar("Command", bound=Callable[..., object])
@@ -169,6 +172,23 @@ _input = (
         help="Check every file, also those whose findings are known from an earlier run.",
     ),
 )
+
+
+def seconds(least: float) -> click.FloatRange:
+    """The type of an option that takes a time."""
+    return _Seconds(least, MAX_COUNT)
+
+
+class _Seconds(click.FloatRange):
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number: float = super().convert(value, param, ctx)
+        if number != number:
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
+
+
 color_option = click.option(
     "--color",
     type=click.Choice(["auto", "always", "never"]),
@@ -322,7 +342,7 @@ def standard_input() -> bytes:
 def exit_status(report: Report, shared: SharedOptions, *, exit_zero: bool = False) -> int:
     """The exit status after a report; prints what was named and not checked, which makes it 2.
 
-    So does a crash of a rule.
+    So does a crash of a rule, and a limit that was reached.
     """
     from hlo_lint.text.source import shown
 
@@ -331,7 +351,7 @@ def exit_status(report: Report, shared: SharedOptions, *, exit_zero: bool = Fals
             place = shown(f"{entry.path}: {entry.reason}")
             click.echo(f"Error: nothing checked: {place}", err=True)
         return 2
-    if report.has_internal_errors:
+    if report.is_incomplete:
         return 2
     return 0 if exit_zero or report.clean else 1
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--seeds",
-    type=click.IntRange(1),
+    type=click.IntRange(1, common.MAX_COUNT),
     default=2,
     show_default=True,
     help="The number of sets of inputs; those of odd numbers are positive.",
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(1),
+    type=common.seconds(1),
     envvar="HLO_LINT_XLA_SECONDS",
     default=60.0,
     show_default=True,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--memory",
-    type=click.IntRange(1),
+    type=click.IntRange(1, common.MAX_COUNT),
     envvar="HLO_LINT_XLA_MEMORY",
     default=8192,
     show_default=True,
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 @click.option(
     "--jobs",
     "-j",
-    type=click.IntRange(1),
+    type=click.IntRange(1, common.MAX_COUNT),
     metavar="N",
     help="Programs that run at a time; by default as many as there are processors.",
 )

@@ -27,6 +27,8 @@ from hlo_lint.text.errors import UsageError, nearest
 Schema = dict[str, Any]
 
 OFF: Final = "off"
+MAX_COUNT: Final = (1 << 31) - 1
+"""No number of a setting is larger: it is a count of things, or of bytes by the megabyte."""
 LEVELS: Final = (*(severity.value for severity in Severity), OFF)
 
 
@@ -178,7 +180,7 @@ def _allowances_schema() -> Schema:
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_COUNT
 
 
 def _spelled(value: object) -> str:
@@ -208,6 +210,7 @@ _processes = _kind(
     lambda value: value == "auto" or _is_count(value),
     {"oneOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}]},
 ).then(lambda value, _: None if value == "auto" else value)
+_count = _kind("a whole number from 1", _is_count, {"type": "integer", "minimum": 1})
 _truth = _kind("true or false", lambda value: isinstance(value, bool), {"type": "boolean"})
 _names = _listed(_rule, "an array of rules and families")
 _globs = _listed(_pattern, "an array of patterns")
@@ -309,6 +312,13 @@ KEYS: Final = (
         _truth,
         "False if findings of earlier runs are not used for files that did not change.",
     ),
+    Key(
+        "max-findings",
+        _count,
+        "Findings of one rule in one file that are reported; the others are counted.",
+    ),
+    Key("max-megabytes", _count, "Size of the largest file that is read."),
+    Key("max-seconds", _count, "CPU time for the rules of one compilation, in seconds."),
     Key("output-format", _choice(tuple(FORMATS)), "The format of the report."),
     Key(
         "unsafe-fixes",

@@ -72,6 +72,8 @@ def read(path: Path) -> Settings:
         raise ConfigError(_syntax_error(label, text, str(error))) from error
     except RecursionError as error:
         raise ConfigError(f"{label}: its values are nested too deep") from error
+    except ValueError as error:  # Python reads no more than 4,300 digits
+        raise ConfigError(f"{label}: a number has too many digits") from error
     place = SettingPlace(path, text)
     if path.name == OWN and "tool" in document:
         raise place.at("tool").error(f"in {OWN} the keys stand at the top, in no table of tools")
@@ -119,7 +121,7 @@ def _has_section(path: Path) -> bool:
         document = tomllib.loads(data.decode("utf-8", "replace"))
     except OSError:
         return False
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return True  # reading it says what is wrong
     tool = document.get("tool")
     return isinstance(tool, dict) and "hlo_lint" in tool

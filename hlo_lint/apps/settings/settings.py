@@ -62,6 +62,13 @@ class Settings:
     cache: bool | None = None
     """True if findings of earlier runs are used for files that did not change. None: commands use
     them, and from Python nothing does."""
+    max_findings: int | None = None
+    """Findings of one rule in one file that are reported; the others are counted. None: `check`
+    reports 1000, and from Python all are."""
+    max_megabytes: int | None = 2048
+    """Size of the largest file that is read."""
+    max_seconds: int | None = None
+    """CPU time for the rules of one compilation; None for no limit."""
     output_format: str = "text"
     baseline: Path | None = None
     """The file of findings that are not reported again."""

@@ -30,6 +30,8 @@ def spelled(value: object) -> str:
             return f'"{"".join(map(_character, str(value)))}"'
         case bool():
             return str(value).lower()
+        case int() if value.bit_length() > 1000:  # Python spells no more than 4,300 digits
+            return f"{value:#x}"
         case _:
             return str(value)
 

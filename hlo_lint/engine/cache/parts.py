@@ -10,11 +10,16 @@ from typing import Final
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.cache.store import Store
 from hlo_lint.engine.cache.values import from_json, to_json
+from hlo_lint.engine.limits import is_incomplete
 from hlo_lint.engine.parts import DIGEST_BYTES, Part, files_of, relocated
 from hlo_lint.text.files import is_proto
 
 _SAVED_BYTES: Final = 1 << 22
 """Bytes of new values that are not stored yet: a run that is killed loses no more."""
+
+
+MAX_EXCERPTS: Final = 1 << 24
+"""Characters of lines in one part that is kept: each finding of a long line has all of it."""
 
 
 class CachedParts:
@@ -44,7 +49,8 @@ class CachedParts:
     def put(self, pipeline: Pipeline, digest: bytes | None, part: Part) -> None:
         """Keep a part, with names in place of paths: its files may be moved together."""
         key = self._key(pipeline, digest)
-        if key is None:
+        excerpts = sum(len(each.excerpt) for each in part.outcome.diagnostics)
+        if key is None or excerpts > MAX_EXCERPTS or is_incomplete(part.outcome):
             return
         names = {str(path): path.name for path in files_of(pipeline)}
         value = json.dumps(to_json(relocated(part, names)), separators=(",", ":"))

@@ -58,6 +58,17 @@ class LineMemo:
         """Opcodes and types: each text once."""
 
 
+def _is_signature(text: str) -> bool:
+    """False where the general parser would refuse the head: a bracket is not closed."""
+    count = text.count
+    return (
+        ") -> " in text
+        and count("[") == count("]")
+        and count("{") == count("}")
+        and count("(") == count(")")
+    )
+
+
 def known_blocks(text: str, at: int, memo: LineMemo) -> tuple[list[str], list[Computation | None]]:
     """Split the text from `at` on at empty lines; return also the known computation of each block.
 
@@ -136,7 +147,7 @@ def read_alone(text: str, at: int, found: list[tuple[int, Computation]]) -> int:
             return begin
         entry, name, signature = head.groups("")
         signature = signature.rstrip()
-        if signature and ") -> " not in signature:
+        if signature and not _is_signature(signature):
             return begin
         tail = ""
         if not text.endswith("\n}", at, end):
@@ -210,7 +221,7 @@ def _outlines(
             continue
         entry, name, signature = head.groups("")
         signature = signature.rstrip()
-        if signature and ") -> " not in signature:
+        if signature and not _is_signature(signature):
             continue
         tail = ""
         if not text.endswith("\n}"):

@@ -1,0 +1,73 @@
+"""The bounds of a run: what they cut is in the report, and in the exit status."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hlo_lint.dumps.directory import Skipped
+from hlo_lint.text.phrases import counted
+
+if TYPE_CHECKING:
+    from hlo_lint.engine.findings import Diagnostic
+    from hlo_lint.engine.reporter import Outcome
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one file, or the dumps of one compilation, may cost; None for no limit."""
+
+    megabytes: int | None = None
+    """Size of a file, unpacked; memory is at most some 20 times that."""
+    seconds: int | None = None
+    """CPU time for the rules of one compilation."""
+
+
+NO_LIMITS = Limits()
+
+
+class OutOfTimeError(Exception):
+    """The rules of one compilation have had their time."""
+
+
+class Stopwatch:
+    """The CPU time of this process since it began."""
+
+    def __init__(self, seconds: int | None) -> None:
+        self._end = None if seconds is None else time.process_time() + seconds
+
+    def check(self) -> None:
+        """Go on, if there is time left.
+
+        Raises:
+            OutOfTimeError: there is none.
+        """
+        if self._end is not None and time.process_time() > self._end:
+            raise OutOfTimeError
+
+
+def is_incomplete(outcome: Outcome) -> bool:
+    """True if a crash or a limit kept something from being checked: another run may do better."""
+    return bool(outcome.internal_errors) or any(entry.cut for entry in outcome.skipped)
+
+
+def shortened(
+    findings: Sequence[Diagnostic], most: int
+) -> tuple[tuple[Diagnostic, ...], Iterator[Skipped]]:
+    """The first findings of each rule in each file, and how many were left out of the report."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    kept = []
+    for finding in findings:
+        key = finding.rule, finding.path, finding.severity.value
+        counts[key] += 1
+        if counts[key] <= most:
+            kept.append(finding)
+    skipped = (
+        Skipped(path, f"{counted(count - most, severity)} more of {rule} (max-findings)", rule)
+        for (rule, path, severity), count in counts.items()
+        if count > most
+    )
+    return tuple(kept), skipped
