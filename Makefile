@@ -20,7 +20,7 @@ MAKE_RELEASE := from sys import argv; from hlo_lint.apps.jax.capture.environment
 WITH_ORACLES = HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) \
 	HLO_LINT_RELEASES=$(CURDIR)/$(RELEASES)
 
-.PHONY: help demo check lint types unit test test-latest test-lowest dist new-rule docs images extension corpus values corpora verifier bench kills faults clean
+.PHONY: help demo check lint types unit test test-latest test-lowest dist new-rule docs images extension corpus values fuzz hostile corpora verifier bench kills faults clean
 
 help:  ## list the tasks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -119,6 +119,11 @@ corpus: $(VENV)/tools $(ORACLE)/installed  ## check and convert every dump of AR
 
 values: $(BIN)/hlo-lint  ## run every step of the dumps of ARCHIVES, and planted errors; writes benchmarks/VALUES.md
 	$(BIN)/python -m benchmarks.values --plant 100 --archives $(ARCHIVES) $(wildcard fixtures/dumps/*)
+
+fuzz: $(VENV)/tools  ## fuzz every target by bytes for SECONDS (60); what was found is in build/fuzz
+	$(BIN)/python $(PIP_INSTALL) --editable '.[fuzz]'
+	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60)
+	HLO_LINT_CASES=$(or $(CASES),300) $(BIN)/python -m pytest -q -n auto tests/fuzz/test_properties.py
 
 corpora: $(BIN)/hlo-lint  ## check the texts of CORPORA, which others wrote; writes benchmarks/CORPORA.md
 	$(BIN)/python -m benchmarks.corpora $(CORPORA)

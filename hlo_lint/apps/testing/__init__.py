@@ -1,0 +1,148 @@
+"""Runs the examples of a rule as tests, in whatever test-suite the rule has.
+
+    def test_the_examples_of_the_rule() -> None:
+        check_examples(WideConcatenate)
+
+What fails is an `AssertionError` that says which example it was and what was found there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from inspect import cleandoc
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hlo_lint.apps.api import fix, lint, validate
+from hlo_lint.apps.settings.settings import Settings
+from hlo_lint.engine.findings import Diagnostic
+from hlo_lint.rules.base import Bad, Good, Rule
+
+_ENDINGS = {"HloModule": "hlo", ".entry": "ptx", "instruction_profiles": "textproto"}
+"""The ending of an example's file, by what its text has; where it has none of these, `log`."""
+_STEM = "module_0001.example.sm_9.0_gpu_after_optimizations"
+
+
+def check_examples(rule: type[Rule]) -> None:
+    """Checks a rule's page and every example of it.
+
+    Raises:
+        AssertionError: at the first thing that is not as it should be.
+    """
+    check_page(rule)
+    for example in rule.examples:
+        check_example(rule, example)
+
+
+def check_page(rule: type[Rule]) -> None:
+    """Checks that a rule says in its docstring what it is, and shows it.
+
+    Raises:
+        AssertionError: for a page without a summary of one sentence, without `## Why`, without a
+            bad and a good example, or with a `## Fix` that no example shows.
+    """
+    name = rule.name()
+    _expect(rule.summary().endswith("."), f"{name}: the docstring's first line ends with no stop")
+    _expect(". " not in rule.summary(), f"{name}: the docstring's first line is not one sentence")
+    _expect("## Why" in rule.page(), f"{name}: the docstring has no `## Why`")
+    for kind in (Bad, Good):
+        shown = any(isinstance(example, kind) for example in rule.examples)
+        _expect(shown, f"{name}: there is no {kind.__name__} example")
+    if rule.fixable() != ("## Fix" in rule.page()):
+        missing = "the docstring has no `## Fix`" if rule.fixable() else "no example shows a fix"
+        raise AssertionError(f"{name}: {missing}")
+
+
+def check_example(rule: type[Rule], example: Bad | Good) -> None:
+    """Checks that a rule finds what an example marks, and fixes it as the example says.
+
+    Raises:
+        AssertionError: where it finds less or more, says something else the second time, ends a
+            message with a full stop, or fixes it otherwise.
+    """
+    place = _title(rule, example)
+    wanted = example.marked if isinstance(example, Bad) else []
+    _expect(isinstance(example, Good) or bool(wanted), f"{place} marks no line with `// error`")
+    with TemporaryDirectory() as folder:
+        path = write_example(example, Path(folder))
+        before = rule.precondition.demanded_by if rule.precondition else None
+        findings = _reported(rule, path, before)
+        listed = "".join(f"\n  {finding.line}: {finding.message}" for finding in findings)
+        marked = ", ".join(map(str, wanted)) or "none"
+        lines = [finding.line for finding in findings]
+        _expect(lines == wanted, f"{place} marks the lines {marked}; found:{listed or ' none'}")
+        again = _reported(rule, path, before)
+        _expect(findings == again, f"{place}: the second check said something else")
+        for finding in findings:
+            _expect(bool(finding.message), f"{place}: line {finding.line} has no message")
+            _expect(
+                not finding.message.endswith("."), f"{place}: a full stop ends {finding.message!r}"
+            )
+        if isinstance(example, Bad) and example.fixed:
+            _check_fix(rule, example, path, place)
+
+
+def _reported(rule: type[Rule], path: Path, before: str | None) -> tuple[Diagnostic, ...]:
+    """The findings of a rule, by the command that reports them."""
+    if rule.command == "validate":
+        return validate(path).report.findings
+    return lint(path, [rule], None, before).findings
+
+
+def _check_fix(rule: type[Rule], example: Bad, path: Path, place: str) -> None:
+    before = rule.precondition.demanded_by if rule.precondition else None
+    chosen = Settings(rules={rule.name(): dict(example.options)})
+    old = lint(path, None, None, before).findings
+    fixed = fix(path, [rule], None, before, settings=chosen, unsafe_fixes=True)
+    if fixed.text != example.fixed_source:
+        from difflib import unified_diff
+
+        wanted, made = (text.splitlines(True) for text in (example.fixed_source, fixed.text))
+        differs = "".join(unified_diff(wanted, made, "example", "fix"))
+        raise AssertionError(f"{place}: the fix gives another text\n{differs}")
+    left = "".join(f"\n  {finding.line}: {finding.message}" for finding in fixed.findings)
+    _expect(fixed.remaining.clean, f"{place}: the fix leaves{left}")
+    for file in fixed.files:
+        if file.path is not None:
+            file.path.write_text(file.after, "utf-8")
+    before_fix = Counter(finding.rule for finding in old)
+    new = lint(path, None, None, before).findings
+    added = Counter(finding.rule for finding in new if finding.rule != rule.name()) - before_fix
+    listed = "".join(
+        f"\n  {finding.line}: {finding.message}" for finding in new if finding.rule in added
+    )
+    _expect(not added, f"{place}: the fix introduces {', '.join(added)}{listed}")
+
+
+def write_example(example: Bad | Good, folder: Path) -> Path:
+    """Writes an example as a dump directory holds it; the path is what to check.
+
+    Beside the text stands what goes with it, under the names that XLA gives them.
+    """
+    if example.file:
+        (folder / example.file).write_text(example.source, "utf-8")
+        for name, text in example.beside.items():
+            (folder / name).write_text(cleandoc(text) + "\n", "utf-8")
+        return folder
+    if not example.artefacts:
+        endings = [ending for mark, ending in _ENDINGS.items() if mark in example.source]
+        path = folder / f"example.{endings[0] if endings else 'log'}"
+        path.write_text(example.source, "utf-8")
+        return path
+    (folder / f"{_STEM}.txt").write_text(example.source, "utf-8")
+    for ending, text in example.artefacts.items():
+        (folder / f"{_STEM}{ending}").write_text(cleandoc(text) + "\n", "utf-8")
+    return folder
+
+
+def _title(rule: type[Rule], example: Bad | Good) -> str:
+    """`wide-concatenate: bad example 2 (HloModule pads)`."""
+    same = [other for other in rule.examples if type(other) is type(example)]
+    number = next(n for n, other in enumerate(same, 1) if other is example)
+    first = example.source.partition("\n")[0].partition(",")[0]
+    return f"{rule.name()}: {type(example).__name__.lower()} example {number} ({first[:60]})"
+
+
+def _expect(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise AssertionError(otherwise)

@@ -1,0 +1,390 @@
+"""What fuzzers call with any bytes: each target raises where the program breaks a promise.
+
+`tests/fuzz/test_seeded.py` calls them with a seeded sample, `python -m tests.fuzz` with atheris.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from itertools import islice
+from pathlib import Path
+
+import hlo_lint
+from hlo_lint.apps.settings.load import read
+from hlo_lint.apps.settings.settings import Settings
+from hlo_lint.dumps.artefacts import ARTEFACTS, reader_for
+from hlo_lint.engine.suppressions.baseline import read_baseline
+from hlo_lint.engine.suppressions.comments import lost_comments, read_comments
+from hlo_lint.hlo.attributes import AttributeSyntaxError
+from hlo_lint.hlo.dialects import DIALECTS
+from hlo_lint.hlo.ir import HloFile
+from hlo_lint.hlo.parser.module import Memo, parse_file
+from hlo_lint.kernels.custom_calls import decode, encode, render
+from hlo_lint.kernels.custom_calls.carrier import Carrier
+from hlo_lint.report.formats import FORMATS
+from hlo_lint.report.formats import render as render_report
+from hlo_lint.report.report import Report
+from hlo_lint.rules.findings import INTERNAL_ERROR
+from hlo_lint.rules.registry import all_rules
+from hlo_lint.text.errors import ConfigError, HloLintError, HloSyntaxError, UsageError
+from hlo_lint.text.source import decode as decode_text
+from hlo_lint.text.source import encode as encode_text
+
+Target = Callable[[bytes], None]
+TARGETS: dict[str, Target] = {}
+MAX_READ = 200
+"""Instructions of a text whose attributes are read."""
+
+
+class BrokenPromiseError(AssertionError):
+    """What the program says of every input does not hold for one."""
+
+
+def _target(function: Target) -> Target:
+    TARGETS[function.__name__] = function
+    return function
+
+
+def _expect(holds: bool, promise: str) -> None:
+    if not holds:
+        raise BrokenPromiseError(promise)
+
+
+@_target
+def parse(data: bytes) -> None:
+    """Every byte comes out as it went in, and whatever is asked of the graph has an answer."""
+    file = parse_file(data)
+    _expect(encode_text(file.text) == data, "parsing keeps every byte")
+    size = len(file.text)
+    for module in file.modules:
+        for problem in module.problems:
+            _expect(0 <= problem.span.start <= problem.span.end <= size, "problems are in the text")
+        _read_header(module)
+        for instruction in islice(module.instructions(), MAX_READ):
+            start, end = module.span(instruction)
+            _expect(0 <= start <= end <= size, "instructions are in the text")
+            _expect(file.text[start:end] == instruction.text, "a span is that of its text")
+            assert instruction.operands is not None
+            assert instruction.users is not None
+            assert instruction.called_computations is not None
+            if instruction.shape_or_none is not None:
+                str(instruction.shape_or_none)
+            for name in instruction.attributes:
+                instruction.attribute_or_none(name)
+
+
+def _read_header(module: hlo_lint.Module) -> None:
+    for name in module.attributes:
+        try:
+            module.attribute(name)
+        except AttributeSyntaxError as error:
+            str(error)
+
+
+@_target
+def memo(data: bytes) -> None:
+    """What files of a directory share changes nothing."""
+    shared = Memo()
+    first = parse_file(data, memo=shared)
+    parse_file(data[: len(data) // 2], memo=shared)
+    again = parse_file(data + b"\n", memo=shared)
+    _expect(encode_text(first.text) == data, "parsing keeps every byte")
+    _expect(encode_text(again.text) == data + b"\n", "a second file keeps every byte")
+    alone = parse_file(data + b"\n")
+    if not any(module.problems for module in alone.modules):
+        _expect(_graph(alone) == _graph(again), "a memo changes nothing that can be read")
+
+
+def _graph(file: HloFile) -> list[object]:
+    return [
+        (module.name, module.header, [(c.name, c.rows, c.text) for c in module.computations])
+        for module in file.modules
+    ]
+
+
+@_target
+def strict(data: bytes) -> None:
+    """Strict parsing refuses a text with a place in it, or reads it."""
+    try:
+        hlo_lint.parse_all(data, strict=True)
+    except HloSyntaxError as error:
+        _expect(error.line >= 1, "an error has a line")
+
+
+@cache
+def _every_rule() -> Settings:
+    rules = tuple(rule.name() for rule in all_rules() if rule.command == "check")
+    return Settings(select=rules)
+
+
+def _no_crash(report: Report) -> Report:
+    for finding in report.findings:
+        _expect(finding.rule != INTERNAL_ERROR, "\n".join((finding.message, *finding.notes)))
+    return report
+
+
+@_target
+def lint(data: bytes) -> None:
+    """Every rule looks at it, and says the same of it twice."""
+    report = _no_crash(hlo_lint.lint(data, settings=_every_rule()))
+    lines = data.count(b"\n") + 1
+    for finding in report.findings:
+        _expect(1 <= finding.line <= finding.end_line <= lines, "findings are in the text")
+
+
+@_target
+def lint_before(data: bytes) -> None:
+    """The same, before a pass."""
+    _no_crash(hlo_lint.lint(data, settings=_every_rule(), before="layout_normalization"))
+
+
+@_target
+def report(data: bytes) -> None:
+    """Every format shows every report, in UTF-8 and without a character that a terminal obeys."""
+    made = _no_crash(hlo_lint.lint(data, settings=_every_rule()))
+    for name in FORMATS:
+        text = render_report(made, name)
+        text.encode("utf-8")
+        _expect("\x1b" not in text, f"{name} writes no escape")
+
+
+@_target
+def fix(data: bytes) -> None:
+    """A fix changes what it says and no other byte, leaves HLO, and has nothing to do again."""
+    settings = _every_rule().overridden(unsafe_fixes=True)
+    fixed = hlo_lint.fix(data, settings=settings, before="layout_normalization")
+    _no_crash(fixed.remaining)
+    for file in fixed.files:
+        _expect(encode_text(file.before) == data, "a fix begins with the text")
+        if not file.edits:
+            _expect(file.after == file.before, "no edit, no change")
+    if len(fixed.files) != 1 or not fixed.edits:
+        return
+    before, after = parse_file(data), parse_file(fixed.text)
+    problems = [sum(len(m.problems) for m in file.modules) for file in (before, after)]
+    _expect(problems[1] <= problems[0], "a fixed text can be read")
+    again = hlo_lint.fix(fixed.text, settings=settings, before="layout_normalization")
+    _expect(not again.edits, f"a second fix has nothing to do: {again.edits}")
+
+
+@_target
+def convert(data: bytes) -> None:
+    """Every dialect takes every text."""
+    file = parse_file(data)
+    for dialect in DIALECTS:
+        hlo_lint.dialects.convert(file, [dialect])
+
+
+@_target
+def match(data: bytes) -> None:
+    """A pattern is read or refused, and looks for itself in any text."""
+    from hlo_lint.analysis.match.reader import read_pattern
+
+    pattern, _, text = decode_text(data).partition("\n")
+    try:
+        asked = read_pattern(pattern)
+    except UsageError:
+        return
+    for module in parse_file(text).modules:
+        for instruction in islice(module.instructions(), MAX_READ):
+            hlo_lint.match.explain(asked, instruction)
+        list(hlo_lint.match.find(asked, module))
+
+
+PAYLOAD_TARGETS = (
+    "triton_kernel_call",
+    "__gpu$xla.gpu.triton",
+    "mosaic_gpu_v2",
+    "mosaic_gpu",
+    "tpu_custom_call",
+    "__cublas$gemm",
+    "__cublas$lt$matmul",
+    "__cublas$triangularSolve",
+)
+
+
+@_target
+def payload(data: bytes) -> None:
+    """A payload is decoded or refused, and goes back into the text as it was."""
+    target = PAYLOAD_TARGETS[data[0] % len(PAYLOAD_TARGETS)] if data else PAYLOAD_TARGETS[0]
+    content = "".join(f"\\{byte:03o}" for byte in data[1:])
+    for spelled in (f'"{content}"', decode_text(data[1:])):
+        text = f'e {{ ROOT r = f32[] custom-call(), custom_call_target="{target}", '
+        module = hlo_lint.parse(f"HloModule m\nENTRY {text}backend_config={spelled} }}")
+        for instruction in islice(module.instructions(), 3):
+            _decode(instruction)
+
+
+def _decode(instruction: hlo_lint.Instruction) -> None:
+    try:
+        decoded = decode(instruction)
+    except HloLintError:
+        return
+    if decoded is None:
+        return
+    render(decoded)
+    config = instruction.attribute_text("backend_config")
+    _expect(encode(instruction, decoded) == config, "an unchanged payload is the text as it stands")
+    assert config is not None
+    str(Carrier(config))
+
+
+@_target
+def artefact(data: bytes) -> None:
+    """No reader raises on what a file holds."""
+    if not data:
+        return
+    ending = sorted(ARTEFACTS)[data[0] % len(ARTEFACTS)]
+    reader = reader_for(f"module_0001.f{ending}")
+    assert reader is not None
+    text = decode_text(data[1:])
+    read_text = reader(text, None)
+    for problem in read_text.problems:
+        _expect(0 <= problem.start <= problem.end <= len(text), "problems are in the text")
+
+
+@_target
+def kernel_text(data: bytes) -> None:
+    """PTX and logs of tensor descriptors: any text is read."""
+    from hlo_lint.kernels.ptx import hazards, read_ptx
+    from hlo_lint.kernels.tma.cutlass_log import read_log
+    from hlo_lint.kernels.tma.xla_text import read_descriptors
+
+    text = decode_text(data)
+    hazards(read_ptx(text))
+    read_log(text)
+    list(read_descriptors(text))
+
+
+@_target
+def comment(data: bytes) -> None:
+    """Comments to us are read wherever they are, and a comment is lost by no edit of itself."""
+    file = parse_file(b"// hlo-lint: " + data)
+    read_comments(file, "x")
+    text = decode_text(data)
+    _expect(not lost_comments(text, text), "a text has lost nothing of itself")
+    _no_crash(hlo_lint.lint(b"HloModule m // hlo-lint:" + data))
+
+
+@cache
+def _folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="hlo-lint-fuzz"))
+
+
+@_target
+def settings(data: bytes) -> None:
+    """A settings file is read, or refused with its place."""
+    path = _folder() / "hlo_lint.toml"
+    path.write_bytes(data)
+    try:
+        read(path).chosen_rules()
+    except (ConfigError, UsageError) as error:
+        str(error)
+
+
+@_target
+def baseline(data: bytes) -> None:
+    """A baseline is read, or refused."""
+    path = _folder() / "baseline.json"
+    path.write_bytes(data)
+    try:
+        read_baseline(path)
+    except HloLintError as error:
+        str(error)
+
+
+@_target
+def editor(data: bytes) -> None:
+    """An editor may ask about any place of any text, in any state between two edits."""
+    from lsprotocol import types
+
+    utf16 = types.PositionEncodingKind.Utf16
+    from hlo_lint.apps.lsp.documents import Document
+    from hlo_lint.apps.lsp.hints import hints
+    from hlo_lint.apps.lsp.hover import hover
+    from hlo_lint.apps.lsp.outline import folds, symbols
+    from hlo_lint.apps.lsp.texts import Text
+    from hlo_lint.apps.lsp.tokens import tokens
+
+    places, source = data[:8].ljust(8, b"\0"), decode_text(data[8:])
+    text = Text("untitled:x", source.encode("utf-8", "replace").decode(), 1, None, utf16)
+    positions = [types.Position(places[n], places[n + 1] << 1) for n in (0, 2, 4, 6)]
+    change = types.TextDocumentContentChangePartial(
+        types.Range(positions[0], positions[1]), chr(places[0]) * (places[1] % 3)
+    )
+    for _ in range(2):
+        document = Document(text, Memo())
+        symbols(document)
+        folds(document)
+        tokens(document)
+        list(hints(document, text.span(types.Range(positions[2], positions[3]))))
+        for position in positions:
+            offset = text.offset(position)
+            _expect(0 <= offset <= len(text.source), "a position is in the text")
+            hover(document, offset)
+        text.apply_change(change)
+
+
+@_target
+def options(data: bytes) -> None:
+    """What an editor sends as settings is read, or refused."""
+    import json
+
+    from hlo_lint.apps.lsp.settings import read_options
+
+    try:
+        given = json.loads(data)
+    except (ValueError, RecursionError):
+        return
+    try:
+        read_options(given).settings(None)
+    except HloLintError as error:
+        str(error)
+
+
+STEMS = (
+    "module_0001.jit_f.before_optimizations.txt",
+    "module_0001.jit_f.0000.pipeline.after_pass.before_other.txt",
+    "module_0001.jit_f.0001.post-layout_assignment.after_autotuner.before_x.txt",
+    "module_0001.jit_f.sm_9.0_gpu_after_optimizations.txt",
+    "module_0001.jit_f.sm_9.0_gpu_after_optimizations-buffer-assignment.txt",
+    "module_0001.jit_f.sm_9.0_gpu_after_optimizations-buffer-assignment-values.txt",
+    "module_0001.jit_f.sm_9.0_gpu_after_optimizations-live-range.txt",
+    "module_0001.jit_f.debug_options",
+    "module_0001.jit_f.ptx",
+    "module_0001.metadata.textproto",
+    "module_0001.jit_f.autotune_results.pbtxt",
+    "module_0001.jit_f.thunk_sequence.txt",
+    "compile_options.textproto",
+    "x.hlo.pb",
+    "x.hlo.pb.gz",
+    "log.txt",
+)
+SEPARATOR = b"\xff\xfe"
+
+
+@_target
+def directory(data: bytes) -> None:
+    """A dump directory is checked, whatever its files hold: parts begin with a byte for a name."""
+    with tempfile.TemporaryDirectory(dir=_folder()) as folder:
+        for part in data.split(SEPARATOR)[:6]:
+            if part:
+                Path(folder, STEMS[part[0] % len(STEMS)]).write_bytes(part[1:])
+        _no_crash(hlo_lint.lint(Path(folder), settings=_every_rule(), cured=True))
+
+
+@_target
+def file_name(data: bytes) -> None:
+    """A file may have any name that the system allows."""
+    name = os.fsdecode(data[:200].replace(b"\0", b"_").replace(b"/", b"_"))
+    with tempfile.TemporaryDirectory(dir=_folder()) as folder:
+        path = Path(folder, f"m{name}.txt")
+        path.write_bytes(b"HloModule m\n\nENTRY e {\n  ROOT p = f32[8]{0} reshape(q)\n}\n")
+        made = _no_crash(hlo_lint.lint(Path(folder)))
+        for output in FORMATS:
+            text = render_report(made, output)
+            text.encode("utf-8")
+            _expect("\x1b" not in text, f"{output} writes no escape")

@@ -1,0 +1,116 @@
+"""Properties of generated modules: what is true of every module that XLA accepts."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import hlo_lint
+from hlo_lint.apps.testing import strategies
+from hlo_lint.engine.values.evaluate import evaluate, leaves
+from hlo_lint.hlo.dialects import DIALECTS
+from hlo_lint.hlo.dtypes import ELEMENT_TYPES
+from hlo_lint.hlo.shape import ArrayShape
+from hlo_lint.rules.findings import INTERNAL_ERROR
+from hlo_lint.text.source import encode
+from tests.fuzz.targets import TARGETS
+
+CASES = int(os.environ.get("HLO_LINT_CASES", "0"))
+"""Cases of each property; 0 for the seeded sample."""
+
+
+def _sample(count: int) -> settings:
+    return settings(
+        max_examples=CASES or count,
+        derandomize=not CASES,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+def _values(text: str) -> list[bytes]:
+    """The result for inputs that are the same for the same parameters, bit for bit."""
+    module = hlo_lint.parse(text)
+    assert module.entry is not None
+    chance = np.random.default_rng(0)
+    inputs = []
+    for parameter in module.entry.parameters:
+        assert isinstance(parameter.shape, ArrayShape)
+        inputs.append(chance.integers(0, 2, parameter.shape.dims))
+    with np.errstate(all="ignore"):
+        return [array.tobytes() for array in leaves(evaluate(module, inputs).result)]
+
+
+@given(strategies.modules())
+@_sample(60)
+def test_a_module_is_read_strictly_and_comes_out_as_it_went_in(text: str) -> None:
+    module = hlo_lint.parse(text, strict=True)
+    assert not module.problems
+    assert hlo_lint.emit(module) == text
+
+
+@given(strategies.modules())
+@_sample(60)
+def test_no_rule_of_the_verifier_reports_what_xla_accepts(text: str) -> None:
+    report = hlo_lint.lint(text, ["verifier", "parser-refuses", "unreadable-text", "unknown-word"])
+    assert not report.findings, f"{report}\n{text}"
+
+
+@pytest.mark.slow
+@given(strategies.modules())
+@_sample(200)
+def test_xla_reads_every_module(text: str) -> None:
+    _hlo = pytest.importorskip("jaxlib._hlo")
+    assert _hlo.hlo_module_from_text(text)
+
+
+@given(strategies.modules(), st.sampled_from(("copy", "transpose")))
+@_sample(40)
+def test_a_fix_keeps_every_value(text: str, form: str) -> None:
+    fixed = hlo_lint.fix(text, before="layout_normalization", unsafe_fixes=True, form=form)
+    assert not any(finding.rule == INTERNAL_ERROR for finding in fixed.findings)
+    if not fixed.edits:
+        return
+    assert _values(fixed.text) == _values(text)
+    untouched = set(text.splitlines()) - _touched(text, fixed)
+    assert untouched <= set(fixed.text.splitlines())
+    again = hlo_lint.fix(fixed.text, before="layout_normalization", unsafe_fixes=True, form=form)
+    assert not again.edits
+
+
+def _touched(text: str, fixed: hlo_lint.FixResult) -> set[str]:
+    """The lines that an edit of any round may have changed."""
+    lines = text.splitlines()
+    numbers = set()
+    for edit in fixed.edits:
+        first = text.count("\n", 0, edit.span.start)
+        numbers |= set(range(first, text.count("\n", 0, edit.span.end) + 1))
+    return {lines[number] for number in numbers if number < len(lines)}
+
+
+@given(strategies.modules(), st.sampled_from(sorted(DIALECTS)))
+@_sample(60)
+def test_a_dialect_keeps_every_value(text: str, dialect: str) -> None:
+    converted = hlo_lint.emit(hlo_lint.parse(text), dialect)
+    assert not hlo_lint.parse(converted).problems
+    assert _values(converted) == _values(text)
+
+
+@given(strategies.damaged_modules(), st.sampled_from(["parse", "strict", "lint", "fix", "convert"]))
+@_sample(80)
+def test_damage_breaks_no_promise(text: str, target: str) -> None:
+    TARGETS[target](encode(text))
+
+
+def test_the_strategies_have_a_public_name() -> None:
+    assert import_module("hlo_lint.testing.strategies") is strategies
+
+
+def test_element_types_are_those_of_xla() -> None:
+    assert {*strategies.FLOATS, *strategies.INTEGERS} <= set(ELEMENT_TYPES)
