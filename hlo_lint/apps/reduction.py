@@ -147,6 +147,7 @@ def _chosen(findings: Sequence[Diagnostic], wanted: str | None) -> Diagnostic:
             return each
     there = dict.fromkeys(f"{each.rule}:{each.instruction or ''}".rstrip(":") for each in findings)
     listed = ", ".join([*there][:8]) or "none"
+    listed += f" and {len(there) - 8} more" if len(there) > 8 else ""
     raise UsageError(f"no finding {wanted or 'to reduce'}; there is {listed}")
 
 

@@ -191,6 +191,9 @@ def _excerpt(finding: Diagnostic, style: str, width: int) -> Iterator[Text]:
 
     number = f"{finding.line} | "
     text, start = finding.excerpt, finding.column - 1
+    if _is_binary(text):
+        yield Text.assemble((number, "blue"), (f"binary data, {len(text)} characters", "dim"))
+        return
     end = finding.end_column - 1 if finding.end_line == finding.line else len(text)
     room = width - len(number) if width else WIDTH + 2
     first, last = _window(text, start, end, room)
@@ -200,6 +203,12 @@ def _excerpt(finding: Diagnostic, style: str, width: int) -> Iterator[Text]:
     yield Text.assemble((number, "blue"), f"{lead}{shown(text[first:last])}{tail}")
     bar = f"{'|':>{len(number) - 1}} "
     yield Text.assemble((bar, "blue"), " " * before, ("^" * marked, style))
+
+
+def _is_binary(text: str) -> bool:
+    """True if escapes would be most of what is shown of a line."""
+    sample = text[:WIDTH]
+    return sum(not character.isprintable() for character in sample) * 4 > len(sample)
 
 
 def _window(text: str, start: int, end: int, room: int) -> tuple[int, int]:

@@ -83,6 +83,24 @@ def test_the_caret_counts_columns_not_characters(name: str) -> None:
     assert marked(seen) == ["%p"]
 
 
+@pytest.mark.parametrize("data", [bytes(range(256)) * 20, b"\x7fELF\x02\x01" + bytes(500)])
+def test_binary_input_is_named_and_not_spelled_out(data: bytes) -> None:
+    write("x.hlo", data.replace(b"\n", b""))
+    seen = screen(80, "check", "x.hlo")
+    assert "1 | binary data, " in seen.text
+    assert "\\x" not in seen.text
+    assert not re.search(rb"\x1b[^\[]|[\x00-\x06\x0e-\x1a]", seen.data)
+
+
+def test_a_watching_terminal_is_cleared_and_says_when_it_looked() -> None:
+    write("x.hlo")
+    # The first line of the run shows that it has begun; the interrupt comes while it waits.
+    watching = ("timeout", "--signal=INT", "--preserve-status", "20")
+    seen = on_terminal((*watching, *program("check", "--watch", "x.hlo")), 80, environment())
+    assert b"\x1b[2J" in seen.data
+    assert re.search(r"\d\d:\d\d:\d\d: watching; Ctrl-C ends it", seen.text)
+
+
 # Text
 
 
