@@ -182,6 +182,14 @@ def test_a_commit_is_stopped_until_what_the_fix_wrote_is_added(project: Project)
     assert [second.hook("hlo-lint fix"), second.hook("hlo-lint")] == ["Passed", "Passed"]
 
 
+def test_both_hooks_together_print_each_finding_once(project: Project) -> None:
+    (project.path / "stays.hlo").write_text(MOVES, "utf-8")  # no layouts: nothing is edited
+    project.git("add", "-A")
+    ran = project.pre_commit("run", "--files", "stays.hlo", "clean.hlo")
+    assert [ran.hook("hlo-lint fix"), ran.hook("hlo-lint")] == ["Passed", "Failed"]
+    assert ran.out.count("[reshape-moves-data]") == 1
+
+
 def test_what_is_called_hlo_and_is_none_is_skipped_and_that_is_said(project: Project) -> None:
     ran = project.pre_commit("run", "hlo-lint", "--all-files", "--verbose")
     assert "skipped: other.hlo: it holds no HLO\n" in ran.out
