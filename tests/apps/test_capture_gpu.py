@@ -135,14 +135,32 @@ def test_the_text_says_all_of_it_and_leaves_nothing_behind(tmp_path: Path) -> No
     done = capture("--target", "h100", "model.py:step", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-4:] == [
-        "jax     GEMM backend  outcome   findings",
-        f"{NEWEST}  default       compiles  no findings",
-        f"{NEWEST}  cuBLASLt      compiles  no findings",
+        "jax     GEMM backend  outcome   values  findings",
+        f"{NEWEST}  default       compiles  same    no findings",
+        f"{NEWEST}  cuBLASLt      compiles  same    no findings",
         f"step on h100: compiles, no findings (jax {NEWEST})",
     ]
     done = capture("--target", "h100", "model.py:small", "--shape=(f32[8], s32[8])", cwd=tmp_path)
     assert done.stdout.splitlines()[-2].split() == [NEWEST, "cuBLASLt", "no", "such", "GEMM"]
     assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["model.py"]
+
+
+@pytest.mark.skipif("0.10.0" not in INTERPRETERS, reason="it takes jax 0.10.0")
+def test_a_program_that_computes_something_else_when_it_is_optimized_is_told_by_its_values(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "model.py").write_text("def dense(x, w, b):\n    return (x @ w + b) * 0.5\n")
+    command = [
+        *("--target", "h100", "--select", "layout"),
+        *("--option", "xla_gpu_enable_triton_gemm=false", "model.py:dense"),
+        *("--shape=f32[64,64]", "--shape=f32[64,64]", "--shape=f32[64]"),
+    ]
+    done = capture(*command, jax=("0.10.0",), cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "the module computes something else after cublas-gemm-rewriter" in done.stdout
+    assert "0.10.0  default       compiles      changed  1 error" in done.stdout
+    done = capture("--no-values", *command, jax=("0.10.0",), cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
 
 
 SCRIPT = """
@@ -423,8 +441,8 @@ def test_a_program_is_compiled_for_a_tpu_that_is_not_here(target: str, tmp_path:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert done.stdout.splitlines() == [
-        "jax     outcome   findings",
-        f"{release}  compiles  no findings",
+        "jax     outcome   values  findings",
+        f"{release}  compiles  same    no findings",
         f"tanh_sum on {target}: compiles, no findings (jax {release})",
     ], done.stderr
     dumped = [path.name for path in (kept / f"jax{release}" / "tanh_sum").glob("*.after_*.txt")]

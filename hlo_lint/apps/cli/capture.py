@@ -77,6 +77,13 @@ BACKENDS = ("default", "cublaslt")
     metavar="DIR",
     help="Keep the dumps in this folder, which must be empty or not exist.",
 )
+@click.option(
+    "--values/--no-values",
+    "runs",
+    default=True,
+    show_default=True,
+    help="Run the module before and after optimization on the CPU, and compare the values.",
+)
 @common.rule_options
 @click.option(
     "--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True
@@ -94,6 +101,7 @@ def command(
     backends: tuple[str, ...],
     options: tuple[str, ...],
     keep: Path | None,
+    runs: bool,
     output_format: str,
     shared: common.SharedOptions,
 ) -> None:
@@ -117,7 +125,7 @@ def command(
     if job.target.is_tpu:
         winners = [Winner.DEFAULT]  # XLA:TPU has one backend for GEMMs, and no autotuner
     settings = for_one_compile(common.settings_of([str(job.script)], shared))
-    question = Question(job, winners, settings)
+    question = Question(job, winners, settings, runs)
     interpreters = _interpreters(releases, pythons, job.target)
     with _folder(keep) as folder:
         comparisons = compare(question, interpreters, folder, keep=keep is not None)
@@ -225,7 +233,7 @@ def _show(comparison: Comparison, *, has_winners: bool) -> None:
     from hlo_lint.text.source import shown
 
     print_text(common.console(), list(comparison.findings()))
-    rows: list[tuple[str, ...]] = [("jax", "GEMM backend", "outcome", "findings")]
+    rows: list[tuple[str, ...]] = [("jax", "GEMM backend", "outcome", "values", "findings")]
     rows += [_row(trial) for trial in comparison.trials]
     if not has_winners:
         rows = [(jax, *rest) for jax, _, *rest in rows]
@@ -237,13 +245,13 @@ def _show(comparison: Comparison, *, has_winners: bool) -> None:
     click.echo(click.style(shown(comparison.verdict), bold=True))
 
 
-def _row(trial: Trial) -> tuple[str, str, str, str]:
+def _row(trial: Trial) -> tuple[str, ...]:
     from hlo_lint.report.text import summary
 
     findings = ""
     if trial.report is not None:
         findings = summary(trial.report).partition(" in ")[0]
-    return trial.jax, trial.winner.value, trial.state.value, findings
+    return trial.jax, trial.winner.value, trial.state.value, trial.values, findings
 
 
 def _as_dict(comparison: Comparison, is_kept: bool) -> dict[str, Any]:
@@ -256,6 +264,7 @@ def _as_dict(comparison: Comparison, is_kept: bool) -> dict[str, Any]:
                 "backend": trial.winner.value,
                 "outcome": trial.state.value,
                 "message": trial.message or None,
+                "values": trial.values or None,
                 "dump": str(trial.folder) if is_kept and trial.folder else None,
                 "report": trial.report and json.loads(trial.report.to_json()),
             }

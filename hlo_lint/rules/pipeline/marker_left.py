@@ -8,17 +8,18 @@ from hlo_lint.hlo.ir import Computation
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
 
-_REMOVED_BY: Final = {
+MARKERS: Final = {
     "MoveToHost": "host-offloader",
     "MoveToDevice": "host-offloader",
     "annotate_device_placement": "convert-memory-placement-to-internal-annotations",
     "Sharding": "the partitioner",
     "SPMDFullToShardShape": "the partitioner",
     "SPMDShardToFullShape": "the partitioner",
-    "xla.sdy.FuncResultSharding": "sdy-round-trip-import-pipeline",
     "LayoutConstraint": "layout-assignment",
 }
 """The targets of custom calls that mark a value for a pass, with the pass that removes them."""
+SHARDY: Final = "xla.sdy."
+"""How the targets begin of custom calls that carry the operations of Shardy."""
 _PROGRAM = """
 p = f32[8]{{0}} parameter(0)
 ROOT c = f32[8]{{0}} custom-call(p), custom_call_target="{target}"{mark}
@@ -48,8 +49,7 @@ class MarkerLeft(Rule):
         if not stage.final or stage.assumed:
             return
         for call in computation.with_opcode("custom-call"):
-            remover = _REMOVED_BY.get(call.custom_call_target)
+            target = call.custom_call_target
+            remover = "the Shardy partitioner" if target.startswith(SHARDY) else MARKERS.get(target)
             if remover is not None:
-                yield Finding(
-                    call, f"{call.custom_call_target} is left, which {remover} should have removed"
-                )
+                yield Finding(call, f"{target} is left, which {remover} should have removed")

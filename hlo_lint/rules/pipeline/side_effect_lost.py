@@ -7,6 +7,7 @@ from typing import Final
 from hlo_lint.hlo.records import InstructionRecord, attributes_of, opcode_of
 from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
 from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.pipeline.marker_left import MARKERS, SHARDY
 
 _EFFECTS: Final = frozenset({"custom-call", "infeed", "outfeed", "rng-get-and-update-state"})
 _SIDE_EFFECT: Final = "custom_call_has_side_effect=true"
@@ -36,8 +37,8 @@ class SideEffectLost(Rule):
     gives its data to the next one.
 
     Only the entry is looked at, which runs once in any case: what another computation loses may
-    have been dead. Where the pass added a call, a fusion or control flow, that may have the effect,
-    and nothing is reported.
+    have been dead, and calls that mark a value for a pass are there to be removed. Where the pass
+    added a call, a fusion or control flow, that may have the effect, and nothing is reported.
     """
 
     severity = Severity.WARNING
@@ -46,6 +47,11 @@ class SideEffectLost(Rule):
             _ENTRY.format(call="", mark="  // error"),
             file=_AFTER,
             beside={_BEFORE: _ENTRY.format(call=_CALL, mark="")},
+        ),
+        Good(
+            _ENTRY.format(call="", mark=""),
+            file=_AFTER,
+            beside={_BEFORE: _ENTRY.format(call=_CALL.replace("log", "Sharding"), mark="")},
         ),
         Good(
             _ENTRY.format(call=_CALL, mark=""),
@@ -72,6 +78,8 @@ class SideEffectLost(Rule):
             return
         for row in gone:
             target = entry.at(entry.rows.index(row))
+            if target.custom_call_target in MARKERS or target.custom_call_target.startswith(SHARDY):
+                continue
             name = target.attributes.get("custom_call_target", target.opcode)
             yield Finding(
                 left.root,

@@ -8,7 +8,7 @@ from enum import Enum
 from functools import partial
 from pathlib import Path
 
-from hlo_lint.apps.api import lint
+from hlo_lint.apps.api import lint, validate
 from hlo_lint.apps.jax.capture.children import Answer, Interpreter, Job, ProgramOutcome, run
 from hlo_lint.apps.jax.capture.jit import without_folder
 from hlo_lint.apps.jax.capture.targets import version_of
@@ -24,12 +24,15 @@ from hlo_lint.dumps.directory import open_dump
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
-from hlo_lint.text.errors import UsageError
+from hlo_lint.text.errors import DumpError, UsageError
 
 TWO_FORMATS = (0, 11)
 """The first release of jax whose autotuner has two formats of results."""
 CHOICE = b"__triton_gemm"
 """Part of the text of a GEMM whose backend the autotuner chooses."""
+
+
+_COUNTS = {f"{severity.value}s" for severity in Severity}
 
 
 class Winner(Enum):
@@ -62,6 +65,9 @@ class Trial:
     """XLA's message, or the reason that it was not tried."""
     folder: Path | None = None
     report: Report | None = None
+    values: str = ""
+    """`same` or `changed`: the values of the optimized program, where it could be run; `not run`
+    where it could not."""
 
     @property
     def title(self) -> str:
@@ -89,6 +95,8 @@ class Question:
     job: Job
     winners: Sequence[Winner]
     settings: Settings = field(default_factory=Settings)
+    runs: bool = False
+    """True to run the program before and after optimization as well, and compare the values."""
 
 
 @dataclass
@@ -219,10 +227,36 @@ def _trial(
     if outcome.not_lowered is not None:
         return begun(State.UNTRIED, outcome.not_lowered)
     report = lint(open_dump(outcome.folder), settings=question.settings)
+    values = ""
+    if question.runs and outcome.failure is None:
+        report, values = _with_values(report, outcome.folder, question.settings)
     if not keep:
         report = without_folder(report, folder)
     state = State.COMPILES if outcome.failure is None else State.DIES
-    return begun(state, outcome.failure or "", outcome.folder, report)
+    return begun(state, outcome.failure or "", outcome.folder, report, values)
+
+
+def _with_values(report: Report, folder: Path, settings: Settings) -> tuple[Report, str]:
+    """The report with the first pass that changed what the program computes, and the verdict.
+
+    The module before optimization and the optimized one run on the same inputs, by XLA:CPU of the
+    installed jaxlib; the passes between them run only where these differ.
+    """
+    try:
+        ran = validate(open_dump(folder), settings=settings)
+    except DumpError:
+        return report, "not run"
+    findings = ran.report.findings
+    if findings:
+        stats = {
+            name: count + (ran.report.stats[name] if name in _COUNTS else 0)
+            for name, count in report.stats.items()
+        }
+        return replace(report, findings=(*findings, *report.findings), stats=stats), "changed"
+    is_whole = any(
+        each.compared and each.compared == each.counts.total() for each in ran.validations
+    )
+    return report, "same" if is_whole else "not run"
 
 
 def _mentions(folder: Path, word: bytes) -> bool:
