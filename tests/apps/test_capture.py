@@ -46,6 +46,10 @@ def convolved(x: Any) -> Any:
     return y.transpose(3, 2, 0, 1).sum(0)
 
 
+SMALL = Settings(rules={"needless-transpose": {"min-bytes": 0}})
+"""Settings that report small moves as well."""
+
+
 def unsupported(x: Any) -> Any:
     return jax.ffi.ffi_call("no_such_kernel", jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
 
@@ -94,7 +98,7 @@ def test_the_dump_goes_unless_a_folder_is_named(tmp_path: Path) -> None:
     assert not folder.exists()
 
     with capture_jit(convolved, MATRIX, folder=tmp_path / "kept" / "here") as capture:
-        (found,) = capture.lint().findings
+        (found,) = capture.lint(settings=SMALL).findings
     assert Path(found.path).is_file()
     assert Path(found.path).parent == tmp_path / "kept" / "here"
     with pytest.raises(CaptureError, match="is not empty"):
@@ -103,7 +107,7 @@ def test_the_dump_goes_unless_a_folder_is_named(tmp_path: Path) -> None:
 
 def test_paths_in_a_dump_that_goes_are_those_within() -> None:
     with capture_jit(convolved, MATRIX) as capture:
-        report = capture.lint()
+        report = capture.lint(settings=SMALL)
     assert report.findings
     assert {Path(found.path).parent for found in report.findings} == {Path()}
     assert str(capture.folder) not in str(report) + report.to_json()
@@ -132,7 +136,7 @@ def test_a_compile_that_fails_is_no_exception_and_its_dump_is_checked() -> None:
 
 def test_a_check_raises_with_the_finding_as_people_read_it() -> None:
     with pytest.raises(FindingsError) as raised:
-        check_jit(convolved, MATRIX)
+        check_jit(convolved, MATRIX, settings=SMALL)
     said = str(raised.value)
     assert said.startswith(f"convolved, compiled by jax {jax.__version__}, has findings\n")
     assert re.search(r"^warning\[needless-transpose\]: ", said, re.M)
@@ -140,12 +144,12 @@ def test_a_check_raises_with_the_finding_as_people_read_it() -> None:
     assert isinstance(raised.value, AssertionError)
     assert len(raised.value.report.findings) == 1
 
-    report = check_jit(convolved, MATRIX, allow=["needless-transpose"])
+    report = check_jit(convolved, MATRIX, allow=["needless-transpose"], settings=SMALL)
     assert len(report.findings) == 1
     assert not check_jit(convolved, MATRIX, allow=["speed"], select=["layout"]).findings
     assert not check_jit(convolved, MATRIX, ignore=["needless-transpose"]).findings
     allowance = Allowance("needless-transpose", "it is known", module="jit_convolved")
-    report = check_jit(convolved, MATRIX, allow=[allowance])
+    report = check_jit(convolved, MATRIX, allow=[allowance], settings=SMALL)
     assert not report.findings
     assert [each.reason for each in report.allowed] == ["it is known"]
     assert report.allowed[0].finding.path.startswith("module_")
