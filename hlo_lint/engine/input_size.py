@@ -12,6 +12,8 @@ from hlo_lint.text.stored import on_disk
 
 PARALLEL_MIN_BYTES: Final = 16 << 20
 """Bytes of dumps from which processes save more time than they take to start."""
+_BYTES_PER_JOB: Final = 8 << 20
+"""Bytes of dumps that one more process is worth: measured on 16 processors."""
 CACHE_MIN_BYTES: Final = 1 << 16
 """Bytes of dumps from which a look into the cache costs less than a check."""
 
@@ -33,9 +35,16 @@ def is_worth_caching(pipelines: Iterable[Pipeline]) -> bool:
 
 
 def automatic_jobs(dump: Dump) -> int:
-    """The number of worker processes that an input is worth."""
-    max_jobs = min(_processors(), len(dump.pipelines))
-    return max_jobs if max_jobs > 1 and _have(dump, PARALLEL_MIN_BYTES) else 1
+    """The number of worker processes that an input is worth.
+
+    Two are faster than one for a single pipeline, and more are hardly faster than two, since one of
+    them reads it: the largest pipeline bounds what others can gain.
+    """
+    if _processors() < 2 or not _have(dump, PARALLEL_MIN_BYTES):
+        return 1
+    sizes = list(map(size_of, dump))
+    total = sum(sizes)
+    return min(_processors(), total // _BYTES_PER_JOB, 2 * total // max(sizes))
 
 
 def _have(pipelines: Iterable[Pipeline], wanted: int) -> bool:

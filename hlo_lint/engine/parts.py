@@ -17,7 +17,7 @@ from hlo_lint.engine.findings import PassRef
 from hlo_lint.engine.input_size import size_of
 from hlo_lint.engine.limits import NO_LIMITS, Limits
 from hlo_lint.engine.reporter import Outcome
-from hlo_lint.engine.runner import Checker, Progress
+from hlo_lint.engine.runner import Checker, Progress, forget
 from hlo_lint.engine.stages import StageOf
 from hlo_lint.engine.suppressions.comments import CheckedFile, Comment
 from hlo_lint.rules.base import Rule
@@ -90,7 +90,7 @@ def check_part(task: Task, pipeline: Pipeline, progress: Progress = lambda _: No
         checker.jobs = min(task.jobs, share)
     checker.check_pipeline(pipeline, progress)
     logs = tuple(pipeline.dumps.index(log) for log in checker.logs)
-    pipeline.release_text()
+    forget(pipeline)
     result = checker.result
     return Part(checker.reporter.outcome, result.files, result.modules, tuple(result.checked), logs)
 

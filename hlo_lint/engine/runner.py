@@ -7,16 +7,18 @@ time, and on to the pass that resolved it. `views.py` says how for each kind of 
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.file_types import Kind
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.checks import STAGE, Check
+from hlo_lint.engine.input_size import size_of
 from hlo_lint.engine.limits import NO_LIMITS, Limits, OutOfTimeError, Stopwatch
 from hlo_lint.engine.reporter import Outcome, Reporter, Result
 from hlo_lint.engine.stages import StageOf
@@ -34,6 +36,29 @@ if TYPE_CHECKING:
 Progress = Callable[[int], None]
 """Called with how many files have been read since the last call, also before each rule; what it
 raises ends the run."""
+
+
+FORGET_BYTES: Final = 48 << 20
+"""Bytes of dumps after which memory is given back: it takes a tenth of a second."""
+_held_bytes = 0
+"""Bytes of dumps that were checked since then."""
+
+
+def forget(pipeline: Pipeline) -> None:
+    """Forget what was read of a pipeline; now and then also what others in its folder could share.
+
+    Modules and their files refer to each other, so that only the collector frees them.
+    """
+    global _held_bytes
+    pipeline.release_text()
+    _held_bytes += size_of(pipeline)
+    if _held_bytes < FORGET_BYTES:
+        return
+    _held_bytes = 0
+    for dump in pipeline.dumps[:1]:
+        if dump.memo is not None:
+            dump.memo.clear()
+    gc.collect()
 
 
 class Checker:
@@ -76,7 +101,7 @@ class Checker:
         """Check every pipeline, forgetting the text of each when it is done."""
         for pipeline in dump:
             self.check_pipeline(pipeline, progress)
-            pipeline.release_text()
+            forget(pipeline)
         return self.finish(dump)
 
     def check_pipeline(self, pipeline: Pipeline, progress: Progress = lambda _: None) -> None:

@@ -41,6 +41,7 @@ from hlo_lint.apps.settings.toml import spelled
 from hlo_lint.apps.settings.toml_locations import SettingPlace, locate
 from hlo_lint.apps.testing import write_example
 from hlo_lint.dumps.directory import open_dump
+from hlo_lint.engine import input_size
 from hlo_lint.engine.input_size import PARALLEL_MIN_BYTES, automatic_jobs
 from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.rules.base import Bad
@@ -776,13 +777,22 @@ def test_the_program_checks_a_small_dump_itself() -> None:
     assert "processes: 3\n" in program("check", "-v", "--jobs", "3", str(CRASH)).stderr
 
 
-def test_a_large_input_of_several_modules_is_worth_more_than_one_process() -> None:
-    for name in ("a.hlo", "b.hlo"):
+def test_a_large_input_is_worth_as_many_processes_as_can_share_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(input_size, "_processors", lambda: 16)
+    names = [f"{number}.hlo" for number in range(8)]
+    for name in names:
         write(name, LOOSE)
-    assert automatic_jobs(open_dump(["a.hlo", "b.hlo"])) == 1
-    os.truncate("a.hlo", PARALLEL_MIN_BYTES)
-    assert automatic_jobs(open_dump("a.hlo")) == 1
-    assert automatic_jobs(open_dump(["a.hlo", "b.hlo"])) == min(2, len(os.sched_getaffinity(0)))
+    assert automatic_jobs(open_dump(names)) == 1
+    os.truncate(names[0], PARALLEL_MIN_BYTES)
+    assert automatic_jobs(open_dump(names[0])) == 2
+    assert automatic_jobs(open_dump(names)) == 2
+    for name in names:
+        os.truncate(name, PARALLEL_MIN_BYTES)
+    assert automatic_jobs(open_dump(names)) == 16
+    monkeypatch.setattr(input_size, "_processors", lambda: 3)
+    assert automatic_jobs(open_dump(names)) == 3
 
 
 def test_the_layer_table_is_no_settings_of_this_project() -> None:

@@ -28,6 +28,11 @@ class Memo(LineMemo):
         """By length. Nothing is hashed: to compare a text with one that is known takes no longer,
         and most texts of a length are alone with it."""
 
+    def clear(self) -> None:
+        """Forget everything: what is read from now on shares nothing with what was read before."""
+        for held in (self.rows, self.computations, self.latest, self.shared, self.files):
+            held.clear()
+
 
 def parse_file(data: bytes | str, path: Path | None = None, memo: Memo | None = None) -> HloFile:
     """All modules of a file; what cannot be read is in their `problems`."""
