@@ -24,6 +24,7 @@ from hlo_lint.engine.reporter import Outcome, Reporter, Result
 from hlo_lint.engine.stages import StageOf
 from hlo_lint.engine.timeline import Timeline
 from hlo_lint.engine.views import ARTEFACTS, VIEWS, Run, WhenAllIsRead, checks_of
+from hlo_lint.hlo.parser.module import Memo
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.entry import ChosenRules, Contents, contents_of
 from hlo_lint.text.errors import DumpError, HloLintError, RuleError
@@ -38,10 +39,12 @@ Progress = Callable[[int], None]
 raises ends the run."""
 
 
-FORGET_BYTES: Final = 48 << 20
+FORGET_BYTES: Final = 64 << 20
 """Bytes of dumps after which memory is given back: it takes a tenth of a second."""
 _held_bytes = 0
 """Bytes of dumps that were checked since then."""
+_memos: dict[int, Memo] = {}
+"""The caches that they share, by identity."""
 
 
 def forget(pipeline: Pipeline) -> None:
@@ -52,12 +55,13 @@ def forget(pipeline: Pipeline) -> None:
     global _held_bytes
     pipeline.release_text()
     _held_bytes += size_of(pipeline)
+    _memos.update({id(dump.memo): dump.memo for dump in pipeline.dumps if dump.memo is not None})
     if _held_bytes < FORGET_BYTES:
         return
     _held_bytes = 0
-    for dump in pipeline.dumps[:1]:
-        if dump.memo is not None:
-            dump.memo.clear()
+    for memo in _memos.values():
+        memo.clear()
+    _memos.clear()
     gc.collect()
 
 
