@@ -28,12 +28,13 @@ class _Late:
         self._arguments = pattern, flags
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        arguments, method = self._arguments, None
+        method = None
 
         def call(*given: Any) -> Any:
             nonlocal method
             if method is None:
-                method = getattr(re.compile(*arguments), name)
+                method = self.__dict__[name] = getattr(re.compile(*self._arguments), name)
             return method(*given)
 
+        self.__dict__[name] = call
         return call
