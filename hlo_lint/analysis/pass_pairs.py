@@ -25,12 +25,19 @@ class ChangedComputation:
     @cached_property
     def removed(self) -> tuple[int, ...]:
         """The positions of the instructions before whose line is not there after."""
-        return _records_only_in(self.before, self.after)
+        before, after = self._identities
+        return _records_only_in(self.before, before, self.after, after)
 
     @cached_property
     def added(self) -> tuple[int, ...]:
         """The positions of the instructions after whose line was not there before."""
-        return _records_only_in(self.after, self.before)
+        before, after = self._identities
+        return _records_only_in(self.after, after, self.before, before)
+
+    @cached_property
+    def _identities(self) -> tuple[set[int], set[int]]:
+        """The records before and after, by identity."""
+        return set(map(id, self.before.rows)), set(map(id, self.after.rows))
 
     @cached_property
     def unchanged(self) -> frozenset[str]:
@@ -87,16 +94,16 @@ def changed_computations(before: Module, after: Module) -> Iterator[ChangedCompu
             yield ChangedComputation(old, computation)
 
 
-def _records_only_in(one: Computation, other: Computation) -> tuple[int, ...]:
+def _records_only_in(
+    one: Computation, here: set[int], other: Computation, there: set[int]
+) -> tuple[int, ...]:
     # Dumps of one directory share the record of a line: it is compared by identity, which costs
     # a tenth of its text. Of texts that XLA did not print, equal records may be two.
-    there = set(map(id, other.rows))
+    if here <= there:
+        return ()
     left = [number for number, row in enumerate(one.rows) if id(row) not in there]
-    if left:
-        here = set(map(id, one.rows))
-        equal = {row for row in other.rows if id(row) not in here}
-        left = [number for number in left if one.rows[number] not in equal]
-    return tuple(left)
+    equal = {row for row in other.rows if id(row) not in here}
+    return tuple([number for number in left if one.rows[number] not in equal])
 
 
 def _value(instruction: Instruction) -> tuple[object, ...]:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
+from hlo_lint.hlo.records import opcode_of, operands_of, references_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.text.patterns import late
+
+_without_brackets = late(r"\[[^][(){}]*\]|\{[^][(){}]*\}|\([^][(){}]*\)").sub
 
 
 class DroppedOperand(Rule):
@@ -34,17 +38,24 @@ class DroppedOperand(Rule):
         """One finding for each instruction with fewer operands than commas suggest."""
         if not computation.has_spans:
             return  # the printer wrote it
-        for instruction in computation.instructions:
-            if instruction.opcode in LITERAL_OPERANDS:
-                continue
-            text, names = instruction.operands_text, len(instruction.operand_names)
+        for number, row in enumerate(computation.rows):
+            text, names = operands_of(row), len(references_of(row))
             # Most texts have no commas but those between operands, and need no tokens.
-            if "," in text and names <= text.count(",") and names <= _commas(text):
-                yield Finding(instruction, "XLA's parser drops an operand without a name")
+            if "," not in text or names > text.count(",") or opcode_of(row) in LITERAL_OPERANDS:
+                continue
+            if names <= _commas(text):
+                message = "XLA's parser drops an operand without a name"
+                yield Finding(computation.at(number), message)
 
 
 def _commas(text: str) -> int:
     """The number of commas between operands."""
+    if '"' not in text and "/" not in text:  # no strings or comments, which may hold brackets
+        left, bare = text, _without_brackets("", text)
+        while left != bare:
+            left, bare = bare, _without_brackets("", bare)
+        if not any(bracket in bare for bracket in "[](){}"):
+            return bare.count(",")
     from hlo_lint.hlo.parser.tokens import top_level_commas
 
     return top_level_commas(text)
