@@ -10,6 +10,7 @@ from __future__ import annotations
 from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import Computation, HloFile, Instruction, Module
 from hlo_lint.hlo.layouts import inverse
+from hlo_lint.hlo.records import type_of
 from hlo_lint.hlo.shape import ArrayShape, ShapeSyntaxError
 from hlo_lint.text.patterns import late
 
@@ -63,7 +64,12 @@ def _is_inferred(computation: Computation) -> bool:
         return False
     if all(map(_descends, set(_printed_orders(computation.text)))):
         return True  # the usual case, decided without a look at any instruction
-    return all(map(_has_inferred_order, computation.instructions))
+    rows = computation.rows
+    odd = {
+        text for text in set(map(type_of, rows)) if not all(map(_descends, _printed_orders(text)))
+    }
+    numbers = (number for number, row in enumerate(rows) if type_of(row) in odd)
+    return all(_has_inferred_order(computation.at(number)) for number in numbers)
 
 
 def _descends(order: str) -> bool:

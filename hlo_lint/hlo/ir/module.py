@@ -142,6 +142,10 @@ class Module:
         """Its text, every character of it."""
         return "".join(self.pieces)
 
+    def mentions(self, word: str) -> bool:
+        """True if the text has a word; the text of a large module is not joined for it."""
+        return any(word in piece for piece in self.pieces)
+
     @property
     def entry(self) -> Computation | None:
         """The computation marked ENTRY, else the last one; None in an empty module."""

@@ -8,6 +8,7 @@ from typing import Final, TypeGuard
 
 from hlo_lint.analysis.layout_mismatches import types_of
 from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.records import opcode_of, type_of
 from hlo_lint.hlo.shape import ArrayShape, Shape, shape_or_none
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
@@ -89,13 +90,13 @@ def _temporaries(module: Module, least: int) -> Iterator[tuple[int, Instruction]
     """The arrays of so many bytes that instructions outside fusions give, with their bytes."""
     for computation in module.nonfusion_computations:
         sizes = {text: bytes_on_device(text) for text in types_of(computation)}
-        if not any(size >= least for size in sizes.values()):
-            continue
-        for instruction in computation.instructions:
-            size = sizes[instruction.type_text]
-            is_temporary = instruction.opcode not in _WITHOUT_MEMORY and not instruction.is_root
-            if size >= max(least, 1) and is_temporary:
-                yield size, instruction
+        large = {text: size for text, size in sizes.items() if size >= max(least, 1)}
+        for number, row in enumerate(computation.rows) if large else ():
+            size = large.get(type_of(row))
+            if size is not None and opcode_of(row) not in _WITHOUT_MEMORY:
+                instruction = computation.at(number)
+                if not instruction.is_root:
+                    yield size, instruction
 
 
 @lru_cache(maxsize=1 << 14)
@@ -118,4 +119,4 @@ def _partitions_to_come(module: Module) -> int | None:
     count = _PARTITIONS.search(module.header)
     if count is not None:
         return whole_number(count[1]) or 1
-    return None if "sharding={devices=" in module.text else 1
+    return None if module.mentions("sharding={devices=") else 1

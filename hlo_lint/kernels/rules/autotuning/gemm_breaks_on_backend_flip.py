@@ -64,7 +64,7 @@ class GemmBreaksOnBackendFlip(Rule):
 
     def is_applicable(self, module: Module) -> bool:
         """True if there is a Triton GEMM fusion."""
-        return "__triton_gemm" in module.text
+        return module.mentions("__triton_gemm")
 
     def check(self, before: BeforeAutotuner) -> Findings:
         """Each fusion whose flip would leave a reshape that moves bytes, where that is fatal."""

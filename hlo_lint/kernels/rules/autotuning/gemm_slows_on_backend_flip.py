@@ -28,7 +28,7 @@ class GemmSlowsOnBackendFlip(Rule):
 
     def is_applicable(self, module: Module) -> bool:
         """True if there is a Triton GEMM fusion."""
-        return "__triton_gemm" in module.text
+        return module.mentions("__triton_gemm")
 
     def check(self, before: BeforeAutotuner) -> Findings:
         """Each fusion whose flip would leave reshapes, where that is not fatal."""
