@@ -13,6 +13,7 @@ from __future__ import annotations
 import gc
 import json
 import math
+import resource
 import subprocess
 import sys
 import tempfile
@@ -53,8 +54,9 @@ def chosen(places: Iterable[Path]) -> list[Path]:
 def measure(path: Path) -> dict[str, float]:
     """Seconds of XLA's parse, our parse and `lint` of one file, in this process."""
     import hlo_lint
+    from hlo_lint.rules.registry import all_rules
 
-    hlo_lint.lint(_TRIVIAL)  # loads the rules
+    all_rules()  # imports them
     by_xla(_TRIVIAL.encode())  # the first text of a process costs over a second on some machines
     gc.disable()
     data = path.read_bytes()
@@ -68,31 +70,44 @@ def measure(path: Path) -> dict[str, float]:
 def by_rule(path: Path) -> dict[str, float]:
     """Seconds of each rule on one file; what all rules of the verifier share is in the first."""
     import hlo_lint
-    from hlo_lint.engine import views
     from hlo_lint.engine.checks import Check
+    from hlo_lint.engine.runner import Checker
+    from hlo_lint.engine.views import Run
+    from hlo_lint.rules.registry import all_rules
 
-    hlo_lint.lint(_TRIVIAL)
+    all_rules()  # imports them
     gc.disable()
     spent: defaultdict[str, float] = defaultdict(float)
 
-    class Timed(views.View):
-        def __init__(self, view: views.View) -> None:
-            super().__init__(view.about, view.may_go_with)
-            self.__dict__["view"] = view
-
-        def check(self, check: Check, run: views.Run) -> None:
+    class Timed(Checker):
+        def run_check(self, check: Check, run: Run) -> None:
             begun = time.process_time()
-            self.__dict__["view"].check(check, run)
+            super().run_check(check, run)
             spent[check.rule.name()] += time.process_time() - begun
 
-    for kind, view in views.VIEWS.items():
-        if not isinstance(view, views.WhenAllIsRead):
-            views.VIEWS[kind] = Timed(view)
+    dump = hlo_lint.open_dump(path)
     begun = time.process_time()
-    hlo_lint.lint(path)
+    Timed(all_rules()).check_dump(dump)
     spent["check as a whole"] = time.process_time() - begun
     spent["parse"] = seconds(hlo_lint.parse_all, path.read_bytes())
     return dict(spent)
+
+
+def memory(path: Path) -> dict[str, float]:
+    """Bytes that `lint` of one file adds to the peak of this process, over those of the file."""
+    import hlo_lint
+    from hlo_lint.rules.registry import all_rules
+
+    all_rules()
+    gc.disable()
+    before = peak_bytes()
+    hlo_lint.lint(path)
+    return {"peak": (peak_bytes() - before) / path.stat().st_size}
+
+
+def peak_bytes() -> float:
+    """The greatest size that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
 
 
 def in_process(kind: str, path: Path) -> dict[str, float]:
@@ -106,22 +121,30 @@ def in_process(kind: str, path: Path) -> dict[str, float]:
 
 def single_files(paths: Sequence[Path]) -> Iterator[str]:
     """One row a file, and the medians."""
-    titles = "MB", "XLA's parse, s", "our parse, s", "`check`, s", "rules / parse", "XLA / `check`"
+    titles = (
+        *("MB", "XLA's parse, s", "our parse, s", "`check`, s", "rules / parse", "XLA / `check`"),
+        "peak of `check` / size",
+    )
     yield f"| file | {' | '.join(titles)} |"
-    yield "|---|---|---|---|---|---|---|"
-    shares, gains = [], []
+    yield f"|---{'|---' * len(titles)}|"
+    shares, gains, peaks = [], [], []
     for path in paths:
         rounds = [in_process("file", path) for _ in range(ROUNDS)]
         share = median((each["check"] - each["parse"]) / each["parse"] for each in rounds)
         gain = median(each["xla"] / each["check"] for each in rounds)
         shares.append(share)
         gains.append(gain)
+        peaks.append(in_process("memory", path)["peak"])
         xla, parse, check = (median(each[kind] for each in rounds) for kind in rounds[0])
         yield (
             f"| {'/'.join(path.parts[-3:])} | {path.stat().st_size / 1e6:.2f} | {xla:.3f} "
-            f"| {parse:.3f} | {check:.3f} | {share:.2f} | {gain:.2f} |"
+            f"| {parse:.3f} | {check:.3f} | {share:.2f} | {gain:.2f} "
+            f"| {peaks[-1]:.1f} |"
         )
-    yield f"| median of {len(paths)} files | | | | | {median(shares):.2f} | {median(gains):.2f} |"
+    yield (
+        f"| median of {len(paths)} files | | | | | {median(shares):.2f} | {median(gains):.2f} "
+        f"| {median(peaks):.1f} |"
+    )
 
 
 def growth(sizes: Sequence[float] = SIZES_IN_MB) -> Iterator[str]:
@@ -172,6 +195,8 @@ def main() -> None:
     match sys.argv[1:]:
         case ["--file", path]:
             print(json.dumps(measure(Path(path))))
+        case ["--memory", path]:
+            print(json.dumps(memory(Path(path))))
         case ["--rules", path]:
             print(json.dumps(by_rule(Path(path))))
         case places:
