@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from hlo_lint.rules import index
+
 TEXT = """\
 HloModule m
 
@@ -16,7 +18,7 @@ ENTRY e {
   ROOT n = f32[8]{0} negate(p)
 }
 """
-MAX_MODULES = 126
+MAX_MODULES = 130
 LATE = (
     *(
         "concurrent",
@@ -54,6 +56,9 @@ RULES = {
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> frozenset[str]:
     """The modules that a check of the text has imported."""
+    # A rule that was edited since the index was written is imported and asked; test_index.py holds
+    # that the index is what it would say.
+    Path(index.__file__).touch()
     folder = tmp_path_factory.mktemp("startup")
     (folder / "small.hlo").write_text(TEXT)
     return imported(
