@@ -120,10 +120,13 @@ corpus: $(VENV)/tools $(ORACLE)/installed  ## check and convert every dump of AR
 values: $(BIN)/hlo-lint  ## run every step of the dumps of ARCHIVES, and planted errors; writes benchmarks/VALUES.md
 	$(BIN)/python -m benchmarks.values --plant 100 --archives $(ARCHIVES) $(wildcard fixtures/dumps/*)
 
-fuzz: $(VENV)/tools  ## fuzz every target by bytes for SECONDS (60); what was found is in build/fuzz
+fuzz: $(VENV)/tools  ## fuzz every target by bytes for FUZZ_SECONDS (60); what was found is in build/fuzz
 	$(BIN)/python $(PIP_INSTALL) --editable '.[fuzz]'
-	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60)
-	HLO_LINT_CASES=$(or $(CASES),300) $(BIN)/python -m pytest -q -n auto tests/fuzz/test_properties.py
+	$(BIN)/python -m tests.fuzz --seconds $(or $(FUZZ_SECONDS),60)
+	HLO_LINT_CASES=$(or $(FUZZ_CASES),300) $(BIN)/python -m pytest -q -n auto tests/fuzz/test_properties.py
+
+hostile: $(VENV)/tools  ## time and memory of hostile inputs; writes benchmarks/HOSTILE.md
+	$(BIN)/python -m benchmarks.hostile
 
 corpora: $(BIN)/hlo-lint  ## check the texts of CORPORA, which others wrote; writes benchmarks/CORPORA.md
 	$(BIN)/python -m benchmarks.corpora $(CORPORA)

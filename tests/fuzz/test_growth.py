@@ -1,0 +1,99 @@
+"""Hostile inputs of twice the size take at most little more than twice the calls."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.hostile import INPUTS, STRICT, Hostile
+from hlo_lint.apps.cli.main import cli
+
+MAX_GROWTH = 2.3
+"""Calls of N more of the input, by those of N more before: 2 is linear, 4 is quadratic."""
+TOLERANCE = 5000
+"""Calls that differ from run to run: caches, and an error message that is looked for once."""
+BOUNDED = (
+    "computations written in each other",  # 64 levels, then it is one unreadable statement
+    "dimensions of 2^62",  # one error message of the grammar, from a rank of 100 on
+    "PTX, copies",  # 3,000,000 steps
+    "PTX, labels",
+    "folders in each other",  # the system's longest path
+)
+"""Inputs whose cost has a fixed bound, and grows faster up to it."""
+LEFT_OUT = (
+    *BOUNDED,
+    "zlib",
+    "gzip",
+    "links to",
+    "10^N",
+    "in each other, by instructions",
+    "wide tuple",
+)
+"""Inputs whose bytes do not double with their size, or that test another thing than growth."""
+SAMPLE = (
+    "fusions that hold reshapes, before layout_normalization",
+    "reshapes that are findings, before layout_normalization",
+    "an instruction that reads itself",
+    "stack frames in a chain",
+    "aliases in a header",
+    "findings on one line",
+    "attributes of an instruction",
+    "computations that nothing calls",
+)
+"""The inputs that were quadratic."""
+
+
+def _calls(hostile: Hostile, size: int, folder: Path) -> int:
+    """Calls of functions, also of those in C, while the command line reads an input."""
+    folder.mkdir()
+    path = hostile.write(folder, size)
+    count = 0
+
+    def profile(frame: object, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    arguments = [*hostile.arguments, *(["--no-cache"] if "check" in hostile.arguments else [])]
+    sys.setprofile(profile)
+    try:
+        done = CliRunner().invoke(cli, [*arguments, str(path)])
+    finally:
+        sys.setprofile(None)
+    assert "internal" not in done.output
+    return count
+
+
+def _check_growth(hostile: Hostile, folder: Path) -> None:
+    sizes = (hostile.small, hostile.small, 2 * hostile.small, 4 * hostile.small)
+    # The first run imports what the others use.
+    _, once, twice, four_times = (
+        _calls(hostile, size, folder / str(number)) for number, size in enumerate(sizes)
+    )
+    assert four_times - twice < MAX_GROWTH * (twice - once) + TOLERANCE
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_calls_double_with_the_size(name: str, tmp_path: Path) -> None:
+    (hostile,) = (hostile for hostile in INPUTS if hostile.name == name)
+    _check_growth(hostile, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        hostile
+        for hostile in INPUTS
+        if hostile.name not in SAMPLE and not any(word in hostile.name for word in LEFT_OUT)
+    ],
+    ids=lambda hostile: hostile.name,
+)
+def test_calls_of_every_input_double_with_its_size(hostile: Hostile, tmp_path: Path) -> None:
+    _check_growth(hostile, tmp_path)
+
+
+def test_the_inputs_are_those_of_check_unless_they_say_otherwise() -> None:
+    assert sum(hostile.arguments == STRICT for hostile in INPUTS) > 80
