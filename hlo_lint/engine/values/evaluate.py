@@ -218,15 +218,12 @@ class _Machine:
         try:
             operands = [_element(values[operand], index) for operand, index in step.operands]
             value = step.kernel(*operands)
+            self.spend(1 + (value.size if isinstance(value, np.ndarray | np.generic) else 0))
         except Unsupported as error:
             raise NotEvaluated(name, f"{error}") from None
         except (ValueError, IndexError, TypeError, KeyError, OverflowError, MemoryError) as error:
             raise NotEvaluated(name, f"its operands do not fit: {error}") from error
-        self.spend(1)
-        if isinstance(value, np.ndarray | np.generic):
-            value = np.asarray(value)
-            self.spend(value.size)
-        return value
+        return np.asarray(value) if isinstance(value, np.generic) else value
 
     def spend(self, operations: int) -> None:
         """Count elementary operations."""

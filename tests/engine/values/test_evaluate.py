@@ -108,6 +108,11 @@ def test_a_loop_without_end_is_given_up() -> None:
     assert "too many operations" in refusal(endless, [1, 2], max_work=10_000)
 
 
+def test_a_large_array_of_the_entry_is_counted() -> None:
+    large = "ENTRY e { ROOT i = s32[1000]{0} iota(), iota_dimension=0 }"
+    assert "too many operations" in refusal(large, [], max_work=999)
+
+
 def test_only_what_is_watched_is_computed() -> None:
     lines = (
         "p = f32[2] parameter(0) n = f32[2] negate(p)"
