@@ -31,8 +31,11 @@ something for most of them, and to search it takes longer than to import the res
 
 def contents_of(modules: Sequence[Module]) -> Contents | None:
     """The opcodes and texts of modules; None if they are too large to be searched."""
-    if sum(len(piece) for module in modules for piece in module.pieces) > MAX_SEARCHED:
-        return None
+    size = 0
+    for module in modules:
+        size += sum(map(len, module.pieces))
+        if size > MAX_SEARCHED:
+            return None
     opcodes = frozenset().union(*map(opcodes_of, modules))
     return Contents(opcodes, "\n".join([module.text for module in modules]))
 

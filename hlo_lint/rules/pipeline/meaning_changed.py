@@ -214,13 +214,16 @@ class MeaningChanged(Rule):
             before = computation.before
             if _MEANING.keys().isdisjoint(before.opcodes):
                 continue
-            renumbered = _changed_constants(computation) > 1
+            renumbered: bool | None = None
             for number, position in computation.kept:
                 if not _may_differ(before.rows[number], computation.after.rows[position]):
                     continue
                 old, new = before.at(number), computation.after.at(position)
-                if renumbered and old.opcode == "constant":
-                    continue  # XLA:TPU gives names anew in mid-run
+                if old.opcode == "constant":
+                    if renumbered is None:
+                        renumbered = _changed_constants(computation) > 1
+                    if renumbered:
+                        continue  # XLA:TPU gives names anew in mid-run
                 difference = _difference(old, new)
                 if difference and _stays(computation, old, new, names):
                     if alone is None:
