@@ -1218,6 +1218,37 @@ def test_a_report_among_the_files_that_are_watched_is_no_change() -> None:
             watching.kill()
 
 
+def test_the_end_of_the_process_that_writes_ends_the_watch_with_its_diagnosis(crash: Path) -> None:
+    """While it writes no module has died; a process that nobody waits for is over."""
+    names = sorted(path.name for path in crash.iterdir())
+    hidden = Path(crash.rename(crash.with_name("hidden")))
+    crash.mkdir()
+    for name in names[:-1]:
+        (hidden / name).rename(crash / name)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as compiler:
+        assert compiler.stdin is not None
+        with subprocess.Popen(
+            command("check", "--watch", "--pid", str(compiler.pid), "--statistics", str(crash)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as watching:
+            assert watching.stdout is not None
+            assert watching.stderr is not None
+            assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
+            (hidden / names[-1]).rename(crash / names[-1])
+            assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
+            compiler.stdin.close()
+            living, _, died = watching.stdout.read().rpartition("compilation-died")
+            assert watching.wait(60) == 1
+    assert died
+    assert "compilation-died" not in living
+
+
+def test_a_process_is_watched_only_where_files_are() -> None:
+    assert run("check", "--pid", "1", ".").status == 2
+
+
 def test_standard_input_cannot_be_watched() -> None:
     ran = run("check", "--watch", "-")
     assert (ran.status, "--watch" in ran.errors) == (2, True)

@@ -109,6 +109,12 @@ def _processes(ctx: click.Context, param: click.Parameter, value: str | None) ->
     "--show-files", is_flag=True, help="Print the files that would be read, and check nothing."
 )
 @click.option("--watch", is_flag=True, help="Check again whenever a file changes; Ctrl-C ends it.")
+@click.option(
+    "--pid",
+    type=click.IntRange(min=1),
+    metavar="PID",
+    help="With --watch: the process that writes the files; the last check comes after its end.",
+)
 @common.color_option
 @click.pass_context
 def command(
@@ -131,6 +137,7 @@ def command(
     verbose: bool,
     show_files: bool,
     watch: bool,
+    pid: int | None,
     color: str,
     shared: common.SharedOptions,
 ) -> None:
@@ -155,13 +162,19 @@ def command(
     if watch:
         from hlo_lint.apps.cli.watching import watch as keep_watching
 
-        keep_watching(
-            paths,
-            lambda: common.settings_file(paths, shared),
-            lambda: _check(paths, options, shared),
-            output,
-        )
+        last: list[Report] = []
+
+        def check(is_over: bool) -> None:
+            # While XLA writes, no module has died.
+            living = shared._replace(extend_ignore=(*shared.extend_ignore, "compilation-died"))
+            last[:] = [_check(paths, options, shared if is_over or pid is None else living)]
+
+        keep_watching(paths, lambda: common.settings_file(paths, shared), check, output, pid)
+        if pid is not None and last:
+            ctx.exit(common.exit_status(last[0], shared, exit_zero=exit_zero))
         return
+    if pid is not None:
+        raise click.UsageError("--pid goes with --watch")
     report = _check(paths, options, shared)
     ctx.exit(common.exit_status(report, shared, exit_zero=exit_zero))
 

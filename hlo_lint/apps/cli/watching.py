@@ -24,13 +24,15 @@ State = dict[str, tuple[int, int]]
 def watch(
     paths: Sequence[str],
     settings: Callable[[], Path | None],
-    run: Callable[[], object],
+    run: Callable[[bool], object],
     output: Path | None = None,
+    process: int | None = None,
 ) -> None:
     """Runs at once and after each change of a file below the paths, or of the settings file.
 
     `output` is the file that a run itself writes. An `HloLintError` is printed, since the next
-    change may remove its cause. An interrupt ends the loop.
+    change may remove its cause. An interrupt ends the loop, and so does the end of `process`, which
+    writes the files: after it there is one more run, which is told that nothing will follow.
 
     Raises:
         UsageError: for standard input, which does not change.
@@ -46,29 +48,46 @@ def watch(
     gc.enable()  # a run of its own needs no collection; this one does not end
     try:
         while True:
+            is_over = process is not None and not _is_running(process)
             before = look()
             if sys.stdout.isatty():
                 click.clear()
             try:
-                run()
+                run(is_over)
             except HloLintError as error:
                 click.echo(f"Error: {error}", err=True)
+            if is_over:
+                return
             gc.collect()
             stamp = time.strftime("%H:%M:%S: ") if sys.stdout.isatty() else ""
             click.echo(f"{stamp}watching; Ctrl-C ends it", err=True)
-            _wait(before, look)
+            _wait(before, look, process)
     except KeyboardInterrupt:
         return
 
 
-def _wait(before: State, look: Callable[[], State]) -> None:
-    """Return when a file has changed and nothing changes any more."""
+def _wait(before: State, look: Callable[[], State], process: int | None) -> None:
+    """Return when a file has changed and nothing changes any more, or the process has ended."""
     last, same = before, 0
     while last == before or same < SETTLED:
         time.sleep(INTERVAL)
+        if process is not None and not _is_running(process):
+            return
         now = look()
         same = same + 1 if now == last else 0
         last = now
+
+
+def _is_running(process: int) -> bool:
+    """True if a process is there and has not ended."""
+    try:
+        os.kill(process, 0)
+        # One that nobody has waited for is still there: proc(5), the state after the name.
+        return Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # it belongs to somebody else, or the system has no /proc
+        return True
 
 
 def _state(paths: Sequence[str], output: str | None) -> State:
