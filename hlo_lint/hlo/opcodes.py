@@ -260,7 +260,7 @@ def wrapped_opcode(opcode: str) -> str | None:
         return None
     base, dash, suffix = opcode.rpartition("-")
     is_sugar = dash + suffix in _SUGAR and base in OPCODES
-    return base if is_sugar and base + "-start" not in OPCODES else None
+    return base if is_sugar and base + "-done" not in OPCODES else None
 
 
 def demands_on(opcode: str) -> Opcode | None:

@@ -131,6 +131,8 @@ def test_a_person_can_act_on_what_is_said(text: str, line: int, column: int, say
         ("n = f32[4]{0} add(p, %negate, p)", False),
         ("n = f32[4]{0} add(p, nothing, p)", False),
         ("n = f32[4]{0} negate(f32[/*four*/4]{0} p)", True),
+        ("n = ((f32[4]), f32[4], u32[]) negate-start(p)", True),
+        ("n = ((f32[4]), f32[4], u32[]) send-start(p)", False),
         ("n = token[] outfeed(p, token[] after-all()), outfeed_shape=f32[4]", True),
         ("n = token[] outfeed(p, token[] after-all()), outfeed_shape=f33[4]", False),
         ("n = f32[4]{0} collective-permute(p, p, p), source_target_pairs={{0,1}}", True),

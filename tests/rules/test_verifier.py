@@ -173,6 +173,13 @@ ENTRY e {
   ROOT d = f32[2,3]%s async-done(s)
 }
 """
+_CALLED = """
+ENTRY e {
+  p = f32[2,3] parameter(0)
+  s = ((f32[2,3]), f32[2,3], s32[]) custom-call-start(p), custom_call_target="f"
+  ROOT d = f32[2,3]%s custom-call-done(s)
+}
+"""
 _UPDATED = """
 ENTRY e {
   p = f32[4] parameter(0)
@@ -229,6 +236,7 @@ ENTRY e {
     ("text", "refused", "accepted"),
     [
         (_START, ("", ""), ("{0,1}", "{0,1}")),
+        (_CALLED, "{0,1}", "{1,0}"),
         (_UPDATED, ("<=4", ""), ("2", "")),
         (_UPDATED, ("<=4", ""), ("<=2", "")),
         (_BODY, "fusion(d), kind=kLoop, calls=work", "copy(d)"),

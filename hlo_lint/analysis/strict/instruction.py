@@ -311,6 +311,8 @@ def _value_errors(opcode: str, name: str, text: str) -> tuple[tuple[str, int], .
             at = text.find(value.text)
             errors = literal_errors(value.shape, value.text)
             return tuple((message, at + start) for message, start, _ in errors)
+        case "slice_sizes" if opcode == "gather" and "{" in text[1:]:
+            return (("expected integers", 1),)
         case "outfeed_shape" if isinstance(value, ArrayShape | TupleShape | BufferShape):
             return tuple((message, 0) for message in shape_errors(value))
         case "replica_groups" if isinstance(value, MeshReplicaGroups):

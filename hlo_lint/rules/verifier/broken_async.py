@@ -342,14 +342,6 @@ class BrokenAsync(VerifierRule, Rule):
             message = f"%{callee.name} holds {len(others)} instructions beside parameters and root"
             yield Violation("async-computation", start, message)
 
-    @on("async-done")
-    def result_layout(self, scope: Scope, done: Instruction) -> Iterator[Violation]:
-        """The result has the layout that the start gives it."""
-        started, result = operand_shape(done, 0), done.shape_or_none
-        if mismatch := shapes_differ(scope, result, part(started, (1,))):
-            message = f"the result and that of the start have different layouts: {mismatch}"
-            yield Violation("async-done-shape", done, message)
-
     @on_computation_if(lambda opcodes: not opcodes.isdisjoint(_OF_PAIRS))
     def consumers(self, scope: Scope) -> Iterable[Violation]:
         """The value of a start is read by its done, or passed on."""
@@ -447,6 +439,8 @@ def _chains(scope: Scope) -> Iterator[Violation]:
         opcode = opcode_of(row)
         if _is_async(opcode, "-start") or _is_async(opcode, "-update"):
             yield from _state_layouts(scope, computation.at(number))
+        elif _is_async(opcode, "-done"):
+            yield from _result_layout(scope, computation.at(number))
         if not opcode.endswith(("-update", "-done")) or opcode in _START_OF:
             continue
         after = computation.at(number)
@@ -466,6 +460,14 @@ def _chains(scope: Scope) -> Iterator[Violation]:
             if first is not after and "-update" in (first.opcode + after.opcode):
                 message = f"%{first.name} and %{after.name} both continue %{before.name}"
                 yield Violation("async-chain", after, message, 0)
+
+
+def _result_layout(scope: Scope, done: Instruction) -> Iterator[Violation]:
+    """The result has the layout that the start gives it."""
+    given = part(operand_shape(done, 0), (1,))
+    if mismatch := shapes_differ(scope, done.shape_or_none, given):
+        message = f"the result and that of the start have different layouts: {mismatch}"
+        yield Violation("async-done-shape", done, message)
 
 
 def _state_layouts(scope: Scope, instruction: Instruction) -> Iterator[Violation]:
