@@ -80,7 +80,7 @@ def check_by_command(folder: Path) -> object:
 
     from hlo_lint.apps.cli.main import cli
 
-    return CliRunner().invoke(cli, ["check", str(folder)])
+    return CliRunner().invoke(cli, ["check", "--jobs", "1", "--no-cache", str(folder)])
 
 
 KINDS: dict[str, Callable[[Path], object]] = {
