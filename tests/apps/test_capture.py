@@ -233,7 +233,7 @@ def test_targets_have_the_arguments_of_a_topology() -> None:
     assert target_of("v5e").topology() == {"platform": "tpu", "topology_name": "v5e:2x2"}
     assert target_of("v5p:4x4x4").description == "v5p:4x4x4"
     for name in ("v5e:", "v5e:2", "v3", "v5e:2x2x2x2"):
-        with pytest.raises(UsageError, match=f"no target is named {name}; there are"):
+        with pytest.raises(UsageError, match=f"no target is named {name}; .*here are"):
             target_of(name)
 
 
@@ -266,7 +266,7 @@ def test_of_several_fields_the_one_at_the_place_is_left_out() -> None:
 
 def test_a_target_that_nothing_knows_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(
-        UsageError, match="no target is named b300; there are h100, h200, v4, v5e, "
+        UsageError, match="no target is named b300; there are h100, h200, tpu7x, v4, v5e, "
     ):
         compile_for("b300", rows, MATRIX)
     with pytest.raises(DumpError, match="No such file"):
