@@ -47,7 +47,7 @@ def diagnose(
     if fix is not None and not can_stand(fix, place):
         fix, notes = None, (*notes, NOT_EDITED)
     replaced = (edit.span for edit in fix.edits) if fix else ()
-    stands_at = instruction, lines.text[span.start : span.end], op_name
+    stands_at = instruction, lines.part(span), op_name
     function = origin.function if origin else ""
 
     def identified(identity: str) -> str:

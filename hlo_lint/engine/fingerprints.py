@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.hlo.ir import Instruction
@@ -20,6 +21,8 @@ from hlo_lint.text.source import encode
 
 KIND = 16
 """The hexadecimal digits that identify a finding; those after them number equal ones."""
+MAX_TEXT = 100_000
+"""Characters of a text that are part of a fingerprint as they are."""
 
 _measured = late(
     r"(?<![\d.])\d++(?:\.\d++)?(?: (?:[nuµm]?s|samples?|runs?)\b|%)|\bin \d++(?=,|$)"
@@ -44,13 +47,24 @@ def fingerprint(
     from hashlib import sha256  # where nothing is found, OpenSSL need not be loaded
 
     if at is None:
-        what = ("", "", _digits("", text))
+        what = ("", "", _of_text(text))
     else:
         computation = at.computation
         role = "ENTRY" if computation.is_entry else _stem(computation.name)
         what = (role, at.opcode, at.type_text)
     parts = (rule, identity, base_name(module), *what, op_name, function)
     return sha256(encode("\0".join(parts))).hexdigest()[:KIND]
+
+
+@lru_cache(maxsize=16)
+def _of_text(text: str) -> str:
+    """A text without its numbers; of a long one a digest, since many findings may stand on it."""
+    plain = _digits("", text)
+    if len(plain) <= MAX_TEXT:
+        return plain
+    from hashlib import sha256
+
+    return sha256(encode(plain)).hexdigest()
 
 
 def identity_of(finding: Finding) -> str:

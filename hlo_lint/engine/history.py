@@ -187,7 +187,7 @@ def _key(occurrence: Occurrence, timeline: Timeline) -> Key:
     if isinstance(at, Instruction):
         where, what = at.computation.name, at.name
     else:
-        where, what = "", timeline.dumps[ref.position].file.text[at.start : at.end]
+        where, what = "", timeline.dumps[ref.position].file.lines.part(at)
     return ref.number, where, what, finding.message, finding.operand, 0
 
 

@@ -97,6 +97,8 @@ class Lines:
         self._line = 0, ""
         """The line that was asked for last, with its number: what is found on a long line shares
         one copy of it."""
+        self._part = Span(0, 0), ""
+        """The part that was asked for last, for the same reason."""
         self._starts = [0]
         at = text.find("\n")
         while at >= 0:
@@ -107,6 +109,12 @@ class Lines:
         """Line and column of an offset."""
         line = bisect_right(self._starts, offset)
         return Position(line, offset - self._starts[line - 1] + 1)
+
+    def part(self, span: Span) -> str:
+        """The characters of a span: one object while the same span is asked for."""
+        if self._part[0] != span:
+            self._part = span, self.text[span.start : span.end]
+        return self._part[1]
 
     def diagnostic(self, error: ParseError, begin: int = 0) -> ParseDiagnostic:
         """The error with its place in the file; the text it was found in starts at `begin`."""

@@ -43,6 +43,9 @@ from hlo_lint.hlo.records import (
 from hlo_lint.hlo.shape import Shape, ShapeSyntaxError, TupleShape, parse_shape, spelled_index
 from hlo_lint.text.source import ParseError, Span
 
+MAX_SPELLED = 200
+"""Characters of a shape in a message."""
+
 _HEADER = frozenset(
     "alias_passthrough_params allow_spmd_sharding_propagation_to_output "
     "allow_spmd_sharding_propagation_to_parameters buffer_donor debug_attributes "
@@ -380,9 +383,12 @@ def _entry_layout(text: str) -> Iterator[tuple[str, int]]:
 
 def _aliases(result: Shape | None, aliases: Sequence[object]) -> Iterator[tuple[str, int]]:
     """Errors in aliases and donors: `HloInputOutputAliasConfig` looks at the result only."""
+    spelled = str(result)  # once: a header may hold 100,000 aliases of a tuple as long
+    if len(spelled) > MAX_SPELLED:
+        spelled = f"{spelled[:MAX_SPELLED]}…"
     for alias in aliases:
         if isinstance(alias, Alias) and not has_element(result, alias.output_index):
-            yield f"the result is {result}: there is no {spelled_index(alias.output_index)}", 0
+            yield f"the result is {spelled}: there is no {spelled_index(alias.output_index)}", 0
         elif isinstance(alias, Alias | Donor):
             number = alias.operand if isinstance(alias, Alias) else alias.parameter
             if number < 0:
