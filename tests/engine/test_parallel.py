@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
-import time
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -67,22 +67,6 @@ class _Fails(Rule):
         yield  # type: ignore[unreachable]
 
 
-class _Dies(Rule):
-    """Ends the process that runs it, if that is a copy."""
-
-    parent = os.getpid()
-
-    def check(self, final: FinalModule) -> Findings:
-        time.sleep(0.5)  # so that each process takes one
-        if os.getpid() != self.parent:
-            os._exit(3)
-        yield from ()
-
-
-class _DiesToo(_Dies):
-    """The same."""
-
-
 def test_a_check_that_fails_is_reported_of_a_divided_run_too() -> None:
     task = Task([_Fails(), *all_rules()], None, None, False, False)
     divided = replace(task, jobs=2, bytes_per_job=1)
@@ -91,10 +75,44 @@ def test_a_check_that_fails_is_reported_of_a_divided_run_too() -> None:
     assert "as asked" in parts[0].outcome.internal_errors[0].message
 
 
-def test_a_copy_that_dies_is_an_error_that_says_what_to_try() -> None:
-    task = Task([_Dies(), _DiesToo()], None, None, False, False, jobs=2, bytes_per_job=1)
-    with pytest.raises(hlo_lint.DumpError, match="--jobs 1"):
-        check_part(task, hlo_lint.open_dump(CRASH).pipelines[0])
+DIES = """
+import os, sys, time
+from pathlib import Path
+import hlo_lint
+from hlo_lint import FinalModule, Findings, Rule
+from hlo_lint.engine.executors.forks import can_fork
+from hlo_lint.engine.parts import Task, check_part
+
+class Dies(Rule):
+    "Ends the process that runs it, if that is a copy."
+    parent = os.getpid()
+
+    def check(self, final: FinalModule) -> Findings:
+        time.sleep(0.5)  # so that each process takes one
+        if os.getpid() != self.parent:
+            os._exit(3)
+        yield from ()
+
+class DiesToo(Dies):
+    "The same."
+
+assert can_fork()
+task = Task([Dies(), DiesToo()], None, None, False, False, jobs=2, bytes_per_job=1)
+try:
+    check_part(task, hlo_lint.open_dump(Path(sys.argv[1])).pipelines[0])
+except hlo_lint.DumpError as error:
+    print(error)
+"""
+"""In a process of its own: one with other threads, as pytest-xdist has them, is not forked."""
+
+
+@pytest.mark.slow
+def test_a_copy_that_dies_is_an_error_that_says_what_to_try(tmp_path: Path) -> None:
+    (tmp_path / "dies.py").write_text(DIES)
+    command = [sys.executable, str(tmp_path / "dies.py"), str(CRASH)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "a process that was checking has died" in ran.stdout
+    assert "--jobs 1" in ran.stdout
 
 
 def test_another_byte_or_name_is_another_content(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ from hlo_lint.hlo.parser.shapes import MAX_DEPTH, read_shape
 from hlo_lint.hlo.records import name_of
 from hlo_lint.hlo.shape import ArrayShape, ShapeSyntaxError, TupleShape, parse_shape
 from hlo_lint.text.source import decode
+from hlo_lint.text.stored import plain_name
 from tests import conftest
 from tests.conftest import DUMPS, ROUNDTRIP
 
@@ -135,8 +136,10 @@ def read_instruction(text: str) -> InstructionRecord:
 
 
 def read_dump_name(name: str) -> DumpName | None:
-    """A file's name as `dump_name.lark` reads it; None for what is not a dump."""
-    leaves = load("dump_name").parse(name).scan_values(lambda leaf: isinstance(leaf, Token))
+    """A file's name as `dump_name.lark` reads it, less `.gz`; None for what is not a dump."""
+    leaves = (
+        load("dump_name").parse(plain_name(name)).scan_values(lambda leaf: isinstance(leaf, Token))
+    )
     parts = {leaf.type: str(leaf) for leaf in leaves}
     if "OTHER" in parts:
         return None
@@ -704,7 +707,7 @@ DUMP_NAMES = {
         "", 8, "jit_f", 319, "copy-insertion", "removing_unnecessary_copies", "", ".txt"
     ),
     "1700000000000000.module_0001.jit_f.0001.p.after_a.before_b.hlo.pb.gz": DumpName(
-        "1700000000000000", 1, "jit_f", 1, "p", "a", "b", ".hlo.pb.gz"
+        "1700000000000000", 1, "jit_f", 1, "p", "a", "b", ".hlo.pb"
     ),
     "module_0012.gemm_fusion_dot.5_computation.0001.p.after_a.before_b.txt": DumpName(
         "", 12, "gemm_fusion_dot.5_computation", 1, "p", "a", "b", ".txt"

@@ -393,6 +393,7 @@ def test_a_hostile_dump_stays_text(opened: Open, tmp_path: Path) -> None:
             r"[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", seen
         )
     page.locator("#list a", has_text="reshape-moves-data").first.click()
+    page.wait_for_selector("main .above >> text=reshape-moves-data")
     main = page.locator("main").inner_text()
     assert f"{ATTACK}\\u202egnp.exe\\u2066" in main
     assert f"{ATTACK}\\x1b[31m.py:7 in {ATTACK}" in main
@@ -403,6 +404,7 @@ def test_a_hostile_dump_stays_text(opened: Open, tmp_path: Path) -> None:
     page.locator("#module").select_option("")
     page.locator("#rule").select_option("unreadable-text")
     page.locator("#list a", has_text="expected an instruction").first.click()
+    page.wait_for_selector("main .above >> text=unreadable-text")
     assert (
         f"{ATTACK} \\u202egnp.exe\\u2066 \\x1b[2J is no instruction"
         in page.locator("table.lines").inner_text()

@@ -122,6 +122,8 @@ class _Ended(Exception):
         self.number = number
 
 
+_BY_SIGNAL = 128
+"""Added to the number of a signal, it is the exit status of a program that the signal ended."""
 _SIGPIPE = 13
 """Its number, also where the system has no such signal."""
 _MESSAGES = {
@@ -158,6 +160,11 @@ def main() -> None:
     status = _status()
     # Nothing is left to clean up: a signal ends the process at once.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if status > _BY_SIGNAL:
+        # The pool of workers, ended at its work, may print a traceback while Python shuts down.
+        with suppress(OSError):
+            sys.stderr.flush()
+        os._exit(status)
     sys.exit(status)
 
 
@@ -198,7 +205,7 @@ def _after_signal(number: int) -> int:
         _discard_output()
     else:
         click.echo(_MESSAGES[signal.Signals(number).name], err=True)
-    return 128 + number
+    return _BY_SIGNAL + number
 
 
 def _discard_output() -> None:
