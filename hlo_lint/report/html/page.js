@@ -834,7 +834,10 @@ function showAll() {
 
 // The way there
 
+let routed = null;
+
 function route() {
+  routed = location.hash;
   const [, kind, name] = /^#(finding|module)-(.*)$/.exec(location.hash) || [];
   if (kind === "finding" && ids.has(name)) showFinding(ids.get(name));
   else if (kind === "module" && modules[Number(name)]) showModule(Number(name));
@@ -873,7 +876,15 @@ byId("filters").addEventListener("submit", (event) => event.preventDefault());
 byId("more").addEventListener("click", lengthen);
 byId("theme").addEventListener("click", () => theme(byId("theme").textContent === "Dark"));
 theme(matchMedia("(prefers-color-scheme: dark)").matches);
-addEventListener("hashchange", route);
+addEventListener("hashchange", () => location.hash !== routed && route());
+// At once: the event comes later, and the page would be older than its address.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest('a[href^="#"]');
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  location.hash = link.getAttribute("href");
+  route();
+});
 if (!location.hash && findings.length && findings[0].severity !== "info") {
   history.replaceState(null, "", `#finding-${findings[0].id}`); // the worst is the first
 }
