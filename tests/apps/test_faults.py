@@ -157,6 +157,16 @@ def test_a_worker_that_is_killed_is_one_error(tmp_path: Path) -> None:
     assert not report.exists()
 
 
+def wait_until_signals_are_handled(process: subprocess.Popen[str]) -> None:
+    """Wait for the handler of SIGTERM, which comes after that of SIGINT: see `man 5 proc`."""
+    status = Path(f"/proc/{process.pid}/status")
+    while process.poll() is None:
+        caught = re.search(r"SigCgt:\s*(\w+)", status.read_text())
+        if caught is not None and int(caught[1], 16) >> (signal.SIGTERM - 1) & 1:
+            return
+        time.sleep(0.002)
+
+
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_signal_at_any_moment_leaves_whole_files_and_no_traceback(
     name: str, tree: Path, fixed: str
@@ -172,7 +182,8 @@ def test_a_signal_at_any_moment_leaves_whole_files_and_no_traceback(
             path.write_text(MODULE)
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         process = subprocess.Popen(fix(tree), **pipes)  # type: ignore[call-overload]
-        time.sleep(0.1 + draw.uniform(0, duration))  # Python itself takes some time to start
+        wait_until_signals_are_handled(process)
+        time.sleep(draw.uniform(0, duration))
         process.send_signal(number)
         output, errors = process.communicate(timeout=30)
         statuses.add(process.returncode)
