@@ -16,6 +16,7 @@ from hlo_lint.analysis.diff.normalize import without_metadata
 from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.engine.findings import SourceLine
 from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
 
 WIDTH: Final = 140
@@ -49,7 +50,7 @@ def summary(difference: Difference) -> str:
     if difference.header:
         counts.insert(0, f"{len(difference.header)} in the header")
     number = len(difference.computations)
-    where = f" in {number} computation{'' if number == 1 else 's'}" if number else ""
+    where = f" in {counted(number, 'computation')}" if number else ""
     return (", ".join(counts) or "different") + where
 
 
@@ -57,9 +58,8 @@ def heading(computation: ComputationDifference) -> str:
     """A line with the name of the computation, and the side if only one module has it."""
     if computation.before is None or computation.after is None:
         side = "added" if computation.before is None else "removed"
-        number = computation.instructions
-        plural = "" if number == 1 else "s"
-        return f"computation %{shown(computation.name)}: {side}, {number} instruction{plural}"
+        number = counted(computation.instructions, "instruction")
+        return f"computation %{shown(computation.name)}: {side}, {number}"
     kind = "entry" if computation.after.is_entry else "computation"
     was = (
         ""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from hlo_lint.dumps.names import parse_name
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.report.text import STYLES, describe
+from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def _life(finding: Diagnostic) -> Iterator[tuple[str, str]]:
         yield "history", "unknown: the rule does not look at each dump"
         return
     yield "since", _birth(finding)
-    yield "seen in", f"{finding.seen_in} dump{'' if finding.seen_in == 1 else 's'}"
+    yield "seen in", counted(finding.seen_in, "dump")
     if finding.cured_by is None:
         yield "resolved by", "none"
     else:
@@ -73,4 +74,4 @@ def _summary(findings: Sequence[Diagnostic]) -> str:
         (len(findings) - len(followed), "not followed"),
     ]
     numbers = ", ".join(f"{count} {what}" for count, what in counts if count)
-    return f"{len(findings)} finding{'' if len(findings) == 1 else 's'}: {numbers}"
+    return f"{counted(len(findings), 'finding')}: {numbers}"

@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias, cast
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import demands_on
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, parse_shape
+from hlo_lint.text.phrases import counted
 
 Attribute: TypeAlias = "str | int | bool | float | tuple[Attribute, ...]"
 """The expected value of an attribute, or its text as printed."""
@@ -519,7 +520,7 @@ def _why_not(pattern: Pattern, node: _Node) -> str:
             return f"{node.title} {reason}"
     count, asked = node.operand_count, len(pattern.operands)
     if count < asked:
-        return f"{node.title} has {count} operand{'' if count == 1 else 's'}, not {asked}"
+        return f"{node.title} has {counted(count, 'operand')}, not {asked}"
     return ""
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hlo_lint.apps.cli import common
+from hlo_lint.text.phrases import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,9 +102,8 @@ def _show(compared: BaselineComparison, path: Path) -> None:
 def _written(compared: BaselineComparison, entries: Sequence[BaselineEntry], *, added: bool) -> str:
     from hlo_lint.text.source import shown
 
-    count = _number(entries)
     new = f"{len(compared.new)} new, " if added else ""
-    findings = f"{count} finding{'' if count == 1 else 's'}"
+    findings = counted(_number(entries), "finding")
     return shown(f"{compared.updated.path}: {findings}, {new}{_number(compared.gone)} gone")
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hlo_lint.apps.cli import common
+from hlo_lint.text.phrases import counted
 
 if TYPE_CHECKING:
     from hlo_lint.analysis.diff.bisection import Bisection
@@ -79,7 +80,7 @@ def _show(bisection: Bisection, everything: bool) -> None:
     else:
         click.echo(click.style(f"{title}: {shown(bisection.first.title)}", bold=True))
         what = "pass" if bisection.first.pipeline or bisection.first.stage else "dump"
-        before = f"{bisection.steps} step{'' if bisection.steps == 1 else 's'}"
+        before = counted(bisection.steps, "step")
         click.echo(f"  the first {what} after which they differ; the same after {before} before it")
         for side, dump in zip("AB", bisection.compared or (), strict=False):
             click.echo(f"  {side}: {shown(str(dump.path))}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hlo_lint.apps.cli import common, completing
+from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def _report_conversion(written: Sequence[Written], out: Path) -> None:
 
     copied = [file.source for file in written if file.notes is None]
     done = len(written) - len(copied)
-    line = f"converted {done} file{'' if done == 1 else 's'} to {out}"
+    line = f"converted {counted(done, 'file')} to {out}"
     if copied:
         kinds = sorted({path.suffix.removeprefix(".") or path.name for path in copied})
         line += f"; copied {len(copied)} without HLO text ({', '.join(kinds)})"

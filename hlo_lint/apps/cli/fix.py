@@ -12,6 +12,7 @@ import click
 
 from hlo_lint.apps.cli import common
 from hlo_lint.text.errors import DumpError
+from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def _fixed(result: FixResult, written: Sequence[Path]) -> str:
     if not edits:
         return "nothing to fix"
     where = shown(str(written[0])) if len(written) == 1 else f"{len(written)} files"
-    return f"fixed {edits} instruction{'' if edits == 1 else 's'} in {where}"
+    return f"fixed {counted(edits, 'instruction')} in {where}"
 
 
 def _write_piped(result: FixResult, out: Path | None) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def _show_modules(modules: list[RankedModule]) -> None:
 
 
 def _show_summary(ranks: int, modules: int, diverging: int) -> None:
-    count = f"{modules} module{'' if modules == 1 else 's'}"
+    count = counted(modules, "module")
     if not diverging:
         click.echo(f"{ranks} ranks, {count}: the collectives agree")
     else:

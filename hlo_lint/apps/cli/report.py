@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from hlo_lint.apps.cli import common
+from hlo_lint.text.phrases import counted
 
 
 @click.command("report")
@@ -63,8 +64,7 @@ def command(
         sys.stdout.buffer.flush()
     else:
         write(out, page)
-        findings = len(report.findings)
-        what = f"{findings} finding{'' if findings == 1 else 's'}, {len(page) / 1000:.0f} kB"
+        what = f"{counted(len(report.findings), 'finding')}, {len(page) / 1000:.0f} kB"
         click.echo(shown(f"{out}: {what}"), err=True)
     ctx.exit(common.exit_status(report, shared))
 

@@ -21,6 +21,7 @@ from typing import Final
 from hlo_lint.engine.proof.terms import Differs, NotLayout, prove_equal
 from hlo_lint.hlo.ir import Module
 from hlo_lint.text.errors import DumpError
+from hlo_lint.text.phrases import counted
 
 SEEDS: Final = 3
 """Inputs on which both modules run: an even seed has negative numbers, an odd one has none."""
@@ -83,8 +84,8 @@ def prove(before: Module, after: Module) -> Proof:
     else:
         if not equality.moves:
             return Proof(Level.STRUCTURE, False, (_structure(equality.computations),))
-        moves = _count(equality.moves, "data movement")
-        each = _count(equality.elements, "element")
+        moves = counted(equality.moves, "data movement")
+        each = counted(equality.elements, "element")
         fact = f"{each} in {moves}: every source is the same"
         contradiction = _contradiction(before, after)
         if contradiction:
@@ -96,10 +97,6 @@ def prove(before: Module, after: Module) -> Proof:
             return proof
         reasons += proof.reasons
     return Proof(None, False, tuple(reasons))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _structure(computations: tuple[str, ...]) -> str:
@@ -132,7 +129,7 @@ def _in_memory(before: Module, after: Module) -> Proof:
     if not compared:
         return Proof(None, False, ("memory does not apply: no data movement differs",))
     elements = sum(one.elements for one in compared)
-    what = f"{_count(len(compared), 'instruction')} of {_count(elements, 'element')}"
+    what = f"{counted(len(compared), 'instruction')} of {counted(elements, 'element')}"
     return Proof(Level.MEMORY, False, (f"{what} leave the same bytes",))
 
 
@@ -152,7 +149,7 @@ def _executed(before: Module, after: Module) -> Proof:
         if unequal is not None:
             return Proof(None, True, (f"executed with seed {seed}, {unequal}",))
         elements = sum(array.size for array in old)
-    what = f"{_count(elements, 'element')} of the result"
+    what = f"{counted(elements, 'element')} of the result"
     return Proof(Level.EXECUTED, False, (f"{what} equal bit for bit on {SEEDS} seeded inputs",))
 
 
@@ -214,5 +211,5 @@ def prove_ptx(before: str, after: str) -> Proof:
     return Proof(
         Level.STRUCTURE,
         False,
-        (f"{_count(number, 'wait')} {'is' if number == 1 else 'are'} added",),
+        (f"{counted(number, 'wait')} {'is' if number == 1 else 'are'} added",),
     )

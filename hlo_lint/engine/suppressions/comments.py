@@ -23,7 +23,7 @@ from hlo_lint.analysis.stage import Stage, parse_stage
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.text.edits import Region
-from hlo_lint.text.errors import UsageError
+from hlo_lint.text.errors import UsageError, nearest
 from hlo_lint.text.patterns import late
 from hlo_lint.text.source import DIRECTIVE, Span
 
@@ -240,11 +240,8 @@ def _stretch(file: HloFile, start: int, end: int) -> TextRange:
 
 def _trouble(verb: str, names: Sequence[str], reason: str) -> str:
     if verb not in VERBS:
-        from difflib import get_close_matches
-
-        near = get_close_matches(verb, VERBS, n=1, cutoff=0.5)
         problem = f"`{verb}` is not a directive" if verb else "this comment has no directive"
-        return f"{problem}: {f'did you mean {near[0]}?' if near else f'write {USAGE}'}"
+        return f"{problem}: {nearest(verb, VERBS, f'write {USAGE}')}"
     if verb == STAGE:
         try:
             parse_stage(names[0])
