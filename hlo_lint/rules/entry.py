@@ -123,11 +123,11 @@ class ChosenRules(Sequence["Rule"]):
         return len(self.chosen)
 
     def __iter__(self) -> Iterator[Rule]:
-        return (each.rule for each in self.chosen)
+        return (chosen.rule for chosen in self.chosen)
 
     def named(self, name: str) -> ChosenRule | None:
         """The rule of that name, if it is one of them."""
-        return next((each for each in self.chosen if each.entry.name == name), None)
+        return next((chosen for chosen in self.chosen if chosen.entry.name == name), None)
 
     @classmethod
     def of(cls, rules: Sequence[Rule]) -> ChosenRules:

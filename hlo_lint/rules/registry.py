@@ -126,7 +126,9 @@ def _sorted(entries: Iterable[tuple[RuleEntry, str]]) -> tuple[RuleEntry, ...]:
     for entry, package in entries:
         if entry.family in packages:
             raise RuleError(f"{package}: the family {entry.family} has the name of a rule")
-    return tuple(sorted((entry for entry, _ in entries), key=lambda each: (each.family, each.name)))
+    return tuple(
+        sorted((entry for entry, _ in entries), key=lambda entry: (entry.family, entry.name))
+    )
 
 
 def find_rule(name: str) -> Rule:

@@ -49,7 +49,7 @@ class CachedParts:
     def put(self, pipeline: Pipeline, digest: bytes | None, part: Part) -> None:
         """Keep a part, with names in place of paths: its files may be moved together."""
         key = self._key(pipeline, digest)
-        excerpts = sum(len(each.excerpt) for each in part.outcome.diagnostics)
+        excerpts = sum(len(diagnostic.excerpt) for diagnostic in part.outcome.diagnostics)
         if key is None or excerpts > MAX_EXCERPTS or is_incomplete(part.outcome):
             return
         names = {str(path): path.name for path in files_of(pipeline)}

@@ -51,10 +51,10 @@ class Verdict:
     def __str__(self) -> str:
         at = self.plan.diagnostic
         where = f"%{at.instruction}" if at.instruction else f"line {at.line}"
-        said = "; ".join(self.failures) if self.failures else f"{self.proof}"
+        reason = "; ".join(self.failures) if self.failures else f"{self.proof}"
         state = "proven" if self.passes else "refused"
         notes = "".join(f" ({note})" for note in self.notes)
-        return f"{state}: {at.rule} at {where} of {self.plan.dump.path}: {said}{notes}"
+        return f"{state}: {at.rule} at {where} of {self.plan.dump.path}: {reason}{notes}"
 
 
 @dataclass(slots=True)
@@ -123,8 +123,8 @@ class Gate:
 
     def _proof(self, before: Module, after: Module) -> Proof:
         """The proof, made once for all dumps that repeat what changes."""
-        old = {each.name: each.text for each in before.computations}
-        new = {each.name: each.text for each in after.computations}
+        old = {body.name: body.text for body in before.computations}
+        new = {body.name: body.text for body in after.computations}
         key = (
             before.header == after.header,
             tuple((name, text) for name, text in old.items() if new.get(name) != text),
@@ -181,12 +181,12 @@ class Gate:
         """The findings by kind, and their places in each file, repetitions in a dump included."""
         checker = self.new_checker()
         checker.check_pipeline(pipeline)
-        found: dict[Hashable, str] = {}
+        messages: dict[Hashable, str] = {}
         places = {_identity(plan) for plan in checker.result.fixes}
-        for each in checker.result.diagnostics:
-            found[_kind(each)] = f"{each.rule}: {each.message}"
-            places.add((each.path, *_kind(each)))
-        return found, places
+        for diagnostic in checker.result.diagnostics:
+            messages[_kind(diagnostic)] = f"{diagnostic.rule}: {diagnostic.message}"
+            places.add((diagnostic.path, *_kind(diagnostic)))
+        return messages, places
 
 
 def chosen_plans(plans: Iterable[PlannedFix]) -> list[PlannedFix]:
@@ -216,7 +216,7 @@ def _failing(verdict: Verdict, reason: str, note: str = "") -> Verdict:
 
 def _not_minimal(before: Module, after: Module) -> str:
     """The first instruction that is added and not read; empty if there is none."""
-    old = {each.name for each in before.instructions()}
+    old = {instruction.name for instruction in before.instructions()}
     for instruction in after.instructions():
         is_result = instruction is instruction.computation.root
         if instruction.name not in old and not is_result and not instruction.users:

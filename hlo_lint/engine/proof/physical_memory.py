@@ -213,11 +213,11 @@ class Memory:
     def elements(self) -> Words:
         """The bit pattern of each element, in logical row-major order; padding is left out."""
         where, count = _placed(self.shape)
-        found = np.take(_unpack(self.data, _slot_bits(self.shape), count), where, axis=0)
+        words = np.take(_unpack(self.data, _slot_bits(self.shape), count), where, axis=0)
         value = _value_bits(self.shape)
         if value == _slot_bits(self.shape):
-            return found
-        return found & np.array((1 << value) - 1, found.dtype)
+            return words
+        return words & np.array((1 << value) - 1, words.dtype)
 
     @classmethod
     def holding(cls, shape: ArrayShape, elements: Words, padding: int = 0) -> Memory:

@@ -85,8 +85,8 @@ def prove(before: Module, after: Module) -> Proof:
         if not equality.moves:
             return Proof(Level.STRUCTURE, False, (_structure(equality.computations),))
         moves = counted(equality.moves, "data movement")
-        each = counted(equality.elements, "element")
-        fact = f"{each} in {moves}: every source is the same"
+        elements = counted(equality.elements, "element")
+        fact = f"{elements} in {moves}: every source is the same"
         contradiction = _contradiction(before, after)
         if contradiction:
             return Proof(None, True, (contradiction,))

@@ -74,7 +74,7 @@ class Table:
         """An opaque value: one term for each leaf of its shape."""
         if isinstance(shape, TupleShape):
             return tuple(
-                self.of_shape((key, place), each) for place, each in enumerate(shape.elements)
+                self.of_shape((key, place), element) for place, element in enumerate(shape.elements)
             )
         if not isinstance(shape, ArrayShape):
             return self.number((key, str(shape)))
@@ -162,7 +162,7 @@ class _Side:
     """One module, its computations as terms."""
 
     def __init__(self, module: Module, table: Table, same: Callable[[str], bool]) -> None:
-        self.computations = {each.name: each for each in module.computations}
+        self.computations = {body.name: body for body in module.computations}
         self._table = table
         self._same = same
         self._summaries: dict[str, _Summary] = {}
@@ -170,9 +170,9 @@ class _Side:
 
     def summary(self, name: str) -> _Summary:
         """The terms of a computation, of its parameters."""
-        known = self._summaries.get(name)
-        if known is not None:
-            return known
+        summary = self._summaries.get(name)
+        if summary is not None:
+            return summary
         computation = self.computations.get(name)
         if computation is None or computation.root is None:
             raise NotLayout(f"no computation %{name}")
@@ -182,10 +182,10 @@ class _Side:
             raise NotLayout(f"%{name} calls itself")
         self._active.add(name)
         try:
-            found = self._summaries[name] = self._summarized(computation)
+            summary = self._summaries[name] = self._summarized(computation)
         finally:
             self._active.discard(name)
-        return found
+        return summary
 
     def _summarized(self, computation: Computation) -> _Summary:
         parameters = {
@@ -195,7 +195,7 @@ class _Side:
             for parameter in computation.parameters
         }
         values, effects = self._terms(computation, parameters)
-        declared = tuple(_logical(each.shape_or_none) for each in computation.parameters)
+        declared = tuple(_logical(parameter.shape_or_none) for parameter in computation.parameters)
         root = values[computation.root.name] if computation.root is not None else ()
         return _Summary(root, effects, declared)
 
@@ -428,8 +428,8 @@ class _Comparison:
         if old.text == new.text:
             return all(
                 self.same(callee)
-                for each in old.instructions
-                for callee in each.called_computations
+                for instruction in old.instructions
+                for callee in instruction.called_computations
             )
         return self._old.summary(name) == self._new.summary(name)
 
@@ -446,12 +446,12 @@ class _Comparison:
             if not self.same(name):
                 self._refuse(name)
         moved = [
-            each
+            new
             for name in changed
-            for each in self._new.computations[name].instructions
-            if each.opcode in _MOVES - {"parameter"} and _is_new(each, self._old.computations[name])
+            for new in self._new.computations[name].instructions
+            if new.opcode in _MOVES - {"parameter"} and _is_new(new, self._old.computations[name])
         ]
-        shapes = [each.shape_or_none for each in moved]
+        shapes = [instruction.shape_or_none for instruction in moved]
         elements = sum(shape.elements for shape in shapes if isinstance(shape, ArrayShape))
         return Equality(tuple(changed), len(moved), elements)
 
@@ -460,7 +460,7 @@ class _Comparison:
         for module in (before, after):
             if module.parse_errors:
                 raise NotLayout("text between the computations that cannot be read")
-            if len({each.name for each in module.computations}) != len(module.computations):
+            if len({body.name for body in module.computations}) != len(module.computations):
                 raise NotLayout("two computations of one name")
         if before.header != after.header:
             raise NotLayout("the header of the module differs")

@@ -43,7 +43,7 @@ def record(
     """The record of an instruction that is not the root; `operands` are names, or a literal."""
     if isinstance(operands, str):
         return ("", name, type_text, opcode, operands, tail, ())
-    text = ", ".join(f"%{each}" for each in operands)
+    text = ", ".join(f"%{operand}" for operand in operands)
     return ("", name, type_text, opcode, text, tail, tuple(operands))
 
 
@@ -66,8 +66,8 @@ def predecessors(row: InstructionRecord) -> tuple[str, ...]:
     """The names of its control predecessors."""
     if "control-predecessors=" not in attributes_of(row):
         return ()
-    found = _predecessors.search(attributes_of(row))
-    return tuple(name.strip(" %") for name in found[1].split(",")) if found else ()
+    listed = _predecessors.search(attributes_of(row))
+    return tuple(name.strip(" %") for name in listed[1].split(",")) if listed else ()
 
 
 def without_predecessors(row: InstructionRecord, gone: Collection[str]) -> InstructionRecord:
@@ -168,10 +168,10 @@ class Draft:
         """The draft of a module; shapes that the text leaves out are inferred."""
         inference = ShapeInference(module.computations)
         inline = {
-            id(each.computation)
+            id(inline.computation)
             for computation in module.computations
             for several in computation.inline.values()
-            for each in several
+            for inline in several
         }
         bodies = tuple(
             _body(computation, inference, computation is module.entry)

@@ -121,7 +121,7 @@ class FindingTest:
         if not matching:
             return InterestVerdict(False)
         first = next(
-            (each for each in matching if each.instruction == self.instruction), matching[0]
+            (match for match in matching if match.instruction == self.instruction), matching[0]
         )
         if _shape_errors(parse_file(text).modules[0]) > self.max_errors:
             return InterestVerdict(False)

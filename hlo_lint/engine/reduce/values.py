@@ -72,7 +72,7 @@ class ValuesTest:
             yield [
                 (
                     pipeline.title,
-                    [each for each in in_order(pipeline) if each.name and each.name.step],
+                    [dump for dump in in_order(pipeline) if dump.name and dump.name.step],
                 )
                 for pipeline in main_pipelines(open_dump(folder))
             ]

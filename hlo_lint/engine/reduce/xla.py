@@ -55,13 +55,13 @@ class Ending:
     @property
     def kind(self) -> str:
         """The same for endings of one cause: XLA's line of code, or the message without names."""
-        found = _place.search(self.message)
-        if found is None:
+        place = _place.search(self.message)
+        if place is None:
             # Beyond a name the message repeats the instruction, which is being reduced.
             first = re.split(r"[\n%]", self.message, maxsplit=1)[0]
             return f"{self.status}: {skeleton(_path.sub('', first))}"
-        stem = found[1].rpartition("/")[2]
-        line = found[0].rpartition(":")[2]
+        stem = place[1].rpartition("/")[2]
+        line = place[0].rpartition(":")[2]
         return f"{self.status}: {stem}:{line}"
 
 
@@ -116,15 +116,15 @@ class XlaServers:
                     f"{self._command[0]} has no GPU compiler: install hlo-lint[gpu-compiler] "
                     "there (Linux), or give --jax RELEASE"
                 )
-            said = server.ask(request, data)
-        message = said["message"].strip()
-        if said["status"] == "died":
+            answer = server.ask(request, data)
+        message = answer["message"].strip()
+        if answer["status"] == "died":
             fatal = fatal_messages(message)
             lines = message.splitlines() or [""]
-            message = fatal[0] if fatal else said.get("signal") or lines[-1]
-            if unknown := _unknown.search(said["message"]):
+            message = fatal[0] if fatal else answer.get("signal") or lines[-1]
+            if unknown := _unknown.search(answer["message"]):
                 raise UsageError(f"this XLA does not know the flags {unknown[1]}")
-        return Ending(said["status"], message, said.get("log", ""))
+        return Ending(answer["status"], message, answer.get("log", ""))
 
     @contextmanager
     def _server(self) -> Iterator[_Server]:

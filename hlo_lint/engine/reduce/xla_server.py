@@ -155,13 +155,13 @@ def _serve(xla: Any, plugin: Plugin | None, request: Any, text: bytes) -> dict[s
                 _limit(request.get("memory"))
                 os.dup2(log.fileno(), 2)
                 os.environ["XLA_FLAGS"] = request.get("flags", "")
-                said = json.dumps(_answer(xla, plugin, request, text)).encode()
+                answer = json.dumps(_answer(xla, plugin, request, text)).encode()
                 with os.fdopen(writer, "wb") as pipe:
-                    pipe.write(said)
+                    pipe.write(answer)
             finally:
                 os._exit(0)
         os.close(writer)
-        said, is_late = _read(reader, request["timeout"], child)
+        answer, is_late = _read(reader, request["timeout"], child)
         os.close(reader)
         if is_late:
             os.kill(child, signal.SIGKILL)
@@ -170,8 +170,8 @@ def _serve(xla: Any, plugin: Plugin | None, request: Any, text: bytes) -> dict[s
             return {"status": "timeout", "message": f"no answer in {request['timeout']:g} s"}
         log.seek(0)
         words = log.read().decode(errors="replace")[-100_000:]
-        if said:
-            return {**json.loads(said), "log": words}
+        if answer:
+            return {**json.loads(answer), "log": words}
         return {
             "status": "died",
             "message": words,

@@ -81,7 +81,7 @@ class Difference:
         return f"[{','.join(sides)}]"
 
     def __str__(self) -> str:
-        values = [f"{each:.9g}" for each in (self.before, self.after)]
+        values = [f"{value:.9g}" for value in (self.before, self.after)]
         where = f", all in {self.box}" if self.region and self.count > 1 else ""
         return (
             f"result {self.output}{self.place} is {values[1]} and was {values[0]}; "
@@ -97,9 +97,9 @@ def difference(
     A NaN equals a NaN. Integers and predicates are compared exactly, whatever the bound.
     """
     for number, (left, right) in enumerate(zip(before, after, strict=False)):
-        found = array_difference(left, right, bound, number)
-        if found is not None:
-            return found
+        divergence = array_difference(left, right, bound, number)
+        if divergence is not None:
+            return divergence
     if len(before) != len(after):
         number = min(len(before), len(after))
         return Difference(number, (), len(before), len(after), float("inf"), 1, (), 1, bound)

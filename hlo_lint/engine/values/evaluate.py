@@ -91,7 +91,7 @@ def evaluate(
     entry = module.entry
     if entry is None or entry.root is None:
         raise NotEvaluated("", "the module has no entry")
-    if module.parse_errors or any(each.parse_errors for each in module.computations):
+    if module.parse_errors or any(computation.parse_errors for computation in module.computations):
         raise NotEvaluated("", "the module has text that cannot be read")
     arguments = _checked(entry, inputs, machine.numbers)
     with np.errstate(all="ignore"):
@@ -138,8 +138,8 @@ def _as_held(value: Value, shape: Shape | None, name: str, numbers: Numbers) -> 
         if len(parts) != len(shape.elements):
             raise NotEvaluated(name, f"the input is not a tuple of {len(shape.elements)} elements")
         return tuple(
-            _as_held(part, each, name, numbers)
-            for part, each in zip(parts, shape.elements, strict=True)
+            _as_held(part, element, name, numbers)
+            for part, element in zip(parts, shape.elements, strict=True)
         )
     if not isinstance(shape, ArrayShape):
         return None
@@ -177,7 +177,7 @@ class _Machine:
     _arguments: list[tuple[Value, ...]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._computations = {each.name: each for each in self.module.computations}
+        self._computations = {body.name: body for body in self.module.computations}
         self._watching = self._computations_to_enter()
 
     # Running ------------------------------------------------------------------------------------
@@ -237,10 +237,10 @@ class _Machine:
 
     def computation(self, name: str) -> Computation:
         """The computation with a name."""
-        found = self._computations.get(name)
-        if found is None:
+        computation = self._computations.get(name)
+        if computation is None:
             raise Unsupported(f"no computation %{name}")
-        return found
+        return computation
 
     # Planning -----------------------------------------------------------------------------------
 
@@ -269,10 +269,10 @@ class _Machine:
         wanted = {root.name} if needs_root else set()
         if computation.name in self._watching:
             wanted |= {
-                each.name
-                for each in computation.instructions
-                if each.name in self.watch
-                or not self._watching.isdisjoint(each.called_computations)
+                instruction.name
+                for instruction in computation.instructions
+                if instruction.name in self.watch
+                or not self._watching.isdisjoint(instruction.called_computations)
             }
         needed: set[str] = set()
         last: dict[str, str] = {}
@@ -293,9 +293,9 @@ class _Machine:
                     wanted.add(operand.name)
                     last.setdefault(operand.name, name)
         steps = [
-            self._step(each, computation, lifted)
-            for each in computation.instructions
-            if each.name in needed
+            self._step(instruction, computation, lifted)
+            for instruction in computation.instructions
+            if instruction.name in needed
         ]
         if needs_root and steps[-1].instruction is not root:  # what is watched may stand after it
             steps.sort(key=lambda step: step.instruction is root)
@@ -391,7 +391,7 @@ def _callees(instruction: Instruction, attribute: str) -> tuple[str, ...]:
     if "=" not in text:
         return called_names(f"{attribute}={text}")
     inline = instruction.computation.inline.get(instruction.number, ())
-    return tuple(each.computation.name for each in inline if each.computation.text in text)
+    return tuple(call.computation.name for call in inline if call.computation.text in text)
 
 
 def _element(value: Value, index: tuple[int, ...]) -> Value:
@@ -407,8 +407,8 @@ def _held_literal(literal: LiteralValue, shape: Shape, numbers: Numbers) -> Valu
         raise Unsupported("a constant that was left out when the text was printed")
     if isinstance(literal, tuple) and isinstance(shape, TupleShape):
         return tuple(
-            _held_literal(part, each, numbers)
-            for part, each in zip(literal, shape.elements, strict=True)
+            _held_literal(part, element, numbers)
+            for part, element in zip(literal, shape.elements, strict=True)
         )
     if isinstance(literal, np.ndarray) and isinstance(shape, ArrayShape):
         return numbers.cast(literal, shape.dtype)

@@ -196,7 +196,7 @@ def _integers(instruction: Instruction, name: str) -> tuple[int, ...]:
     """The integers that an attribute lists; none where it is absent."""
     numbers = instruction.attribute(name)
     return (
-        tuple(each for each in numbers if isinstance(each, int))
+        tuple(number for number in numbers if isinstance(number, int))
         if isinstance(numbers, tuple)
         else ()
     )

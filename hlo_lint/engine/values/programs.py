@@ -93,18 +93,19 @@ class Runs:
     def inputs(self, program: Program, module: Module, seed: int) -> list[NDArray[Any]]:
         """Values for the inputs of a program, in range for a module that reads them."""
         size = sum(
-            prod(each.shape.dims) * BITS.get(each.shape.dtype, 8) // 8 for each in program.inputs
+            prod(input_.shape.dims) * BITS.get(input_.shape.dtype, 8) // 8
+            for input_ in program.inputs
         )
         if size > MAX_INPUT_BYTES:
             raise NotRun(f"its inputs are {size >> 20} MB, more than {MAX_INPUT_BYTES >> 20}")
         return [
             value(
-                each.shape,
-                (seed, each.leaf, each.device),
-                limit=index_limit(each.parameter, module),
+                input_.shape,
+                (seed, input_.leaf, input_.device),
+                limit=index_limit(input_.parameter, module),
                 edges=self.edges,
             )
-            for each in program.inputs
+            for input_ in program.inputs
         ]
 
     def results(
@@ -136,10 +137,10 @@ class Runs:
                 except NotEvaluated:
                     self._results[key] = error
             self._forget()
-        known = self._results[key]
-        if isinstance(known, NotRun):
-            raise known
-        return known
+        kept = self._results[key]
+        if isinstance(kept, NotRun):
+            raise kept
+        return kept
 
     def _forget(self) -> None:
         """Forget the oldest results, so that no more than `MAX_KEPT_BYTES` are held."""
@@ -202,24 +203,24 @@ class Runs:
             failures.append(error)
         if wide:
             bound = wide_bound(before, after, native[:1], wide[0])
-            found = difference(wide[0], wide[1], bound)
+            divergence = difference(wide[0], wide[1], bound)
         elif native:
             bound = fallback_bound(before, after)
-            found = difference(native[0], native[1], bound)
+            divergence = difference(native[0], native[1], bound)
         else:
             return Comparison(Outcome.NOT_RUN, str(failures[0]), seed=seed)
-        if found is not None and native and wide:
-            at = found.output
+        if divergence is not None and native and wide:
+            at = divergence.output
             rounding = array_difference(native[0][at], wide[0][at].astype(native[0][at].dtype))
-            if rounding is not None and 2 * rounding.error >= found.error:
+            if rounding is not None and 2 * rounding.error >= divergence.error:
                 # A sort or a selection of near ties: the step before alone gives both results.
                 reason = "rounding alone changes the results as much"
                 return Comparison(Outcome.NOT_COMPARABLE, reason, seed=seed)
-        if found is not None and not self._confirmed(before, after, inputs, bound):
+        if divergence is not None and not self._confirmed(before, after, inputs, bound):
             reason = "XLA:CPU and the evaluator disagree on one of the two"
             return Comparison(Outcome.NOT_RUN, reason, seed=seed)
-        outcome = Outcome.WITHIN_BOUND if found is None else Outcome.CHANGED
-        return Comparison(outcome, "", found, seed, bound)
+        outcome = Outcome.WITHIN_BOUND if divergence is None else Outcome.CHANGED
+        return Comparison(outcome, "", divergence, seed, bound)
 
     def _confirmed(
         self, before: Program, after: Program, inputs: Sequence[NDArray[Any]], bound: Bound
@@ -262,10 +263,12 @@ def incomparable(before: Program, after: Program) -> str:
     if ours != theirs:
         return _other_shapes("result", ours, theirs)
     # A call may be there more or less often: its results follow from its operands.
-    cuts = [{f"{cut.what} {cut.signature}" for cut in each.cuts} for each in (before, after)]
+    cuts = [{f"{cut.what} {cut.signature}" for cut in program.cuts} for program in (before, after)]
     if cuts[0] != cuts[1]:
         only = [sorted(one - other) for one, other in (cuts, cuts[::-1])]
-        names = [", ".join(sorted({each.split(" ")[0] for each in side})) for side in only]
+        names = [
+            ", ".join(sorted({signature.split(" ")[0] for signature in side})) for side in only
+        ]
         sides = [
             f"{name} {side}" for name, side in zip(names, ("before", "after"), strict=True) if name
         ]
@@ -296,8 +299,8 @@ def wide_bound(
     before: Program, after: Program, native: Sequence[list[NDArray[Any]]], truth: list[NDArray[Any]]
 ) -> Bound:
     """The bound of results in f64; a wider one where a pass computed constants of floats."""
-    known = _constants(before)
-    new = {dtype for dtype, data in _constants(after) - known}
+    old = _constants(before)
+    new = {dtype for dtype, data in _constants(after) - old}
     if not new:
         return WIDE_BOUND
     unit = max(map(unit_of, new))
@@ -308,18 +311,18 @@ def wide_bound(
 
 def _constants(program: Program) -> set[tuple[str, bytes]]:
     """The float constants of a program, those left out that every type holds: 0, 1, 0.5 …"""
-    found: set[tuple[str, bytes]] = set()
+    constants: set[tuple[str, bytes]] = set()
     graphs = [program.graph]
     seen: set[int] = set()
     for graph in graphs:
         for node in in_order(graph.roots):
-            graphs += [each for _, each in node.called if each.number not in seen]
-            seen.update(each.number for _, each in node.called)
+            graphs += [callee for _, callee in node.called if callee.number not in seen]
+            seen.update(callee.number for _, callee in node.called)
             if node.literal is None or not _is_rounded(node.shape.dtype):
                 continue
             if node.literal.ndim or not _is_short(float(abs(node.literal))):
-                found.add((node.shape.dtype, node.literal.tobytes()))
-    return found
+                constants.add((node.shape.dtype, node.literal.tobytes()))
+    return constants
 
 
 def _is_rounded(dtype: str) -> bool:

@@ -104,7 +104,7 @@ class _Replay:
         ours_by_number = _by_number(kept[0], values[0][len(ours.roots) :])
         theirs_by_number = _by_number(kept[1], values[1][len(theirs.roots) :])
         node = self._start(wrong, shared, ours_by_number, theirs_by_number)
-        found = self._counterpart(node, kept[0], ours_by_number, theirs_by_number)
+        divergence = self._counterpart(node, kept[0], ours_by_number, theirs_by_number)
         loop = node.operands[0] if node.opcode == "get-tuple-element" else node
         instruction = self.origin(node) or self.origin(loop)
         if node.number in shared:
@@ -117,7 +117,7 @@ class _Replay:
             inner = self._in_loop(loop, instruction, ours, inputs)
             if inner is not None:
                 return inner
-        return Culprit(instruction, found)
+        return Culprit(instruction, divergence)
 
     def _values(
         self, graph: Graph, keep: Sequence[Node], inputs: Sequence[NDArray[Any]]
@@ -146,18 +146,18 @@ class _Replay:
             by_size.setdefault(array.shape, []).append(array)
 
         def is_explained(node: Node) -> bool:
-            known = explained.get(node.number)
-            if known is None:
-                known = node.number in shared
+            is_known = explained.get(node.number)
+            if is_known is None:
+                is_known = node.number in shared
                 value = theirs.get(node.number)
-                if not known and value is not None:
-                    known = any(
+                if not is_known and value is not None:
+                    is_known = any(
                         other.dtype == value.dtype
                         and array_difference(other, value, self.bound) is None
                         for other in by_size.get(value.shape, ())
                     )
-                explained[node.number] = known
-            return known
+                explained[node.number] = is_known
+            return is_known
 
         suspects: dict[int, Node] = {node.number: node for node in wrong}
         queue = list(wrong)
@@ -187,9 +187,9 @@ class _Replay:
         for other in before:
             if named.get(other.number) == origin.name and other.shapes == node.shapes:
                 array = ours.get(other.number)
-                found = None if array is None else array_difference(array, value, self.bound)
-                if found is not None:
-                    return found
+                divergence = None if array is None else array_difference(array, value, self.bound)
+                if divergence is not None:
+                    return divergence
         return None
 
     def _in_loop(
@@ -214,10 +214,10 @@ class _Replay:
                     break
                 after = [self._values(body, (), state) for body in bodies]
                 if difference(after[0], after[1], self.bound) is not None:
-                    found = self.first(bodies[0], bodies[1], state)
-                    if found is None or found.iteration is not None:
-                        return found
-                    return replace(found, iteration=iteration)
+                    divergence = self.first(bodies[0], bodies[1], state)
+                    if divergence is None or divergence.iteration is not None:
+                        return divergence
+                    return replace(divergence, iteration=iteration)
                 state = after[0]
         except NotRun:
             return None

@@ -177,7 +177,7 @@ def validate_pair(
         if aligned.before is None or aligned.after is None:
             continue
         progress(aligned.title)
-        one, other = (_lowered(each, nodes, replicated) for each in (aligned.before, aligned.after))
+        one, other = (_lowered(step, nodes, replicated) for step in (aligned.before, aligned.after))
         result.steps.append(one)
         if one.program is None or other.program is None:
             other.comparison = one.comparison if one.program is None else other.comparison
@@ -204,9 +204,9 @@ def _replicated(dumps: Sequence[PassDump]) -> frozenset[int]:
         except (DumpError, OSError):
             continue
         shardings = {
-            each.parameter_number or 0: each.attributes["sharding"]
-            for each in (entry.parameters if entry is not None else ())
-            if "sharding=" in each.attributes_text and "sharding" in each.attributes
+            parameter.parameter_number or 0: parameter.attributes["sharding"]
+            for parameter in (entry.parameters if entry is not None else ())
+            if "sharding=" in parameter.attributes_text and "sharding" in parameter.attributes
         }
         if shardings:
             return frozenset(
@@ -294,7 +294,7 @@ class _Stretch:
             _shared(threads, pool, list(pairwise(running)), compare)
             for one, other in pairwise(running):
                 self._add_change(one, other, runs)
-            runs.xla.texts_run += sum(each.xla.texts_run for each in pool[1:])
+            runs.xla.texts_run += sum(worker.xla.texts_run for worker in pool[1:])
 
     def bisect(self, runs: Runs) -> None:
         """Find the first change: the first step is compared with the last one, then halves."""
@@ -350,11 +350,11 @@ def _shared(
 def _change(one: Step, other: Step, runs: Runs, module: Module) -> Change:
     assert one.program is not None
     assert other.program is not None
-    found = culprit(one.program, other.program, runs, module, other.comparison.seed)
+    divergence = culprit(one.program, other.program, runs, module, other.comparison.seed)
     nearest = other.before
     if nearest is None or nearest.program is None or nearest.program.graph is not one.program.graph:
         nearest = one  # what lies between did not run
-    return Change(nearest.dump, other.dump, other.comparison, found)
+    return Change(nearest.dump, other.dump, other.comparison, divergence)
 
 
 def _notes(result: Validation) -> list[str]:

@@ -230,7 +230,7 @@ def _description(array: NDArray[Any]) -> dict[str, Any]:
     from hlo_lint.hlo.dtypes import ELEMENT_TYPES
 
     name = array.dtype.name
-    dtype = next(key for key, each in ELEMENT_TYPES.items() if each.numpy == name)
+    dtype = next(key for key, kind in ELEMENT_TYPES.items() if kind.numpy == name)
     return {"dtype": dtype, "dims": list(array.shape), "bytes": array.nbytes}
 
 
@@ -256,9 +256,9 @@ def read_message(pipe: IO[bytes]) -> tuple[dict[str, Any], list[NDArray[Any]]]:
     (length,) = struct.unpack("<Q", _read(pipe, 8))
     message = json.loads(_read(pipe, length))
     arrays = []
-    for each in message.pop("arrays"):
-        data = _read(pipe, each["bytes"])
-        arrays.append(np.frombuffer(data, numpy_dtype(each["dtype"])).reshape(each["dims"]))
+    for array in message.pop("arrays"):
+        data = _read(pipe, array["bytes"])
+        arrays.append(np.frombuffer(data, numpy_dtype(array["dtype"])).reshape(array["dims"]))
     return message, arrays
 
 

@@ -107,7 +107,7 @@ def _updates(body: Computation) -> Iterator[Instruction]:
     root = body.root
     results = [] if root is None else [root]
     if root is not None and root.opcode == "tuple":
-        results = [each.instruction for each in root.operands if each.instruction is not None]
+        results = [read.instruction for read in root.operands if read.instruction is not None]
     for result in results:
         while result.opcode == "bitcast" and result.operands[0].instruction is not None:
             result = result.operands[0].instruction

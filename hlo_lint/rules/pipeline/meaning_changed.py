@@ -310,7 +310,7 @@ def _replaced_constant(old: Instruction, new: Instruction) -> str:
     places = [number for number, (ours, theirs) in enumerate(names) if ours != theirs]
     if len(places) != 1:
         return ""
-    ours, theirs = (_number_of(each.operands[places[0]].instruction) for each in (old, new))
+    ours, theirs = (_number_of(side.operands[places[0]].instruction) for side in (old, new))
     if ours is None or theirs is None or float(ours) == float(theirs):
         return ""
     return f"operand {places[0]} from the constant {ours} to {theirs}"
@@ -349,15 +349,15 @@ def _effect(instruction: Instruction, name: str) -> object:
     sizes = operand.dims if operand is not None and len(operand.dims) == len(value) else ()
     match instruction.opcode, name:
         case "slice", "slice":  # a stride that leads past the end
-            counts = [len(range(each.start, each.limit, each.stride or 1)) for each in value]
+            counts = [len(range(part.start, part.limit, part.stride or 1)) for part in value]
             return [
-                (each.start, count, each.stride if count > 1 else 1)
-                for each, count in zip(value, counts, strict=True)
+                (part.start, count, part.stride if count > 1 else 1)
+                for part, count in zip(value, counts, strict=True)
             ]
         case "pad", "padding" if sizes:  # nothing lies between the elements of one
             return [
-                (each.low, each.high, each.interior if size > 1 else 0)
-                for each, size in zip(value, sizes, strict=True)
+                (padding.low, padding.high, padding.interior if size > 1 else 0)
+                for padding, size in zip(value, sizes, strict=True)
             ]
         case "transpose", "dimensions" if sizes:
             return [number for number in value if sizes[number] > 1]
@@ -367,8 +367,8 @@ def _effect(instruction: Instruction, name: str) -> object:
             return {number for number in value if operand.dims[number] > 1}
         case _, "window":  # elements of a window of one lie apart from none
             return [
-                each._replace(window_dilation=1, is_reversed=False) if each.size == 1 else each
-                for each in value
+                dim._replace(window_dilation=1, is_reversed=False) if dim.size == 1 else dim
+                for dim in value
             ]
         case _:
             return value

@@ -79,9 +79,9 @@ class UnorderedCollectives(Rule):
             if not 1 < len(collectives) <= _MAX_COLLECTIVES:
                 continue
             groups = {
-                each.name: tuple(map(frozenset, _cliques(each, module))) for each in collectives
+                start.name: tuple(map(frozenset, _cliques(start, module))) for start in collectives
             }
-            if len({frozenset(each) for each in groups.values() if each}) < 2:
+            if len({frozenset(cliques) for cliques in groups.values() if cliques}) < 2:
                 continue
             reported: set[str] = set()
             for first, second in _in_flight(computation):

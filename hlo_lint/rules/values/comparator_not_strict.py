@@ -65,7 +65,7 @@ class ComparatorNotStrict(Rule):
                 name = next(iter(sort.called_computations), "")
                 if name not in defects:
                     comparator = next(
-                        (each for each in module.computations if each.name == name), None
+                        (body for body in module.computations if body.name == name), None
                     )
                     defects[name] = "" if comparator is None else _defect(comparator)
                 if defects[name]:

@@ -56,7 +56,7 @@ class OrderDependentReduction(Rule):
         for computation in module.computations:
             for opcode in _REDUCTIONS:
                 for reduction in computation.with_opcode(opcode):
-                    by_name = by_name or {each.name: each for each in module.computations}
+                    by_name = by_name or {called.name: called for called in module.computations}
                     name = next(iter(reduction.called_computations), "")
                     step = _ordered_step(by_name.get(name))
                     if step is not None:

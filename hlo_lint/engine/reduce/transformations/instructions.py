@@ -119,8 +119,8 @@ def _redirected(body: DraftComputation, instead: dict[str, str]) -> DraftComputa
 
     rows = []
     for row in body.rows:
-        if any(base(each) in instead for each in references_of(row)):
-            row = with_operands(row, [final(each) for each in references_of(row)])
+        if any(base(reference) in instead for reference in references_of(row)):
+            row = with_operands(row, [final(reference) for reference in references_of(row)])
         rows.append(row)
     return body.changed(rows, final(body.root))
 
@@ -323,7 +323,7 @@ def inlined(
                 continue
             inner = without_predecessors(inner, predecessors(inner))
             if references_of(inner):
-                operands = [_renamed(each, names) for each in references_of(inner)]
+                operands = [_renamed(reference, names) for reference in references_of(inner)]
                 inner = with_operands(inner, operands)
             rows.append(("", names[name_of(inner)], *inner[2:]))
     return _redirected(body.changed(rows), {name_of(call): names[callee.root]})

@@ -46,8 +46,10 @@ class Rename(Transformation):
                 }
             rows = []
             for row in body.rows:
-                references = tuple(_renamed(each, names) for each in references_of(row))
-                operands = ", ".join(f"%{each}" for each in references) or operands_of(row)
+                references = tuple(_renamed(reference, names) for reference in references_of(row))
+                operands = ", ".join(f"%{reference}" for reference in references) or operands_of(
+                    row
+                )
                 tail = _tail(attributes_of(row), names, computations, bool(predecessors(row)))
                 rows.append(
                     ("", names[name_of(row)], row[2], opcode_of(row), operands, tail, references)

@@ -192,7 +192,7 @@ def _without_state(draft: Draft, computation: str, name: str, gone: set[int]) ->
     loop = caller.row(name)
     values = attributes(attributes_of(loop))
     names = [values.get(key, "").lstrip("%") for key in ("condition", "body")]
-    inner = [draft.body(each) for each in names]
+    inner = [draft.body(callee) for callee in names]
     elements = tuple_elements(type_of(loop)) or ()
     if None in inner or len(gone) >= len(elements):
         return None
@@ -223,13 +223,13 @@ def _narrowed(
         name, opcode, references = name_of(row), opcode_of(row), references_of(row)
         if name in places:
             if opcode == "tuple":
-                kept = [each for number, each in enumerate(references) if number not in gone]
+                kept = [name for number, name in enumerate(references) if number not in gone]
                 row = record(name, shape, opcode, kept, attributes_of(row))
             elif opcode in ("parameter", "while"):
                 row = (*row[:2], shape, *row[3:])
             else:
                 return None
-        elif any(base(each) in carriers for each in references):
+        elif any(base(reference) in carriers for reference in references):
             number = attributes(attributes_of(row)).get("index", "")
             if opcode != "get-tuple-element" or not number.isdecimal():
                 return None
@@ -239,7 +239,7 @@ def _narrowed(
                     return None
                 row = zero
             else:
-                index = int(number) - sum(each < int(number) for each in gone)
+                index = int(number) - sum(removed < int(number) for removed in gone)
                 row = record(name, type_of(row), opcode, references, f", index={index}")
         rows.append(row)
     return body.changed(rows)
@@ -258,7 +258,7 @@ def constant_of(name: str, shape: str) -> InstructionRecord | None:
 
 def _tuple_without(shape: str, gone: set[int]) -> str:
     elements = tuple_elements(shape) or ()
-    return f"({', '.join(each for n, each in enumerate(elements) if n not in gone)})"
+    return f"({', '.join(part for n, part in enumerate(elements) if n not in gone)})"
 
 
 def _with(body: DraftComputation, changed: InstructionRecord) -> DraftComputation:

@@ -88,8 +88,8 @@ class _Sizes:
 
     def classes(self) -> list[Dimension]:
         """The classes that may shrink, largest first."""
-        found = {self.find(place) for place in self._parent} - self.fixed
-        return sorted(found, key=lambda place: (-self.size[place], place))
+        roots = {self.find(place) for place in self._parent} - self.fixed
+        return sorted(roots, key=lambda place: (-self.size[place], place))
 
     def shrunk(self, wanted: Mapping[Dimension, int]) -> dict[Dimension, int] | None:
         """The size of each class, with some changed; None where products cannot be kept."""
@@ -116,7 +116,7 @@ class _Sizes:
     def _relate(self, body: DraftComputation, row: InstructionRecord) -> None:
         opcode, values = opcode_of(row), attributes(attributes_of(row))
         me = body.name, name_of(row)
-        sources = [self._source(body, each) for each in references_of(row)]
+        sources = [self._source(body, reference) for reference in references_of(row)]
         if opcode == "tuple":
             for number, (source, index) in enumerate(sources):
                 self._same_leaves(source, index, me, (number,))
@@ -190,14 +190,14 @@ class _Sizes:
                     for number in range(rank):
                         self._same((*source[0], source[1], number), (*me, at, number))
             return True
-        numbers = [int(each) for each in _INDICES.findall(values.get("dimensions", ""))]
+        numbers = [int(digits) for digits in _INDICES.findall(values.get("dimensions", ""))]
         if opcode in ("transpose", "broadcast", "reduce"):
             pairs = {
-                "transpose": [(each, place) for place, each in enumerate(numbers)],
+                "transpose": [(dimension, place) for place, dimension in enumerate(numbers)],
                 "broadcast": list(enumerate(numbers)),
                 "reduce": [
-                    (each, place)
-                    for place, each in enumerate(
+                    (dimension, place)
+                    for place, dimension in enumerate(
                         n for n in range(ranks[0] or 0) if n not in numbers
                     )
                 ],
@@ -227,7 +227,7 @@ class _Sizes:
         ]
         named = [
             [
-                [int(each) for each in _INDICES.findall(values.get(f"{side}_{kind}_dims", ""))]
+                [int(digits) for digits in _INDICES.findall(values.get(f"{side}_{kind}_dims", ""))]
                 for side in ("lhs", "rhs")
             ]
             for kind in ("batch", "contracting")
@@ -264,7 +264,7 @@ class _Sizes:
                 if len(side) == len(rest):
                     break
                 side.append(rest[len(side)])
-                products = [prod(map(self.size.__getitem__, each)) for each in (left, right)]
+                products = [prod(map(self.size.__getitem__, side)) for side in (left, right)]
             one, other = one[len(left) :], other[len(right) :]
             if len(left) == len(right) == 1:
                 self._same(left[0], right[0])
@@ -363,7 +363,7 @@ def _target(place: Dimension) -> Target:
 
 def _dimension(target: Target) -> Dimension:
     computation, name, index, number = target
-    return computation, name, tuple(int(each) for each in index.split(",") if each), int(number)
+    return computation, name, tuple(int(part) for part in index.split(",") if part), int(number)
 
 
 class ShortenLiterals(Transformation):
@@ -429,7 +429,7 @@ class PlainElementTypes(Transformation):
         instead = {target[0]: target[1] for target in chosen}
 
         def plain(_: DraftComputation, row: InstructionRecord) -> InstructionRecord:
-            shape = _element_type.sub(lambda found: instead.get(found[1], found[1]), type_of(row))
+            shape = _element_type.sub(lambda dtype: instead.get(dtype[1], dtype[1]), type_of(row))
             return (*row[:2], shape, *row[3:])
 
         return draft.with_rows(plain)

@@ -158,7 +158,7 @@ class MoveRoot(Transformation):
         names = [
             name_of(row) for row in entry.rows if opcode_of(row) not in ("parameter", "constant")
         ]
-        operands = [base(each) for each in references_of(entry.row(entry.root))]
+        operands = [base(reference) for reference in references_of(entry.row(entry.root))]
         targets, stride = [], len(names) // 2
         while stride > 4:
             targets += names[stride - 1 :: stride]

@@ -93,10 +93,10 @@ def _gather(site: Site) -> Kernel:
                 )
             where.append(place)
         shape = (*around, *(sizes[n] for n in kept))
-        found = np.broadcast_to(x[tuple(where)], shape)
+        gathered = np.broadcast_to(x[tuple(where)], shape)
         batch, window = iter(range(len(around))), iter(range(len(around), len(shape)))
         order = [next(window if number in offsets else batch) for number in range(len(shape))]
-        return found.transpose(order)
+        return gathered.transpose(order)
 
     return gather
 

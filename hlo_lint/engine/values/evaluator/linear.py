@@ -86,19 +86,19 @@ def _batch_norm(site: Site) -> Kernel:
         )
 
     def inference(x: Array, scale: Array, offset: Array, mean: Array, variance: Array) -> Value:
-        s, o, m, v = (_along(each, x.ndim, feature) for each in (scale, offset, mean, variance))
+        s, o, m, v = (_along(array, x.ndim, feature) for array in (scale, offset, mean, variance))
         return finish((x.astype(np.float64) - m) / np.sqrt(v + epsilon) * s + o)
 
     def training(x: Array, scale: Array, offset: Array) -> Value:
         axes = tuple(n for n in range(x.ndim) if n != feature)
         wide = x.astype(np.float64)
         mean, variance = wide.mean(axes), wide.var(axes)
-        s, o, m, v = (_along(each, x.ndim, feature) for each in (scale, offset, mean, variance))
+        s, o, m, v = (_along(array, x.ndim, feature) for array in (scale, offset, mean, variance))
         return finish((wide - m) / np.sqrt(v + epsilon) * s + o, mean, variance)
 
     def gradient(x: Array, scale: Array, mean: Array, variance: Array, grad: Array) -> Value:
         axes = tuple(n for n in range(x.ndim) if n != feature)
-        s, m, v = (_along(each, x.ndim, feature) for each in (scale, mean, variance))
+        s, m, v = (_along(array, x.ndim, feature) for array in (scale, mean, variance))
         wide, centered = grad.astype(np.float64), x.astype(np.float64) - m
         deviation = np.sqrt(v + epsilon)
         offset_grad = wide.sum(axes)

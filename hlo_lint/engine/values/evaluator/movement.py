@@ -70,7 +70,7 @@ def _reverse(site: Site) -> Kernel:
 
 def _slice(site: Site) -> Kernel:
     taken: tuple[Slice, ...] = site.attribute("slice", ())
-    where = tuple(slice(each.start, each.limit, each.stride) for each in taken)
+    where = tuple(slice(part.start, part.limit, part.stride) for part in taken)
     return lambda x: x[where]
 
 
@@ -154,10 +154,10 @@ def _by_bytes(x: Array, source: ArrayShape, target: ArrayShape, numbers: Numbers
     memory = Memory(target, Memory.holding(source, words).data)
     elements = memory.elements()
     if is_complex(target.dtype):
-        found = np.ascontiguousarray(elements).view(
+        bits = np.ascontiguousarray(elements).view(
             numbers.narrow(np.zeros((), numbers.dtype(target.dtype)), target.dtype).dtype
         )
-        return found.reshape(target.dims).astype(numbers.dtype(target.dtype))
+        return bits.reshape(target.dims).astype(numbers.dtype(target.dtype))
     return numbers.of_bits(elements.reshape(target.dims), target.dtype)
 
 

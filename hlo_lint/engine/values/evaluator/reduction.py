@@ -96,7 +96,7 @@ def _reducer(site: Site, name: str) -> Callable[[Arrays, Arrays], Arrays]:
         if not lines[0].shape[0]:
             return begun
         folded = combine(*begun, *(line[0] for line in lines))
-        return tuple(np.broadcast_to(each, shape) for each in folded)
+        return tuple(np.broadcast_to(array, shape) for array in folded)
 
     return fold
 

@@ -87,9 +87,9 @@ class Site:
     def callee(self, *names: str) -> str:
         """The computation that the first of these attributes calls which stands there."""
         for name in names:
-            found = self.callees(name)
-            if found:
-                return found[0]
+            computations = self.callees(name)
+            if computations:
+                return computations[0]
         raise Unsupported(f"no {names[0]}")
 
     def lift(self, computation: str) -> Callable[..., tuple[Array, ...]]:

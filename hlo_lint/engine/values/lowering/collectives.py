@@ -153,7 +153,7 @@ def _exchanged(
         case "reduce-scatter":
             sums = [_reduced(lowering, instruction, column) for column in columns]
             return [
-                [_shard(lowering, each, axis, count, at) for each in sums] for at in range(count)
+                [_shard(lowering, total, axis, count, at) for total in sums] for at in range(count)
             ]
         case "all-gather":
             whole = [nodes.concatenate(column, axis) for column in columns]
@@ -164,7 +164,7 @@ def _exchanged(
             return [
                 [
                     nodes.concatenate(
-                        [_shard(lowering, each, axis, count, at) for each in column], axis
+                        [_shard(lowering, node, axis, count, at) for node in column], axis
                     )
                     for column in columns
                 ]
@@ -206,7 +206,7 @@ def _operation(graph: Graph) -> str | None:
         while source.opcode == "convert":
             source = source.operands[0]
         sources[at] = source
-    is_plain = root.opcode in BINARY and {each.opcode for each in sources} == {"parameter"}
+    is_plain = root.opcode in BINARY and {source.opcode for source in sources} == {"parameter"}
     return root.opcode if is_plain and sources[0] is not sources[1] else None
 
 

@@ -43,11 +43,11 @@ def convolution(
     if not isinstance(labels, ConvolutionDimensionNumbers) or not isinstance(groups, int):
         raise NotLowered(f"%{call.name} has no labels of dimensions")
     dimensions = (
-        [each for each in window if isinstance(each, WindowDimension)]
+        [dim for dim in window if isinstance(dim, WindowDimension)]
         if isinstance(window, tuple)
         else []
     )
-    if any(each.is_reversed or each.base_dilation != 1 for each in dimensions):
+    if any(dim.is_reversed or dim.base_dilation != 1 for dim in dimensions):
         return None
     nodes, result = lowering.nodes, results[0]
     left, right, *rest = operands
@@ -174,13 +174,13 @@ def _input_gradient(
     if dimensions:
         kernel = nodes.make("reverse", kernel.shape, (kernel,), (("dimensions", axes),))
     windows = []
-    for number, each in enumerate(dimensions):
-        reach = (each.size - 1) * each.window_dilation
-        given = (gradient.shape.dims[labels.output_spatial[number]] - 1) * each.stride + 1
+    for number, dim in enumerate(dimensions):
+        reach = (dim.size - 1) * dim.window_dilation
+        given = (gradient.shape.dims[labels.output_spatial[number]] - 1) * dim.stride + 1
         wanted = shape.dims[labels.input_spatial[number]]
-        low = reach - each.padding_low
+        low = reach - dim.padding_low
         high = wanted + reach - given - low
-        windows.append(WindowDimension(each.size, 1, low, high, each.stride, each.window_dilation))
+        windows.append(WindowDimension(dim.size, 1, low, high, dim.stride, dim.window_dilation))
     spelled = (
         _labels(rank, {"b": labels.output_batch, "f": labels.output_feature}, labels.output_spatial)
         + "_"
@@ -206,14 +206,14 @@ def _filter_gradient(
     """The gradient of the kernel: the gradient over the image, batches summed as features are."""
     rank = image.shape.rank
     windows = []
-    for number, each in enumerate(dimensions):
+    for number, dim in enumerate(dimensions):
         size = gradient.shape.dims[labels.output_spatial[number]]
-        reach = (size - 1) * each.stride
-        wanted = (each.size - 1) * each.window_dilation + 1
+        reach = (size - 1) * dim.stride
+        wanted = (dim.size - 1) * dim.window_dilation + 1
         given = image.shape.dims[labels.input_spatial[number]]
-        high = wanted + reach - given - each.padding_low
+        high = wanted + reach - given - dim.padding_low
         windows.append(
-            WindowDimension(size, each.window_dilation, each.padding_low, high, 1, each.stride)
+            WindowDimension(size, dim.window_dilation, dim.padding_low, high, 1, dim.stride)
         )
     spelled = (
         _labels(rank, {"f": labels.input_batch, "b": labels.input_feature}, labels.input_spatial)

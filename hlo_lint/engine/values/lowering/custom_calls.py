@@ -101,7 +101,7 @@ def comparator(
 def sort(lowering: Lowering, columns: Sequence[Node], axis: int, direction: str) -> list[Node]:
     """Arrays sorted by the first of them, `LT` upwards and `GT` downwards."""
     keys, *others = columns
-    graph = comparator(lowering, keys.shape, [each.shape.dtype for each in others], direction)
+    graph = comparator(lowering, keys.shape, [node.shape.dtype for node in others], direction)
     node = lowering.nodes.make(
         "sort",
         tuple(column.shape for column in columns),

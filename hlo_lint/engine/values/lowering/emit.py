@@ -55,11 +55,11 @@ class _Writer:
         return "(" + ", ".join(map(self.shape, shapes)) + ")"
 
     def name_of(self, graph: Graph, kind: str = "") -> str:
-        known = self._names.get((graph.number, kind))
-        if known is None:
-            known = self._names[graph.number, kind] = f"c{graph.number}{kind}"
-            self.write(graph, known)
-        return known
+        name = self._names.get((graph.number, kind))
+        if name is None:
+            name = self._names[graph.number, kind] = f"c{graph.number}{kind}"
+            self.write(graph, name)
+        return name
 
     def write(self, graph: Graph, name: str) -> None:
         lines: list[str] = []
@@ -119,7 +119,7 @@ class _Writer:
         """The attributes of a node."""
         attributes: Attributes = node.attributes
         if node.opcode == "compare" and self.types:
-            attributes = tuple(each for each in attributes if each != ("type", "FLOAT"))
+            attributes = tuple(pair for pair in attributes if pair != ("type", "FLOAT"))
         if node.opcode == "sort":
             # An unstable sort may order equal keys in any way: here in the same one.
             attributes = (*attributes, ("is_stable", "true"))

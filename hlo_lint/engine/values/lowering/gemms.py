@@ -55,7 +55,7 @@ def matmul(
         bias = nodes.convert(rest.pop(0), dtype)
         last = range(product.shape.rank - bias.shape.rank, product.shape.rank)
         product = nodes.binary("add", product, nodes.broadcast(bias, result.dims, last))
-    auxiliary = [nodes.convert(product, each.dtype) for each in results[1:2] if "AUX" in words]
+    auxiliary = [nodes.convert(product, output.dtype) for output in results[1:2] if "AUX" in words]
     words = [word for word in words if word not in ("DEFAULT", "BIAS", "AUX")]
     for word in words:
         if word not in ACTIVATIONS:
@@ -79,7 +79,7 @@ def _dot(nodes: Nodes, left: Node, right: Node, config: GemmConfig, shape: Array
     }
     spelled_out = tuple((name, spelled(axes)) for name, axes in attributes.items() if axes)
     if left.shape.dtype != right.shape.dtype:
-        left, right = (nodes.convert(each, shape.dtype) for each in (left, right))
+        left, right = (nodes.convert(side, shape.dtype) for side in (left, right))
     return nodes.make("dot", shape, (left, right), spelled_out)
 
 

@@ -117,10 +117,10 @@ class Lowering:
     devices: int = 1
 
     def __post_init__(self) -> None:
-        self.by_name = {each.name: each for each in self.module.computations}
+        self.by_name = {body.name: body for body in self.module.computations}
         for computation in self.module.computations:
             for inner in computation.inline.values():
-                self.by_name.update({each.computation.name: each.computation for each in inner})
+                self.by_name.update({call.computation.name: call.computation for call in inner})
 
     def program(self) -> Program:
         """The values of the module.
@@ -165,7 +165,7 @@ class Lowering:
         except (AttributeSyntaxError, LookupError, StopIteration, ValueError) as error:
             raise NotLowered(f"it is not sound: {type(error).__name__}: {error}") from error
         roots = [node for value in results for node in flat(value)]
-        graph = self.nodes.graph(tuple(each.shape for each in inputs), roots, gives_tuple=True)
+        graph = self.nodes.graph(tuple(node.shape for node in inputs), roots, gives_tuple=True)
         return Program(
             graph, tuple(inputs), self.origins, self.last, tuple(self.cuts), self.devices
         )
@@ -179,7 +179,7 @@ class Lowering:
 
     def computation(self, computation: Computation, arguments: Sequence[Values]) -> Values:
         """The result of a computation on each device."""
-        known: dict[str, Values] = {}
+        by_name: dict[str, Values] = {}
         for instruction in _in_order(computation):
             self.nodes.made.clear()
             if instruction.opcode == "parameter":
@@ -189,7 +189,7 @@ class Lowering:
                 values = arguments[number]
             else:
                 operands = [
-                    [_part(value, operand.index) for value in known[operand.name]]
+                    [_part(value, operand.index) for value in by_name[operand.name]]
                     for operand in instruction.operands
                 ]
                 values = self._instruction(instruction, operands)
@@ -198,9 +198,9 @@ class Lowering:
             for value in values:
                 if isinstance(value, Node) and instruction.opcode != "parameter":
                     self.last[self.scope, value.number] = instruction
-            known[instruction.name] = values
+            by_name[instruction.name] = values
         assert computation.root is not None
-        return known[computation.root.name]
+        return by_name[computation.root.name]
 
     def body(self, name: str) -> Computation:
         """A called computation."""
@@ -320,9 +320,9 @@ class Lowering:
         leaves = [node for value in states for node in flat(value)]
         shapes = tuple(leaf.shape for leaf in leaves)
         made, self.nodes.made = self.nodes.made, []
-        parameters = [self.nodes.parameter(at, each) for at, each in enumerate(shapes)]
-        each = iter(parameters)
-        state: Values = [packed(shape, each) for _ in range(self.devices)]
+        parameters = [self.nodes.parameter(at, leaf) for at, leaf in enumerate(shapes)]
+        remaining = iter(parameters)
+        state: Values = [packed(shape, remaining) for _ in range(self.devices)]
         self.loops.append(self._loop(instruction, state))
         body_called, around = self.called(instruction, "body"), self.scope
         self.scope = body_called.name
@@ -372,7 +372,7 @@ class Lowering:
         branches: list[Graph] = []
         for body, arguments in zip(bodies, leaves, strict=True):
             shapes = tuple(leaf.shape for leaf in arguments)
-            nodes = iter([self.nodes.parameter(at, each) for at, each in enumerate(shapes)])
+            nodes = iter([self.nodes.parameter(at, shape) for at, shape in enumerate(shapes)])
             parameter = self.shape(body.parameters[0])
             state: Values = [packed(parameter, nodes) for _ in range(self.devices)]
             around, self.scope = self.scope, body.name
@@ -387,7 +387,7 @@ class Lowering:
             index = self.nodes.make("not", predicate.shape, (predicate,))
             predicate = self.nodes.convert(index, "s32")
         # The numbers of operands of each branch, so that two splits of one list are not equal.
-        counts = (("", spelled(len(each) for each in leaves)),)
+        counts = (("", spelled(len(branch) for branch in leaves)),)
         node = self.nodes.make(
             "conditional",
             shapes,
@@ -474,7 +474,7 @@ class Lowering:
     ) -> Value:
         """The results of an operation that cannot be run: some function of its operands."""
         read = _operand_shapes(instruction) if operand_shapes is None else operand_shapes
-        shapes = [list(map(untiled, _arrays(each))) for each in read]
+        shapes = [list(map(untiled, _arrays(shape))) for shape in read]
         rows: list[Node] = []
         for value, arrays in zip(operands, shapes, strict=False):
             for node, leaf in zip(flat(value), arrays, strict=False):
@@ -621,7 +621,7 @@ def _numbers(instruction: Instruction, name: str) -> tuple[int, ...]:
     if isinstance(value, int):
         return (value,)
     return (
-        tuple(each for each in value if isinstance(each, int)) if isinstance(value, tuple) else ()
+        tuple(item for item in value if isinstance(item, int)) if isinstance(value, tuple) else ()
     )
 
 
