@@ -21,7 +21,9 @@ def calls_of(computation: Computation) -> Mapping[int, tuple[str, ...]]:
 
     Instructions of unknown opcodes are left out: nothing says that they run what they name.
     """
-    callers = {each for each in computation.opcodes if each in CALLERS or each.endswith("-start")}
+    callers = {
+        opcode for opcode in computation.opcodes if opcode in CALLERS or opcode.endswith("-start")
+    }
     if not callers:
         return {}
     inline = computation.inline

@@ -128,9 +128,9 @@ def finding_problem(
     dump = as_dump(list(paths), settings)
     finding = _chosen(lint(dump, settings=settings).findings, wanted)
     for pipeline in dump:
-        for each in pipeline.dumps:
-            if str(each.path) == finding.path:
-                return _problem_of(finding, pipeline, each, settings)
+        for member in pipeline.dumps:
+            if str(member.path) == finding.path:
+                return _problem_of(finding, pipeline, member, settings)
     raise UsageError(f"{finding.rule} is not about HLO: {finding.path} cannot be reduced")
 
 
@@ -142,10 +142,12 @@ def _chosen(findings: Sequence[Diagnostic], wanted: str | None) -> Diagnostic:
     instruction = instruction.lstrip("%")
     if rule:
         find_rule(rule)
-    for each in sorted(findings, key=lambda each: _LEVELS.index(each.severity)):
-        if rule in ("", each.rule) and instruction in ("", each.instruction):
-            return each
-    there = dict.fromkeys(f"{each.rule}:{each.instruction or ''}".rstrip(":") for each in findings)
+    for diagnostic in sorted(findings, key=lambda finding: _LEVELS.index(finding.severity)):
+        if rule in ("", diagnostic.rule) and instruction in ("", diagnostic.instruction):
+            return diagnostic
+    there = dict.fromkeys(
+        f"{finding.rule}:{finding.instruction or ''}".rstrip(":") for finding in findings
+    )
     listed = ", ".join([*there][:8]) or "none"
     listed += f" and {len(there) - 8} more" if len(there) > 8 else ""
     raise UsageError(f"no finding {wanted or 'to reduce'}; there is {listed}")
@@ -154,9 +156,11 @@ def _chosen(findings: Sequence[Diagnostic], wanted: str | None) -> Diagnostic:
 def _problem_of(
     finding: Diagnostic, pipeline: Pipeline, dump: PassDump, settings: Settings
 ) -> Problem:
-    module = next((each for each in modules_of(dump) if each.name == finding.module), dump.module)
+    module = next(
+        (named for named in modules_of(dump) if named.name == finding.module), dump.module
+    )
     rule = next(
-        (each for each in settings.chosen_rules() if each.name() == finding.rule),
+        (chosen for chosen in settings.chosen_rules() if chosen.name() == finding.rule),
         None,
     ) or find_rule(finding.rule)
     stages = Stages(pipeline, settings.stage_of if settings.has_stages else None)
@@ -210,7 +214,7 @@ def crash_problem(
     pipeline = _crashed(dump, path)
     config = _description(target, servers)
     endings = []
-    found: Problem | None = None
+    problem: Problem | None = None
     for file, given in _attempts(pipeline, path, flags, passes):
         text = modules_of(file)[0].text
         test = CrashTest(servers, config, given, message=message)
@@ -222,22 +226,28 @@ def crash_problem(
         endings.append(ending)
         if not ending.crashed or (message and not test(text).interesting):
             continue
-        if found is not None and found.ending is not None and ending.kind != found.ending.kind:
+        if (
+            problem is not None
+            and problem.ending is not None
+            and ending.kind != problem.ending.kind
+        ):
             continue  # it does not die of the same
-        if ONLY_PASSES in given and found is None and not (passes or ending.is_check):
+        if ONLY_PASSES in given and problem is None and not (passes or ending.is_check):
             continue  # other passes would have made of it what can be emitted
         test = replace(test, kind="" if message else ending.kind)
-        found = Problem(text, test, file.path, ending=ending, flags=given, options=pipeline.options)
-    if found is None:
+        problem = Problem(
+            text, test, file.path, ending=ending, flags=given, options=pipeline.options
+        )
+    if problem is None:
         last = endings[-1] if endings else Ending("ok", "")
         if last.crashed:
-            said = shown(last.message.partition("\n")[0])
+            ending_ = shown(last.message.partition("\n")[0])
             raise UsageError(
-                f"jax {interpreter.jax} ends otherwise for {target}, or with any module: {said}"
+                f"jax {interpreter.jax} ends otherwise for {target}, or with any module: {ending_}"
             )
-        said = f", which its parser refuses: {shown(last.message)}" if last.message else ""
-        raise UsageError(f"jax {interpreter.jax} does not crash on {path} for {target}{said}")
-    return found
+        ending_ = f", which its parser refuses: {shown(last.message)}" if last.message else ""
+        raise UsageError(f"jax {interpreter.jax} does not crash on {path} for {target}{ending_}")
+    return problem
 
 
 # ---- values
@@ -269,7 +279,9 @@ def values_problem(
     if path.is_dir():
         with XlaCpu() as xla:
             changes = validate_pipeline(pipeline, xla).changes
-        wanted = [each for each in changes if each.after.name and passes in each.after.name.after]
+        wanted = [
+            change for change in changes if change.after.name and passes in change.after.name.after
+        ]
         if not wanted or wanted[0].after.name is None:
             raise UsageError(f"{path}: no pass changes the values of {pipeline.title}")
         file, name = wanted[0].before, wanted[0].after.name.after
@@ -325,7 +337,8 @@ def _attempts(
         return
     given = flags or flags_of(pipeline.options)
     first = next(
-        (each for each in pipeline.dumps if each.name and each.name.rest.startswith(FIRST)), None
+        (member for member in pipeline.dumps if member.name and member.name.rest.startswith(FIRST)),
+        None,
     )
     if first is not None and not passes:
         yield first, given
@@ -374,8 +387,8 @@ def interpreter_of(
     from hlo_lint.apps.jax.capture.environments import environment_of
 
     if release is not None:
-        said = f"installing jax {release} and its GPU compiler, once …"
-        return environment_of(release, lambda: announce(said))
+        message = f"installing jax {release} and its GPU compiler, once …"
+        return environment_of(release, lambda: announce(message))
     return interpreter_at(python or sys.executable)
 
 
@@ -397,8 +410,13 @@ def repro_of(problem: Problem, reduction: Reduction, release: str, target: str) 
     demand = test.rule.precondition
     flags = f"--{ONLY_PASSES}={demand.demanded_by}" if demand else ""
     given = Environment(release, target_of(target).description, flags, run_flags)
-    found = [each for _, each in findings(reduction.text, [test.rule], test.before, test.file_name)]
-    reduced = next(each for each in found if skeleton(each.message) == test.message)
+    diagnostics = [
+        diagnostic
+        for _, diagnostic in findings(reduction.text, [test.rule], test.before, test.file_name)
+    ]
+    reduced = next(
+        diagnostic for diagnostic in diagnostics if skeleton(diagnostic.message) == test.message
+    )
     result = fix(reduction.text, [test.rule.name()], None, test.before, unsafe_fixes=True)
     fixed = result.text if result.edits and not result.findings else None
     return Repro(

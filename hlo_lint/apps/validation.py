@@ -88,11 +88,13 @@ def validate_dump(
         if not settings.ignores(diagnostic.rule, diagnostic.path)
     )
     skipped = [
-        Skipped(each.title, note, "values-changed") for each in validations for note in each.notes
+        Skipped(validation.title, note, "values-changed")
+        for validation in validations
+        for note in validation.notes
     ]
     stats = {
-        "files": sum(len(each.steps) for each in validations),
-        "modules": sum(len(each.steps) for each in validations),
+        "files": sum(len(validation.steps) for validation in validations),
+        "modules": sum(len(validation.steps) for validation in validations),
         **{f"{level.value}s": sum(f.severity is level for f in findings) for level in Severity},
     }
     return ValidationResult(Report(findings, tuple(skipped), stats), tuple(validations))
@@ -101,7 +103,7 @@ def validate_dump(
 def _compilations(dump: Dump, module: str | None) -> Iterator[Pipeline]:
     """The compilations of a dump that have steps to compare."""
     for pipeline in dump:
-        kinds = {each.kind for each in pipeline.dumps}
+        kinds = {dump.kind for dump in pipeline.dumps}
         if kinds != {Kind.HLO} or len(pipeline.dumps) < 2:
             continue
         if module is None or module in names_of(pipeline):

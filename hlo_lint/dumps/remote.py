@@ -73,8 +73,8 @@ def checksum(path: object) -> str | None:
     """The checksum that the listing has of a file; None where none is known."""
     if not isinstance(path, RemotePath):
         return None
-    found = (f"{name}:{path.info[name]}" for name in _CHECKSUMS if path.info.get(name))
-    return next(found, None)
+    checksums = (f"{name}:{path.info[name]}" for name in _CHECKSUMS if path.info.get(name))
+    return next(checksums, None)
 
 
 class _Status(NamedTuple):

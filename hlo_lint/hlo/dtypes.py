@@ -89,11 +89,11 @@ def _read_table() -> dict[str, ElementType]:
 
 ELEMENT_TYPES: Final = _read_table()
 """Every element type of arrays that jaxlib 0.11.2 knows, by name."""
-BITS: Final = {name: each.bits for name, each in ELEMENT_TYPES.items()}
+BITS: Final = {name: dtype.bits for name, dtype in ELEMENT_TYPES.items()}
 """Width of one element in bits where no layout packs it."""
 SUBBYTE: Final = {name: bits for name, bits in BITS.items() if bits < 8}
 """Width of the types that a layout may pack (`primitive_util::IsSubByteNonPredType`)."""
-FLOATS: Final = frozenset(name for name, each in ELEMENT_TYPES.items() if each.is_float)
+FLOATS: Final = frozenset(name for name, dtype in ELEMENT_TYPES.items() if dtype.is_float)
 """The real floating-point types."""
 PART_OF_COMPLEX: Final = {"c64": "f32", "c128": "f64"}
 """The type of the two parts of a complex type."""

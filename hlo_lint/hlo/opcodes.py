@@ -203,8 +203,8 @@ def _read_table() -> dict[str, Opcode]:
         least = int(count.rstrip("+!"))
         table[name] = Opcode(
             operands=(least, None if "+" in count else least),
-            required=tuple(each for each in attributes.split() if not each.startswith("?")),
-            allowed=COMMON | {each.lstrip("?") for each in attributes.split()},
+            required=tuple(name for name in attributes.split() if not name.startswith("?")),
+            allowed=COMMON | {name.lstrip("?") for name in attributes.split()},
             has_free_type="!" in count,
             families=frozenset(families),
         )

@@ -149,7 +149,9 @@ class ShapeInference:
             return printed
         if computation.root is None or computation.parse_errors:
             return None
-        parameters = (self._type(computation, each.number) for each in computation.parameters)
+        parameters = (
+            self._type(computation, parameter.number) for parameter in computation.parameters
+        )
         return Signature(tuple(parameters), self._type(computation, computation.root.number))
 
 

@@ -180,7 +180,7 @@ def _same_layout(left: ArrayShape, right: ArrayShape, *, exact: bool, filled: bo
         return True
     if not exact:
         return left.minor_to_major == right.minor_to_major
-    ours, theirs = (each.layout or Layout(each.minor_to_major) for each in (left, right))
+    ours, theirs = (array.layout or Layout(array.minor_to_major) for array in (left, right))
     return ours == theirs
 
 

@@ -155,8 +155,8 @@ class Checks(NamedTuple):
             table: dict[str, tuple[OpcodeCheck, ...]] = {}
             for check, mark in held.get(subject, ()):
                 for opcode in mark.words:
-                    found = OpcodeCheck(check, mark.option)  # type: ignore[arg-type]
-                    table[opcode] = (*table.get(opcode, ()), found)
+                    entry = OpcodeCheck(check, mark.option)  # type: ignore[arg-type]
+                    table[opcode] = (*table.get(opcode, ()), entry)
             return table
 
         attributes = tuple(
@@ -166,7 +166,7 @@ class Checks(NamedTuple):
         return cls(
             by_opcode("opcode"),
             {
-                opcode: tuple([found.check for found in checks])
+                opcode: tuple([entry.check for entry in checks])
                 for opcode, checks in by_opcode("local").items()
             },
             attributes,

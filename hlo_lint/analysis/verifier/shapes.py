@@ -80,7 +80,7 @@ def keys_of(
         first = map(facts, map(attributes_of, rows))
     if inference is not None and inference.calls and callees:
         texts = [_without_callees(str(text)) for text in first]
-        signatures = [tuple([each and signature_of(each) for each in row]) for row in callees]
+        signatures = [tuple([callee and signature_of(callee) for callee in row]) for row in callees]
         first = zip(texts, signatures, strict=True)
     return list(zip(first, types, *operand_types, strict=True))
 
@@ -172,7 +172,9 @@ def _bitcast_sizes_count(scope: Scope, number: int) -> bool:
     if stage.exact_layouts and stage.packed:
         return True
     shapes = (operand_shape(scope.computation.at(number), 0), scope.computation.at(number).shape)
-    return not any(array.layout and array.layout.tiles for each in shapes for array in arrays(each))
+    return not any(
+        array.layout and array.layout.tiles for shape in shapes for array in arrays(shape)
+    )
 
 
 def _check_of(row: InstructionRecord, checked: ShapeCheck, checks: Checks) -> str:

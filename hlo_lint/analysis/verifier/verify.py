@@ -220,7 +220,7 @@ class _Verifier:
         computation.analysis_cache[self.binding, callees] = state
 
     def _unchecked(self, computations: Sequence[Computation]) -> list[Computation]:
-        return [each for each in computations if self._state(each) is None]
+        return [computation for computation in computations if self._state(computation) is None]
 
     def _state(self, computation: Computation) -> _State | None:
         """The facts of a computation with these callees, shared with one that does the same."""
@@ -245,13 +245,13 @@ class _Verifier:
         """Find the violations of computations that were not checked with these callees."""
         if not computations:
             return
-        found: dict[Computation, list[tuple[int, Violation]]] = {}
-        places = {each: self._places(each) for each in computations}
+        violations: dict[Computation, list[tuple[int, Violation]]] = {}
+        places = {computation: self._places(computation) for computation in computations}
         for batch in batches(places.items()):
             of_rows = sorted(self._of_rows(batch), key=itemgetter(0))
             for at, violation in (*of_rows, *self._of_attributes(batch)):
                 computation, number = batch.place(at)
-                found.setdefault(computation, []).append((number, violation))
+                violations.setdefault(computation, []).append((number, violation))
         opcodes = opcodes_of(self.module)
         whole = [
             check
@@ -262,10 +262,15 @@ class _Verifier:
             scope, rows = self._scope(computation), computation.rows
             state = _State(
                 dict(zip(_called(computation), self._callees(computation), strict=True)),
-                tuple([(name_of(rows[at]), each) for at, each in found.get(computation, ())]),
+                tuple(
+                    [
+                        (name_of(rows[at]), violation)
+                        for at, violation in violations.get(computation, ())
+                    ]
+                ),
                 ()
                 if computation.parse_errors
-                else tuple([each for check in whole for each in check(scope)]),
+                else tuple([violation for check in whole for violation in check(scope)]),
             )
             computation.analysis_cache[self.binding, self._callees(computation)] = state
             computation.analysis_cache[self.binding] = state

@@ -44,7 +44,7 @@ class ReduceOptions:
         """The Python whose XLA compiles."""
         from hlo_lint.apps.reduction import interpreter_of
 
-        return interpreter_of(self.release, self.python, lambda said: click.echo(said, err=True))
+        return interpreter_of(self.release, self.python, lambda text: click.echo(text, err=True))
 
     def known_release(self, problem: Problem) -> str:
         """The release of jax to show a problem with: the one named, else that of the dump."""

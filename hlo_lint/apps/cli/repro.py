@@ -51,7 +51,7 @@ def command(
             repros = [_repro(problem, options)]
     else:
         settings = common.settings_of([str(path)], shared)
-        problems = [finding_problem([path], each, settings) for each in findings or (None,)]
+        problems = [finding_problem([path], finding, settings) for finding in findings or (None,)]
         repros = [_repro(problem, options) for problem in problems]
     folders = [out] if len(repros) == 1 else [out / title for title in titles(repros)]
     for repro, folder in zip(repros, folders, strict=True):

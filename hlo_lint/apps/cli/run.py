@@ -118,9 +118,9 @@ def _module(path: Path) -> Module:
 
 def _instruction(module: Module, name: str) -> Instruction:
     for computation in module.computations:
-        found = computation.instruction(name)
-        if found is not None:
-            return found
+        instruction = computation.instruction(name)
+        if instruction is not None:
+            return instruction
     hint = nearest(name.removeprefix("%"), module.names(), "no name is near")
     raise UsageError(f"no instruction is named {name}: {hint}")
 

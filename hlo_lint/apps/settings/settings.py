@@ -164,7 +164,7 @@ class Settings:
             (*self.ignore, *self.extend_ignore, *off),
             (*self.extend_select, *spared),
         )
-        return ChosenRules([self._with_options(each) for each in chosen.chosen])
+        return ChosenRules([self._with_options(rule) for rule in chosen.chosen])
 
     def _with_options(self, chosen: ChosenRule) -> ChosenRule:
         options = self.rules.get(chosen.entry.name)

@@ -152,9 +152,11 @@ def _copy(draw: Draw, program: _Program) -> None:
 
 
 def _convert(draw: Draw, program: _Program) -> None:
-    found = _operand(draw, program, "float")
-    if found is not None:
-        program.add(replace(found[1], dtype=draw(st.sampled_from(FLOATS))), f"convert(%{found[0]})")
+    operand = _operand(draw, program, "float")
+    if operand is not None:
+        program.add(
+            replace(operand[1], dtype=draw(st.sampled_from(FLOATS))), f"convert(%{operand[0]})"
+        )
 
 
 def _transpose(draw: Draw, program: _Program) -> None:
@@ -210,10 +212,10 @@ def _concatenate(draw: Draw, program: _Program) -> None:
 
 
 def _dot(draw: Draw, program: _Program) -> None:
-    found = _operand(draw, program, "float")
-    if found is None or not found[1].dims:
+    operand = _operand(draw, program, "float")
+    if operand is None or not operand[1].dims:
         return
-    name, shape = found
+    name, shape = operand
     at = draw(st.integers(0, len(shape.dims) - 1))
     rest = (*shape.dims[:at], *shape.dims[at + 1 :])
     if prod(rest) ** 2 > MAX_ELEMENTS or len(rest) > 2:
@@ -274,10 +276,10 @@ def _call(draw: Draw, entry: _Program, kind: str, number: int, others: list[str]
 
 
 def _reduce(draw: Draw, entry: _Program, number: int, others: list[str]) -> None:
-    found = _operand(draw, entry, "float")
-    if found is None or not found[1].dims:
+    operand = _operand(draw, entry, "float")
+    if operand is None or not operand[1].dims:
         return
-    name, shape = found
+    name, shape = operand
     scalar = f"{shape.dtype}[]"
     others.append(
         f"%sum.{number} (a.{number}: {scalar}, b.{number}: {scalar}) -> {scalar} {{\n"

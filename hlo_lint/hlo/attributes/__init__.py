@@ -159,7 +159,7 @@ def __getattr__(name: str) -> object:
     """A public name, from the module that has it: patterns are compiled for who asks only."""
     for home, names in _HOMES.items():
         if name in names.split():
-            found: object = getattr(import_module(f"{__name__}.{home}"), name)
-            globals()[name] = found  # who asks again is not asked to come here
-            return found
+            value: object = getattr(import_module(f"{__name__}.{home}"), name)
+            globals()[name] = value  # who asks again is not asked to come here
+            return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

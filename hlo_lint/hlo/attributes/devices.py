@@ -64,11 +64,11 @@ def transposed(dims: Sequence[int], permutation: Sequence[int]) -> tuple[int, ..
     if prod(dims) > MAX_DEVICES:
         raise OverflowError(f"{prod(dims)} devices are too many to list")
     strides = [prod(dims[number + 1 :]) for number in range(len(dims))]
-    found = [0]
+    ids = [0]
     for number in permutation:
         steps = range(0, dims[number] * strides[number], strides[number])
-        found = [start + step for start in found for step in steps]
-    return tuple(found)
+        ids = [start + step for start in ids for step in steps]
+    return tuple(ids)
 
 
 class MeshAxis(NamedTuple):
@@ -242,12 +242,12 @@ def read_replica_groups(text: str) -> ReplicaGroups:
     """
     if _is_lists(text):
         return ReplicaGroupList(tuple(map(counts, _find_lists(text[1:-1]))))
-    if found := _is_iota(text):
-        count, size, dims, permutation = found.groups()
+    if match := _is_iota(text):
+        count, size, dims, permutation = match.groups()
         order = iota(counts(dims), counts(permutation) if permutation else None, text)
         return _checked_groups(IotaReplicaGroups(int(count), int(size), order), text)
-    if found := _is_by_mesh(text):
-        axes, dims, permutation, references = found.groups()
+    if match := _is_by_mesh(text):
+        axes, dims, permutation, references = match.groups()
         mesh = Mesh(mesh_axes(axes))
         if dims:
             order = iota(counts(dims), counts(permutation), text)
@@ -390,9 +390,9 @@ def mesh_of(tree: Tree[Token], text: str) -> Mesh:
 
 def axes_of(tree: Tree[Token], text: str) -> tuple[AxisRef, ...]:
     """References to axes."""
-    found = []
+    references = []
     for axis in trees(tree):
         name, *part = tokens(axis)
         sizes = tuple(integer(token, text) for token in part)
-        found.append(AxisRef(unescape(name[1:-1]), (sizes[0], sizes[1]) if sizes else None))
-    return tuple(found)
+        references.append(AxisRef(unescape(name[1:-1]), (sizes[0], sizes[1]) if sizes else None))
+    return tuple(references)

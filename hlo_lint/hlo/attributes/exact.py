@@ -51,25 +51,27 @@ def parse_text(language: Language, text: str) -> Tree[Token]:
 
 def _check_depth(text: str) -> None:
     depth = 0
-    for found in _find_structure(text):
-        depth += (found[0] in "([{") - (found[0] in ")]}")
+    for sign in _find_structure(text):
+        depth += (sign[0] in "([{") - (sign[0] in ")]}")
         if depth > MAX_DEPTH:
             message = f"brackets nest deeper than {MAX_DEPTH}"
-            raise AttributeSyntaxError(message, text, found.start())
+            raise AttributeSyntaxError(message, text, sign.start())
 
 
 def _explain(error: UnexpectedInput, language: Language, text: str) -> str:
     from lark import UnexpectedToken
 
     if isinstance(error, UnexpectedToken) and error.token.type == "$END":
-        signs = [found[0] for found in _find_structure(text)]
+        signs = [match[0] for match in _find_structure(text)]
         if sum(sign in "([{" for sign in signs) > sum(sign in ")]}" for sign in signs):
             return "a bracket never closes"
         return language.expected
     if not language.examples:
         return language.expected
-    found = error.match_examples(load(language.grammar).parse, language.examples, use_accepts=False)
-    return found or language.expected
+    wanted = error.match_examples(
+        load(language.grammar).parse, language.examples, use_accepts=False
+    )
+    return wanted or language.expected
 
 
 def integer(token: Token, text: str) -> int:

@@ -132,9 +132,9 @@ def _nested_pairs(text: str, error: AttributeSyntaxError) -> list[tuple[str, str
     return pairs
 
 
-def _blanked(found: re.Match[str]) -> str:
+def _blanked(match: re.Match[str]) -> str:
     """A string as it is, a comment as blanks: what stands after stays where it is."""
-    return found[0] if found[0].startswith('"') else " " * len(found[0])
+    return match[0] if match[0].startswith('"') else " " * len(match[0])
 
 
 _comments_or_strings = late(rf'"(?:[^"\\]|\\.)*+"|{COMMENT}', re.S).sub
@@ -149,16 +149,16 @@ def _fields(
     if not inside.startswith("{") or not inside.endswith("}") or len(inside) < 2:
         raise AttributeSyntaxError("expected braces", text, 0)
     at, end = 1, len(inside) - 1
-    found: list[tuple[str, str]] = []
+    fields: list[tuple[str, str]] = []
     while at < end:
         field = match(inside, at, end)
         if field is None:
             if not inside[at:end].strip():
                 break
             raise AttributeSyntaxError(message, text, at)
-        found.append((field[1], field[2]))
+        fields.append((field[1], field[2]))
         at = field.end()
-    return found
+    return fields
 
 
 # ---- the grammar
@@ -170,8 +170,8 @@ def metadata_by_grammar(text: str) -> OpMetadata:
     Raises:
         AttributeSyntaxError: where it is not a list of fields in braces.
     """
-    known = {name: _field(name, value) for name, value in _by_grammar("metadata", text)}
-    return OpMetadata(**{k: v for k, v in known.items() if k in _METADATA_FIELDS})  # type: ignore[arg-type]
+    fields = {name: _field(name, value) for name, value in _by_grammar("metadata", text)}
+    return OpMetadata(**{k: v for k, v in fields.items() if k in _METADATA_FIELDS})  # type: ignore[arg-type]
 
 
 def frontend_attributes_by_grammar(text: str) -> Mapping[str, str]:

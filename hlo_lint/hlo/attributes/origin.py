@@ -95,7 +95,7 @@ def read_origin(text: str) -> Origin:
 
 def _tree(tree: Tree[Token], text: str) -> OriginTree:
     if str(tree.data) == "tuple":
-        return tuple(_tree(each, text) for each in trees(tree))
+        return tuple(_tree(element, text) for element in trees(tree))
     return _array(tree, text)
 
 
@@ -117,14 +117,14 @@ def read_recovery_table(text: str) -> tuple[Recovery, ...]:
     Raises:
         AttributeSyntaxError: where it is not such a table.
     """
-    found = []
+    recoveries = []
     for row in trees(parse_text(_TABLES, text)):
         if str(row.data) != "recovery":
             refuse("expected an array after `:`", text, row)
-        old, new = (_array(each, text) for each in trees(row))
+        old, new = (_array(side, text) for side in trees(row))
         module = unescape(tokens(row)[0][1:-1]) if tokens(row) else ""
-        found.append(Recovery(old, new, module))
-    return tuple(found)
+        recoveries.append(Recovery(old, new, module))
+    return tuple(recoveries)
 
 
 def read_debug_attributes(text: str) -> tuple[DebugEntry, ...]:
@@ -133,13 +133,13 @@ def read_debug_attributes(text: str) -> tuple[DebugEntry, ...]:
     Raises:
         AttributeSyntaxError: where it is not such a table.
     """
-    found = []
+    entries = []
     for row in trees(parse_text(_TABLES, text)):
         if str(row.data) != "debug_entry":
             refuse("expected records after `:`", text, row)
         array, *records = trees(row)
-        found.append(DebugEntry(_array(array, text), tuple(map(_record, records))))
-    return tuple(found)
+        entries.append(DebugEntry(_array(array, text), tuple(map(_record, records))))
+    return tuple(entries)
 
 
 def _record(tree: Tree[Token]) -> Mapping[str, str]:

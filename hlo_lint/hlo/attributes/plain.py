@@ -125,7 +125,7 @@ def read_integer_lists(name: str, text: str) -> PlainValue:
     """`source_target_pairs={{0,1},{1,0}}`."""
     if not _is_integer_lists(text):
         return plain_by_grammar(name, text)
-    return tuple(tuple(map(int, found.split(","))) for found in _find_integer_lists(text))
+    return tuple(tuple(map(int, pair.split(","))) for pair in _find_integer_lists(text))
 
 
 def read_slice_sizes(name: str, text: str) -> PlainValue:
@@ -136,32 +136,32 @@ def read_slice_sizes(name: str, text: str) -> PlainValue:
 
 def read_flags(name: str, text: str) -> PlainValue:
     """`allow_spmd_sharding_propagation_to_output={true,false}`, and one without braces."""
-    found = _is_flags(text)
-    if found is None:
+    match = _is_flags(text)
+    if match is None:
         return plain_by_grammar(name, text)
-    return tuple(flag == "true" for flag in found[1].split(",")) if found[1] else ()
+    return tuple(flag == "true" for flag in match[1].split(",")) if match[1] else ()
 
 
 def read_slices(name: str, text: str) -> PlainValue:
     """`slice={[0:4], [1:8:2]}`."""
     if not _is_slices(text):
         return plain_by_grammar(name, text)
-    return tuple(Slice(*map(int, found.split(":"))) for found in _find_slices(text))
+    return tuple(Slice(*map(int, bounds.split(":"))) for bounds in _find_slices(text))
 
 
 def read_paddings(name: str, text: str) -> PlainValue:
     """`padding=0_1x-2_3_4`."""
     if not _is_paddings(text):
         return plain_by_grammar(name, text)
-    return tuple(Padding(*map(int, found.split("_"))) for found in text.split("x"))
+    return tuple(Padding(*map(int, amounts.split("_"))) for amounts in text.split("x"))
 
 
 def read_computation(name: str, text: str) -> PlainValue:
     """`calls=%fused`, `branch_computations={%then, %else}`; in place it stays text."""
-    if found := _is_name(text):
-        return found[1]
-    if found := _is_names(text):
-        return _names(found[1])
+    if match := _is_name(text):
+        return match[1]
+    if match := _is_names(text):
+        return _names(match[1])
     if text.startswith("{") and text.endswith("}") and "=" in text:
         return text  # written in place: `to_apply={ a = f32[] parameter(0) … }`
     return plain_by_grammar(name, text)
@@ -169,8 +169,8 @@ def read_computation(name: str, text: str) -> PlainValue:
 
 def read_names(name: str, text: str) -> PlainValue:
     """`control-predecessors={%a, %b}`, `operand_precision={high,default}`."""
-    found = _is_names(text)
-    return _names(_as_printed(name, found[1])) if found else plain_by_grammar(name, text)
+    match = _is_names(text)
+    return _names(_as_printed(name, match[1])) if match else plain_by_grammar(name, text)
 
 
 def _as_printed(name: str, text: str) -> str:
@@ -184,14 +184,14 @@ def _names(text: str) -> tuple[str, ...]:
 
 def read_word(name: str, text: str) -> PlainValue:
     """`direction=LT`."""
-    found = _is_name(text)
-    return _as_printed(name, text) if found and text[0] != "%" else plain_by_grammar(name, text)
+    match = _is_name(text)
+    return _as_printed(name, text) if match and text[0] != "%" else plain_by_grammar(name, text)
 
 
 def read_string(name: str, text: str) -> PlainValue:
     """`custom_call_target="Sharding"`."""
-    found = _is_string(text)
-    return found[1] if found else plain_by_grammar(name, text)
+    match = _is_string(text)
+    return match[1] if match else plain_by_grammar(name, text)
 
 
 def read_aliasing(name: str, text: str) -> PlainValue:
@@ -221,14 +221,14 @@ def read_any(name: str, text: str) -> PlainValue:
         return int(text)
     if text in ("true", "false"):
         return text == "true"
-    if found := _is_name(text):
-        return found[1]
+    if match := _is_name(text):
+        return match[1]
     if _is_integers(text):
         return read_integers(name, text)
-    if found := _is_names(text):
-        return _names(found[1])
-    if found := _is_string(text):
-        return found[1]
+    if match := _is_names(text):
+        return _names(match[1])
+    if match := _is_string(text):
+        return match[1]
     if _is_nested(text) or text.startswith('"'):
         try:
             return plain_by_grammar(name, text)
@@ -368,19 +368,19 @@ def _value(tree: Tree[Token]) -> PlainValue:
         case "number":
             return float(leaves[0])
         case "lists":
-            return tuple(_numbers(tokens(found)) for found in trees(tree))
+            return tuple(_numbers(tokens(part)) for part in trees(tree))
         case "flags":
             return tuple(str(leaf) == "true" for leaf in leaves)
         case "slices":
-            return tuple(Slice(*_numbers(tokens(found))) for found in trees(tree))
+            return tuple(Slice(*_numbers(tokens(part))) for part in trees(tree))
         case "paddings":
             return tuple(Padding(*_numbers(part.split("_"))) for part in leaves[0].split("x"))
         case "aliasing":
-            return tuple(_alias(found) for found in trees(tree))
+            return tuple(_alias(part) for part in trees(tree))
         case "donors":
             return tuple(
-                Donor(_number(tokens(found)[0]), _numbers(tokens(trees(found)[0])))
-                for found in trees(tree)
+                Donor(_number(tokens(donor)[0]), _numbers(tokens(trees(donor)[0])))
+                for donor in trees(tree)
             )
         case "accuracy":
             return _accuracy(tree, leaves)
@@ -409,22 +409,22 @@ def _value_list(tree: Tree[Token]) -> PlainValue:
         case "integer_list":
             return _numbers(tokens(tree))
         case "integer_lists":
-            return tuple(_numbers(tokens(found)) for found in trees(tree))
+            return tuple(_numbers(tokens(part)) for part in trees(tree))
         case _:
             return tuple(token.removeprefix("%") for token in tokens(tree))
 
 
 def _alias(tree: Tree[Token]) -> Alias:
-    output, index = (_numbers(tokens(found)) for found in trees(tree))
+    output, part = (_numbers(tokens(part)) for part in trees(tree))
     operand, *kind = tokens(tree)
-    return Alias(output, _number(operand), index, *map(str, kind))
+    return Alias(output, _number(operand), part, *map(str, kind))
 
 
 def _accuracy(tree: Tree[Token], leaves: list[Token]) -> PlainValue:
     figures = trees(tree)
     if not figures:
         return leaves[-1].lower()  # `StringToResultAccuracy`, too, reads either case
-    values = {str(tokens(each)[0])[:-1]: str(tokens(each)[1]) for each in figures}
+    values = {str(tokens(figure)[0])[:-1]: str(tokens(figure)[1]) for figure in figures}
     ulps = values.get("ulps", "0")
     return Tolerance(float(values.get("atol", "0")), float(values.get("rtol", "0")), _number(ulps))
 

@@ -76,7 +76,7 @@ def program_shape_by_grammar(text: str) -> ProgramShape:
     (tree,) = trees(parse_text(_LANGUAGE, text))
     if str(tree.data) != "program_shape":
         raise AttributeSyntaxError("expected `(`, shapes and `)->`", text, 1)
-    *parameters, result = (_shape_at(each.meta, text) for each in trees(tree))
+    *parameters, result = (_shape_at(shape.meta, text) for shape in trees(tree))
     return ProgramShape(tuple(parameters), result)
 
 
@@ -102,7 +102,7 @@ def shape_list_by_grammar(text: str) -> tuple[Shape, ...]:
     (tree,) = trees(parse_text(_LANGUAGE, text))
     if str(tree.data) != "shape_list":
         raise AttributeSyntaxError("expected shapes in braces", text, 1)
-    return tuple(_shape_at(each.meta, text) for each in trees(tree))
+    return tuple(_shape_at(shape.meta, text) for shape in trees(tree))
 
 
 def read_one_shape(text: str) -> Shape:
@@ -120,10 +120,10 @@ def read_typed_literal(text: str) -> TypedLiteral:
     Raises:
         AttributeSyntaxError: where it does not begin with an array's shape.
     """
-    found = _match_array(text)
-    if found is None:
+    match = _match_array(text)
+    if match is None:
         raise AttributeSyntaxError("expected a shape and a value, like s32[2]{0} {1, 2}", text, 0)
-    return TypedLiteral(_shape(found[0], text, 0), text[found.end() :].strip())
+    return TypedLiteral(_shape(match[0], text, 0), text[match.end() :].strip())
 
 
 def _shape_at(meta: object, text: str) -> Shape:

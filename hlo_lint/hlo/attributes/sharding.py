@@ -191,19 +191,19 @@ def _read_printed(text: str) -> TiledSharding | NamedSharding | None:
     whole = _WHOLE.get(text)
     if whole is not None:
         return whole
-    if found := _is_tiled(text):
-        tiles, dims, permutation, ids, replicated = found.groups()
+    if match := _is_tiled(text):
+        tiles, dims, permutation, ids, replicated = match.groups()
         subgroups = ("replicated",) if replicated else ()
         order: DeviceOrder = counts(ids) if ids else _iota(dims, permutation, text)
         return _checked(TiledSharding("tiled", counts(tiles), order, subgroups), text)
-    if found := _is_named(text):
-        named = _named(*found.groups())
+    if match := _is_named(text):
+        named = _named(*match.groups())
         if named is not None:
             return _checked(named, text)
-    if found := _is_maximal(text):
-        return TiledSharding("maximal", devices=(int(found[1]),))
-    if found := _is_single_device(text):
-        return NamedSharding(Mesh((), (int(found[1]),)))
+    if match := _is_maximal(text):
+        return TiledSharding("maximal", devices=(int(match[1]),))
+    if match := _is_single_device(text):
+        return NamedSharding(Mesh((), (int(match[1]),)))
     return None
 
 
@@ -216,14 +216,14 @@ def _named(mesh_text: str, dimensions: str | None, kind: str | None) -> NamedSha
     if kind is not None:
         every = tuple(AxisRef(axis.name) for axis in mesh.axes)
         return NamedSharding(mesh, manual=every if kind == "manual" else ())
-    found = []
+    parts = []
     for spelled in _find_dimensions(dimensions or ""):
         is_closed = not spelled.endswith("?}")
         axes = _is_axes(spelled if is_closed else f"{spelled[:-2].rstrip(', ')}}}")
         if axes is None:
             return None
-        found.append(DimensionSharding(axis_refs(axes[1]), is_closed))
-    return NamedSharding(mesh, tuple(found))
+        parts.append(DimensionSharding(axis_refs(axes[1]), is_closed))
+    return NamedSharding(mesh, tuple(parts))
 
 
 def read_domain(text: str) -> Domain:
@@ -235,7 +235,7 @@ def read_domain(text: str) -> Domain:
     (tree,) = trees(parse_text(_SHARDING, text))
     if str(tree.data) != "domain":
         raise AttributeSyntaxError('expected kind="sharding", entry={…}, exit={…}', text, 1)
-    entry, exit_ = (_built(each, text) for each in trees(tree))
+    entry, exit_ = (_built(side, text) for side in trees(tree))
     return Domain(unescape(tokens(tree)[0][1:-1]), entry, exit_)
 
 
@@ -253,7 +253,7 @@ def sharding_by_grammar(text: str) -> Sharding:
 
 def _built(tree: Tree[Token], text: str) -> Sharding:
     if str(tree.data) == "tuple":
-        return TupleSharding(tuple(_built_single(each, text) for each in trees(tree)))
+        return TupleSharding(tuple(_built_single(element, text) for element in trees(tree)))
     return _built_single(tree, text)
 
 
@@ -283,7 +283,7 @@ def _built_named(tree: Tree[Token], text: str) -> NamedSharding:
                 parts[kind] = () if kind == "replicated" else every
                 reduction = how[0] if how else reduction
             case "dimensions":
-                dimensions = tuple(_dimension(each, text) for each in trees(part))
+                dimensions = tuple(_dimension(dimension, text) for dimension in trees(part))
             case "replicated" | "unreduced" | "manual" as kind:
                 parts[kind] = axes_of(trees(part)[0], text)
                 how = [str(token) for token in tokens(part) if token.type == "REDUCTION"]
@@ -324,7 +324,7 @@ def _built_tiled(tree: Tree[Token], text: str) -> TiledSharding:
                 dims = numbers(order[0], text)
                 devices = dims
                 if str(order[0].data) == "dims":
-                    permutation = (numbers(each, text) for each in order[1:])
+                    permutation = (numbers(axes, text) for axes in order[1:])
                     devices = iota(dims, next(permutation, None), text)
             case "last_tile_dim_replicate":
                 subgroups = ("replicated",)

@@ -76,11 +76,11 @@ def _split(tail: str) -> tuple[dict[str, tuple[int, int]], _Malformed | None]:
     match = _match_attribute()
     at, end = 0, len(tail)
     while at < end:
-        found = match(tail, at)
-        if found is None:
+        attribute = match(tail, at)
+        if attribute is None:
             return _scan(tail, at, spans)
-        spans.setdefault(found[1], found.span(2))
-        at = found.end()
+        spans.setdefault(attribute[1], attribute.span(2))
+        at = attribute.end()
     return spans, None
 
 
@@ -130,26 +130,26 @@ def _value_end(tail: str, start: int) -> int:
     closing: list[str] = []
     comments: list[tuple[int, int]] = []  # outside of all brackets
     end = len(tail)
-    for found in _find_structure(tail, start):
-        sign = found[0]
+    for match in _find_structure(tail, start):
+        sign = match[0]
         if sign in _CLOSES:
             closing.append(_CLOSES[sign])
         elif sign in ")]}":
             if not closing:
-                end = found.start()
+                end = match.start()
                 break
             if closing.pop() != sign:
-                raise _Malformed(f"`{sign}` closes what another bracket opens", found.start())
+                raise _Malformed(f"`{sign}` closes what another bracket opens", match.start())
         elif sign == ",":
             if not closing:
-                if tail.startswith("mesh[", start) and _match_device_order(tail, found.start()):
+                if tail.startswith("mesh[", start) and _match_device_order(tail, match.start()):
                     continue  # `mesh['x'=2,'y'=2], device_ids=([2,2]T(1,0)) {'y'}` is one value
-                end = found.start()
+                end = match.start()
                 break
         elif sign in ('"', "'", "/*"):
-            raise _Malformed("a string or comment never ends", found.start())
+            raise _Malformed("a string or comment never ends", match.start())
         elif sign[0] == "/" and not closing:
-            comments.append(found.span())
+            comments.append(match.span())
     if closing:
         raise _Malformed(f"expected `{closing[-1]}`", end)
     end = _before_blanks(tail, start, end)

@@ -23,14 +23,14 @@ def unescape(text: str) -> str:
     return _find_escapes.sub(_unescaped_run, text)
 
 
-def _unescaped_run(found: re.Match[str]) -> str:
+def _unescaped_run(match: re.Match[str]) -> str:
     """One run of escapes at a time: a character beyond ASCII is several bytes in a row."""
-    run = found[0].encode("ascii")
+    run = match[0].encode("ascii")
     return _find_escape.sub(_unescaped, run).decode("utf-8", "surrogateescape")
 
 
-def _unescaped(found: re.Match[bytes]) -> bytes:
-    octal, hexadecimal, other = found.groups()
+def _unescaped(match: re.Match[bytes]) -> bytes:
+    octal, hexadecimal, other = match.groups()
     if octal is not None:
         return bytes([int(octal, 8) & 0xFF])
     if hexadecimal is not None:

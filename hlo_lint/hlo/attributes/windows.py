@@ -60,10 +60,10 @@ def read_window(text: str) -> Window:
     Raises:
         AttributeSyntaxError: where it is not a window, or its parts differ in length.
     """
-    found = _is_window(text)
-    if found is None:
+    match = _is_window(text)
+    if match is None:
         return window_by_grammar(text)
-    parts = {name: part for name, part in zip(_PARTS, found.groups(), strict=True) if part}
+    parts = {name: part for name, part in zip(_PARTS, match.groups(), strict=True) if part}
     return _window(parts, text)
 
 
@@ -148,10 +148,10 @@ def read_dim_labels(text: str) -> ConvolutionDimensionNumbers:
     Raises:
         AttributeSyntaxError: where a label is missing, doubled or none.
     """
-    found = _is_dim_labels(text)
-    if found is None:
+    match = _is_dim_labels(text)
+    if match is None:
         return dim_labels_by_grammar(text)
-    return _dimension_numbers(found[1], found[2], found[3], text)
+    return _dimension_numbers(match[1], match[2], match[3], text)
 
 
 def dim_labels_by_grammar(text: str) -> ConvolutionDimensionNumbers:
@@ -171,8 +171,8 @@ def _dimension_numbers(
     if spatial != "0123456789"[: len(spatial)]:
         raise AttributeSyntaxError("spatial dimensions are 0, 1, … each once", text, 0)
     for part, wanted in ((labels, "bf"), (kernel, "io"), (output, "bf")):
-        known = "".join(sorted(label for label in part if label != "?"))
-        if known != spatial + wanted:
+        labeled = "".join(sorted(label for label in part if label != "?"))
+        if labeled != spatial + wanted:
             message = f"expected each of {', '.join(wanted + spatial)} once in {part}"
             raise AttributeSyntaxError(message, text, text.find(part))
     return ConvolutionDimensionNumbers(
@@ -271,7 +271,7 @@ def read_block_scaling_config(text: str) -> BlockScalingConfig:
 
 
 def _sides(text: str) -> list[tuple[str, dict[str, tuple[int, ...]], Tree[Token]]]:
-    found = []
+    sides = []
     for side in trees(parse_text(_OPERAND_CONFIG, text)):
         fields: dict[str, tuple[int, ...]] = {}
         for field in trees(side):
@@ -279,5 +279,5 @@ def _sides(text: str) -> list[tuple[str, dict[str, tuple[int, ...]], Tree[Token]
             if max(map(len, spelled.split("x"))) > MAX_DIGITS:
                 refuse("a number does not fit", text, field)
             fields[name] = tuple(map(int, spelled.split("x")))
-        found.append((str(tokens(side)[0]), fields, side))
-    return found
+        sides.append((str(tokens(side)[0]), fields, side))
+    return sides

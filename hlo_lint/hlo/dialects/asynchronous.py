@@ -216,8 +216,8 @@ def _unwrap(statement: Statement, wrapped: Computation, editor: TextEditor) -> s
 
 def _only_instruction(computation: Computation) -> Instruction | None:
     """The one that reads all parameters in their order, if there is no other."""
-    parameters = [each.name for each in computation.parameters]
-    others = [each for each in computation.instructions if each.opcode != "parameter"]
+    parameters = [parameter.name for parameter in computation.parameters]
+    others = [other for other in computation.instructions if other.opcode != "parameter"]
     if len(others) != 1 or list(others[0].operand_names) != parameters:
         return None
     if computation.parse_errors or not (others[0].is_root or others[0] == computation.root):

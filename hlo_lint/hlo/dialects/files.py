@@ -108,8 +108,8 @@ def holds_hlo_text(path: Path) -> bool:
 def summed_notes(written: Sequence[Written]) -> Mapping[str, int]:
     """The notes of many files, added up."""
     notes: Counter[str] = Counter()
-    for each in written:
-        notes.update(each.notes or {})
+    for file in written:
+        notes.update(file.notes or {})
     return notes
 
 

@@ -34,16 +34,16 @@ def without_percent(module: Module, editor: TextEditor) -> None:
         for statement in instructions:
             if statement.is_nested or "%" not in statement.text:
                 continue
-            for found in _find_signs(statement.text):
-                if found[0] != "%":
+            for match in _find_signs(statement.text):
+                if match[0] != "%":
                     continue
-                if found[1] in KEYWORDS:
-                    editor.note(f"%{found[1]} stays: without % it is a keyword")
+                if match[1] in KEYWORDS:
+                    editor.note(f"%{match[1]} stays: without % it is a keyword")
                     continue
-                at = statement.start + found.start()
+                at = statement.start + match.start()
                 editor.replace(at, at + 1, "")
-                if found[2]:  # `name=` without a blank is the beginning of an attribute
-                    equals = statement.start + found.start(2)
+                if match[2]:  # `name=` without a blank is the beginning of an attribute
+                    equals = statement.start + match.start(2)
                     editor.replace(equals, equals, " ")
 
 
@@ -63,7 +63,7 @@ def with_percent(module: Module, editor: TextEditor) -> None:
             ]
             for name, (start, end) in statement.values().items():
                 if name in HOLDS_NAMES and "=" not in text[start:end]:
-                    bare += [found.start() for found in _find_bare_names(text, start, end)]
+                    bare += [match.start() for match in _find_bare_names(text, start, end)]
             for at in bare:
                 _add(editor, at)
 

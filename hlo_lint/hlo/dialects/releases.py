@@ -126,9 +126,9 @@ def readable_by_0_10_0(module: Module, editor: TextEditor) -> None:
             _note_unknown(row, editor, OPCODES_NEW_IN_0_10_2, "0.10.0")
         for statement in instructions.where(_has_payload):
             place = statement.values().get("metadata")
-            found = _payload.search(editor.text, *place) if place else None
-            if found:
-                editor.replace(found.start(), found.end(), "")
+            payload = _payload.search(editor.text, *place) if place else None
+            if payload:
+                editor.replace(payload.start(), payload.end(), "")
                 editor.note("metadata_payload: jaxlib 0.10.0 does not know it")
 
 
@@ -178,18 +178,18 @@ def _order_as_type(statement: Statement, computation: Computation, editor: TextE
 
 def _drop_undefined(statement: Statement, computation: Computation, editor: TextEditor) -> None:
     names = predecessors(statement.record)
-    known = [name for name in names if name in computation.index]
-    if len(known) == len(names):
+    defined = [name for name in names if name in computation.index]
+    if len(defined) == len(names):
         return
     for name in names:
-        if name not in known:
+        if name not in defined:
             editor.note(f"control predecessor %{name}: the text does not define it")
-    if not known:
+    if not defined:
         drop_attributes(editor, statement, {"control-predecessors"})
         return
     start, end = statement.values()["control-predecessors"]
     spelled = _find_name(editor.text, start, end)
-    kept = [found[0] for found in spelled if found[1] in computation.index]
+    kept = [name[0] for name in spelled if name[1] in computation.index]
     editor.replace(start, end, "{" + ", ".join(kept) + "}")
 
 

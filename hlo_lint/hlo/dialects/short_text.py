@@ -71,8 +71,8 @@ def drop_tables(module: Module, editor: TextEditor) -> bool:
 def _drop_metadata_of_sharding(editor: TextEditor, statement: Statement) -> None:
     place = statement.values().get("sharding")
     if place is not None:
-        for found in _metadata(editor.text, *place):
-            editor.replace(*found.span(), "")
+        for match in _metadata(editor.text, *place):
+            editor.replace(*match.span(), "")
             editor.note("metadata of a sharding: short text has none")
 
 
@@ -82,8 +82,8 @@ def _index_comments(statement: Statement, text: str) -> Iterator[tuple[int, int]
         return
     before = statement.operands_start
     for _, place in statement.named_operands():
-        if found := _index_comment(text, before, place.shape_start):
-            yield found.span()
+        if comment := _index_comment(text, before, place.shape_start):
+            yield comment.span()
         before = place.end
 
 

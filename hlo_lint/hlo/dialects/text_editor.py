@@ -195,14 +195,14 @@ def referenced_type(computation: Computation, reference: str) -> str | None:
 
 def blank_lines(text: str, at: int) -> int:
     """The end of the line feeds at `at`."""
-    found = _line_feeds(text, at)
-    return found.end() if found else at
+    breaks = _line_feeds(text, at)
+    return breaks.end() if breaks else at
 
 
 def head_of(computation: Computation) -> re.Match[str] | None:
     """`ENTRY %main`, with `%` and name as groups; None for a computation that has no head."""
-    found = _head(computation.text)
-    return found if found and found[2] == computation.name else None
+    head = _head(computation.text)
+    return head if head and head[2] == computation.name else None
 
 
 def drop_attributes(editor: TextEditor, statement: Statement, dropped: set[str]) -> None:

@@ -55,7 +55,7 @@ def explicit(module: Module, editor: TextEditor) -> None:
 
 def _reads_elements(row: InstructionRecord) -> bool:
     return "control-predecessors=" in attributes_of(row) or any(
-        "#" in each for each in references_of(row)
+        "#" in reference for reference in references_of(row)
     )
 
 
@@ -116,8 +116,8 @@ def predecessors(row: InstructionRecord) -> list[str]:
     """The names of an instruction's control predecessors."""
     if "control-predecessors=" not in attributes_of(row):
         return []
-    found = _control_predecessors(attributes_of(row))
-    return [name[0] for name in _find_name(found[1])] if found else []
+    match = _control_predecessors(attributes_of(row))
+    return [name[0] for name in _find_name(match[1])] if match else []
 
 
 def elided_predecessors(computation: Computation) -> dict[str, str]:
@@ -162,21 +162,21 @@ def _left_by_the_first_half(
         for row in computation.rows
         if opcode_of(row) == "tuple" and len(references_of(row)) == len(names)
     ]
-    known = set(names) & computation.index.keys()
+    defined = set(names) & computation.index.keys()
     # The tuple itself where it is still there, else the one that the second half returns.
     fitting.sort(
         key=lambda row: (
-            set(references_of(row)) - _elements_in(row) != known,
+            set(references_of(row)) - _elements_in(row) != defined,
             not root_mark_of(row),
         )
     )
     for row in fitting:
-        found = [reference for reference in references_of(row) if "#" in reference]
-        is_itself = set(references_of(row)) - _elements_in(row) == known
-        if len(found) == len(set(found)) == count and (is_itself or root_mark_of(row)):
-            sources = [computation.index.get(each.partition("#")[0]) for each in found]
+        elements = [reference for reference in references_of(row) if "#" in reference]
+        is_itself = set(references_of(row)) - _elements_in(row) == defined
+        if len(elements) == len(set(elements)) == count and (is_itself or root_mark_of(row)):
+            sources = [computation.index.get(element.partition("#")[0]) for element in elements]
             if all(source is not None and source < before for source in sources):
-                return found
+                return elements
     return []
 
 
@@ -190,12 +190,12 @@ def _resolve(
     place = statement.values().get("control-predecessors")
     if place is None:
         return
-    for found in _find_name(editor.text, *place):
-        reference = elided.get(found[0])
+    for match in _find_name(editor.text, *place):
+        reference = elided.get(match[0])
         if reference is not None:
             name = elements.name(reference)
             if name is not None:
-                editor.replace(found.start(), found.end(), name)
+                editor.replace(match.start(), match.end(), name)
 
 
 # ---- the other way
@@ -232,10 +232,10 @@ def compact(module: Module, editor: TextEditor) -> None:
                 if dropped != first_read:
                     editor.note("the schedule of get-tuple-elements: compact text has none")
                 dropped.clear()
-            if not any(each.partition("#")[0] in elements for each in references_of(row)):
+            if not any(name.partition("#")[0] in elements for name in references_of(row)):
                 continue
-            for each, place in statement.named_operands():
-                source, hash_, path = each.partition("#")
+            for name, place in statement.named_operands():
+                source, hash_, path = name.partition("#")
                 if source in elements:
                     _rename(editor, place.start, place.end, elements[source] + hash_ + path)
 

@@ -202,10 +202,10 @@ class Computation:
         """Positions of the instructions that read a name, each once, in the order of the text."""
         if self._users is None:
             users: dict[str, list[int]] = {}
-            known = users.get
+            users_of = users.get
             for at, row in zip(_positions(len(self.rows)), self.rows, strict=False):
                 for name in row[REFERENCES]:
-                    readers = known(name)
+                    readers = users_of(name)
                     if readers is None:
                         users[name] = [at]
                     elif readers[-1] != at:
@@ -279,12 +279,12 @@ class Computation:
         """The instructions of one opcode, in the order of the text."""
         if opcode not in self.opcodes:
             return ()
-        found = self._by_opcode.get(opcode)
-        if found is None:
-            found = self._by_opcode[opcode] = tuple(
+        instructions = self._by_opcode.get(opcode)
+        if instructions is None:
+            instructions = self._by_opcode[opcode] = tuple(
                 [self.at(number) for number, row in enumerate(self.rows) if row[OPCODE] == opcode]
             )
-        return found
+        return instructions
 
     @property
     def fusion_computations(self) -> frozenset[str]:
@@ -295,7 +295,7 @@ class Computation:
                 tails = [row[TAIL] for row in self.rows if row[OPCODE] == "fusion"]
             named = map(_NAME, "\n".join(tails).split("calls=")[1:])
             self._fusion_computations = frozenset(
-                [found[1] for found in named if found is not None]
+                [match[1] for match in named if match is not None]
             )
         return self._fusion_computations
 

@@ -248,7 +248,7 @@ class Instruction:
     @property
     def called_computations(self) -> tuple[str, ...]:
         """Names of the computations it calls, in order."""
-        inline = [each.computation for each in self.computation.inline.get(self.number, ())]
+        inline = [call.computation for call in self.computation.inline.get(self.number, ())]
         if not inline:
             return called_names(self.row[TAIL])
         names: list[str] = []
@@ -256,8 +256,8 @@ class Instruction:
             if name not in CALLING_ATTRIBUTES:
                 continue
             if value.startswith("{") and "=" in value:
-                here = [each for each in inline if each.text in value]
-                names += [each.name for each in here]
+                here = [body for body in inline if body.text in value]
+                names += [body.name for body in here]
                 inline = inline[len(here) :]
             else:
                 names += called_names(f"{name}={value}")
@@ -274,6 +274,6 @@ def called_names(attributes: str) -> tuple[str, ...]:
     ('c', 'b')
     """
     names: list[str] = []
-    for found in _CALLED.finditer(attributes):
-        names += [name.strip(" %\n") for name in found[1].strip("{}").split(",")]
+    for match in _CALLED.finditer(attributes):
+        names += [name.strip(" %\n") for name in match[1].strip("{}").split(",")]
     return tuple(names)

@@ -77,7 +77,7 @@ def known_blocks(text: str, at: int, memo: LineMemo) -> tuple[list[str], list[Co
     """
     latest = memo.latest.get
     blocks: list[str] = []
-    found: list[Computation | None] = []
+    bodies: list[Computation | None] = []
     starts_with, find = text.startswith, text.find
     size = len(text)
     while True:
@@ -87,45 +87,45 @@ def known_blocks(text: str, at: int, memo: LineMemo) -> tuple[list[str], list[Co
             end = at + len(computation.text)
             if end == size or starts_with("\n\n", end):
                 blocks.append(computation.text)
-                found.append(computation)
+                bodies.append(computation)
                 if end == size:
-                    return blocks, found
+                    return blocks, bodies
                 at = end + 2
                 continue
         end = find("\n\n", at)
-        found.append(None)
+        bodies.append(None)
         if end < 0:
             blocks.append(text[at:])
-            return blocks, found
+            return blocks, bodies
         blocks.append(text[at:end])
         at = end + 2
 
 
-def read_again(texts: Sequence[str], found: list[Computation | None], memo: LineMemo) -> None:
-    """Put into `found` the computation that each text spells line for line as a dump does.
+def read_again(texts: Sequence[str], bodies: list[Computation | None], memo: LineMemo) -> None:
+    """Put into `bodies` the computation that each text spells line for line as a dump does.
 
     What is there already stays, what `memo` knows is not read again, and what is read it will know.
 
     Args:
         texts: each from the head of a computation to its closing brace and what belongs to it.
-        found: as many as there are texts.
+        bodies: as many as there are texts.
         memo: of the directory, whose files repeat most of their lines.
     """
-    known, latest = memo.computations, memo.latest
-    new = [at for at, computation in enumerate(found) if computation is None]
+    by_text, latest = memo.computations, memo.latest
+    new = [at for at, computation in enumerate(bodies) if computation is None]
     for at in new:
-        found[at] = known.get(texts[at])
-    for outlines in _outlines(texts, found):
-        _fill(found, outlines, lambda these: _read_lines(these, memo))
+        bodies[at] = by_text.get(texts[at])
+    for outlines in _outlines(texts, bodies):
+        _fill(bodies, outlines, lambda these: _read_lines(these, memo))
     for at in new:
-        computation = found[at]
+        computation = bodies[at]
         if computation is not None:
             text = computation.text
-            known[text] = latest[text[: text.find(" ")]] = computation
+            by_text[text] = latest[text[: text.find(" ")]] = computation
 
 
-def read_alone(text: str, at: int, found: list[tuple[int, Computation]]) -> int:
-    """Add to `found` the computations from `at` on, and where they begin; give the place after.
+def read_alone(text: str, at: int, bodies: list[tuple[int, Computation]]) -> int:
+    """Add to `bodies` the computations from `at` on, and where they begin; give the place after.
 
     That is the end of the text, or the place where something else begins than computations as a
     dump spells them, two line breaks apart. Their texts are not copied: each is a part of `text`.
@@ -168,7 +168,7 @@ def read_alone(text: str, at: int, found: list[tuple[int, Computation]]) -> int:
                 own = tuple(rows[row : row + lines])
                 part = (start, stop)
                 computation = Computation(text, name, is_entry, signature, own, tail, part=part)
-                found.append((start, computation))
+                bodies.append((start, computation))
                 row += lines
             outlines, begin, total = [], at, 0
     return begin if outlines else size
@@ -206,13 +206,13 @@ its body has, its name, whether it is the entry, its signature, what follows the
 
 
 def _outlines(
-    texts: Sequence[str], found: Sequence[Computation | None]
+    texts: Sequence[str], bodies: Sequence[Computation | None]
 ) -> Iterator[list[_Outline]]:
     """Those that are not found yet and look like computations, as many as are read together."""
     outlines: list[_Outline] = []
     size = 0
     for at, text in enumerate(texts):
-        if found[at] is not None:
+        if bodies[at] is not None:
             continue
         lines = text.count("\n") - 1
         first = text.find("\n")
@@ -239,7 +239,7 @@ def _outlines(
 
 
 def _fill(
-    found: list[Computation | None],
+    bodies: list[Computation | None],
     outlines: list[_Outline],
     read: Callable[[list[_Outline]], list[InstructionRecord] | None],
 ) -> None:
@@ -248,12 +248,12 @@ def _fill(
     if rows is None:
         if len(outlines) > 1:
             for outline in outlines:
-                _fill(found, [outline], read)
+                _fill(bodies, [outline], read)
         return
     begin = 0
     for at, text, lines, name, is_entry, signature, tail in outlines:
         end = begin + lines
-        found[at] = Computation(text, name, is_entry, signature, tuple(rows[begin:end]), tail)
+        bodies[at] = Computation(text, name, is_entry, signature, tuple(rows[begin:end]), tail)
         begin = end
 
 
@@ -265,10 +265,10 @@ def _find_rows(
     while begin < end:  # each line is read with the line breaks around it
         stop = text.find("\n", begin + MAX_TOGETHER, end) if end - begin > MAX_TOGETHER else -1
         stop = end if stop < 0 else stop
-        found = _make_rows(_find_instructions(text, begin, stop + 1), shared)
-        if found is None:
+        made = _make_rows(_find_instructions(text, begin, stop + 1), shared)
+        if made is None:
             return None
-        rows += found
+        rows += made
         begin = stop
     return rows if len(rows) == lines else None
 
@@ -277,28 +277,28 @@ def _read_lines(outlines: list[_Outline], memo: LineMemo) -> list[InstructionRec
     lines: list[str] = []
     for _, text, *_ in outlines:
         lines += text.split("\n")[1:-1]
-    known = memo.rows
-    found = list(map(known.get, lines))
-    missing = found.count(None)
+    by_line = memo.rows
+    rows = list(map(by_line.get, lines))
+    missing = rows.count(None)
     if not missing:
-        return found  # type: ignore[return-value]  # none is None
-    places = range(len(lines)) if missing == len(lines) else _places_of_none(found, missing)
+        return rows  # type: ignore[return-value]  # none is None
+    places = range(len(lines)) if missing == len(lines) else _places_of_none(rows, missing)
     new_lines = lines if missing == len(lines) else [lines[at] for at in places]
     new = "\n".join(["", *new_lines, ""])
     fresh = _find_rows(new, 0, len(new) - 1, missing, memo.shared)
     if fresh is None:
         return None
-    known.update(zip(new_lines, fresh, strict=True))
+    by_line.update(zip(new_lines, fresh, strict=True))
     for at, row in zip(places, fresh, strict=True):
-        found[at] = row
-    return found  # type: ignore[return-value]  # none is None any more
+        rows[at] = row
+    return rows  # type: ignore[return-value]  # none is None any more
 
 
-def _places_of_none(found: list[InstructionRecord | None], count: int) -> list[int]:
+def _places_of_none(rows: list[InstructionRecord | None], count: int) -> list[int]:
     places = []
     at = -1
     for _ in range(count):
-        at = found.index(None, at + 1)
+        at = rows.index(None, at + 1)
         places.append(at)
     return places
 

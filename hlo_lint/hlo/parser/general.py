@@ -129,8 +129,8 @@ class _Body:
     def forget(self, number: int, places: int) -> None:
         """Drop what stands in the operands of a statement that could not be read to its end."""
         del self.rows[number:], self.places[places:]
-        self.nested = {each for each in self.nested if each < number}
-        self.inline = [each for each in self.inline if each[0] < number]
+        self.nested = {row for row in self.nested if row < number}
+        self.inline = [call for call in self.inline if call[0] < number]
 
     def computation(
         self, text: str, start: int, name: str, is_entry: bool, signature: str, tail: str
@@ -147,8 +147,8 @@ class _Body:
             tail,
             partial(_spans, tuple(self.places), start),
             tuple(
-                ParseError(said, begin - start, end - start)
-                for said, begin, end in self.parse_errors
+                ParseError(message, begin - start, end - start)
+                for message, begin, end in self.parse_errors
             ),
             frozenset(self.nested),
             self._inline(start),
@@ -158,7 +158,7 @@ class _Body:
         by_row: dict[int, list[Inline]] = {}
         for row, at, computation in self.inline:
             by_row.setdefault(row, []).append(Inline(at - start, computation))
-        return {row: tuple(found) for row, found in by_row.items()}
+        return {row: tuple(calls) for row, calls in by_row.items()}
 
     def _name_rows(self) -> None:
         """Give what the text leaves nameless XLA's name for it: `negate.anon`, `negate.anon.1`."""
@@ -185,18 +185,18 @@ class _Body:
 
 def _spans(places: tuple[_Place, ...], start: int, text: str) -> tuple[Span, ...]:
     """The spans of the instructions at some places, in the text that begins at `start`."""
-    found: list[Span] = []
+    places_of_rows: list[Span] = []
     for begin, end, plain, may_wrap, by_line in places:
         if by_line:
             at = begin - start - 2  # each line begins with two blanks
             for line in text[at : end - start].split("\n", plain)[:plain]:
-                found.append(Span(at + 2, at + len(line)))
+                places_of_rows.append(Span(at + 2, at + len(line)))
                 at += len(line) + 1
         elif plain:
-            found += spans(text, begin - start, end - start, may_wrap)
+            places_of_rows += spans(text, begin - start, end - start, may_wrap)
         else:
-            found.append(Span(begin - start, end - start))
-    return tuple(found)
+            places_of_rows.append(Span(begin - start, end - start))
+    return tuple(places_of_rows)
 
 
 _NAMELESS = "\0"
@@ -240,22 +240,22 @@ class Scanner:
             start: a place between computations.
             enough: one that begins after this place is not read; all are if it is None.
         """
-        found: list[tuple[int, int, Computation]] = []
+        computations: list[tuple[int, int, Computation]] = []
         at = self.skip(start)
         enough = len(self.text) if enough is None else min(enough, len(self.text))
         while at < enough:
             if plain := self._plain_computation(at):
                 begin, (end, at, computation) = at, plain
-                found.append((begin, end, computation))
+                computations.append((begin, end, computation))
                 continue
             try:
                 begin, (end, computation) = at, self._computation(at)
             except Unreadable as unreadable:
                 at = self._pass_over(at, unreadable, self.parse_errors)
                 continue
-            found.append((begin, end, computation))
+            computations.append((begin, end, computation))
             at = self.skip(end)
-        return found, at
+        return computations, at
 
     def header(self, start: int) -> tuple[str, int]:
         """The name in `HloModule name, attribute=…` and where that ends, as far as it is read."""
@@ -384,8 +384,8 @@ class Scanner:
         if not body.rows:
             return None
         if len(body.rows) - len(body.nested) > 1:  # parameters, too, are written into operands
-            said = "these instructions have no computation around them: `ENTRY main {` and `}`"
-            body.parse_errors.append(ParseError(said, begin, begin))
+            message = "these instructions have no computation around them: `ENTRY main {` and `}`"
+            body.parse_errors.append(ParseError(message, begin, begin))
         return end, body.computation(self.text[begin:end], begin, SINGLE, False, "", "")
 
     def _body(self, at: int, name: str, depth: int = 0) -> tuple[_Body, int]:
@@ -502,19 +502,19 @@ class Scanner:
                 continue  # XLA's parser drops what has no name, and goes on at the comma
             shape_end = self._shape_end(begin)
             named_at = self.skip(shape_end)
-            found = _operand(text, named_at, stop)
-            if found is None:
+            operand = _operand(text, named_at, stop)
+            if operand is None:
                 if self.is_bare and shape_end > begin and named_at >= stop:
                     names.append(self._parameter("", begin, shape_end, body))
                     continue
                 if shape_end > begin and named_at >= stop:
                     continue
                 raise Unreadable("expected the name of an operand", named_at)
-            after = self.skip(found.end())
+            after = self.skip(operand.end())
             if after >= stop:
-                names.append(found[1] + found[2])
+                names.append(operand[1] + operand[2])
                 if self.is_bare and shape_end > begin:
-                    self._parameter(found[1], begin, shape_end, body)
+                    self._parameter(operand[1], begin, shape_end, body)
             elif text.startswith("(", after):
                 names.append(self._nested(begin, shape_end, stop, body, depth + 1))
             else:
@@ -556,9 +556,9 @@ class Scanner:
         """Positions of the parts between top-level commas."""
         parts = []
         at = begin = start
-        while found := _part_mark(self.text, at, end):
-            at = found.start()
-            character = found[0]
+        while mark := _part_mark(self.text, at, end):
+            at = mark.start()
+            character = mark[0]
             if character in _CLOSES:
                 at = self._balanced(at)
             elif character == '"':
@@ -594,12 +594,12 @@ class Scanner:
             if not self.text.startswith(",", comma):
                 return at, inline
             begin = self.skip(comma + 1)
-            found = _attribute(self.text, begin)
-            if found is None:
+            attribute = _attribute(self.text, begin)
+            if attribute is None:
                 raise Unreadable("expected an attribute: a name and `=`", begin)
-            begin = self.skip(found.end())
+            begin = self.skip(attribute.end())
             at = self._value(begin)
-            if found[1] in _CALLS and self.text.startswith("{", begin) and depth < _MAX_DEPTH:
+            if attribute[1] in _CALLS and self.text.startswith("{", begin) and depth < _MAX_DEPTH:
                 inline += self._inline(begin, at, depth + 1)
 
     def _inline(self, begin: int, end: int, depth: int) -> list[tuple[int, Computation]]:
@@ -609,10 +609,10 @@ class Scanner:
         if text.startswith("{", inside):
             parts = [(self.skip(start), stop) for start, stop in self._parts(begin + 1, end - 1)]
             return [
-                found
+                call
                 for start, stop in parts
                 if text.startswith("{", start)
-                for found in self._inline(start, stop, depth)
+                for call in self._inline(start, stop, depth)
             ]
         if not _inline_start(text, inside):
             return []
@@ -660,10 +660,10 @@ class Scanner:
             return self._balanced(at)
         if text.startswith("b(", at):
             return self._balanced(at + 1)
-        found = _array(text, at, self.end)
-        if found is None:
+        array = _array(text, at, self.end)
+        if array is None:
             return at
-        end = found.end()
+        end = array.end()
         brace = self.skip(end)
         if _layout_start(text, brace, self.end):
             return self._balanced(brace)
@@ -675,11 +675,11 @@ class Scanner:
         open_brackets: list[str] = []
         at = start
         while True:
-            found = _bracket(text, at, self.end)
-            if found is None:
+            bracket = _bracket(text, at, self.end)
+            if bracket is None:
                 raise Unreadable(f"`{text[start]}` is never closed", start, ran_out=True)
-            at = found.start()
-            mark = found[0]
+            at = bracket.start()
+            mark = bracket[0]
             if mark in _CLOSES:
                 open_brackets.append(_CLOSES[mark])
                 at += 1
@@ -699,20 +699,20 @@ class Scanner:
 
     def _quoted(self, at: int) -> int:
         if self.text[at] == "'":  # mesh['x'=2]; elsewhere an apostrophe is only a character
-            found = _quoted(self.text, at, self.end)
-            return found.end() if found else at + 1
-        found = _string(self.text, at, self.end)
-        if found is None:
+            quoted = _quoted(self.text, at, self.end)
+            return quoted.end() if quoted else at + 1
+        quoted = _string(self.text, at, self.end)
+        if quoted is None:
             raise Unreadable("the string never ends", at, ran_out=True)
-        return found.end()
+        return quoted.end()
 
     def skip(self, at: int) -> int:
         """The end of the white space and comments at `at`."""
         text = self.text
         while True:
-            found = self._white(text, at)
-            assert found is not None  # the pattern matches the empty text
-            at = found.end()
+            white = self._white(text, at)
+            assert white is not None  # the pattern matches the empty text
+            at = white.end()
             if not text.startswith("/*", at) or at + 2 > self._comments_end():
                 return at
             at = text.index("*/", at + 2) + 2
@@ -724,10 +724,10 @@ class Scanner:
         return self._last_comment_end
 
     def _expect(self, match: _Match, at: int, message: str) -> re.Match[str]:
-        found = match(self.text, at, self.end)
-        if found is None:
+        token = match(self.text, at, self.end)
+        if token is None:
             raise Unreadable(message, at)
-        return found
+        return token
 
     # Going on after what could not be read
 
@@ -782,6 +782,6 @@ class Scanner:
         return self.skip(line_end)
 
 
-def _end(found: re.Match[str] | None) -> int:
-    assert found is not None  # the patterns match the empty text
-    return found.end()
+def _end(match: re.Match[str] | None) -> int:
+    assert match is not None  # the patterns match the empty text
+    return match.end()

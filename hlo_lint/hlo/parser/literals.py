@@ -76,11 +76,11 @@ def numpy_dtype(dtype: str) -> numpy.dtype[Any]:
     except ImportError:
         raise ImportError(f"elements of {dtype} need the package ml_dtypes") from None
     try:
-        found: numpy.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        kind: numpy.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
     except AttributeError:
         message = f"ml_dtypes {ml_dtypes.__version__} has no {name}, which {dtype} needs"
         raise LiteralError(message, dtype, 0) from None
-    return found
+    return kind
 
 
 def read_literal(shape: Shape, text: str) -> LiteralValue:
@@ -120,23 +120,23 @@ def _elements(text: str, count: int) -> list[str]:
     begin, depth = 0, 0
     parts: list[str] = []
     end = len(text)
-    for found in _find_structure(text):
-        sign = found[0]
+    for match in _find_structure(text):
+        sign = match[0]
         if sign[0] == "/":
             continue
         if sign in "({":
             depth += 1
             if depth == 1:
-                begin = found.end()
+                begin = match.end()
         elif sign in ")}":
             depth -= 1
             if depth == 0:
-                end = found.end()
-                parts.append(text[begin : found.start()])
+                end = match.end()
+                parts.append(text[begin : match.start()])
                 break
         elif depth == 1:
-            parts.append(text[begin : found.start()])
-            begin = found.end()
+            parts.append(text[begin : match.start()])
+            begin = match.end()
     if len(parts) == 1 and not _remove_comments(b"", parts[0].encode()).strip():
         parts = []
     if len(parts) != count or depth or text[end:].strip():
@@ -162,27 +162,27 @@ def _array(shape: ArrayShape, text: str) -> NDArray[Any]:
     numbers = data.translate(None, b"{}()")
     count = shape.elements * (2 if is_complex else 1)
     if shape.dtype == "pred":
-        found = _booleans(numbers, count, text)
+        values = _booleans(numbers, count, text)
     elif whole := _INTEGER(shape.dtype):
-        found = _integers(numbers, count, shape.dtype[0] == "u", int(whole[1]), text).astype(kind)
+        values = _integers(numbers, count, shape.dtype[0] == "u", int(whole[1]), text).astype(kind)
     elif is_complex:
         part = PART_OF_COMPLEX[shape.dtype]
-        found = _floats(numbers, count, part, numpy_dtype(part), text).view(kind)
+        values = _floats(numbers, count, part, numpy_dtype(part), text).view(kind)
     else:
-        found = _floats(numbers, count, shape.dtype, kind, text)
-    return found.reshape(shape.dims)
+        values = _floats(numbers, count, shape.dtype, kind, text)
+    return values.reshape(shape.dims)
 
 
 def _check_structure(shape: ArrayShape, data: bytes, is_complex: bool, text: str) -> None:
     """True if braces and commas stand as the shape asks for."""
-    found = data.translate(None, _NOT_STRUCTURE)
+    structure = data.translate(None, _NOT_STRUCTURE)
     expected = b"(,)" if is_complex else b""
     for size in reversed(shape.dims):
-        if size and len(expected) * size + size - 1 > len(found):
+        if size and len(expected) * size + size - 1 > len(structure):
             expected = b"?"  # longer than the text is: never equal, never built
             break
         expected = b"{" + b",".join([expected] * size) + b"}"
-    if found != expected:
+    if structure != expected:
         sizes = ",".join(map(str, shape.dims))
         what = f"nested braces that hold [{sizes}] elements" if shape.dims else "one element"
         raise LiteralError(f"expected {what}", text, 0)
@@ -192,10 +192,10 @@ def _booleans(numbers: bytes, count: int, text: str) -> NDArray[Any]:
     import numpy as np
 
     numbers = numbers.replace(b"true", b"1").replace(b"false", b"0")
-    found = _read(numbers, np.dtype("int64"), _WHOLE_SIGNS, count, text)
-    if ((found != 0) & (found != 1)).any():
+    values = _read(numbers, np.dtype("int64"), _WHOLE_SIGNS, count, text)
+    if ((values != 0) & (values != 1)).any():
         raise LiteralError("a pred is true or false", text, 0)
-    return found.astype(bool)
+    return values.astype(bool)
 
 
 def _integers(numbers: bytes, count: int, unsigned: bool, bits: int, text: str) -> NDArray[Any]:
@@ -215,10 +215,10 @@ def _integers(numbers: bytes, count: int, unsigned: bool, bits: int, text: str) 
         if len(values) != count or min(values) < low or max(values) > high:
             raise LiteralError(f"expected integers from {low} to {high}", text, 0)
         return np.array(values, kind)
-    found = _read(numbers, kind, _WHOLE_SIGNS, count, text)
-    if int(found.min()) < low or int(found.max()) > high:
+    values_read = _read(numbers, kind, _WHOLE_SIGNS, count, text)
+    if int(values_read.min()) < low or int(values_read.max()) > high:
         raise LiteralError(f"expected integers from {low} to {high}", text, 0)
-    return found
+    return values_read
 
 
 def _floats(
@@ -232,29 +232,29 @@ def _floats(
         numbers = _remove_payloads(b"", numbers)
     doubles = _read(numbers, np.dtype("float64"), _FLOAT_SIGNS, count, text)
     with np.errstate(over="ignore", invalid="ignore"):
-        found = doubles.astype(kind)
+        values = doubles.astype(kind)
     fraction = ELEMENT_TYPES[dtype].nan_payload_bits
     if fraction and nans:
         bits = 8 * kind.itemsize
         exponent = ((1 << (bits - 1 - fraction)) - 1) << fraction
-        spelled = found.view(f"u{kind.itemsize}")
+        spelled = values.view(f"u{kind.itemsize}")
         for place, negative, payload in nans:
             named = 1 << (fraction - 1) if payload is None else payload & ((1 << fraction) - 1)
             spelled[place] = negative << (bits - 1) | exponent | named
     elif nans and dtype == "f8e4m3fn":
         for place, negative, _ in nans:
-            found.view("u1")[place] = 0xFF if negative else 0x7F
-    return found
+            values.view("u1")[place] = 0xFF if negative else 0x7F
+    return values
 
 
 def _nans(numbers: bytes) -> list[tuple[int, int, int | None]]:
     """Place, sign and payload of each NaN."""
-    found = []
+    payloads = []
     for place, number in enumerate(numbers.split(b",")):
         if b"n" in number and (nan := _is_nan(number.strip())):
             payload = None if nan[2] is None else int(nan[2], 16)
-            found.append((place, len(nan[1]), payload))
-    return found
+            payloads.append((place, len(nan[1]), payload))
+    return payloads
 
 
 def _read(
@@ -274,9 +274,9 @@ def _read(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            found = np.fromstring(numbers.decode("ascii"), kind, sep=",")
+            values = np.fromstring(numbers.decode("ascii"), kind, sep=",")
     except (DeprecationWarning, ValueError):
         raise LiteralError("expected numbers", text, 0) from None
-    if len(found) != count:
+    if len(values) != count:
         raise LiteralError(f"expected {count} numbers", text, 0)
-    return found
+    return values

@@ -40,11 +40,11 @@ def parse_file(data: bytes | str, path: Path | None = None, memo: Memo | None = 
     if memo is None:
         modules = _modules(text, None)
     else:
-        known = _known(text, memo)
-        if known is None:
-            known = _modules(text, memo)
-            memo.files.setdefault(len(text), []).append(known)
-        modules = tuple([module.share_for_file() for module in known])
+        known_modules = _known(text, memo)
+        if known_modules is None:
+            known_modules = _modules(text, memo)
+            memo.files.setdefault(len(text), []).append(known_modules)
+        modules = tuple([module.share_for_file() for module in known_modules])
     start = 0
     file = HloFile(modules, path)
     for module in modules:
@@ -74,13 +74,13 @@ def _split(text: str) -> list[str]:
         return [text]
     cuts = []
     seen_module = False
-    for found in _module_start.finditer(text):
-        if found[0].startswith("//"):
-            cuts.append(found.start())
+    for start in _module_start.finditer(text):
+        if start[0].startswith("//"):
+            cuts.append(start.start())
             seen_module = False
         else:
             if seen_module:
-                cuts.append(found.start())
+                cuts.append(start.start())
             seen_module = True
     bounds = [0, *(cut for cut in cuts if cut), len(text)]
     parts = [text[begin:end] for begin, end in pairwise(bounds)]
@@ -183,9 +183,9 @@ def _rough_module(text: str, memo: Memo | None, may_be_several: bool) -> _Builde
         builder.header = text[begin:end]
     builder.parse_errors += scanner.parse_errors
     at = scanner.skip(end)
-    while found := _table.match(text, at):
-        builder.tables.append(found[0])
-        at = scanner.skip(found.end())
+    while table := _table.match(text, at):
+        builder.tables.append(table[0])
+        at = scanner.skip(table.end())
     bare = None if builder.header else scanner.statements(at)
     if bare is not None:
         builder.text(text[: scanner.skip(at)])
@@ -244,9 +244,9 @@ class _Builder:
         Where no printer wrote the text, each statement is looked at, to find what is wrong in it.
         """
         self.pieces = [text]
-        found: list[tuple[int, Computation]] = []
+        computations: list[tuple[int, Computation]] = []
         if is_printed:
-            at = read_alone(text, at, found)
+            at = read_alone(text, at, computations)
         if at < len(text):
             from hlo_lint.hlo.parser.general import Scanner  # most runs never need it
 
@@ -255,12 +255,12 @@ class _Builder:
             scanner = Scanner(text)
             while at < len(text):
                 read, at = scanner.computations(at, at + MAX_TOGETHER)
-                found += [(begin, computation) for begin, _, computation in read]
+                computations += [(begin, computation) for begin, _, computation in read]
                 if is_printed:
-                    at = read_alone(text, at, found)
+                    at = read_alone(text, at, computations)
             self.parse_errors += scanner.parse_errors
         offsets: list[int] = []
-        for start, computation in found:
+        for start, computation in computations:
             if computation.inline:
                 self._add_inline(computation, 0)
                 inner = range(len(offsets), len(self.computations))
@@ -272,11 +272,11 @@ class _Builder:
 
     def blocks(self, text: str, at: int, memo: Memo, may_be_several: bool) -> None:
         """Read the computations from `at` on, two line breaks apart; those known are not read."""
-        blocks, found = known_blocks(text, at, memo)
+        blocks, computations = known_blocks(text, at, memo)
         bodies = [_body(block) for block in blocks]
-        read_again(bodies, found, memo)
+        read_again(bodies, computations, memo)
         rough: list[str] = []
-        for block, body, computation in zip(blocks, bodies, found, strict=True):
+        for block, body, computation in zip(blocks, bodies, computations, strict=True):
             if computation is None:
                 if may_be_several:
                     _refuse_several(text, at)
@@ -303,16 +303,16 @@ class _Builder:
 
     def _add_inline(self, computation: Computation, start: int) -> None:
         """Add what is written into its attributes, which stands before it, as in XLA's modules."""
-        for each in chain.from_iterable(computation.inline.values()):
-            self._add_inline(each.computation, start + each.start)
-            self.within[len(self.computations)] = start + each.start
+        for call in chain.from_iterable(computation.inline.values()):
+            self._add_inline(call.computation, start + call.start)
+            self.within[len(self.computations)] = start + call.start
             self.places.append(len(self.pieces))
-            self.computations.append(each.computation)
+            self.computations.append(call.computation)
 
     def _name_inline(self) -> None:
         """Give computations that the text leaves nameless XLA's names: `_`, `_.1` …"""
         inner = [self.computations[number] for number in self.within]
-        taken = {each.name for at, each in enumerate(self.computations) if at not in self.within}
+        taken = {body.name for at, body in enumerate(self.computations) if at not in self.within}
         number = 0
         for computation in inner:
             name = "_" if not number else f"_.{number}"

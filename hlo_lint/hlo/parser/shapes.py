@@ -121,15 +121,15 @@ def _read_printed_tuple(text: str) -> TupleShape | None:
     """A tuple of arrays as XLA prints it; None where it has to be taken apart."""
     if not text.endswith(")") or _nests(text, 1):
         return None
-    elements = [shape_or_none(each) for each in _INDEX.sub("", text[1:-1]).split(", ")]
+    elements = [shape_or_none(element) for element in _INDEX.sub("", text[1:-1]).split(", ")]
     if not all(isinstance(shape, ArrayShape) for shape in elements):
         return None
     return TupleShape(tuple(filter(None, elements)))
 
 
 def _blank_end(text: str, start: int) -> int:
-    found = _BLANK.match(text, start)
-    return found.end() if found else start
+    blank = _BLANK.match(text, start)
+    return blank.end() if blank else start
 
 
 def _read_tuple(text: str, start: int) -> TupleShape:
@@ -138,19 +138,19 @@ def _read_tuple(text: str, start: int) -> TupleShape:
     brackets = 0  # that the element at hand has opened
     begin = start  # of the element at hand
     complete = False  # the element at hand is a tuple that has closed
-    for found in _STRUCTURE.finditer(text, start):
-        sign, at = found[0], found.start()
+    for match in _STRUCTURE.finditer(text, start):
+        sign, at = match[0], match.start()
         if sign.startswith("/"):
             if sign == "/*":
                 raise ShapeSyntaxError("a comment never ends", text, at)
             if not text[begin:at].strip():
-                begin = found.end()
+                begin = match.end()
             continue
         if sign == "(" and not (brackets or complete or text[begin:at].strip()):
             if len(open_tuples) == MAX_DEPTH:
                 raise ShapeSyntaxError(f"tuples nest deeper than {MAX_DEPTH}", text, at)
             open_tuples.append([])
-            begin = found.end()
+            begin = match.end()
             continue
         if sign in _OPENS:
             brackets += 1
@@ -165,7 +165,7 @@ def _read_tuple(text: str, start: int) -> TupleShape:
                 raise ShapeSyntaxError("nothing may follow a shape", text, begin)
         elif sign == "," or open_tuples[-1] or text[begin:at].strip():
             open_tuples[-1].append(_element(text, begin, at))
-        begin = found.end()
+        begin = match.end()
         complete = sign == ")"
         if complete:
             closed = TupleShape(tuple(open_tuples.pop()))
@@ -204,10 +204,10 @@ def _read_single(text: str) -> Shape:
 
 def _read_laid_out(text: str) -> ArrayShape | None:
     """An array with a layout of tiles; None where the grammar has to say what it is."""
-    found = _is_laid_out(text)
-    if found is None:
+    match = _is_laid_out(text)
+    if match is None:
         return None
-    plain, tiles, element_size, memory_space = found.groups()
+    plain, tiles, element_size, memory_space = match.groups()
     sizes = tuple(map(_tile, tiles[1:-1].split(")("))) if tiles else ()
     shape = shape_or_none(f"{plain}}}")
     if not isinstance(shape, ArrayShape) or shape.layout is None:
@@ -222,10 +222,10 @@ def _tile(text: str) -> Tile:
 
 def _check_depth(text: str) -> None:
     depth = 0
-    for found in _STRUCTURE.finditer(text):
-        depth += (found[0] == "(") - (found[0] == ")")
+    for match in _STRUCTURE.finditer(text):
+        depth += (match[0] == "(") - (match[0] == ")")
         if depth > MAX_DEPTH:
-            raise ShapeSyntaxError(f"brackets nest deeper than {MAX_DEPTH}", text, found.start())
+            raise ShapeSyntaxError(f"brackets nest deeper than {MAX_DEPTH}", text, match.start())
 
 
 def read_by_grammar(text: str) -> Shape:
@@ -251,7 +251,7 @@ def _explain(error: UnexpectedInput, text: str) -> tuple[str, str, int]:
 
 
 def _brackets_left_open(text: str) -> bool:
-    signs = [found[0] for found in _STRUCTURE.finditer(text)]
+    signs = [match[0] for match in _STRUCTURE.finditer(text)]
     return sum(sign in _OPENS for sign in signs) > sum(sign in _CLOSES for sign in signs)
 
 

@@ -109,7 +109,7 @@ def _character(byte: int) -> str:
 def _unescaped(text: str, escapes: re.Pattern[str], character_of: Callable[[str], str]) -> bytes:
     pieces = escapes.split(text)  # text, escape, what begins none, text, …
     if any(other is not None for other in pieces[2::3]):
-        at = next(found.start() for found in escapes.finditer(text) if found[2] is not None)
+        at = next(match.start() for match in escapes.finditer(text) if match[2] is not None)
         shown = ascii(text[at : at + 3])[1:-1]
         raise PayloadError(f"{shown} is not an escape", at, "character")
     pieces[1::3] = map(character_of, pieces[1::3])

@@ -78,8 +78,8 @@ class InstructionSpans:
     @cached_property
     def name(self) -> Span | None:
         """The name with its `%`; None for an instruction inside the operands of another."""
-        found = _match_name(self.text, 0, self.shape.start)
-        return Span(*found.span(1)) if found else None
+        name = _match_name(self.text, 0, self.shape.start)
+        return Span(*name.span(1)) if name else None
 
     @cached_property
     def operand_spans(self) -> tuple[OperandSpan | None, ...]:
@@ -241,9 +241,9 @@ def instruction_tokens(
     """
     stage = Role.NAME if named else Role.TYPE
     depth, at, attribute = 0, 0, ""
-    while found := _token.search(text, at):
-        at, kind = found.end(), found.lastgroup
-        word = found[0]
+    while match := _token.search(text, at):
+        at, kind = match.end(), match.lastgroup
+        word = match[0]
         role: Role | None = None
         match kind:
             case "comment":
@@ -269,7 +269,7 @@ def instruction_tokens(
                     role, stage = Role.OPCODE, Role.OPERAND
                     if record is not None and word in LITERAL_OPERANDS and operands_of(record):
                         # A literal may be as long as a file, and no word of it is a name.
-                        yield Token(role, word, found.start(), at)
+                        yield Token(role, word, match.start(), at)
                         at = text.find(operands_of(record), at) + len(operands_of(record))
                         depth, role = 1, None
                 else:
@@ -284,7 +284,7 @@ def instruction_tokens(
                 role = stage
         if role is not None:
             within = attribute if stage is Role.VALUE else ""
-            yield Token(role, word, found.start(), at, within)
+            yield Token(role, word, match.start(), at, within)
 
 
 def head_tokens(text: str) -> Iterator[Token]:
@@ -295,9 +295,9 @@ def head_tokens(text: str) -> Iterator[Token]:
     """
     named = False
     depth = 0
-    for found in _token.finditer(text):
-        word, role = found[0], None
-        match found.lastgroup:
+    for match in _token.finditer(text):
+        word, role = match[0], None
+        match match.lastgroup:
             case "comment":
                 role = Role.COMMENT
             case "open":
@@ -307,10 +307,10 @@ def head_tokens(text: str) -> Iterator[Token]:
             case "close":
                 depth -= 1
             case "word" if not named:
-                is_entry = word == "ENTRY" and _names(text, found.end()) is not None
+                is_entry = word == "ENTRY" and _names(text, match.end()) is not None
                 named, role = not is_entry, Role.KEYWORD if is_entry else Role.NAME
             case "word":
-                is_parameter = depth == 1 and _declares(text, found.end())
+                is_parameter = depth == 1 and _declares(text, match.end())
                 role = Role.PARAMETER if is_parameter else Role.TYPE
         if role is not None:
-            yield Token(role, word, *found.span())
+            yield Token(role, word, *match.span())

@@ -254,7 +254,8 @@ def _with_values(report: Report, folder: Path, settings: Settings) -> tuple[Repo
         }
         return replace(report, findings=(*findings, *report.findings), stats=stats), "changed"
     is_whole = any(
-        each.compared and each.compared == each.counts.total() for each in ran.validations
+        validation.compared and validation.compared == validation.counts.total()
+        for validation in ran.validations
     )
     return report, "same" if is_whole else "not run"
 
@@ -276,7 +277,7 @@ def _outcome(trial: Trial) -> str:
     if trial.state is State.DIES:
         return DIES
     severities = {finding.severity for finding in trial.report.findings} if trial.report else set()
-    worst = next((each for each in Severity if each in severities), None)
+    worst = next((severity for severity in Severity if severity in severities), None)
     return COMPILES[worst]
 
 

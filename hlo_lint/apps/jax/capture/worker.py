@@ -296,7 +296,7 @@ def without_field(text: str, name: str, line: int, column: int) -> str | None:
     lines = text.splitlines(keepends=True)
     place = sum(map(len, lines[: line - 1])) + column
     heads = re.finditer(rf"\b{name}\s*(?::|(?=[{{\[]))", text)
-    head = max((found for found in heads if found.start() < place), key=re.Match.end, default=None)
+    head = max((match for match in heads if match.start() < place), key=re.Match.end, default=None)
     if head is None:
         return None
     depth = 0
