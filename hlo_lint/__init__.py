@@ -169,9 +169,10 @@ __all__ = [
 ]
 
 
-_FOLDERS = frozenset(
-    ("analysis", "apps", "dumps", "engine", "hlo", "kernels", "report", "rules", "text")
+_OWN = frozenset(
+    ("__main__", "analysis", "apps", "dumps", "engine", "hlo", "kernels", "report", "rules", "text")
 )
+"""What a file or a folder has the name of."""
 
 
 class _Finder:
@@ -180,7 +181,7 @@ class _Finder:
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> Any:
         """The spec of `hlo_lint.match`, or of a module that has moved; None for any other."""
-        if not name.startswith("hlo_lint.") or name.split(".")[1] in _FOLDERS:
+        if not name.startswith("hlo_lint.") or name.split(".")[1] in _OWN:
             return None
         from hlo_lint.apps.moved import find
 

@@ -86,7 +86,7 @@ def parts_of(
     cache: PartCache | None = None,
 ) -> dict[int, Part]:
     """The part of each pipeline, by its position: files of equal content are checked once."""
-    sizes = {at: size_of(pipeline) for at, pipeline in pipelines.items()}
+    sizes = _Sizes(pipelines)
     digests = _digests(pipelines, sizes, task, executor, needs_all=cache is not None)
     parts: dict[int, Part] = {}
     if cache is not None:
@@ -116,9 +116,21 @@ def parts_of(
     return parts
 
 
+class _Sizes(dict[int, int]):
+    """The bytes of each pipeline, looked up where they decide which process checks it."""
+
+    def __init__(self, pipelines: Mapping[int, Pipeline]) -> None:
+        super().__init__()
+        self._pipelines = pipelines
+
+    def __missing__(self, at: int) -> int:
+        size = self[at] = size_of(self._pipelines[at])
+        return size
+
+
 def _checked(
     pipelines: Mapping[int, Pipeline],
-    sizes: Mapping[int, int],
+    sizes: _Sizes,
     task: Task,
     executor: Executor,
     progress: Progress,
@@ -134,7 +146,7 @@ def _checked(
 
 def _digests(
     pipelines: Mapping[int, Pipeline],
-    sizes: Mapping[int, int],
+    sizes: _Sizes,
     task: Task,
     executor: Executor,
     *,
@@ -147,7 +159,8 @@ def _digests(
         for at, pipeline in pipelines.items():
             alike.setdefault(signature(pipeline), []).append(at)
         wanted = {at: pipelines[at] for group in alike.values() if len(group) > 1 for at in group}
-    if executor.is_local and sum(sizes[at] for at in wanted) < PARALLEL_MIN_BYTES:
+    here = executor.is_local and executor.jobs < 2
+    if here or (executor.is_local and sum(sizes[at] for at in wanted) < PARALLEL_MIN_BYTES):
         return {at: content_digest(task, pipeline) for at, pipeline in wanted.items()}
     return dict(_mapped(content_digest, wanted, sizes, executor))
 
@@ -155,7 +168,7 @@ def _digests(
 def _mapped(
     work: Work,
     pipelines: Mapping[int, Pipeline],
-    sizes: Mapping[int, int],
+    sizes: _Sizes,
     executor: Executor,
 ) -> Iterator[tuple[int, Any]]:
     """The result for each pipeline; elsewhere paths are absolute, and come back as they were."""
@@ -169,7 +182,7 @@ def _mapped(
 
 
 def _batches(
-    pipelines: Mapping[int, Pipeline], sizes: Mapping[int, int], jobs: int
+    pipelines: Mapping[int, Pipeline], sizes: _Sizes, jobs: int
 ) -> list[dict[int, Pipeline]]:
     """The largest first, each on its own; small ones together, since each message takes time."""
     total = sum(sizes[at] for at in pipelines)

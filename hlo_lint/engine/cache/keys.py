@@ -5,27 +5,27 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 import hlo_lint
 from hlo_lint.engine.parts import DIGEST_BYTES
-from hlo_lint.rules.base import Rule
+from hlo_lint.rules.entry import ChosenRules
 
 
-def run_digest(rules: Sequence[Rule], *facts: object) -> bytes:
+def run_digest(rules: ChosenRules, *facts: object) -> bytes:
     """The digest of what all files of a run share: the program, its rules and `facts`."""
     digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
     digest.update(_program().encode())
-    for rule in rules:
-        kind = type(rule)
-        options = sorted((name, repr(value)) for name, value in vars(rule).items())
-        digest.update(f"{kind.__module__}.{kind.__qualname__} {options}\n".encode())
-        if not kind.__module__.startswith(f"{hlo_lint.__name__}."):
-            file = getattr(sys.modules.get(kind.__module__), "__file__", None)
-            digest.update(_state_of([file] if file else []).encode())
+    for entry, rule in rules.chosen:
+        # A rule of our own without options is not imported for this: its file is in `_program`.
+        options = sorted((name, repr(value)) for name, value in vars(rule).items()) if rule else ()
+        digest.update(f"{entry.module}.{entry.kind} {options}\n".encode())
+        if not entry.is_own:
+            file = getattr(sys.modules.get(entry.module), "__file__", None)
+            digest.update(_digest([_state(file)] if file else []).encode())
     for fact in facts:
         digest.update(repr(fact).encode(errors="surrogateescape") + b"\n")
     return digest.digest()
@@ -36,22 +36,25 @@ def _program() -> str:
     """The version of this program and of what it reads payloads with, and the state of its files:
     a checkout changes under a version.
     """
-    package = Path(hlo_lint.__file__).parent
-    files = (
-        os.path.join(folder, name)
-        for folder, _, names in os.walk(package)
-        for name in names
-        if name.endswith((".py", ".toml", ".lark", ".txt"))
-    )
     jaxlib = find_spec("jaxlib")
-    origin = jaxlib.origin if jaxlib is not None else None
-    state = _state_of([*files, *([origin] if origin else [])])
+    files = [] if jaxlib is None or jaxlib.origin is None else [jaxlib.origin]
+    state = _digest([*_states_in(Path(hlo_lint.__file__).parent), *map(_state, files)])
     return f"{hlo_lint.__version__} {sys.version} {state}"
 
 
-def _state_of(files: Iterable[str]) -> str:
-    states = []
-    for file in sorted(files):
-        status = os.stat(file)
-        states.append((file, status.st_mtime_ns, status.st_size))
-    return hashlib.blake2b(repr(states).encode(), digest_size=DIGEST_BYTES).hexdigest()
+def _states_in(folder: str | Path) -> Iterator[tuple[str, int, int]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith((".py", ".toml", ".lark", ".txt")):
+                yield _state(entry.path, entry.stat())
+            elif entry.is_dir() and entry.name != "__pycache__":
+                yield from _states_in(entry.path)
+
+
+def _state(file: str, status: os.stat_result | None = None) -> tuple[str, int, int]:
+    status = status or os.stat(file)
+    return file, status.st_mtime_ns, status.st_size
+
+
+def _digest(states: Iterable[tuple[str, int, int]]) -> str:
+    return hashlib.blake2b(repr(sorted(states)).encode(), digest_size=DIGEST_BYTES).hexdigest()

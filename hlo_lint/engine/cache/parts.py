@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from hlo_lint.dumps.pipeline import Pipeline
@@ -40,7 +41,8 @@ class CachedParts:
         values = self._store.get([key for key in keys if key is not None])
         parts = []
         for pipeline, key in zip(pipelines, keys, strict=True):
-            part = _part(values.get(key)) if key is not None else None
+            value = values.get(key) if key is not None else None
+            part = None if value is None else _part(value)
             here = {path.name: str(path) for path in files_of(pipeline)}
             parts.append(part and relocated(part, here))
         self.hits += len(parts) - parts.count(None)
@@ -72,9 +74,9 @@ class CachedParts:
         return hashlib.blake2b(self._run + digest, digest_size=DIGEST_BYTES).digest()
 
 
-def _part(value: bytes | None) -> Part | None:
-    if value is None:
-        return None
+@lru_cache(maxsize=64)
+def _part(value: bytes) -> Part | None:
+    """The part in a value; most values are that of a file in which nothing was found."""
     try:
         part: Part = from_json(Part, json.loads(value))
     except (ValueError, TypeError, KeyError, AttributeError):
