@@ -56,7 +56,7 @@ from tests.oracle.xla import Oracle, Refusal, oracles
 HERE = Path(__file__).parent
 RESULTS = HERE / "AGREEMENT.md"
 JUDGES = ("hlo_lint/hlo", "tests/oracle", "grammars")
-"""What a kept verdict rests on."""
+"""The facts on which a kept verdict rests."""
 BATCH = 10_000_000
 """Characters that one child reads."""
 REFUSED = "refused: "
@@ -77,7 +77,7 @@ EXPLAINED = {
     "died": "the canonical form of `fusion-start` says `calls=` twice, which ends jaxlib 0.11.2",
     "instruction '…' is not defined": "a control predecessor that the printer left out",
 }
-"""Why XLA refuses what XLA printed, by how its complaint begins."""
+"""The reason that XLA refuses its own text, by the beginning of its complaint."""
 
 Verdict = list[str]
 """Differences; or one line that begins with REFUSED; nothing where the graphs are equal."""
@@ -109,7 +109,7 @@ def digest(text: str) -> str:
 
 
 def round_trips(data: bytes, module: Module) -> Iterator[str]:
-    """What is wrong with a file as `parse` gives it back."""
+    """The defect of a file as `parse` gives it back."""
     if encode(hlo_lint.emit(module)) != data:
         yield "its bytes do not come back"
     for part in module.file.modules:
@@ -158,7 +158,7 @@ def unreadable(module: Module) -> Iterator[str]:
 
 
 def complaint(read: Callable[..., object], *given: object) -> str:
-    """What a reader says of what it cannot read, or nothing."""
+    """The message of a reader about a text that it cannot read, or nothing."""
     try:
         read(*given)
     except (AttributeSyntaxError, LiteralError, ShapeSyntaxError) as error:
@@ -215,7 +215,7 @@ def read_source(name: str, folder: Path, sample: int) -> tuple[Source, dict[str,
 
 
 class Verdicts:
-    """What came of each text with each release, kept in a file."""
+    """The verdict on each text with each release, kept in a file."""
 
     def __init__(self, path: Path | None, end: float = math.inf) -> None:
         self.path = path
@@ -264,7 +264,7 @@ def batches(texts: dict[str, str], asked: Iterable[str]) -> Iterator[list[str]]:
 
 
 def code_digest() -> str:
-    """What tells one state of reader and comparison from another."""
+    """A digest that tells one state of reader and comparison from another."""
     found = hashlib.sha256()
     for judge in JUDGES:
         path = HERE.parent / judge

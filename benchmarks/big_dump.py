@@ -30,7 +30,7 @@ CHANGED_BYTES = 0.35
 CHANGED_LINES = 0.15
 """Share of the lines that it edits in such a computation."""
 BYTES_A_BLOCK = 110_000
-"""What one block of the step takes, in bytes: measured."""
+"""The size of one block of the step, in bytes: measured."""
 
 WIDE: Final = "bf16[8,512,1024]{2,1,0}"
 SQUARE: Final = "bf16[1024,1024]{1,0}"
@@ -73,7 +73,7 @@ class Op:
     operands: list[str]
     tail: str = ""
     literal: str = ""
-    """What a constant or parameter has in its parentheses."""
+    """The text in the parentheses of a constant or parameter."""
     root: bool = False
 
     def __str__(self) -> str:
@@ -539,7 +539,7 @@ def file_names(count: int) -> list[str]:
 
 @dataclass
 class Shares:
-    """How much of what was written had been written before."""
+    """The share of the output that had been written before."""
 
     files: int = 0
     new_files: int = 0

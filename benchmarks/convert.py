@@ -49,7 +49,7 @@ def dialect_for(release: str) -> str | None:
 
 
 def judged(old: list[str], older: Oracle, newer: Oracle) -> Iterator[tuple[str, ...]]:
-    """What became of each text: some words, to be counted."""
+    """The outcome for each text: some words, to be counted."""
     dialect = dialect_for(older.version)
     assert dialect is not None
     respelled = {COMPARISON_ORDER} if dialect.startswith("jax0.10") else OF_NEWER_RELEASES

@@ -1,4 +1,4 @@
-"""What every rule finds in every dump at hand: `make corpus ARCHIVES=FOLDER`.
+"""Findings of every rule in every dump at hand: `make corpus ARCHIVES=FOLDER`.
 
 A folder of `.tar.xz` archives, or of dump directories. The table's diff belongs to each change of a
 rule.

@@ -45,7 +45,7 @@ class Run:
     outcome: str
     flips: tuple[BackendSwitch, ...]
     is_suspect: bool
-    """What the rule of thumb says: two batch dimensions and a layout that is not descending."""
+    """The rule of thumb: two batch dimensions and a layout that is not descending."""
     left: tuple[str, ...] | None
     """The reshapes outside fusions after the autotuner; None where it refused."""
 
@@ -197,7 +197,7 @@ def who_dies(release: str, seed: int, runs: list[Run]) -> list[str]:
 
 
 def _refusals(runs: list[Run]) -> list[str]:
-    """Why programs were refused, names and numbers left out, and how many had a flip foretold."""
+    """The reasons of refusals, names and numbers left out, and how many had a flip foretold."""
     refused = [run for run in runs if run.refused]
     reasons = Counter(re.sub(r"[%\d]\S*", "…", run.outcome)[:90] for run in refused)
     named = sum(bool(run.flips) for run in refused)

@@ -75,7 +75,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How flags and flips went together."""
+    """Counts of flags by flips."""
 
     hits: int
     false_alarms: int
@@ -243,7 +243,7 @@ def left_out(tuning: dict[str, list[Run]], winner: Winner) -> list[str]:
 
 
 def judgement(name: str, runs: list[Run], bare_cut: float, winner: Winner) -> list[str]:
-    """What the module says as it stands, beside the bare threshold."""
+    """The verdict of the module as it stands, beside the bare threshold."""
     lines = [
         f"| {name}, from | flip | model: precision | recall | F1 "
         "| bare threshold: precision | recall | F1 |",
@@ -264,7 +264,7 @@ def judgement(name: str, runs: list[Run], bare_cut: float, winner: Winner) -> li
 
 
 def explained(logs: Sequence[Path], results: Sequence[Path]) -> list[str]:
-    """How many of the choices on record are the candidate with the shortest time, or ours."""
+    """The number of choices on record that are the candidate with the shortest time, or ours."""
     right = {shortest: 0, chosen: 0}
     total = 0
     for path in results:

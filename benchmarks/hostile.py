@@ -1,4 +1,4 @@
-"""What hostile inputs cost: `make hostile` writes benchmarks/HOSTILE.md.
+"""Costs of hostile inputs: `make hostile` writes benchmarks/HOSTILE.md.
 
 Each input grows along one axis. It is read by the command line in a process of its own, with limits
 on CPU time and memory; `tests/fuzz/test_growth.py` doubles small ones and counts calls.
@@ -1123,7 +1123,7 @@ def _limit() -> None:
 
 
 def measure(hostile: Hostile) -> tuple[Hostile, Run]:
-    """What an input of its size costs."""
+    """The cost of an input of its size."""
     scratch = Path(tempfile.mkdtemp(prefix="hostile"))
     try:
         folder = scratch / "input"

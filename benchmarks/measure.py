@@ -28,7 +28,7 @@ def hlo_texts(folder: Path) -> list[Path]:
 
 
 def unpacked(folder: Path, scratch: Path) -> Path:
-    """Where the dumps of a folder lie: in it, or in `scratch` where it holds them in archives."""
+    """The place of a folder's dumps: in it, or in `scratch` if it holds them in archives."""
     import tarfile
 
     archives = sorted(folder.glob("*.tar.xz"))
@@ -93,7 +93,7 @@ KINDS: dict[str, Callable[[Path], object]] = {
 
 
 def imports(kind: str) -> None:
-    """What the work needs, so that work and start-up can be told apart."""
+    """Import what the work needs, so that work and start-up can be told apart."""
     if kind == "xla":
         from jaxlib import _hlo  # type: ignore[attr-defined]  # private, and without stubs
 

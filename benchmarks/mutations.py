@@ -1,4 +1,4 @@
-"""How much of what may go wrong is found: `make mutations ARCHIVES=FOLDER`.
+"""The share of planted errors that is found: `make mutations ARCHIVES=FOLDER`.
 
 Dumps are changed in one place each, from a seed, and checked. What a rule says of the mutant and
 not of the dump counts as found; a mutant that XLA's parser refuses has to be found, too. The others
@@ -39,7 +39,7 @@ _SMALL = "HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n"
 
 
 def _findings(path: Path, text: str) -> Counter[tuple[str, str]]:
-    """What is said of a text in the place of a dump; the names of the others say what binds."""
+    """The findings in a text in the place of a dump; the names of the others say what binds."""
     module = path.name.partition(".")[0]
     with tempfile.TemporaryDirectory() as folder:
         for other in path.parent.iterdir():
@@ -88,7 +88,7 @@ def dumps(folders: Sequence[Path]) -> list[Path]:
 
 
 def reason(each: Mutant) -> str:
-    """Why nothing is said of a mutant; empty where nobody has looked."""
+    """The reason that a mutant has no finding; empty where nobody has looked."""
     for kinds, opcodes, why in REASONS:
         if each.kind in kinds.split(", ") and (not opcodes or each.opcode in opcodes.split()):
             return why

@@ -1,4 +1,4 @@
-"""What the gate says of every fix, and chains of data movement beside brute force.
+"""The gate's verdict on every fix, and chains of data movement beside brute force.
 
     python -m benchmarks.proof [--chains N] DUMPS...
 
@@ -59,7 +59,7 @@ def _nameless(reason: str) -> str:
 
 
 def verdicts(path: Path) -> Iterator[tuple[Verdict, ...]]:
-    """What is said of the fixes of each text or dump directory."""
+    """The verdicts on the fixes of each text or dump directory."""
     targets: Iterator[tuple[str | Path, str | None]]
     if path.name.endswith(".jsonl.xz"):
         targets = ((text, before) for _, text in texts(path) for before in (None, BEFORE))
@@ -91,7 +91,7 @@ def measure(paths: list[Path]) -> Measured:
 
 @dataclass
 class Chains:
-    """What became of random pairs of chains."""
+    """The outcome for random pairs of chains."""
 
     pairs: int = 0
     equal: int = 0

@@ -1,4 +1,4 @@
-"""What share of planted overlaps two rules find: values moved onto memory that is in use.
+"""The share of planted overlaps that two rules find: values moved onto memory in use.
 
     python benchmarks/races.py [--seed N] [--mutants N] DUMP...
 
@@ -109,10 +109,10 @@ def _pairs(computation: Computation) -> Iterator[tuple[Instruction, Instruction]
 
 @dataclass(frozen=True)
 class Span:
-    """What XLA says of one operation: what it has in flight, and what happens meanwhile."""
+    """XLA's account of one operation: the values in flight, and what happens meanwhile."""
 
     flying: tuple[tuple[AssignedValue, bool], ...]
-    """What the done uses, and whether it is a result."""
+    """The value that the done uses, and True if it is a result."""
     written: frozenset[int]
     """The values that are written in between, by number."""
     read: frozenset[int]
@@ -123,7 +123,7 @@ class Span:
     def clashes(
         self, value: int, place: AllocationSlice, memory: dict[int, AllocationSlice]
     ) -> str:
-        """What goes wrong where a value lies in a place; empty where nothing does."""
+        """The error of a value at a place; empty if there is none."""
         for onto, is_result in self.flying:
             if onto.id == value or not place.overlaps(memory[onto.id]):
                 continue
@@ -204,7 +204,7 @@ def _data(values: BufferValues, buffers: BufferAssignment) -> Iterator[HloValue]
 def _flying(
     values: BufferValues, buffers: BufferAssignment, start: Instruction, done: Instruction
 ) -> Iterator[tuple[AssignedValue, bool]]:
-    """What the done is said to use: the arrays of its operand, and whether they are results."""
+    """The values that the done is said to use: the arrays of its operand; True for results."""
     result = 0 if start.opcode in ("copy-start", "recv") else 1
     for value in _data(values, buffers):
         for use in value.uses:
@@ -248,7 +248,7 @@ def _calls(
 
 
 class Oracle:
-    """What a mutant does to the program, by what XLA says of values and uses."""
+    """The effect of a mutant on the program, by XLA's values and uses."""
 
     def __init__(self, case: Case) -> None:
         self._buffers = case.buffers
@@ -259,7 +259,7 @@ class Oracle:
         return AllocationSlice(mutant.onto.slice.allocation, mutant.offset, mutant.moved.size)
 
     def excuse(self, mutant: Mutant) -> str:
-        """Why nothing goes wrong in flight."""
+        """The reason that nothing goes wrong in flight."""
         moved, place = mutant.moved.id, self._place(mutant)
         met = [
             span
@@ -273,7 +273,7 @@ class Oracle:
         return "not needed while that is in flight"
 
     def verdict(self, mutant: Mutant) -> str:
-        """What goes wrong; empty where nothing does that its rule is about."""
+        """The error; empty if there is none that its rule is about."""
         memory = {value.id: value.slice for value in self._buffers.values.values()}
         moved, place = mutant.moved.id, self._place(mutant)
         memory[moved] = place

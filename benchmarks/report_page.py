@@ -1,4 +1,4 @@
-"""How fast a browser shows the HTML report of a dump: `python -m benchmarks.report_page DUMP…`.
+"""Speed of a browser with the HTML report of a dump: `python -m benchmarks.report_page DUMP…`.
 
 Prints a row for each: megabytes of the dump, findings, kilobytes of the page, seconds to make it,
 and milliseconds until Chromium has read it, until it shows something, and until a finding is open;

@@ -1,4 +1,4 @@
-"""How long an editor waits for the language server: `python -m benchmarks.server FILE…`.
+"""The time that an editor waits for the language server: `python -m benchmarks.server FILE…`.
 
 A real client talks to a real process, as the tests do. Prints a table; each time is the longest of
 five, but for what happens once.
@@ -31,7 +31,7 @@ def _longest(ask: Callable[[], Any]) -> float:
 
 
 def measure(path: Path) -> Iterator[tuple[str, float]]:
-    """What was asked, and how many seconds it took."""
+    """The question, and the seconds that it took."""
     text = path.read_text("utf-8", "surrogateescape")
     editor = Editor()
     names = re.findall(r"^  (?:ROOT )?%?([\w.\-]+) = ", text[-200_000:], re.M)

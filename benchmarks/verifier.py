@@ -1,4 +1,4 @@
-"""What XLA's verifier says of the example of each check: `make verifier`.
+"""Answers of XLA's verifier about the example of each check: `make verifier`.
 
     python -m benchmarks.verifier PYTHON
 
@@ -36,12 +36,12 @@ class Asked(NamedTuple):
     check: str
     place: str
     by: str
-    """Who refuses the example."""
+    """The verifier that refuses the example."""
     message: str
 
 
 def verdict(ending: Ending) -> tuple[str, str]:
-    """Who refuses a text, and the message."""
+    """The verifier that refuses a text, and the message."""
     message = " ".join(ending.message.split())
     if ending.status == "refused":
         found = re.search(r"error: (.*?)(?: \^|$)", message)

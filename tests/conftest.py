@@ -1,4 +1,4 @@
-"""Where the texts are, and what many tests need."""
+"""The places of the texts, and helpers of many tests."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def rule_pages() -> dict[Path, str]:
 
 
 def rule_page(rule: Rule) -> str:
-    """What `explain` prints, and where the rule belongs."""
+    """The page that `explain` prints, and the family of the rule."""
     title, rest = render_page(rule).split("\n", 1)
     mended = ", `hlo-lint fix` mends it" if rule.fixable() else ""
     place = (
@@ -193,7 +193,7 @@ def golden(name: str) -> Path:
 
 
 def crash_as(name: str) -> str:
-    """What a format makes of it, asked for in `fixtures/`."""
+    """The output of a format, asked for in `fixtures/`."""
     with chdir(FIXTURES):
         return render(lint(CRASH), name)
 

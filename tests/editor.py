@@ -109,7 +109,7 @@ class Editor:
         self.client.text_document_did_change(types.DidChangeTextDocumentParams(named, changes))
 
     def findings(self, uri: str) -> Sequence[types.Diagnostic]:
-        """What the server says of the version that was sent last."""
+        """The server's diagnostics for the version that was sent last."""
 
         async def told() -> Sequence[types.Diagnostic]:
             while True:
@@ -136,7 +136,7 @@ class Editor:
     # Questions
 
     def at(self, uri: str, needle: str, inside: int = 0, nth: int = 0) -> types.Position:
-        """Where a piece of a text stands, so many characters inside; for ASCII lines."""
+        """The position of a piece of a text, so many characters inside; for ASCII lines."""
         text, start = self.texts[uri], -1
         for _ in range(nth + 1):
             start = text.index(needle, start + 1)
@@ -144,7 +144,7 @@ class Editor:
         return types.Position(line, start + inside - (text.rfind("\n", 0, start) + 1))
 
     def hover(self, uri: str, position: types.Position) -> str | None:
-        """What is shown under the mouse."""
+        """The text that is shown under the mouse."""
         named = types.TextDocumentIdentifier(uri)
         found = self.wait(self.client.text_document_hover_async(types.HoverParams(named, position)))
         if found is None:
@@ -153,7 +153,7 @@ class Editor:
         return found.contents.value
 
     def definition(self, uri: str, position: types.Position) -> types.Range | None:
-        """Where a name is given."""
+        """The places where a name is given."""
         named = types.TextDocumentIdentifier(uri)
         found = self.wait(
             self.client.text_document_definition_async(types.DefinitionParams(named, position))
@@ -164,7 +164,7 @@ class Editor:
     def references(
         self, uri: str, position: types.Position, *, declaration: bool = True
     ) -> list[types.Range]:
-        """Where a name is read, and where it is given."""
+        """The places where a name is read, and where it is given."""
         params = types.ReferenceParams(
             context=types.ReferenceContext(include_declaration=declaration),
             text_document=types.TextDocumentIdentifier(uri),
@@ -176,7 +176,7 @@ class Editor:
     def actions(
         self, uri: str, where: types.Range, only: Sequence[str] | None = None
     ) -> list[types.CodeAction]:
-        """What the editor offers to do about a range, every edit filled in."""
+        """The code actions that the editor offers for a range, every edit filled in."""
         context = types.CodeActionContext(diagnostics=[], only=only)
         named = types.TextDocumentIdentifier(uri)
         params = types.CodeActionParams(named, where, context)

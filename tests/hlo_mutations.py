@@ -15,7 +15,7 @@ class Mutant(NamedTuple):
     """A text with one change."""
 
     kind: str
-    """What was changed: `a dimension`."""
+    """The thing that was changed: `a dimension`."""
     opcode: str
     """Of the instruction that was changed; `header` where it was none."""
     before: str
@@ -86,14 +86,14 @@ def _in(pattern: str, change: Callable[[str], str]) -> Mutation:
 
 
 def _operands(instruction: Instruction) -> tuple[int, int]:
-    """Where the operands stand in the text of an instruction."""
+    """The span of the operands in the text of an instruction."""
     text = instruction.text
     begin = text.index(f" {instruction.opcode}(") + len(instruction.opcode) + 2
     return begin, text.index(")", begin)
 
 
 class _Operands:
-    """What is done to the operands of one instruction."""
+    """Mutations of the operands of one instruction."""
 
     def __init__(self, change: Callable[[list[str], Instruction, random.Random], bool]) -> None:
         self.change = change
@@ -242,9 +242,9 @@ MARKS: dict[str, str] = {
     "an index of an aliasing": "output_to_operand_aliasing=",
     "a start without its done": "-done(",
 }
-"""What a text has to hold for a kind that few texts have."""
+"""A pattern that a text must match, for a kind that few texts have."""
 KINDS: Sequence[str] = (*_KINDS, "an order", "a number of the header")
-"""What is changed."""
+"""The thing that is changed."""
 
 
 def mutant(kind: str, text: str, chance: random.Random) -> Mutant | None:

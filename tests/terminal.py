@@ -21,11 +21,11 @@ ROWS = 50
 
 @dataclass(frozen=True)
 class Screen:
-    """What a program left on a terminal: the lines that scrolled away, too."""
+    """The output of a program on a terminal: the lines that scrolled away, too."""
 
     status: int
     cells: list[list[str]]
-    """What stands in each column of each line; a wide character has an empty one after it."""
+    """The character in each column of each line; a wide one has an empty column after it."""
     data: bytes
     """As it came, with what the terminal obeys."""
 

@@ -37,7 +37,7 @@ class HloLexer(RegexLexer):
 
 
 class ConsoleLexer(RegexLexer):
-    """Commands and what they print; `%` begins a name of HLO, and is no prompt."""
+    """Commands and what they print; `%` begins a name of HLO, it is not a prompt."""
 
     name = "Commands of hlo-lint"
     aliases: ClassVar[list[str]] = ["console"]

@@ -144,7 +144,7 @@ class Loop:
         return root is not None and root.opcode == "tuple" and state_element(root, index) == index
 
     def step(self, index: int) -> int | None:
-        """What each iteration adds to an element of the state; None where it is no constant."""
+        """The constant that an iteration adds to an element of the state; None if there is none."""
         root = self.body.root
         if root is None or root.opcode != "tuple" or index >= len(root.operands):
             return None

@@ -92,7 +92,7 @@ class RemotePath:
     def __init__(self, url: str, info: Mapping[str, Any] | None = None) -> None:
         self.url = url.rstrip("/")
         self.info: Mapping[str, Any] = info or {}
-        """What the listing says of it; empty if it was not listed."""
+        """The file's entry in the listing; empty if it was not listed."""
         self.group: _Group | None = None
         self._whole: bytes | None = None
         """Its content, where a server sent all of it though the beginning was asked for."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Limits:
-    """What one file, or the dumps of one compilation, may cost; None for no limit."""
+    """The cost allowed to one file, or to the dumps of one compilation; None for no limit."""
 
     megabytes: int | None = None
     """Size of a file, unpacked; memory is at most some 20 times that."""

@@ -31,7 +31,7 @@ _CHUNK_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True)
 class Task:
-    """What the checks of all pipelines of a run share."""
+    """The input that the checks of all pipelines of a run share."""
 
     rules: Sequence[Rule]
     before: str | None
@@ -135,7 +135,7 @@ def files_of(pipeline: Pipeline) -> tuple[Path, ...]:
 
 
 def signature(pipeline: Pipeline) -> tuple[object, ...]:
-    """What equal pipelines have in common that costs no reading: the names and sizes of files."""
+    """The names and sizes of files, which equal pipelines have in common; nothing is read."""
     sizes = []
     for path in files_of(pipeline):
         try:

@@ -60,7 +60,7 @@ class Result:
 
 
 class Outcome(NamedTuple):
-    """What was reported of a pipeline, or by one of its checks; it depends on nothing else."""
+    """The report about a pipeline, or of one of its checks; it depends on nothing else."""
 
     diagnostics: tuple[Diagnostic, ...]
     skipped: tuple[Skipped, ...]
@@ -98,7 +98,7 @@ class Reporter:
 
     @property
     def outcome(self) -> Outcome:
-        """What it has reported so far, as a value that can be sent to another process."""
+        """The report so far, as a value that can be sent to another process."""
         result = self.result
         return Outcome(
             tuple(result.diagnostics),

@@ -161,7 +161,7 @@ class Checker:
             VIEWS[check.kind].check(check, run)
 
     def outcome_of(self, check: Check, run: Run) -> Outcome:
-        """What one check reports of a pipeline, as if it were the only one."""
+        """The report of one check about a pipeline, as if it were the only check."""
         reporter = self.reporter
         self.reporter = run.reporter = reporter.empty()
         try:
@@ -171,7 +171,7 @@ class Checker:
             self.reporter = run.reporter = reporter
 
     def _size_error(self, dump: PassDump) -> str:
-        """Why a file is not read; empty if it is."""
+        """The reason that a file is not read; empty if it is."""
         most = self.limits.megabytes
         if most is None or dump.is_read:
             return ""
@@ -270,7 +270,7 @@ class Checker:
 
 
 def _contents(files: Sequence[PassDump]) -> Contents | None:
-    """What decides which rules are imported; None where any may have something to look at."""
+    """The opcodes and spellings by which rules are imported; None if any rule may apply."""
     if any(file.kind is Kind.PTX for file in files):
         return None
     return contents_of([module for file in files for module in file.file.modules])

@@ -91,7 +91,7 @@ class ShardReport:
     listing: str
     """A digest of all files that there are, in every shard the same."""
     arguments: Any
-    """What the caller needs to report the whole, as a JSON value."""
+    """The values that the caller needs to report the whole, as JSON."""
     skipped: tuple[Skipped, ...]
     """Files of the whole dump that were not read."""
     parts: tuple[tuple[int, Part], ...]

@@ -47,12 +47,12 @@ class ChildTimeout(Exception):
             f"({SECONDS} sets another limit)"
         )
         self.output = output
-        """What it had written to standard output."""
+        """The output that it had written."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one child may take."""
+    """The resources that one child may take."""
 
     seconds: float | None
     """From its start to its end; None for any time."""
@@ -140,7 +140,7 @@ def run(
 
 
 def ending(status: int, log: str) -> str:
-    """How a child ended that was not to end: `was ended by SIGABRT`; names a limit that it met."""
+    """Say how a child died: `was ended by SIGABRT`; names the limit that it met."""
     if _memory.search(log):
         return f"needed more memory than it may have ({MEMORY} sets the MB)"
     if status >= 0:

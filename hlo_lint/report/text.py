@@ -80,7 +80,7 @@ def print_report(console: Console, report: Report, seconds: float | None = None)
 
 
 def took(seconds: float | None, output: IO[str]) -> str:
-    """The time of a run after its summary, for people: empty where the output is no terminal."""
+    """The time of a run after its summary, for people: empty if the output is not a terminal."""
     return f"; {seconds:.1f} s" if seconds is not None and output.isatty() else ""
 
 

@@ -100,7 +100,7 @@ class _Stream(Protocol):
 
 
 class _Expanding:
-    """What a compressed file expands to, as a stream that ends in an error if it is too much."""
+    """The content of a compressed file, as a stream that ends in an error if it is too much."""
 
     def __init__(self, file: IO[bytes], path: Path, limit: int) -> None:
         size = file.seek(0, 2)

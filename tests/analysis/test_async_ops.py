@@ -1,4 +1,4 @@
-"""What is in flight, where, and on whose memory."""
+"""Values in flight: where they are, and on whose memory."""
 
 from __future__ import annotations
 

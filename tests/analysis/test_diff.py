@@ -1,4 +1,4 @@
-"""What `diff` and `bisect` say differs: names do not, everything else does."""
+"""`diff` and `bisect`: names are not a difference, everything else is."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ ENTRY e {{
 
 
 def runs(first: int, change: str, step: int, direction: str, limit: int) -> int:
-    """How often the body runs, by running it."""
+    """The number of times that the body runs, by running it."""
     count = 0
     while COMPARISONS[direction](first, limit):
         first += step if change == "add" else -step

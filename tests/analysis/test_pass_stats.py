@@ -1,4 +1,4 @@
-"""What `passes` says of a compilation: counts that add up, names that are no change."""
+"""`passes` on a compilation: counts add up, a new name is not a change."""
 
 from __future__ import annotations
 

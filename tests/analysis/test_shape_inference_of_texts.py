@@ -37,7 +37,7 @@ BINARY = (
     "shift-right-arithmetic shift-right-logical subtract xor"
 ).split()
 LEFT_TO_XLA = "cannot infer shape for opcode"
-"""What the parser says of opcodes whose inference it does not ask."""
+"""Messages of the parser about opcodes whose inference it does not ask."""
 STRICTER = {
     "opt-barrier": "the parser infers it as an elementwise opcode, and refuses all of them",
     "reduce-window": "the parser takes one operand only to be folded",
@@ -56,7 +56,7 @@ class Case:
     operands: tuple[str, ...]
     """Types as text; they become parameters."""
     literal: str
-    """What stands between the brackets of an opcode that reads no instruction."""
+    """The text between the brackets of an opcode that reads no instruction."""
     tail: str
     called: tuple[str, ...]
     """The texts of called computations, callees first."""
@@ -395,14 +395,14 @@ HAND_MADE = (
 
 
 def ours(case: Case) -> Inferred:
-    """What we infer for a case; nothing where its text is cut."""
+    """Our inference for a case; empty if its text is cut."""
     (module,) = parse_file(case.text).modules
     root = None if module.entry is None else module.entry.root
     return Open.UNKNOWN if root is None else infer(root, module)
 
 
 def _answers(texts: Sequence[str], oracle: Oracle) -> list[Answer]:
-    """What XLA says; of a text for which it asks more memory than there is, that it died."""
+    """XLA's answer; for a text that asks for more memory than there is, that it died."""
     try:
         return oracle.read(texts)
     except RuntimeError:
@@ -413,7 +413,7 @@ def _answers(texts: Sequence[str], oracle: Oracle) -> list[Answer]:
 
 
 def of_xla(cases: Sequence[Case], oracle: Oracle) -> list[Shape | str]:
-    """What XLA infers for each case: a shape, or its complaint."""
+    """XLA's inference for each case: a shape, or its complaint."""
     found: list[Shape | str] = []
     for answer in _answers([case.text for case in cases], oracle):
         if isinstance(answer, XlaRefusal):
@@ -431,7 +431,7 @@ def kept(shape: Shape | str) -> Shape | str:
 
 
 def disagreements(cases: Sequence[Case], oracle: Oracle) -> tuple[int, list[str]]:
-    """How many cases XLA decides on, and those on which we decide otherwise."""
+    """The number of cases that XLA decides on, and those on which we decide otherwise."""
     judged, found = 0, []
     for case, theirs in zip(cases, of_xla(cases, oracle), strict=True):
         inferred = ours(case)

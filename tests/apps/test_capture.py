@@ -197,7 +197,7 @@ assert jax.config.jax_enable_compilation_cache
 
 
 def test_what_the_compilation_cache_has_is_compiled_all_the_same(tmp_path: Path) -> None:
-    """What comes out of the cache leaves no dump: users lost hours over that."""
+    """A compile that comes out of the cache leaves no dump: users lost hours over that."""
     done = run_python("-c", CACHED, str(tmp_path))
     assert done.returncode == 0, done.stderr
 

@@ -62,7 +62,7 @@ def capture(
 
 
 def programs(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
-    """What the command says of each program, as JSON."""
+    """The command's output for each program, as JSON."""
     assert done.stdout, done.stderr
     return {each["name"]: each for each in json.loads(done.stdout)["programs"]}
 
@@ -117,7 +117,7 @@ def test_the_session_on_the_page_is_what_the_program_prints() -> None:
 
 
 def instructions(path: Path) -> list[str]:
-    """What each instruction computes of what, but for how much scratch a GEMM gets."""
+    """The operation and operands of each instruction, less the scratch of a GEMM."""
     text = re.sub(r"s8\[\d+\]", "s8[]", path.read_text())
     return re.findall(r"^ +(?:ROOT )?(%.* = .*?\)|%.* = .*?)(?:, \w+=.*)?$", text, re.M)
 

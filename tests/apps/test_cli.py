@@ -41,7 +41,7 @@ NEXT = ("--before", "layout_normalization")
 
 @dataclass(frozen=True)
 class Ran:
-    """What one run of the program left."""
+    """The outcome of one run of the program."""
 
     status: int
     output: bytes
@@ -132,7 +132,7 @@ def changed(before: dict[str, bytes], after: dict[str, bytes]) -> list[str]:
 
 
 def underlined(text: str) -> list[str]:
-    """What stands above each run of carets."""
+    """The text above each run of carets."""
     return [
         above[line.index("^") : line.rindex("^") + 1]
         for above, line in pairwise(text.split("\n"))

@@ -100,7 +100,7 @@ def processes_with(mark: str) -> list[str]:
 
 
 def ended_processes_with(mark: str) -> list[str]:
-    """What is left of them after at most ten seconds."""
+    """The processes that are left after at most ten seconds."""
     end = time.monotonic() + 10
     while (left := processes_with(mark)) and time.monotonic() < end:
         time.sleep(0.1)

@@ -93,7 +93,7 @@ def editor() -> Iterator[Editor]:
 
 
 def text_at(text: str, where: types.Range | None) -> str:
-    """What stands at a range that lies on one line; for ASCII lines."""
+    """The text at a range that lies on one line; for ASCII lines."""
     assert where is not None
     assert where.start.line == where.end.line
     line = text.split("\n")[where.start.line]

@@ -65,7 +65,7 @@ _TYPED = [
 
 @pytest.mark.parametrize("path", FILES[::25], ids=lambda path: str(path.relative_to(FIXTURES)))
 def test_a_text_that_is_edited_is_read_as_a_new_one(path: Path) -> None:
-    """Where everything stands is the same, too, by the lines of the text and by the parser."""
+    """Positions by the lines of the text equal those of the parser."""
     chance = random.Random(path.name)
     text = Text("file:///nowhere/a.hlo", decode(path.read_bytes()), 1, "hlo", "utf-16")
     memo = Memo()

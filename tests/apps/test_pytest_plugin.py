@@ -86,7 +86,7 @@ def runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.P
 
 
 def installed(site: Path) -> Path:
-    """What pip would leave of the entry points."""
+    """The entry points as pip would write them."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     info = site / "hlo_lint_entry_points-0.dist-info"
     info.mkdir()

@@ -102,7 +102,7 @@ FROM_OTHER_FILES = "depends on other files|holds no HLO|no finding|spelling of t
 def test_each_bad_example_is_reduced_or_there_is_a_reason(
     rule: Rule, guard: Guard, tmp_path: Path
 ) -> None:
-    """What is left has the same finding, and is not larger."""
+    """The reduced text has the same finding, and is not larger."""
     demand = rule.precondition
     settings = Settings().overridden(before=demand.demanded_by if demand else None)
     reasons: list[str] = []

@@ -509,7 +509,7 @@ WRONG = {
         "1:12: allow[0].rule: no rule or family is named layut: did you mean layout?"
     ),
 }
-"""What is refused, with the place and the message."""
+"""A refused setting, with the place and the message."""
 
 GOOD = """
 select = ["layout", "needless-transpose"]
@@ -595,7 +595,7 @@ _documents = st.dictionaries(
 def test_the_schema_accepts_what_the_program_reads_and_nothing_else(
     document: dict[str, object],
 ) -> None:
-    """What the schema cannot say is small: names of rules are compared, not their meaning."""
+    """The schema compares the names of rules, not their meaning: it leaves little unsaid."""
     try:
         read_settings(document, SettingPlace(Path("hlo_lint.toml"), ""))
         reads = True
@@ -741,7 +741,7 @@ def test_logs_of_the_autotuner_are_put_together_by_several_processes_too() -> No
 
 @pytest.mark.slow
 def test_processes_that_are_not_forked_say_the_same() -> None:
-    """Where other threads run, a fork could catch one of them with a lock in its hand."""
+    """A fork beside other threads could catch one of them with a lock in its hand."""
     over = threading.Event()
     other = threading.Thread(target=over.wait)
     other.start()

@@ -1,4 +1,4 @@
-"""What a person sees on a terminal of 80 and of 120 columns: a real pty, read by pyte."""
+"""Output on a terminal of 80 and of 120 columns: a real pty, read by pyte."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def screen(columns: int, *arguments: str, **extra: str) -> Screen:
 
 
 def marked(seen: Screen) -> list[str]:
-    """What stands above each row of carets."""
+    """The text above each row of carets."""
     return [
         "".join(cell for cell, mark in zip(above, below, strict=True) if mark == "^")
         for above, below in pairwise(seen.cells)

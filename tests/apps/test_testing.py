@@ -1,4 +1,4 @@
-"""What `hlo_lint.apps.testing` says of a rule that is not what it says."""
+"""`hlo_lint.apps.testing` refuses a rule that does not do what its examples say."""
 
 from __future__ import annotations
 

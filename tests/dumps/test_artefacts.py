@@ -1,4 +1,4 @@
-"""What stands beside the HLO: every file of the fixtures is read whole, damaged ones in part."""
+"""The files beside the HLO: each of the fixtures is read whole, damaged ones in part."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ Plain = tuple[Any, ...]
 
 
 def records_of(artefact: Artefact) -> list[Plain]:
-    """What a reader found, as plain values in the order of the text."""
+    """The result of a reader, as plain values in the order of the text."""
     match artefact:
         case BufferAssignment():
             return [*_allocations(artefact), *_values(artefact.buffer_values)]

@@ -82,7 +82,7 @@ class WordInText(Rule):
 
 
 def lives(rule: Rule, path: Path, *, cured: bool = True) -> list[Diagnostic]:
-    """What a rule finds in the program's own module."""
+    """The findings of a rule in the program's own module."""
     dump = open_dump(path)
     dump.pipelines = dump.pipelines[:1]
     found = Checker([rule], cured=cured).check_dump(dump).diagnostics

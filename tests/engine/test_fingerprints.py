@@ -124,5 +124,5 @@ def test_they_do_not_depend_on_the_order_of_hashing() -> None:
 
 
 def test_a_renumbered_text_is_another_text() -> None:
-    """What the tests above do to a dump does change it."""
+    """The changes that the tests above make to a dump are real."""
     assert renumbered("%a.1 = add(%b.2, %c)", lambda number: number + 9) == "%a.10 = add(%b.11, %c)"

@@ -1,4 +1,4 @@
-"""What binds at each step of a run, and how often a rule that asks for it is run."""
+"""The demands that hold at each step of a run, and how often a rule that asks for them is run."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class UnscheduledModules(Rule):
 
 
 def occurrences(rule: Rule) -> list[Occurrence]:
-    """What a rule finds in a run of XLA:CPU."""
+    """The findings of a rule in a run of XLA:CPU."""
     pipeline = open_dump(MLP).pipelines[0]
     (check,) = checks_of(rule)
     return list(Timeline(pipeline, pipeline.dumps).find(check))

@@ -44,7 +44,7 @@ def module(*lines: str) -> str:
 
 
 def told(report: Report | FixResult) -> list[str]:
-    """What counts: the instruction that moves bytes, or what is said of an allowance."""
+    """The fact that counts: the instruction that moves bytes, or the message about an allowance."""
     return [f.message if f.rule == UNUSED else str(f.instruction) for f in report.findings]
 
 

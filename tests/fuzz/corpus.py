@@ -1,4 +1,4 @@
-"""What fuzzing begins with: small fixtures, given to the targets that read their kind."""
+"""The seeds of fuzzing: small fixtures, given to the targets that read their kind."""
 
 from __future__ import annotations
 

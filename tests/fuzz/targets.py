@@ -1,4 +1,4 @@
-"""What fuzzers call with any bytes: each target raises where the program breaks a promise.
+"""Targets of fuzzers, for any bytes: each raises if the program breaks a promise.
 
 `tests/fuzz/test_seeded.py` calls them with a seeded sample, `python -m tests.fuzz` with atheris.
 """
@@ -39,7 +39,7 @@ MAX_READ = 200
 
 
 class BrokenPromiseError(AssertionError):
-    """What the program says of every input does not hold for one."""
+    """A promise of the program that does not hold for one input."""
 
 
 def _target(function: Target) -> Target:
@@ -85,7 +85,7 @@ def _read_header(module: hlo_lint.Module) -> None:
 
 @_target
 def memo(data: bytes) -> None:
-    """What files of a directory share changes no byte."""
+    """Sharing between the files of a directory changes no byte."""
     shared = Memo()
     first = parse_file(data, memo=shared)
     parse_file(data[: len(data) // 2], memo=shared)
@@ -319,7 +319,7 @@ def editor(data: bytes) -> None:
 
 @_target
 def options(data: bytes) -> None:
-    """What an editor sends as settings is read, or refused."""
+    """Settings that an editor sends are read, or refused."""
     import json
 
     from hlo_lint.apps.lsp.settings import read_options

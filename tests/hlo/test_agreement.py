@@ -108,7 +108,7 @@ PROGRAMS = 3
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the jax of this interpreter prints of three programs."""
+    """The texts that the jax of this interpreter prints of three programs."""
     pytest.importorskip("jax")
     folder = tmp_path_factory.mktemp("programs")
     script = FIXTURES / "programs" / "random_programs.py"
@@ -134,15 +134,15 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Judged(NamedTuple):
-    """What came of a folder."""
+    """The result for a folder."""
 
     files: int
     wrong: list[str]
-    """What does not come back, and what XLA reads otherwise."""
+    """Texts that do not come back, and texts that XLA reads otherwise."""
     answers: dict[str, int]
-    """How many distinct texts each release of jaxlib read."""
+    """The number of distinct texts that each release of jaxlib read."""
     refused: dict[str, list[str]]
-    """What each release said of those that it did not read."""
+    """The messages of each release about the texts that it did not read."""
 
 
 def judged(folder: Path, sample: int) -> Judged:

@@ -469,7 +469,7 @@ KNOWN = sorted(
 
 
 def offset_of_error(name: str, text: str) -> int:
-    """Where the text is not a value; 0 where it is one."""
+    """The position at which the text is not a value; 0 if it is one."""
     try:
         read_attribute(name, text)
     except AttributeSyntaxError as error:

@@ -1,4 +1,4 @@
-"""What a dialect says is what the text said before: two releases of XLA are the judges."""
+"""A converted text says what it said before: two releases of XLA are the judges."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ LOST = {
     "async-sugar": {METADATA},
     "async-generic": {METADATA},
 }
-"""What a dialect has no words for, of what XLA keeps of an instruction."""
+"""The fields that XLA keeps of an instruction and a dialect has no words for."""
 
 
 def oracle(release: str) -> Oracle:
@@ -854,7 +854,7 @@ def test_the_buffer_assignment_knows_the_same_elements_by_those_names(archived: 
 
 
 def elements_by_name(values: str, computation: Computation) -> dict[str, str]:
-    """What a buffer assignment calls each element that an instruction of a computation reads."""
+    """The name in a buffer assignment of each element that an instruction reads."""
     names: dict[str, str] = {}
     for name, operands in re.findall(r"%([\w.\-]+) = (?:\(.*?\)|\S+) [\w\-]+\((%.*?)\)", values):
         row = computation.rows[computation.index[name]] if name in computation.index else None

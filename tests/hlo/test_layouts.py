@@ -78,7 +78,7 @@ def tiled(sizes: list[int], at: list[int], tile: Tile) -> tuple[list[int], list[
 
 
 def address(shape: ArrayShape, index: Index) -> Address:
-    """Where an element lies, tiles and their padding, packing and memory space included."""
+    """The offset of an element, tiles and their padding, packing and memory space included."""
     layout = shape.layout
     assert layout is not None
     bits = shape.element_bits
@@ -98,7 +98,7 @@ def addresses(shape: ArrayShape) -> list[Address]:
 
 
 def transposed_addresses(result: ArrayShape, dimensions: Sequence[int]) -> list[Address]:
-    """Where a transpose puts the elements of its operand, in the operand's row-major sequence."""
+    """The places to which a transpose moves its operand's elements, in row-major order."""
     places = {}
     for index in indices(result.dims):
         source = [0] * result.rank
@@ -186,7 +186,7 @@ FACTS = [
     ("s8", Layout((), tiles=((None, 4),))),
     ("s4", Layout((), tiles=((2, 2),), element_size_in_bits=4)),
 ]
-"""What XLA's predicates do not look at, to be put on an array by `dressed`."""
+"""Layout fields that XLA's predicates do not look at, to be put on an array by `dressed`."""
 
 
 def dressed(shape: ArrayShape, fact: tuple[str, Layout], dynamic: int = 0) -> ArrayShape:

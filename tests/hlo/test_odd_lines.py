@@ -48,7 +48,7 @@ ODD = (
     "\0",
     "ROOT ",
 )
-"""What people write into a dump and what editors make of one, in lines and in parts of lines."""
+"""Lines, and parts of lines, that people write into a dump or that editors make of one."""
 
 TEXTS = [
     text

@@ -140,7 +140,7 @@ def asked(release: str, texts: list[str]) -> list[Answer]:
 
 
 def answer(release: str, text: str) -> XlaModule:
-    """What XLA read.
+    """The module that XLA read.
 
     Raises:
         AssertionError: where it refused.

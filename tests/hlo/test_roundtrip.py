@@ -110,7 +110,7 @@ def test_ten_times_the_damage_takes_about_ten_times_as_long(line: str) -> None:
 
 
 def _steps(line: str, lines: int) -> int:
-    """How many calls reading takes: a count, not a time."""
+    """The number of calls that reading takes: a count, not a time."""
     import sys
 
     text = "HloModule m\n\nENTRY %e (a: f32[8]) -> f32[8] {\n" + f"{line}\n" * lines

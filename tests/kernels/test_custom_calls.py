@@ -1,4 +1,4 @@
-"""What custom calls and fusions carry: read, shown, changed, and put back where it came from."""
+"""Payloads of custom calls and fusions: read, shown, changed, and put back where they came from."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ EQUIVALENT = {
     "triton_sm90_tma_store.ptx": "the kernel ends after it and stores nothing more",
     "xla_tma.ptx": "the kernel ends after it and stores nothing more",
 }
-"""Where the last wait protects no store."""
+"""Kernels in which the last wait protects no store."""
 
 
 def kernel(name: str) -> str:

@@ -43,7 +43,7 @@ FOUND = {
 
 
 def found_in(path: Path) -> list[str]:
-    """What counts; whether MLIR's bytecode can be read depends on the jax that is installed."""
+    """The notes that count; if MLIR's bytecode can be read depends on the jax that is installed."""
     findings = hlo_lint.lint(path).findings
     return sorted(
         f"{f.severity.value} {f.rule}" for f in findings if f.severity is not hlo_lint.Severity.INFO

@@ -1,4 +1,4 @@
-"""What we read of a text beside what XLA read of it: every difference, in words."""
+"""Compare our reading of a text with XLA's: every difference, in words."""
 
 from __future__ import annotations
 
@@ -300,14 +300,14 @@ _IN_THE_PRINTED_HEADER = (
     "num_partitions",
     "replica_count",
 )
-"""What a header says and no proto has: XLA prints it again, and we read that."""
+"""Fields of a header that no proto has: XLA prints them again, and we read that."""
 
 TAKEN_OVER = ("backend_config", "frontend_attributes", "metadata", "sharding")
-"""What the root of a computation that `async-start` calls takes over from `async-done` in XLA."""
+"""Fields that XLA copies from `async-done` to the root of what `async-start` calls."""
 
 
 class _Seen(NamedTuple):
-    """What is left to compare of an instruction whose attributes are alike."""
+    """The fields left to compare of an instruction whose attributes are alike."""
 
     frames: tuple[int, int]
     """The ids of its stack frame, ours and XLA's."""
@@ -316,7 +316,7 @@ class _Seen(NamedTuple):
 
 
 _alike: dict[tuple[str, ...], _Seen] = {}
-"""What was compared before and found alike, by all that it depends on: dumps repeat themselves."""
+"""Comparisons that came out alike, by all that they depend on: dumps repeat themselves."""
 
 
 def _of_attributes(module: Module, xla: XlaModule, settled: Settled) -> Iterator[str]:

@@ -40,11 +40,11 @@ SCHEDULE_OF_ELEMENTS = "schedule of get-tuple-elements"
 """XLA makes those of compact text where their first reader stands."""
 
 Fields = dict[str, Any]
-"""What `read_fields.module_fields` gives, or `{"error": …}`."""
+"""The value of `read_fields.module_fields`, or `{"error": …}`."""
 
 
 def read_fields(oracle: Oracle, texts: Sequence[str]) -> list[Fields]:
-    """What a release reads of each text; `{"error": …}` where it refuses or dies."""
+    """The fields that a release reads of each text; `{"error": …}` if it refuses or dies."""
     found: list[Fields] = []
     while len(found) < len(texts):
         child = subprocess.run(
@@ -65,7 +65,7 @@ def read_fields(oracle: Oracle, texts: Sequence[str]) -> list[Fields]:
 
 
 def less_numbered(fields: Fields) -> Fields:
-    """What was read, less the fields of the module in `NUMBERED`."""
+    """The fields that were read, less those of the module in `NUMBERED`."""
     if "error" in fields:
         return fields
     kept = {name: value for name, value in fields["fields"].items() if name not in NUMBERED}

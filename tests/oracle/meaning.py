@@ -1,4 +1,4 @@
-"""What our typed values say, spelled as `schema.py` spells XLA's protocol buffers.
+"""Our typed values, spelled as `schema.py` spells XLA's protocol buffers.
 
 Both sides leave out what is 0, false or empty, and what XLA fills in by itself is filled in here:
 the type of a comparison, one group of features, a default precision.
@@ -478,7 +478,7 @@ def fields(instruction: Instruction, opcode: str) -> Fields:
 
 _IOTA = ("iota_reshape_dims", "iota_transpose_perm")
 _NO_QUEUES = '"wait_on_operation_queues":[],'
-"""What XLA 0.11 takes out of a configuration while it reads it."""
+"""Fields that XLA 0.11 takes out of a configuration while it reads it."""
 
 
 def _canonical_sharding(found: Fields) -> Fields:
@@ -529,7 +529,7 @@ def _canonical_sharding(found: Fields) -> Fields:
 
 
 _SUM = {"op_type": "sdy::reduction_op", "op_name": "SUM"}
-"""What 0.11 writes beside a sharding that is unreduced."""
+"""The text that 0.11 writes beside a sharding that is unreduced."""
 
 
 def _listed(dims: Sequence[int], permutation: Sequence[int]) -> list[int]:
@@ -639,11 +639,11 @@ _DEFAULTS: dict[str, Fields] = {
     },
     "convolution": {"feature_group_count": 1, "batch_group_count": 1},
 }
-"""What XLA fills in where the text says nothing."""
+"""Defaults that XLA fills in where the text says nothing."""
 
 
 def _infer(found: Fields, instruction: Instruction, opcode: str) -> None:
-    """What XLA concludes from other fields."""
+    """Fields that XLA concludes from others."""
     if opcode == "compare":
         shape = instruction.operands[0].shape
         dtype = shape.dtype if isinstance(shape, ArrayShape) else ""
@@ -686,7 +686,7 @@ def _name_of(module: str) -> str:
 
 
 def header(attributes: Mapping[str, Any]) -> Fields:
-    """What a module's header says, as its `HloModuleProto` does."""
+    """The fields of a module's header, as its `HloModuleProto` has them."""
     found: Fields = {}
     aliases: tuple[Alias, ...] = attributes.get("input_output_alias", ())
     donors: tuple[Donor, ...] = attributes.get("buffer_donor", ())

@@ -41,7 +41,7 @@ from tests.oracle.schema import (
 _complaint = re.compile(r"was parsing (\d+:\d+): error: (.*)").search
 
 _UNSET = -(1 << 63)
-"""What the protos hold for an unbounded size, and for `*` in a tile."""
+"""The number in the protos for an unbounded size, and for `*` in a tile."""
 
 
 # ---- shapes: a `ShapeProto` as lists of numbers, which nobody has to parse
@@ -114,7 +114,7 @@ class _Rows:
 
 
 def _fields(key: tuple[tuple[int, tuple[Any, ...]], ...]) -> dict[str, Any]:
-    """What an instruction says beside the graph; what is 0, false or empty is left out."""
+    """The fields of an instruction beside the graph; 0, false and empty ones are left out."""
     found: dict[str, Any] = {}
     for field, values in key:
         if field == 8:
@@ -147,7 +147,7 @@ def literal(data: bytes) -> dict[str, Any]:
 
 
 def _stacks(proto: Message) -> Any:
-    """What makes of a `stack_frame_id` the frames from the innermost outwards."""
+    """A function from a `stack_frame_id` to the frames from the innermost outwards."""
     tables = read(proto[17][-1]) if 17 in proto else {}
     names = [text({1: [name]}, 1) for name in tables.get(1, ())]
     functions = [text({1: [name]}, 1) for name in tables.get(2, ())]
@@ -182,7 +182,7 @@ class _Known(NamedTuple):
 
 
 class _Told:
-    """What this process has told, and what of it is not out yet."""
+    """The output of this process, and the part of it that is not written yet."""
 
     def __init__(self) -> None:
         self.fields = _Rows()
@@ -278,7 +278,7 @@ def _metadata(data: object) -> dict[str, Any]:
 
 
 def graph(hlo: str, told: _Told) -> dict[str, Any]:
-    """What a text spells, computations and instructions in the order of the text."""
+    """The content of a text, computations and instructions in the order of the text."""
     module = _hlo.hlo_module_from_text(hlo)
     proto = read(module.as_serialized_hlo_module_proto())
     computations = [(read(data), data) for data in proto.get(3, ())]

@@ -148,7 +148,7 @@ def messages(table: dict[int, tuple[str, Decoder]]) -> Decoder:
 
 
 def decode(table: dict[int, tuple[str, Decoder]], data: bytes) -> dict[str, Any]:
-    """What a message says, by name; a number that the table lacks has a name of its own."""
+    """The fields of a message, by name; a number that the table lacks has a name of its own."""
     found = {}
     for number, values in read(data).items():
         name, decoder = table.get(number, (f"field {number}", str))
@@ -444,7 +444,7 @@ INSTRUCTION: Table = {
     ),
     102: ("comparison_order", string),
 }
-"""What an `HloInstructionProto` says beside the graph: no name, no shape, no ids, no metadata."""
+"""The fields of an `HloInstructionProto` less the graph, name, shape, ids and metadata."""
 GRAPH = frozenset({1, 2, 3, 7, 9, 13, 35, 36, 37, 38})
 """Fields of an `HloInstructionProto` that are the graph itself, and metadata."""
 
@@ -477,7 +477,7 @@ MODULE: Table = {
     18: ("buffer_donor", message({1: ("entries", messages(DONOR_ENTRY))})),
     19: ("frontend_attributes", message(FRONTEND)),
 }
-"""What the header of an `HloModuleProto` says, shapes left out."""
+"""The fields of the header of an `HloModuleProto`, shapes left out."""
 
 LITERAL: dict[int, tuple[str, str]] = {
     4: ("s32", "i"),

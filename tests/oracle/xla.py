@@ -37,7 +37,7 @@ class XlaInstruction:
     parameter: int
     """The number of a parameter; of other opcodes 0."""
     index: int
-    """Which element a get-tuple-element takes; of other opcodes 0."""
+    """The element that a get-tuple-element takes; 0 for other opcodes."""
     control: tuple[str, ...]
     """Its control predecessors."""
     fields: str
@@ -77,7 +77,7 @@ class XlaModule:
     header: dict[str, Any]
     """Shapes of the entry, aliases, donors and frontend attributes of its `HloModuleProto`."""
     printed_header: str
-    """What XLA prints before the first computation."""
+    """The text that XLA prints before the first computation."""
     stacks: dict[str, list[list[Any]]]
     """File, line and function of each frame, by `stack_frame_id`."""
 
@@ -104,7 +104,7 @@ class Oracle:
     """The interpreter that has it."""
 
     def read(self, texts: Sequence[str]) -> list[Answer]:
-        """What XLA says of each text; a text that ends the child costs the others nothing."""
+        """XLA's answer to each text; a text that ends the child costs the others nothing."""
         found: list[Answer] = []
         while len(found) < len(texts):
             lines, status, complaint = self._ask(texts[len(found) :])
@@ -144,14 +144,14 @@ def _is_utf8(text: str) -> bool:
 
 
 class _Told(NamedTuple):
-    """What a child has told so far."""
+    """The output of a child so far."""
 
     fields: list[str]
     metadata: list[str]
     computations: list[XlaComputation]
 
     def answer(self, found: dict[str, Any]) -> Answer:
-        """What a line of the child says."""
+        """The answer in a line of the child's output."""
         if "error" in found:
             return Refusal(found["error"])
         self.fields.extend(found["fields"])

@@ -134,7 +134,7 @@ TRUE_OF_HEALTHY_DUMPS = {
     "start-without-overlap",
     "gemm-slows-on-backend-flip",
 }
-"""What costs time, or might on another run; none of it is an error."""
+"""Warnings: they cost time, or might on another run; none of them is an error."""
 
 
 def test_healthy_dumps_have_no_errors(dumps: Path) -> None:

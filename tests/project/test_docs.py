@@ -1,4 +1,4 @@
-"""What is generated is fresh; what is shown ran."""
+"""Generated pages are fresh, and commands on pages were run."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_the_session_in_the_readme_is_what_the_program_prints(tmp_path: Path) ->
 
 
 def reports() -> list[tuple[str, str]]:
-    """What the README's table of bug reports says that hlo_lint says, and the command."""
+    """The message and the command in each row of the README's table of bug reports."""
     text = (ROOT / "README.md").read_text("utf-8")
     rows = re.findall(r"^\|.*\| `hlo-lint (.+)` \|$", text, re.M)
     said = re.findall(r"^\|[^|]*\| (.+) \| `hlo-lint .+` \|$", text, re.M)

@@ -47,7 +47,7 @@ UNREACHABLE = (
 
 @dataclass(frozen=True)
 class Ran:
-    """What pre-commit left."""
+    """The outcome of pre-commit."""
 
     status: int
     out: str
@@ -59,7 +59,7 @@ class Ran:
 
     @property
     def shown(self) -> str:
-        """What it says, without what it says of installing."""
+        """The output, less the lines about installing."""
         return re.sub(r"(?s)\A.*?^(?=hlo-lint)", "", self.out, flags=re.M).rstrip() + "\n"
 
 
@@ -80,7 +80,7 @@ class Project:
         (self.path / ".pre-commit-config.yaml").write_text(config, "utf-8")
 
     def git(self, *args: str) -> str:
-        """What git prints."""
+        """The output of git."""
         return git(self.path, *args)
 
     def pre_commit(self, *args: str) -> Ran:
@@ -108,7 +108,7 @@ def git(where: Path, *args: str) -> str:
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a clone of this repository has of the program, committed as it stands now."""
+    """A clone of this repository with the program committed as it stands now."""
     if shutil.which("git") is None:
         pytest.skip("there is no git here")
     path = tmp_path_factory.mktemp("hlo_lint_checkout")
@@ -126,7 +126,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where pre-commit keeps what it installed, for all tests here."""
+    """The folder in which pre-commit keeps its environments, for all tests here."""
     return tmp_path_factory.mktemp("pre_commit_home")
 
 

@@ -48,7 +48,7 @@ EVIL = (
     "\x1b[31m\x00\x85\u2028\u202e\udce9\ud800\ufffe "
     "````\n```\n# [link](https://example.org) `|` <b>"
 )
-"""What a dump could say to each of those that read a report."""
+"""Texts in a dump that could attack each of those that read a report."""
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def clean() -> Report:
 
 
 def moving(path: Path, name: str = "x", newline: str = "\n") -> Report:
-    """What is found in a file whose reshape moves bytes."""
+    """The findings in a file whose reshape moves bytes."""
     text = MOVES.replace("NAME", name).replace("\n", newline)
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     return hlo_lint.lint(path, before="layout_normalization")

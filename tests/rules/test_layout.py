@@ -47,7 +47,7 @@ def dumped(text: str, folder: Path, name: str = FINAL) -> Path:
 
 
 def fixed(text: str, folder: Path, rule: str, name: str = FINAL) -> str:
-    """What the rule's fix makes of a text; there is one file to fix."""
+    """The text that the rule's fix makes; there is one file to fix."""
     result = hlo_lint.fix(dumped(text, folder, name), [rule])
     assert result.remaining.clean
     return result.text

@@ -593,7 +593,7 @@ jax.jit(f).lower(jax.ShapeDtypeStruct((8, 8), "float32")).compile()
 
 
 def compiled(folder: Path, *flags: str) -> str:
-    """What XLA:CPU says of the program, compiled in a child process that dumps into a folder."""
+    """The result of XLA:CPU on the program, compiled in a child process that dumps a folder."""
     pytest.importorskip("jax")
     flags = (f"--xla_dump_to={folder}", *flags)
     environment = {**os.environ, "XLA_FLAGS": " ".join(flags), "JAX_PLATFORMS": "cpu"}

@@ -37,7 +37,7 @@ from hlo_lint import Bad, Computation, Finding, Findings, Good, Rule
 
 
 class _Named(Rule):
-    """What the rules of this package share."""
+    """Helpers that the rules of this package share."""
 
 
 class {name}(_Named):

@@ -129,7 +129,7 @@ def test_a_defect_of_the_header_stands_in_its_own_module() -> None:
 
 
 def test_a_violation_is_of_a_check_that_its_rule_declares() -> None:
-    """What no rule asks for would be lost."""
+    """A check that no rule asks for would be lost."""
     declared = {check for check, _, _ in DECLARED}
     for rule in RULES:
         source = Path(inspect.getfile(type(rule))).read_text("utf-8")

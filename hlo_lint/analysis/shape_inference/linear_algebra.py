@@ -49,7 +49,7 @@ def _fft(operation: Operation) -> Shape:
         raise Unknowable
     if not is_complex(operand.dtype):
         raise Impossible(f"IRFFT takes complex numbers, and not {operand.dtype}")
-    _demand_lengths(kind, operand, lengths[:-1], behind=1)
+    _demand_lengths(kind, operand, lengths[:-1], after=1)
     half = lengths[-1] // 2 + 1 if lengths[-1] else 0
     if not same_size(last, half):
         raise Impossible(f"IRFFT of {last} elements, and fft_length wants {half}")
@@ -59,10 +59,10 @@ def _fft(operation: Operation) -> Shape:
 
 
 def _demand_lengths(
-    kind: str, operand: ArrayShape, lengths: tuple[int, ...], behind: int = 0
+    kind: str, operand: ArrayShape, lengths: tuple[int, ...], after: int = 0
 ) -> None:
     """Demands that the last sizes, but for those `after`, be the lengths."""
-    start = operand.rank - behind - len(lengths)
+    start = operand.rank - after - len(lengths)
     for dim, length in enumerate(lengths, start):
         if operand.dims[dim] not in (length, UNBOUNDED):
             raise Impossible(

@@ -8,8 +8,8 @@
 XLA hands every module over at its stage PRE_SCHEDULER. XLA:CPU does so after fusion, right before
 scheduling. XLA:GPU of jax 0.11.2 does so before layout assignment, GEMM rewriting and fusion: a fix
 acts before those passes, and nothing that they make is seen. Rules that need layouts, fusions, a
-schedule, a buffer assignment or the pass pipeline have nothing to say there, so no finding is no
-proof; lint a dump for those. Needs jax 0.10.2 or later (0.11 for compiling ahead of time); only
+schedule, a buffer assignment or the pass pipeline have nothing to say there, so no finding is not
+a proof; lint a dump for those. Needs jax 0.10.2 or later (0.11 for compiling ahead of time); only
 modules that are compiled are seen, so not what a compilation cache answers.
 """
 

@@ -1,4 +1,4 @@
-"""Where pipelines are checked: in this process, in several of this machine, or on a cluster."""
+"""Executors, which check pipelines in this process, in several of this machine, or on a cluster."""
 
 from __future__ import annotations
 

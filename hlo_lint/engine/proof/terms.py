@@ -510,7 +510,7 @@ def prove_equal(before: Module, after: Module) -> Equality:
     >>> text = "ENTRY e {{ p = f32[2,3]{{0,1}} parameter(0) {} }}"
     >>> moved = "t = f32[3,2]{1,0} bitcast(p) ROOT r = f32[3,2]{1,0} copy(t)"
     >>> spelled = "ROOT r = f32[3,2]{1,0} transpose(p), dimensions={1,0}"
-    >>> one, two = (parse_file(text.format(each)).modules[0] for each in (moved, spelled))
+    >>> one, two = (parse_file(text.format(root)).modules[0] for root in (moved, spelled))
     >>> prove_equal(one, two).moves
     1
 

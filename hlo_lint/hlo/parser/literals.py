@@ -1,6 +1,6 @@
 """The text of a constant as numpy: every type of element, nested braces, tuples, NaN payloads.
 
-`grammars/literal.lark` specifies the syntax. Here the whole text is read at once: what is no
+`grammars/literal.lark` specifies the syntax. Here the whole text is read at once: what is not a
 number must be the braces that the shape asks for, and numpy reads the numbers, so that the time is
 linear and small. numpy is imported when somebody asks for a value; the types that it lacks (bf16,
 f8…, s4 …) are those of ml_dtypes.

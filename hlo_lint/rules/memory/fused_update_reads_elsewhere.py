@@ -124,7 +124,7 @@ def _origin(operand: Operand) -> Instruction | None:
 
 
 def _reads_elsewhere(update: Instruction, array: Instruction) -> Instruction | None:
-    """What reads the array for the update, elsewhere than at the update's place."""
+    """An instruction that reads the array for the update, elsewhere than at the update's place."""
     starts = update.operand_names[2:]
     waiting = [operand.instruction for operand in update.operands[1:]]
     seen: set[str] = set()

@@ -124,7 +124,7 @@ def _in_header(module: Module) -> Findings:
 def _passed(
     computation: Computation, module: Module, placed: Mapping[str, Computation]
 ) -> Findings:
-    """What calls, and dynamic-update-slices, take and give, where memories are spelled."""
+    """Check operands and results of calls and dynamic-update-slices, where memories are spelled."""
     for update in computation.with_opcode("dynamic-update-slice"):
         if update.operands:
             place = _other_memory(update.operands[0].shape, update.shape_or_none)

@@ -175,7 +175,7 @@ def _in_loops(module: Module, stage: Stage) -> Findings:
 
 
 def _trip_counts(loop: Loop, module: Module, bodies: Mapping[str, Computation]) -> list[int] | None:
-    """How often each device runs a loop; None if that depends on more than its number."""
+    """The trip count of a loop on each device; None if that depends on more than its number."""
     test = loop.condition.root
     if test is None or test.opcode != "compare" or len(test.operands) != 2:
         return None

@@ -19,7 +19,7 @@ MARKERS: Final = {
 }
 """The targets of custom calls that mark a value for a pass, with the pass that removes them."""
 SHARDY: Final = "xla.sdy."
-"""How the targets begin of custom calls that carry the operations of Shardy."""
+"""The prefix of custom-call targets that carry the operations of Shardy."""
 _PROGRAM = """
 p = f32[8]{{0}} parameter(0)
 ROOT c = f32[8]{{0}} custom-call(p), custom_call_target="{target}"{mark}

@@ -73,7 +73,7 @@ class ComparatorNotStrict(Rule):
 
 
 def _defect(comparator: Computation) -> str:
-    """What makes it no strict weak order; empty where nothing is known to."""
+    """The reason that it is not a strict weak order; empty if none is known."""
     root = comparator.root
     if root is None or root.type_text != "pred[]" or len(comparator.rows) > _MAX_SIZE:
         return ""
@@ -122,7 +122,7 @@ def _of_equals(value: Instruction, memo: dict[str, bool | None]) -> bool | None:
 
 
 class _Form:
-    """What a value is computed from, to be compared: with equal elements, or with swapped ones."""
+    """The term of a value, to be compared: with equal elements, or with swapped ones."""
 
     def __init__(self, *, equal: bool = False, swapped: bool = False) -> None:
         self._equal, self._swapped = equal, swapped

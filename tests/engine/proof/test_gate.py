@@ -137,7 +137,7 @@ ENTRY e {
 
 
 def verdict_on(written: str, unsafe_fixes: bool = False) -> Verdict:
-    """What is said of a fix that writes this in place of the negate."""
+    """The verdict on a fix that writes this in place of the negate."""
 
     class Written(Negation):
         pass

@@ -34,13 +34,13 @@ _ASK = """
 import json
 from importlib import metadata
 from importlib.util import find_spec
-found = {"jax": metadata.version("jax"), "gpu": False, "tpu": find_spec("libtpu") is not None}
+packages = {"jax": metadata.version("jax"), "gpu": False, "tpu": bool(find_spec("libtpu"))}
 for number in ("12", "13"):
     try:
-        found["gpu"] |= find_spec("jax_plugins.xla_cuda" + number) is not None
+        packages["gpu"] |= find_spec("jax_plugins.xla_cuda" + number) is not None
     except ModuleNotFoundError:
         pass
-print(json.dumps(found))
+print(json.dumps(packages))
 """
 
 

@@ -1,0 +1,51 @@
+"""Names, docstrings and messages in plain technical English: CONTRIBUTING.md says why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+PACKAGE = sorted((ROOT / "hlo_lint").rglob("*.py"))
+PYTHON = [*PACKAGE, *sorted((ROOT / "tests").rglob("*.py")), *(ROOT / "benchmarks").glob("*.py")]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+VAGUE = "each|found|known|met|said|told"
+
+
+def _lines(paths: list[Path], wrong: str) -> Iterator[str]:
+    find = re.compile(wrong, re.MULTILINE).finditer
+    for path in paths:
+        text = path.read_text("utf-8")
+        for match in find(text):
+            line = text.count("\n", 0, match.start()) + 1
+            yield f"{path.relative_to(ROOT)}:{line}: {match[0].strip()}"
+
+
+@pytest.mark.parametrize(
+    ("paths", "wrong"),
+    [
+        pytest.param(
+            PYTHON,
+            r'^ *"""(?:What|Whether|How|Who|Which|Where|Why)\b.*',
+            id="a docstring begins with what the thing is or does",
+        ),
+        pytest.param(
+            [*PACKAGE, *PAGES],
+            r"^.*\b(?<!there )(?<!There )is no (?!longer\b|other\b|more than\b).*",
+            id="`is not a` rather than `is no`",
+        ),
+        pytest.param(
+            PACKAGE,
+            rf"^.*\b(?:for|lambda) (?:\w+, )*(?:{VAGUE})(?:, \w+)*(?: in |:).*"
+            rf"|^ *(?:{VAGUE})(?:: .*)? = .*|^.*[( ](?:{VAGUE}) := .*",
+            id="a variable has the name of the thing that it holds",
+        ),
+    ],
+)
+def test_english(paths: list[Path], wrong: str) -> None:
+    wrong_lines = [*_lines(paths, wrong)]
+    assert not wrong_lines, "\n".join(wrong_lines)
