@@ -172,7 +172,7 @@ __all__ = [
 _OWN = frozenset(
     ("__main__", "analysis", "apps", "dumps", "engine", "hlo", "kernels", "report", "rules", "text")
 )
-"""What a file or a folder has the name of."""
+"""The name that a file or a folder has."""
 
 
 class _Finder:
