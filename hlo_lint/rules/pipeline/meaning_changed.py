@@ -6,10 +6,12 @@ import re
 from collections.abc import Set
 from typing import Any, Final
 
+from hlo_lint.analysis.bypasses import bypassed
 from hlo_lint.analysis.layout_mismatches import operand_array
 from hlo_lint.analysis.pass_pairs import ChangedComputation
 from hlo_lint.hlo.attributes import AttributeSyntaxError
-from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.opcodes import BINARY, COMMON, KEEPS_TYPE, OPCODES, UNARY
 from hlo_lint.hlo.records import (
     InstructionRecord,
     attributes_of,
@@ -22,68 +24,38 @@ from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
 _COMMUTATIVE: Final = frozenset("add and maximum minimum multiply or xor".split())
-_BINARY: Final = _COMMUTATIVE.union(
-    "atan2 divide power remainder shift-left shift-right-arithmetic shift-right-logical "
-    "subtract".split()
-)
-_DIMENSIONS: Final = ("dimensions",)
-_CONTRACTION: Final = (
-    "lhs_contracting_dims rhs_contracting_dims lhs_batch_dims rhs_batch_dims".split()
-)
-_GROUPS: Final = ("replica_groups",)
-_REDUCED: Final = (*_GROUPS, "use_global_device_ids")
-_MEANING: Final = {
-    "all-gather": (*_DIMENSIONS, *_GROUPS),
-    "all-reduce": _REDUCED,
-    "all-to-all": (*_DIMENSIONS, *_GROUPS),
-    "broadcast": _DIMENSIONS,
-    "cholesky": ("lower",),
-    "compare": ("direction",),
-    "concatenate": _DIMENSIONS,
-    "constant": (),
-    "convolution": ("window", "dim_labels", "feature_group_count", "batch_group_count"),
-    "dot": tuple(_CONTRACTION),
-    "dynamic-slice": (),
-    "dynamic-update-slice": (),
-    "gather": (
-        "offset_dims",
-        "collapsed_slice_dims",
-        "start_index_map",
-        "index_vector_dim",
-        "slice_sizes",
-    ),
-    "get-tuple-element": ("index",),
-    "iota": ("iota_dimension",),
-    "pad": ("padding",),
-    "reduce": _DIMENSIONS,
-    "reduce-precision": ("exponent_bits", "mantissa_bits"),
-    "reduce-scatter": (*_DIMENSIONS, *_REDUCED),
-    "reduce-window": ("window",),
-    "reverse": _DIMENSIONS,
-    "rng-bit-generator": ("algorithm",),
-    "scatter": (
-        "update_window_dims",
-        "inserted_window_dims",
-        "scatter_dims_to_operand_dims",
-        "index_vector_dim",
-    ),
-    "select": (),
-    "select-and-scatter": ("window",),
-    "slice": ("slice",),
-    "sort": _DIMENSIONS,
-    "transpose": _DIMENSIONS,
-    "triangular-solve": ("left_side", "lower", "unit_diagonal", "transpose_a"),
-    **dict.fromkeys(_BINARY, ()),
+_GROUPS: Final = "replica_groups"
+_PAIRS: Final = "source_target_pairs"
+_CALLS: Final = frozenset({"call", "custom-call", "fusion"})
+"""Opcodes that only the order of their operands is compared of."""
+_BRANCHES: Final = ("branch_computations", "true_computation", "false_computation")
+_NEUTRAL: Final = frozenset(
+    "calls channel_id constrain_layout convolution_kind dynamic_slice_sizes indices_are_sorted "
+    "mode result_accuracy scatter select to_apply unique_indices".split()
+).union(_BRANCHES)
+"""Attributes that say how a value is made, or name what is compared on its own."""
+_ACCURACY: Final = {
+    "convolution": ("operand_precision", "algorithm"),
+    "dot": ("operand_precision", "algorithm"),
+    **{name: ("result_accuracy",) for name in UNARY if "result_accuracy" in OPCODES[name].allowed},
 }
+_COMPARED: Final = KEEPS_TYPE.union(
+    "all-gather all-reduce all-to-all broadcast cholesky collective-broadcast collective-permute "
+    "clamp compare complex concatenate conditional constant convolution dot dynamic-slice "
+    "dynamic-update-slice fft gather get-dimension-size get-tuple-element iota map pad reduce "
+    "reduce-precision reduce-scatter reduce-window reverse rng rng-bit-generator scatter select "
+    "select-and-scatter set-dimension-size slice sort topk transpose triangular-solve".split()
+)
+_MEANING: Final = {
+    opcode: OPCODES[opcode].allowed.difference(COMMON, _NEUTRAL, _ACCURACY.get(opcode, ()))
+    for opcode in _COMPARED
+} | dict.fromkeys((*_CALLS, "tuple"), frozenset[str]())
 """The attributes of each opcode that say what it computes, next to its operands."""
 _SWAPPED: Final = frozenset({"all-to-all", "all-reduce", "all-gather", "reduce-scatter", "sort"})
 """Opcodes whose operands, changed together with elements of the result, compute the same."""
-_ACCURACY: Final = {
-    "dot": ("operand_precision", "algorithm"),
-    "convolution": ("operand_precision",),
-}
 _CLAMPED: Final = frozenset({"dynamic-slice", "dynamic-update-slice", "gather", "scatter"})
 """Opcodes to which several numbers may mean one place."""
+_DEFAULTS: Final = frozenset({"1", "false", "{}"})
 _SYMMETRIC: Final = frozenset({"EQ", "NE"})
 """Directions that do not tell the operands of a compare apart."""
 _MAX_CONE: Final = 10_000
@@ -140,6 +112,39 @@ ENTRY e {{
   ROOT n = f32[8]{{0}} negate(g)
 }}
 """
+_SCALED = """
+HloModule m
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  c = f32[] constant(0.5)
+  b = f32[8]{{0}} broadcast(c), dimensions={{}}
+  s = f32[8]{{0}} multiply(p, b)
+  r = f32[8]{{0}} sine({operand}){mark}
+  n = f32[8]{{0}} negate(r)
+  ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(n, s)
+}}
+"""
+_BRANCHES_OF = """
+HloModule m
+
+f {{
+  x = f32[] parameter(0)
+  ROOT a = f32[] negate(x)
+}}
+
+g {{
+  y = f32[] parameter(0)
+  ROOT b = f32[] sine(y)
+}}
+
+ENTRY e {{
+  i = s32[] parameter(0)
+  p = f32[] parameter(1)
+  c = f32[] conditional(i, p, p), branch_computations={{{first}, {second}}}{mark}
+  ROOT n = f32[] abs(c)
+}}
+"""
 _EXACT = _DOT.format(rest=", operand_precision={highest,highest}")
 
 
@@ -150,10 +155,12 @@ class MeaningChanged(Rule):
     A pass may replace an instruction, but one that has its name, its opcode and its result after
     the pass, and whose operands come from the same instructions, computes the same only if its
     attributes say the same: the direction of a compare, the bounds of a slice, the edges of a pad,
-    the groups of a collective, the literal of a constant. The same holds for operands in another
-    order, where the opcode tells them apart, for another constant in the place of one, and for
-    another arithmetic operation on the same operands, as in the computation of a reduction. Such a
-    change gives wrong values that nothing checks.
+    the groups of a collective, the literal of a constant. The same holds for operands, results or
+    branches in another order, where they are told apart, for another constant in the place of one,
+    and for another operation on the same operands, as in the computation of a reduction. It also
+    holds for an operand that is read past an operation: a scale, a narrowing conversion, a sum over
+    devices that is no longer there, while all that reads the value is as it was. Such a change
+    gives wrong values that nothing checks.
 
     It is an error where the pass changed nothing else that could make up for it, and a warning
     where the instructions that read the value stayed as they were. Attributes that lower the
@@ -184,13 +191,28 @@ class MeaningChanged(Rule):
                 .replace("zero", "least")
             },
         ),
+        Bad(
+            _SCALED.format(operand="p", mark="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _SCALED.format(operand="s", mark="")},
+        ),
+        Bad(
+            _BRANCHES_OF.format(first="g", second="f", mark="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _BRANCHES_OF.format(first="f", second="g", mark="")},
+        ),
+        Good(
+            _SCALED.format(operand="p", mark="").replace("negate(r)", "multiply(r, b)"),
+            file=_AFTER,
+            beside={_BEFORE: _SCALED.format(operand="s", mark="")},
+        ),
         Good(
             _PROGRAM.format(operands="q, p", direction="GT", mark=""),
             file=_AFTER,
             beside={_BEFORE: _LESS},
         ),
         Good(
-            _EXACT.replace("negate", "exponential"),
+            _EXACT.replace("negate(d)", "maximum(d, p)"),
             file=_AFTER,
             beside={_BEFORE: _EXACT},
         ),
@@ -224,7 +246,9 @@ class MeaningChanged(Rule):
                         renumbered = _changed_constants(computation) > 1
                     if renumbered:
                         continue  # XLA:TPU gives names anew in mid-run
-                difference = _difference(old, new)
+                difference = _difference(old, new, change)
+                if not difference and old.operand_names != new.operand_names:
+                    difference = _step_left_out(computation, old, new, change)
                 if difference and _stays(computation, old, new, names):
                     if alone is None:
                         alone = _changes_one_instruction(change)
@@ -232,12 +256,17 @@ class MeaningChanged(Rule):
                         new,
                         f"{change.pass_name} changed {difference}",
                         notes=(f"before it: {_shortened(old)}",),
-                        severity=None if alone else Severity.WARNING,
+                        severity=None if alone and _is_sure(new) else Severity.WARNING,
                     )
                 elif old.operand_names == new.operand_names and (lost := _accuracy(old, new)):
                     yield Finding(
                         new, f"{change.pass_name} changed {lost}", severity=Severity.WARNING
                     )
+
+
+def _is_sure(instruction: Instruction) -> bool:
+    # A kernel may treat its operands alike, and ties of a sort may be equal in all that is sorted.
+    return instruction.opcode not in ("custom-call", "sort")
 
 
 def _changed_constants(computation: ChangedComputation) -> int:
@@ -262,7 +291,8 @@ def _may_differ(old: InstructionRecord, new: InstructionRecord) -> bool:
 
 def _computes_otherwise(opcode: str, becomes: str, type_text: str) -> bool:
     # Of truth values, add, maximum and or are one; sums and maxima of others never are.
-    return opcode in _BINARY and becomes in _BINARY and not type_text.startswith("pred")
+    one_family = any(KEEPS_TYPE & family >= {opcode, becomes} for family in (BINARY, UNARY))
+    return one_family and not type_text.startswith("pred")
 
 
 def _has_equal_attributes(old: InstructionRecord, new: InstructionRecord) -> bool:
@@ -272,8 +302,10 @@ def _has_equal_attributes(old: InstructionRecord, new: InstructionRecord) -> boo
     return ours == theirs
 
 
-def _difference(old: Instruction, new: Instruction) -> str:
+def _difference(old: Instruction, new: Instruction, change: PassPair) -> str:
     """The one thing that differs; empty where nothing, or more than one thing, does."""
+    if old.opcode == "tuple" and not (old.is_root and old.computation is change.before.entry):
+        return ""
     if old.opcode == "constant":
         ours, theirs = _literal(old), _literal(new)
         is_other = ours != theirs and "..." not in ours + theirs
@@ -284,13 +316,18 @@ def _difference(old: Instruction, new: Instruction) -> str:
         old.opcode in _SWAPPED or sorted(old.operand_names) != sorted(new.operand_names)
     ):
         return ""
-    names = () if _has_equal_attributes(old.row, new.row) else _MEANING[old.opcode]
-    differences = [
-        f"{name} from {_cut(old.attributes.get(name, 'none'))} "
-        f"to {_cut(new.attributes.get(name, 'none'))}"
-        for name in names
-        if _differs(old, new, name)
-    ]
+    differences = []
+    if not _has_equal_attributes(old.row, new.row):
+        if old.opcode in _CALLS:
+            return ""
+        differences = [
+            f"{name} from {_cut(old.attributes.get(name, 'none'))} "
+            f"to {_cut(new.attributes.get(name, 'none'))}"
+            for name in sorted(_MEANING[old.opcode])
+            if _differs(old, new, name)
+        ]
+        if old.called_computations != new.called_computations:
+            differences.append(_called_otherwise(old, new, change))
     if old.opcode != new.opcode:
         differences.append(f"the operation from {old.opcode} to {new.opcode}")
     if replaced:
@@ -298,8 +335,71 @@ def _difference(old: Instruction, new: Instruction) -> str:
     if is_reordered:
         if old.attributes.get("direction") in _SYMMETRIC or old.opcode in _COMMUTATIVE:
             return ""
+        if old.opcode in _CALLS and not _tells_apart(old, new, change.before):
+            return ""
         differences.append("the order of the operands")
     return differences[0] if len(differences) == 1 else ""
+
+
+def _called_otherwise(old: Instruction, new: Instruction, change: PassPair) -> str:
+    """The other order of branches, or the other operation of a reduction; else empty."""
+    ours, theirs = old.called_computations, new.called_computations
+    if old.opcode == "conditional":
+        order = f"the branches from {', '.join(ours)} to {', '.join(theirs)}"
+        return order if sorted(ours) == sorted(theirs) else ""
+    if len(ours) != 1 or len(theirs) != 1:
+        return ""
+    steps = change.before.computation(ours[0]), change.after.computation(theirs[0])
+    roots = [step.root for step in steps if step is not None and len(step.rows) == 3]
+    if len(roots) < 2 or roots[0] is None or roots[1] is None:
+        return ""  # more than one operation on two parameters
+    opcode, becomes = (root.opcode for root in roots if root is not None)
+    is_other = opcode != becomes and _computes_otherwise(opcode, becomes, roots[0].type_text)
+    return f"what it applies from {opcode} to {becomes}" if is_other else ""
+
+
+def _tells_apart(old: Instruction, new: Instruction, module: Module) -> bool:
+    """True if a call does not do the same with the operands that changed places."""
+    if old.opcode == "custom-call":
+        return True
+    names = zip(old.operand_names, new.operand_names, strict=True)
+    body = module.computation(next(iter(old.called_computations), ""))
+    if body is None:
+        return False
+    moved = [number for number, (ours, theirs) in enumerate(names) if ours != theirs]
+    users = [
+        user
+        for parameter in body.parameters
+        if parameter.parameter_number in moved
+        for user in parameter.users
+    ]
+    return any(user.opcode not in _COMMUTATIVE for user in users)
+
+
+def _step_left_out(
+    computation: ChangedComputation, old: Instruction, new: Instruction, change: PassPair
+) -> str:
+    """The operation whose operand an instruction reads now; empty if there is none."""
+    entry = computation.before is change.before.entry
+    if not _has_equal_attributes(old.row, new.row) or (old.opcode == "tuple" and not entry):
+        return ""
+    bypass = bypassed(old, new, change.before)
+    if bypass is None or not (entry or len(change.changed) == 1):
+        return ""
+    number, step = bypass
+    if step.opcode == "custom-call" and "offload" in change.pass_name:
+        return ""
+    # What reads it, up to the root, is as it was: nothing makes up for the operation further on.
+    reached, waiting = {old.name}, [old]
+    while waiting:
+        for user in waiting.pop().users:
+            if user.name in reached:
+                continue
+            if user.name not in computation.unchanged or len(reached) > _MAX_CONE:
+                return ""
+            reached.add(user.name)
+            waiting.append(user)
+    return f"operand {number}: it reads past %{step.name}, {_article(step.opcode)}"
 
 
 def _replaced_constant(old: Instruction, new: Instruction) -> str:
@@ -330,10 +430,14 @@ def _literal(constant: Instruction) -> str:
 
 def _differs(old: Instruction, new: Instruction, name: str) -> bool:
     ours, theirs = old.attributes.get(name), new.attributes.get(name)
-    if ours == theirs or (name == "replica_groups" and (ours in (None, "{}"))):
+    if ours == theirs or (name == _GROUPS and (ours in (None, "{}"))):
         return False  # all devices, which passes spell out
+    if name == "type":  # the others follow from the element type
+        return "TOTALORDER" in (ours, theirs)
+    if name == "is_stable":  # what is stable is sorted as well
+        return ours == "true" and old.called_computations == new.called_computations
     if ours is None or theirs is None:
-        return name not in _GROUPS
+        return name != _GROUPS and {ours, theirs}.isdisjoint(_DEFAULTS)
     try:
         return _effect(old, name) != _effect(new, name) and not _same_groups(old, new, name)
     except AttributeSyntaxError:
@@ -375,12 +479,19 @@ def _effect(instruction: Instruction, name: str) -> object:
 
 
 def _same_groups(old: Instruction, new: Instruction, name: str) -> bool:
-    """True if two spellings give the same groups, or give them in another order."""
-    if name != "replica_groups":
+    """True if two spellings give the same groups, or give them in another order.
+
+    Pairs that lose a target are another rule's.
+    """
+    if name not in (_GROUPS, _PAIRS):
         return False
     # A list and an iota tile assignment cannot be told to differ without being spelled out.
     texts = old.attributes[name], new.attributes[name]
-    return any("<=" in text for text in texts) or len({_sorted_groups(text) for text in texts}) == 1
+    ours, theirs = map(_sorted_groups, texts)
+    if name == _PAIRS:
+        reached = [sorted(pair.partition(",")[2] for pair in side) for side in (ours, theirs)]
+        return ours == theirs or reached[0] != reached[1]
+    return any("<=" in text for text in texts) or ours == theirs
 
 
 def _sorted_groups(text: str) -> tuple[str, ...]:
@@ -400,9 +511,11 @@ def _stays(
         return False
     if not (old.users or old.is_root) or not all(reader.name in kept for reader in readers):
         return False
-    names = () if old.opcode == "constant" else old.operand_names
+    if any(not others.isdisjoint(each.called_computations) for each in (old, *readers)):
+        return False
+    names = () if old.opcode == "constant" else new.operand_names
     if _replaced_constant(old, new):
-        names = tuple(name for name in names if name in new.operand_names)
+        names = tuple(name for name in names if name in old.operand_names)
     waiting = [name.partition("#")[0] for name in names]
     reached: set[str] = set()
     while waiting:
@@ -438,6 +551,10 @@ def _accuracy(old: Instruction, new: Instruction) -> str:
 def _shortened(instruction: Instruction) -> str:
     text = f"{instruction.opcode}({_cut(instruction.operands_text)}){instruction.attributes_text}"
     return _cut(text.partition(", metadata=")[0], 160)
+
+
+def _article(opcode: str) -> str:
+    return f"{'an' if opcode[0] in 'aeiou' else 'a'} {opcode}"
 
 
 def _cut(text: str, length: int = 60) -> str:

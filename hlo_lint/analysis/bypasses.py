@@ -1,0 +1,123 @@
+"""Operations that a pass took out from between a value and what reads it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from hlo_lint.analysis.device_groups import device_groups
+from hlo_lint.analysis.layout_mismatches import result_array
+from hlo_lint.hlo.dtypes import BITS
+from hlo_lint.hlo.ir import Instruction, Module
+
+_READERS: Final = frozenset(
+    "add atan2 cbrt divide dot erf exponential exponential-minus-one log log-plus-one logistic "
+    "multiply negate rsqrt sine sqrt subtract tan tanh tuple".split()
+)
+"""Readers to which every operation on their operand makes a difference."""
+_FUNCTIONS: Final = frozenset(
+    "cbrt cosine erf exponential exponential-minus-one log log-plus-one logistic negate not rsqrt "
+    "sine sqrt tan tanh".split()
+)
+"""Operations that give no range of values back as it was."""
+_LIMITS: Final = frozenset({"abs", "clamp", "maximum", "minimum"})
+_PLACES: Final = frozenset({"MoveToDevice", "MoveToHost"})
+_NEUTRAL: Final = {"add": 0, "subtract": 0, "divide": 1, "multiply": 1}
+_KNOWN: Final = frozenset({"broadcast", "constant", "iota"})
+_BOUNDED: Final = _KNOWN.union(
+    "and clamp compare convert count-leading-zeros maximum minimum popcnt remainder "
+    "shift-right-logical select".split()
+)
+"""Sources of integers that may be known to fit into fewer bits."""
+_PRECISION: Final = {"f64": (11, 52), "f32": (8, 23), "f16": (5, 10), "bf16": (8, 7)}
+"""Bits of the exponent and of the mantissa."""
+
+
+def bypassed(old: Instruction, new: Instruction, before: Module) -> tuple[int, Instruction] | None:
+    """The number of the operand that now comes from before an operation, and that operation.
+
+    `old` and `new` are one instruction before and after a pass. None where nothing else than one
+    operand may have changed, and where the operation may have changed no value.
+    """
+    if old.opcode not in _READERS or len(old.operand_names) != len(new.operand_names):
+        return None
+    names = enumerate(zip(old.operand_names, new.operand_names, strict=True))
+    places = [number for number, (ours, theirs) in names if ours != theirs]
+    step = old.producer(places[0]) if len(places) == 1 else None
+    source = None if step is None else old.computation.instruction(new.operand_names[places[0]])
+    if step is None or source is None or source.type_text != step.type_text:
+        return None
+    if source.opcode in _KNOWN or not _changes_values(step, source, before):
+        return None
+    return places[0], step
+
+
+def _changes_values(step: Instruction, source: Instruction, module: Module) -> bool:
+    """True if the result of an operation on a value is not that value, whatever a pass knows."""
+    sources = [operand.instruction for operand in step.operands]
+    if step.opcode == "convert":
+        return _loses_bits(step, source)
+    if source not in sources:
+        return False
+    match step.opcode:
+        case "add" | "subtract" | "divide" | "multiply" if len(sources) == 2:
+            other = sources[1 - sources.index(source)]
+            is_first = source is sources[0] or step.opcode in ("add", "multiply")
+            number = _number(other)
+            return is_first and number not in (None, _NEUTRAL[step.opcode])
+        case "reverse" | "transpose":
+            shape = result_array(source)
+            moved: Any = step.attribute_or_none("dimensions") or ()
+            long = [] if shape is None else [number for number in moved if shape.dims[number] > 1]
+            return bool(long) if step.opcode == "reverse" else long != sorted(long)
+        case "all-reduce":
+            reducer = module.computation(next(iter(step.called_computations), ""))
+            is_sum = reducer is not None and "add" in reducer.opcodes
+            return is_sum and any(len(group) > 1 for group in device_groups(step, module))
+        case "collective-permute":
+            return any(source != target for source, target in device_groups(step, module))
+        case "reduce-precision":
+            held = _PRECISION.get(source.type_text.partition("[")[0])
+            kept = step.integer_attribute("exponent_bits"), step.integer_attribute("mantissa_bits")
+            rounded = source.opcode in ("convert", "reduce-precision")
+            return held is not None and None not in kept and held > kept and not rounded
+        case "custom-call":
+            return step.custom_call_target in _PLACES
+        case "select":
+            return _is_free(sources[0]) and source in sources[1:]
+        case _:
+            # A pass may know the range of a value, but not that of a parameter.
+            is_argument = source.opcode == "parameter" and source.computation is module.entry
+            return step.opcode in _FUNCTIONS or (step.opcode in _LIMITS and is_argument)
+
+
+def _loses_bits(step: Instruction, source: Instruction) -> bool:
+    """True if a value goes through integers of fewer bits and back."""
+    narrow = step.producer()
+    if narrow is None or narrow.opcode != "convert" or narrow.producer() is not source:
+        return False
+    types = [each.type_text.partition("[")[0] for each in (source, narrow)]
+    wide, small = (BITS.get(name, 0) if name[:1] in "su" else 0 for name in types)
+    return 0 < small < wide and source.opcode not in _BOUNDED
+
+
+def _is_free(condition: Instruction | None) -> bool:
+    """True if a condition compares two parameters, or is one."""
+    if condition is not None and condition.opcode == "compare":
+        sides = condition.operand_names
+        opcodes = {
+            operand.instruction.opcode for operand in condition.operands if operand.instruction
+        }
+        return opcodes == {"parameter"} and len(set(sides)) == 2
+    return condition is not None and condition.opcode == "parameter"
+
+
+def _number(value: Instruction | None) -> float | None:
+    """The number that a constant is, or an array of one number; None of anything else."""
+    if value is not None and value.opcode == "broadcast":
+        value = value.producer()
+    if value is None or value.opcode != "constant":
+        return None
+    try:
+        return float(value.operands_text.strip())
+    except ValueError:
+        return None
