@@ -29,7 +29,7 @@ from hlo_lint.hlo.records import (
 from hlo_lint.hlo.shape import Shape, shape_or_none
 
 _MAX_CALL_DEPTH = 100
-_IGNORES_TYPE = frozenset(opcode for opcode, inference in OPCODES.items() if inference.ignores_type)
+IGNORES_TYPE = frozenset(opcode for opcode, inference in OPCODES.items() if inference.ignores_type)
 """Opcodes whose type XLA's parser makes from their operands, whatever is printed."""
 
 
@@ -118,7 +118,7 @@ class ShapeInference:
         """The type of an instruction as text, inferred where it is left out."""
         row = computation.rows[number]
         printed = type_of(row)
-        if printed and opcode_of(row) not in _IGNORES_TYPE:
+        if printed and opcode_of(row) not in IGNORES_TYPE:
             return printed
         if computation not in self._left_out:
             self._infer_left_out(computation)
@@ -129,7 +129,7 @@ class ShapeInference:
         inferred_types = self._left_out[computation] = {}
         self._being_read.append(computation)
         for number, row in enumerate(computation.rows):
-            if not type_of(row) or opcode_of(row) in _IGNORES_TYPE:
+            if not type_of(row) or opcode_of(row) in IGNORES_TYPE:
                 inferred = self._check(computation, number).inferred
                 if not isinstance(inferred, Refusal | Open):
                     inferred_types[number] = str(inferred)

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
+from itertools import chain, repeat
 from typing import Final, NamedTuple, TypeAlias
 
 from hlo_lint.analysis.calls import calls_of
@@ -37,7 +38,7 @@ class Batch:
         self.callees: dict[int, tuple[str, ...]] = {}
         """The names of the computations that a row calls."""
         self._starts: list[int] = []
-        self._texts: dict[frozenset[str], tuple[Set[str], str]] = {}
+        self._texts: dict[frozenset[str], str] = {}
         self._parts: list[tuple[Computation, Sequence[int]]] = []
 
     def add(self, computation: Computation, numbers: Sequence[int]) -> None:
@@ -92,23 +93,33 @@ class Batch:
             return [map(type_named, column) for column in zip(*references, strict=True)]
         return [[tuple(map(type_named, names)) for names in references]]
 
+    @cached_property
+    def facts(self) -> Sequence[str]:
+        """The attributes of each row, as `facts` cuts them."""
+        return facts_of(list(map(attributes_of, self.rows)))
+
+    @cached_property
+    def _distinct(self) -> Mapping[str, Set[str]]:
+        """The distinct attributes of each opcode."""
+        texts = self.facts
+        return {opcode: {texts[at] for at in places} for opcode, places in self.by_opcode.items()}
+
+    def with_word(self, opcode: str, word: str) -> Sequence[int]:
+        """The rows of an opcode whose attributes hold a word."""
+        holding = {text for text in self._distinct[opcode] if word in text}
+        texts = self.facts
+        return [at for at in self.by_opcode[opcode] if texts[at] in holding] if holding else ()
+
     def with_attribute(self, word: str, other_than: frozenset[str] = frozenset()) -> Iterator[int]:
         """The rows whose attributes hold a word, those of some opcodes left out."""
-        texts, joined = self._attributes(other_than)
-        if word in joined:
-            holding = {text for text in texts if word in text}
-            for at, row in enumerate(self.rows):
-                if attributes_of(row) in holding and opcode_of(row) not in other_than:
-                    yield at
-
-    def _attributes(self, other_than: frozenset[str]) -> tuple[Set[str], str]:
-        """The distinct texts of attributes, and all of them in one text."""
         excluded = other_than.intersection(self.by_opcode)
-        if excluded not in self._texts:
-            rows = [row for row in self.rows if opcode_of(row) not in excluded]
-            texts = set(map(attributes_of, rows if excluded else self.rows))
-            self._texts[excluded] = texts, "\n".join(texts)
-        return self._texts[excluded]
+        text = self._texts.get(excluded)
+        if text is None:
+            kept = [texts for opcode, texts in self._distinct.items() if opcode not in excluded]
+            text = self._texts[excluded] = "\n".join(set().union(*kept))
+        if word in text:
+            places = [self.with_word(opcode, word) for opcode in self.by_opcode.keys() - excluded]
+            yield from sorted(chain.from_iterable(places))
 
 
 class Order(NamedTuple):
@@ -180,8 +191,20 @@ def batches(parts: Iterable[tuple[Computation, Sequence[int]]]) -> Iterator[Batc
     yield batch
 
 
+_METADATA: Final = ", metadata={"
+
+
 def facts(attributes: str) -> str:
     """The attributes before metadata, if nothing that counts follows it."""
-    head, _, after = attributes.partition(", metadata={")
+    head, _, after = attributes.partition(_METADATA)
     end = after.find("}, ")
     return head if end < 0 or after.startswith("backend_config=", end + 3) else attributes
+
+
+def facts_of(attributes: Sequence[str]) -> Sequence[str]:
+    """`facts` of many texts, most of which are cut without a Python frame."""
+    parts = list(map(str.partition, attributes, repeat(_METADATA)))
+    heads = [head for head, _, _ in parts]
+    if any("}, " in after for _, _, after in parts):
+        return list(map(facts, attributes))
+    return heads

@@ -30,6 +30,7 @@ class Mark(NamedTuple):
     words: tuple[str, ...] = ()
     other_than: frozenset[str] = frozenset()
     option: str = ""
+    word: str = ""
     concerns: Callable[[frozenset[str]], bool] | None = None
     is_local: bool = False
 
@@ -47,14 +48,17 @@ def _marked(mark: Mark) -> Callable[[Marked], Marked]:
     return decorate
 
 
-def on(*opcodes: str, local: bool = False, option: str = "") -> Callable[[Marked], Marked]:
+def on(
+    *opcodes: str, local: bool = False, option: str = "", word: str = ""
+) -> Callable[[Marked], Marked]:
     """Mark a check of each instruction of some opcodes.
 
     A `local` check depends on nothing but the instruction's attributes, its literal, the types of
     its result and its operands, and the stage: equal instructions are checked once. With an
-    `option` it binds only where the stage has that set.
+    `option` it binds only where the stage has that set, with a `word` only where the attributes
+    before the metadata hold that.
     """
-    return _marked(Mark("local" if local else "opcode", opcodes, option=option))
+    return _marked(Mark("local" if local else "opcode", opcodes, option=option, word=word))
 
 
 def on_attribute(
@@ -103,6 +107,7 @@ class OpcodeCheck(NamedTuple):
 
     check: InstructionCheck
     option: str
+    word: str
 
 
 class WholeCheck(NamedTuple):
@@ -155,7 +160,7 @@ class Checks(NamedTuple):
             table: dict[str, tuple[OpcodeCheck, ...]] = {}
             for check, mark in held.get(subject, ()):
                 for opcode in mark.words:
-                    entry = OpcodeCheck(check, mark.option)  # type: ignore[arg-type]
+                    entry = OpcodeCheck(check, mark.option, mark.word)  # type: ignore[arg-type]
                     table[opcode] = (*table.get(opcode, ()), entry)
             return table
 

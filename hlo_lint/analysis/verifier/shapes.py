@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import repeat
 from typing import Final, TypeAlias
@@ -12,10 +12,12 @@ from hlo_lint.analysis.shape_inference import Refusal, ShapeInference, signature
 from hlo_lint.analysis.shape_inference.shape_check import (
     OPCODES,
     ShapeCheck,
+    check_shape,
     element_type,
     inference_of,
 )
-from hlo_lint.analysis.verifier.batch import facts
+from hlo_lint.analysis.stage import Stage
+from hlo_lint.analysis.verifier.batch import Batch
 from hlo_lint.analysis.verifier.checks import Checks
 from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape
 from hlo_lint.hlo.dtypes import BITS, SUBBYTE, is_float
@@ -23,7 +25,6 @@ from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction
 from hlo_lint.hlo.opcodes import KEEPS_TYPE, MIXED_PRECISION
 from hlo_lint.hlo.records import (
     InstructionRecord,
-    attributes_of,
     opcode_of,
     operands_of,
     references_of,
@@ -58,31 +59,36 @@ callees, the type of the result, the types of the operands, one by one or in a t
 
 def keys_of(
     opcode: str,
-    rows: Sequence[InstructionRecord],
-    operand_types: Sequence[Iterable[object]],
-    callees: Sequence[Sequence[Computation | None]],
+    batch: Batch,
+    places: Sequence[int],
+    by_name: Mapping[str, Computation],
     *,
     is_checked: bool,
 ) -> list[Key]:
     """The keys of some instructions of one opcode; none where nothing depends on them alone.
 
-    `callees` are those of each row, none if no row calls any. `is_checked` is True if a check that
-    is marked `local` reads the rows, too.
+    `is_checked` is True if a check that is marked `local` reads the rows, too.
     """
     inference = inference_of(opcode)
+    if (opcode in _UNCHECKED or inference is None) and not is_checked:
+        return []
+    rows = [batch.rows[at] for at in places]
     types = map(type_of, rows)
     if opcode == "constant" and is_checked:
         return list(zip(map(operands_of, rows), types, strict=True))
-    if (opcode in _UNCHECKED or inference is None) and not is_checked:
-        return []
     first: Iterable[object] = repeat("", len(rows))
     if is_checked or (inference is not None and inference.attributes):
-        first = map(facts, map(attributes_of, rows))
-    if inference is not None and inference.calls and callees:
-        texts = [_without_callees(str(text)) for text in first]
-        signatures = [tuple([callee and signature_of(callee) for callee in row]) for row in callees]
-        first = zip(texts, signatures, strict=True)
-    return list(zip(first, types, *operand_types, strict=True))
+        first = [batch.facts[at] for at in places]
+    if inference is not None and inference.calls and batch.callees:
+        called = [batch.callees.get(at, ()) for at in places]
+        if any(called):
+            texts = [_without_callees(str(text)) for text in first]
+            signatures = [
+                tuple([(callee := by_name.get(name)) and signature_of(callee) for name in names])
+                for names in called
+            ]
+            first = zip(texts, signatures, strict=True)
+    return list(zip(first, types, *batch.operand_types(rows), strict=True))
 
 
 def summary_of(opcode: str, key: Key) -> Key | None:
@@ -122,6 +128,26 @@ def is_evident(opcode: str, key: Key) -> bool:
     if opcode in ("call", "fusion") and isinstance(first, tuple) and len(first[1]) == 1:
         return bool(first[1][0] == (operands, result))
     return False
+
+
+def is_right(opcode: str, key: Key, stage: Stage) -> bool:
+    """True if a shape is right at any place; False where the place has to be looked at."""
+    inference = inference_of(opcode)
+    if opcode in _UNCHECKED or inference is None:
+        return True
+    if inference.calls:
+        return False
+    operands = tuple(map(str, _operand_types(key)))
+    tail = str(key[0]) if inference.attributes else ""
+    checked = check_shape(opcode, str(key[1]), operands, tail, ())
+    if checked.errors or checked.layout_error or checked.precision_error or checked.exact_error:
+        return False
+    if stage.mixed_precision or opcode in MIXED_PRECISION:
+        return True
+    types = {text[: text.find("[")] for text in operands}
+    if opcode in _SAME_TYPE:
+        types.add(str(key[1]).partition("[")[0])
+    return len(types) < 2 and not any(text.startswith(("(", "b(")) for text in types)
 
 
 def type_violations(scope: Scope, number: int) -> Iterator[Violation]:

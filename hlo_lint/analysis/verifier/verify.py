@@ -17,14 +17,16 @@ from weakref import WeakValueDictionary
 from hlo_lint.analysis.calls import calls_of, opcodes_of
 from hlo_lint.analysis.layout_mismatches import name_in
 from hlo_lint.analysis.shape_inference import ShapeInference
+from hlo_lint.analysis.shape_inference.module import IGNORES_TYPE
 from hlo_lint.analysis.stage import Stage
-from hlo_lint.analysis.verifier.batch import Batch, Template, batches, facts, template_of
+from hlo_lint.analysis.verifier.batch import Batch, Template, batches, template_of
 from hlo_lint.analysis.verifier.checks import Checks
 from hlo_lint.analysis.verifier.scope import Header, Scope, Violation, header_of
 from hlo_lint.analysis.verifier.shapes import (
     Key,
     is_evident,
     is_known,
+    is_right,
     keys_of,
     shape_violations,
     summary_of,
@@ -33,7 +35,6 @@ from hlo_lint.analysis.verifier.shapes import (
 )
 from hlo_lint.hlo.ir import Computation, Module, cached_analysis
 from hlo_lint.hlo.records import (
-    attributes_of,
     name_of,
     opcode_of,
     operands_of,
@@ -183,11 +184,17 @@ class _Verifier:
         if len(self.templates) > _MAX_CACHED:
             self.templates.clear()
         self._scopes: dict[Computation, Scope] = {}
+        self._states: dict[Computation, _State] = {}
 
     @cached_property
     def inference(self) -> ShapeInference:
         """Shape inference over the module: made when an instruction is not like one before."""
         return ShapeInference(self.module.computations)
+
+    @cached_property
+    def _infers_types(self) -> bool:
+        """True if some operand may have another type than the printed one."""
+        return not IGNORES_TYPE.isdisjoint(opcodes_of(self.module))
 
     def violations(self) -> Iterator[Violation]:
         """Those of all computations, cached for as long as what they call is the same."""
@@ -203,10 +210,13 @@ class _Verifier:
         """Find the violations of some computations, where they are not known."""
         # Of computations that do the same one is checked, and the others if that one is not good.
         examples: dict[object, Computation] = {}
+        others = []
         for computation in self._unchecked(computations):
-            examples.setdefault(template_of(computation) or computation, computation)
+            template = template_of(computation) or computation
+            if examples.setdefault(template, computation) is not computation:
+                others.append(computation)
         self._check(list(examples.values()))
-        self._check(self._unchecked(computations))
+        self._check(self._unchecked(others))
 
     def is_good(self, computation: Computation) -> bool:
         """True if it was checked, and violates nothing."""
@@ -224,11 +234,15 @@ class _Verifier:
 
     def _state(self, computation: Computation) -> _State | None:
         """The facts of a computation with these callees, shared with one that does the same."""
-        key = self.binding, self._callees(computation)
-        state = computation.analysis_cache.get(key)
-        if state is None and template_of(computation) in self.templates:
-            state = computation.analysis_cache[key] = _GOOD_STATE
-        return state if isinstance(state, _State) else None
+        state = self._states.get(computation)
+        if state is None:
+            key = self.binding, self._callees(computation)
+            cached = computation.analysis_cache.get(key)
+            if cached is None and template_of(computation) in self.templates:
+                cached = computation.analysis_cache[key] = _GOOD_STATE
+            if isinstance(cached, _State):
+                state = self._states[computation] = cached
+        return state
 
     def _callees(self, computation: Computation) -> tuple[Computation | None, ...]:
         return tuple(map(self.by_name.get, _called(computation)))
@@ -297,10 +311,10 @@ class _Verifier:
         for opcode, places in batch.by_opcode.items():
             yield from self._of_shapes(batch, opcode, places)
         for opcode in self.checks.opcodes.keys() & batch.by_opcode.keys():
-            for check, option in self.checks.opcodes[opcode]:
+            for check, option, word in self.checks.opcodes[opcode]:
                 if option and not getattr(self.stage, option):
                     continue
-                for at in batch.by_opcode[opcode]:
+                for at in batch.with_word(opcode, word) if word else batch.by_opcode[opcode]:
                     computation, number = batch.place(at)
                     for violation in check(self._scope(computation), computation.at(number)):
                         yield at, violation
@@ -317,10 +331,7 @@ class _Verifier:
     ) -> Iterator[tuple[int, Violation]]:
         """The violations of one opcode's shapes: equal instructions are checked once."""
         local = self.checks.local.get(opcode, ())
-        rows = [batch.rows[at] for at in places]
-        called = [batch.callees.get(at, ()) for at in places] if batch.callees else []
-        callees = [tuple(map(self.by_name.get, names)) for names in called] if any(called) else []
-        keys = keys_of(opcode, rows, batch.operand_types(rows), callees, is_checked=bool(local))
+        keys = keys_of(opcode, batch, places, self.by_name, is_checked=bool(local))
         good = self.good.setdefault(opcode, set())
         new = set(keys) - good
         if not new:
@@ -341,7 +352,9 @@ class _Verifier:
         summary = summary_of(opcode, key)
         if is_evident(opcode, key) or summary in good:
             return True
-        if any(self._at(batch, at, self._shape_violations)):
+        is_plain = not self._infers_types and is_right(opcode, key, self.stage)
+        check = self._local_violations if is_plain else self._shape_violations
+        if any(self._at(batch, at, check)):
             return False
         if summary is not None:
             good.add(summary)
@@ -349,6 +362,9 @@ class _Verifier:
 
     def _shape_violations(self, scope: Scope, number: int) -> Iterator[Violation]:
         yield from shape_violations(scope, self.inference, number, self.checks)
+        yield from self._local_violations(scope, number)
+
+    def _local_violations(self, scope: Scope, number: int) -> Iterator[Violation]:
         instruction = scope.computation.at(number)
         for check in self.checks.local.get(instruction.opcode, ()):
             yield from check(scope, instruction)
@@ -362,7 +378,7 @@ class _Verifier:
                 good = self.good.setdefault(word, set())
                 for at in batch.with_attribute(word, other_than):
                     row = batch.rows[at]
-                    key = self.header, opcode_of(row), type_of(row), facts(attributes_of(row))
+                    key = self.header, opcode_of(row), type_of(row), batch.facts[at]
                     if is_local and key in good:
                         continue
                     computation, number = batch.place(at)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hlo_lint.hlo.ir.former_names import renamed
 from hlo_lint.hlo.ir.instruction import Instruction
@@ -40,6 +40,10 @@ def _positions(count: int) -> list[int]:
     return _numbers
 
 
+_MIN_INDEXED: Final = 16
+"""Instructions of a computation from which on it has an index of opcodes."""
+
+
 class Inline(NamedTuple):
     """A computation that is written into an attribute: `to_apply={ x = … ROOT y = … }`."""
 
@@ -58,6 +62,7 @@ class Computation:
         "_index",
         "_opcodes",
         "_part",
+        "_positions",
         "_spans",
         "_text",
         "_users",
@@ -114,6 +119,7 @@ class Computation:
         self._users: dict[str, list[int]] | None = None
         self._opcodes: frozenset[str] | None = None
         self._by_opcode: dict[str, tuple[Instruction, ...]] = {}
+        self._positions: dict[str, list[int]] = {}
         self._fusion_computations: frozenset[str] | None = None
         self._views: dict[int, Instruction] = {}
         self.analysis_cache: dict[object, object] = {}
@@ -281,10 +287,22 @@ class Computation:
             return ()
         instructions = self._by_opcode.get(opcode)
         if instructions is None:
-            instructions = self._by_opcode[opcode] = tuple(
-                [self.at(number) for number, row in enumerate(self.rows) if row[OPCODE] == opcode]
-            )
+            instructions = tuple(map(self.at, self.positions(opcode)))
+            self._by_opcode[opcode] = instructions
         return instructions
+
+    def positions(self, opcode: str) -> Sequence[int]:
+        """The positions of the instructions of one opcode, in the order of the text."""
+        if len(self.rows) < _MIN_INDEXED:
+            return [number for number, row in enumerate(self.rows) if row[OPCODE] == opcode]
+        if not self._positions:
+            for number, row in zip(_positions(len(self.rows)), self.rows, strict=False):
+                places = self._positions.get(row[OPCODE])
+                if places is None:
+                    self._positions[row[OPCODE]] = [number]
+                else:
+                    places.append(number)
+        return self._positions.get(opcode, ())
 
     @property
     def fusion_computations(self) -> frozenset[str]:

@@ -221,6 +221,10 @@ class Instruction:
     @property
     def custom_call_target(self) -> str:
         """The target of a custom call; empty if there is none."""
+        before, first, rest = self.row[TAIL].partition(', custom_call_target="')
+        name, quote, _ = rest.partition('"')
+        if first and quote and not before and "\\" not in name:  # where XLA prints it
+            return name
         return (self.attribute_text("custom_call_target") or "").strip('"')
 
     def producer(self, number: int = 0) -> Instruction | None:

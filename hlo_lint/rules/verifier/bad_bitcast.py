@@ -72,13 +72,12 @@ class BadBitcast(VerifierRule, Rule):
         message = f"this reshape is not a physical bitcast: {before} and {after}"
         yield Violation("reshape-option", reshape, message)
 
-    @on("bitcast")
+    @on("bitcast", option="layouts")
     def memory_space(self, scope: Scope, bitcast: Instruction) -> Iterator[Violation]:
         """A bitcast stays in host memory, or out of it, unless its operand is a constant."""
         before, after = operand_shape(bitcast, 0), bitcast.shape_or_none
         if (
-            scope.stage.layouts
-            and isinstance(before, ArrayShape)
+            isinstance(before, ArrayShape)
             and isinstance(after, ArrayShape)
             and (before.memory_space == HOST_MEMORY) != (after.memory_space == HOST_MEMORY)
             and not _is_of_constant(bitcast)

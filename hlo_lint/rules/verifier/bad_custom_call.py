@@ -51,11 +51,9 @@ class BadCustomCall(VerifierRule, Rule):
         """),
     )
 
-    @on("custom-call")
+    @on("custom-call", word="operand_layout_constraints=")
     def constraints(self, scope: Scope, call: Instruction) -> Iterator[Violation]:
         """Each operand has the shape of its constraint; a layout left out is the default one."""
-        if "operand_layout_constraints=" not in call.attributes_text:
-            return
         if call.custom_call_target in ("LayoutConstraint", "control_dep"):
             return
         constraints = call.attribute_or_none("operand_layout_constraints")
@@ -77,10 +75,10 @@ class BadCustomCall(VerifierRule, Rule):
                 message = f"operand {number} is {ours}, its operand_layout_constraints {theirs}"
                 yield Violation("custom-call-constraints", call, message, number)
 
-    @on("custom-call")
+    @on("custom-call", word="GetRngSeed")
     def rng_seed(self, scope: Scope, call: Instruction) -> Iterator[Violation]:
         """GetRngSeed takes nothing and returns a seed."""
-        if "GetRngSeed" not in call.attributes_text or call.custom_call_target != "GetRngSeed":
+        if call.custom_call_target != "GetRngSeed":
             return
         shape = call.shape_or_none
         if call.operand_names:

@@ -113,11 +113,12 @@ class BadOutputAliasing(VerifierRule, Rule):
         """),
     )
 
-    @on("async-start", "async-update", "custom-call", "fusion")
+    @on(
+        *("async-start", "async-update", "custom-call", "fusion"),
+        word="output_to_operand_aliasing=",
+    )
     def aliasing(self, scope: Scope, instruction: Instruction) -> Iterator[Violation]:
         """`output_to_operand_aliasing` names parts that exist, and that have one shape."""
-        if "output_to_operand_aliasing=" not in instruction.attributes_text:
-            return
         is_call = instruction.opcode == "custom-call"
         if is_call and "xla_skip_custom_call_alias_shape_check" in instruction.attributes_text:
             return

@@ -142,12 +142,12 @@ class BrokenCall(VerifierRule, Rule):
         ),
     )
 
-    @on("call")
+    @on("call", option="layouts")
     def shapes(self, scope: Scope, call: Instruction) -> Iterator[Violation]:
         """Operands have the layouts of the parameters."""
         yield from parameter_layouts("call-shapes", scope, call)
 
-    @on("call")
+    @on("call", word="is_composite")
     def composite(self, scope: Scope, call: Instruction) -> Iterator[Violation]:
         """A composite call says which composite it is."""
         if call.attribute_text("is_composite") != "true":
@@ -184,7 +184,7 @@ class BrokenCall(VerifierRule, Rule):
                 message = f"%{callee.name} is on thread {callee.thread}, not on that of its caller"
                 yield Violation("control-flow-thread", caller, message)
 
-    @on("call")
+    @on("call", word="output_to_operand_aliasing")
     def aliasing(self, scope: Scope, call: Instruction) -> Iterator[Violation]:
         """A call has its results for itself."""
         if call.attribute_text("output_to_operand_aliasing") not in (None, "{}"):

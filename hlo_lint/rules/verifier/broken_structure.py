@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
 from hlo_lint.analysis.verifier.batch import order_of
-from hlo_lint.analysis.verifier.checks import on, on_attribute, on_computation, on_module
+from hlo_lint.analysis.verifier.checks import on, on_computation, on_module
 from hlo_lint.analysis.verifier.scope import Scope, Violation, header_span
 from hlo_lint.analysis.verifier.structure import (
     StructureError,
@@ -15,7 +15,13 @@ from hlo_lint.analysis.verifier.structure import (
     misnumbered_parameters,
 )
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.hlo.records import name_of, opcode_of, operands_of, references_of, root_mark_of
+from hlo_lint.hlo.records import (
+    attributes_of,
+    name_of,
+    operands_of,
+    references_of,
+    root_mark_of,
+)
 from hlo_lint.rules.base import Bad, Good, Rule, Stage
 from hlo_lint.rules.verifier import VerifierRule
 from hlo_lint.text.patterns import late
@@ -108,7 +114,7 @@ class BrokenStructure(VerifierRule, Rule):
     def parameters(self, scope: Scope) -> Iterable[Violation]:
         """Parameters are numbered from 0, each number once."""
         rows = scope.computation.rows
-        texts = [operands_of(row) for row in rows if opcode_of(row) == "parameter"]
+        texts = [operands_of(rows[at]) for at in scope.computation.positions("parameter")]
         return () if texts == _NUMBERS[: len(texts)] else _misnumbered(scope)
 
     @on_computation
@@ -124,16 +130,16 @@ class BrokenStructure(VerifierRule, Rule):
         """Operands are instructions of the same computation."""
         return () if order_of(scope.computation).is_sound else _undefined(scope.computation)
 
-    @on_attribute("scheduling_name=", option="names_unchanged")
-    def unchanged_name(self, scope: Scope, instruction: Instruction) -> Iterator[Violation]:
-        """With the option for it, a name is the one that was scheduled."""
-        scheduled = _find_scheduling_name(instruction.attributes_text)
-        if scheduled is None:
-            return
-        name = instruction.name
-        if scheduled[1] not in ("", name) and ".remat" not in name and ".clone" not in name:
-            message = f"%{name} was scheduled as {scheduled[1]}"
-            yield Violation("name-unchanged", instruction, message)
+    @on_computation
+    def unchanged_names(self, scope: Scope) -> Iterator[Violation]:
+        """With the option for it, names are those that were scheduled."""
+        for number, row in enumerate(scope.computation.rows if scope.stage.names_unchanged else ()):
+            name, scheduled = name_of(row), _find_scheduling_name(attributes_of(row))
+            if scheduled is None or scheduled[1] in ("", name):
+                continue
+            if ".remat" not in name and ".clone" not in name:
+                message = f"%{name} was scheduled as {scheduled[1]}"
+                yield Violation("name-unchanged", scope.computation.at(number), message)
 
     @on("fusion")
     def entry(self, scope: Scope, fusion: Instruction) -> Iterator[Violation]:
