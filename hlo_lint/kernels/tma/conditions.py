@@ -38,6 +38,14 @@ _DRIVER = "cuTensorMapEncodeTiled, as driver 580.159 answers: CUDA_ERROR_INVALID
 _XLA = "xla/stream_executor/gpu/tma_metadata.cc"
 _JAXLIB = "jaxlib/gpu/triton_kernels.cc"
 _MOSAIC = "jaxlib/mosaic/gpu/runtime.cc"
+_STRIDES = {
+    "xla": "global_strides (%s) must be a multiple of 16 and < 2^40.",
+    "jaxlib": "TMA byte stride at dimension %d must be divisible by 16 and less than 2^40, "
+    "but got %llu (element stride %llu, element size %u).",
+    "mosaic": "Byte strides must be divisible by 16 and less than 2**40, but got %ld (item "
+    "stride = %ld, item size = %ld) at index %ld",
+}
+"""Messages about any stride that is illegal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,7 @@ class _Breach:
 
 
 _Breaches = Iterator[_Breach]
+_Check = Callable[[Descriptor], _Breaches]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +84,37 @@ class Condition:
     """One thing that must hold."""
 
     name: str
-    breaches: Callable[[Descriptor], _Breaches]
+    breaches: _Check
     sources: Mapping[Consumer, str]
     """The components that check it. The driver's conditions bind every consumer."""
 
     def source_for(self, consumer: Consumer) -> str | None:
         """The component that refuses it between this consumer and the driver; None if none does."""
         return self.sources.get(consumer, self.sources.get(Consumer.CUDA))
+
+
+CONDITIONS: list[Condition] = []
+"""Every condition, the driver's first."""
+
+
+def _condition(
+    cuda: str = _MANUAL, xla: str = "", jaxlib: str = "", mosaic: str = ""
+) -> Callable[[_Check], _Check]:
+    """Enter a condition under the function's name, with the message of each component."""
+    sources = {
+        Consumer.CUDA: cuda,
+        Consumer.XLA: xla and f'{_XLA}: "{xla}"',
+        Consumer.JAXLIB: jaxlib and f'{_JAXLIB}: "{jaxlib}"',
+        Consumer.MOSAIC: mosaic and f'{_MOSAIC}: "{mosaic}"',
+    }
+
+    def enter(check: _Check) -> _Check:
+        name = check.__name__[1:].replace("_", "-")
+        named = {consumer: source for consumer, source in sources.items() if source}
+        CONDITIONS.append(Condition(name, check, named))
+        return check
+
+    return enter
 
 
 def violations(
@@ -132,22 +165,39 @@ def repair(descriptor: Descriptor) -> Descriptor | None:
 # ---- the driver's
 
 
+@_condition(jaxlib="Unsupported TMA data type: %d.")
 def _data_type(descriptor: Descriptor) -> _Breaches:
     number = descriptor.element.number
     if number is not None and not 0 <= number < len(ELEMENT_TYPES):
         yield _Breach("data_type", number, "a CUtensorMapDataType, 0 to 15")
 
 
+@_condition(cuda="", jaxlib="Unsupported TMA data type: %d.")
+def _jaxlib_data_type(descriptor: Descriptor) -> _Breaches:
+    if descriptor.element.number == 13:
+        yield _Breach("data_type", 13, "another: jaxlib has no 16U4_ALIGN8B")
+
+
+@_condition(
+    xla="unsupported rank for TMA: %d. Must be 1-5",
+    jaxlib="TMA descriptor rank %d is out of range [1, 5].",
+    mosaic="Rank must be in [1, 5], but got %ld",
+)
 def _rank(descriptor: Descriptor) -> _Breaches:
     if not 1 <= descriptor.rank <= MAX_RANK:
         yield _Breach("rank", descriptor.rank, f"1 to {MAX_RANK}")
 
 
+@_condition(xla="If TmaInterleave is not kNone, then tensor rank must additionally be >= 3.")
 def _rank_interleaved(descriptor: Descriptor) -> _Breaches:
     if descriptor.interleave and 1 <= descriptor.rank < 3:
         yield _Breach("rank", descriptor.rank, "at least 3 where the layout is interleaved")
 
 
+@_condition(
+    xla="global_dims, box_dims and element_strides must have the same rank",
+    jaxlib="TMA descriptor rank mismatch: block_shape size %d, shape size %zu, strides size %zu.",
+)
 def _entries(descriptor: Descriptor) -> _Breaches:
     rank = descriptor.rank
     if not 1 <= rank <= MAX_RANK:
@@ -162,22 +212,33 @@ def _entries(descriptor: Descriptor) -> _Breaches:
             yield _Breach(f"len({name})", len(values), f"{expected} for rank {rank}")
 
 
+@_condition(
+    jaxlib="TMA descriptor output address must be 64-byte aligned, but got %p.",
+    mosaic="TMA descriptor address must be 64 byte aligned, but got: %p",
+)
 def _descriptor_address(descriptor: Descriptor) -> _Breaches:
     if descriptor.descriptor_address is not None and descriptor.descriptor_address % 64:
         yield _Breach("descriptor_address", descriptor.descriptor_address, "a multiple of 64")
 
 
+@_condition(jaxlib="TMA global base address must be 16-byte aligned, but got %p.")
 def _address(descriptor: Descriptor) -> _Breaches:
     if descriptor.address is not None and descriptor.address % descriptor.alignment:
         yield _Breach("address", descriptor.address, f"a multiple of {descriptor.alignment}")
 
 
+@_condition(
+    xla="global_dims (%s) must be non-zero and <= 2^32.",
+    jaxlib="TMA shape at dimension %d must be in range [1, 2^32], but got %llu.",
+    mosaic="TMA size must be less than 2**32, but got %ld at index %ld",
+)
 def _dims(descriptor: Descriptor) -> _Breaches:
     for dimension, size in enumerate(descriptor.global_dims):
         if not 1 <= size <= MAX_DIM:
             yield _Breach(f"global_dims[{dimension}]", size, "1 to 2^32")
 
 
+@_condition()
 def _dims_packed(descriptor: Descriptor) -> _Breaches:
     unit = 128 if descriptor.element.is_packed_to_16_bytes else 2
     if descriptor.element.number not in (13, 14, 15) or not descriptor.global_dims:
@@ -194,24 +255,32 @@ def _of_stride(descriptor: Descriptor, dimension: int, bound: str) -> _Breach:
     )
 
 
+@_condition(**_STRIDES)
 def _stride_alignment(descriptor: Descriptor) -> _Breaches:
     for dimension, stride in enumerate(descriptor.global_strides, 1):
         if stride % descriptor.alignment and descriptor.element.bits:
             yield _of_stride(descriptor, dimension, f"a multiple of {descriptor.alignment}")
 
 
+@_condition(**_STRIDES)
 def _stride_range(descriptor: Descriptor) -> _Breaches:
     for dimension, stride in enumerate(descriptor.global_strides, 1):
         if not 0 <= stride < STRIDE_LIMIT:
             yield _of_stride(descriptor, dimension, "0 or more, and less than 2^40")
 
 
+@_condition(
+    xla="box_dims [%s] must be non-zero and <= 256.",
+    jaxlib="TMA block shape at dimension %d must be in range [1, 256], but got %u.",
+    mosaic="Window shape must be in [0, 256], but got %d at index %ld",
+)
 def _box(descriptor: Descriptor) -> _Breaches:
     for dimension, size in enumerate(descriptor.box_dims):
         if not 1 <= size <= MAX_BOX:
             yield _Breach(f"box_dims[{dimension}]", size, f"1 to {MAX_BOX}")
 
 
+@_condition(cuda=_DRIVER)
 def _box_size(descriptor: Descriptor) -> _Breaches:
     # An element stride thins the box out; dimension 0 has none unless the layout is interleaved.
     strides = [1, *descriptor.element_strides[1:]]
@@ -224,6 +293,14 @@ def _box_size(descriptor: Descriptor) -> _Breaches:
         yield _Breach("prod(box_dims)", size, f"at most {MAX_BOX_BYTES} bytes (228 KiB)")
 
 
+@_condition(
+    xla="when interleave is kNone, box_dims[0] (%d) * element_byte_width (%d) must be a "
+    "multiple of 16 bytes.",
+    jaxlib="TMA innermost block shape in bytes must be divisible by 16, but got %u * %u "
+    "= %u bytes.",
+    mosaic="The last dimension of window shape must have a bytewidth divisible by 16, "
+    "but got %d*%ld at index %ld",
+)
 def _box_bytes(descriptor: Descriptor) -> _Breaches:
     bits = _inner_box_bits(descriptor)
     if descriptor.interleave == 0 and bits % 128:
@@ -232,6 +309,7 @@ def _box_bytes(descriptor: Descriptor) -> _Breaches:
         yield _Breach("box_dims[0]", descriptor.box_dims[0], bound)
 
 
+@_condition()
 def _box_packed(descriptor: Descriptor) -> _Breaches:
     if not descriptor.element.is_packed_to_16_bytes or not descriptor.box_dims:
         return
@@ -240,6 +318,7 @@ def _box_packed(descriptor: Descriptor) -> _Breaches:
         yield _Breach("box_dims[0]", descriptor.box_dims[0], bound)
 
 
+@_condition(xla="element_strides (%s) must be non-zero and <= 8.")
 def _element_strides(descriptor: Descriptor) -> _Breaches:
     for dimension, stride in enumerate(descriptor.element_strides):
         if dimension == 0 and descriptor.interleave == 0:
@@ -248,26 +327,38 @@ def _element_strides(descriptor: Descriptor) -> _Breaches:
             yield _Breach(f"element_strides[{dimension}]", stride, f"1 to {MAX_ELEMENT_STRIDE}")
 
 
+@_condition(xla="unsupported interleave: %d")
 def _interleave(descriptor: Descriptor) -> _Breaches:
     if not 0 <= descriptor.interleave < len(INTERLEAVES):
         yield _Breach("interleave", descriptor.interleave, _one_of(INTERLEAVES))
 
 
+@_condition()
 def _interleave_packed(descriptor: Descriptor) -> _Breaches:
     if descriptor.element.number == 15 and descriptor.interleave:
         yield _Breach("interleave", descriptor.interleave, "0 (NONE) for 16U6_ALIGN16B")
 
 
+@_condition(xla="when interleave is k32B, swizzle must be k32B.")
 def _interleave_swizzle(descriptor: Descriptor) -> _Breaches:
     if descriptor.interleave == 2 and descriptor.swizzle != 1:
         yield _Breach("swizzle", descriptor.swizzle, "1 (32B) where interleave is 2 (32B)")
 
 
+@_condition(
+    xla="unsupported swizzle: %d",
+    jaxlib="Unsupported TMA swizzle: %u.",
+    mosaic="Unsupported swizzle: %ld",
+)
 def _swizzle(descriptor: Descriptor) -> _Breaches:
     if not 0 <= descriptor.swizzle < len(SWIZZLES):
         yield _Breach("swizzle", descriptor.swizzle, _one_of(SWIZZLES))
 
 
+@_condition(
+    xla="when interleave is kNone and swizzle is k..B, box_dims[0] * element_byte_width "
+    "must be <= ..."
+)
 def _swizzle_span(descriptor: Descriptor) -> _Breaches:
     span = swizzle_span(descriptor.swizzle)
     if span is None or descriptor.interleave or not descriptor.box_dims:
@@ -281,6 +372,7 @@ def _swizzle_span(descriptor: Descriptor) -> _Breaches:
         yield _Breach("box_dims[0]", descriptor.box_dims[0], bound)
 
 
+@_condition()
 def _swizzle_packed(descriptor: Descriptor) -> _Breaches:
     if not descriptor.element.is_packed_to_16_bytes:
         return
@@ -294,21 +386,25 @@ def _swizzle_packed(descriptor: Descriptor) -> _Breaches:
         yield _Breach("swizzle", descriptor.swizzle, bound)
 
 
+@_condition()
 def _store_packed(descriptor: Descriptor) -> _Breaches:
     if descriptor.element.number == 14 and descriptor.store:
         yield _Breach("data_type", 14, "another to store through: 16U4_ALIGN16B can only be loaded")
 
 
+@_condition()
 def _l2_promotion(descriptor: Descriptor) -> _Breaches:
     if not 0 <= descriptor.l2_promotion < len(L2_PROMOTIONS):
         yield _Breach("l2_promotion", descriptor.l2_promotion, _one_of(L2_PROMOTIONS))
 
 
+@_condition(jaxlib="Unsupported TMA OOB fill: %u.")
 def _oob_fill(descriptor: Descriptor) -> _Breaches:
     if not 0 <= descriptor.oob_fill < len(OOB_FILLS):
         yield _Breach("oob_fill", descriptor.oob_fill, _one_of(OOB_FILLS))
 
 
+@_condition()
 def _nan_fill(descriptor: Descriptor) -> _Breaches:
     if descriptor.oob_fill == 1 and not descriptor.element.floating:
         bound = f"0: NaN fills floating-point types only, not {descriptor.element.name}"
@@ -318,26 +414,34 @@ def _nan_fill(descriptor: Descriptor) -> _Breaches:
 # ---- of others, before the driver is asked
 
 
-def _jaxlib_data_type(descriptor: Descriptor) -> _Breaches:
-    if descriptor.element.number == 13:
-        yield _Breach("data_type", 13, "another: jaxlib has no 16U4_ALIGN8B")
-
-
+@_condition(
+    cuda="",
+    jaxlib="TMA innermost element stride must be 1, but got %llu.",
+    mosaic="Minormost stride must be 1, but got %ld",
+)
 def _innermost_stride(descriptor: Descriptor) -> _Breaches:
     if descriptor.innermost_stride != 1:
         yield _Breach("global_strides[0]", descriptor.innermost_stride, "1 element")
 
 
+@_condition(
+    cuda="",
+    xla="unsupported swizzle: %d",
+    jaxlib="Unsupported TMA swizzle: %u.",
+    mosaic="Unsupported swizzle: %ld",
+)
 def _plain_swizzle(descriptor: Descriptor) -> _Breaches:
     if 4 <= descriptor.swizzle < len(SWIZZLES):
         yield _Breach("swizzle", descriptor.swizzle, _one_of(SWIZZLES[:4]))
 
 
+@_condition(cuda="", xla="unsupported element size: %d")
 def _element_size(descriptor: Descriptor) -> _Breaches:
     if descriptor.element.bits not in (8, 16, 32, 64):
         yield _Breach("element_size", descriptor.element.bits, "8, 16, 32 or 64 bits")
 
 
+@_condition(cuda="", xla="global_stride (%d) must be a multiple of the previous stride (%d).")
 def _stride_chain(descriptor: Descriptor) -> _Breaches:
     strides = descriptor.global_strides
     for dimension in range(2, len(strides) + 1):
@@ -351,6 +455,7 @@ def _stride_chain(descriptor: Descriptor) -> _Breaches:
             )
 
 
+@_condition(cuda="", xla="global_stride (%d) must be >= global_dim (%d).")
 def _stride_covers_dim(descriptor: Descriptor) -> _Breaches:
     # XLA compares bytes with elements; and the stride of dimension i + 1 with dimension i.
     for dimension, stride in enumerate(descriptor.global_strides, 1):
@@ -363,6 +468,7 @@ def _stride_covers_dim(descriptor: Descriptor) -> _Breaches:
             )
 
 
+@_condition(cuda="", xla="element_strides[0] must be 1 for TMA. Got %d instead.")
 def _first_element_stride(descriptor: Descriptor) -> _Breaches:
     if descriptor.element_strides and descriptor.element_strides[0] != 1:
         yield _Breach("element_strides[0]", descriptor.element_strides[0], "1")
@@ -385,192 +491,3 @@ def _round_up(value: int, unit: int) -> int:
 
 def _one_of(names: tuple[str, ...]) -> str:
     return "one of " + ", ".join(f"{number} ({name})" for number, name in enumerate(names))
-
-
-def _sources(
-    *, cuda: bool = True, xla: str = "", jaxlib: str = "", mosaic: str = ""
-) -> dict[Consumer, str]:
-    sources = {Consumer.CUDA: _MANUAL} if cuda else {}
-    for consumer, file, message in (
-        (Consumer.XLA, _XLA, xla),
-        (Consumer.JAXLIB, _JAXLIB, jaxlib),
-        (Consumer.MOSAIC, _MOSAIC, mosaic),
-    ):
-        if message:
-            sources[consumer] = f'{file}: "{message}"'
-    return sources
-
-
-CONDITIONS = (
-    Condition("data-type", _data_type, _sources(jaxlib="Unsupported TMA data type: %d.")),
-    Condition(
-        "jaxlib-data-type",
-        _jaxlib_data_type,
-        _sources(cuda=False, jaxlib="Unsupported TMA data type: %d."),
-    ),
-    Condition(
-        "rank",
-        _rank,
-        _sources(
-            xla="unsupported rank for TMA: %d. Must be 1-5",
-            jaxlib="TMA descriptor rank %d is out of range [1, 5].",
-            mosaic="Rank must be in [1, 5], but got %ld",
-        ),
-    ),
-    Condition(
-        "rank-interleaved",
-        _rank_interleaved,
-        _sources(xla="If TmaInterleave is not kNone, then tensor rank must additionally be >= 3."),
-    ),
-    Condition(
-        "entries",
-        _entries,
-        _sources(
-            xla="global_dims, box_dims and element_strides must have the same rank",
-            jaxlib="TMA descriptor rank mismatch: block_shape size %d, shape size %zu, "
-            "strides size %zu.",
-        ),
-    ),
-    Condition(
-        "descriptor-address",
-        _descriptor_address,
-        _sources(
-            jaxlib="TMA descriptor output address must be 64-byte aligned, but got %p.",
-            mosaic="TMA descriptor address must be 64 byte aligned, but got: %p",
-        ),
-    ),
-    Condition(
-        "address",
-        _address,
-        _sources(jaxlib="TMA global base address must be 16-byte aligned, but got %p."),
-    ),
-    Condition(
-        "dims",
-        _dims,
-        _sources(
-            xla="global_dims (%s) must be non-zero and <= 2^32.",
-            jaxlib="TMA shape at dimension %d must be in range [1, 2^32], but got %llu.",
-            mosaic="TMA size must be less than 2**32, but got %ld at index %ld",
-        ),
-    ),
-    Condition("dims-packed", _dims_packed, _sources()),
-    Condition(
-        "stride-alignment",
-        _stride_alignment,
-        _sources(
-            xla="global_strides (%s) must be a multiple of 16 and < 2^40.",
-            jaxlib="TMA byte stride at dimension %d must be divisible by 16 and less than 2^40, "
-            "but got %llu (element stride %llu, element size %u).",
-            mosaic="Byte strides must be divisible by 16 and less than 2**40, but got %ld "
-            "(item stride = %ld, item size = %ld) at index %ld",
-        ),
-    ),
-    Condition(
-        "stride-range",
-        _stride_range,
-        _sources(
-            xla="global_strides (%s) must be a multiple of 16 and < 2^40.",
-            jaxlib="TMA byte stride at dimension %d must be divisible by 16 and less than 2^40, "
-            "but got %llu (element stride %llu, element size %u).",
-            mosaic="Byte strides must be divisible by 16 and less than 2**40, but got %ld "
-            "(item stride = %ld, item size = %ld) at index %ld",
-        ),
-    ),
-    Condition(
-        "box",
-        _box,
-        _sources(
-            xla="box_dims [%s] must be non-zero and <= 256.",
-            jaxlib="TMA block shape at dimension %d must be in range [1, 256], but got %u.",
-            mosaic="Window shape must be in [0, 256], but got %d at index %ld",
-        ),
-    ),
-    Condition("box-size", _box_size, {Consumer.CUDA: _DRIVER}),
-    Condition(
-        "box-bytes",
-        _box_bytes,
-        _sources(
-            xla="when interleave is kNone, box_dims[0] (%d) * element_byte_width (%d) must be a "
-            "multiple of 16 bytes.",
-            jaxlib="TMA innermost block shape in bytes must be divisible by 16, but got "
-            "%u * %u = %u bytes.",
-            mosaic="The last dimension of window shape must have a bytewidth divisible by 16, "
-            "but got %d*%ld at index %ld",
-        ),
-    ),
-    Condition("box-packed", _box_packed, _sources()),
-    Condition(
-        "element-strides",
-        _element_strides,
-        _sources(xla="element_strides (%s) must be non-zero and <= 8."),
-    ),
-    Condition("interleave", _interleave, _sources(xla="unsupported interleave: %d")),
-    Condition("interleave-packed", _interleave_packed, _sources()),
-    Condition(
-        "interleave-swizzle",
-        _interleave_swizzle,
-        _sources(xla="when interleave is k32B, swizzle must be k32B."),
-    ),
-    Condition(
-        "swizzle",
-        _swizzle,
-        _sources(
-            xla="unsupported swizzle: %d",
-            jaxlib="Unsupported TMA swizzle: %u.",
-            mosaic="Unsupported swizzle: %ld",
-        ),
-    ),
-    Condition(
-        "swizzle-span",
-        _swizzle_span,
-        _sources(
-            xla="when interleave is kNone and swizzle is k..B, box_dims[0] * element_byte_width "
-            "must be <= ...",
-        ),
-    ),
-    Condition("swizzle-packed", _swizzle_packed, _sources()),
-    Condition("store-packed", _store_packed, _sources()),
-    Condition("l2-promotion", _l2_promotion, _sources()),
-    Condition("oob-fill", _oob_fill, _sources(jaxlib="Unsupported TMA OOB fill: %u.")),
-    Condition("nan-fill", _nan_fill, _sources()),
-    Condition(
-        "innermost-stride",
-        _innermost_stride,
-        _sources(
-            cuda=False,
-            jaxlib="TMA innermost element stride must be 1, but got %llu.",
-            mosaic="Minormost stride must be 1, but got %ld",
-        ),
-    ),
-    Condition(
-        "plain-swizzle",
-        _plain_swizzle,
-        _sources(
-            cuda=False,
-            xla="unsupported swizzle: %d",
-            jaxlib="Unsupported TMA swizzle: %u.",
-            mosaic="Unsupported swizzle: %ld",
-        ),
-    ),
-    Condition(
-        "element-size", _element_size, _sources(cuda=False, xla="unsupported element size: %d")
-    ),
-    Condition(
-        "stride-chain",
-        _stride_chain,
-        _sources(
-            cuda=False, xla="global_stride (%d) must be a multiple of the previous stride (%d)."
-        ),
-    ),
-    Condition(
-        "stride-covers-dim",
-        _stride_covers_dim,
-        _sources(cuda=False, xla="global_stride (%d) must be >= global_dim (%d)."),
-    ),
-    Condition(
-        "first-element-stride",
-        _first_element_stride,
-        _sources(cuda=False, xla="element_strides[0] must be 1 for TMA. Got %d instead."),
-    ),
-)
-"""Every condition, the driver's first."""
