@@ -14,10 +14,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hlo_lint.analysis.calls import calls_of, opcodes_of
-from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import CONTROL_FLOW, FORWARDS, NO_KERNEL
-from hlo_lint.hlo.shape import ArrayShape, Index, Shape, TupleShape, leaves
+from hlo_lint.hlo.shape import Index, Shape, TupleShape, array_indices, part
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.buffer_assignment import AssignedValue, BufferAssignment
@@ -432,12 +431,12 @@ class Accesses:
             for touch in self.touches(at):
                 if not touch.writes:
                     last[touch.value.id] = (at, touch)
-            for index in _arrays(at.shape_or_none):
+            for index in array_indices(at.shape_or_none):
                 for value in self.values(at, index):
                     first.setdefault(value.id, at.number)
         root = computation.root
         if root is not None:
-            for index in _arrays(root.shape_or_none):
+            for index in array_indices(root.shape_or_none):
                 for value in self.values(root, index):
                     last[value.id] = (root, MemoryAccess(root, value, writes=False))
         lives: dict[int, list[Life]] = {}
@@ -493,7 +492,7 @@ class Accesses:
         for operand in instruction.operands[first:last]:
             if operand.instruction is None:
                 continue
-            for index in _arrays(operand.shape):
+            for index in array_indices(operand.shape):
                 for value in self.values(operand.instruction, (*operand.index, *index)):
                     yield MemoryAccess(instruction, value, writes=False)
 
@@ -504,12 +503,8 @@ class Accesses:
             result_index = _result_index(instruction)
             if result_index is None:
                 return
-            prefix = result_index
-            for element in prefix:
-                if not isinstance(shape, TupleShape) or element >= len(shape.elements):
-                    return
-                shape = shape.elements[element]
-        for index in _arrays(shape):
+            prefix, shape = result_index, part(shape, result_index)
+        for index in array_indices(shape):
             for value in self.values(instruction, (*prefix, *index)):
                 yield MemoryAccess(instruction, value, writes=True)
 
@@ -613,13 +608,6 @@ def _holds_operands(shape: Shape | None) -> bool:
     return isinstance(shape, TupleShape) and isinstance(shape.elements[0], TupleShape)
 
 
-def _arrays(shape: Shape | None) -> Iterator[Index]:
-    """The indices of the arrays of a shape; the tables of pointers around them hold no data."""
-    for index, leaf in leaves(shape) if shape is not None else ():
-        if isinstance(leaf, ArrayShape):
-            yield index
-
-
 def operand_position(instruction: Instruction, number: int, index: Index) -> Position | None:
     """The position of part `index` of operand `number`; None where nothing defines it."""
     operands = instruction.operands
@@ -639,10 +627,7 @@ def _share_on_purpose(start: Instruction, other: Instruction) -> bool:
 
 
 def _attribute(instruction: Instruction, name: str) -> str:
-    try:
-        value = instruction.attribute(name)
-    except AttributeSyntaxError:
-        return ""
+    value = instruction.attribute_or_none(name)
     if isinstance(value, tuple) and value and isinstance(value[0], str):
         return value[0]
     return value.removeprefix("%") if isinstance(value, str) else ""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hlo_lint.hlo.attributes import Alias, AttributeSyntaxError
-from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.shape import ArrayShape, Index, ShapeSyntaxError, leaves
+from hlo_lint.hlo.attributes import Alias
+from hlo_lint.hlo.ir import Instruction, Operand
+from hlo_lint.hlo.shape import ArrayShape, Index, array_indices, arrays
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.buffer_assignment import AssignedValue, BufferAssignment
@@ -29,16 +30,9 @@ class ResultArray:
 
 def results(instruction: Instruction) -> tuple[ResultArray, ...]:
     """The arrays of an instruction's result, tuples taken apart."""
-    try:
-        shape = instruction.shape
-    except ShapeSyntaxError:
-        return ()
-    parts = (leaf for leaf in leaves(shape) if isinstance(leaf[1], ArrayShape))
-    return tuple(
-        ResultArray(number, index, leaf)
-        for number, (index, leaf) in enumerate(parts)
-        if isinstance(leaf, ArrayShape)
-    )
+    shape = instruction.shape_or_none
+    placed = zip(array_indices(shape), arrays(shape), strict=True)
+    return tuple(ResultArray(number, *array) for number, array in enumerate(placed))
 
 
 def declared_aliases(instruction: Instruction) -> dict[Index, int]:
@@ -46,10 +40,7 @@ def declared_aliases(instruction: Instruction) -> dict[Index, int]:
 
     Parts of tuple operands are left out: no kernel call is handed a tuple.
     """
-    try:
-        declared = instruction.attribute("output_to_operand_aliasing")
-    except AttributeSyntaxError:
-        return {}
+    declared = instruction.attribute_or_none("output_to_operand_aliasing")
     if not isinstance(declared, tuple):
         return {}
     return {
@@ -99,11 +90,13 @@ def operand_memory(
     return memory_of(buffers, operand.instruction, operand.index)
 
 
-def source_of(instruction: Instruction, number: int) -> Instruction | None:
+def source_of(
+    operand: Operand, renames: Collection[str] = ("get-tuple-element", "bitcast")
+) -> Instruction | None:
     """The instruction that computes an operand: not one that only renames it."""
-    at = instruction.operands[number].instruction
+    at = operand.instruction
     for _ in range(256):
-        if at is None or at.opcode not in ("get-tuple-element", "bitcast") or not at.operands:
+        if at is None or at.opcode not in renames or not at.operands:
             break
         at = at.operands[0].instruction
     return at

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeAlias
 
+from hlo_lint.analysis.buffers import source_of
 from hlo_lint.analysis.layout_mismatches import operand_array, result_array
-from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.layouts import packs_alike, reshape_is_bitcast, strides
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape
@@ -135,12 +135,8 @@ def _merged(loops: list[tuple[int, int, int]]) -> Steps:
 def _dimensions(mover: Instruction, rank: int) -> tuple[int, ...] | None:
     if mover.opcode == "copy":
         return tuple(range(rank))
-    try:
-        value = mover.attribute("dimensions")
-    except AttributeSyntaxError:
-        return None
-    numbers = tuple(n for n in value if isinstance(n, int)) if isinstance(value, tuple) else ()
-    return numbers if sorted(numbers) == list(range(rank)) else None
+    numbers = mover.integers_attribute("dimensions")
+    return numbers if numbers is not None and sorted(numbers) == list(range(rank)) else None
 
 
 def _is_simple(shape: ArrayShape) -> bool:
@@ -151,9 +147,6 @@ def _is_simple(shape: ArrayShape) -> bool:
 
 def source_of_move(move: Move, by_kernel: dict[Instruction, Move]) -> Move | None:
     """The move whose result this one reads, bitcasts between them aside."""
-    at = move.kernel.operands[0].instruction if move.kernel.operands else None
-    for _ in range(64):
-        if at is None or at.opcode != "bitcast" or not at.operands:
-            break
-        at = at.operands[0].instruction
-    return None if at is None else by_kernel.get(at)
+    operands = move.kernel.operands
+    source = source_of(operands[0], ("bitcast",)) if operands else None
+    return None if source is None else by_kernel.get(source)

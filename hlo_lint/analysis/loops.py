@@ -10,7 +10,6 @@ from math import gcd
 from typing import Final
 
 from hlo_lint.analysis.async_ops import sequential_calls
-from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import FORWARDS
@@ -179,10 +178,7 @@ def loops(module: Module) -> tuple[Loop, ...]:
 
 def backend_config(instruction: Instruction) -> Mapping[str, object]:
     """The fields of a `backend_config` in JSON; empty for any other."""
-    try:
-        config = instruction.attribute("backend_config")
-    except AttributeSyntaxError:
-        return {}
+    config = instruction.attribute_or_none("backend_config")
     return config if isinstance(config, Mapping) else {}
 
 

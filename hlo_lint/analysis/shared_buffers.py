@@ -16,11 +16,11 @@ from functools import cached_property
 from typing import Final, TypeAlias
 
 from hlo_lint.analysis.async_ops import Position, operand_position, sequential_calls
-from hlo_lint.hlo.attributes import Alias, AttributeSyntaxError, Donor
+from hlo_lint.hlo.attributes import Alias, Donor
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import OPCODES
 from hlo_lint.hlo.records import attributes_of, opcode_of
-from hlo_lint.hlo.shape import ArrayShape, Index, Shape, leaves, part
+from hlo_lint.hlo.shape import ArrayShape, Index, array_indices, part
 
 Value: TypeAlias = Position
 """A part of a result that an instruction itself makes, and does not only hand on."""
@@ -90,9 +90,8 @@ def _donated(module: Module) -> frozenset[tuple[int, Index]] | None:
     for name in ("input_output_alias", "buffer_donor"):
         if name not in module.attributes:
             continue
-        try:
-            pairs = module.attribute(name)
-        except AttributeSyntaxError:
+        pairs = module.attribute_or_none(name)
+        if pairs is None:
             return None
         for pair in pairs if isinstance(pairs, tuple) else ():
             if isinstance(pair, Alias):
@@ -214,13 +213,13 @@ def _reads(
     root = computation.root
     for reader in _readers(computation, makers):
         for number, operand in enumerate(reader.operands):
-            for index in _arrays(operand.shape):
+            for index in array_indices(operand.shape):
                 if operand.instruction is not None and buffers.is_read(reader, number, index):
                     value = buffers.value(operand.instruction, (*operand.index, *index))
                     if value is not None:
                         yield value, reader
     if root is not None and root.opcode in _FORWARDS:
-        for index in _arrays(root.shape_or_none):
+        for index in array_indices(root.shape_or_none):
             value = buffers.value(root, index)
             if value is not None:
                 yield value, root
@@ -336,7 +335,9 @@ class _Buffers:
             return frozenset().union(*[self._written_in(callee) for callee in callees])
         if opcode in _FORWARDS or opcode in _WRITES_NOTHING:
             return frozenset()
-        buffers = (self.of((instruction, index)) for index in _arrays(instruction.shape_or_none))
+        buffers = (
+            self.of((instruction, index)) for index in array_indices(instruction.shape_or_none)
+        )
         return frozenset(buffer for buffer in buffers if buffer is not None)
 
     def _written_in(self, computation: Computation) -> frozenset[int]:
@@ -354,10 +355,10 @@ class _Buffers:
             return  # FlattenCallGraph will give each caller a copy of its own
         for number in range(len(caller.operands)):
             for parameter in self._calls.parameters(caller, number):
-                for index in _arrays(parameter.shape_or_none):
+                for index in array_indices(parameter.shape_or_none):
                     self._join((parameter, index), self._operand(caller, number, index))
         returning = callees[:1] if caller.opcode == "while" else callees
-        for index in _arrays(caller.shape_or_none):
+        for index in array_indices(caller.shape_or_none):
             if caller.opcode == "while":
                 self._join((caller, index), self._operand(caller, 0, index))
             for callee in returning:
@@ -370,10 +371,7 @@ class _Buffers:
         root = None if entry is None else entry.root
         if entry is None or root is None or "input_output_alias=" not in module.header:
             return
-        try:
-            aliases = module.attribute("input_output_alias")
-        except AttributeSyntaxError:
-            return
+        aliases = module.attribute_or_none("input_output_alias")
         parameters = {parameter.parameter_number: parameter for parameter in entry.parameters}
         for alias in aliases if isinstance(aliases, tuple) else ():
             if isinstance(alias, Alias) and alias.operand in parameters:
@@ -382,14 +380,11 @@ class _Buffers:
                     self._join(result, (parameters[alias.operand], alias.operand_index))
 
     def _join_aliases(self, instruction: Instruction) -> None:
-        try:
-            aliases = instruction.attribute("output_to_operand_aliasing")
-        except AttributeSyntaxError:
-            return
+        aliases = instruction.attribute_or_none("output_to_operand_aliasing")
         for alias in aliases if isinstance(aliases, tuple) else ():
             if isinstance(alias, Alias):
                 shape = part(instruction.shape_or_none, alias.output_index)
-                for index in _arrays(shape):
+                for index in array_indices(shape):
                     output = instruction, (*alias.output_index, *index)
                     operand = self._operand(
                         instruction, alias.operand, (*alias.operand_index, *index)
@@ -427,9 +422,3 @@ def _joining(computation: Computation) -> Iterator[Instruction]:
             opcode in _JOINS or "output_to_operand_aliasing=" in attributes_of(row)
         ):
             yield computation.at(number)
-
-
-def _arrays(shape: Shape | None) -> Iterator[Index]:
-    for index, leaf in leaves(shape) if shape is not None else ():
-        if isinstance(leaf, ArrayShape):
-            yield index

@@ -123,12 +123,9 @@ def origin_of(instruction: Instruction | None, module: Module) -> SourceLine | N
 
 
 def _metadata(instruction: Instruction) -> OpMetadata | None:
-    from hlo_lint.hlo.attributes import AttributeSyntaxError, OpMetadata
+    from hlo_lint.hlo.attributes import OpMetadata
 
-    try:
-        metadata = instruction.attribute("metadata")
-    except AttributeSyntaxError:
-        return None
+    metadata = instruction.attribute_or_none("metadata")
     return metadata if isinstance(metadata, OpMetadata) else None
 
 

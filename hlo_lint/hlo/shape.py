@@ -284,6 +284,13 @@ def arrays(shape: Shape | None) -> Iterator[ArrayShape]:
             yield leaf
 
 
+def array_indices(shape: Shape | None) -> Iterator[Index]:
+    """The indices of the arrays in a shape; none where it is not known."""
+    for index, leaf in leaves(shape) if shape is not None else ():
+        if isinstance(leaf, ArrayShape):
+            yield index
+
+
 def part(shape: Shape | None, index: Index) -> Shape | None:
     """An element of a tuple of tuples; None where there is none."""
     for number in index:

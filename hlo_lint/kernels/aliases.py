@@ -70,7 +70,7 @@ def _accesses(ptx: str, pointers: tuple[int, ...]) -> GlobalAccesses | None:
 
 def alias_is_lost(fusion: Instruction, call: Instruction, result: ResultArray, number: int) -> bool:
     """True if the fusion is known to give the result other memory than the operand's."""
-    source = source_of(call, number)
+    source = source_of(call.operands[number])
     if source is None:
         return False
     index = fusion_index(call, result)
@@ -82,7 +82,9 @@ def alias_is_lost(fusion: Instruction, call: Instruction, result: ResultArray, n
     if index is not None:
         return True  # the result is the fusion's, and the operand a part of another buffer
     update = _update_of(call, result)
-    return update is not None and update.operands[0].instruction is not source_of(source, 0)
+    return update is not None and update.operands[0].instruction is not source_of(
+        source.operands[0]
+    )
 
 
 def fusion_index(call: Instruction, result: ResultArray) -> Index | None:

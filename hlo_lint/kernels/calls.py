@@ -80,16 +80,16 @@ def fusion_of(call: Instruction, module: Module) -> Instruction | None:
 
 def operand_source(call: Instruction, number: int, module: Module) -> Instruction | None:
     """The instruction that computes an operand; of a fused call, the array its slice is part of."""
-    source = source_of(call, number)
+    source = source_of(call.operands[number])
     fusion = None if call.computation.is_entry else fusion_of(call, module)
     if fusion is None:
         return source
     while source is not None and source.opcode in ("slice", "dynamic-slice"):
-        source = source_of(source, 0)
+        source = source_of(source.operands[0])
     if source is None or source.opcode != "parameter":
         return source
     outer = int(source.operands_text)
-    return source_of(fusion, outer) if outer < len(fusion.operands) else None
+    return source_of(fusion.operands[outer]) if outer < len(fusion.operands) else None
 
 
 def is_entry_parameter(call: Instruction, number: int, module: Module) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias, cast
 
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import demands_on
-from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, parse_shape
+from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, parse_shape, part
 from hlo_lint.text.phrases import counted
 
 Attribute: TypeAlias = "str | int | bool | float | tuple[Attribute, ...]"
@@ -331,12 +331,7 @@ class _Node(NamedTuple):
 
     @property
     def shape(self) -> Shape | None:
-        shape = self.instruction.shape_or_none
-        for number in self.path:
-            if not isinstance(shape, TupleShape) or number >= len(shape.elements):
-                return None
-            shape = shape.elements[number]
-        return shape
+        return part(self.instruction.shape_or_none, self.path)
 
     @property
     def users(self) -> int:

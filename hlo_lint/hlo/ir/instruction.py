@@ -218,6 +218,14 @@ class Instruction:
         value = self.attribute_or_none(name)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
+    def integers_attribute(self, name: str) -> tuple[int, ...] | None:
+        """An attribute that is a list of integers, else None."""
+        value = self.attribute_or_none(name)
+        if not isinstance(value, tuple):
+            return None
+        numbers = tuple(number for number in value if isinstance(number, int))
+        return numbers if len(numbers) == len(value) else None
+
     @property
     def custom_call_target(self) -> str:
         """The target of a custom call; empty if there is none."""

@@ -190,6 +190,15 @@ class Module:
         text = self.attributes.get(name)
         return None if text is None else read_attribute(name, text)
 
+    def attribute_or_none(self, name: str) -> Any:
+        """One of the header's attributes as a value; None if it is absent or cannot be read."""
+        from hlo_lint.hlo.attributes import AttributeSyntaxError
+
+        try:
+            return self.attribute(name)
+        except AttributeSyntaxError:
+            return None
+
     @property
     def is_scheduled(self) -> bool:
         """True if the order of the text is the order of execution."""

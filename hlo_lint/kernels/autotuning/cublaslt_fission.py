@@ -23,6 +23,7 @@ from enum import Enum
 from itertools import chain
 from math import prod
 
+from hlo_lint.analysis.buffers import source_of
 from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand
 from hlo_lint.hlo.layouts import permute, reshape_is_bitcast
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Layout
@@ -294,10 +295,8 @@ def _adjacent(batch: tuple[int, ...]) -> bool:
 
 def _is_computed(operand: Operand) -> bool:
     """True if the fusion computes something, not only renames, before it reaches this operand."""
-    at = operand.instruction
-    while at is not None and at.opcode == "bitcast":
-        at = at.operands[0].instruction
-    return at is not None and at.opcode != "parameter"
+    source = source_of(operand, ("bitcast",))
+    return source is not None and source.opcode != "parameter"
 
 
 def _only_renamed(instruction: Instruction) -> bool:

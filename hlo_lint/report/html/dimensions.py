@@ -9,7 +9,6 @@ from itertools import accumulate, pairwise
 from operator import mul
 from typing import TypedDict
 
-from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.layouts import common_factors
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Layout
@@ -125,11 +124,8 @@ def _is_plain(shape: ArrayShape) -> bool:
 def _pieces(mover: Instruction, operand: ArrayShape, result: ArrayShape) -> _Pieces | None:
     match mover.opcode:
         case "transpose":
-            try:
-                turned = mover.attribute("dimensions")
-            except AttributeSyntaxError:
-                return None
-            if not isinstance(turned, tuple) or sorted(turned) != list(range(operand.rank)):
+            turned = mover.integers_attribute("dimensions")
+            if turned is None or sorted(turned) != list(range(operand.rank)):
                 return None
             if any(result.dims[at] != operand.dims[number] for at, number in enumerate(turned)):
                 return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.shape import ArrayShape, TupleShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
@@ -84,12 +83,8 @@ class CollectiveNotOutermost(Rule):
 
 def _dimension(collective: Instruction) -> int | None:
     """The dimension it is along; None for an all-to-all of a tuple, which has none."""
-    try:
-        value = collective.attribute("dimensions")
-    except AttributeSyntaxError:
-        return None
-    first = value[0] if isinstance(value, tuple) and len(value) == 1 else None
-    return first if isinstance(first, int) else None
+    dimensions = collective.integers_attribute("dimensions") or ()
+    return dimensions[0] if len(dimensions) == 1 else None
 
 
 def _results(collective: Instruction) -> list[ArrayShape]:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from hlo_lint.analysis.layout_mismatches import lie_alike, operand_array
 from hlo_lint.analysis.rewrite import with_copied_operands
-from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Layout
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
@@ -91,12 +90,9 @@ class _Ignored(NamedTuple):
 
 
 def _ignored(call: Instruction) -> list[_Ignored]:
-    try:
-        constraints = call.attribute("operand_layout_constraints")
-    except AttributeSyntaxError:
-        return []  # another rule's business
+    constraints = call.attribute_or_none("operand_layout_constraints")
     if not isinstance(constraints, tuple):
-        return []
+        return []  # one that cannot be read is another rule's business
     ignored = []
     for number, wanted in enumerate(constraints):
         before = operand_array(call, number)

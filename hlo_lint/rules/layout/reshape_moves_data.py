@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hlo_lint.analysis.buffers import source_of
 from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.analysis.stage import ANY_STAGE
 from hlo_lint.dumps.phases import LAYOUT_NORMALIZATION, RESHAPES_ARE_BITCASTS
@@ -149,7 +150,7 @@ class ReshapeMovesData(Rule):
         self, instruction: Instruction, before: Module, after: Module
     ) -> tuple[str, ...]:
         """The Triton GEMM fusions that the pass took apart to make the GEMM call that feeds it."""
-        producer = _producer(instruction.operands[0])
+        producer = source_of(instruction.operands[0])
         if producer is None or GEMM_TARGET not in producer.attributes_text:
             return ()
         left = {fusion.name for fusion in _triton_gemms(after)}
@@ -305,18 +306,8 @@ def _shapes(reshape: Instruction) -> tuple[ArrayShape, ArrayShape] | None:
             return None
 
 
-def _producer(operand: Operand) -> Instruction | None:
-    """The instruction that computes an operand: not one that only renames or takes apart."""
-    at = operand.instruction
-    for _ in range(64):
-        if at is None or at.opcode not in ("get-tuple-element", "bitcast") or not at.operands:
-            break
-        at = at.operands[0].instruction
-    return at
-
-
 def _feeder(operand: Operand) -> tuple[str, ...]:
-    producer = _producer(operand)
+    producer = source_of(operand)
     if producer is None or GEMM_TARGET not in producer.attributes_text:
         return ()
     target = producer.custom_call_target

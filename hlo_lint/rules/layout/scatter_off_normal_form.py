@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hlo_lint.analysis.layout_mismatches import in_other_orders, operand_array
 from hlo_lint.dumps.phases import SCATTERS_ARE_SIMPLE
-from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
@@ -87,8 +86,5 @@ def _reason(scatter: Instruction) -> str:
 
 
 def _scatter_dimensions(scatter: Instruction, update: ArrayShape) -> int:
-    try:
-        windows = scatter.attribute("update_window_dims")
-    except AttributeSyntaxError:
-        return 0
+    windows = scatter.attribute_or_none("update_window_dims")
     return update.rank - len(windows) if isinstance(windows, tuple) else 0

@@ -9,7 +9,6 @@ from hlo_lint.analysis.layout_mismatches import (
     result_array,
 )
 from hlo_lint.analysis.rewrite import Rewrite
-from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.layouts import compose, inverse, normalize
 from hlo_lint.hlo.shape import ArrayShape
@@ -108,14 +107,10 @@ class TransposeOffNormalForm(Rule):
 def _dimensions(
     transpose: Instruction, before: ArrayShape, after: ArrayShape
 ) -> tuple[int, ...] | None:
-    try:
-        value = transpose.attribute("dimensions")
-    except AttributeSyntaxError:
+    dimensions = transpose.integers_attribute("dimensions")
+    if dimensions is None or before.rank != after.rank:
         return None
-    if not isinstance(value, tuple) or before.rank != after.rank:
-        return None
-    numbers = tuple(number for number in value if isinstance(number, int))
-    return numbers if sorted(numbers) == list(range(before.rank)) else None
+    return dimensions if sorted(dimensions) == list(range(before.rank)) else None
 
 
 def _is_special(shape: ArrayShape) -> bool:

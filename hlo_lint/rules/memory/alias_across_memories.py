@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hlo_lint.analysis.verifier.scope import header_span
-from hlo_lint.hlo.attributes import Alias, AttributeSyntaxError, ProgramShape
+from hlo_lint.hlo.attributes import Alias, ProgramShape
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.shape import ArrayShape, Shape, part, spelled_index
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
@@ -42,11 +42,8 @@ class AliasAcrossMemories(Rule):
         """Each such alias of the header."""
         if "input_output_alias=" not in module.header or ":S(" not in module.header:
             return
-        try:
-            layout = module.attribute("entry_computation_layout")
-            aliases = module.attribute("input_output_alias")
-        except AttributeSyntaxError:
-            return
+        layout = module.attribute_or_none("entry_computation_layout")
+        aliases = module.attribute_or_none("input_output_alias")
         if not isinstance(layout, ProgramShape) or not isinstance(aliases, tuple):
             return
         for alias in aliases:

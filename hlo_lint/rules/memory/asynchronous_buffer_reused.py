@@ -14,7 +14,6 @@ from hlo_lint.analysis.async_ops import (
     has_flights,
     is_start,
 )
-from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding
@@ -216,9 +215,7 @@ def _predecessors(instruction: Instruction) -> tuple[str, ...] | None:
     text = instruction.attributes.get("control-predecessors")
     if text is None:
         return ()
-    try:
-        instruction.attribute("control-predecessors")
-    except AttributeSyntaxError:
+    if instruction.attribute_or_none("control-predecessors") is None:
         return None
     return tuple(re.findall(r"[\w.\-]+", text))
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from hlo_lint.analysis.layout_mismatches import types_of
-from hlo_lint.hlo.attributes import AttributeSyntaxError, ProgramShape
+from hlo_lint.hlo.attributes import ProgramShape
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Index, Shape, leaves, part, spelled_index
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
@@ -110,10 +110,7 @@ class HandedOnDifferently(Rule):
 def _in_header(module: Module) -> Findings:
     """The result of the entry, where the header says another memory."""
     root = None if module.entry is None else module.entry.root
-    try:
-        program = module.attribute("entry_computation_layout")
-    except AttributeSyntaxError:
-        return
+    program = module.attribute_or_none("entry_computation_layout")
     if root is not None and isinstance(program, ProgramShape):
         place = _other_memory(root.shape_or_none, program.result)
         if place is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.records import InstructionRecord, attributes_of, opcode_of
 from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
@@ -125,10 +124,7 @@ def _lost(old: Instruction, new: Instruction) -> list[str]:
 
 
 def _frontend_names(instruction: Instruction) -> set[str]:
-    try:
-        value = instruction.attribute("frontend_attributes")
-    except AttributeSyntaxError:
-        return set()
+    value = instruction.attribute_or_none("frontend_attributes")
     return {str(name) for name in value} if isinstance(value, Mapping) else set()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hlo_lint.analysis.verifier.scope import header_span
-from hlo_lint.hlo.attributes import Alias, AttributeSyntaxError, Donor
+from hlo_lint.hlo.attributes import Alias, Donor
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.shape import Index, spelled_index
 from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
@@ -69,10 +69,7 @@ def _donated(module: Module) -> set[tuple[int, Index]]:
     """The parts of parameters whose memory is given away."""
     donated: set[tuple[int, Index]] = set()
     for name in ("input_output_alias", "buffer_donor"):
-        try:
-            value = module.attribute(name)
-        except AttributeSyntaxError:
-            continue
+        value = module.attribute_or_none(name)
         for entry in value if isinstance(value, tuple) else ():
             if isinstance(entry, Alias):
                 donated.add((entry.operand, entry.operand_index))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hlo_lint.hlo.attributes import Alias, AttributeSyntaxError
+from hlo_lint.hlo.attributes import Alias
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Index
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
@@ -83,10 +83,7 @@ def _copied_donations(
     entry = module.entry
     if entry is None or entry.root is None or "copy" not in entry.opcodes:
         return
-    try:
-        aliases = module.attribute("input_output_alias")
-    except AttributeSyntaxError:
-        return
+    aliases = module.attribute_or_none("input_output_alias")
     parameters = entry.parameters
     for alias in aliases if isinstance(aliases, tuple) else ():
         if not isinstance(alias, Alias) or alias.operand >= len(parameters):

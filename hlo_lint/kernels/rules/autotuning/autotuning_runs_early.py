@@ -193,7 +193,7 @@ class _Memory:
             return ()
         if self._fusion is None:
             return operand_memory(self._buffers, self._call, number)
-        source = source_of(self._call, number)
+        source = source_of(self._call.operands[number])
         if source is None or source.opcode != "parameter":
             return ()
         return operand_memory(self._buffers, self._fusion, int(source.operands_text))

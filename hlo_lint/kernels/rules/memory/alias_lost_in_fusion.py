@@ -155,7 +155,7 @@ class AliasLostInFusion(Rule):
                 index = fusion_index(call, result)
                 if number is None or number >= len(call.operands) or index is None:
                     continue
-                source = source_of(call, number)
+                source = source_of(call.operands[number])
                 if source is not None and source.opcode == "parameter":
                     place = ",".join(map(str, index))
                     pairs.append(f"{{{place}}}: ({source.operands_text.strip()}, {{}})")
