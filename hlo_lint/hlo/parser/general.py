@@ -11,6 +11,7 @@ was in vain no later statement may: so the time stays linear.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -40,8 +41,11 @@ _white = re.compile(
 ).match
 """White space and comments of a text in which each carriage return stands before a line break:
 `.` is several times faster than a class of characters."""
+_SKIPPED = frozenset(" \t\r\n\f\v\ufeff/#")
+"""The characters that white space and comments begin with."""
 _blank = re.compile(r"(?:[ \t\f\v]+|/\*[^\n*]*\*/)*").match
 _name = re.compile(r"%?([A-Za-z_][\w.\-]*)", re.A).match
+_header = re.compile(r"HloModule[ \t]++%?([A-Za-z_][\w.\-]*+):?(,.*|[ \t\r]*)$", re.A | re.M).match
 _word = re.compile(r"[A-Za-z_][\w\-]*", re.A).match
 _string = re.compile(r'"(?:[^"\\]|\\.)*"', re.S).match
 _quoted = re.compile(r"'(?:[^'\\\n]|\\.)*'").match
@@ -199,6 +203,12 @@ def _spans(places: tuple[_Place, ...], start: int, text: str) -> tuple[Span, ...
     return tuple(places_of_rows)
 
 
+def _plain_spans(start: int, end: int, may_wrap: bool, text: str) -> tuple[Span, ...]:
+    """The spans of plain instructions from a place of a text to another."""
+    return tuple(spans(text, start, end, may_wrap))
+
+
+_NOTHING_READ = Stretch([], -1, is_stuck=False)
 _NAMELESS = "\0"
 """Begins what stands for a name until all names of the computation are known."""
 SINGLE = "_"
@@ -215,7 +225,7 @@ class Scanner:
         self._white = _white_before_returns if has_returns else _white
         self.reads_plain = reads_plain and not has_returns and "\0" not in text
         """True if plain statements may be read in bulk."""
-        self._stretch = Stretch([], -1, is_stuck=False)
+        self._stretch = _NOTHING_READ
         is_long = self.reads_plain and len(text) > MAX_TOGETHER
         self._lines_from = 0 if is_long else len(text) + 1
         """From where on statements may be lines of a dump."""
@@ -244,9 +254,9 @@ class Scanner:
         at = self.skip(start)
         enough = len(self.text) if enough is None else min(enough, len(self.text))
         while at < enough:
-            if plain := self._plain_computation(at):
-                begin, (end, at, computation) = at, plain
-                computations.append((begin, end, computation))
+            begin = at
+            at = self._plain_computations(at, enough, computations)
+            if at > begin:
                 continue
             try:
                 begin, (end, computation) = at, self._computation(at)
@@ -259,24 +269,19 @@ class Scanner:
 
     def header(self, start: int) -> tuple[str, int]:
         """The name in `HloModule name, attribute=…` and where that ends, as far as it is read."""
+        if self.reads_plain and (line := _header(self.text, start)):
+            name, tail = line[1], line[2].rstrip()
+            after = self.skip(line.end())
+            if self.text[after : after + 1] != "," and (not tail or are_attributes(tail)):
+                return name, line.start(2) + len(tail)
         at = self.skip(start) + len("HloModule")
         self._bound(start)
         name = ""
         try:
             named = self._expect(_name, self.skip(at), "a module needs a name")
             name = named[1]
-            at = named.end() + self.text.startswith(":", named.end())
-            line_end = self.text.find("\n", at)
-            line_end = len(self.text) if line_end < 0 else line_end
-            tail = self.text[at:line_end].rstrip()
-            if self.reads_plain and tail[:1] == "," and "//" not in tail:
-                after = self.skip(line_end)
-                if (
-                    "/*" not in tail
-                    and are_attributes(tail)
-                    and self.text[after : after + 1] != ","
-                ):
-                    return name, at + len(tail)
+            at = named.end()
+            at += self.text.startswith(":", at)
             try:
                 return name, self.attributes(at)
             except Unreadable as unreadable:
@@ -314,30 +319,38 @@ class Scanner:
             tail = text[tail_start:at].strip()
         return at, body.computation(text[start:at], start, name, is_entry, signature, tail)
 
-    def _plain_computation(self, start: int) -> tuple[int, int, Computation] | None:
-        """A computation of nothing but plain statements, its end, and where the next one begins."""
-        number = self._plain_at(start)
-        stretch = self._stretch
-        if number < 0 or not (name := stretch.pieces[number][HEAD]):
-            return None
-        stop = stretch.instructions(number + 1)
-        if stop == len(stretch.pieces) or not (close := stretch.pieces[stop][CLOSE]):
-            return None
-        stretch.next = stop + 1
-        starts, head = stretch.starts, stretch.pieces[number]
-        end = starts[stop] + len(close)
-        rows = tuple(stretch.rows[number + 1 : stop])
-        place = _Place(starts[number + 1], starts[stop], len(rows), self.may_look_on)
-        computation = Computation(
-            self.text[start:end],
-            name,
-            bool(head[ENTRY]),
-            head[SIGNATURE],
-            rows,
-            close[1:].strip(),
-            partial(_spans, (place,), start) if rows else (),
-        )
-        return end, starts[stop + 1], computation
+    def _plain_computations(
+        self, at: int, enough: int, computations: list[tuple[int, int, Computation]]
+    ) -> int:
+        """Read the computations from `at` on that are nothing but plain statements.
+
+        Gives the place after them, where the next one begins.
+        """
+        number = self._plain_at(at)
+        while number >= 0 and at < enough:
+            stretch = self._stretch
+            pieces, starts, stops = stretch.pieces, stretch.starts, stretch.stops
+            after = bisect_right(stops, number)
+            stop = stops[after] if after < len(stops) else number
+            name = pieces[number][HEAD]
+            if not name or stop == len(pieces) or not (close := pieces[stop][CLOSE]):
+                break
+            start, end = at, starts[stop] + len(close)
+            at = starts[stop + 1]
+            head, body = pieces[number], starts[number + 1]
+            computation = Computation(
+                self.text[start:end],
+                name,
+                bool(head[ENTRY]),
+                head[SIGNATURE],
+                tuple(stretch.rows[number + 1 : stop]),
+                close[1:].strip(),
+                partial(_plain_spans, body - start, starts[stop] - start, self.may_look_on),
+            )
+            computations.append((start, end, computation))
+            stretch.next = stop + 1
+            number = self._plain_at(at)
+        return at
 
     def _head(self, start: int) -> tuple[str, bool, str, int]:
         """Name, whether it is the entry, signature, and where the statements begin."""
@@ -450,7 +463,7 @@ class Scanner:
             return self._instruction(at, body, depth)
         except Unreadable:
             self.may_look_on = False
-            self._stretch = Stretch([], -1, is_stuck=False)
+            self._stretch = _NOTHING_READ
             raise first from None
 
     def _instruction(self, start: int, body: _Body, depth: int) -> int:
@@ -709,6 +722,8 @@ class Scanner:
     def skip(self, at: int) -> int:
         """The end of the white space and comments at `at`."""
         text = self.text
+        if text[at : at + 1] not in _SKIPPED:  # most often: no need for a pattern
+            return at
         while True:
             white = self._white(text, at)
             assert white is not None  # the pattern matches the empty text

@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from itertools import chain, pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hlo_lint.hlo.ir import Computation, HloFile, Module
 from hlo_lint.hlo.parser.fast import MAX_TOGETHER, LineMemo, known_blocks, read_again, read_alone
 from hlo_lint.text.source import ParseError, decode
+
+if TYPE_CHECKING:
+    from hlo_lint.hlo.parser.general import Scanner
 
 _module_start = re.compile(r"^(?:// -----[ \t]*\r?$|[ \t]*HloModule\b)", re.M)
 _begins_module = re.compile(r"HloModule(?![\w.\-])", re.A).match
@@ -174,6 +178,7 @@ def _rough_module(text: str, memo: Memo | None, may_be_several: bool) -> _Builde
 
     builder = _Builder("", "")
     scanner = Scanner(text)
+    builder.parse_errors = scanner.parse_errors
     begin = scanner.skip(0)
     if may_be_several:
         _refuse_several(text, begin + 1)
@@ -181,7 +186,6 @@ def _rough_module(text: str, memo: Memo | None, may_be_several: bool) -> _Builde
     if _begins_module(text, begin):
         builder.name, end = scanner.header(begin)
         builder.header = text[begin:end]
-    builder.parse_errors += scanner.parse_errors
     at = scanner.skip(end)
     while table := _table.match(text, at):
         builder.tables.append(table[0])
@@ -196,8 +200,10 @@ def _rough_module(text: str, memo: Memo | None, may_be_several: bool) -> _Builde
         builder.text(text[: at - 2])
         builder.blocks(text, at, memo, may_be_several=False)
     else:
+        # A scanner that has looked for statements without a computation is not as it was.
+        unused = scanner if builder.header else None
         # Nobody writes so much by hand: a printer did, and somebody added a comment.
-        builder.rest(text, at, may_be_several=False, is_printed=len(text) > MAX_TOGETHER)
+        builder.rest(text, at, False, is_printed=len(text) > MAX_TOGETHER, scanner=unused)
     if not builder.computations and not builder.header:
         message = "this is not HLO: it has neither HloModule nor a computation"
         builder.parse_errors = [ParseError(message, begin, max(begin, text.find("\n", begin)))]
@@ -238,7 +244,14 @@ class _Builder:
         self.computations.append(computation)
         pieces += (before, computation.text)
 
-    def rest(self, text: str, at: int, may_be_several: bool, is_printed: bool) -> None:
+    def rest(
+        self,
+        text: str,
+        at: int,
+        may_be_several: bool,
+        is_printed: bool,
+        scanner: Scanner | None = None,
+    ) -> None:
         """Read the computations from `at` on; the whole text becomes the only piece.
 
         Where no printer wrote the text, each statement is looked at, to find what is wrong in it.
@@ -248,17 +261,18 @@ class _Builder:
         if is_printed:
             at = read_alone(text, at, computations)
         if at < len(text):
-            from hlo_lint.hlo.parser.general import Scanner  # most runs never need it
-
             if may_be_several:
                 _refuse_several(text, at)
-            scanner = Scanner(text)
+            if scanner is None:
+                from hlo_lint.hlo.parser.general import Scanner  # most runs never need it
+
+                scanner = Scanner(text)
+                scanner.parse_errors = self.parse_errors
             while at < len(text):
                 read, at = scanner.computations(at, at + MAX_TOGETHER)
                 computations += [(begin, computation) for begin, _, computation in read]
                 if is_printed:
                     at = read_alone(text, at, computations)
-            self.parse_errors += scanner.parse_errors
         offsets: list[int] = []
         for start, computation in computations:
             if computation.inline:

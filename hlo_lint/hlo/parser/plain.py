@@ -109,7 +109,26 @@ _are_attributes = re.compile(
     rf"(?:(?:,\s*+[A-Za-z_][A-Za-z0-9_.\-]*+[ \t]*+=[ \t]*+(?:\n\s*+(?!{_ANOTHER}))?+"
     rf"(?:[^\s,(){{}}\[\]\"'\0{_VALUE}]++|{_VALUE}(?!{_ANOTHER}))++[ \t\r]*+)++(?:\0|\Z))*+"
 ).fullmatch
-_has_computation = re.compile(rf"\b(?:{'|'.join(CALLING_ATTRIBUTES)})\s*+=\s*+\{{[^}}\0]*=").search
+_CALLS = "|".join(CALLING_ATTRIBUTES)
+_has_computation = re.compile(rf"\b(?:{_CALLS})\s*+=\s*+\{{[^}}\0]*=").search
+
+
+def _usual() -> re.Pattern[str]:
+    """The pattern of attributes as most are written: it saves a look at each pair of brackets.
+
+    Braces are five deep at most, and `=` is in those of no attribute that calls.
+    """
+    flat = rf"[^(){{}}\[\]\"'/\0]++|{_STRING}"
+    braces = rf"\{{(?:{flat}|\{{(?:{flat})*+\}})*+\}}"
+    inner = rf"{flat}|\((?:{flat}|{braces})*+\)|\[(?:{flat}|{braces}|\[(?:{flat})*+\])*+\]"
+    json = rf"{flat}|\[(?:{flat}|\{{(?:{flat}|\[(?:{flat})*+\])*+\}})*+\]"
+    value = rf"[^\s,(){{}}\[\]\"'/=<\0]++|<=?|{_STRING}|\[(?:{flat})*+\]|\((?:{flat})*+\)"
+    value = rf"{value}|\{{(?:{inner}|\{{(?:{json}|\{{(?:{json}|\{{(?:{json})*+\}})*+\}})*+\}})*+\}}"
+    name = rf"(?!(?:{_CALLS})=\{{[^}}=\0]*+=){_NAME}="
+    return re.compile(rf"(?:(?:,\s*+{name}(?:{value})++[ \t\r]*+)++(?:\0|\Z))*+", re.ASCII)
+
+
+_are_usual = _usual().fullmatch
 _has_instruction = re.compile(r"[a-z0-9_\-]\((?<!\Wb\()(?<!\Ab\()").search
 """An operand that is an instruction of its own: `negate(x)`."""
 _white = re.compile(r"\s+")
@@ -235,6 +254,8 @@ def _are_in_pairs(joined: str) -> bool:
 
 def are_attributes(joined: str) -> bool:
     """True if texts that NUL is between are attributes, without comments and computations."""
+    if _are_usual(joined):
+        return True
     joined = _strings.sub(_VALUE, joined) if '"' in joined else joined
     if "//" in joined or "/*" in joined or _has_computation(joined):
         return False

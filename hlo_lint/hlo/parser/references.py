@@ -8,15 +8,22 @@ from typing import Final
 _is_no_index = re.compile(r"#(?:(?<=[ \n]#)|(?<=\A#)|(?![0-9]+(?:[# \n]|\Z)))").search
 # One after part of a name stays, and makes the list one that is not plain.
 _remove_comments = re.compile(r"/\*(?<![\w.\-#%]/\*)[^*\n]*\*/").sub
-_ARRAY = re.compile(
-    r"[a-z][a-z0-9]*+\[(?:[^()\[\]{}=\n]|<=)*\]"
-    r"(?:\{(?:[ \t]*[-\d:?][^()\[\]{}\n]*(?:\([^()\[\]{}\n]*\)[^()\[\]{}\n]*)*)?\})?"
-)
 _no_name = re.compile(r"%(?:(?<![ \n/]%)(?<!\A%)|(?![A-Za-z_]))").search
-_TUPLE = re.compile(r"b?\([^()\[\]{}\n]*\)")
-_SHAPE = "\1"
-"""Stands for a shape."""
-_LEADING_SHAPE = re.compile(rf"(?<![^,\n]){_SHAPE} ")
+_ARRAY = (
+    r"[a-z][a-z0-9]*+\[(?:[^()\[\]{}=\n]|<=)*+\]"
+    r"(?:\{(?:[ \t]*+[-\d:?][^()\[\]{}\n]*+(?:\([^()\[\]{}\n]*+\)[^()\[\]{}\n]*+)*+)?+\})?+"
+)
+
+
+def _shape() -> str:
+    """A pattern of arrays, and of tuples of them, at most six deep."""
+    shape = _ARRAY
+    for _ in range(6):
+        shape = rf"(?:{_ARRAY}|b?\((?:{shape}|[^()\[\]{{}}\n])*+\))"
+    return shape
+
+
+_remove_shapes = re.compile(rf",{_shape()} ").sub
 
 NAME_BYTES: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-\n"
 _REFERENCE_BYTES = NAME_BYTES + b"# "
@@ -45,10 +52,12 @@ def read_references(operands: list[str], by_people: bool = False) -> list[tuple[
     if by_people and joined.count(",") != joined.count(", "):
         joined = joined.replace(", ", ",").replace(",", ", ")
     if is_typed := joined.count(" ") != joined.count(", "):
-        plain = _without_shapes(joined.replace(", ", ","))
-        if plain is None or " " in plain:
+        # With a comma before each operand, the pattern is looked for at commas alone.
+        joined = joined.replace(", ", ",").replace("\n", "\n,")
+        joined = _remove_shapes(",", f",{joined}")[1:]
+        if " " in joined:
             return None
-        joined = plain.replace(",", ", ")
+        joined = joined.replace("\n,", "\n").replace(",", ", ")
     if "%" in joined:
         if (is_typed or by_people) and _no_name(joined):
             return None
@@ -62,17 +71,6 @@ def read_references(operands: list[str], by_people: bool = False) -> list[tuple[
     if "#" in joined and _is_no_index(joined):
         return None
     return list(map(tuple, map(str.split, joined.split("\n"))))
-
-
-def _without_shapes(joined: str) -> str | None:
-    """The lists of operands without their shapes; None if parentheses are not in pairs."""
-    plain = _ARRAY.sub(_SHAPE, joined)
-    while "(" in plain:
-        shorter = _TUPLE.sub(_SHAPE, plain)
-        if shorter == plain:
-            return None
-        plain = shorter
-    return _LEADING_SHAPE.sub("", plain)
 
 
 def _has_a_gap(joined: str) -> bool:
