@@ -19,6 +19,7 @@ from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.report.report import Report
 from hlo_lint.rules.base import Form, Rule, Stage
+from hlo_lint.rules.entry import ChosenRules
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.edits import Edit, Safety
 from hlo_lint.text.phrases import counted
@@ -254,7 +255,7 @@ def _cache(dump: Dump, checker: Checker, settings: Settings) -> CachedParts | No
     """The findings of earlier runs; None if a check costs less than to look for them."""
     from hlo_lint.engine.input_size import is_worth_caching
 
-    if not is_worth_caching(dump.pipelines):
+    if not is_worth_caching(dump):
         return None
     from hlo_lint.engine.cache.keys import run_digest
     from hlo_lint.engine.cache.parts import CachedParts
@@ -457,9 +458,11 @@ def _judged(
     return findings, allowed
 
 
-def _with_form(rules: Sequence[Rule], form: Form | str | None) -> list[Rule]:
+def _with_form(rules: ChosenRules, form: Form | str | None) -> ChosenRules:
     """The rules, with the option `move-as` set where a rule has it."""
     if form is None:
-        return list(rules)
+        return rules
     option = {"move-as": form.value if isinstance(form, Form) else form}
-    return [rule.with_options(option) if "move-as" in rule.options() else rule for rule in rules]
+    return ChosenRules.of(
+        [rule.with_options(option) if "move-as" in rule.options() else rule for rule in rules]
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -40,6 +41,8 @@ MEMORY_DEVICES = 1
 EXCLUDED = "it is excluded"
 MAX_INNER_ARCHIVE = 64 << 20
 """Bytes of the largest archive that is unpacked though only a folder above it was named."""
+_SNIFFED_BYTES = 1 << 12
+_begins_module = re.compile(rb"^[ \t]*HloModule(?![\w.\-])", re.M).search
 _SETTINGS = ("compile_options.textproto", "topology.textproto")
 
 
@@ -96,6 +99,8 @@ class Dump:
             others = [dump for dump in pipeline.dumps if not _holds_hlo(dump)]
             self.skipped += [Skipped(str(dump.path), "it holds no HLO") for dump in others]
             left = [dump for dump in pipeline.dumps if dump not in others]
+            for dump in left:
+                dump.release()
             if left:
                 kept.append(Pipeline(left, pipeline.artefacts, lone=pipeline.lone))
         self.pipelines = kept
@@ -108,6 +113,8 @@ class Dump:
 
 def _holds_hlo(dump: PassDump) -> bool:
     try:
+        if not dump.is_read and _begins_module(read(dump.path, _SNIFFED_BYTES)):
+            return True  # and stays unread: the cache may know its findings
         modules = dump.file.modules
     except (OSError, DumpError):
         return True  # the check reports that it cannot be read

@@ -16,6 +16,8 @@ _BYTES_PER_JOB: Final = 8 << 20
 """Bytes of dumps that one more process is worth: measured on 16 processors."""
 CACHE_MIN_BYTES: Final = 1 << 16
 """Bytes of dumps from which a look into the cache costs less than a check."""
+_CACHE_MIN_FILES: Final = 16
+"""Pipelines from which it does, however small they are."""
 
 
 def size_of(pipeline: Pipeline) -> int:
@@ -29,9 +31,9 @@ def size_of(pipeline: Pipeline) -> int:
     return size
 
 
-def is_worth_caching(pipelines: Iterable[Pipeline]) -> bool:
-    """True if the dumps are large enough for a cache."""
-    return _have(pipelines, CACHE_MIN_BYTES)
+def is_worth_caching(dump: Dump) -> bool:
+    """True if the dumps are large enough for a cache, or so many."""
+    return len(dump.pipelines) >= _CACHE_MIN_FILES or _have(dump, CACHE_MIN_BYTES)
 
 
 def automatic_jobs(dump: Dump) -> int:

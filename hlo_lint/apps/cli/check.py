@@ -237,8 +237,6 @@ def _check_shard(
     shard = parse_shard(text)
     settings = common.settings_of(paths, shared)
     dump = common.open_given(paths, settings, shared)
-    for pipeline in dump:
-        pipeline.release_text()  # which --sniff has read
     jobs = (settings.jobs if options.jobs is None else options.jobs) or automatic_jobs(dump)
     with common.progress_bar(dump, wanted=not options.quiet) as progress:
         report = lint_shard(

@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import hlo_lint
+from hlo_lint.apps.cli.main import cli
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.engine import input_size
 from hlo_lint.engine.cache.store import FILE, FOLDER_VARIABLE, Store
@@ -90,6 +92,21 @@ def test_a_second_run_reports_the_same_and_checks_nothing(
     monkeypatch.setattr(Checker, "check_pipeline", None)
     assert report(DUMPS) == first
     assert entries(folder) == stored
+
+
+def test_many_small_files_that_a_hook_names_are_not_checked_again(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hook sniffs: what it read to see if it is HLO is not taken for a text of the caller's."""
+    monkeypatch.setattr(input_size, "CACHE_MIN_BYTES", 1 << 30)
+    texts = sorted((FIXTURES / "roundtrip").glob("[h-m]*.hlo"))
+    assert sum(text.stat().st_size for text in texts) < 1 << 16
+    command = ["check", "--sniff", "--force-exclude", *map(str, texts)]
+    first = CliRunner().invoke(cli, command)
+    assert entries(folder) > 50
+    monkeypatch.setattr(Checker, "check_pipeline", None)
+    second = CliRunner().invoke(cli, command)
+    assert (second.exit_code, second.output) == (first.exit_code, first.output)
 
 
 def test_a_file_that_changed_is_checked_alone(folder: Path, crash: Path, tmp_path: Path) -> None:
