@@ -9,7 +9,7 @@ from typing import Any
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.dumps.directory import Dump, open_dump
 from hlo_lint.dumps.file_types import Kind, kind_of
-from hlo_lint.dumps.names import parse_name
+from hlo_lint.dumps.names import DumpName, parse_name
 from hlo_lint.dumps.pass_dump import PassDump, new_dump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import HloFile, Module
@@ -74,10 +74,16 @@ def _text_dump(file: HloFile) -> Dump:
 def _jax_dump(stage: Any) -> Dump:
     """A dump of `jax.jit(f).lower(…)` or `.compile()`; its name says where in a run it stands."""
     if hasattr(stage, "compile"):
-        path, text = Path("<lowered>.before_optimizations.txt"), stage.as_text(dialect="hlo")
-    else:
-        path, text = Path("<compiled>.after_optimizations.txt"), stage.as_text()
-    return _text_dump(parse_file(text, path))
+        text = stage.as_text(dialect="hlo")
+        return _text_dump(parse_file(text, Path("<lowered>.before_optimizations.txt")))
+    return final_dump(parse_file(stage.as_text(), Path("<compiled>.after_optimizations.txt")))
+
+
+def final_dump(file: HloFile) -> Dump:
+    """The dump of a module that a compiler ended with, which came from no directory."""
+    path = file.path or Path("<text>")
+    name = DumpName("", 0, file.modules[0].name, None, "", "", "", "after_optimizations.txt")
+    return Dump([Pipeline([new_dump(path, name, file=file)], [], lone=True)])
 
 
 def piped_dump(data: bytes, name: str | None = None) -> Dump:

@@ -82,6 +82,25 @@ def test_what_is_found_becomes_a_warning_that_says_where() -> None:
     assert "test_xla_hook.py" in str(caught[0].message)
 
 
+def test_a_warning_is_what_a_check_of_the_same_function_finds() -> None:
+    """And a check of what jax compiled, which has no dump either."""
+
+    def convolved(x: Any) -> Any:  # XLA:CPU moves all of the result once more
+        y = jax.lax.conv_general_dilated(x, jax.numpy.ones((3, 1, 3, 3)), (1, 1), "SAME")
+        return y.transpose(3, 2, 0, 1).sum(0)
+
+    small = hlo_lint.Settings(rules={"needless-transpose": {"min-bytes": 0}})
+    image = jax.ShapeDtypeStruct((1, 1, 16, 8), "float32")
+    with live.install(settings=small) as checks, pytest.warns(live.LiveWarning) as caught:
+        compiled = jax.jit(convolved).lower(image).compile()
+    with pytest.raises(hlo_lint.FindingsError) as raised:
+        hlo_lint.check_jit(convolved, image, settings=small)
+    (expected,) = raised.value.report.findings
+    for report in (checks.reports[0][1], hlo_lint.lint(compiled, settings=small)):
+        assert [(f.rule, f.message) for f in report.findings] == [(expected.rule, expected.message)]
+    assert expected.message in str(caught[0].message)
+
+
 def test_an_error_stops_the_compilation() -> None:
     with (
         live.install("raise", platforms=["cpu"]),

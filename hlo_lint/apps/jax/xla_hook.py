@@ -25,6 +25,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from hlo_lint.apps.api import FixResult, fix, lint
+from hlo_lint.apps.settings.settings import Settings
+from hlo_lint.apps.targets import final_dump
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.xla_child import long_text, xla_bindings
 from hlo_lint.report.report import Report
@@ -68,6 +70,8 @@ class Live:
     platforms: Sequence[str] | None = None
     verify: bool = False
     """True to apply, with `Action.FIX`, only fixes that are proven."""
+    settings: Settings | None = None
+    """What else the checks take from a settings file: severities, options of rules, allowances."""
     reports: list[tuple[str, Report]] = field(default_factory=list)
     """The report on each module, under the module's name, in the order of compilation; with
     `Action.FIX`, on the module before its fixes."""
@@ -92,7 +96,8 @@ class Live:
             computation.with_opcode("fusion") for computation in file.modules[0].computations
         )
         file.path = Path(f"<{name}>{'.after_optimizations' if fused else ''}.txt")
-        report = lint(file, self.select, self.ignore)
+        target = final_dump(file) if fused else file
+        report = lint(target, self.select, self.ignore, settings=self.settings)
         self.reports.append((name, report))
         if self.action is Action.RAISE and any(
             finding.severity is Severity.ERROR for finding in report.findings
@@ -101,7 +106,7 @@ class Live:
         if self.action is not Action.FIX or not report.findings:
             _warn(name, report)
             return None
-        result = fix(file, self.select, self.ignore, verify=self.verify)
+        result = fix(target, self.select, self.ignore, settings=self.settings, verify=self.verify)
         _warn(name, result.remaining, [v for v in result.verdicts if not v.passes])
         if not result.edits:
             return None
@@ -134,8 +139,11 @@ def install(
     *,
     platforms: Sequence[str] | None = None,
     verify: bool = False,
+    settings: Settings | None = None,
 ) -> Live:
     """Looks at every module that is compiled from here on, for every platform or for some.
+
+    `settings` are those of a settings file (`hlo_lint.load_settings` reads one).
 
     With `verify`, a fix that is not proven to keep every value is refused: the module goes on
     without it, and the warning says why.
@@ -152,7 +160,7 @@ def install(
         from jax.extend.xla import register_hlo_module_transformation
     except ImportError as error:
         raise UsageError("hlo_lint.apps.jax.xla_hook needs jax 0.10.2 or later") from error
-    live = Live(chosen, select, ignore, platforms, verify)
+    live = Live(chosen, select, ignore, platforms, verify, settings)
     register_hlo_module_transformation(live, name=live.name, platforms=platforms)
     return live
 
