@@ -299,7 +299,7 @@ def test_the_shell_has_other_spellings(text: str, same: m.Pattern) -> None:
         ("reshape", "character 8: expected a pattern"),
         ("reshape(", "character 9: expected a pattern"),
         ("reshape())", "character 10: expected a pattern"),
-        ("reshpe()", "no opcode is named reshpe; did you mean reshape?"),
+        ("reshpe()", "no opcode is named reshpe: did you mean reshape?"),
         ("copy().where('x')", "character 7: where(…) takes a function of Python"),
         ("copy().nmed('x')", "no modifier is named nmed; there are named"),
         ("copy().__class__()", "no modifier is named __class__"),

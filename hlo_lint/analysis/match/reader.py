@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias, cast
 
 from hlo_lint.analysis.match.pattern import (
@@ -20,7 +19,7 @@ from hlo_lint.analysis.match.pattern import (
 from hlo_lint.hlo.grammar import load, offset_of, tokens, trees
 from hlo_lint.hlo.opcodes import OPCODES
 from hlo_lint.hlo.shape import ShapeSyntaxError
-from hlo_lint.text.errors import UsageError
+from hlo_lint.text.errors import UsageError, nearest
 from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
@@ -99,9 +98,9 @@ def _known(name: str, text: str, start: int) -> str:
     spelled = name.removesuffix("_").replace("_", "-")
     function = function_of(spelled)
     if not is_function(function):
-        close = get_close_matches(spelled, [*OPCODES, "any", "op"], 1)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        _refuse(f'no opcode is named {spelled}{hint} (op("{spelled}") takes any)', text, start)
+        otherwise = f'op("{spelled}") matches it all the same'
+        hint = nearest(spelled, [*OPCODES, "any", "op"], otherwise, cutoff=0.6)
+        _refuse(f"no opcode is named {spelled}: {hint}", text, start)
     return function
 
 

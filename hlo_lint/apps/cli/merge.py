@@ -9,7 +9,6 @@ import click
 
 from hlo_lint.apps.cli import common
 from hlo_lint.apps.cli.check import ReportOptions, print_report, refuse_statistics
-from hlo_lint.report.formats import FORMATS
 
 if TYPE_CHECKING:
     from hlo_lint.engine.shards import ShardReport
@@ -19,22 +18,7 @@ if TYPE_CHECKING:
 @click.argument(
     "files", nargs=-1, required=True, metavar="REPORT.json…", type=click.Path(path_type=Path)
 )
-@click.option(
-    "--output-format",
-    type=click.Choice(list(FORMATS)),
-    help="The format of the report; by default the one in the settings, else text.",
-    envvar="HLO_LINT_OUTPUT_FORMAT",
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write the report to a file.",
-)
-@click.option(
-    "--statistics", is_flag=True, help="Print the number of findings of each rule instead."
-)
+@common.report_options
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 even if there are findings.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only findings.")
 @common.color_option

@@ -72,13 +72,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="The format of the report.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write the report to a file.",
-)
+@common.output_option
 @common.color_option
 @common.file_options
 @click.pass_context

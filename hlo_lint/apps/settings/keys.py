@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Final
 
 from hlo_lint.analysis.stage import parse_stage, stage_pattern
@@ -77,9 +76,10 @@ def _choice(words: Sequence[str], title: str = "") -> ValueKind:
     def known(value: str, place: SettingPlace) -> str:
         if value in words:
             return value
-        near = get_close_matches(value, words, n=1, cutoff=0.5)
-        hint = f": did you mean {near[0]}?" if near else ""
-        raise place.error(f"{_spelled(value)} is not {listed}{hint}")
+        hint = nearest(value, words, listed)
+        raise place.error(
+            f"{_spelled(value)} is not {listed}{'' if hint is listed else f': {hint}'}"
+        )
 
     return ValueKind(title or listed, text.then(known).read, text.schema)
 
