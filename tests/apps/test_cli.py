@@ -1245,6 +1245,38 @@ def test_the_end_of_the_process_that_writes_ends_the_watch_with_its_diagnosis(cr
     assert "compilation-died" not in living
 
 
+@pytest.mark.parametrize("status", [0, 3])
+def test_a_command_is_watched_to_its_end_and_its_status_counts(
+    status: int, tmp_path: Path, crash: Path
+) -> None:
+    """Its folder may not be there yet; what it has left is checked once more when it has ended."""
+    program = f"import shutil; shutil.copytree({str(crash)!r}, 'new'); raise SystemExit({status})"
+    ran = run("check", "--watch", "--statistics", "new", "--", sys.executable, "-c", program)
+    assert ran.status == (status or 1)
+    assert b"reshape-moves-data  1 error" in ran.output
+    assert "Error" not in ran.errors
+
+
+def test_a_command_that_a_signal_ends_gives_the_status_of_a_shell() -> None:
+    write("loose.hlo")
+    kill = "import os; os.kill(os.getpid(), 9)"
+    ran = run("check", "--watch", "-q", ".", "--", sys.executable, "-c", kill)
+    assert ran.status == 128 + 9
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--watch", ".", "--"), "a command is missing"),
+        (("--watch", ".", "--", "./no-such-program"), "./no-such-program: cannot be started"),
+        (("--watch", "--pid", "1", ".", "--", "true"), "not both"),
+    ],
+)
+def test_a_command_that_cannot_be_run_is_wrong_use(words: tuple[str, ...], message: str) -> None:
+    ran = run("check", *words)
+    assert (ran.status, message in ran.errors) == (2, True)
+
+
 def test_a_process_is_watched_only_where_files_are() -> None:
     assert run("check", "--pid", "1", ".").status == 2
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from hlo_lint.apps.cli import common
-from hlo_lint.report.formats import FORMATS
 
 if TYPE_CHECKING:
     from hlo_lint.apps.settings.settings import Settings
@@ -55,25 +56,27 @@ def _processes(ctx: click.Context, param: click.Parameter, value: str | None) ->
     raise click.BadParameter(f"{value[:60]!r} is neither auto nor a whole number from 1")
 
 
-@click.command("check")
+class _Check(click.Command):
+    """With `--watch`, what stands after `--` is a command and no path."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args and "--watch" in args[: args.index("--")]:
+            end = args.index("--")
+            ctx.meta[_COMMAND] = args[end + 1 :]
+            args = args[:end]
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND…]"]
+
+
+_COMMAND = "hlo_lint.command"
+
+
+@click.command("check", cls=_Check)
 @common.paths_argument
 @common.settings_options
-@click.option(
-    "--output-format",
-    type=click.Choice(list(FORMATS)),
-    help="The format of the report; by default the one in the settings, else text.",
-    envvar="HLO_LINT_OUTPUT_FORMAT",
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write the report to a file.",
-)
-@click.option(
-    "--statistics", is_flag=True, help="Print the number of findings of each rule instead."
-)
+@common.report_options
 @click.option("--fix", is_flag=True, help="Apply all safe fixes first, as `hlo-lint fix` does.")
 @click.option(
     "--unsafe-fixes/--no-unsafe-fixes",
@@ -108,7 +111,12 @@ def _processes(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @click.option(
     "--show-files", is_flag=True, help="Print the files that would be read, and check nothing."
 )
-@click.option("--watch", is_flag=True, help="Check again whenever a file changes; Ctrl-C ends it.")
+@click.option(
+    "--watch",
+    is_flag=True,
+    help="Check again whenever a file changes; Ctrl-C ends it. With `-- COMMAND`: run a command "
+    "that writes the files, check while it does, and end with it.",
+)
 @click.option(
     "--pid",
     type=click.IntRange(min=1),
@@ -160,23 +168,49 @@ def command(
         _check_shard(shard, paths, options, shared)
         return
     if watch:
-        from hlo_lint.apps.cli.watching import watch as keep_watching
-
-        last: list[Report] = []
-
-        def check(is_over: bool) -> None:
-            # While XLA writes, no module has died.
-            living = shared._replace(extend_ignore=(*shared.extend_ignore, "compilation-died"))
-            last[:] = [_check(paths, options, shared if is_over or pid is None else living)]
-
-        keep_watching(paths, lambda: common.settings_file(paths, shared), check, output, pid)
-        if pid is not None and last:
-            ctx.exit(common.exit_status(last[0], shared, exit_zero=exit_zero))
-        return
+        ctx.exit(_watch(paths, options, shared, ctx.meta.get(_COMMAND), pid, exit_zero=exit_zero))
     if pid is not None:
         raise click.UsageError("--pid goes with --watch")
     report = _check(paths, options, shared)
     ctx.exit(common.exit_status(report, shared, exit_zero=exit_zero))
+
+
+def _watch(
+    paths: tuple[str, ...],
+    options: ReportOptions,
+    shared: common.SharedOptions,
+    command: list[str] | None,
+    pid: int | None,
+    *,
+    exit_zero: bool,
+) -> int:
+    """Check again and again, until the command or the process ends; return the exit status."""
+    from hlo_lint.apps.cli import watching
+
+    if command is not None and pid is not None:
+        raise click.UsageError("--watch takes --pid or a command, not both")
+    if command == []:
+        raise click.UsageError("a command is missing after `--`")
+    last: list[Report] = []
+
+    def check(is_over: bool) -> None:
+        # While XLA writes, no module has died.
+        living = shared._replace(extend_ignore=(*shared.extend_ignore, "compilation-died"))
+        is_alone = command is None and pid is None
+        last[:] = [_check(paths, options, shared if is_over or is_alone else living)]
+
+    def keep_checking(is_written: Callable[[], bool] | None) -> int:
+        settings = partial(common.settings_file, paths, shared)
+        watching.watch(paths, settings, check, options.output, is_written)
+        if is_written is None:
+            return 0
+        return common.exit_status(last[0], shared, exit_zero=exit_zero) if last else 2
+
+    if command is not None:
+        with watching.started(command) as process:
+            status = keep_checking(lambda: process.poll() is None)
+        return watching.exit_status(process) or status
+    return keep_checking(None if pid is None else partial(watching.is_running, pid))
 
 
 def _check(paths: tuple[str, ...], options: ReportOptions, shared: common.SharedOptions) -> Report:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from hlo_lint.apps.cli import completing
+from hlo_lint.report.formats import FORMATS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -196,6 +197,33 @@ color_option = click.option(
     show_default=True,
     help="When to use colours; auto obeys NO_COLOR, FORCE_COLOR and the terminal.",
 )
+
+
+output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the report to a file.",
+)
+
+
+def report_options(command: Callable[..., object]) -> Callable[..., object]:
+    """Adds the options that say how a report is printed, and where."""
+    for option in (
+        click.option(
+            "--statistics", is_flag=True, help="Print the number of findings of each rule instead."
+        ),
+        output_option,
+        click.option(
+            "--output-format",
+            type=click.Choice(list(FORMATS)),
+            help="The format of the report; by default the one in the settings, else text.",
+            envvar="HLO_LINT_OUTPUT_FORMAT",
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 def _with_options(

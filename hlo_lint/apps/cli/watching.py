@@ -1,12 +1,14 @@
-"""Runs a check again whenever one of its files changes."""
+"""Runs a check again whenever one of its files changes, alone or beside the compile that writes."""
 
 from __future__ import annotations
 
 import gc
 import os
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -15,6 +17,8 @@ from hlo_lint.text.errors import HloLintError, UsageError
 
 INTERVAL = 0.25
 """Seconds between two looks at the files."""
+_NICE = 19
+"""The compile comes first: where both want one processor, a check gets a hundredth of it."""
 SETTLED = 2
 """Number of equal looks after which a file counts as written."""
 
@@ -26,13 +30,14 @@ def watch(
     settings: Callable[[], Path | None],
     run: Callable[[bool], object],
     output: Path | None = None,
-    process: int | None = None,
+    is_written: Callable[[], bool] | None = None,
 ) -> None:
     """Runs at once and after each change of a file below the paths, or of the settings file.
 
     `output` is the file that a run itself writes. An `HloLintError` is printed, since the next
-    change may remove its cause. An interrupt ends the loop, and so does the end of `process`, which
-    writes the files: after it there is one more run, which is told that nothing will follow.
+    change may remove its cause. An interrupt ends the loop. So does `is_written`, the question if
+    the process that writes the files is still there: after its end there is one more run, which is
+    told that nothing will follow.
 
     Raises:
         UsageError: for standard input, which does not change.
@@ -45,11 +50,16 @@ def watch(
         watched = [*paths, *([str(file)] if file is not None else [])]
         return _state(watched, None if output is None else os.path.abspath(output))
 
+    if is_written is not None and hasattr(os, "nice"):
+        os.nice(_NICE)
     gc.enable()  # a run of its own needs no collection; this one does not end
     try:
         while True:
-            is_over = process is not None and not _is_running(process)
+            is_over = is_written is not None and not is_written()
             before = look()
+            if is_written is not None and not is_over and not _state(paths, None):
+                _wait(before, look, is_written)  # for the first file
+                continue
             if sys.stdout.isatty():
                 click.clear()
             try:
@@ -61,24 +71,49 @@ def watch(
             gc.collect()
             stamp = time.strftime("%H:%M:%S: ") if sys.stdout.isatty() else ""
             click.echo(f"{stamp}watching; Ctrl-C ends it", err=True)
-            _wait(before, look, process)
+            _wait(before, look, is_written)
     except KeyboardInterrupt:
         return
 
 
-def _wait(before: State, look: Callable[[], State], process: int | None) -> None:
-    """Return when a file has changed and nothing changes any more, or the process has ended."""
+def _wait(before: State, look: Callable[[], State], is_written: Callable[[], bool] | None) -> None:
+    """Return when a file has changed and nothing changes any more, or nothing writes any more."""
     last, same = before, 0
     while last == before or same < SETTLED:
         time.sleep(INTERVAL)
-        if process is not None and not _is_running(process):
+        if is_written is not None and not is_written():
             return
         now = look()
         same = same + 1 if now == last else 0
         last = now
 
 
-def _is_running(process: int) -> bool:
+@contextmanager
+def started(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a command; where the block ends before it, the command is ended, too.
+
+    Raises:
+        UsageError: it cannot be started.
+    """
+    try:
+        process = subprocess.Popen(command)
+    except OSError as error:
+        raise UsageError(f"{command[0]}: cannot be started: {error.strerror or error}") from error
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        process.wait()
+
+
+def exit_status(process: subprocess.Popen[bytes]) -> int:
+    """The exit status of a process that has ended, as a shell gives it."""
+    code = process.returncode
+    return code if code >= 0 else 128 - code  # a negative one is the number of a signal
+
+
+def is_running(process: int) -> bool:
     """True if a process is there and has not ended."""
     try:
         os.kill(process, 0)
