@@ -151,7 +151,7 @@ def open_dump(
         path = _existing(path_or_folder)
         if exclude_given and excludes(path):
             dump.skipped.append(Skipped(str(path), EXCLUDED))
-        elif path.is_dir() or (is_archive(path.name) and "://" not in str(path)):
+        elif path.is_dir() or is_archive(path.name):
             folders.append(path)
         else:
             picked.setdefault(path.parent, []).append(path)
@@ -258,10 +258,11 @@ def _walked(
     root: Path, not_listed: Callable[[OSError], None]
 ) -> Iterator[tuple[Path, list[str], list[str]]]:
     """Each folder under a path, with the names of its folders, which may be changed, and files."""
-    if "://" not in str(root):
+    if "://" not in str(root) or not root.is_dir():
         top = root if root.is_dir() else unpacked(root)
         for folder, folders, names in os.walk(top, onerror=not_listed):
-            yield root / Path(folder).relative_to(top), folders, names
+            inner = Path(folder).relative_to(top)
+            yield root / inner if inner.parts else root, folders, names
         return
     from hlo_lint.dumps.remote import walk
 

@@ -127,7 +127,15 @@ class RemotePath:
         """The folder that it lies in."""
         return RemotePath(self.url.rpartition("/")[0])
 
-    def __truediv__(self, name: str) -> RemotePath:
+    @property
+    def parents(self) -> Sequence[RemotePath]:
+        """The folders that it lies in, the nearest first."""
+        scheme, _, rest = self.url.partition("://")
+        parts = rest.split("/")
+        ends = range(len(parts) - 1, 0, -1)
+        return [RemotePath(f"{scheme}://{'/'.join(parts[:end])}") for end in ends]
+
+    def __truediv__(self, name: str | Path) -> RemotePath:
         return RemotePath(f"{self.url}/{name}")
 
     def __str__(self) -> str:
@@ -211,8 +219,8 @@ class _Folder(RemotePath):
         super().__init__(url, {"type": "directory"})
         self.files = files
 
-    def __truediv__(self, name: str) -> RemotePath:
-        return RemotePath(f"{self.url}/{name}", self.files.get(name))
+    def __truediv__(self, name: str | Path) -> RemotePath:
+        return RemotePath(f"{self.url}/{name}", self.files.get(str(name)))
 
 
 class _Group:

@@ -114,8 +114,8 @@ def content_digest(task: Task, pipeline: Pipeline) -> bytes | None:
                 return None
             size = status.st_size
             digest.update(f"\n{size} {path.name}\n".encode(errors="surrogateescape"))
-            if is_url(path):  # to read it twice may cost more than a check
-                checked = checksum(path)
+            if is_url(stored):  # to read it twice may cost more than a check
+                checked = checksum(stored)
                 if checked is None:
                     return None
                 digest.update(checked.encode())

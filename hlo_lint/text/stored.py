@@ -30,6 +30,7 @@ each other, and compress well."""
 ANY_EXPANSION: Final = 64 << 20
 _MAX_HEADER = 1 << 20
 _CHUNK = 1 << 20
+_REMOTE_CHUNK = 1 << 24
 _ZSTD_CHUNK = 1 << 10
 _leads_inside = re.compile(r"\.(?:tar(?:\.\w+)?|t\w+)[\\/]").search
 
@@ -51,16 +52,25 @@ def is_archive(name: str) -> bool:
 def archive_of(path: Path) -> Path | None:
     """The archive that a path leads into; None if it leads into none."""
     for parent in path.parents:
-        if is_archive(parent.name) and parent.is_file():
+        if is_archive(parent.name) and _is_file(parent):
             return parent
     return None
+
+
+def _is_file(path: Path) -> bool:
+    return _is_remote_file(path) if "://" in str(path) else path.is_file()
+
+
+@lru_cache
+def _is_remote_file(path: Path) -> bool:
+    return path.is_file()  # a request
 
 
 def on_disk(path: Path) -> Path:
     """The path of the bytes: a file of an archive is unpacked once, for as long as this process."""
     text = str(path)
-    archive = archive_of(path) if _leads_inside(text) and "://" not in text else None
-    return path if archive is None else unpacked(archive) / path.relative_to(archive)
+    archive = archive_of(path) if _leads_inside(text) else None
+    return path if archive is None else unpacked(archive) / text[len(str(archive)) + 1 :]
 
 
 def read(path: Path, size: int = -1) -> bytes:
@@ -219,7 +229,7 @@ def unpacked(archive: Path) -> Path:
     atexit.register(rmtree, folder, ignore_errors=True)
     try:
         with (
-            archive.open("rb") as file,
+            _local_copy(archive) as file,
             _Expanding(file, archive, MAX_ARCHIVE_BYTES) as data,
             tarfile.open(fileobj=data, mode="r|", tarinfo=Member) as members,  # type: ignore[call-overload]
         ):
@@ -230,6 +240,19 @@ def unpacked(archive: Path) -> Path:
     except OSError as error:
         raise DumpError(f"{archive}: cannot be read: {error.strerror or error}") from error
     return folder
+
+
+def _local_copy(archive: Path) -> IO[bytes]:
+    """The file itself; of one at a URL, whose reader does not go back, a copy."""
+    if "://" not in str(archive):
+        return archive.open("rb")
+    from tempfile import TemporaryFile
+
+    copy = TemporaryFile()  # noqa: SIM115  the caller closes it
+    with archive.open("rb") as file:
+        while chunk := file.read(_REMOTE_CHUNK):
+            copy.write(chunk)
+    return copy
 
 
 def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:

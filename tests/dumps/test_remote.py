@@ -52,6 +52,18 @@ def test_a_url_of_a_local_folder_is_that_folder() -> None:
     assert report(f"file://{DUMPS}", jobs=2) == report(DUMPS).replace(str(DUMPS), f"file://{DUMPS}")
 
 
+@pytest.mark.parametrize("named", [True, False], ids=["archive", "folder"])
+def test_an_archive_at_a_url_reads_as_the_folder_in_it(
+    memory: str, tmp_path: Path, named: bool
+) -> None:
+    shutil.make_archive(str(tmp_path / "run" / "dump"), "gztar", CRASH)
+    upload(tmp_path / "run", memory)
+    remote = json.loads(report(f"{memory}/dump.tar.gz" if named else memory, jobs=2, cache=True))
+    local = json.loads(report(CRASH).replace(str(CRASH), f"{memory}/dump.tar.gz"))
+    assert remote["findings"] == local["findings"] != []
+    assert remote["stats"] == local["stats"]
+
+
 class _Counted(http.server.SimpleHTTPRequestHandler):
     asked: ClassVar[Counter[str]] = Counter()
 
