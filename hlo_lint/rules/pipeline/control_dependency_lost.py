@@ -8,7 +8,8 @@ from typing import Final
 from hlo_lint.analysis.pass_pairs import ChangedComputation
 from hlo_lint.analysis.shared_buffers import control_predecessors
 from hlo_lint.hlo.ir import Computation, Instruction
-from hlo_lint.hlo.records import attributes_of
+from hlo_lint.hlo.opcodes import FORWARDS
+from hlo_lint.hlo.records import attributes_of, name_of, opcode_of, type_of
 from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -18,6 +19,7 @@ _HAS_EFFECTS: Final = frozenset(
     "ragged-all-to-all recv recv-done reduce-scatter send send-done".split()
 )
 """Opcodes whose order devices, the host or other instructions can see."""
+_HANDS_ON: Final = FORWARDS | {"after-all", "get-tuple-element", "tuple"}
 _PROGRAM = """
 HloModule m
 
@@ -32,6 +34,19 @@ ENTRY e {{
 """
 _BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_dce.txt"
 _AFTER = "module_0001.m.0002.simplification.after_dce.before_pipeline-end.txt"
+_TOKENS = """
+HloModule m
+
+ENTRY e {{
+  t = token[] after-all()
+  i = (f32[8], token[]) infeed(t)
+  u = token[] get-tuple-element(i), index=1
+  j = (f32[8], token[]) infeed({taken}){mark}
+  a = f32[8] get-tuple-element(i), index=0
+  b = f32[8] get-tuple-element(j), index=0
+  ROOT r = f32[8] subtract(a, b)
+}}
+"""
 _ORDERED = _PROGRAM.format(
     between="c = s32[] negate(p), control-predecessors={a}", after=", control-predecessors={c}"
 )
@@ -45,7 +60,7 @@ class ControlDependencyLost(Rule):
     between sends, receives and other collectives. A pass that removes or inlines an instruction has
     to relay its control dependencies to what stays. If it does not, the scheduler may run the two
     in any order: side effects happen in the wrong order, and collectives deadlock where devices
-    choose differently.
+    choose differently. The same holds for tokens, which order infeeds, outfeeds, sends and calls.
 
     An order is kept where any path of operands and control dependencies leads from one to the
     other, or where the module is scheduled and has them in this order.
@@ -60,6 +75,11 @@ class ControlDependencyLost(Rule):
             file=_AFTER,
             beside={_BEFORE: _ORDERED},
         ),
+        Bad(
+            _TOKENS.format(taken="t", mark="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _TOKENS.format(taken="u", mark="")},
+        ),
         Good(
             _PROGRAM.format(between="", after=", control-predecessors={a}"),
             file=_AFTER,
@@ -72,7 +92,7 @@ class ControlDependencyLost(Rule):
         for computation in change.changed:
             after = computation.after
             paths: dict[str, frozenset[str]] = {}
-            for first, second in dict.fromkeys(_orders(computation)):
+            for (first, second), means in dict(_orders(computation)).items():
                 ancestors = paths.get(second)
                 if ancestors is None:
                     ancestors = paths[second] = _ancestors(after, second)
@@ -84,13 +104,42 @@ class ControlDependencyLost(Rule):
                     after.at(after.index[second]),
                     f"{change.pass_name} lost the order of %{first} and %{second}",
                     notes=(
-                        f"before it, control dependencies made %{first} run before %{second}; now "
-                        "no path leads from one to the other",
+                        f"before it, {means} made %{first} run before %{second}; now no path leads "
+                        "from one to the other",
                     ),
                 )
 
 
-def _orders(computation: ChangedComputation) -> Iterator[tuple[str, str]]:
+def _orders(computation: ChangedComputation) -> Iterator[tuple[tuple[str, str], str]]:
+    """Pairs with side effects that are in both computations, and what ordered them before."""
+    for pair in _control_orders(computation):
+        yield pair, "control dependencies"
+    before = computation.before
+    if any("token[]" in type_of(before.rows[number]) for number in computation.removed):
+        for number, row in enumerate(before.rows):
+            if opcode_of(row) in _HAS_EFFECTS and name_of(row) in computation.after.index:
+                for first in _tokens_from(before.at(number)):
+                    if first.name in computation.after.index:
+                        yield (first.name, name_of(row)), "tokens"
+
+
+def _tokens_from(instruction: Instruction) -> Iterator[Instruction]:
+    """The instructions with side effects whose tokens an instruction takes."""
+    reached: set[str] = set()
+    waiting = [instruction]
+    while waiting:
+        for operand in waiting.pop().operands:
+            source = operand.instruction
+            if source is None or "token[]" not in source.type_text or source.name in reached:
+                continue
+            reached.add(source.name)
+            if source.opcode in _HAS_EFFECTS:
+                yield source
+            elif source.opcode in _HANDS_ON:
+                waiting.append(source)
+
+
+def _control_orders(computation: ChangedComputation) -> Iterator[tuple[str, str]]:
     """Pairs with side effects that are in both computations and were ordered by control edges."""
     before, after = computation.before, computation.after
     ends: dict[tuple[str, bool], tuple[str, ...]] = {}

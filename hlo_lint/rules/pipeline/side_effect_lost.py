@@ -1,15 +1,20 @@
-"""Instructions with side effects that a pass removed."""
+"""Instructions with side effects that a pass removed, or made more of."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
-from hlo_lint.hlo.records import InstructionRecord, attributes_of, opcode_of
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.records import InstructionRecord, attributes_of, name_of, opcode_of
 from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.pipeline.marker_left import MARKERS, SHARDY
+from hlo_lint.text.patterns import late
 
 _EFFECTS: Final = frozenset({"custom-call", "infeed", "outfeed", "rng-get-and-update-state"})
+_REPEATED: Final = _EFFECTS | {"rng"}
+_find_target = late(r'custom_call_target="([^"]*)"').search
 _SIDE_EFFECT: Final = "custom_call_has_side_effect=true"
 _REPLACES: Final = frozenset("async-start call conditional custom-call fusion while".split())
 """Opcodes of instructions that may have the side effect in the place of the one that is gone."""
@@ -23,18 +28,32 @@ ENTRY e {{
 """
 _CALL = """
   c = () custom-call(p), custom_call_target="log", custom_call_has_side_effect=true"""
+_RANDOM = """
+HloModule m
+
+ENTRY e {{
+  a = f32[] constant(0)
+  b = f32[] constant(1)
+  r = f32[8] rng(a, b), distribution=rng_uniform{second}
+  ROOT n = f32[8] subtract(r, {other}){mark}
+}}
+"""
 _BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_dce.txt"
 _AFTER = "module_0001.m.0002.simplification.after_dce.before_pipeline-end.txt"
 
 
 class SideEffectLost(Rule):
-    """A pass that removes an instruction with side effects from the entry.
+    """A pass that removes an instruction with side effects from the entry, or repeats it.
 
     ## Why
     An infeed, an outfeed, a custom call with `custom_call_has_side_effect=true` and the state of a
     generator of random numbers count even where nobody reads their result: a pass may move or
     replace them, and may not delete them. A deleted callback prints nothing, and a deleted infeed
     gives its data to the next one.
+
+    One that runs twice writes twice, and takes the data of the next one. The same holds for `rng`,
+    which gives other numbers each time: two that are merged give the same ones, and one that is
+    cloned into each of its readers gives them different ones.
 
     Only the entry is looked at, which runs once in any case: what another computation loses may
     have been dead, and calls that mark a value for a pass are there to be removed. Where the pass
@@ -48,6 +67,22 @@ class SideEffectLost(Rule):
             file=_AFTER,
             beside={_BEFORE: _ENTRY.format(call=_CALL, mark="")},
         ),
+        Bad(
+            _ENTRY.format(call=_CALL + _CALL.replace("c =", "d =") + "  // error", mark=""),
+            file=_AFTER,
+            beside={_BEFORE: _ENTRY.format(call=_CALL, mark="")},
+        ),
+        Bad(
+            _RANDOM.format(other="r", second="", mark="  // error"),
+            file=_AFTER,
+            beside={
+                _BEFORE: _RANDOM.format(
+                    other="q",
+                    second="\n  q = f32[8] rng(a, b), distribution=rng_uniform",
+                    mark="",
+                )
+            },
+        ),
         Good(
             _ENTRY.format(call="", mark=""),
             file=_AFTER,
@@ -59,6 +94,51 @@ class SideEffectLost(Rule):
             beside={_BEFORE: _ENTRY.format(call=_CALL, mark="").replace("negate", "abs")},
         ),
     )
+
+    def check_repeated(self, change: PassPair) -> Findings:
+        """One finding for each kind of effect of the entry that there is more of."""
+        before, after = change.before, change.after
+        if before.entry is None or _REPEATED.isdisjoint(before.entry.opcodes):
+            return
+        at_first, left = Counter(map(_kind, before.entry.rows)), Counter[str]()
+        places: dict[str, Instruction] = {}
+        for computation in after.computations:
+            for number, row in enumerate(computation.rows):
+                kind = _kind(row)
+                if kind in at_first and kind:
+                    left[kind] += 1
+                    is_entry = computation is after.entry
+                    if not (is_entry and name_of(row) in before.entry.index):
+                        places[kind] = computation.at(number)
+        for kind, place in places.items():
+            if left[kind] > at_first[kind] == _count(before, kind):
+                yield Finding(
+                    place,
+                    f"{change.pass_name} made {left[kind]} of {at_first[kind]} {kind}, which has "
+                    "an effect each time it runs",
+                )
+
+    def check_merged(self, change: PassPair) -> Findings:
+        """One finding for each reader of random numbers that got those of another."""
+        for computation in change.changed:
+            if "rng" not in computation.before.opcodes:
+                continue
+            for number, position in computation.kept:
+                old, new = computation.before.at(number), computation.after.at(position)
+                for ours, theirs in zip(old.operands, new.operands, strict=False):
+                    one, other = ours.instruction, theirs.instruction
+                    if (
+                        one is not None
+                        and other is not None
+                        and one.opcode == other.opcode == "rng"
+                        and one.name not in computation.after.index
+                        and other.name in computation.before.index
+                    ):
+                        yield Finding(
+                            new,
+                            f"{change.pass_name} merged %{one.name} into %{other.name}: this "
+                            f"{new.opcode} read other random numbers",
+                        )
 
     def check(self, change: PassPair) -> Findings:
         """One finding for each instruction that is gone."""
@@ -85,6 +165,22 @@ class SideEffectLost(Rule):
                 left.root,
                 f"{change.pass_name} removed %{target.name} ({name}), which has side effects",
             )
+
+
+def _kind(record: InstructionRecord) -> str:
+    """The opcode, or the target of a custom call, that has an effect; else empty."""
+    opcode = opcode_of(record)
+    if opcode == "custom-call" and _has_effect(record):
+        target = _find_target(attributes_of(record))
+        name = target[1] if target else ""
+        return "" if name in MARKERS or name.startswith(SHARDY) else name
+    return opcode if opcode in _REPEATED and opcode != "custom-call" else ""
+
+
+def _count(module: Module, kind: str) -> int:
+    return sum(
+        _kind(row) == kind for computation in module.computations for row in computation.rows
+    )
 
 
 def _may_replace(record: InstructionRecord) -> bool:
