@@ -53,6 +53,11 @@ class ComparatorNotStrict(Rule):
         Bad.module(
             _PROGRAM.format(direction="GE", root="select(same, first, second)", mark="  // error")
         ),
+        Bad.module(
+            _PROGRAM.format(direction="LT", root="copy(first)", mark="  // error").replace(
+                *("compare(a, b)", "compare(a, i)")
+            )
+        ),
         Good.module(_PROGRAM.format(direction="LT", root="copy(first)", mark="")),
         Good.module(_PROGRAM.format(direction="GT", root="select(same, second, first)", mark="")),
     )
@@ -80,15 +85,24 @@ def _defect(comparator: Computation) -> str:
     if _of_equals(root, {}) is True:
         return "it is true of two equal elements"
     forth, back = _Form(swapped=False), _Form(swapped=True)
-    if _reads_both(comparator) and forth.of(root) == back.of(root):
+    read = _parameters_read(root)
+    pairs = [number for number in read if number ^ 1 in read]
+    if pairs and forth.of(root) == back.of(root):
         return "it is the same of two elements in either order"
-    return ""
+    # A comparator that is constant orders nothing, and is left alone.
+    return "" if pairs or not read else "it never reads both elements of a pair"
 
 
-def _reads_both(comparator: Computation) -> bool:
-    """True if it reads a pair of elements: a comparator that is constant orders nothing."""
-    read = {parameter.parameter_number for parameter in comparator.parameters if parameter.users}
-    return any(number is not None and number ^ 1 in read for number in read)
+def _parameters_read(root: Instruction) -> set[int]:
+    reached, waiting = {root.name: root}, [root]
+    while waiting:
+        for operand in waiting.pop().operands:
+            source = operand.instruction
+            if source is not None and source.name not in reached:
+                reached[source.name] = source
+                waiting.append(source)
+    numbers = (value.parameter_number for value in reached.values())
+    return {number for number in numbers if number is not None}
 
 
 def _of_equals(value: Instruction, memo: dict[str, bool | None]) -> bool | None:

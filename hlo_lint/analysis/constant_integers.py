@@ -1,0 +1,53 @@
+"""Arrays of integers that the text determines: constants, iotas, and what moves them."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Final
+
+from hlo_lint.analysis.layout_mismatches import result_array
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.text.patterns import late
+
+MAX_ELEMENTS: Final = 1 << 12
+"""Elements of an array; a larger one is not looked at."""
+_KEEPS: Final = frozenset({"convert", "copy", "reshape"})
+_find_numbers = late(r"-?\d+").findall
+_has_words = late(r"[a-zA-Z./]").search
+
+
+def constant_integers(value: Instruction | None, depth: int = 8) -> list[int] | None:
+    """The elements of an array of integers in row-major order; None where they are not known."""
+    shape = None if value is None else result_array(value)
+    if value is None or shape is None or depth == 0 or shape.dtype[:1] not in ("s", "u"):
+        return None
+    if prod(shape.dims) > MAX_ELEMENTS:
+        return None
+    inputs = [operand.instruction for operand in value.operands]
+    match value.opcode:
+        case "constant":
+            text = value.operands_text
+            numbers = [] if _has_words(text) else [int(number) for number in _find_numbers(text)]
+            return numbers if len(numbers) == prod(shape.dims) else None
+        case "iota":
+            dimension = value.integer_attribute("iota_dimension") or 0
+            inner = prod(shape.dims[dimension + 1 :])
+            return [at // inner % shape.dims[dimension] for at in range(prod(shape.dims))]
+        case "broadcast":
+            numbers = constant_integers(inputs[0], depth - 1) or []
+            return numbers * prod(shape.dims) if len(numbers) == 1 else None
+        case "concatenate":
+            dimension = value.integer_attribute("dimensions") or 0
+            parts = [constant_integers(part, depth - 1) for part in inputs]
+            rows: list[list[int]] = [[] for _ in range(prod(shape.dims[:dimension]))]
+            for part in parts:
+                if part is None or not rows:
+                    return None
+                width = len(part) // len(rows)
+                for number, row in enumerate(rows):
+                    row += part[number * width : (number + 1) * width]
+            return [number for row in rows for number in row]
+        case opcode if opcode in _KEEPS and inputs:
+            return constant_integers(inputs[0], depth - 1)
+        case _:
+            return None

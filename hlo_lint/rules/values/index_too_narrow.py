@@ -1,0 +1,79 @@
+"""Indices whose type ends before the array does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from hlo_lint.analysis.layout_mismatches import operand_array, result_array
+from hlo_lint.hlo.dtypes import BITS
+from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+
+_FIRST_INDEX: Final = {"dynamic-slice": 1, "dynamic-update-slice": 2}
+_INDEX_MAPS: Final = {"gather": "start_index_map", "scatter": "scatter_dims_to_operand_dims"}
+_PROGRAM = """
+p = f32[1000]{{0}} parameter(0)
+i = {type}[] parameter(1)
+ROOT d = f32[8]{{0}} dynamic-slice(p, i), dynamic_slice_sizes={{8}}{mark}
+"""
+
+
+class IndexTooNarrow(Rule):
+    """An index that cannot name all elements of the dimension that it indexes.
+
+    ## Why
+    An index of type `s8` counts to 127. What lies beyond it in a longer dimension is never read or
+    written, and what is computed of the index in its type wraps around before it arrives: with an
+    index of -5 in an array of 1000 elements, `x[i]` in jax adds 1000 to it in `s8`, and gives
+    element 0 on XLA:CPU. Convert indices to `s32` before anything is computed of them, and
+    to `s64` for dimensions of more than 2^31 elements.
+    """
+
+    severity = Severity.WARNING
+    opcodes = frozenset((*_FIRST_INDEX, *_INDEX_MAPS))
+    unfused = False
+    examples = (
+        Bad.entry(_PROGRAM.format(type="s8", mark="  // error")),
+        Good.entry(_PROGRAM.format(type="s16", mark="")),
+    )
+
+    def check(self, computation: Computation) -> Findings:
+        """Each such instruction, at the first index that is too narrow."""
+        for opcode in self.opcodes & computation.opcodes:
+            for instruction in computation.with_opcode(opcode):
+                for operand, size, taken in _indices(instruction):
+                    index = operand_array(instruction, operand)
+                    dtype = "" if index is None else index.dtype
+                    bits = BITS.get(dtype, 0) if dtype[:1] in ("s", "u") else 0
+                    last = (1 << bits - (dtype[:1] == "s")) - 1 if bits else size
+                    source = instruction.operands[operand].instruction
+                    if last < size - taken and source is not None and source.opcode != "constant":
+                        yield Finding(
+                            instruction,
+                            f"this {opcode} is indexed by {dtype}, which ends at {last}, in a "
+                            f"dimension of {size}",
+                            operand=operand,
+                        )
+                        break
+
+
+def _indices(instruction: Instruction) -> Iterator[tuple[int, int, int]]:
+    """The operand of each index, the size of its dimension and of what is taken there."""
+    whole = operand_array(instruction, 0)
+    if whole is None:
+        return
+    first = _FIRST_INDEX.get(instruction.opcode)
+    if first is None:
+        dimensions = instruction.attribute_or_none(_INDEX_MAPS[instruction.opcode])
+        sizes = instruction.attribute_or_none("slice_sizes")
+        for number in dimensions if isinstance(dimensions, tuple) else ():
+            if isinstance(number, int) and number < len(whole.dims):
+                taken = sizes[number] if isinstance(sizes, tuple) and number < len(sizes) else 1
+                yield 1, whole.dims[number], taken if isinstance(taken, int) else 1
+        return
+    part = result_array(instruction) if first == 1 else operand_array(instruction, 1)
+    if part is not None and len(part.dims) == len(whole.dims) == len(instruction.operands) - first:
+        for number, (size, taken) in enumerate(zip(whole.dims, part.dims, strict=True)):
+            yield first + number, size, taken
