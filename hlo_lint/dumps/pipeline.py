@@ -263,6 +263,7 @@ def _in_order(dump: PassDump) -> tuple[int, int, str]:
         return 1, 0, str(dump.path)
     if name.step is not None:
         return 1, name.step, dump.path.name
-    if name.rest.startswith(BEFORE_LAYOUTS):
-        return 0, BEFORE_LAYOUTS.index(name.rest.partition(".")[0]), dump.path.name
+    for place, rest in enumerate(BEFORE_LAYOUTS):
+        if name.rest.startswith(rest):
+            return 0, place, dump.path.name
     return (3 if name.is_final else 2), 0, dump.path.name

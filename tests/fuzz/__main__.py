@@ -1,26 +1,41 @@
-"""Fuzzing by bytes: `make fuzz`, or `python -m tests.fuzz [--seconds N] [TARGET…]`.
+"""Fuzzing by bytes: `make fuzz`, or `python -m tests.fuzz [--seconds N] [--jobs N] [TARGET…]`.
 
-With atheris the targets are driven by the branches that they reach; each runs in a process of its
-own for its share of the time. What breaks a promise is left in the folder `--found`, named for the
-target, and the exit status is 1. `--replay FILE…` calls the target again with what was found.
+With atheris the targets are driven by the branches that they reach, each in processes of its own
+for its share of the time. An input that breaks a promise stops nothing: the smallest for each place
+that breaks is left in the folder `--found`, named for the target, and the exit status is 1.
+`--replay FILE…` calls the targets again with what was found. `--stats FILE` adds what was run to a
+file, and `--table FILE…` makes benchmarks/FUZZ.md of such files.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
+import gc
+import io
+import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-MAX_LENGTH = 8192
+MAX_LENGTH = 2048
+MAX_SECONDS = 5.0
+"""CPU time after which an input that ends is reported all the same."""
 TIMEOUT = 60
 """Seconds after which one input is one that hangs."""
 MEMORY = 2048
 """MB."""
+MAX_CACHED = 20_000
+"""Entries of a cache of the program after which it is emptied: a process of the program itself ends
+long before it has read a million texts."""
 DICTIONARY = (
     "HloModule m", "ENTRY", "ROOT", "parameter(0)", "f32[8]{0}", "f32[2,3]{1,0}", "bf16[4]{0:T(8)}",
     "(f32[8], s32[])", "calls=%f", "to_apply={", "metadata={op_name=", "backend_config={",
@@ -29,37 +44,187 @@ DICTIONARY = (
     "while(", "condition=%c, body=%b", "custom-call(", "async-start(", "constant({1,2})",
     "entry_computation_layout={(f32[8]{0})->f32[8]{0}}", "input_output_alias={ {}: (0, {}) }",
 )  # fmt: skip
+SHARES = {
+    "parse": 10, "memo": 10, "strict": 10, "lint": 12, "fix": 10, "convert": 8, "match": 6,
+    "payload": 8, "artefact": 8, "kernel_text": 6, "editor": 8, "directory": 6, "options": 3,
+    "baseline": 3, "message": 4,
+}  # fmt: skip
+"""Of the time; 5 for a target that is not listed."""
 
 
-def fuzz(name: str, corpus: Path, found: Path, seconds: int, seed: int) -> None:
+@dataclass(frozen=True)
+class Task:
+    """A process: the time that it drives a target."""
+
+    target: str
+    seconds: int
+    seed: int
+
+
+def tasks(names: list[str], seconds: int, jobs: int, seed: int) -> list[list[Task]]:
+    """The tasks of each job, one after the other: every job takes `seconds`."""
+    whole = sum(SHARES.get(name, 5) for name in names)
+    lists: list[list[Task]] = [[]]
+    left = seconds
+    for name in names:
+        share = max(1, SHARES.get(name, 5) * seconds * jobs // whole)
+        while share:
+            if not left:
+                lists.append([])
+                left = seconds
+            part = min(share, left)
+            seed += 1
+            lists[-1].append(Task(name, part, seed))
+            share, left = share - part, left - part
+    return lists
+
+
+class Watched:
+    """A target that notes what breaks a promise and goes on."""
+
+    def __init__(self, name: str, target: Callable[[bytes], None], found: Path) -> None:
+        self.name, self.target, self.found = name, target, found
+        self.count = 0
+
+    def __call__(self, data: bytes) -> None:
+        self.count += 1
+        if not self.count % 5000:
+            _empty_large_caches()
+        begun = time.process_time()
+        try:
+            self.target(data)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001, RUF100
+            self._note(data, _place(error), "".join(traceback.format_exception(error)))
+            return
+        seconds = time.process_time() - begun
+        if seconds > MAX_SECONDS:
+            self._note(data, "slow", f"{seconds:.1f} s of CPU\n")
+
+    def _note(self, data: bytes, place: str, text: str) -> None:
+        """Keep the smallest input of each place, and what is said there."""
+        path = self.found / f"{self.name}-{place}"
+        if not path.exists() or len(data) < path.stat().st_size:
+            path.write_bytes(data)
+            path.with_name(f"{path.name}.txt").write_text(text, "utf-8", "replace")
+
+
+def _place(error: BaseException) -> str:
+    """A name for the place that breaks; a crash that comes as a finding says its own."""
+    said = re.search(r"^at (\w+)\.py:(\d+)", str(error), re.M)
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "/hlo_lint/" in frame.filename or frame.filename.endswith("targets.py")
+    ]
+    last = frames[-1] if frames else None
+    at = said.groups() if said else (Path(last.filename).stem, last.lineno) if last else ("", 0)
+    return f"{type(error).__name__}-{at[0]}_{at[1]}"
+
+
+def _empty_large_caches() -> None:
+    for cached in _caches():
+        if cached.cache_info().currsize > MAX_CACHED:
+            cached.cache_clear()
+
+
+@functools.cache
+def _caches() -> list[Any]:
+    return [
+        each
+        for each in gc.get_objects()
+        if isinstance(each, functools._lru_cache_wrapper) and "hlo_lint" in (each.__module__ or "")
+    ]
+
+
+def drive(task: Task, corpus: Path, found: Path) -> None:
     """Drive one target; does not return."""
     import atheris
 
-    # Not left: rules and readers are imported when they are first needed.
-    atheris.instrument_imports(include=["hlo_lint"]).__enter__()
     from tests.fuzz.targets import TARGETS
 
-    for known in sorted(corpus.iterdir())[:3]:  # imports take longer than any input may
-        TARGETS[name](known.read_bytes())
-    words = corpus.parent / "words"
-    words.write_text("".join(f'"{w}"\n'.replace("\\", "\\\\") for w in DICTIONARY), "utf-8")
+    words = corpus / "words"
     atheris.Setup(
         [
-            name,
-            str(corpus),
-            f"-artifact_prefix={found}/{name}-",
-            f"-max_total_time={seconds}",
+            task.target,
+            str(corpus / task.target),
+            f"-artifact_prefix={found}/{task.target}-",
+            f"-max_total_time={task.seconds}",
             f"-max_len={MAX_LENGTH}",
             f"-timeout={TIMEOUT}",
             f"-rss_limit_mb={MEMORY}",
             f"-dict={words}",
-            f"-seed={seed}",
+            f"-seed={task.seed}",
             "-print_final_stats=1",
             "-verbosity=0",
         ],
-        TARGETS[name],
+        Watched(task.target, TARGETS[task.target], found),
     )
     atheris.Fuzz()
+
+
+def _forked(task: Task, corpus: Path, found: Path, log: Path) -> int:
+    """The number of a process that drives a target, and writes what libFuzzer says."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child:
+        return child
+    try:
+        written = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(written, 1)
+        os.dup2(written, 2)
+        drive(task, corpus, found)
+    except BaseException:  # noqa: BLE001, RUF100
+        traceback.print_exc()
+    finally:
+        os._exit(70)
+
+
+def prepare(names: list[str], corpus: Path) -> None:
+    """Import and instrument what the targets use, and write what they begin with."""
+    import atheris
+
+    with contextlib.redirect_stderr(io.StringIO()):  # atheris says each module
+        # Not left: rules and readers are imported when they are first needed.
+        atheris.instrument_imports(include=["hlo_lint"]).__enter__()
+        from tests.fuzz.corpus import seeds
+        from tests.fuzz.targets import TARGETS
+
+        lines = (f'"{w}"\n'.replace("\\", "\\\\") for w in DICTIONARY)
+        corpus.mkdir(parents=True, exist_ok=True)
+        (corpus / "words").write_text("".join(lines), "utf-8")
+        for name in names:
+            folder = corpus / name
+            folder.mkdir(exist_ok=True)
+            for number, seed in enumerate(seeds(name)):
+                (folder / f"seed{number:04d}").write_bytes(seed[:MAX_LENGTH])
+                if number < 20:  # imports take longer than any input may
+                    TARGETS[name](seed[:MAX_LENGTH])
+
+
+def run(lists: list[list[Task]], corpus: Path, found: Path) -> Iterator[dict[str, Any]]:
+    """Run the tasks of each job; yields what libFuzzer counted of each."""
+    running: dict[int, tuple[Task, list[Task], Path]] = {}
+
+    def start(waiting: list[Task]) -> None:
+        if waiting:
+            log = corpus / f"log{waiting[0].seed}"
+            running[_forked(waiting[0], corpus, found, log)] = (waiting[0], waiting[1:], log)
+
+    for waiting in lists:
+        start(waiting)
+    while running:
+        child, status = os.wait()
+        task, waiting, log = running.pop(child)
+        said = log.read_text("utf-8", "replace")
+        counted = {key: int(n) for key, n in re.findall(r"stat::(\w+): *(\d+)", said)}
+        code = os.waitstatus_to_exitcode(status)
+        if code:
+            lines = [line for line in said.splitlines() if "INFO:" not in line]
+            (found / f"{task.target}-exit{task.seed}.txt").write_text("\n".join(lines[-80:]))
+        yield {"target": task.target, "seconds": task.seconds, "status": code, **counted}
+        start(waiting)
 
 
 def replay(files: list[str]) -> None:
@@ -76,52 +241,49 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="TARGET")
     parser.add_argument("--seconds", type=int, default=60, help="for all targets together")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at a time")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--found", type=Path, default=Path("build/fuzz"))
     parser.add_argument("--corpus", type=Path, help="where inputs that reach new branches are kept")
+    parser.add_argument("--stats", type=Path, help="a file of JSON lines that gets what was run")
     parser.add_argument("--replay", nargs="+", metavar="FILE")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.replay:
         replay(options.replay)
         return
     options.found.mkdir(parents=True, exist_ok=True)
-    if options.one:  # hlo_lint is not imported yet: what is imported from now on is instrumented
-        fuzz(
-            options.one, options.corpus / options.one, options.found, options.seconds, options.seed
-        )
-    from tests.fuzz.corpus import seeds
+    scratch = tempfile.TemporaryDirectory(prefix="hlo-lint-fuzz")
+    corpus = options.corpus or Path(scratch.name)
+    names = options.targets or _names()
+    prepare(names, corpus)
+    begun = time.monotonic()
+    lists = tasks(names, options.seconds, options.jobs, options.seed)
+    ran = list(run(lists, corpus, options.found))
+    took = time.monotonic() - begun
+    for name in names:
+        of = [one for one in ran if one["target"] == name]
+        count = sum(one.get("number_of_executed_units", 0) for one in of)
+        failed = [one["status"] for one in of if one["status"]]
+        speed = count / max(1, sum(one["seconds"] for one in of))
+        ended = f", FAILED {failed}" if failed else ""
+        print(f"{name}: {count:,} executions, {speed:,.0f} a second of a core{ended}")
+    total = sum(one.get("number_of_executed_units", 0) for one in ran)
+    print(f"{total:,} executions in {took:.0f} s")
+    found = sorted(path for path in options.found.iterdir())
+    for path in found:
+        print(f"found: {path}")
+    if options.stats:
+        with options.stats.open("a") as stats:
+            stats.writelines(json.dumps(one) + "\n" for one in ran)
+    sys.stdout.flush()
+    scratch.cleanup()
+    os._exit(bool(found))
+
+
+def _names() -> list[str]:
     from tests.fuzz.targets import TARGETS
 
-    scratch = tempfile.TemporaryDirectory(prefix="hlo-lint-fuzz")
-    root = options.corpus or Path(scratch.name)
-    names = options.targets or list(TARGETS)
-    share = max(1, options.seconds // len(names))
-    failed = False
-    total, begun = 0, time.monotonic()
-    for name in names:
-        folder = root / name
-        folder.mkdir(parents=True, exist_ok=True)
-        for number, seed in enumerate(seeds(name)):
-            (folder / f"seed{number:04d}").write_bytes(seed[:MAX_LENGTH])
-        command = [sys.executable, "-m", "tests.fuzz", "--one", name, f"--seconds={share}"]
-        command += [f"--seed={options.seed}", f"--found={options.found}", f"--corpus={root}"]
-        done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", check=False
-        )
-        counted = re.search(r"number_of_executed_units: *(\d+)", done.stderr)
-        runs = int(counted[1]) if counted else 0
-        total += runs
-        speed = re.search(r"average_exec_per_sec: *(\d+)", done.stderr)
-        ended = "" if not done.returncode else f", FAILED ({done.returncode})"
-        print(f"{name}: {runs} executions, {speed[1] if speed else 0} a second{ended}", flush=True)
-        if done.returncode:
-            failed = True
-            lines = [line for line in done.stderr.splitlines() if "INFO:" not in line]
-            print(done.stdout[-3000:], *lines[-60:], sep="\n", flush=True)
-    print(f"{total} executions in {time.monotonic() - begun:.0f} s", flush=True)
-    sys.stdout.flush()
-    os._exit(1 if failed else 0)
+    return list(TARGETS)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 from hlo_lint.dumps.artefacts import ARTEFACTS
-from tests.fuzz.targets import PAYLOAD_TARGETS, SEPARATOR, STEMS, TARGETS
+from tests.fuzz.targets import METHODS, PAYLOAD_TARGETS, SEPARATOR, STEMS, TARGETS
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 MAX_BYTES = 6000
@@ -67,6 +68,8 @@ def seeds(name: str) -> Iterator[bytes]:
             yield b'{"select": ["layout"], "ignore": [], "before": "autotuner", "stage": "gpu"}'
         case "editor":
             yield from (b"\1\2\3\4\5\6\7\10" + text for text in texts())
+        case "message":
+            yield from _conversations()
         case "directory":
             for text in texts()[:60]:
                 yield SEPARATOR.join(bytes([number]) + text for number in (0, 1, 3))
@@ -79,6 +82,34 @@ def seeds(name: str) -> Iterator[bytes]:
         case _:
             assert name in TARGETS
             yield from texts()
+
+
+def _conversations() -> Iterator[bytes]:
+    """A text that is opened, and each question about it."""
+    named = {"uri": "untitled:a"}
+    at = {"line": 3, "character": 9}
+    whole = {"start": {"line": 0, "character": 0}, "end": {"line": 9, "character": 0}}
+    asked = {
+        "textDocument": named,
+        "position": at,
+        "range": whole,
+        "newName": "b",
+        "context": {"includeDeclaration": True, "diagnostics": []},
+        "changes": [{"uri": "untitled:a", "type": 1}],
+        "settings": {"hlo-lint": {"select": ["layout"]}},
+        "title": "x",
+        "data": named,
+        "contentChanges": [{"range": whole, "text": "x"}],
+    }
+    for number, method in enumerate(METHODS):
+        version = {"version": 2} if method.endswith("didChange") else {}
+        asked["textDocument"] = named | version
+        for text in texts()[number::60]:
+            source = text.decode("utf-8", "replace")
+            item = {**named, "languageId": "hlo", "version": 1, "text": source}
+            opened = json.dumps({"textDocument": item}).encode()
+            question = bytes([number]) + json.dumps(asked).encode()
+            yield b"\n".join((b"\0" + opened, question, question))
 
 
 @cache

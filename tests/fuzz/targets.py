@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import logging
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import hlo_lint
 from hlo_lint.apps.settings.load import read
@@ -20,13 +24,15 @@ from hlo_lint.engine.suppressions.baseline import read_baseline
 from hlo_lint.engine.suppressions.comments import lost_comments, read_comments
 from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.dialects import DIALECTS
+from hlo_lint.hlo.ir import HloFile
 from hlo_lint.hlo.parser.module import Memo, parse_file
+from hlo_lint.hlo.shape import arrays
 from hlo_lint.kernels.custom_calls import decode, encode, render
 from hlo_lint.kernels.custom_calls.carrier import Carrier
 from hlo_lint.report.formats import FORMATS
 from hlo_lint.report.formats import render as render_report
 from hlo_lint.report.report import Report
-from hlo_lint.rules.findings import INTERNAL_ERROR
+from hlo_lint.rules.findings import INTERNAL_ERROR, Severity
 from hlo_lint.rules.registry import all_rules
 from hlo_lint.text.errors import ConfigError, HloLintError, HloSyntaxError, UsageError
 from hlo_lint.text.source import decode as decode_text
@@ -36,6 +42,10 @@ Target = Callable[[bytes], None]
 TARGETS: dict[str, Target] = {}
 MAX_READ = 200
 """Instructions of a text whose attributes are read."""
+MAX_ELEMENTS = 1 << 12
+"""Of an array that is computed."""
+MAX_WORK = 1 << 20
+"""Elementary operations of a module that is computed."""
 
 
 class BrokenPromiseError(AssertionError):
@@ -85,13 +95,28 @@ def _read_header(module: hlo_lint.Module) -> None:
 
 @_target
 def memo(data: bytes) -> None:
-    """Sharing between the files of a directory changes no byte."""
+    """Sharing between the files of a directory changes no byte and no part of a graph."""
     shared = Memo()
-    first = parse_file(data, memo=shared)
-    parse_file(data[: len(data) // 2], memo=shared)
-    again = parse_file(data + b"\n", memo=shared)
-    _expect(encode_text(first.text) == data, "parsing keeps every byte")
-    _expect(encode_text(again.text) == data + b"\n", "a second file keeps every byte")
+    half = data[: len(data) // 2]
+    for part in (data, half, data + b"\n", half.replace(b"a", b"b"), half.strip()):
+        file = parse_file(part, memo=shared)
+        _expect(encode_text(file.text) == part, "parsing keeps every byte")
+        _expect(list(_graph(file)) == list(_graph(parse_file(part))), "a memo changes no graph")
+
+
+def _graph(file: HloFile) -> Iterator[object]:
+    """All that a parser says of a file."""
+    for module in file.modules:
+        yield module.name, module.header, module.tables, module.entry and module.entry.name
+        yield [(problem.message, problem.span) for problem in module.problems]
+        for computation in module.computations:
+            yield computation.name, module.computation_start(computation), computation.spans
+            for instruction in islice(computation.instructions, MAX_READ):
+                yield (
+                    *(instruction.name, instruction.opcode, instruction.is_root, instruction.text),
+                    *(instruction.type_text, instruction.operands_text, instruction.operand_names),
+                    *(instruction.attributes_text, instruction.span),
+                )
 
 
 @_target
@@ -157,6 +182,63 @@ def fix(data: bytes) -> None:
     _expect(problems[1] <= problems[0], "a fixed text can be read")
     again = hlo_lint.fix(fixed.text, settings=settings, before="layout_normalization")
     _expect(not again.edits, f"a second fix has nothing to do: {again.edits}")
+
+
+@_target
+def values(data: bytes) -> None:
+    """A fix of what XLA accepts keeps every value, and every line that no edit touches."""
+    sound = ["verifier", "parser-refuses", "unreadable-text"]
+    if any(finding.severity is Severity.ERROR for finding in hlo_lint.lint(data, sound).findings):
+        return
+    fixed = hlo_lint.fix(data, before="layout_normalization", unsafe_fixes=True)
+    if not fixed.edits:
+        return
+    text = decode_text(data)
+    lost = set(text.splitlines()) - touched_lines(text, fixed) - set(fixed.text.splitlines())
+    _expect(not lost, f"a line that no edit touches stays: {lost}")
+    try:
+        expected = result(text)
+    except (HloLintError, MemoryError):
+        return
+    _expect(result(fixed.text) == expected, "a fix keeps every value")
+
+
+def touched_lines(text: str, fixed: hlo_lint.FixResult) -> set[str]:
+    """The lines that an edit of any round may have changed."""
+    lines = text.splitlines()
+    numbers = set()
+    for edit in fixed.edits:
+        first = text.count("\n", 0, edit.span.start)
+        numbers |= set(range(first, text.count("\n", 0, edit.span.end) + 1))
+    return {lines[number] for number in numbers if number < len(lines)}
+
+
+def result(text: str) -> list[bytes]:
+    """The values for inputs that are the same for the same parameters, bit for bit.
+
+    Raises:
+        HloLintError: they cannot be computed.
+    """
+    import numpy as np
+
+    from hlo_lint.engine.values.evaluate import evaluate, leaves
+
+    module = hlo_lint.parse(text)
+    shapes = [instruction.shape for instruction in module.instructions()]
+    if len(shapes) > MAX_READ or any(
+        array.elements > MAX_ELEMENTS for shape in shapes for array in arrays(shape)
+    ):
+        raise UsageError("too much to compute")
+    chance = np.random.default_rng(0)
+    entry = module.entry_computation
+    inputs = [
+        chance.integers(0, 2, array.dims)
+        for parameter in entry.parameters
+        for array in arrays(parameter.shape)
+    ]
+    with np.errstate(all="ignore"):
+        evaluated = evaluate(module, inputs, max_work=MAX_WORK)
+    return [array.tobytes() for array in leaves(evaluated.result)]
 
 
 @_target
@@ -317,11 +399,99 @@ def editor(data: bytes) -> None:
         text.apply_change(change)
 
 
+METHODS = (
+    "textDocument/didOpen",
+    "textDocument/didChange",
+    "textDocument/didClose",
+    "textDocument/hover",
+    "textDocument/definition",
+    "textDocument/references",
+    "textDocument/documentHighlight",
+    "textDocument/prepareRename",
+    "textDocument/rename",
+    "textDocument/documentSymbol",
+    "textDocument/foldingRange",
+    "textDocument/inlayHint",
+    "textDocument/semanticTokens/full",
+    "textDocument/semanticTokens/range",
+    "textDocument/codeAction",
+    "codeAction/resolve",
+    "workspace/didChangeConfiguration",
+    "workspace/didChangeWatchedFiles",
+)
+
+
+class _Client:
+    """A server in this process, and what it logs."""
+
+    def __init__(self) -> None:
+        from hlo_lint.apps.lsp import app
+
+        app.DELAY = 0
+        self.loop = asyncio.new_event_loop()
+        self.logged: list[logging.LogRecord] = []
+        handler = logging.Handler()
+        handler.emit = self.logged.append  # type: ignore[method-assign,assignment]
+        for name in ("pygls", "hlo_lint.apps.lsp"):
+            logging.getLogger(name).addHandler(handler)
+            logging.getLogger(name).propagate = False
+        self.server = app.make_server()
+        self.server.protocol.set_writer(self)
+        begin = {"id": 0, "method": "initialize", "params": {"capabilities": {}}}
+        self.loop.run_until_complete(self.send(begin))
+
+    def write(self, data: bytes) -> None:
+        """Take an answer."""
+
+    def close(self) -> None:
+        """No more answers come."""
+
+    async def send(self, given: dict[str, Any]) -> None:
+        """Send a message, and wait until the server has nothing to do."""
+        from pygls.exceptions import JsonRpcException
+
+        protocol = self.server.protocol
+        try:
+            protocol.handle_message(protocol.structure_message({"jsonrpc": "2.0", **given}))
+        except JsonRpcException:
+            return
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(tasks)
+
+
+@cache
+def _client() -> _Client:
+    return _Client()
+
+
+@_target
+def message(data: bytes) -> None:
+    """What an editor sends is answered or refused: a line is a method's number and parameters."""
+    from pygls.exceptions import JsonRpcException
+
+    client = _client()
+    for number, line in enumerate(data.split(b"\n")[:8]):
+        try:
+            given = {"params": json.loads(line[1:]), "method": METHODS[line[0] % len(METHODS)]}
+        except (ValueError, RecursionError, IndexError):
+            continue
+        is_notified = given["method"].startswith(("textDocument/did", "workspace/did"))
+        sent = given if is_notified else {**given, "id": number + 1}
+        client.loop.run_until_complete(client.send(sent))
+    logged, client.logged[:] = client.logged[:], []
+    client.server.configure({})
+    for uri in list(client.server.opened):  # not closed: that looks through memory
+        client.server.opened.pop(uri)
+        client.server.workspace.remove_text_document(uri)
+    for record in logged:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, JsonRpcException):
+            raise error
+
+
 @_target
 def options(data: bytes) -> None:
     """Settings that an editor sends are read, or refused."""
-    import json
-
     from hlo_lint.apps.lsp.settings import read_options
 
     try:

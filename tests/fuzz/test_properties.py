@@ -5,20 +5,17 @@ from __future__ import annotations
 import os
 from importlib import import_module
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hlo_lint
 from hlo_lint.apps.testing import strategies
-from hlo_lint.engine.values.evaluate import evaluate, leaves
 from hlo_lint.hlo.dialects import DIALECTS
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
-from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.findings import INTERNAL_ERROR
 from hlo_lint.text.source import encode
-from tests.fuzz.targets import TARGETS
+from tests.fuzz.targets import TARGETS, result, touched_lines
 
 CASES = int(os.environ.get("HLO_LINT_CASES", "0"))
 """Cases of each property; 0 for the seeded sample."""
@@ -32,19 +29,6 @@ def _sample(count: int) -> settings:
         database=None,
         suppress_health_check=list(HealthCheck),
     )
-
-
-def _values(text: str) -> list[bytes]:
-    """The result for inputs that are the same for the same parameters, bit for bit."""
-    module = hlo_lint.parse(text)
-    assert module.entry is not None
-    chance = np.random.default_rng(0)
-    inputs = []
-    for parameter in module.entry.parameters:
-        assert isinstance(parameter.shape, ArrayShape)
-        inputs.append(chance.integers(0, 2, parameter.shape.dims))
-    with np.errstate(all="ignore"):
-        return [array.tobytes() for array in leaves(evaluate(module, inputs).result)]
 
 
 @given(strategies.modules())
@@ -77,21 +61,11 @@ def test_a_fix_keeps_every_value(text: str, form: str) -> None:
     assert not any(finding.rule == INTERNAL_ERROR for finding in fixed.findings)
     if not fixed.edits:
         return
-    assert _values(fixed.text) == _values(text)
-    untouched = set(text.splitlines()) - _touched(text, fixed)
+    assert result(fixed.text) == result(text)
+    untouched = set(text.splitlines()) - touched_lines(text, fixed)
     assert untouched <= set(fixed.text.splitlines())
     again = hlo_lint.fix(fixed.text, before="layout_normalization", unsafe_fixes=True, form=form)
     assert not again.edits
-
-
-def _touched(text: str, fixed: hlo_lint.FixResult) -> set[str]:
-    """The lines that an edit of any round may have changed."""
-    lines = text.splitlines()
-    numbers = set()
-    for edit in fixed.edits:
-        first = text.count("\n", 0, edit.span.start)
-        numbers |= set(range(first, text.count("\n", 0, edit.span.end) + 1))
-    return {lines[number] for number in numbers if number < len(lines)}
 
 
 @given(strategies.modules(), st.sampled_from(sorted(DIALECTS)))
@@ -99,7 +73,7 @@ def _touched(text: str, fixed: hlo_lint.FixResult) -> set[str]:
 def test_a_dialect_keeps_every_value(text: str, dialect: str) -> None:
     converted = hlo_lint.emit(hlo_lint.parse(text), dialect)
     assert not hlo_lint.parse(converted).problems
-    assert _values(converted) == _values(text)
+    assert result(converted) == result(text)
 
 
 @given(strategies.damaged_modules(), st.sampled_from(["parse", "strict", "lint", "fix", "convert"]))

@@ -12,7 +12,16 @@ from tests.conftest import FIXTURES
 from tests.fuzz.corpus import seeds
 from tests.fuzz.targets import TARGETS
 
-MUTANTS = {"payload": 8, "convert": 10, "report": 10, "fix": 15, "directory": 8, "file_name": 8}
+MUTANTS = {
+    "payload": 8,
+    "convert": 10,
+    "report": 10,
+    "fix": 15,
+    "directory": 8,
+    "file_name": 8,
+    "message": 6,
+    "values": 12,
+}
 """Inputs of a target; 20 of those that are not listed."""
 TOKENS = (b"{", b"}", b"(", b")", b'"', b"/*", b"\0", b"\xff", b"9" * 30, b"=", b",", b"\n", b"%a")
 

@@ -197,7 +197,8 @@ def _bitcast_sizes_count(scope: Scope, number: int) -> bool:
         return False
     if stage.exact_layouts and stage.packed:
         return True
-    shapes = (operand_shape(scope.computation.at(number), 0), scope.computation.at(number).shape)
+    bitcast = scope.computation.at(number)
+    shapes = (operand_shape(bitcast, 0), bitcast.shape_or_none)
     return not any(
         array.layout and array.layout.tiles for shape in shapes for array in arrays(shape)
     )

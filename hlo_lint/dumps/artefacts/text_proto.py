@@ -221,7 +221,7 @@ class _TextProtoReader:
     def open(self, name: str, start: int, opening: str) -> None:
         if len(self.stack) == MAX_DEPTH + 1:
             self.problems.append(
-                ParseError(f"messages nest deeper than {MAX_DEPTH}", start, start + len(name))
+                ParseError(f"messages nest deeper than {MAX_DEPTH}", start, start + 1)
             )
         self.stack.append(_Frame(name, start, opening, []))
 
@@ -257,7 +257,9 @@ class _TextProtoReader:
         """Close what the text left open."""
         while len(self.stack) > 1:
             frame = self.stack.pop()
-            end = frame.start + max(len(frame.name), 1)
+            # An element of a list begins with its bracket, not with the name.
+            named = self.text.startswith(frame.name, frame.start)
+            end = frame.start + (len(frame.name) if named else 1)
             self.problems.append(ParseError(f"{frame.name} is never closed", frame.start, end))
             if frame.closing != "]":
                 self.add(frame, len(self.text))

@@ -502,7 +502,7 @@ class _PtxReader:
 
 def _declared(words: list[str]) -> Iterator[str]:
     """The registers of a `.reg` directive: `%r<3>` is `%r0`, `%r1` and `%r2`."""
-    for word, following, count in zip(words, [*words[1:], ""], [*words[2:], "", ""], strict=True):
+    for word, following, count in zip(words, [*words[1:], ""], [*words[2:], "", ""], strict=False):
         if word.startswith(".") or not _NAME.fullmatch(word):
             continue
         if following == "<":
