@@ -232,7 +232,7 @@ def replay(files: list[str]) -> None:
     from tests.fuzz.targets import TARGETS
 
     for file in files:
-        name = Path(file).name.partition("-")[0]
+        name = Path(file).name.removeprefix("fuzz_").partition("-")[0]
         print(f"{name}: {file}", flush=True)
         TARGETS[name](Path(file).read_bytes())
 

@@ -2,7 +2,7 @@
 
 It is sound because nothing is guessed: every line between head and closing brace must match from
 its first to its last character, the matches must be as many as the lines, and names are checked in
-bulk. Whatever is not dump-shaped goes to the faithful gear (`faithful_gear.py`).
+bulk. Whatever is not dump-shaped goes to the general parser (`general.py`).
 
 Computations are read together, as many as the processor's second cache holds with what is made of
 them: most are a few lines long, and a call for each would cost more than its lines.
@@ -11,9 +11,9 @@ them: most are a few lines long, and a call for each would cost more than its li
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from operator import add
-from typing import Final
+from typing import Final, NamedTuple
 
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
@@ -116,7 +116,7 @@ def read_again(texts: Sequence[str], bodies: list[Computation | None], memo: Lin
     for at in new:
         bodies[at] = by_text.get(texts[at])
     for outlines in _outlines(texts, bodies):
-        _fill(bodies, outlines, lambda these: _read_lines(these, memo))
+        _fill(texts, bodies, outlines, memo)
     for at in new:
         computation = bodies[at]
         if computation is not None:
@@ -124,54 +124,108 @@ def read_again(texts: Sequence[str], bodies: list[Computation | None], memo: Lin
             by_text[text] = latest[text[: text.find(" ")]] = computation
 
 
+class _Outline(NamedTuple):
+    """The facts of a computation before its lines are read."""
+
+    start: int
+    end: int
+    lines: int
+    """Of its body."""
+    name: str
+    is_entry: bool
+    signature: str
+    tail: str
+    """The text after the closing brace."""
+
+
+def _outline_at(text: str, at: int) -> _Outline | None:
+    """The outline of a computation that begins here as a dump spells it, up to an empty line."""
+    first = text.find("\n", at)
+    head = _match_head(text, at, first) if first >= 0 else None
+    if head is None:
+        return None
+    entry, name, signature = head.groups("")
+    signature = signature.rstrip()
+    close = text.find("\n}", first)
+    if close <= first or (signature and not _is_signature(signature)):
+        return None
+    end = text.find("\n", close + 1)
+    end = len(text) if end < 0 else end
+    if not text.startswith("\n", end + 1) and end + 1 < len(text):
+        return None
+    tail = ""
+    if end > close + 2:
+        closing = _match_tail(text, close + 1, end)
+        if closing is None:
+            return None
+        tail = closing[1] or ""
+    return _Outline(at, end, text.count("\n", first, close), name, bool(entry), signature, tail)
+
+
 def read_alone(text: str, at: int, bodies: list[tuple[int, Computation]]) -> int:
     """Add to `bodies` the computations from `at` on, and where they begin; give the place after.
 
-    That is the end of the text, or the place where something else begins than computations as a
-    dump spells them, two line breaks apart. Their texts are not copied: each is a part of `text`.
+    That is the end of the text, or the place where something else begins than a computation as a
+    dump spells it. Their texts are not copied: each is a part of `text`.
     """
     shared: dict[str, str] | None = {} if len(text) > _SHARED_FROM else None
-    outlines: list[tuple[int, int, int, str, bool, str, str]] = []
-    find, count, size = text.find, text.count, len(text)
-    begin, total = at, 0
+    outlines: list[_Outline] = []
+    size = len(text)
     while at < size:
-        end = find("\n\n", at)
-        if end == at or text[at] == "\n":
+        if text[at] == "\n":
             at += 1
             continue
-        if end < 0:
-            end = size - (text[-1] == "\n")
-        first = find("\n", at, end)
-        head = _match_head(text, at, first) if first >= 0 else None
-        if head is None:
-            return begin
-        entry, name, signature = head.groups("")
-        signature = signature.rstrip()
-        if signature and not _is_signature(signature):
-            return begin
-        tail = ""
-        if not text.endswith("\n}", at, end):
-            closing = _match_tail(text, text.rfind("\n", at, end) + 1, end)
-            if closing is None:
-                return begin
-            tail = closing[1] or ""
-        lines = count("\n", first, end) - 1
-        outlines.append((at, end, lines, name, bool(entry), signature, tail))
-        total += lines
-        at = end + 2
-        if end - begin > MAX_TOGETHER or at >= size:
-            rows = _find_rows(text, begin, end, total, shared)
-            if rows is None:
-                return begin
-            row = 0
-            for start, stop, lines, name, is_entry, signature, tail in outlines:
-                own = tuple(rows[row : row + lines])
-                part = (start, stop)
-                computation = Computation(text, name, is_entry, signature, own, tail, part=part)
-                bodies.append((start, computation))
-                row += lines
-            outlines, begin, total = [], at, 0
-    return begin if outlines else size
+        outline = _outline_at(text, at)
+        if outline is not None:
+            outlines.append(outline)
+            at = outline.end + 2
+            if at < size and outline.end - outlines[0].start <= MAX_TOGETHER:
+                continue
+        stuck = _add_alone(text, outlines, bodies, shared)
+        if stuck is not None:
+            return stuck
+        if outline is None:
+            return at
+        outlines = []
+    stuck = _add_alone(text, outlines, bodies, shared)
+    return size if stuck is None else stuck
+
+
+def read_part(text: str, at: int, memo: LineMemo) -> Computation | None:
+    """The computation that begins here, if it is as a dump spells it."""
+    outline = _outline_at(text, at)
+    bodies: list[Computation | None] = [None]
+    if outline is not None:
+        read_again([text[at : outline.end]], bodies, memo)
+    return bodies[0]
+
+
+def _add_alone(
+    text: str,
+    outlines: Sequence[_Outline],
+    bodies: list[tuple[int, Computation]],
+    shared: dict[str, str] | None,
+) -> int | None:
+    """Add the computations of the outlines; give the start of the first that a dump spells not so.
+
+    They are read together, and one by one where one of them is not as a dump spells it.
+    """
+    if not outlines:
+        return None
+    count = sum(outline.lines for outline in outlines)
+    rows = _find_rows(text, outlines[0].start, outlines[-1].end, count, shared)
+    if rows is None:
+        if len(outlines) == 1:
+            return outlines[0].start
+        alone = (_add_alone(text, [outline], bodies, shared) for outline in outlines)
+        return next((stuck for stuck in alone if stuck is not None), None)
+    row = 0
+    for start, end, lines, name, is_entry, signature, tail in outlines:
+        own = tuple(rows[row : row + lines])
+        computation = Computation(text, name, is_entry, signature, own, tail, part=(start, end))
+        bodies.append((start, computation))
+        row += lines
+    return None
 
 
 def read_lines(text: str, at: int) -> tuple[list[InstructionRecord], int]:
@@ -200,36 +254,19 @@ def read_lines(text: str, at: int) -> tuple[list[InstructionRecord], int]:
     return (rows, end + (1 if close >= 0 else 3)) if rows else ([], at)
 
 
-_Outline = tuple[int, str, int, str, bool, str, str]
-"""The facts of a computation before its lines are read: which it is, its text, how many lines
-its body has, its name, whether it is the entry, its signature, what follows the closing brace."""
-
-
 def _outlines(
     texts: Sequence[str], bodies: Sequence[Computation | None]
-) -> Iterator[list[_Outline]]:
-    """Those that are not found yet and look like computations, as many as are read together."""
-    outlines: list[_Outline] = []
+) -> Iterator[list[tuple[int, _Outline]]]:
+    """The numbers and outlines of those that have no body yet: all that are read together."""
+    outlines: list[tuple[int, _Outline]] = []
     size = 0
-    for at, text in enumerate(texts):
-        if bodies[at] is not None:
+    for number, text in enumerate(texts):
+        if bodies[number] is not None:
             continue
-        lines = text.count("\n") - 1
-        first = text.find("\n")
-        head = _match_head(text, 0, first) if lines > 0 else None
-        if head is None:
+        outline = _outline_at(text, 0)
+        if outline is None or outline.end < len(text):
             continue
-        entry, name, signature = head.groups("")
-        signature = signature.rstrip()
-        if signature and not _is_signature(signature):
-            continue
-        tail = ""
-        if not text.endswith("\n}"):
-            closing = _match_tail(text, text.rfind("\n") + 1)
-            if closing is None:
-                continue
-            tail = closing[1] or ""
-        outlines.append((at, text, lines, name, bool(entry), signature, tail))
+        outlines.append((number, outline))
         size += len(text)
         if size > MAX_TOGETHER:
             yield outlines
@@ -239,22 +276,23 @@ def _outlines(
 
 
 def _fill(
+    texts: Sequence[str],
     bodies: list[Computation | None],
-    outlines: list[_Outline],
-    read: Callable[[list[_Outline]], list[InstructionRecord] | None],
+    outlines: list[tuple[int, _Outline]],
+    memo: LineMemo,
 ) -> None:
     """Make the computations of the outlines, each alone where one of them is not dump-shaped."""
-    rows = read(outlines)
+    rows = _read_lines([texts[number] for number, _ in outlines], memo)
     if rows is None:
         if len(outlines) > 1:
             for outline in outlines:
-                _fill(bodies, [outline], read)
+                _fill(texts, bodies, [outline], memo)
         return
-    begin = 0
-    for at, text, lines, name, is_entry, signature, tail in outlines:
-        end = begin + lines
-        bodies[at] = Computation(text, name, is_entry, signature, tuple(rows[begin:end]), tail)
-        begin = end
+    row = 0
+    for number, (_, _, lines, name, is_entry, signature, tail) in outlines:
+        own = tuple(rows[row : row + lines])
+        bodies[number] = Computation(texts[number], name, is_entry, signature, own, tail)
+        row += lines
 
 
 def _find_rows(
@@ -273,9 +311,9 @@ def _find_rows(
     return rows if len(rows) == lines else None
 
 
-def _read_lines(outlines: list[_Outline], memo: LineMemo) -> list[InstructionRecord] | None:
+def _read_lines(texts: list[str], memo: LineMemo) -> list[InstructionRecord] | None:
     lines: list[str] = []
-    for _, text, *_ in outlines:
+    for text in texts:
         lines += text.split("\n")[1:-1]
     by_line = memo.rows
     rows = list(map(by_line.get, lines))

@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hlo_lint.hlo.ir import Computation, HloFile, Module
-from hlo_lint.hlo.parser.fast import MAX_TOGETHER, LineMemo, known_blocks, read_again, read_alone
+from hlo_lint.hlo.parser.fast import (
+    MAX_TOGETHER,
+    LineMemo,
+    known_blocks,
+    read_again,
+    read_alone,
+    read_part,
+)
 from hlo_lint.text.source import ParseError, decode
 
 if TYPE_CHECKING:
@@ -269,7 +276,8 @@ class _Builder:
                 scanner = Scanner(text)
                 scanner.parse_errors = self.parse_errors
             while at < len(text):
-                read, at = scanner.computations(at, at + MAX_TOGETHER)
+                # With a memo, too, no more is read generally than what a dump would not spell so.
+                read, at = scanner.computations(at, at + (1 if is_printed else MAX_TOGETHER))
                 computations += [(begin, computation) for begin, _, computation in read]
                 if is_printed:
                     at = read_alone(text, at, computations)
@@ -289,25 +297,39 @@ class _Builder:
         blocks, computations = known_blocks(text, at, memo)
         bodies = [_body(block) for block in blocks]
         read_again(bodies, computations, memo)
-        rough: list[str] = []
+        scanner = None
+        place = taken = at - 2
         for block, body, computation in zip(blocks, bodies, computations, strict=True):
-            if computation is None:
+            begin = at if block is body else at + _lead(block)
+            end = at + len(block)
+            at = end + 2
+            if computation is not None and place <= begin:
+                self.printed(text[taken:begin], computation)
+                place = taken = begin + len(body)
+                continue
+            if scanner is None and place < end:
+                from hlo_lint.hlo.parser.general import Scanner  # most runs never need it
+
                 if may_be_several:
-                    _refuse_several(text, at)
-                    may_be_several = False
-                rough.append(block)
-                continue
-            if rough:
-                self.rough("\n\n" + "\n\n".join(rough))
-                rough = []
-            if block is body:
-                self.printed("\n\n", computation)
-                continue
-            lead = _lead(block)
-            self.printed("\n\n" + block[:lead], computation)
-            self.text(block[lead + len(body) :])
-        if rough:
-            self.rough("\n\n" + "\n\n".join(rough))
+                    _refuse_several(text, begin)
+                scanner = Scanner(text)
+            # What is not as a dump spells it may end within a later block.
+            is_part = place > begin
+            place = max(place, begin)
+            while place < end and scanner is not None:
+                part = read_part(text, place, memo) if is_part else None
+                if part is not None:
+                    self.printed(text[taken:place], part)
+                    place = taken = place + len(part.text)
+                    continue
+                read, place = scanner.computations(place, place + 1)
+                for start, stop, item in read:
+                    self.text(text[taken:start])
+                    self.computation(item)
+                    taken = stop
+                is_part = True
+        self.text(text[taken:])
+        self.parse_errors += scanner.parse_errors if scanner is not None else ()
 
     def computation(self, computation: Computation) -> None:
         self._add_inline(computation, 0)
