@@ -610,11 +610,10 @@ def _holds_operands(shape: Shape | None) -> bool:
 
 def operand_position(instruction: Instruction, number: int, index: Index) -> Position | None:
     """The position of part `index` of operand `number`; None where nothing defines it."""
-    operands = instruction.operands
-    if number >= len(operands):
+    operand = instruction.operand(number)
+    if operand is None or operand.instruction is None:
         return None
-    operand = operands[number]
-    return None if operand.instruction is None else (operand.instruction, (*operand.index, *index))
+    return operand.instruction, (*operand.index, *index)
 
 
 def _share_on_purpose(start: Instruction, other: Instruction) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
+from itertools import chain
 
 from hlo_lint.hlo.ir import Computation, Module, cached_analysis, called_names
 from hlo_lint.hlo.opcodes import CALLERS
-from hlo_lint.hlo.records import attributes_of, opcode_of
+from hlo_lint.hlo.records import attributes_of
 
 
 @cached_analysis
@@ -21,19 +23,25 @@ def calls_of(computation: Computation) -> Mapping[int, tuple[str, ...]]:
 
     Instructions of unknown opcodes are left out: nothing says that they run what they name.
     """
-    callers = {
-        opcode for opcode in computation.opcodes if opcode in CALLERS or opcode.endswith("-start")
-    }
+    opcodes = computation.opcodes
+    callers = opcodes & CALLERS
+    if any(map(_is_start, opcodes)):
+        callers |= set(filter(_is_start, opcodes))
     if not callers:
         return {}
-    inline = computation.inline
+    inline, rows = computation.inline, computation.rows
+    numbers = chain.from_iterable(map(computation.positions, callers))
     return {
         number: computation.at(number).called_computations
         if number in inline
-        else called_names(_without_metadata(attributes_of(row)))
-        for number, row in enumerate(computation.rows)
-        if opcode_of(row) in callers
+        else called_names(_without_metadata(attributes_of(rows[number])))
+        for number in sorted(numbers)
     }
+
+
+@lru_cache(maxsize=1 << 10)
+def _is_start(opcode: str) -> bool:
+    return opcode.endswith("-start")
 
 
 def _without_metadata(attributes: str) -> str:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from hlo_lint.hlo.ir import Computation, Instruction, cached_analysis
+from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import KEEPS_LAYOUT
 from hlo_lint.hlo.records import name_of, opcode_of, references_of, type_of
 from hlo_lint.hlo.shape import (
@@ -150,6 +150,12 @@ def types_of(computation: Computation) -> frozenset[str]:
     return frozenset(map(type_of, computation.rows))
 
 
+@cached_analysis
+def types_in(module: Module) -> frozenset[str]:
+    """The types of all its instructions as spelled, each once."""
+    return frozenset().union(*map(types_of, module.computations))
+
+
 @lru_cache(maxsize=1 << 14)
 def _is_plain(text: str) -> bool:
     try:
@@ -164,9 +170,8 @@ def _is_plain(text: str) -> bool:
 
 def operand_array(instruction: Instruction, number: int) -> ArrayShape | None:
     """An operand's shape where it is an array that lies somewhere; else None."""
-    if number >= len(instruction.operand_names):
-        return None
-    shape = instruction.operands[number].shape
+    operand = instruction.operand(number)
+    shape = None if operand is None else operand.shape
     return shape if isinstance(shape, ArrayShape) and shape.has_valid_layout else None
 
 

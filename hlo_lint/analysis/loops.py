@@ -195,7 +195,7 @@ def state_element(instruction: Instruction, operand: int) -> int | None:
     source = _followed(instruction, operand)
     if source is None or source.opcode != "get-tuple-element":
         return None
-    taken = source.operands[0].instruction if source.operands else None
+    taken = source.producer()
     if taken is None or taken.opcode != "parameter":
         return None
     return source.integer_attribute("index")
@@ -203,17 +203,17 @@ def state_element(instruction: Instruction, operand: int) -> int | None:
 
 def operand_shape(instruction: Instruction, operand: int) -> object:
     """The shape of an operand; None where it is not known."""
-    operands = instruction.operands
-    return operands[operand].shape if operand < len(operands) else None
+    taken = instruction.operand(operand)
+    return None if taken is None else taken.shape
 
 
 def _followed(instruction: Instruction, operand: int) -> Instruction | None:
     """The instruction that an operand comes from, what only hands it on left out."""
     for _ in range(64):
-        operands = instruction.operands
-        if operand >= len(operands) or operands[operand].index:
+        taken = instruction.operand(operand)
+        if taken is None or taken.index:
             return None
-        source = operands[operand].instruction
+        source = taken.instruction
         if source is None or source.opcode not in _RENAMES:
             return source
         instruction, operand = source, 0

@@ -17,9 +17,9 @@ from typing import Final, TypeAlias
 
 from hlo_lint.analysis.async_ops import Position, operand_position, sequential_calls
 from hlo_lint.hlo.attributes import Alias, Donor
-from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import OPCODES
-from hlo_lint.hlo.records import attributes_of, opcode_of
+from hlo_lint.hlo.records import attributes_of
 from hlo_lint.hlo.shape import ArrayShape, Index, array_indices, part
 
 Value: TypeAlias = Position
@@ -53,7 +53,7 @@ def overwrites(module: Module) -> Iterator[Overwrite]:
     In a scheduled module the order of the text counts; in another one only a reader that has to
     wait for the writer is certain to come after it.
     """
-    buffers = _Buffers(module)
+    buffers = _buffers(module)
     for computation in module.nonfusion_computations:
         yield from _in_computation(computation, buffers, scheduled=module.is_scheduled)
 
@@ -66,7 +66,7 @@ def kept_writes(module: Module) -> Iterator[tuple[Instruction, Value]]:
     entry = module.entry
     if entry is None:
         return
-    buffers = _Buffers(module)
+    buffers = _buffers(module)
     kept: dict[int, Value] = {}
     donated = _donated(module)
     for value in buffers.sharing.get(entry, ()):
@@ -115,12 +115,12 @@ def swapped_elements(module: Module) -> Iterator[tuple[Instruction, int, int]]:
     The two are alive at once, and the second one lies where the first one does in the next
     iteration. With the numbers of the elements: that which is given, and its place.
     """
-    calls, buffers = sequential_calls(module), _Buffers(module)
+    calls, buffers = sequential_calls(module), _buffers(module)
     for computation in module.nonfusion_computations:
         for loop in computation.with_opcode("while"):
             body = next(iter(calls.callees(loop)), None)
             root = None if body is None else body.root
-            for place in range(len(root.operands) if root is not None else 0):
+            for place in range(len(root.operand_names) if root is not None else 0):
                 value = buffers.value(root, (place,)) if root is not None else None
                 if root is None or value is None or value[0].opcode != "parameter":
                     continue
@@ -353,7 +353,7 @@ class _Buffers:
         callees = self._calls.callees(caller)
         if any(len(self._calls.callers(callee)) > 1 for callee in callees):
             return  # FlattenCallGraph will give each caller a copy of its own
-        for number in range(len(caller.operands)):
+        for number in range(len(caller.operand_names)):
             for parameter in self._calls.parameters(caller, number):
                 for index in array_indices(parameter.shape_or_none):
                     self._join((parameter, index), self._operand(caller, number, index))
@@ -412,13 +412,20 @@ class _Buffers:
         return number
 
 
+@cached_analysis
+def _buffers(module: Module) -> _Buffers:
+    return _Buffers(module)
+
+
 def _joining(computation: Computation) -> Iterator[Instruction]:
     """The instructions whose results share a buffer with what they read or call."""
     opcodes = _MAY_JOIN & computation.opcodes
     opcodes |= {opcode for opcode in computation.opcodes if opcode.endswith(("-start", "-update"))}
-    for number, row in enumerate(computation.rows) if opcodes else ():
-        opcode = opcode_of(row)
-        if opcode in opcodes and (
-            opcode in _JOINS or "output_to_operand_aliasing=" in attributes_of(row)
-        ):
-            yield computation.at(number)
+    numbers = {
+        number
+        for opcode in opcodes
+        for number in computation.positions(opcode)
+        if opcode in _JOINS
+        or "output_to_operand_aliasing=" in attributes_of(computation.rows[number])
+    }
+    yield from map(computation.at, sorted(numbers))

@@ -123,7 +123,14 @@ class Timeline:
 
     def find(self, check: Check) -> Iterator[Occurrence]:
         """The findings of a check in all dumps."""
-        rule, everything = check.rule, self._everything(check.kind)
+        rule = check.rule
+        if type(rule).can_skip is not Rule.can_skip and all(
+            rule.can_skip(module, stage)
+            for refs, module in self._modules
+            for stage in dict.fromkeys(map(self.stage, refs))
+        ):
+            return
+        everything = self._everything(check.kind)
         for view in _with_opcodes(check, everything.unfused if rule.unfused else everything.stages):
             # A computation that stays the same is dumped at several stages. The check runs again
             # only if it reads a field of the stage that differs from those it has seen.

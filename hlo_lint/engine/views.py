@@ -447,6 +447,10 @@ def _is_alive(check: Check, timeline: Timeline) -> bool:
     """
     if timeline.pipeline.lone or timeline.pipeline.crashed:
         return True
-    if all(check.rule.can_skip(module, stage) for module, stage in timeline.ends):
+    rule = check.rule
+    if all(
+        rule.can_skip(module, stage) or (rule.only_by_hand and stage.unique_names)
+        for module, stage in timeline.ends
+    ):
         return False
     return any(True for at in timeline.last for _ in timeline.find_at(check, at))

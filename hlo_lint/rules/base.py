@@ -299,6 +299,8 @@ class Rule:
     for the rule to find."""
     unfused: ClassVar[bool] = True
     """True if bodies of fusions and computations of other threads are left out."""
+    only_by_hand: ClassVar[bool] = False
+    """True if no printer writes what it finds: the dumps of a run are not looked at."""
     enabled_by_default: ClassVar[bool] = True
     """False if the rule runs only where its name or its family is selected."""
     command: ClassVar[str] = "check"

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cached_property
-from itertools import chain, repeat
+from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 
 from hlo_lint.analysis.calls import calls_of
@@ -29,12 +29,12 @@ from hlo_lint.hlo.records import (
 
 
 class Batch:
-    """Rows to check, of computations that have no name in common."""
+    """Rows to check, of some computations."""
 
     def __init__(self) -> None:
         self.rows: list[InstructionRecord] = []
-        self.types: dict[str, str] = {}
-        """The type of each instruction that a row may read, by name."""
+        self.operands: list[OperandTypes] = []
+        """The types of the operands of each row."""
         self.callees: dict[int, tuple[str, ...]] = {}
         """The names of the computations that a row calls."""
         self._starts: list[int] = []
@@ -43,28 +43,21 @@ class Batch:
 
     def add(self, computation: Computation, numbers: Sequence[int]) -> None:
         """Add instructions of a computation by their positions."""
-        rows, index = computation.rows, computation.index
+        rows, operands = computation.rows, reading_of(computation).operands
         start = len(self.rows)
         self._starts.append(start)
         self._parts.append((computation, numbers))
         calls = calls_of(computation)
-        if len(numbers) == len(rows) == len(index):
+        if len(numbers) == len(rows):
             self.callees.update([(start + number, names) for number, names in calls.items()])
             self.rows += rows
-            self.types.update(zip(index, map(type_of, rows), strict=True))
+            self.operands += operands
         else:
-            if calls:
-                self.callees.update(
-                    [(at, calls[n]) for at, n in enumerate(numbers, start) if n in calls]
-                )
-            chosen = [rows[number] for number in numbers]
-            self.rows += chosen
-            names = {name_in(reference) for row in chosen for reference in references_of(row)}
-            self.types.update([(name, type_of(rows[index[name]])) for name in names & index.keys()])
-        for reference in order_of(computation).elements:
-            name, _, element = reference.partition("#")
-            if self.types.get(name):
-                self.types[reference] = element_type(self.types[name], element)
+            self.callees.update(
+                [(at, calls[n]) for at, n in enumerate(numbers, start) if n in calls]
+            )
+            self.rows += [rows[number] for number in numbers]
+            self.operands += [operands[number] for number in numbers]
 
     def place(self, at: int) -> tuple[Computation, int]:
         """The computation of a row, and its position there."""
@@ -80,35 +73,37 @@ class Batch:
             groups[opcode].append(at)
         return groups
 
-    def operand_types(
-        self, rows: Sequence[InstructionRecord]
-    ) -> Sequence[Iterable[str | tuple[str | None, ...] | None]]:
-        """The types of the rows' operands in columns; None for one that is not defined.
+    @cached_property
+    def rows_of(self) -> Mapping[str, Sequence[InstructionRecord]]:
+        """The same rows as records."""
+        row_at = self.rows.__getitem__
+        return {opcode: list(map(row_at, places)) for opcode, places in self.by_opcode.items()}
 
-        Rows of different lengths have one column, of tuples.
-        """
-        type_named = self.types.get
-        references = list(map(references_of, rows))
-        if len(set(map(len, references))) == 1:
-            return [map(type_named, column) for column in zip(*references, strict=True)]
-        return [[tuple(map(type_named, names)) for names in references]]
+    def operands_of(self, opcode: str) -> Iterator[OperandTypes]:
+        """The types of the operands of the rows of an opcode."""
+        return map(self.operands.__getitem__, self.by_opcode[opcode])
 
     @cached_property
-    def facts(self) -> Sequence[str]:
-        """The attributes of each row, as `facts` cuts them."""
-        return facts_of(list(map(attributes_of, self.rows)))
+    def facts_of(self) -> Mapping[str, Sequence[str]]:
+        """The attributes of the rows of each opcode, as `facts` cuts them."""
+        texts = {text: facts(text) for text in set(map(attributes_of, self.rows))}
+        return {
+            opcode: list(map(texts.__getitem__, map(attributes_of, rows)))
+            for opcode, rows in self.rows_of.items()
+        }
 
     @cached_property
     def _distinct(self) -> Mapping[str, Set[str]]:
         """The distinct attributes of each opcode."""
-        texts = self.facts
-        return {opcode: {texts[at] for at in places} for opcode, places in self.by_opcode.items()}
+        return {opcode: set(texts) for opcode, texts in self.facts_of.items()}
 
     def with_word(self, opcode: str, word: str) -> Sequence[int]:
         """The rows of an opcode whose attributes hold a word."""
         holding = {text for text in self._distinct[opcode] if word in text}
-        texts = self.facts
-        return [at for at in self.by_opcode[opcode] if texts[at] in holding] if holding else ()
+        if not holding:
+            return ()
+        texts = zip(self.by_opcode[opcode], self.facts_of[opcode], strict=True)
+        return [at for at, text in texts if text in holding]
 
     def with_attribute(self, word: str, other_than: frozenset[str] = frozenset()) -> Iterator[int]:
         """The rows whose attributes hold a word, those of some opcodes left out."""
@@ -122,13 +117,17 @@ class Batch:
             yield from sorted(chain.from_iterable(places))
 
 
-class Order(NamedTuple):
-    """The order of the definitions and the uses in a computation."""
+OperandTypes: TypeAlias = tuple[str | None, ...]
+"""The types of an instruction's operands; None for one that is not defined."""
+
+
+class Reading(NamedTuple):
+    """What the names in a computation stand for."""
 
     is_sound: bool
     """True if names are unique, and if operands are defined above what reads them."""
-    elements: Set[str]
-    """The operands that are elements of tuples, as they are spelled: `call#1`."""
+    operands: Sequence[OperandTypes]
+    """The types of the operands of each instruction: equal ones are one object."""
 
 
 Template: TypeAlias = tuple[tuple[object, ...], ...]
@@ -160,51 +159,47 @@ def template_of(computation: Computation) -> Template | None:
 
 
 @cached_analysis
-def order_of(computation: Computation) -> Order:
-    """Read once whether operands come first: most checks of the structure need no more."""
-    elements: set[str] = set()
-    is_sound = len(computation.index) == len(computation.rows)
+def reading_of(computation: Computation) -> Reading:
+    """Look each operand up once: most checks need no more of names than the types."""
+    types: dict[str, str] = {}
+    shared: dict[OperandTypes, OperandTypes] = {}
+    operands, type_named, share = [], types.get, shared.setdefault
+    for _, name, type_text, *_, references in computation.rows:
+        read = tuple(map(type_named, references))
+        operands.append(share(read, read))
+        types[name] = type_text
+    if len(types) == len(computation.rows) and not any(None in read for read in shared):
+        return Reading(True, operands)
+    return _read_carefully(computation)
+
+
+def _read_carefully(computation: Computation) -> Reading:
+    """A computation with elements of tuples as operands, or with errors."""
+    rows, index = computation.rows, computation.index
+    is_sound = len(index) == len(rows)
     defined: set[str] = set()
-    are_above, define = defined.issuperset, defined.add
-    for row in computation.rows:
-        references = references_of(row)
-        if not are_above(references):
-            elements.update(name for name in references if "#" in name)
-            is_sound = is_sound and are_above(map(name_in, references))
-        define(name_of(row))
-    return Order(is_sound, elements)
+    operands = []
+    for row in rows:
+        is_sound = is_sound and defined.issuperset(map(name_in, references_of(row)))
+        operands.append(
+            tuple([_type_of(reference, computation) for reference in references_of(row)])
+        )
+        defined.add(name_of(row))
+    return Reading(is_sound, operands)
 
 
-def batches(parts: Iterable[tuple[Computation, Sequence[int]]]) -> Iterator[Batch]:
-    """The instructions to check of some computations, together as far as names allow."""
-    batch = Batch()
-    for computation, numbers in parts:
-        if not order_of(computation).is_sound:
-            alone = Batch()  # what it reads may be the name of something in another computation
-            alone.add(computation, numbers)
-            yield alone
-            continue
-        if not batch.types.keys().isdisjoint(computation.index):
-            yield batch
-            batch = Batch()
-        batch.add(computation, numbers)
-    yield batch
-
-
-_METADATA: Final = ", metadata={"
+def _type_of(reference: str, computation: Computation) -> str | None:
+    """The type of an operand, also of an element of a tuple that is spelled `name#1`."""
+    name, _, element = reference.partition("#")
+    number = computation.index.get(name)
+    if number is None:
+        return None
+    text = type_of(computation.rows[number])
+    return element_type(text, element) if element and text else text
 
 
 def facts(attributes: str) -> str:
     """The attributes before metadata, if nothing that counts follows it."""
-    head, _, after = attributes.partition(_METADATA)
+    head, _, after = attributes.partition(", metadata={")
     end = after.find("}, ")
     return head if end < 0 or after.startswith("backend_config=", end + 3) else attributes
-
-
-def facts_of(attributes: Sequence[str]) -> Sequence[str]:
-    """`facts` of many texts, most of which are cut without a Python frame."""
-    parts = list(map(str.partition, attributes, repeat(_METADATA)))
-    heads = [head for head, _, _ in parts]
-    if any("}, " in after for _, _, after in parts):
-        return list(map(facts, attributes))
-    return heads

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import repeat
 from typing import Final, TypeAlias
@@ -21,7 +21,7 @@ from hlo_lint.analysis.verifier.batch import Batch
 from hlo_lint.analysis.verifier.checks import Checks
 from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape
 from hlo_lint.hlo.dtypes import BITS, SUBBYTE, is_float
-from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction
+from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.opcodes import KEEPS_TYPE, MIXED_PRECISION
 from hlo_lint.hlo.records import (
     InstructionRecord,
@@ -39,7 +39,6 @@ from hlo_lint.hlo.shape import (
     leaves,
     parse_shape,
 )
-from hlo_lint.text.patterns import late
 
 _UNCHECKED: Final = frozenset(
     opcode
@@ -54,13 +53,12 @@ _SAME_TYPE: Final = frozenset(("broadcast", "reshape", "dynamic-reshape"))
 
 Key: TypeAlias = tuple[object, ...]
 """All that the shape violations of an instruction depend on: attributes and the signatures of
-callees, the type of the result, the types of the operands, one by one or in a tuple."""
+callees, the type of the result, the types of the operands."""
 
 
 def keys_of(
     opcode: str,
     batch: Batch,
-    places: Sequence[int],
     by_name: Mapping[str, Computation],
     *,
     is_checked: bool,
@@ -72,23 +70,23 @@ def keys_of(
     inference = inference_of(opcode)
     if (opcode in _UNCHECKED or inference is None) and not is_checked:
         return []
-    rows = [batch.rows[at] for at in places]
+    rows = batch.rows_of[opcode]
     types = map(type_of, rows)
     if opcode == "constant" and is_checked:
         return list(zip(map(operands_of, rows), types, strict=True))
     first: Iterable[object] = repeat("", len(rows))
     if is_checked or (inference is not None and inference.attributes):
-        first = [batch.facts[at] for at in places]
+        first = batch.facts_of[opcode]
     if inference is not None and inference.calls and batch.callees:
-        called = [batch.callees.get(at, ()) for at in places]
+        called = [batch.callees.get(at, ()) for at in batch.by_opcode[opcode]]
         if any(called):
-            texts = [_without_callees(str(text)) for text in first]
+            texts = [_without(names, str(text)) for names, text in zip(called, first, strict=True)]
             signatures = [
                 tuple([(callee := by_name.get(name)) and signature_of(callee) for name in names])
                 for names in called
             ]
             first = zip(texts, signatures, strict=True)
-    return list(zip(first, types, *batch.operand_types(rows), strict=True))
+    return list(zip(first, types, batch.operands_of(opcode), strict=True))
 
 
 def summary_of(opcode: str, key: Key) -> Key | None:
@@ -100,13 +98,12 @@ def summary_of(opcode: str, key: Key) -> Key | None:
     return None if type_errors(text) else (len(operands), text[: text.find("[")])
 
 
-def _without_callees(attributes: str) -> str:
+def _without(callees: Iterable[str], attributes: str) -> str:
     """The attributes without the names of callees, of which the signatures count."""
-    return _CALLEE.sub(r"\1=", attributes)
-
-
-_CALLEE = late(rf"\b({'|'.join(CALLING_ATTRIBUTES)})=%?[\w.\-]+")
-_INDEX = late(r", index=(\d{1,9})(?:,|\Z)").match
+    attributes += ","
+    for name in callees:
+        attributes = attributes.replace(f"=%{name},", "=,").replace(f"={name},", "=,")
+    return attributes
 
 
 def is_known(key: Key) -> bool:
@@ -116,15 +113,15 @@ def is_known(key: Key) -> bool:
 
 
 def _operand_types(key: Key) -> Key:
-    return key[2] if len(key) == 3 and isinstance(key[2], tuple) else key[2:]
+    return key[2] if len(key) == 3 and isinstance(key[2], tuple) else ()
 
 
 def is_evident(opcode: str, key: Key) -> bool:
     """True if nothing can be wrong with a shape, as far as its types have no errors."""
     first, result, operands = key[0], key[1], _operand_types(key)
     if opcode == "get-tuple-element" and len(operands) == 1:
-        index = _INDEX(str(first))
-        return index is not None and element_type(str(operands[0]), index[1]) == result
+        index = str(first).removeprefix(", index=").partition(",")[0]
+        return element_type(str(operands[0]), index) == result
     if opcode in ("call", "fusion") and isinstance(first, tuple) and len(first[1]) == 1:
         return bool(first[1][0] == (operands, result))
     return False

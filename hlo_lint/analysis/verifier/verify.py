@@ -19,7 +19,7 @@ from hlo_lint.analysis.layout_mismatches import name_in
 from hlo_lint.analysis.shape_inference import ShapeInference
 from hlo_lint.analysis.shape_inference.module import IGNORES_TYPE
 from hlo_lint.analysis.stage import Stage
-from hlo_lint.analysis.verifier.batch import Batch, Template, batches, template_of
+from hlo_lint.analysis.verifier.batch import Batch, Template, facts, template_of
 from hlo_lint.analysis.verifier.checks import Checks
 from hlo_lint.analysis.verifier.scope import Header, Scope, Violation, header_of
 from hlo_lint.analysis.verifier.shapes import (
@@ -35,6 +35,7 @@ from hlo_lint.analysis.verifier.shapes import (
 )
 from hlo_lint.hlo.ir import Computation, Module, cached_analysis
 from hlo_lint.hlo.records import (
+    attributes_of,
     name_of,
     opcode_of,
     operands_of,
@@ -261,11 +262,13 @@ class _Verifier:
             return
         violations: dict[Computation, list[tuple[int, Violation]]] = {}
         places = {computation: self._places(computation) for computation in computations}
-        for batch in batches(places.items()):
-            of_rows = sorted(self._of_rows(batch), key=itemgetter(0))
-            for at, violation in (*of_rows, *self._of_attributes(batch)):
-                computation, number = batch.place(at)
-                violations.setdefault(computation, []).append((number, violation))
+        batch = Batch()
+        for computation, numbers in places.items():
+            batch.add(computation, numbers)
+        of_rows = sorted(self._of_rows(batch), key=itemgetter(0))
+        for at, violation in (*of_rows, *self._of_attributes(batch)):
+            computation, number = batch.place(at)
+            violations.setdefault(computation, []).append((number, violation))
         opcodes = opcodes_of(self.module)
         whole = [
             check
@@ -330,13 +333,13 @@ class _Verifier:
         self, batch: Batch, opcode: str, places: Sequence[int]
     ) -> Iterator[tuple[int, Violation]]:
         """The violations of one opcode's shapes: equal instructions are checked once."""
-        local = self.checks.local.get(opcode, ())
-        keys = keys_of(opcode, batch, places, self.by_name, is_checked=bool(local))
+        is_checked = opcode in self.checks.local
         good = self.good.setdefault(opcode, set())
-        new = set(keys) - good
+        keys = keys_of(opcode, batch, self.by_name, is_checked=is_checked)
+        example = dict(zip(keys, places, strict=True)) if keys else {}
+        new = example.keys() - good
         if not new:
             return
-        example = dict(zip(keys, places, strict=True))
         bad = {key for key in new if not self._is_good(batch, example[key], opcode, key, good)}
         good |= new - bad
         if len(good) > _MAX_CACHED:
@@ -349,8 +352,10 @@ class _Verifier:
         """True if instructions with a key have no violations."""
         if not is_known(key):
             return False
+        if is_evident(opcode, key):
+            return True
         summary = summary_of(opcode, key)
-        if is_evident(opcode, key) or summary in good:
+        if summary in good:
             return True
         is_plain = not self._infers_types and is_right(opcode, key, self.stage)
         check = self._local_violations if is_plain else self._shape_violations
@@ -378,7 +383,7 @@ class _Verifier:
                 good = self.good.setdefault(word, set())
                 for at in batch.with_attribute(word, other_than):
                     row = batch.rows[at]
-                    key = self.header, opcode_of(row), type_of(row), batch.facts[at]
+                    key = self.header, opcode_of(row), type_of(row), facts(attributes_of(row))
                     if is_local and key in good:
                         continue
                     computation, number = batch.place(at)
@@ -429,4 +434,5 @@ def _changed(
 @cached_analysis
 def _called(computation: Computation) -> tuple[str, ...]:
     """The names of the computations that it calls, each once."""
-    return tuple(dict.fromkeys(chain.from_iterable(calls_of(computation).values())))
+    calls = calls_of(computation)
+    return tuple(dict.fromkeys(chain.from_iterable(calls.values()))) if calls else ()

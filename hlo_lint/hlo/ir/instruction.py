@@ -139,7 +139,12 @@ class Instruction:
     @property
     def operands(self) -> tuple[Operand, ...]:
         """Its operands, in order."""
-        return tuple(self._operand(reference) for reference in self.row[REFERENCES])
+        return tuple(map(self._operand, self.row[REFERENCES]))
+
+    def operand(self, number: int) -> Operand | None:
+        """One operand; None if there are fewer. It is made alone: a tuple may have thousands."""
+        references = self.row[REFERENCES]
+        return self._operand(references[number]) if number < len(references) else None
 
     def _operand(self, reference: str) -> Operand:
         name, *index = reference.split("#")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import cache, lru_cache
+from itertools import chain
 from typing import Final
 
-from hlo_lint.analysis.layout_mismatches import types_of
+from hlo_lint.analysis.calls import opcodes_of
+from hlo_lint.analysis.layout_mismatches import types_in, types_of
 from hlo_lint.hlo.attributes import split_attributes
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import OPCODES, wrapped_opcode
-from hlo_lint.hlo.records import attributes_of, type_of
+from hlo_lint.hlo.records import InstructionRecord, attributes_of, type_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.errors import nearest
@@ -43,6 +45,7 @@ class UnknownWord(Rule):
     """
 
     severity = Severity.WARNING
+    only_by_hand = True
     unfused = False
     examples = (
         Bad.entry("""
@@ -76,8 +79,12 @@ class UnknownWord(Rule):
     )
 
     def can_skip(self, module: Module, stage: Stage) -> bool:
-        """True for what a compiler printed: no printer misspells a word."""
-        return stage.unique_names
+        """True if every word of a module is known."""
+        return (
+            opcodes_of(module) <= _OPCODES
+            and not any(map(_unknown_types, types_in(module)))
+            and not any(map(_unknown_attributes, _texts(chain.from_iterable(_rows(module)))))
+        )
 
     def check(self, computation: Computation) -> Findings:
         """One finding for each word of a computation, at the first instruction that has it."""
@@ -87,8 +94,7 @@ class UnknownWord(Rule):
         if any(map(_unknown_types, types_of(computation))):
             yield from _types(computation)
         # Strings hold such words, too: only where one is left each instruction is looked at.
-        texts = set(map(attributes_of, computation.rows))
-        words = set[str]().union(*map(_unknown_attributes, set(map(_without_metadata, texts))))
+        words = set[str]().union(*map(_unknown_attributes, _texts(computation.rows)))
         for instruction in computation.instructions if words else ():
             attributes = instruction.attributes_text
             if here := words & _unknown_attributes(_without_metadata(attributes)):
@@ -103,6 +109,15 @@ def _types(computation: Computation) -> Findings:
     for word, text in words.items():
         number = next(at for at, row in enumerate(computation.rows) if type_of(row) == text)
         yield _finding(computation.at(number), "element type", word, ELEMENT_TYPES)
+
+
+def _rows(module: Module) -> Iterator[Sequence[InstructionRecord]]:
+    return (computation.rows for computation in module.computations)
+
+
+def _texts(rows: Iterable[InstructionRecord]) -> Set[str]:
+    """The distinct attributes of some rows but for metadata."""
+    return set(map(_without_metadata, set(map(attributes_of, rows))))
 
 
 def _without_metadata(attributes: str) -> str:

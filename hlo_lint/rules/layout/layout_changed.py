@@ -87,9 +87,13 @@ class LayoutChanged(Rule):
         ),
     )
 
+    def can_skip(self, module: Module, stage: Stage) -> bool:
+        """True if layouts do not bind."""
+        return not stage.exact_layouts
+
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Each operand of such an operation with another order, or packed otherwise."""
-        if not stage.layouts or stage.assumed:
+        if not stage.exact_layouts:
             return
         # XLA:TPU assigns the updates of a scatter a layout of their own, and moves them itself.
         opcodes = KEEPS_LAYOUT - {"scatter"} if stage.backend == "tpu" else KEEPS_LAYOUT

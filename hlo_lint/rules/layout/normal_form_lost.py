@@ -7,7 +7,7 @@ from hlo_lint.analysis.layout_mismatches import (
     is_descending,
     result_array,
 )
-from hlo_lint.hlo.ir import Computation
+from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.hlo.opcodes import BINARY, UNARY
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
@@ -55,6 +55,10 @@ class NormalFormLost(Rule):
             artefacts=_FINAL,
         ),
     )
+
+    def can_skip(self, module: Module, stage: Stage) -> bool:
+        """True if LayoutNormalization does not run, or has not run."""
+        return stage.normalized is not True or stage.backend != "gpu"
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Each operation that LayoutNormalization would have rewritten."""

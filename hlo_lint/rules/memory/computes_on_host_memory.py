@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from hlo_lint.analysis.layout_mismatches import types_of
-from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.analysis.layout_mismatches import types_in, types_of
+from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import Shape, arrays
-from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
 
 _HOST: Final = 5
@@ -52,6 +52,10 @@ class ComputesOnHostMemory(Rule):
             """
         ),
     )
+
+    def can_skip(self, module: Module, stage: Stage) -> bool:
+        """True if nothing is in host memory."""
+        return not any("S(5)" in text for text in types_in(module))
 
     def check(self, computation: Computation) -> Findings:
         """Each instruction that reads host memory and is not there to move it."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from hlo_lint.analysis.layout_mismatches import operand_array, result_array, types_of
-from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.analysis.layout_mismatches import operand_array, result_array, types_in, types_of
+from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.records import opcode_of, type_of
 from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
@@ -74,10 +74,13 @@ class HostMemoryLeak(Rule):
         ),
     )
 
+    def can_skip(self, module: Module, stage: Stage) -> bool:
+        """True if the stage does not bind, or if everything is in the default memory."""
+        return not _binds(stage) or not any(map(_is_placed, types_in(module)))
+
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Each result in host memory too early, and each slice that crosses the wrong way."""
-        binds_early = stage.backend is None and not stage.host_memory  # an option, not a pipeline
-        if stage.assumed or not (stage.layouts or binds_early):
+        if not _binds(stage):
             return
         if not any(map(_is_placed, types_of(computation))):
             return
@@ -92,6 +95,11 @@ class HostMemoryLeak(Rule):
         for opcode in _SLICES:
             for instruction in computation.with_opcode(opcode):
                 yield from _crossings(instruction, stage.backend)
+
+
+def _binds(stage: Stage) -> bool:
+    is_option = stage.backend is None and not stage.host_memory  # an option, not a pipeline
+    return not stage.assumed and (stage.layouts or is_option)
 
 
 def _crossings(instruction: Instruction, backend: str | None) -> Findings:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import chain
+
 from hlo_lint.analysis.calls import calls_of, opcodes_of
 from hlo_lint.dumps.phases import CALL_GRAPH_IS_FLAT
-from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.ir import Instruction, Module, cached_analysis
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding
 
@@ -65,18 +69,29 @@ class CallGraphNotFlat(Rule):
 
     def check(self, module: Module) -> Findings:
         """Yields each instruction but the first that runs a computation which another calls."""
-        callers: dict[str, list[Instruction]] = {}
-        is_flat = opcodes_of(module).isdisjoint(SEQUENTIAL)
-        for computation in () if is_flat else module.computations:
-            for number, names in calls_of(computation).items():
-                for name in names:
-                    callers.setdefault(name, []).append(computation.at(number))
-        for name, calls in callers.items():
+        for name, calls in _shared(module).items():
             sequential = [call for call in calls if call.opcode in SEQUENTIAL]
-            if sequential and len(calls) > 1:
+            if sequential:
                 last = sequential[-1]
                 others = ", ".join(f"%{call.name}" for call in calls if call is not last)
                 yield Finding(
                     last,
                     f"%{name} has {len(calls)} callers: {others}, and this {last.opcode}",
                 )
+
+
+@cached_analysis
+def _shared(module: Module) -> Mapping[str, Sequence[Instruction]]:
+    """The callers of each computation that has several."""
+    if opcodes_of(module).isdisjoint(SEQUENTIAL):
+        return {}
+    calls = [(computation, calls_of(computation)) for computation in module.computations]
+    counts = Counter(chain.from_iterable(chain.from_iterable(each.values()) for _, each in calls))
+    callers: dict[str, list[Instruction]] = {
+        name: [] for name, count in counts.items() if count > 1
+    }
+    for computation, each in calls if callers else ():
+        for number, names in each.items():
+            for name in callers.keys() & names:
+                callers[name] += [computation.at(number)] * names.count(name)
+    return callers

@@ -68,15 +68,14 @@ class PrematureOperation(Rule):
             return
         last = before[-1]
         for module in last.file.modules:
-            for computation in module.nonfusion_computations:
-                for title, pattern in PREMATURE.items():
-                    for hit in m.find(pattern, computation):
-                        yield Finding(
-                            hit.instruction,
-                            f"{title} before {LAYOUT_ASSIGNMENT}, which stops at it",
-                            (_since(before, hit.instruction),),
-                            file=compilation.dumps.index(last),
-                        )
+            for title, pattern in PREMATURE.items():
+                for hit in m.find(pattern, module.nonfusion_computations):
+                    yield Finding(
+                        hit.instruction,
+                        f"{title} before {LAYOUT_ASSIGNMENT}, which stops at it",
+                        (_since(before, hit.instruction),),
+                        file=compilation.dumps.index(last),
+                    )
 
 
 def _early(pipeline: Pipeline) -> list[PassDump]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any, Final
 
+from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.layout_mismatches import operand_array, result_array
+from hlo_lint.analysis.verifier.batch import template_of
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
@@ -69,31 +71,36 @@ class OrderDependentReduction(Rule):
 
     def check(self, module: Module) -> Findings:
         """Each such reduction."""
-        by_name: dict[str, Computation] = {}
+        steps: dict[object, Instruction | None] = {}
         for computation in module.computations:
-            for opcode in _REDUCTIONS:
-                for reduction in computation.with_opcode(opcode):
-                    by_name = by_name or {called.name: called for called in module.computations}
-                    name = next(iter(reduction.called_computations), "")
-                    step = _step(by_name.get(name))
+            calls = calls_of(computation)
+            for opcode in _REDUCTIONS if calls else ():
+                for number in computation.positions(opcode):
+                    name = next(iter(calls.get(number, ())), "")
+                    callee = module.computation(name)
+                    template = None if callee is None else template_of(callee) or callee
+                    if template not in steps:
+                        steps[template] = _step(callee)
+                    step = steps[template]
                     if step is None:
                         continue
                     if step.opcode in _NEUTRAL:
+                        reduction = computation.at(number)
                         yield from _counted_initial_value(reduction, step.opcode)
                     elif step.opcode in _ORDERED:
                         yield Finding(
-                            reduction,
+                            computation.at(number),
                             f"this {opcode} applies %{name}, a {step.opcode}, in any order",
                         )
 
 
 def _counted_initial_value(reduction: Instruction, opcode: str) -> Findings:
     """A constant that each part of a sum or product begins with, and that counts."""
-    initial = reduction.operands[1] if len(reduction.operands) == 2 else None
-    if initial is None or initial.instruction is None or initial.instruction.opcode != "constant":
+    initial = reduction.producer(1) if len(reduction.operand_names) == 2 else None
+    if initial is None or initial.opcode != "constant":
         return
     try:
-        value = float(initial.instruction.operands_text.strip())
+        value = float(initial.operands_text.strip())
     except ValueError:
         return
     absorbs = not isfinite(value) or (opcode == "multiply" and value == 0)

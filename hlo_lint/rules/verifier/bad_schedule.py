@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from hlo_lint.analysis.verifier.batch import order_of
+from hlo_lint.analysis.verifier.batch import reading_of
 from hlo_lint.analysis.verifier.checks import on_computation
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.records import attributes_of, name_of, references_of
@@ -71,7 +71,7 @@ class BadSchedule(VerifierRule, Rule):
         computation = scope.computation
         index = computation.index
         has_control = scope.header.is_scheduled and "control-predecessors=" in computation.text
-        if order_of(computation).is_sound and not has_control:
+        if reading_of(computation).is_sound and not has_control:
             return
         seen: set[str] = set()
         are_above = seen.issuperset

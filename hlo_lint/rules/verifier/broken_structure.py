@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
-from hlo_lint.analysis.verifier.batch import order_of
+from hlo_lint.analysis.verifier.batch import reading_of
 from hlo_lint.analysis.verifier.checks import on, on_computation, on_module
 from hlo_lint.analysis.verifier.scope import Scope, Violation, header_span
 from hlo_lint.analysis.verifier.structure import (
@@ -106,7 +106,7 @@ class BrokenStructure(VerifierRule, Rule):
     @on_computation
     def names(self, scope: Scope) -> Iterable[Violation]:
         """A name stands for one instruction."""
-        if order_of(scope.computation).is_sound:
+        if reading_of(scope.computation).is_sound:
             return ()
         return _violations("unique-name", scope, doubled_names(scope.computation))
 
@@ -128,7 +128,7 @@ class BrokenStructure(VerifierRule, Rule):
     @on_computation
     def operands(self, scope: Scope) -> Iterable[Violation]:
         """Operands are instructions of the same computation."""
-        return () if order_of(scope.computation).is_sound else _undefined(scope.computation)
+        return () if reading_of(scope.computation).is_sound else _undefined(scope.computation)
 
     @on_computation
     def unchanged_names(self, scope: Scope) -> Iterator[Violation]:
