@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from hlo_lint.apps.cli.main import LATE
-from tests.conftest import CRASH, DUMPS, ROOT
+from hlo_lint.apps.cli.main import LATE, cli
+from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -23,6 +24,22 @@ ENTRY e {
 }
 """
 GOOD = BAD.replace("{0,1,2}", "{2,1,0}")
+BISECTED = FIXTURES / "bisect" / "cpu_without_cse"
+PAYLOAD = str(FIXTURES / "payloads/add_wrong_legacy/module_0001.jit_add.before_optimizations.txt")
+STEP = """HloModule jit_f
+
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%a, %b)
+}
+
+ENTRY %e (p: f32[4]) -> f32[4] {
+  %p = f32[4]{0} parameter(0)
+  %n = f32[4]{0} negate(%p)
+  ROOT %r = f32[4]{0} all-reduce(%n), channel_id=1, replica_groups={{0}}, use_global_device_ids=true, to_apply=%add
+}
+"""  # noqa: E501
 HEALTHY = str(DUMPS / "gpu-jax0.10.2" / "cublaslt_fission")
 
 CASES: dict[tuple[str, int], tuple[str, ...]] = {
@@ -63,11 +80,32 @@ CASES: dict[tuple[str, int], tuple[str, ...]] = {
     ("cache", 0): ("info",),
     ("new-rule", 0): ("my-rule", "--package", "team"),
     ("new-rule", 2): ("My Rule", "--package", "team"),
+    ("validate", 0): ("same",),
+    ("validate", 1): ("changed", "--seeds", "1"),
+    ("validate", 2): ("good.hlo",),
+    ("ranks", 0): ("same", "other"),
+    ("ranks", 1): ("ranks",),
+    ("ranks", 2): ("same",),
+    ("payload", 0): (PAYLOAD, "triton_kernel_call.1"),
+    ("payload", 2): ("bad.hlo", "r"),
+    ("repro", 0): ("bad.hlo", "reshape-moves-data", "-o", "repro", "-q"),
+    ("repro", 2): ("good.hlo", "-o", "repro"),
+    ("merge", 0): ("good.json",),
+    ("merge", 1): ("bad.json",),
+    ("merge", 2): ("good.hlo",),
+    ("bisect", 1): (*map(str, (BISECTED / "all", BISECTED / "without")),),
+    ("config-diff", 2): ("nothing", "nothing"),
+    ("diff", 2): ("nothing.hlo", "bad.hlo"),
+    ("capture", 2): ("nothing.py:f",),
+    ("completion", 0): ("bash",),
     ("reduce", 0): ("bad.hlo", "--finding", "reshape-moves-data", "-q"),
     ("reduce", 2): ("good.hlo", "--finding", "reshape-moves-data", "-q"),
 }
-"""For commands and statuses, the words that lead to them. Other tests have the rest of them: of
-`capture`, which needs a compiler, of `validate`, `ranks`, `payload` and `repro`, and of signals."""
+"""For commands and statuses, the words that lead to them. Other tests have the rest: of `capture`,
+which needs a compiler, of `server`, and of signals."""
+
+
+OTHERS = {"capture", "server"}
 
 
 @pytest.fixture
@@ -76,13 +114,29 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / f"{name}.hlo").write_text(text)
     (tmp_path / "list.json").write_text('{"version": 2, "findings": []}')
     (tmp_path / "empty").mkdir()
+    for run, second in (
+        ("same", STEP),
+        ("other", STEP),
+        ("changed", STEP.replace("negate", "sine")),
+        ("ranks/rank0", STEP),
+        ("ranks/rank1", STEP.replace("_id=1", "_id=2")),
+    ):
+        (tmp_path / run).mkdir(parents=True)
+        names = "0001.cpu.after_cse.before_dce", "0002.cpu.after_dce.before_pipeline-end"
+        for name, text in zip(names, (STEP, second), strict=True):
+            (tmp_path / run / f"module_0001.jit_f.{name}.txt").write_text(text)
     return tmp_path
 
 
 @pytest.mark.parametrize(("command", "status"), CASES, ids=lambda value: str(value))
 def test_a_command_exits_with_the_status_of_the_table(
-    command: str, status: int, folder: Path
+    command: str, status: int, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(folder)
+    if command == "merge":
+        for name in ("good", "bad"):
+            shard = ["check", "--shard", "1/1", f"{name}.hlo", "-o", f"{name}.json"]
+            CliRunner().invoke(cli, shard)
     ran = subprocess.run(
         [sys.executable, "-m", "hlo_lint", command, *CASES[command, status]],
         capture_output=True,
@@ -104,4 +158,5 @@ def test_the_table_names_every_command_that_exits_with_1() -> None:
     for command in LATE:
         source = (commands / f"{command.replace('-', '_')}.py").read_text("utf-8")
         assert ("ctx.exit(" in source) <= (command in named), command
-    assert {command for command, status in CASES if status == 1} <= named
+    assert {command for command, status in CASES if status == 1} == named & set(LATE) - OTHERS
+    assert {command for command, status in CASES if status == 0} == set(LATE) - OTHERS

@@ -13,6 +13,7 @@ import click
 
 from hlo_lint.apps.cli import common
 from hlo_lint.report.formats import FORMATS
+from hlo_lint.text.errors import DumpError
 
 if TYPE_CHECKING:
     from hlo_lint.apps.validation import ValidationResult
@@ -97,7 +98,8 @@ def command(
 
     The dumps of each compilation run on the same inputs, on the CPU, with the installed jaxlib.
 
-    Exit status: 0 nothing changed, 1 a pass changed the values, 2 wrong use.
+    Exit status: 0 nothing changed, 1 a pass changed the values, 2 wrong use, or nothing
+    to compare.
     """
     from hlo_lint.apps.api import validate
 
@@ -130,6 +132,8 @@ def command(
             from hlo_lint.text.files import write
 
             write(output, text)
+    if not result.validations:
+        raise DumpError(f"nothing compared: no compilation of {', '.join(paths)} has two dumps")
     ctx.exit(result.report.exit_status)
 
 
@@ -167,8 +171,6 @@ def _print_summary(result: ValidationResult) -> None:
         click.echo(shown(f"{validation.title}: {_counts(validation)}"))
         for note in validation.notes:
             click.echo(shown(f"  {note}"))
-    if not result.validations:
-        click.echo("nothing to compare: no compilation has two dumps")
 
 
 def _counts(validation: Validation) -> str:

@@ -19,6 +19,9 @@ INTERVAL = 0.25
 """Seconds between two looks at the files."""
 _NICE = 19
 """The compile comes first: where both want one processor, a check gets a hundredth of it."""
+_SHARE = 1 / 20
+"""What this process may take of one processor while a compile writes."""
+_begun = time.monotonic()
 SETTLED = 2
 """Number of equal looks after which a file counts as written."""
 
@@ -77,15 +80,27 @@ def watch(
 
 
 def _wait(before: State, look: Callable[[], State], is_written: Callable[[], bool] | None) -> None:
-    """Return when a file has changed and nothing changes any more, or nothing writes any more."""
+    """Return when a file has changed and nothing changes any more, or nothing writes any more.
+
+    While something writes, what this process has cost so far bounds when that is.
+    """
     last, same = before, 0
-    while last == before or same < SETTLED:
+    while last == before or same < SETTLED or (is_written is not None and _is_tired()):
         time.sleep(INTERVAL)
-        if is_written is not None and not is_written():
-            return
+        if is_written is not None:
+            if not is_written():
+                return
+            if _is_tired():
+                continue
         now = look()
         same = same + 1 if now == last else 0
         last = now
+
+
+def _is_tired() -> bool:
+    """True if this process and its workers have had more than their share of a processor."""
+    spent = sum(os.times()[:4])
+    return spent > _SHARE * (time.monotonic() - _begun)
 
 
 @contextmanager
