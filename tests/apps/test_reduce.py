@@ -98,6 +98,7 @@ def guard() -> Iterator[Guard]:
 FROM_OTHER_FILES = "depends on other files|holds no HLO|no finding|spelling of the text"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.name())
 def test_each_bad_example_is_reduced_or_there_is_a_reason(
     rule: Rule, guard: Guard, tmp_path: Path

@@ -44,9 +44,10 @@ def test_the_shards_together_report_what_one_run_reports(
     count: int, words: tuple[str | Path, ...], tmp_path: Path
 ) -> None:
     files = shards(tmp_path, count, *words)
+    # The formats after the first are written from the cache: none of them checks anything.
     for output_format in FORMATS if count == 3 else ["json"]:
         form = ("--output-format", output_format)
-        whole = program("check", "--no-cache", *form, *words)
+        whole = program("check", *form, *words)
         merged = program("merge", *form, *files)
         assert (merged.stdout, merged.exit_code) == (whole.stdout, whole.exit_code)
         assert merged.stdout
@@ -72,7 +73,7 @@ def test_every_pipeline_is_in_one_shard_and_the_shares_are_fair(tmp_path: Path) 
     for rank in range(4):
         shutil.copytree(DUMPS / "gpu-jax0.10.2", tmp_path / f"rank{rank}")
     pipelines = hlo_lint.open_dump([DUMPS, tmp_path]).pipelines
-    for count in (1, 2, 5, 300):
+    for count in (1, 2, 5, len(pipelines) + 1):
         chosen = [positions_in(Shard(number, count), pipelines) for number in range(1, count + 1)]
         assert sorted(at for shard in chosen for at in shard) == list(range(len(pipelines)))
         if count == 2:

@@ -625,6 +625,7 @@ def test_with_every_pass_switched_on_the_same_program_has_no_findings(tmp_path: 
     assert ran.how == "each pass left a dump"
 
 
+@pytest.mark.slow
 def test_a_loose_text_may_share_computations(tmp_path: Path) -> None:
     compiled(tmp_path)
     path = next(tmp_path.glob("*jit_f.before_optimizations.txt"))

@@ -55,10 +55,15 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     "arguments",
     [
         ("check", "IN", "-o", "OUT"),
-        ("report", "IN", "-o", "OUT"),
-        ("fix", "IN", "-o", "OUT"),
-        ("convert", "IN", "--to", "short", "-o", "OUT"),
-        ("baseline", "IN", "--update", "-o", "OUT"),
+        *(
+            pytest.param(arguments, marks=pytest.mark.slow)
+            for arguments in (
+                ("report", "IN", "-o", "OUT"),
+                ("fix", "IN", "-o", "OUT"),
+                ("convert", "IN", "--to", "short", "-o", "OUT"),
+                ("baseline", "IN", "--update", "-o", "OUT"),
+            )
+        ),
     ],
     ids=lambda arguments: arguments[0],
 )

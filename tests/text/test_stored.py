@@ -10,6 +10,7 @@ import shutil
 import sys
 import tarfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -94,14 +95,15 @@ def test_what_is_damaged_or_cut_off_is_said(tmp_path: Path, ending: str) -> None
 @pytest.mark.parametrize("ending", [".gz", ".xz", ".zst"])
 def test_a_bomb_is_refused_before_it_fills_the_memory(tmp_path: Path, ending: str) -> None:
     size = ANY_EXPANSION + (8 << 20)
+    compress = partial(lzma.compress, preset=0) if ending == ".xz" else COMPRESS[ending]
     bomb = tmp_path / f"m.hlo{ending}"
-    bomb.write_bytes(COMPRESS[ending](bytes(size)))
+    bomb.write_bytes(compress(bytes(size)))
     if bomb.stat().st_size * 1000 > size:
         pytest.skip("it does not compress a thousandfold")
     with pytest.raises(DumpError, match="expand to more than"):
         read(bomb)
     archive = tmp_path / f"d.tar{ending}"
-    archive.write_bytes(COMPRESS[ending](tar((tarfile.TarInfo("m.hlo"), bytes(size)))))
+    archive.write_bytes(compress(tar((tarfile.TarInfo("m.hlo"), bytes(size)))))
     with pytest.raises(DumpError, match="expand to more than"):
         unpacked(archive)
 
